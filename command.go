@@ -1,0 +1,120 @@
+package sandbox
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// A Command describes one program run inside a sandbox.
+type Command struct {
+	Args []string          // program and arguments; a name without slash is looked up in PATH inside
+	Env  map[string]string // laid over the sandbox's own environment
+	Dir  string            // working directory inside; empty is the Spec's Workdir
+
+	// Stdin is read until its end; nil is an empty input. Stdout and
+	// Stderr receive the bytes as they come and may block: the program
+	// then waits, nothing is buffered without bound. Nil discards. With a
+	// TTY everything arrives on Stdout.
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+
+	TTY    *TTY          // not nil: run on a pseudo-terminal
+	Limits Limits        // Timeout and MaxOutputBytes are the caller's business
+	Grace  time.Duration // between SIGTERM and SIGKILL when ctx ends; zero kills at once
+	Detach bool          // the command outlives the handle that started it
+}
+
+// A TTY is the size of a pseudo-terminal in characters.
+type TTY struct {
+	Rows, Cols uint16
+}
+
+// A Process is a command that was started. Its methods are safe for
+// concurrent use.
+type Process interface {
+	// Wait returns when the program has ended, its process tree is gone
+	// and all output has been delivered. An error means that the result
+	// is not known (the wall fell, the guest died), never that the
+	// program failed. Wait may be called many times.
+	Wait() (Exit, error)
+
+	// Signal sends the signal named as in signal(7) ("TERM", "INT").
+	Signal(ctx context.Context, name string) error
+
+	// Resize changes the size of the pseudo-terminal.
+	Resize(ctx context.Context, t TTY) error
+
+	// Kill ends the whole process tree, escapees included, at once.
+	Kill(ctx context.Context) error
+}
+
+// An Exit tells how a program ended.
+type Exit struct {
+	Code   int    // exit status; 128+n when signal n ended it
+	Signal string // name of that signal ("KILL"), or empty
+	Usage  Rusage
+}
+
+// Rusage is what one command cost, waited-for children included.
+type Rusage struct {
+	User   time.Duration // processor time in user mode
+	System time.Duration // processor time in the kernel
+	MaxRSS int64         // bytes, of the largest process
+}
+
+// Usage is what a sandbox costs as a whole.
+type Usage struct {
+	CPU         time.Duration // processor time since start
+	Memory      int64         // bytes in use
+	MemoryLimit int64         // bytes; 0 is unbounded
+	PIDs        int64
+	PIDsLimit   int64
+	DiskRead    int64 // bytes since start
+	DiskWritten int64 // bytes since start
+	NetReceived int64 // bytes since start
+	NetSent     int64 // bytes since start
+}
+
+// A Result is a finished command with its captured output, as tools and
+// remote callers see it.
+type Result struct {
+	Stdout          []byte
+	Stderr          []byte
+	StdoutBytes     int64 // written in all, also what was not kept
+	StderrBytes     int64
+	Truncated       bool
+	ExitCode        int
+	Signal          string
+	TimedOut        bool
+	Restarted       bool // the shell had gone and was started again
+	Blocked         bool // a policy stopped it, with evidence
+	BlockedReason   string
+	BlockedResource string
+	Violations      []Violation
+	Duration        time.Duration
+	Usage           Rusage
+}
+
+// A Violation is one thing that was tried and stopped.
+type Violation struct {
+	Kind     string // "path", "network", "syscall"
+	Resource string
+	Rule     string
+	Time     time.Time
+}
+
+// ShellOptions describe a persistent shell.
+type ShellOptions struct {
+	ID  string
+	Env map[string]string
+	Dir string
+}
+
+// A Shell runs lines one after another and keeps its state between them.
+type Shell interface {
+	ID() string
+	Run(ctx context.Context, line string, c Command) (Process, error)
+	Close() error
+}

@@ -1,0 +1,32 @@
+package sandbox
+
+import (
+	"context"
+	"io"
+	"io/fs"
+)
+
+// Files are the file operations of a sandbox. Paths are those inside. A
+// path outside every mount is [CodeCapabilityBlocked]; read-only mounts are
+// read-only here too. Walking, globbing and copying are functions over this
+// interface.
+type Files interface {
+	// Read returns the content from offset on; limit < 0 means all of it.
+	Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error)
+
+	// Write replaces the file as one step: a reader sees the old or the
+	// new content. Missing parents are made; an existing mode is kept.
+	Write(ctx context.Context, path string, r io.Reader, o WriteOptions) error
+
+	Mkdir(ctx context.Context, path string, perm fs.FileMode) error
+	Remove(ctx context.Context, path string, recursive bool) error
+	Rename(ctx context.Context, from, to string) error
+	Stat(ctx context.Context, path string) (fs.FileInfo, error)
+	ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
+}
+
+// WriteOptions are the rarer wishes of a write.
+type WriteOptions struct {
+	Perm      fs.FileMode // for a new file; zero is 0644
+	Exclusive bool        // fail when the file exists
+}

@@ -1,0 +1,101 @@
+package sandbox
+
+import (
+	"context"
+	"net"
+)
+
+// A Provider is a kind of wall. Implementations are safe for concurrent
+// use. Every method honours its context, has an upper bound of its own on
+// how long it waits, and returns errors of type *[Error].
+//
+// The conformance suite in package providertest holds the rules below.
+type Provider interface {
+	// Name is the word that settings use for the provider.
+	Name() string
+
+	// Features says what the provider can do.
+	Features() Features
+
+	// Inspect tells what is known of the sandbox name. It returns an error
+	// with [CodeNotFound] only when the provider has answered that there
+	// is none; no answer is [CodeUnavailable] or [CodeTimeout].
+	Inspect(ctx context.Context, name string) (Info, error)
+
+	// Create builds and starts the sandbox that s describes. When it
+	// returns an error nothing is left behind, also when ctx has ended.
+	// A sandbox of that name that exists already is [CodeBusy].
+	Create(ctx context.Context, s Spec) (Info, error)
+
+	// Open returns a handle to the sandbox s.Name, which must exist. A
+	// stopped sandbox is started, a paused one thawed, and the OnStart
+	// lines of s are run when they have not been since the last start.
+	// Env, Workdir and Limits of s apply to commands started through the
+	// handle. Owner must agree with the sandbox's own, else
+	// [CodePermissionDeny].
+	Open(ctx context.Context, s Spec) (Sandbox, error)
+
+	// List returns the sandboxes that match f in one call to the wall.
+	List(ctx context.Context, f Filter) ([]Info, error)
+
+	// Remove ends everything in the sandbox and removes it. Removing what
+	// is gone is not an error.
+	Remove(ctx context.Context, name string) error
+}
+
+// Features says what a provider can do. Linux capabilities are a different
+// thing and always written CapAdd and CapDrop.
+type Features struct {
+	Persistent bool // sandboxes outlive the process that made them
+	Images     bool // sandboxes are made from images
+	Pause      bool // the provider is a Pauser
+	TTY        bool
+	Shells     bool // OpenShell works
+	Files      bool // sandboxes are FileServers
+	Dial       bool // sandboxes are Dialers
+	Listen     bool // sandboxes are Listeners
+	Usage      bool // Usage works
+}
+
+// A Pauser can freeze a sandbox and thaw it again.
+type Pauser interface {
+	Pause(ctx context.Context, name string) error
+	Unpause(ctx context.Context, name string) error
+}
+
+// A Sandbox is an open handle to one live wall. It is safe for concurrent
+// use. Closing it lets go of the wall and does not remove it.
+type Sandbox interface {
+	Info() Info
+
+	// Start runs c. The end of ctx kills the whole process tree of the
+	// command, escapees included. A non-zero exit is a result of the
+	// Process, not an error of Start.
+	Start(ctx context.Context, c Command) (Process, error)
+
+	// OpenShell starts a shell that keeps its state between commands.
+	OpenShell(ctx context.Context, o ShellOptions) (Shell, error)
+
+	Usage(ctx context.Context) (Usage, error)
+
+	// Close ends the handle and with it every command started through it
+	// that is not detached.
+	Close() error
+}
+
+// Optional abilities of a Sandbox, asked for by type assertion. Absent
+// means [CodeUnsupported], never silence.
+type (
+	// A Dialer connects to an address inside the sandbox.
+	Dialer interface {
+		Dial(ctx context.Context, network, addr string) (net.Conn, error)
+	}
+	// A Listener listens on an address inside the sandbox.
+	Listener interface {
+		Listen(ctx context.Context, network, addr string) (net.Listener, error)
+	}
+	// A FileServer serves the sandbox's files.
+	FileServer interface {
+		Files(ctx context.Context) (Files, error)
+	}
+)

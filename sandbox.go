@@ -1,0 +1,131 @@
+// Package sandbox holds the vocabulary of the project: what a sandbox is,
+// what a wall must be able to do, and how failures are named.
+//
+// A sandbox is one live wall (a Docker container, a bubblewrap process) in
+// which commands and file operations of an untrusted program run. A [Spec]
+// describes it completely; a [Provider] builds it; a [Sandbox] is the open
+// handle through which [Command] values are started.
+//
+// The package imports the standard library only and does nothing by itself.
+// Everything that touches the world lives in the packages below it.
+package sandbox
+
+import "time"
+
+// Scope says who shares a sandbox.
+type Scope string
+
+// The scopes, from narrow to wide.
+const (
+	ScopeSession Scope = "session" // one conversation
+	ScopeAgent   Scope = "agent"   // every session of one agent
+	ScopeShared  Scope = "shared"  // every agent of one tenant
+)
+
+// Mode says which sessions are sandboxed.
+type Mode string
+
+// The modes. ModeNonMain leaves only an agent's main session outside.
+const (
+	ModeOff     Mode = "off"
+	ModeNonMain Mode = "non-main"
+	ModeAll     Mode = "all"
+)
+
+// Access says what of the agent's own folder a sandbox sees.
+type Access string
+
+// The kinds of access: an own scratch workspace only; the agent's folder
+// read-only at [AgentDir] beside it; the agent's folder as the workspace.
+const (
+	AccessNone Access = "none"
+	AccessRO   Access = "ro"
+	AccessRW   Access = "rw"
+)
+
+// DriftPolicy says what happens to a sandbox that is in use while its
+// settings have changed.
+type DriftPolicy string
+
+// The drift policies.
+const (
+	DriftKeep   DriftPolicy = "keep"   // keep it and say how to recreate it
+	DriftRefuse DriftPolicy = "refuse" // run nothing until it is recreated
+)
+
+// Kind says what a sandbox is for.
+type Kind string
+
+// The kinds of sandbox.
+const (
+	KindSandbox Kind = "sandbox"
+	KindBrowser Kind = "browser"
+	KindPool    Kind = "pool"
+)
+
+// Status is the state of a sandbox as its provider sees it.
+type Status string
+
+// The states. Missing, orphan and unknown arise when records and reality
+// are compared: recorded but gone, there but not recorded, and not to be
+// told because the provider did not answer.
+const (
+	StatusRunning Status = "running"
+	StatusPaused  Status = "paused"
+	StatusStopped Status = "stopped"
+	StatusMissing Status = "missing"
+	StatusOrphan  Status = "orphan"
+	StatusUnknown Status = "unknown"
+)
+
+// Paths inside every sandbox.
+const (
+	WorkspaceDir = "/workspace"    // the writable workspace
+	AgentDir     = "/agent"        // the agent's own folder, read-only
+	HomeDir      = "/home/sandbox" // the writable home
+	GuestDir     = "/.sandbox"     // our own mounts: bin (read-only) and run
+)
+
+// An Owner says whose a sandbox is. All fields are fixed at creation.
+type Owner struct {
+	Instance string `json:"instance"` // the state folder that made it
+	Tenant   string `json:"tenant"`   // who pays; may be empty
+	Agent    string `json:"agent"`    // who speaks
+	Session  string `json:"session"`  // the conversation
+	Scope    Scope  `json:"scope"`
+	ScopeKey string `json:"scopeKey"` // session key, "agent:<id>" or "shared"
+}
+
+// Same reports whether o and p name the same sandbox, that is, whether
+// instance, tenant, scope and scope key agree. Agent and session do not
+// matter: in a wide scope many of them share one sandbox.
+func (o Owner) Same(p Owner) bool {
+	return o.Instance == p.Instance && o.Tenant == p.Tenant &&
+		o.Scope == p.Scope && o.ScopeKey == p.ScopeKey
+}
+
+// Info is what a provider knows about one sandbox.
+type Info struct {
+	Name       string
+	ID         string // the provider's own identifier
+	Kind       Kind
+	Provider   string
+	Owner      Owner
+	Status     Status
+	Image      string // the reference it was made from
+	ImageID    string // the identity of that image then
+	ConfigHash string // see package confighash
+	Format     string // label format version
+	CreatedAt  time.Time
+	StartedAt  time.Time // zero when it never ran or the provider cannot tell
+	PID        int       // host process id of the first process; 0 when not running
+}
+
+// A Filter selects sandboxes. Empty fields select everything, so the zero
+// Filter lists all sandboxes that carry our labels, of every instance.
+type Filter struct {
+	Instance string
+	Tenant   string
+	Kind     Kind
+	Name     string
+}

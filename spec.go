@@ -1,0 +1,148 @@
+package sandbox
+
+import "time"
+
+// SpecFormat is the version of the Spec layout. It is part of the config
+// hash: raising it makes every existing sandbox count as changed.
+const SpecFormat = 1
+
+// A Spec is the fully resolved, deterministic description of one sandbox:
+// plain data without references to the world. Equal Specs describe equal
+// sandboxes. The config hash is taken over it (see package confighash).
+type Spec struct {
+	Format   int    `json:"format"`
+	Name     string `json:"name"`
+	Kind     Kind   `json:"kind"`
+	Provider string `json:"provider"`
+	Owner    Owner  `json:"owner"`
+
+	Image   string   `json:"image"`             // reference, for people
+	ImageID string   `json:"imageId"`           // identity, with the setup layer applied
+	Setup   []string `json:"setup,omitempty"`   // commands that became the image's last layer
+	OnStart []string `json:"onStart,omitempty"` // shell lines run at each start
+
+	Workdir string            `json:"workdir"`
+	UID     int               `json:"uid"` // never 0
+	GID     int               `json:"gid"` // never 0
+	Env     map[string]string `json:"env,omitempty"`
+
+	Mounts       []Mount `json:"mounts,omitempty"` // in order; later ones lie over earlier ones
+	Tmpfs        []Tmpfs `json:"tmpfs,omitempty"`
+	ReadOnlyRoot bool    `json:"readOnlyRoot"`
+
+	Network    string   `json:"network"` // "none", "bridge" or the name of a network
+	DNS        []string `json:"dns,omitempty"`
+	ExtraHosts []string `json:"extraHosts,omitempty"`
+
+	Security  Security  `json:"security"`
+	Resources Resources `json:"resources"`
+	Limits    Limits    `json:"limits"`
+
+	Runtime string `json:"runtime,omitempty"` // engine runtime; empty is the engine's default
+	GPUs    string `json:"gpus,omitempty"`
+
+	Guest GuestRef `json:"guest"`
+
+	Filesystem FilesystemRules `json:"filesystem"`
+	Egress     EgressRules     `json:"egress"`
+
+	// Options is the provider's own part, validated by the provider.
+	Options map[string]any `json:"options,omitempty"`
+}
+
+// A Mount makes the host folder or file Source appear at Target.
+type Mount struct {
+	Source   string `json:"source"` // absolute, canonical
+	Target   string `json:"target"` // absolute, clean
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	Role     Role   `json:"role"`
+}
+
+// Role says why a mount is there; rules for user binds differ from those
+// for our own mounts.
+type Role string
+
+// The roles of mounts.
+const (
+	RoleWorkspace Role = "workspace" // the workspace at WorkspaceDir
+	RoleAgent     Role = "agent"     // the agent's folder at AgentDir
+	RoleGuest     Role = "guest"     // the guest's folder, read-only
+	RoleSocket    Role = "socket"    // the folder of the guest's socket
+	RoleIdentity  Role = "identity"  // minimal passwd and group files
+	RoleBind      Role = "bind"      // asked for by settings
+)
+
+// A Tmpfs is a memory-backed folder. Its pages count as the sandbox's memory.
+type Tmpfs struct {
+	Target string `json:"target"`
+	Size   int64  `json:"size"` // bytes, > 0
+	Exec   bool   `json:"exec,omitempty"`
+	Mode   uint32 `json:"mode"`            // permission bits and sticky bit, as in chmod(2)
+	Owned  bool   `json:"owned,omitempty"` // belongs to UID and GID of the Spec rather than root
+}
+
+// Security holds the settings that keep code in.
+type Security struct {
+	CapDrop         []string `json:"capDrop"`
+	NoNewPrivileges bool     `json:"noNewPrivileges"`
+	Seccomp         string   `json:"seccomp"`             // profile as JSON text; empty only for providers without one
+	AppArmor        string   `json:"appArmor,omitempty"`  // profile name; empty is the engine's default
+	Dangerous       []string `json:"dangerous,omitempty"` // break-glass switches in force, sorted
+}
+
+// Resources bound the sandbox as a whole. Zero means the provider's default
+// only where a comment says so; BuildSpec never leaves the others zero.
+type Resources struct {
+	Memory     int64    `json:"memory"`     // bytes
+	MemorySwap int64    `json:"memorySwap"` // bytes of memory and swap together; equal to Memory means no swap
+	NanoCPUs   int64    `json:"nanoCpus"`   // 1e9 is one processor
+	PIDs       int64    `json:"pids"`
+	ShmSize    int64    `json:"shmSize"` // bytes of /dev/shm
+	Ulimits    []Ulimit `json:"ulimits,omitempty"`
+}
+
+// A Ulimit is a resource limit by its setrlimit(2) name in lower case
+// without the prefix ("nofile").
+type Ulimit struct {
+	Name string `json:"name"`
+	Soft int64  `json:"soft"`
+	Hard int64  `json:"hard"`
+}
+
+// Limits bound one command. Zero means unbounded.
+type Limits struct {
+	Timeout        time.Duration `json:"timeout,omitempty"`
+	MaxOutputBytes int64         `json:"maxOutputBytes,omitempty"` // kept of each stream when captured; the rest is counted
+	Memory         int64         `json:"memory,omitempty"`         // bytes of address space
+	CPUSeconds     int64         `json:"cpuSeconds,omitempty"`
+	FileSize       int64         `json:"fileSize,omitempty"` // bytes of one file
+	OpenFiles      int64         `json:"openFiles,omitempty"`
+	Processes      int64         `json:"processes,omitempty"`
+}
+
+// GuestRef names the guest binary that the sandbox runs.
+type GuestRef struct {
+	Dir    string `json:"dir"`    // host folder that holds exactly the binary "sandbox-guest"
+	Digest string `json:"digest"` // hex SHA-256 of the binary
+}
+
+// FilesystemRules are path rules beyond the mounts, canonical where they
+// name a path and as written where they are globs.
+type FilesystemRules struct {
+	AllowRead        []string `json:"allowRead,omitempty"`
+	DenyRead         []string `json:"denyRead,omitempty"`
+	AllowWrite       []string `json:"allowWrite,omitempty"`
+	DenyWrite        []string `json:"denyWrite,omitempty"`
+	AllowUnixSockets []string `json:"allowUnixSockets,omitempty"`
+}
+
+// EgressRules say which hosts can be reached. Nothing allowed means nothing.
+type EgressRules struct {
+	AllowedDomains    []string `json:"allowedDomains,omitempty"`
+	DeniedDomains     []string `json:"deniedDomains,omitempty"`
+	AllowPrivate      bool     `json:"allowPrivate,omitempty"`
+	AllowPublic       bool     `json:"allowPublic,omitempty"` // any public host, as the permissive preset has it
+	Ask               bool     `json:"ask,omitempty"`
+	AllowLocalBinding bool     `json:"allowLocalBinding,omitempty"`
+	HTTPProxyPort     int      `json:"httpProxyPort,omitempty"`
+}
