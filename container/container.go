@@ -1,0 +1,204 @@
+// Package container speaks to a Docker engine about containers: create,
+// start, pause, exec, inspect, list, remove, statistics and events.
+//
+// Every call has a deadline of its own beside the caller's context, and
+// every failure is a *sandbox.Error: [sandbox.CodeNotFound] only when the
+// engine itself said that there is no such container, [sandbox.CodeTimeout]
+// when it did not answer in time, [sandbox.CodeUnavailable] when it could
+// not be reached or failed.
+package container
+
+import (
+	"context"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// Deadlines bound engine calls. A zero field takes the default.
+type Deadlines struct {
+	Query  time.Duration // inspect, list, ping, info; default 10 s
+	Change time.Duration // create, pause, kill; default 60 s
+	Start  time.Duration // start, which waits for the runtime; default 120 s
+}
+
+func (d Deadlines) withDefaults() Deadlines {
+	if d.Query == 0 {
+		d.Query = 10 * time.Second
+	}
+	if d.Change == 0 {
+		d.Change = 60 * time.Second
+	}
+	if d.Start == 0 {
+		d.Start = 120 * time.Second
+	}
+	return d
+}
+
+// An Engine is a connection to a Docker engine, safe for concurrent use.
+type Engine struct {
+	api   client.APIClient
+	limit Deadlines
+}
+
+// Dial prepares a connection to the engine that DOCKER_HOST and the other
+// usual variables name. It does not talk to the engine yet; the API version
+// is negotiated with the first call.
+func Dial() (*client.Client, error) {
+	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "connect to engine", Field: "DOCKER_HOST", Message: "bad engine address", Hint: "unset DOCKER_HOST for the local engine", Err: err}
+	}
+	return c, nil
+}
+
+// New returns an Engine that talks through api.
+func New(api client.APIClient, d Deadlines) *Engine {
+	return &Engine{api: api, limit: d.withDefaults()}
+}
+
+// Host is the address of the engine.
+func (e *Engine) Host() string { return e.api.DaemonHost() }
+
+// Close releases idle connections.
+func (e *Engine) Close() error { return e.api.Close() }
+
+// Create makes a container from p without starting it and returns its id
+// with the engine's warnings.
+func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []string, err error) {
+	ctx, done := context.WithTimeout(ctx, e.limit.Change)
+	defer done()
+	r, err := e.api.ContainerCreate(ctx, p.Config, p.Host, p.Network, nil, p.Name)
+	if err != nil {
+		return "", nil, e.fail(ctx, "create container", p.Name, err)
+	}
+	return r.ID, r.Warnings, nil
+}
+
+// Start starts the container. A running container is left alone.
+func (e *Engine) Start(ctx context.Context, name string) error {
+	ctx, done := context.WithTimeout(ctx, e.limit.Start)
+	defer done()
+	return e.fail(ctx, "start container", name, e.api.ContainerStart(ctx, name, container.StartOptions{}))
+}
+
+// Pause freezes the container.
+func (e *Engine) Pause(ctx context.Context, name string) error {
+	ctx, done := context.WithTimeout(ctx, e.limit.Change)
+	defer done()
+	return e.fail(ctx, "pause container", name, e.api.ContainerPause(ctx, name))
+}
+
+// Unpause thaws the container.
+func (e *Engine) Unpause(ctx context.Context, name string) error {
+	ctx, done := context.WithTimeout(ctx, e.limit.Change)
+	defer done()
+	return e.fail(ctx, "unpause container", name, e.api.ContainerUnpause(ctx, name))
+}
+
+// Kill ends the container's first process at once, and everything with it.
+func (e *Engine) Kill(ctx context.Context, name string) error {
+	ctx, done := context.WithTimeout(ctx, e.limit.Change)
+	defer done()
+	return e.fail(ctx, "kill container", name, e.api.ContainerKill(ctx, name, "KILL"))
+}
+
+// Remove ends and removes the container with its anonymous volumes.
+// Removing what is gone is not an error.
+func (e *Engine) Remove(ctx context.Context, name string) error {
+	ctx, done := context.WithTimeout(ctx, e.limit.Change)
+	defer done()
+	err := e.api.ContainerRemove(ctx, name, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	if err = e.fail(ctx, "remove container", name, err); sandbox.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Inspect tells what the engine knows of a container of ours. One without
+// our labels is reported with an empty Owner.
+func (e *Engine) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+	ctx, done := context.WithTimeout(ctx, e.limit.Query)
+	defer done()
+	r, err := e.api.ContainerInspect(ctx, name)
+	if err != nil {
+		return sandbox.Info{}, e.fail(ctx, "inspect container", name, err)
+	}
+	if r.ContainerJSONBase == nil || r.State == nil || r.Config == nil {
+		return sandbox.Info{}, sandbox.Errorf(sandbox.CodeUnavailable, "inspect container", "the engine's answer about %s is incomplete", name)
+	}
+	info := fromLabels(r.Config.Labels)
+	info.Name = trimName(r.Name)
+	info.ID = r.ID
+	info.Image = r.Config.Image
+	info.ImageID = r.Image
+	info.Status = statusOf(r.State.Status)
+	info.PID = r.State.Pid
+	info.StartedAt = parseTime(r.State.StartedAt)
+	if info.CreatedAt.IsZero() {
+		info.CreatedAt = parseTime(r.Created)
+	}
+	return info, nil
+}
+
+// List returns the containers that carry our labels and match f, in one
+// engine call.
+func (e *Engine) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+	ctx, done := context.WithTimeout(ctx, e.limit.Query)
+	defer done()
+	rows, err := e.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filterArgs(f)})
+	if err != nil {
+		return nil, e.fail(ctx, "list containers", "", err)
+	}
+	infos := make([]sandbox.Info, 0, len(rows))
+	for _, r := range rows {
+		info := fromLabels(r.Labels)
+		if len(r.Names) > 0 {
+			info.Name = trimName(r.Names[0])
+		}
+		if f.Name != "" && info.Name != f.Name {
+			continue
+		}
+		info.ID = r.ID
+		info.Image = r.Image
+		info.ImageID = r.ImageID
+		info.Status = statusOf(r.State)
+		if info.CreatedAt.IsZero() {
+			info.CreatedAt = time.Unix(r.Created, 0)
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// statusOf maps the engine's states onto ours. What neither runs nor is
+// paused can be started and counts as stopped.
+func statusOf(state string) sandbox.Status {
+	switch state {
+	case "running", "restarting":
+		return sandbox.StatusRunning
+	case "paused":
+		return sandbox.StatusPaused
+	case "created", "exited", "dead", "removing":
+		return sandbox.StatusStopped
+	}
+	return sandbox.StatusUnknown
+}
+
+func trimName(n string) string {
+	if len(n) > 0 && n[0] == '/' {
+		return n[1:]
+	}
+	return n
+}
+
+func parseTime(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil || t.Year() <= 1 {
+		return time.Time{}
+	}
+	return t
+}

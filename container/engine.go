@@ -1,0 +1,105 @@
+package container
+
+import (
+	"context"
+	"strings"
+
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+)
+
+// A Posture is what an engine says of itself, as far as it matters for walls.
+type Posture struct {
+	Host          string
+	Version       string
+	APIVersion    string
+	Storage       string // storage driver
+	RootDir       string // where the engine keeps its data
+	CgroupVersion string
+	CgroupDriver  string
+	Seccomp       bool
+	AppArmor      bool
+	Rootless      bool
+	UserNS        bool
+	Runtimes      []string
+	Default       string // default runtime
+	CPUs          int
+	Memory        int64 // bytes
+	Time          string
+	MissingLimits []string // limits that the kernel does not enforce
+}
+
+// Ping asks whether the engine answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	ctx, done := context.WithTimeout(ctx, e.limit.Query)
+	defer done()
+	_, err := e.api.Ping(ctx)
+	return e.fail(ctx, "ping engine", "", err)
+}
+
+// Posture asks the engine about itself.
+func (e *Engine) Posture(ctx context.Context) (Posture, error) {
+	ctx, done := context.WithTimeout(ctx, e.limit.Query)
+	defer done()
+	i, err := e.api.Info(ctx)
+	if err != nil {
+		return Posture{}, e.fail(ctx, "ask engine", "", err)
+	}
+	p := Posture{
+		Host: e.Host(), Version: i.ServerVersion, APIVersion: e.api.ClientVersion(),
+		Storage: i.Driver, RootDir: i.DockerRootDir,
+		CgroupVersion: i.CgroupVersion, CgroupDriver: i.CgroupDriver,
+		Default: i.DefaultRuntime, CPUs: i.NCPU, Memory: i.MemTotal, Time: i.SystemTime,
+	}
+	for name := range i.Runtimes {
+		p.Runtimes = append(p.Runtimes, name)
+	}
+	for _, o := range i.SecurityOptions {
+		switch {
+		case strings.HasPrefix(o, "name=seccomp"):
+			p.Seccomp = true
+		case strings.HasPrefix(o, "name=apparmor"):
+			p.AppArmor = true
+		case strings.HasPrefix(o, "name=rootless"):
+			p.Rootless = true
+		case strings.HasPrefix(o, "name=userns"):
+			p.UserNS = true
+		}
+	}
+	for name, have := range map[string]bool{"memory": i.MemoryLimit, "swap": i.SwapLimit, "pids": i.PidsLimit, "cpu": i.CPUCfsQuota} {
+		if !have {
+			p.MissingLimits = append(p.MissingLimits, name)
+		}
+	}
+	return p, nil
+}
+
+// An Event is a change in the life of one of our containers.
+type Event struct {
+	Name   string // the container
+	Action string // "start", "die", "pause", "destroy", …
+}
+
+// Events sends the changes of containers that carry our labels until ctx
+// ends or the stream breaks; the error channel then receives one value.
+func (e *Engine) Events(ctx context.Context) (<-chan Event, <-chan error) {
+	in, inErr := e.api.Events(ctx, events.ListOptions{Filters: filters.NewArgs(
+		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", labelFormat))})
+	out, errs := make(chan Event), make(chan error, 1)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case m := <-in:
+				select {
+				case out <- Event{Name: m.Actor.Attributes["name"], Action: string(m.Action)}:
+				case <-ctx.Done():
+				}
+			case err := <-inErr:
+				errs <- e.fail(ctx, "watch events", "", err)
+				return
+			}
+		}
+	}()
+	return out, errs
+}

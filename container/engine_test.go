@@ -1,0 +1,167 @@
+package container_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/client"
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/container"
+)
+
+// engineAt returns an Engine that talks to h.
+func engineAt(t *testing.T, h http.HandlerFunc, d container.Deadlines) *container.Engine {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+srv.Listener.Addr().String()), client.WithVersion("1.41"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := container.New(api, d)
+	t.Cleanup(func() {
+		e.Close()
+		srv.CloseClientConnections()
+		srv.Close()
+		goleak.VerifyNone(t)
+	})
+	return e
+}
+
+func TestInspectFailures(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	tests := map[string]struct {
+		answer    http.HandlerFunc
+		code      sandbox.Code
+		retryable bool
+	}{
+		"engine says there is none": {reply(404, `{"message":"No such container: x"}`), sandbox.CodeNotFound, false},
+		"engine error":              {reply(500, `{"message":"boom"}`), sandbox.CodeUnavailable, false},
+		"garbage":                   {reply(200, `<html>`), sandbox.CodeUnavailable, false},
+		"half an answer":            {reply(200, `{"Id":"x"}`), sandbox.CodeUnavailable, false},
+		"empty object":              {reply(200, `{}`), sandbox.CodeUnavailable, false},
+		"connection cut":            {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, sandbox.CodeUnavailable, true},
+		"hangs": {func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-stop:
+			}
+		}, sandbox.CodeTimeout, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := engineAt(t, tt.answer, container.Deadlines{Query: 200 * time.Millisecond})
+			start := time.Now()
+			_, err := e.Inspect(context.Background(), "x")
+			if got := sandbox.CodeOf(err); got != tt.code {
+				t.Errorf("code %s, want %s (%v)", got, tt.code, err)
+			}
+			var se *sandbox.Error
+			if errors.As(err, &se) && se.Retryable != tt.retryable {
+				t.Errorf("retryable %v, want %v (%v)", se.Retryable, tt.retryable, err)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+func TestEngineDown(t *testing.T) {
+	api, err := client.NewClientWithOpts(client.WithHost("unix:///nonexistent/engine.sock"), client.WithVersion("1.41"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := container.New(api, container.Deadlines{})
+	ctx := context.Background()
+	calls := map[string]func() error{
+		"ping":    func() error { return e.Ping(ctx) },
+		"inspect": func() error { _, err := e.Inspect(ctx, "x"); return err },
+		"list":    func() error { _, err := e.List(ctx, sandbox.Filter{}); return err },
+		"start":   func() error { return e.Start(ctx, "x") },
+		"remove":  func() error { return e.Remove(ctx, "x") },
+		"exec":    func() error { _, err := e.Exec(ctx, "x", []string{"true"}); return err },
+		"usage":   func() error { _, err := e.Usage(ctx, "x"); return err },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			err := call()
+			if sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "cannot reach the engine") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestCallerGivesUp(t *testing.T) {
+	e := engineAt(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, container.Deadlines{})
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := e.Start(ctx, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want one that wraps context.Canceled", err)
+	}
+}
+
+func TestRemoveGoneIsNoError(t *testing.T) {
+	e := engineAt(t, reply(404, `{"message":"No such container"}`), container.Deadlines{})
+	if err := e.Remove(context.Background(), "x"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListReadsLabels(t *testing.T) {
+	var query string
+	e := engineAt(t, func(w http.ResponseWriter, r *http.Request) {
+		query = r.URL.Query().Get("filters")
+		reply(200, `[{"Id":"1","Names":["/sbx-a"],"Image":"i","ImageID":"sha256:1","State":"paused","Created":5,"Labels":{
+			"dev.bulkhead.sandbox.format":"1","dev.bulkhead.sandbox.instance":"inst","dev.bulkhead.sandbox.tenant":"t","dev.bulkhead.sandbox.kind":"sandbox",
+			"dev.bulkhead.sandbox.scope":"session","dev.bulkhead.sandbox.scope-key":"k","dev.bulkhead.sandbox.config-hash":"h","dev.bulkhead.sandbox.created-at":"2026-11-21T00:00:00Z"}},
+			{"Id":"2","Names":["/sbx-b"],"State":"exited","Labels":null}]`)(w, r)
+	}, container.Deadlines{})
+	infos, err := e.List(context.Background(), sandbox.Filter{Instance: "inst"})
+	if err != nil || len(infos) != 2 {
+		t.Fatalf("%v, %v", infos, err)
+	}
+	a := infos[0]
+	if a.Name != "sbx-a" || a.Status != sandbox.StatusPaused || a.Owner.Instance != "inst" || a.ConfigHash != "h" || a.CreatedAt.Day() != 21 {
+		t.Errorf("got %+v", a)
+	}
+	if infos[1].Status != sandbox.StatusStopped || infos[1].Format != "" {
+		t.Errorf("got %+v", infos[1])
+	}
+	if !strings.Contains(query, "dev.bulkhead.sandbox.instance=inst") {
+		t.Errorf("filter %s does not name the instance", query)
+	}
+}
+
+func TestUsageSubtractsCache(t *testing.T) {
+	for name, key := range map[string]string{"cgroup v1": "total_inactive_file", "cgroup v2": "inactive_file"} {
+		t.Run(name, func(t *testing.T) {
+			e := engineAt(t, reply(200, fmt.Sprintf(`{"cpu_stats":{"cpu_usage":{"total_usage":7000}},"pids_stats":{"current":3,"limit":512},
+				"memory_stats":{"usage":1000,"limit":5000,"stats":{%q:400}},"networks":{"eth0":{"rx_bytes":1,"tx_bytes":2}},
+				"blkio_stats":{"io_service_bytes_recursive":[{"op":"Read","value":10},{"op":"write","value":20}]}}`, key)), container.Deadlines{})
+			u, err := e.Usage(context.Background(), "x")
+			want := sandbox.Usage{CPU: 7 * time.Microsecond, Memory: 600, MemoryLimit: 5000, PIDs: 3, PIDsLimit: 512, DiskRead: 10, DiskWritten: 20, NetReceived: 1, NetSent: 2}
+			if err != nil || u != want {
+				t.Errorf("got %+v, %v", u, err)
+			}
+		})
+	}
+}
+
+func reply(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}

@@ -1,0 +1,51 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// fail turns an engine error into a *sandbox.Error, nil into nil. ctx is
+// the context of the failed call: when it has ended, that is the reason.
+func (e *Engine) fail(ctx context.Context, op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	out := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: name, Err: err}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		out.Code, out.Retryable = sandbox.CodeTimeout, true
+		out.Message, out.Err = "the engine at "+e.Host()+" did not answer in time", context.DeadlineExceeded
+		out.Hint = "check the engine with: sandbox doctor"
+	case ctx.Err() != nil:
+		out.Retryable = true
+		out.Message, out.Err = "given up", ctx.Err()
+	case client.IsErrConnectionFailed(err), isNetwork(err):
+		out.Retryable = true
+		out.Message = "cannot reach the engine at " + e.Host()
+		out.Hint = "start it, or check the address with: sandbox doctor"
+	case errdefs.IsNotFound(err):
+		out.Code, out.Message = sandbox.CodeNotFound, "not found"
+	case errdefs.IsConflict(err):
+		out.Code, out.Message, out.Retryable = sandbox.CodeBusy, "conflict", true
+	case errdefs.IsPermissionDenied(err), errdefs.IsUnauthorized(err):
+		out.Code, out.Message = sandbox.CodePermissionDeny, "the engine refused"
+	case errdefs.IsInvalidArgument(err):
+		out.Code, out.Message = sandbox.CodeValidation, "the engine does not accept the settings"
+	default:
+		out.Message = "the engine failed"
+	}
+	return out
+}
+
+func isNetwork(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,172 @@
+package container
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/go-units"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A Plan is what the engine is asked to create.
+type Plan struct {
+	Name    string
+	Config  *container.Config
+	Host    *container.HostConfig
+	Network *network.NetworkingConfig
+}
+
+// NewPlan translates s into engine arguments. It is pure; hash and now go
+// into the labels. The environment of s is not part of the plan: it is
+// given to each command through the guest, so that inspecting the
+// container shows none of its values.
+func NewPlan(s sandbox.Spec, hash string, now time.Time) (Plan, error) {
+	if s.UID <= 0 || s.GID <= 0 {
+		return Plan{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan container", Field: "docker.user", Resource: s.Name, Message: fmt.Sprintf("a sandbox never runs as %d:%d", s.UID, s.GID), Hint: "choose a user and group id above 0"}
+	}
+	host, err := hostConfig(s)
+	if err != nil {
+		return Plan{}, err
+	}
+	return Plan{
+		Name: s.Name,
+		Config: &container.Config{
+			Hostname:   "sandbox",
+			User:       fmt.Sprintf("%d:%d", s.UID, s.GID),
+			Image:      s.ImageID,
+			Entrypoint: []string{sandbox.GuestDir + "/bin/sandbox-guest"},
+			Cmd:        []string{"init"},
+			WorkingDir: "/",
+			Labels:     toLabels(s, hash, now),
+			StopSignal: "SIGTERM",
+			// An image's own health check would run code we did not ask for.
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		},
+		Host:    host,
+		Network: &network.NetworkingConfig{},
+	}, nil
+}
+
+func hostConfig(s sandbox.Spec) (*container.HostConfig, error) {
+	devices, err := gpuRequests(s.GPUs)
+	if err != nil {
+		return nil, err
+	}
+	pids, noInit := s.Resources.PIDs, false
+	return &container.HostConfig{
+		ReadonlyRootfs: s.ReadOnlyRoot,
+		CapDrop:        s.Security.CapDrop,
+		SecurityOpt:    securityOpts(s.Security),
+		NetworkMode:    container.NetworkMode(s.Network),
+		DNS:            s.DNS,
+		ExtraHosts:     s.ExtraHosts,
+		IpcMode:        container.IPCModePrivate,
+		CgroupnsMode:   container.CgroupnsModePrivate,
+		// Logs of PID 1 would fill the host's disk; our output travels
+		// through the guest.
+		LogConfig:     container.LogConfig{Type: "none"},
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		Mounts:        mounts(s.Mounts),
+		Tmpfs:         tmpfs(s),
+		ShmSize:       s.Resources.ShmSize,
+		Runtime:       s.Runtime,
+		Init:          &noInit,
+		// When memory runs out, a sandbox goes before the host's own work.
+		OomScoreAdj: 100,
+		Resources: container.Resources{
+			Memory:         s.Resources.Memory,
+			MemorySwap:     s.Resources.MemorySwap,
+			NanoCPUs:       s.Resources.NanoCPUs,
+			PidsLimit:      &pids,
+			Ulimits:        ulimits(s.Resources.Ulimits),
+			DeviceRequests: devices,
+		},
+	}, nil
+}
+
+func securityOpts(s sandbox.Security) []string {
+	var opts []string
+	if s.NoNewPrivileges {
+		opts = append(opts, "no-new-privileges:true")
+	}
+	if s.Seccomp != "" {
+		opts = append(opts, "seccomp="+s.Seccomp)
+	}
+	if s.AppArmor != "" {
+		opts = append(opts, "apparmor="+s.AppArmor)
+	}
+	return opts
+}
+
+// mounts uses Mounts and never Binds: a missing source is an error then,
+// not a new folder that belongs to root.
+func mounts(ms []sandbox.Mount) []mount.Mount {
+	out := make([]mount.Mount, 0, len(ms))
+	for _, m := range ms {
+		out = append(out, mount.Mount{
+			Type:     mount.TypeBind,
+			Source:   m.Source,
+			Target:   m.Target,
+			ReadOnly: m.ReadOnly,
+			// What is mounted below a read-only source would stay writable
+			// on engines before 25; so it is left out.
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: m.ReadOnly},
+		})
+	}
+	return out
+}
+
+func tmpfs(s sandbox.Spec) map[string]string {
+	out := make(map[string]string, len(s.Tmpfs))
+	for _, t := range s.Tmpfs {
+		opts := []string{"rw", "nosuid", "nodev", fmt.Sprintf("size=%d", t.Size), fmt.Sprintf("mode=%o", t.Mode)}
+		if t.Exec {
+			opts = append(opts, "exec")
+		} else {
+			opts = append(opts, "noexec")
+		}
+		if t.Owned {
+			opts = append(opts, fmt.Sprintf("uid=%d", s.UID), fmt.Sprintf("gid=%d", s.GID))
+		}
+		out[t.Target] = strings.Join(opts, ",")
+	}
+	return out
+}
+
+func ulimits(us []sandbox.Ulimit) []*units.Ulimit {
+	out := make([]*units.Ulimit, 0, len(us))
+	for _, u := range us {
+		out = append(out, &units.Ulimit{Name: u.Name, Soft: u.Soft, Hard: u.Hard})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// gpuRequests understands "all", a count, or "device=ID[,ID…]", as the
+// engine's own command line does.
+func gpuRequests(gpus string) ([]container.DeviceRequest, error) {
+	if gpus == "" {
+		return nil, nil
+	}
+	r := container.DeviceRequest{Capabilities: [][]string{{"gpu"}}}
+	if ids, ok := strings.CutPrefix(gpus, "device="); ok && ids != "" {
+		r.DeviceIDs = strings.Split(ids, ",")
+		return []container.DeviceRequest{r}, nil
+	}
+	if gpus == "all" {
+		r.Count = -1
+		return []container.DeviceRequest{r}, nil
+	}
+	var n int
+	if _, err := fmt.Sscanf(gpus, "%d", &n); err != nil || n < 1 || fmt.Sprint(n) != gpus {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan container", Field: "docker.gpus", Message: fmt.Sprintf("%q is not a choice of GPUs", gpus), Hint: `use "all", a count, or "device=ID"`}
+	}
+	r.Count = n
+	return []container.DeviceRequest{r}, nil
+}
