@@ -1,0 +1,173 @@
+// Package hardening refuses sandboxes that would not keep anything in.
+//
+// The same rules are applied twice: by package config to what settings ask
+// for, and by a provider to the finished Spec with a fresh look at the host's
+// links. They are pure: what must be known of the world comes in as [World].
+//
+// Every refusal is a *sandbox.Error with [sandbox.CodeCapabilityBlocked] whose
+// Field names the setting and whose message holds the value and the reason.
+// Several refusals are joined, so that all are seen at once.
+package hardening
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// A World says what the host looks like, as far as the rules need it.
+type World struct {
+	// Canonical returns the path that a host path leads to (see package
+	// hostpath). Without it paths are judged by their spelling alone, which
+	// is enough at load only; a provider must set it.
+	Canonical func(string) (string, error)
+
+	// Sensitive are canonical host paths that no sandbox may see: the state
+	// folder, the settings folder, the engine's sockets.
+	Sensitive []string
+
+	// Workspaces are canonical folders in which our own workspaces lie. A
+	// workspace strictly below one of them is ours, even when the folder is
+	// part of the state folder.
+	Workspaces []string
+
+	// Home is the canonical home folder of the user that runs us, or empty.
+	Home string
+}
+
+// Check applies every rule to s and returns all refusals joined, or nil.
+func Check(s sandbox.Spec, w World) error {
+	breakGlass, err := ParseSwitches(s.Security.Dangerous)
+	errs := []error{
+		err,
+		networkOf(s),
+		Runtime("docker.runtime", s.Runtime),
+		IDs("docker.user", s.UID, s.GID),
+		CapDrop("docker.capDrop", s.Security.CapDrop, breakGlass),
+		AppArmor("docker.apparmorProfile", s.Security.AppArmor),
+		WritableRoot("docker.readOnlyRoot", s.ReadOnlyRoot, breakGlass),
+		seccompOf(s),
+	}
+	if !s.Security.NoNewPrivileges {
+		errs = append(errs, refuse("security.noNewPrivileges", "false",
+			"programs inside could gain privileges through set-user-id files", "set it; there is no switch for this"))
+	}
+	errs = append(errs, checkMounts(s, w, breakGlass)...)
+	return errors.Join(errs...)
+}
+
+// networkOf checks the network of s. Empty is refused for the docker provider,
+// because an engine takes it for its default, which reaches the host and beyond.
+func networkOf(s sandbox.Spec) error {
+	const field = "docker.network"
+	if s.Network == "" && s.Provider == "docker" {
+		return refuse(field, "", "an engine takes an empty network for its default one, which reaches out", `say "none"`)
+	}
+	return Network(field, s.Network)
+}
+
+// seccompOf checks the profile of s. Only the docker provider must have one:
+// other walls bring their own filter.
+func seccompOf(s sandbox.Spec) error {
+	const field = "docker.seccompProfile"
+	if s.Security.Seccomp != "" {
+		return Seccomp(field, s.Security.Seccomp)
+	}
+	if s.Provider == "docker" {
+		return refuse(field, "", "without a profile every system call of the kernel can be reached", "leave the setting out to get the built-in profile")
+	}
+	return nil
+}
+
+// checkMounts checks sources, targets and duplicates of mounts and tmpfs.
+func checkMounts(s sandbox.Spec, w World, b Switches) []error {
+	var errs []error
+	taken := map[string]string{}
+	claim := func(field, target string) {
+		if first, ok := taken[target]; ok {
+			errs = append(errs, refuse(field, target, "the same target is already taken by "+first, "give each mount a target of its own"))
+			return
+		}
+		taken[target] = field
+	}
+	for i, m := range s.Mounts {
+		field := fmt.Sprintf("mounts[%d]", i)
+		errs = append(errs, mountErrors(field, m, w, b)...)
+		if m.Role == sandbox.RoleGuest && m.Source != s.Guest.Dir {
+			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of the guest", "mount Spec.Guest.Dir"))
+		}
+		claim(field+".target", path.Clean(m.Target))
+	}
+	for i, t := range s.Tmpfs {
+		field := fmt.Sprintf("docker.tmpfs[%d]", i)
+		errs = append(errs, TmpfsTarget(field, t.Target))
+		if t.Size <= 0 {
+			errs = append(errs, refuse(field, t.Target, "a tmpfs without size can take all memory of the host", "give it a size"))
+		}
+		claim(field, path.Clean(t.Target))
+	}
+	return errs
+}
+
+func mountErrors(field string, m sandbox.Mount, w World, b Switches) []error {
+	errs := []error{Source(field+".source", m.Source, m.Role, w, b), roleTarget(field+".target", m, b)}
+	canonical, err := canonicalOf(m.Source, w)
+	if err == nil && canonical != m.Source {
+		errs = append(errs, refuse(field+".source", m.Source,
+			fmt.Sprintf("it leads to %q now: a link was put in its way after it was resolved", canonical), "name the folder itself"))
+	}
+	return errs
+}
+
+// roleTarget checks that a mount appears only where its role has its place.
+// A role that is not known is refused, so that a new one cannot slip through.
+func roleTarget(field string, m sandbox.Mount, b Switches) error {
+	places := map[sandbox.Role][]string{
+		sandbox.RoleWorkspace: {sandbox.WorkspaceDir},
+		sandbox.RoleAgent:     {sandbox.AgentDir},
+		sandbox.RoleGuest:     {sandbox.GuestDir + "/bin"},
+		sandbox.RoleSocket:    {sandbox.GuestDir + "/run"},
+		sandbox.RoleIdentity:  {"/etc/passwd", "/etc/group"},
+	}
+	if m.Role == sandbox.RoleBind {
+		return Target(field, m.Target, b)
+	}
+	allowed, known := places[m.Role]
+	if !known {
+		return refuse(field, string(m.Role), "a mount of unknown role cannot be judged", "use one of the roles of package sandbox")
+	}
+	mustBeReadOnly := m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleAgent
+	if mustBeReadOnly && !m.ReadOnly {
+		return refuse(field, m.Target, "a mount of role "+string(m.Role)+" must be read-only", "mount it read-only")
+	}
+	for _, p := range allowed {
+		if m.Target == p {
+			return nil
+		}
+	}
+	return refuse(field, m.Target, fmt.Sprintf("a mount of role %s belongs at %v", m.Role, allowed), "")
+}
+
+// refuse makes the error of one refusal. The value is quoted, so that control
+// characters in it never reach a terminal.
+func refuse(field, value, reason, hint string) error {
+	return &sandbox.Error{
+		Code:     sandbox.CodeCapabilityBlocked,
+		Op:       "harden",
+		Field:    field,
+		Resource: value,
+		Message:  fmt.Sprintf("%q is refused: %s", shorten(value), reason),
+		Hint:     hint,
+	}
+}
+
+// shorten keeps messages readable when the value is a whole profile.
+func shorten(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
