@@ -1,0 +1,78 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+)
+
+// withoutEffect is the one table of settings that are accepted and checked
+// while the feature behind them does not exist. A path stands for all below it.
+//
+// One that opens something opens nothing; one that tightens something does not
+// tighten it yet, and the notice is there to say so.
+func withoutEffect() []struct{ path, why string } {
+	return []struct{ path, why string }{
+		{"requireEvidence", "evidence is not recorded yet"},
+		{"filesystem", "path rules beyond the mounts are not applied yet"},
+		{"network", "rules for hosts are not applied yet: docker.network alone decides what can be reached"},
+		{"commands", "commands are not judged yet: every command runs inside the sandbox"},
+		{"limits.memory", "memory is bounded for the sandbox as a whole by docker.memory"},
+		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit"},
+		{"browser", "there is no browser yet"},
+		{"tools", "tools are not served yet"},
+		{"pool", "sandboxes are not kept ready yet"},
+		{"idle", "idle sandboxes are not frozen yet"},
+	}
+}
+
+// noEffect lists the values that somebody set, in a file, by a flag or by
+// naming a preset, and that do nothing.
+func noEffect(r Resolved, m merged) []Notice {
+	var out []Notice
+	table, named := withoutEffect(), r.Origin("preset") != "default"
+	for _, path := range sortedKeys(r.Origins) {
+		origin := r.Origins[path]
+		if origin == "default" || strings.HasPrefix(origin, "preset ") && !named || isElement(path) {
+			continue
+		}
+		for _, e := range table {
+			if path == e.path || strings.HasPrefix(path, e.path+".") {
+				out = append(out, Notice{Path: r.field(path), Value: valueAt(&m.settings, path), Why: e.why})
+			}
+		}
+	}
+	return out
+}
+
+// valueAt writes the value at a path of settings as JSON. Of maps it gives the
+// keys only, because the values of variables may be secrets.
+func valueAt(s *SandboxSettings, path string) string {
+	v := reflect.ValueOf(s).Elem()
+	for name := range strings.SplitSeq(path, ".") {
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		i := 0
+		for i < v.NumField() && pathName(v.Type().Field(i)) != name {
+			i++
+		}
+		if i == v.NumField() {
+			return ""
+		}
+		v = v.Field(i)
+	}
+	x := v.Interface()
+	if v.Kind() == reflect.Map {
+		keys := map[string]bool{}
+		for _, k := range v.MapKeys() {
+			keys[k.String()] = true
+		}
+		x = sortedKeys(keys)
+	}
+	b, err := json.Marshal(x)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+)
+
+// Facts are what the world says about one sandbox. All host paths are
+// canonical (see package hostpath).
+type Facts struct {
+	Instance string // id of the state folder
+	Provider string // the provider chosen, where settings say auto; or empty
+	ImageID  string // identity of the image, the setup layer applied; required for docker
+
+	UID, GID int // user of the sandbox, unless docker.user names one; never 0
+
+	Workspace  string // host folder that appears as /workspace
+	AgentDir   string // the agent's folder; needed for access ro and rw
+	SocketDir  string // folder of the guest's socket; empty when it is reached otherwise
+	PasswdFile string // minimal user database, or empty
+	GroupFile  string // minimal group database, or empty
+	Guest      sandbox.GuestRef
+
+	Seccomp         string // our profile as JSON text
+	SeccompOverride string // what the file docker.seccompProfile holds; needed when that is set
+
+	HostCPUs   int   // processors of the host; 0 is unknown
+	HostMemory int64 // bytes of memory of the host; 0 is unknown
+
+	Home      string            // replaces ~; canonical
+	Env       map[string]string // replaces $VAR in host paths
+	Canonical map[string]string // expanded path → canonical path, for every one of HostPaths
+
+	Sensitive  []string // what no sandbox may see: engine sockets, state folder, settings folder
+	Workspaces []string // folders in which our own workspaces lie; their own place was judged before
+}
+
+// HostPaths returns every host path in r that BuildSpec needs the canonical
+// form of, with ~ and variables replaced, sorted and without duplicates. The
+// caller puts them into Facts.Canonical.
+func (r Resolved) HostPaths(home string, env map[string]string) ([]string, error) {
+	var out []string
+	for _, s := range r.Docker.Binds {
+		source, _, _ := strings.Cut(s, ":")
+		p, err := pathvar.Expand(source, home, env)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	for _, list := range [][]string{
+		r.Filesystem.AllowRead, r.Filesystem.DenyRead, r.Filesystem.AllowWrite,
+		r.Filesystem.DenyWrite, r.Filesystem.AllowUnixSockets,
+	} {
+		for _, s := range list {
+			if p, err := rulePath(s, home, env); err != nil {
+				return nil, err
+			} else if strings.HasPrefix(p, "/") && !isGlob(p) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// rulePath expands a path rule. Globs and rules that start neither with ~ nor
+// with a variable stay as written.
+func rulePath(s, home string, env map[string]string) (string, error) {
+	if strings.HasPrefix(s, "~") && home == "" {
+		return s, nil // no home, so nothing of it to protect or open
+	}
+	return pathvar.Expand(s, home, env)
+}
+
+func isGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"path"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+)
+
+// fillMounts puts the mounts in order: our own first, then the workspace, the
+// agent's folder, and the binds as settings list them.
+func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
+	add := func(source, target string, role sandbox.Role, readOnly bool) {
+		if source != "" {
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: source, Target: target, Role: role, ReadOnly: readOnly})
+		}
+	}
+	add(f.Guest.Dir, sandbox.GuestDir+"/bin", sandbox.RoleGuest, true)
+	add(f.SocketDir, sandbox.GuestDir+"/run", sandbox.RoleSocket, false)
+	add(f.PasswdFile, "/etc/passwd", sandbox.RoleIdentity, true)
+	add(f.GroupFile, "/etc/group", sandbox.RoleIdentity, true)
+	workspace := workspaceFolder(r, f)
+	if workspace == "" {
+		return sandbox.Errorf(sandbox.CodeInternal, "build spec", "the fact Workspace is missing")
+	}
+	add(workspace, sandbox.WorkspaceDir, sandbox.RoleWorkspace, false)
+	if r.WorkspaceAccess == sandbox.AccessRO {
+		add(f.AgentDir, sandbox.AgentDir, sandbox.RoleAgent, true)
+	}
+	binds, err := bindMounts(r, f)
+	s.Mounts = append(s.Mounts, binds...)
+	return err
+}
+
+// workspaceFolder is the host folder behind /workspace: what a flag names, the
+// agent's folder with access rw, else the scratch workspace.
+func workspaceFolder(r Resolved, f Facts) string {
+	if r.WorkspaceAccess == sandbox.AccessRW && r.Workspace == "" {
+		return f.AgentDir
+	}
+	return f.Workspace
+}
+
+// bindMounts makes mounts of docker.binds. Each source is judged as it is
+// spelled and as what it leads to, under the name of its setting.
+func bindMounts(r Resolved, f Facts) ([]sandbox.Mount, error) {
+	var out []sandbox.Mount
+	world := hardening.World{
+		Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home,
+		Canonical: func(p string) (string, error) {
+			if c, ok := f.Canonical[p]; ok {
+				return c, nil
+			}
+			return "", fmt.Errorf("the canonical form of %q was not looked up", p)
+		},
+	}
+	for i, written := range r.Docker.Binds {
+		field := r.field(fmt.Sprintf("docker.binds[%d]", i))
+		b, err := hardening.ParseBind(field, written)
+		if err != nil {
+			return nil, err
+		}
+		source, err := pathvar.Expand(b.Source, f.Home, f.Env)
+		if err != nil {
+			return nil, invalid(field, "%w", err)
+		}
+		if err := hardening.Source(field, source, sandbox.RoleBind, world, switchesOf(r)); err != nil {
+			return nil, err
+		}
+		canonical, err := world.Canonical(source)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sandbox.Mount{
+			Source: canonical, Target: path.Clean(b.Target), ReadOnly: b.ReadOnly, Role: sandbox.RoleBind,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,48 @@
+package config
+
+import "time"
+
+// Overrides are the flags of one call. Zero fields are flags that were not given.
+type Overrides struct {
+	Image        string
+	Workspace    string // host folder to be the workspace
+	Env          map[string]string
+	Workdir      string
+	Timeout      *time.Duration // zero is unbounded
+	AllowDomains []string       // added to those of the settings
+	Ask          bool
+	Provider     string
+}
+
+// Layer returns the flags as the strongest layer of settings, or nil when no
+// flag was given. The layer's name is "flag".
+func (o Overrides) Layer() *SandboxSettings {
+	var s SandboxSettings
+	set := false
+	text := func(v string) *string {
+		if v == "" {
+			return nil
+		}
+		set = true
+		return &v
+	}
+	s.Workspace, s.Provider = text(o.Workspace), text(o.Provider)
+	d := DockerSettings{Image: text(o.Image), Workdir: text(o.Workdir)}
+	if len(o.Env) > 0 {
+		d.Env, set = o.Env, true
+	}
+	s.Docker = &d
+	if o.Timeout != nil {
+		s.Limits, set = &LimitSettings{Timeout: span(*o.Timeout)}, true
+	}
+	if len(o.AllowDomains) > 0 || o.Ask {
+		s.Network, set = &NetworkSettings{AllowedDomains: o.AllowDomains}, true
+		if o.Ask {
+			s.Network.Ask = new(true)
+		}
+	}
+	if !set {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,228 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// Resolved are the settings of one call: every value, and for each the layer
+// that it came from. It is plain data and safe to share when not changed.
+type Resolved struct {
+	Who
+	Values
+
+	Sandboxed      bool   `json:"sandboxed"`      // whether the session runs inside a sandbox at all
+	Reason         string `json:"reason"`         // why so
+	ScopeKey       string `json:"scopeKey"`       // session key, "agent:<id>" or "shared"
+	MainSession    string `json:"mainSession"`    // session that counts as the agent's main one
+	KnownAgent     bool   `json:"knownAgent"`     // whether agents.list names the agent
+	AgentWorkspace string `json:"agentWorkspace"` // host folder of the agent as written, or empty
+
+	// NoEffect lists what the user set and what does nothing, with the reason.
+	NoEffect []Notice `json:"noEffect,omitempty"`
+	// Origins gives the layer of every value by its path, such as
+	// "docker.memory", "docker.env.LANG" or "docker.binds[0]".
+	Origins map[string]string `json:"origins"`
+
+	fields map[string]string // path → JSON path in the file, for messages
+}
+
+// A Notice says something about one setting that is no error.
+type Notice struct {
+	Path  string `json:"path"`  // "agents.defaults.sandbox.pool.size" or "docker.cpus"
+	Value string `json:"value"` // what was asked for; values of variables are left out
+	Why   string `json:"why"`
+}
+
+// Resolve lays the layers over each other for one call. s may be nil, which is
+// an empty file, and so may flags. An agent that agents.list does not name is
+// served by agents.defaults under its own id.
+//
+// What package hardening refuses is refused here, as far as settings alone
+// show it. Errors are joined *sandbox.Error values with the JSON path in Field.
+func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
+	if err := who.Validate(); err != nil {
+		return Resolved{}, err
+	}
+	agent, index := findAgent(s, who.Agent)
+	layers, err := layersFor(s, who.Agent, flags)
+	if err != nil {
+		return Resolved{}, err
+	}
+	p := problems{file: "settings"}
+	for _, l := range layers {
+		if l.path == l.name && !l.flag {
+			continue // built in
+		}
+		p.tags(reflect.ValueOf(l.settings).Elem(), l.path)
+		p.formats(l.settings, l.path)
+	}
+	if err := p.err(); err != nil {
+		return Resolved{}, err
+	}
+	kept, ignored := maskShared(layers)
+	r, m := fromLayers(kept, who)
+	for _, err := range ruleErrors(r, m) {
+		p.add(err)
+	}
+	r.KnownAgent = index >= 0
+	r.MainSession = DefaultMainSession
+	if agent.MainSession != nil {
+		r.MainSession = *agent.MainSession
+	}
+	if agent.Workspace != nil {
+		r.AgentWorkspace = *agent.Workspace
+		p.add(checkWorkspace(fmt.Sprintf("agents.list[%d].workspace", index), r.AgentWorkspace))
+	}
+	r.Sandboxed, r.Reason = decide(r)
+	r.NoEffect = append(ignored, noEffect(r, m)...)
+	return r, p.err()
+}
+
+// Origin returns the name of the layer that the value at path came from:
+// "default", "preset restricted", "agents.defaults", "agents.list[ID]" or
+// "flag". For a list it is the last layer that had a part in it, for an
+// element or key that of the element. A path that no layer set is "default".
+func (r Resolved) Origin(path string) string {
+	if o, ok := r.Origins[path]; ok {
+		return o
+	}
+	return "default"
+}
+
+// field returns the JSON path in the file of the value at path, for messages.
+func (r Resolved) field(path string) string {
+	if f, ok := r.fields[path]; ok {
+		return f
+	}
+	return path
+}
+
+// findAgent returns the settings of an agent and their index, or -1.
+func findAgent(s *Settings, id string) (AgentSettings, int) {
+	if s != nil && s.Agents != nil {
+		for i, a := range s.Agents.List {
+			if a.ID != nil && *a.ID == id {
+				return a, i
+			}
+		}
+	}
+	return AgentSettings{}, -1
+}
+
+// layersFor returns the layers of one agent, weakest first. The strongest
+// layer that names a preset decides which one lies under agents.defaults.
+func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, error) {
+	upper := []layer{}
+	for _, l := range fileLayers(s) {
+		if !l.agent || l.name == "agents.list["+agent+"]" {
+			upper = append(upper, l)
+		}
+	}
+	if flags != nil {
+		upper = append(upper, layer{name: "flag", path: "flag", flag: true, settings: flags})
+	}
+	name, where := DefaultPreset, "default"
+	for _, l := range upper {
+		if l.settings.Preset != nil {
+			name, where = *l.settings.Preset, l.path+".preset"
+		}
+	}
+	preset, ok := presetSettings(name)
+	if !ok {
+		e := sandbox.Errorf(sandbox.CodeValidation, "resolve", "%q is none of strict, restricted, normal, permissive", name)
+		e.Field = where
+		return nil, e
+	}
+	lower := []layer{
+		{name: "default", path: "default", settings: Defaults()},
+		{name: "preset " + name, path: "preset " + name, settings: preset},
+	}
+	return append(lower, upper...), nil
+}
+
+// maskShared takes the docker, browser and prune settings out of an agent's
+// layer when the scope is shared, and says so. The scope itself may come from
+// any layer.
+func maskShared(layers []layer) ([]layer, []Notice) {
+	var scope sandbox.Scope
+	for _, l := range layers {
+		if l.settings.Scope != nil {
+			scope = *l.settings.Scope
+		}
+	}
+	if scope != sandbox.ScopeShared {
+		return layers, nil
+	}
+	var notices []Notice
+	kept := make([]layer, 0, len(layers))
+	for _, l := range layers {
+		if l.agent {
+			masked := *l.settings
+			out := SandboxSettings{Docker: masked.Docker, Browser: masked.Browser, Prune: masked.Prune}
+			masked.Docker, masked.Browser, masked.Prune = nil, nil, nil
+			dropped := merge([]layer{{name: l.name, path: l.path, settings: &out}})
+			for _, path := range sortedKeys(dropped.origins) {
+				if isElement(path) {
+					continue
+				}
+				notices = append(notices, Notice{
+					Path: l.path + "." + path, Value: valueAt(&out, path),
+					Why: "the scope is shared, where an agent's docker, browser and prune settings do not count",
+				})
+			}
+			l.settings = &masked
+		}
+		kept = append(kept, l)
+	}
+	return kept, notices
+}
+
+// fromLayers merges layers into a Resolved with scope and values set.
+func fromLayers(layers []layer, who Who) (Resolved, merged) {
+	m := merge(layers)
+	r := Resolved{Who: who, Origins: m.origins, fields: m.fields}
+	concrete(reflect.ValueOf(&r.Values).Elem(), reflect.ValueOf(&m.settings).Elem())
+	r.ScopeKey = who.scopeKey(r.Scope)
+	return r, m
+}
+
+// decide tells whether the session runs inside a sandbox, and why.
+func decide(r Resolved) (bool, string) {
+	main := r.Session == r.MainSession
+	switch {
+	case !r.Enabled:
+		return false, "enabled is false"
+	case r.Mode == sandbox.ModeOff:
+		return false, "mode is off"
+	case r.Mode == sandbox.ModeNonMain && main:
+		return false, fmt.Sprintf("mode is non-main and %q is the main session of agent %s", r.Session, r.Agent)
+	case r.Mode == sandbox.ModeNonMain:
+		return true, fmt.Sprintf("mode is non-main and %q is not the main session of agent %s, which is %q", r.Session, r.Agent, r.MainSession)
+	}
+	return true, "mode is all"
+}
+
+// PlatformEnabled reports whether enabledPlatforms holds the platform goos, as
+// runtime.GOOS gives it; wsl says that Linux runs inside Windows.
+func (r Resolved) PlatformEnabled(goos string, wsl bool) bool {
+	if wsl {
+		goos = "wsl"
+	}
+	for _, p := range r.EnabledPlatforms {
+		if p == goos || p == "macos" && goos == "darwin" {
+			return true
+		}
+	}
+	return false
+}
+
+// isElement reports whether path names an element of a list or map rather
+// than the whole.
+func isElement(path string) bool {
+	return strings.HasSuffix(path, "]") || strings.HasPrefix(path, "docker.env.") ||
+		strings.HasPrefix(path, "docker.ulimits.") || strings.HasPrefix(path, "providerOptions.")
+}

@@ -1,0 +1,154 @@
+package config
+
+import sandbox "github.com/bulkhead-dev/sandbox"
+
+// Settings are the settings file as written.
+//
+// The tags of these types are the one source of names and bounds: the parser,
+// the JSON Schema and the merge all read them. Besides json there are doc (the
+// description), enum (the values of a word), min and max (of a number or
+// size), form (of a string or of the items of a list, see forms) and merge ("append",
+// "key", or "flag-append": replaced by settings, added to by flags).
+type Settings struct {
+	Schema *string `json:"$schema,omitempty" doc:"Where an editor finds the JSON Schema of this file; not read by the program."`
+	Agents *Agents `json:"agents,omitempty" doc:"Settings of all agents and of single ones."`
+}
+
+// Agents holds the settings of all agents and of single ones.
+type Agents struct {
+	Defaults *AgentDefaults  `json:"defaults,omitempty" doc:"What holds for every agent."`
+	List     []AgentSettings `json:"list,omitempty" doc:"What holds for single agents, by id."`
+}
+
+// AgentDefaults hold for every agent.
+type AgentDefaults struct {
+	Sandbox *SandboxSettings `json:"sandbox,omitempty" doc:"Sandbox settings of every agent."`
+}
+
+// AgentSettings hold for one agent.
+type AgentSettings struct {
+	ID          *string          `json:"id,omitempty" required:"true" form:"name" doc:"Name of the agent."`
+	MainSession *string          `json:"mainSession,omitempty" doc:"Session that counts as the agent's main one for mode non-main; default main."`
+	Workspace   *string          `json:"workspace,omitempty" doc:"Host folder of the agent; ~ and $VAR are replaced."`
+	Sandbox     *SandboxSettings `json:"sandbox,omitempty" doc:"Sandbox settings of this agent, laid over agents.defaults."`
+}
+
+// SandboxSettings are one layer of settings. A field that is nil is not set in
+// the layer.
+type SandboxSettings struct {
+	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
+	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its wall cannot be built; default true."`
+	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
+	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. Default docker."`
+	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
+	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
+	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`
+	Scope             *sandbox.Scope       `json:"scope,omitempty" enum:"session,agent,shared" doc:"Who shares a sandbox; default session."`
+	WorkspaceAccess   *sandbox.Access      `json:"workspaceAccess,omitempty" enum:"none,ro,rw" doc:"none: own scratch workspace; ro: beside it the agent's folder read-only at /agent; rw: the agent's folder is the workspace. Default none."`
+	WorkspaceRoot     *string              `json:"workspaceRoot,omitempty" doc:"Host folder of the scratch workspaces; default workspaces in the state folder. ~ and $VAR are replaced."`
+	WorkspaceQuota    *Size                `json:"workspaceQuota,omitempty" min:"0" doc:"Most bytes of one scratch workspace; 0, the default, is unbounded."`
+	DriftPolicy       *sandbox.DriftPolicy `json:"driftPolicy,omitempty" enum:"keep,refuse" doc:"What happens to a sandbox in use whose settings changed; default keep."`
+	RequireEvidence   *bool                `json:"requireEvidence,omitempty" doc:"Whether a command may run only when its evidence can be recorded; default false, true under strict."`
+
+	// Workspace is the host folder that a flag of the call names as the
+	// workspace. It is no setting, so it has no name in the file.
+	Workspace *string `json:"-"`
+
+	Docker     *DockerSettings     `json:"docker,omitempty" doc:"The container."`
+	Filesystem *FilesystemSettings `json:"filesystem,omitempty" doc:"Path rules beyond the mounts; deny beats allow. Every list is added to those of the layers below."`
+	Network    *NetworkSettings    `json:"network,omitempty" doc:"Which hosts can be reached; nothing allowed is nothing."`
+	Commands   *CommandSettings    `json:"commands,omitempty" doc:"Which commands may run."`
+	Limits     *LimitSettings      `json:"limits,omitempty" doc:"Bounds of one command; 0 is unbounded."`
+	Browser    *BrowserSettings    `json:"browser,omitempty" doc:"The browser container."`
+	Tools      *ToolSettings       `json:"tools,omitempty" doc:"Which tools an agent may use; deny beats allow."`
+	Prune      *PruneSettings      `json:"prune,omitempty" doc:"When unused sandboxes are removed; 0 switches a rule off."`
+	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
+	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
+}
+
+// FilesystemSettings are path rules. Whitelist and blacklist are the older
+// names; the parser turns them into the four lists.
+type FilesystemSettings struct {
+	AllowRead        []string `json:"allowRead,omitempty" merge:"append" doc:"Paths or globs that may be read."`
+	DenyRead         []string `json:"denyRead,omitempty" merge:"append" doc:"Paths or globs that may not be read, added to the built-in ones."`
+	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths or globs that may be written."`
+	DenyWrite        []string `json:"denyWrite,omitempty" merge:"append" doc:"Paths or globs that may not be written, added to the built-in ones."`
+	AllowUnixSockets []string `json:"allowUnixSockets,omitempty" merge:"append" doc:"Unix sockets that may be connected to."`
+	Whitelist        []string `json:"whitelist,omitempty" merge:"append" alias:"true" doc:"Older name for allowRead and allowWrite together."`
+	Blacklist        []string `json:"blacklist,omitempty" merge:"append" alias:"true" doc:"Older name for denyRead and denyWrite together."`
+}
+
+// NetworkSettings say which hosts can be reached.
+type NetworkSettings struct {
+	AllowedDomains    []string `json:"allowedDomains,omitempty" merge:"flag-append" form:"host" doc:"Hosts that may be reached; *.example.com means those below it. Default none."`
+	DeniedDomains     []string `json:"deniedDomains,omitempty" form:"hostOrAll" doc:"Hosts that may not be reached even when allowed."`
+	AllowPrivate      *bool    `json:"allowPrivate,omitempty" doc:"Whether private addresses may be reached; default false."`
+	AllowPublic       *bool    `json:"allowPublic,omitempty" doc:"Whether any public host may be reached; default false, true under permissive."`
+	Ask               *bool    `json:"ask,omitempty" doc:"Whether a host that no rule names is asked about rather than refused; default false, true under normal."`
+	AllowLocalBinding *bool    `json:"allowLocalBinding,omitempty" doc:"Whether programs inside may listen on a local port; default false."`
+	HTTPProxyPort     *int64   `json:"httpProxyPort,omitempty" min:"0" max:"65535" doc:"Port of the proxy inside; 0, the default, is a free one."`
+}
+
+// CommandSettings say which commands may run.
+type CommandSettings struct {
+	Strictness           *string  `json:"strictness,omitempty" enum:"strict,restricted,normal,permissive" doc:"How much the checks of a command let pass; default restricted."`
+	Allow                []string `json:"allow,omitempty" doc:"Commands that are allowed without asking."`
+	Block                []string `json:"block,omitempty" doc:"Commands that are denied."`
+	Excluded             []string `json:"excluded,omitempty" merge:"append" doc:"Commands that are run outside, where allowUnsandboxed permits it."`
+	SubagentBlock        []string `json:"subagentBlock,omitempty" doc:"Commands that are denied to sub-agents beyond block."`
+	AllowUnsandboxed     *bool    `json:"allowUnsandboxed,omitempty" doc:"Whether a command may ask to run outside; default false."`
+	AutoAllowIfSandboxed *bool    `json:"autoAllowIfSandboxed,omitempty" doc:"Whether a command inside needs no approval; default true."`
+}
+
+// LimitSettings bound one command.
+type LimitSettings struct {
+	Timeout        *Duration `json:"timeout,omitempty" doc:"Wall time; default 10m."`
+	MaxOutputBytes *Size     `json:"maxOutputBytes,omitempty" min:"0" doc:"Bytes kept of each output stream; the rest is counted. Default 1m."`
+	Memory         *Size     `json:"memory,omitempty" min:"0" doc:"Bytes of address space."`
+	CPUSeconds     *int64    `json:"cpuSeconds,omitempty" min:"0" max:"31536000" doc:"Seconds of processor time."`
+	FileSize       *Size     `json:"fileSize,omitempty" min:"0" doc:"Bytes of one file."`
+	OpenFiles      *int64    `json:"openFiles,omitempty" min:"0" max:"1048576" doc:"Open files of one process."`
+	Processes      *int64    `json:"processes,omitempty" min:"0" max:"4194304" doc:"Processes of one command."`
+}
+
+// BrowserSettings describe the browser container.
+type BrowserSettings struct {
+	Enabled          *bool     `json:"enabled,omitempty" doc:"Whether a browser can be used; default false."`
+	Image            *string   `json:"image,omitempty" form:"image" doc:"Image of the browser."`
+	ContainerPrefix  *string   `json:"containerPrefix,omitempty" form:"prefix" doc:"Start of container names; default sbx-browser-."`
+	Network          *string   `json:"network,omitempty" doc:"Network of the browser; default sandbox-browser."`
+	CDPPort          *int64    `json:"cdpPort,omitempty" min:"1" max:"65535" doc:"Port of the DevTools protocol inside; default 9222."`
+	VNCPort          *int64    `json:"vncPort,omitempty" min:"1" max:"65535" doc:"Port of VNC inside; default 5900."`
+	NoVNCPort        *int64    `json:"noVncPort,omitempty" min:"1" max:"65535" doc:"Port of noVNC inside; default 6080."`
+	Headless         *bool     `json:"headless,omitempty" doc:"Whether the browser has no display; default true."`
+	EnableNoVNC      *bool     `json:"enableNoVnc,omitempty" doc:"Whether people can look at the display; default false."`
+	AllowHostControl *bool     `json:"allowHostControl,omitempty" doc:"Whether an agent may drive the host's own browser; default false."`
+	AutoStart        *bool     `json:"autoStart,omitempty" doc:"Whether the browser starts on first use; default true."`
+	AutoStartTimeout *Duration `json:"autoStartTimeout,omitempty" doc:"How long that may take; default 12s."`
+	CDPSourceRange   *string   `json:"cdpSourceRange,omitempty" doc:"Addresses, as CIDR, that may reach the DevTools port; default none but ours."`
+	Binds            []string  `json:"binds,omitempty" merge:"append" doc:"Host folders as SOURCE:TARGET[:ro|rw], read-only when not said."`
+}
+
+// ToolSettings say which tools an agent may use.
+type ToolSettings struct {
+	Allow     []string `json:"allow,omitempty" doc:"Tools that may be used; empty is all. * matches any characters."`
+	AlsoAllow []string `json:"alsoAllow,omitempty" doc:"Tools that may be used beyond allow."`
+	Deny      []string `json:"deny,omitempty" doc:"Tools that may not be used."`
+}
+
+// PruneSettings say when unused sandboxes are removed.
+type PruneSettings struct {
+	Idle   *Duration `json:"idle,omitempty" doc:"Since last use; default 24h."`
+	MaxAge *Duration `json:"maxAge,omitempty" doc:"Since creation; default 7d."`
+	Every  *Duration `json:"every,omitempty" doc:"Least time between two sweeps; default 5m."`
+}
+
+// PoolSettings describe the sandboxes that are kept ready.
+type PoolSettings struct {
+	Size *int64 `json:"size,omitempty" min:"0" max:"1000" doc:"Started, unclaimed sandboxes for each Spec; default 0."`
+}
+
+// IdleSettings say what happens to a sandbox that is not used.
+type IdleSettings struct {
+	PauseAfter *Duration `json:"pauseAfter,omitempty" doc:"When it is frozen until the next use; 0, the default, is never."`
+}

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+const (
+	minTmpfs  = 1 << 20 // bytes; less is of no use
+	pageSize  = 4096    // tmpfs sizes are whole pages
+	homeMode  = 0o700
+	stickyAll = 0o1777
+)
+
+// parseTmpfs reads "TARGET:size=SIZE[,exec][,noexec][,mode=MODE]". The size is
+// required: a tmpfs without one can take all memory.
+func parseTmpfs(s string) (sandbox.Tmpfs, error) {
+	target, options, _ := strings.Cut(s, ":")
+	t := sandbox.Tmpfs{Target: path.Clean(target), Mode: stickyAll}
+	if !strings.HasPrefix(target, "/") {
+		return t, errors.New("the target is not absolute")
+	}
+	t.Owned = t.Target == sandbox.HomeDir || t.Target == "/run"
+	switch t.Target {
+	case sandbox.HomeDir:
+		t.Mode = homeMode
+	case "/run":
+		t.Mode = 0o755
+	}
+	for o := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(o, "=")
+		switch name {
+		case "size":
+			n, err := ParseSize(value)
+			if err != nil {
+				return t, err
+			}
+			if n < minTmpfs {
+				return t, errors.New("the size is below 1m")
+			}
+			t.Size = int64(n)
+		case "mode":
+			n, err := strconv.ParseUint(value, 8, 32)
+			if err != nil || n > stickyAll {
+				return t, fmt.Errorf("mode %q is no octal number up to 1777", value)
+			}
+			t.Mode = uint32(n)
+		case "exec":
+			t.Exec = true
+		case "noexec":
+			t.Exec = false
+		case "rw", "nosuid", "nodev", "":
+		default:
+			return t, fmt.Errorf("option %q is not known", printable(o))
+		}
+	}
+	if t.Size == 0 {
+		return t, errors.New("it has no size")
+	}
+	return t, nil
+}
+
+// memoryFolders returns the size of /dev/shm and the tmpfs of r, in bytes.
+// Together they never take more than half of memory, so that a full folder
+// leaves room for programs.
+func memoryFolders(r Resolved) (shm int64, list []sandbox.Tmpfs, err error) {
+	memory := int64(r.Docker.Memory)
+	shm = int64(r.Docker.ShmSize)
+	if shm == 0 {
+		shm = pages(memory / 32)
+	}
+	budget := memory/2 - shm
+	list = defaultTmpfs(budget)
+	if r.Docker.Tmpfs != nil {
+		if list, err = givenTmpfs(r.Docker.Tmpfs, budget); err != nil {
+			return 0, nil, err
+		}
+	}
+	field := "docker.tmpfs"
+	if r.Docker.Tmpfs == nil {
+		field = "docker.shmSize"
+	}
+	sum := shm
+	for _, t := range list {
+		sum += t.Size
+		if t.Size < minTmpfs || sum > memory/2 {
+			return 0, nil, &sandbox.Error{
+				Code: sandbox.CodeValidation, Op: "build spec", Field: r.field(field),
+				Message: fmt.Sprintf("/dev/shm with %s and the folders in memory need more than half of docker.memory, which is %s", Size(shm), r.Docker.Memory),
+				Hint:    "raise docker.memory or lower docker.shmSize and the sizes in docker.tmpfs",
+			}
+		}
+	}
+	return shm, list, nil
+}
+
+// defaultTmpfs shares budget bytes among the folders that programs expect to
+// be writable: with the default /dev/shm that is a quarter of memory for /tmp,
+// an eighth for the home, a 16th for /var/tmp and a 32nd for /run. Programs may
+// be run from /tmp and the home, as builds do.
+func defaultTmpfs(budget int64) []sandbox.Tmpfs {
+	part := budget / 15
+	return []sandbox.Tmpfs{
+		{Target: "/tmp", Size: pages(part * 8), Exec: true, Mode: stickyAll},
+		{Target: sandbox.HomeDir, Size: pages(part * 4), Exec: true, Mode: homeMode, Owned: true},
+		{Target: "/var/tmp", Size: pages(part * 2), Mode: stickyAll},
+		{Target: "/run", Size: pages(part), Mode: 0o755, Owned: true},
+	}
+}
+
+// givenTmpfs reads docker.tmpfs. A home that it does not name is added, with
+// what is left of budget but at most a quarter of it, because HOME must be
+// writable.
+func givenTmpfs(entries []string, budget int64) ([]sandbox.Tmpfs, error) {
+	var list []sandbox.Tmpfs
+	left := budget
+	for _, s := range entries {
+		t, err := parseTmpfs(s)
+		if err != nil {
+			return nil, sandbox.Errorf(sandbox.CodeValidation, "build spec", "docker.tmpfs %q: %w", s, err)
+		}
+		left -= t.Size
+		list = append(list, t)
+	}
+	has := func(target string) bool {
+		return slices.ContainsFunc(list, func(t sandbox.Tmpfs) bool { return t.Target == target })
+	}
+	if !has(sandbox.HomeDir) {
+		size := pages(min(left, budget/4))
+		list = append(list, sandbox.Tmpfs{Target: sandbox.HomeDir, Size: size, Exec: true, Mode: homeMode, Owned: true})
+	}
+	return list, nil
+}
+
+// pages rounds down to whole pages.
+func pages(n int64) int64 { return n / pageSize * pageSize }

@@ -1,0 +1,157 @@
+package config
+
+import sandbox "github.com/bulkhead-dev/sandbox"
+
+// Values are the settings of one call with every layer applied. Field names
+// and meanings are those of [SandboxSettings]; a test holds that. Sizes are
+// bytes. An empty WorkspaceRoot, Docker.User, Docker.SeccompProfile,
+// Docker.AppArmorProfile or Docker.Runtime, a zero Docker.MemorySwap or
+// Docker.ShmSize and nil Docker.Tmpfs stand for the default that depends on
+// the world or on other values.
+type Values struct {
+	Enabled           bool                `json:"enabled"`
+	FailIfUnavailable bool                `json:"failIfUnavailable"`
+	EnabledPlatforms  []string            `json:"enabledPlatforms,omitempty"`
+	Provider          string              `json:"provider"`
+	ProviderOptions   map[string]any      `json:"providerOptions,omitempty"`
+	Preset            string              `json:"preset"`
+	Mode              sandbox.Mode        `json:"mode"`
+	Scope             sandbox.Scope       `json:"scope"`
+	WorkspaceAccess   sandbox.Access      `json:"workspaceAccess"`
+	WorkspaceRoot     string              `json:"workspaceRoot"`
+	WorkspaceQuota    Size                `json:"workspaceQuota"`
+	DriftPolicy       sandbox.DriftPolicy `json:"driftPolicy"`
+	RequireEvidence   bool                `json:"requireEvidence"`
+
+	// Workspace is the host folder that a flag names as the workspace, as
+	// written, or empty.
+	Workspace string `json:"-"`
+
+	Docker     Docker     `json:"docker"`
+	Filesystem Filesystem `json:"filesystem"`
+	Network    Network    `json:"network"`
+	Commands   Commands   `json:"commands"`
+	Limits     Limits     `json:"limits"`
+	Browser    Browser    `json:"browser"`
+	Tools      Tools      `json:"tools"`
+	Prune      Prune      `json:"prune"`
+	Pool       Pool       `json:"pool"`
+	Idle       Idle       `json:"idle"`
+}
+
+// Docker is [DockerSettings] with every layer applied.
+type Docker struct {
+	Image           string            `json:"image"`
+	ContainerPrefix string            `json:"containerPrefix"`
+	Workdir         string            `json:"workdir"`
+	ReadOnlyRoot    bool              `json:"readOnlyRoot"`
+	Tmpfs           []string          `json:"tmpfs,omitempty"`
+	Network         string            `json:"network"`
+	User            string            `json:"user"`
+	CapDrop         []string          `json:"capDrop"`
+	Env             map[string]string `json:"env"`
+	Setup           []string          `json:"setup,omitempty"`
+	OnStart         []string          `json:"onStart,omitempty"`
+	PIDsLimit       int64             `json:"pidsLimit"`
+	Memory          Size              `json:"memory"`
+	MemorySwap      Size              `json:"memorySwap"`
+	CPUs            float64           `json:"cpus"`
+	Ulimits         map[string]Ulimit `json:"ulimits"`
+	SeccompProfile  string            `json:"seccompProfile"`
+	AppArmorProfile string            `json:"apparmorProfile"`
+	DNS             []string          `json:"dns,omitempty"`
+	ExtraHosts      []string          `json:"extraHosts,omitempty"`
+	Binds           []string          `json:"binds,omitempty"`
+	Runtime         string            `json:"runtime"`
+	GPUs            string            `json:"gpus"`
+	ShmSize         Size              `json:"shmSize"`
+
+	DangerouslyAllowBindSources     []string `json:"dangerouslyAllowBindSources,omitempty"`
+	DangerouslyAllowReservedTargets bool     `json:"dangerouslyAllowReservedTargets"`
+	DangerouslyAllowWritableRoot    bool     `json:"dangerouslyAllowWritableRoot"`
+	DangerouslyKeepCapabilities     bool     `json:"dangerouslyKeepCapabilities"`
+}
+
+// Filesystem is [FilesystemSettings] with every layer applied.
+type Filesystem struct {
+	AllowRead        []string `json:"allowRead,omitempty"`
+	DenyRead         []string `json:"denyRead,omitempty"`
+	AllowWrite       []string `json:"allowWrite,omitempty"`
+	DenyWrite        []string `json:"denyWrite,omitempty"`
+	AllowUnixSockets []string `json:"allowUnixSockets,omitempty"`
+}
+
+// Network is [NetworkSettings] with every layer applied.
+type Network struct {
+	AllowedDomains    []string `json:"allowedDomains,omitempty"`
+	DeniedDomains     []string `json:"deniedDomains,omitempty"`
+	AllowPrivate      bool     `json:"allowPrivate"`
+	AllowPublic       bool     `json:"allowPublic"`
+	Ask               bool     `json:"ask"`
+	AllowLocalBinding bool     `json:"allowLocalBinding"`
+	HTTPProxyPort     int64    `json:"httpProxyPort"`
+}
+
+// Commands is [CommandSettings] with every layer applied.
+type Commands struct {
+	Strictness           string   `json:"strictness"`
+	Allow                []string `json:"allow,omitempty"`
+	Block                []string `json:"block,omitempty"`
+	Excluded             []string `json:"excluded,omitempty"`
+	SubagentBlock        []string `json:"subagentBlock,omitempty"`
+	AllowUnsandboxed     bool     `json:"allowUnsandboxed"`
+	AutoAllowIfSandboxed bool     `json:"autoAllowIfSandboxed"`
+}
+
+// Limits is [LimitSettings] with every layer applied; 0 is unbounded.
+type Limits struct {
+	Timeout        Duration `json:"timeout"`
+	MaxOutputBytes Size     `json:"maxOutputBytes"`
+	Memory         Size     `json:"memory"`
+	CPUSeconds     int64    `json:"cpuSeconds"`
+	FileSize       Size     `json:"fileSize"`
+	OpenFiles      int64    `json:"openFiles"`
+	Processes      int64    `json:"processes"`
+}
+
+// Browser is [BrowserSettings] with every layer applied.
+type Browser struct {
+	Enabled          bool     `json:"enabled"`
+	Image            string   `json:"image"`
+	ContainerPrefix  string   `json:"containerPrefix"`
+	Network          string   `json:"network"`
+	CDPPort          int64    `json:"cdpPort"`
+	VNCPort          int64    `json:"vncPort"`
+	NoVNCPort        int64    `json:"noVncPort"`
+	Headless         bool     `json:"headless"`
+	EnableNoVNC      bool     `json:"enableNoVnc"`
+	AllowHostControl bool     `json:"allowHostControl"`
+	AutoStart        bool     `json:"autoStart"`
+	AutoStartTimeout Duration `json:"autoStartTimeout"`
+	CDPSourceRange   string   `json:"cdpSourceRange"`
+	Binds            []string `json:"binds,omitempty"`
+}
+
+// Tools is [ToolSettings] with every layer applied.
+type Tools struct {
+	Allow     []string `json:"allow,omitempty"`
+	AlsoAllow []string `json:"alsoAllow,omitempty"`
+	Deny      []string `json:"deny,omitempty"`
+}
+
+// Prune is [PruneSettings] with every layer applied; 0 switches a rule off.
+type Prune struct {
+	Idle   Duration `json:"idle"`
+	MaxAge Duration `json:"maxAge"`
+	Every  Duration `json:"every"`
+}
+
+// Pool is [PoolSettings] with every layer applied.
+type Pool struct {
+	Size int64 `json:"size"`
+}
+
+// Idle is [IdleSettings] with every layer applied.
+type Idle struct {
+	PauseAfter Duration `json:"pauseAfter"`
+}
