@@ -1,0 +1,298 @@
+// Package registry records which sandboxes exist and when they were used
+// last.
+//
+// There is one small file per sandbox, so that what is done to one record
+// costs the same however many there are, and damage to one file stays there.
+// The labels of a container are the truth about what exists; a record adds
+// what changes: last use, claims, the workspace. A lost record can be rebuilt
+// from labels, so a file that cannot be read is set aside and reported, and
+// never stands in the way of the others.
+//
+// A record changes under a flock(2) lock on its own file, and only while that
+// file still carries its name. So no update is lost between processes, and
+// touching a record that was deleted meanwhile cannot bring it back.
+package registry
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/google/renameio/v2"
+)
+
+// Format is the version of the file layout. A file of a newer version is
+// reported and left alone: another, newer program of ours owns it.
+const Format = 1
+
+// TouchResolution is how exactly last use is kept. A touch that would move
+// it by less writes nothing.
+const TouchResolution = time.Second
+
+// maxSkew is how far a last use may lie ahead of a touch and be believed.
+const maxSkew = time.Minute
+
+// Reasons for which a record cannot be read; test with [errors.Is].
+var (
+	// ErrCorrupt: the file was no record and has been set aside. The record
+	// can be rebuilt from the labels of the container.
+	ErrCorrupt = errors.New("not a record")
+	// ErrNewer: the file was written by a newer version.
+	ErrNewer = errors.New("written by a newer version")
+)
+
+// A Record is what is kept about one sandbox.
+type Record struct {
+	Name       string        `json:"name"`
+	Kind       sandbox.Kind  `json:"kind"`
+	Provider   string        `json:"provider"`
+	Instance   string        `json:"instance"`
+	Tenant     string        `json:"tenant"`
+	Agent      string        `json:"agent"`
+	Session    string        `json:"session"`
+	Scope      sandbox.Scope `json:"scope"`
+	ScopeKey   string        `json:"scopeKey"`
+	Image      string        `json:"image"`
+	ImageID    string        `json:"imageId"`
+	ConfigHash string        `json:"configHash"`
+	Workspace  string        `json:"workspace"` // host path
+	CreatedAt  time.Time     `json:"createdAt"`
+	LastUsedAt time.Time     `json:"lastUsedAt"`
+
+	// Spec is what the sandbox was created from. It explains what has
+	// changed since and decides nothing. It lies in a file of its own, so
+	// that touching and listing need not read it: [Store.List] leaves it
+	// nil, and so does [Store.Get] when that file is gone or stale.
+	Spec *sandbox.Spec `json:"-"`
+}
+
+// Owner returns whose the recorded sandbox is.
+func (r Record) Owner() sandbox.Owner {
+	return sandbox.Owner{
+		Instance: r.Instance, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session,
+		Scope: r.Scope, ScopeKey: r.ScopeKey,
+	}
+}
+
+// A Store is a folder of records. It is safe for concurrent use by many
+// processes. Its errors are of type *[sandbox.Error].
+type Store struct {
+	root string
+}
+
+const (
+	containersDir = "containers"
+	browsersDir   = "browsers"
+	specsDir      = "specs"
+)
+
+// Open returns the records below the folder root, which must exist.
+func Open(root string) (*Store, error) {
+	s := &Store{root: root}
+	return s, s.makeFolders()
+}
+
+func (s *Store) makeFolders() error {
+	for _, sub := range []string{containersDir, browsersDir, specsDir} {
+		p := filepath.Join(s.root, sub)
+		if err := os.Mkdir(p, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return statedir.Unavailable("open registry", p, err)
+		}
+	}
+	return nil
+}
+
+// Put inserts r or replaces the record of its kind and name. Folders that
+// somebody deleted meanwhile are made again.
+func (s *Store) Put(r Record) error {
+	if err := s.makeFolders(); err != nil {
+		return err
+	}
+	path, err := s.path(r.Kind, r.Name)
+	if err != nil {
+		return err
+	}
+	spec, digest, err := encodeSpec(r.Spec)
+	if err != nil {
+		return err
+	}
+	data, err := encode(file{Format: Format, Record: r, SpecDigest: digest})
+	if err != nil {
+		return err
+	}
+	for {
+		if err := s.insert(path, r.Name, data, spec); !errors.Is(err, fs.ErrExist) {
+			return statedir.Unavailable("write record", path, err)
+		}
+		err := locked(path, func() error {
+			if err := s.writeSpec(r.Name, spec); err != nil {
+				return err
+			}
+			return replace(path, data)
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted between the two
+		}
+		if errors.Is(err, ErrCorrupt) { // a link or the like in its place
+			if _, err := setAside(path, r.Name, r.Kind); err != nil {
+				return statedir.Unavailable("write record", path, err)
+			}
+			continue
+		}
+		if err != nil {
+			return statedir.Unavailable("write record", path, err)
+		}
+		return statedir.Unavailable("write record", path, syncDir(filepath.Dir(path)))
+	}
+}
+
+// insert writes a record that must not exist yet; link(2) says fs.ErrExist
+// if it does.
+func (s *Store) insert(path, name string, data, spec []byte) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fs.ErrExist
+	}
+	if err := s.writeSpec(name, spec); err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	tmp, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer tmp.Cleanup()
+	if _, err := tmp.Write(data); err != nil {
+		return err
+	}
+	if err := tmp.Sync(); err != nil {
+		return err
+	}
+	if err := os.Link(tmp.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// Get returns the record of that kind and name. A missing one is
+// [sandbox.CodeNotFound]. One that is no record is set aside, and the error
+// wraps [ErrCorrupt]; one of a newer version stays, and the error wraps
+// [ErrNewer].
+func (s *Store) Get(kind sandbox.Kind, name string) (Record, error) {
+	path, err := s.path(kind, name)
+	if err != nil {
+		return Record{}, err
+	}
+	f, err := readFile(path, name, kind)
+	if err != nil {
+		return Record{}, s.problem(path, name, kind, err).Err
+	}
+	f.Record.Spec = s.readSpec(name, f.SpecDigest)
+	return f.Record, nil
+}
+
+// Touch sets the last use of a record to now, unless somebody set a later
+// one meanwhile. A last use that lies further ahead than processes can differ
+// comes from a clock that was wrong, and is corrected. Touch costs the same
+// however many records there are. A record that is gone is
+// [sandbox.CodeNotFound] and stays gone.
+func (s *Store) Touch(kind sandbox.Kind, name string, now time.Time) error {
+	return s.change(kind, name, func(f *file) bool {
+		since := now.Sub(f.Record.LastUsedAt)
+		if since < TouchResolution && since > -maxSkew {
+			return false
+		}
+		f.Record.LastUsedAt = now
+		return true
+	})
+}
+
+// Update lets fn change a record while no other process can. Name, kind and
+// Spec cannot be changed. A record that is gone is [sandbox.CodeNotFound]
+// and fn is not called. An error of fn is returned and nothing is written.
+func (s *Store) Update(kind sandbox.Kind, name string, fn func(*Record) error) error {
+	var failed error
+	err := s.change(kind, name, func(f *file) bool {
+		r := f.Record
+		if failed = fn(&r); failed != nil {
+			return false
+		}
+		r.Name, r.Kind, r.Spec = f.Record.Name, f.Record.Kind, nil
+		f.Record = r
+		return true
+	})
+	return errors.Join(failed, err)
+}
+
+// change rewrites a record under its lock if fn says so. The content is
+// synced and the folder is not: a crash may forget the last touch, and never
+// leaves half a record.
+func (s *Store) change(kind sandbox.Kind, name string, fn func(*file) bool) error {
+	path, err := s.path(kind, name)
+	if err != nil {
+		return err
+	}
+	err = locked(path, func() error {
+		f, err := readFile(path, name, kind)
+		if err != nil || !fn(&f) {
+			return err
+		}
+		data, err := encode(f)
+		if err != nil {
+			return err
+		}
+		return replace(path, data)
+	})
+	if err != nil {
+		return s.problem(path, name, kind, err).Err
+	}
+	return nil
+}
+
+// Delete removes a record. Removing what is gone is not an error. The folder
+// is not synced: a record that comes back after a crash names a sandbox that
+// is gone, and is pruned as such.
+func (s *Store) Delete(kind sandbox.Kind, name string) error {
+	path, err := s.path(kind, name)
+	if err != nil {
+		return err
+	}
+	err = locked(path, func() error {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		if err := os.Remove(s.specPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return statedir.Unavailable("delete record", path, err)
+}
+
+// path returns where the record lies.
+func (s *Store) path(kind sandbox.Kind, name string) (string, error) {
+	if err := statedir.CheckName(name); err != nil {
+		return "", err
+	}
+	sub, err := kindDir(kind)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(s.root, sub, name+".json"), nil
+}
+
+func kindDir(kind sandbox.Kind) (string, error) {
+	switch kind {
+	case sandbox.KindSandbox, sandbox.KindPool:
+		return containersDir, nil
+	case sandbox.KindBrowser:
+		return browsersDir, nil
+	}
+	return "", sandbox.Errorf(sandbox.CodeValidation, "find record", "%q is not a kind of sandbox", kind)
+}
