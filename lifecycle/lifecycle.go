@@ -1,0 +1,190 @@
+// Package lifecycle decides what has to happen to a sandbox before a command
+// can run in it: nothing, wake it, make it, or replace it.
+//
+// The decision is a pure function of what is wanted, what is there and how
+// recently it was used. It never destroys on a guess: what may be in use is
+// kept, and no answer from the provider is an error and not "there is none".
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// HotWindow is how long after its last use a running sandbox counts as in use.
+const HotWindow = 5 * time.Minute
+
+// An Action is what has to be done.
+type Action string
+
+// The actions.
+const (
+	Use         Action = "use"           // it runs and is as wanted
+	Start       Action = "start"         // it is as wanted and stopped
+	Unpause     Action = "unpause"       // it is as wanted and frozen
+	KeepAndHint Action = "keep-and-hint" // use it although its settings changed, and say so
+	Refuse      Action = "refuse"        // run nothing until it is recreated
+	Recreate    Action = "recreate"      // remove it and make it anew
+	Create      Action = "create"        // there is none
+)
+
+// Input is all that the decision depends on.
+type Input struct {
+	Owner sandbox.Owner // who asks
+
+	WantHash     string // config hash of what is wanted; required
+	SettingsHash string // the same without the flags of this call; empty when there are none
+	Drift        sandbox.DriftPolicy
+
+	// Known says that the provider answered. Have is then what it knows,
+	// nil when it knows of none. Without Known, Have means nothing.
+	Known bool
+	Have  *sandbox.Info
+
+	// LastUsed is the recorded last use. Zero means that it is not known (a
+	// lost record, say); a running sandbox then counts as hot, because what
+	// may be in use is not destroyed. The next command records a use, so
+	// this does not last.
+	LastUsed  time.Time
+	Leased    bool // somebody runs something in it now
+	Now       time.Time
+	HotWindow time.Duration // zero or less: the constant HotWindow
+}
+
+// A Decision is what to do and why.
+type Decision struct {
+	Action Action
+
+	// Wake says for KeepAndHint what has to be done first: Use (nothing),
+	// Start or Unpause. For other actions it is empty.
+	Wake Action
+
+	Reason string // one sentence without trailing period
+	Hint   string // for KeepAndHint and Refuse: the command that resolves it
+}
+
+// Refusal returns the error that a Refuse decision about the sandbox name
+// means.
+func (d Decision) Refusal(name string) *sandbox.Error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBusy, Op: "ensure", Resource: name,
+		Message: d.Reason, Hint: "recreate it: " + d.Hint,
+	}
+}
+
+// Decide returns what to do. It returns an error when nothing may be done:
+// [sandbox.CodeUnavailable] when the provider gave no answer or one that
+// cannot be interpreted, [sandbox.CodePermissionDeny] when the sandbox
+// belongs to somebody else, [sandbox.CodeInternal] without a wanted hash.
+func Decide(in Input) (Decision, error) {
+	if in.WantHash == "" {
+		return Decision{}, sandbox.Errorf(sandbox.CodeInternal, "ensure", "no config hash to compare with")
+	}
+	if !in.Known {
+		return Decision{}, &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "ensure", Retryable: true,
+			Message: "the provider did not say whether the sandbox exists",
+			Hint:    "see what is wrong with: sandbox doctor",
+		}
+	}
+	if in.Have == nil {
+		return Decision{Action: Create, Reason: "there is none"}, nil
+	}
+	if !in.Have.Owner.Same(in.Owner) {
+		return Decision{}, &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "ensure", Resource: in.Have.Name,
+			Message: "the sandbox of that name belongs to another instance, tenant or scope",
+			Hint:    "see whose it is with: sandbox list --all --foreign",
+		}
+	}
+	wake, err := wakeOf(in.Have)
+	if err != nil {
+		return Decision{}, err
+	}
+	if in.Have.ConfigHash == in.WantHash {
+		return Decision{Action: wake, Reason: "it is as wanted and " + string(in.Have.Status)}, nil
+	}
+	why, hot := in.hot()
+	if !hot {
+		return Decision{Action: Recreate, Reason: "its settings changed and " + why}, nil
+	}
+	return in.drifted(wake, why), nil
+}
+
+// wakeOf returns what makes the sandbox run.
+func wakeOf(have *sandbox.Info) (Action, error) {
+	switch have.Status {
+	case sandbox.StatusRunning:
+		return Use, nil
+	case sandbox.StatusPaused:
+		return Unpause, nil
+	case sandbox.StatusStopped:
+		return Start, nil
+	}
+	return "", &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "ensure", Resource: have.Name, Retryable: true,
+		Message: fmt.Sprintf("the state of the sandbox is not known (%q)", have.Status),
+		Hint:    "see what is wrong with: sandbox doctor",
+	}
+}
+
+// hot reports whether the sandbox counts as in use, and why or why not. A
+// paused one is alive: its processes wait in memory. A stopped one holds
+// nothing, so only a lease protects it.
+func (in Input) hot() (why string, hot bool) {
+	window := in.HotWindow
+	if window <= 0 {
+		window = HotWindow
+	}
+	idle := in.Now.Sub(in.LastUsed)
+	switch {
+	case in.Leased:
+		return "something is running in it", true
+	case in.Have.Status == sandbox.StatusStopped:
+		return "it is stopped", false
+	case in.LastUsed.IsZero():
+		return "its last use is not known", true
+	case idle < window: // also when last use lies ahead: the clock moved
+		return fmt.Sprintf("it was used within the last %s", round(window)), true
+	}
+	return fmt.Sprintf("it has not been used for %s", round(idle)), false
+}
+
+// drifted decides about a hot sandbox whose hash differs.
+//
+// A difference that a flag of this call makes must not be passed over in
+// silence: the caller asked for it now. When settings and flags both differ
+// from what is there, the hashes cannot tell whether the flags are met, so
+// that is refused as well.
+func (in Input) drifted(wake Action, why string) Decision {
+	d := Decision{Action: Refuse, Hint: RecreateCommand(in.Owner)}
+	flags := in.SettingsHash != "" && in.SettingsHash != in.WantHash
+	switch {
+	case flags && in.SettingsHash == in.Have.ConfigHash:
+		d.Reason = "a flag of this call asks for other settings than the sandbox has, and " + why
+	case flags:
+		d.Reason = "the settings or a flag of this call ask for other than the sandbox has, and " + why
+	case in.Drift == sandbox.DriftKeep:
+		d.Action, d.Wake = KeepAndHint, wake
+		d.Reason = "its settings changed, and it is kept because " + why
+	default: // refuse, and whatever else: fail closed
+		d.Reason = "its settings changed, and " + why
+	}
+	return d
+}
+
+// round makes a duration readable.
+func round(d time.Duration) string {
+	switch {
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute:
+		if d = d.Truncate(time.Minute); d < time.Hour {
+			return fmt.Sprintf("%dm", d/time.Minute)
+		}
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return d.Truncate(time.Second).String()
+}
