@@ -1,0 +1,122 @@
+package prune
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"golang.org/x/sync/errgroup"
+)
+
+// workers is how many removals run at once. An engine removes about as fast
+// with two as with twenty; more would only starve those who wait to start.
+const workers = 4
+
+// A Remover ends and removes one sandbox with everything that belongs to it.
+// Removing what is gone is not an error. A Removal with the reason Missing
+// has no container; what remains is what belongs to it on the host.
+type Remover interface {
+	Remove(ctx context.Context, r Removal) error
+}
+
+// A RemoverFunc is a function as a Remover.
+type RemoverFunc func(ctx context.Context, r Removal) error
+
+// Remove calls f.
+func (f RemoverFunc) Remove(ctx context.Context, r Removal) error { return f(ctx, r) }
+
+// A Report is what came of a plan, each part in the plan's order.
+type Report struct {
+	Removed []Removal
+	Spared  []Removal // leased, used or recreated since the plan was made
+	Failed  []Failure // their records are kept for the next try
+}
+
+// A Failure is a removal that did not succeed.
+type Failure struct {
+	Removal
+	Err error
+}
+
+// Apply carries out plan. For each removal it takes the ensure lock and the
+// exclusive lease without waiting, reads the record again, removes the
+// sandbox and then the record. What is being made, is leased, or is recorded
+// differently than when the plan was made, is spared. When the removal fails the record stays, so that the next
+// sweep tries again. The end of ctx fails what has not begun.
+func Apply(ctx context.Context, plan []Removal, rm Remover, leases *lease.Dir, records *registry.Store) Report {
+	type outcome struct {
+		spared bool
+		err    error
+	}
+	outcomes := make([]outcome, len(plan))
+	var g errgroup.Group
+	g.SetLimit(workers)
+	for i, r := range plan {
+		g.Go(func() error {
+			outcomes[i].spared, outcomes[i].err = apply(ctx, r, rm, leases, records)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	var report Report
+	for i, o := range outcomes {
+		switch {
+		case o.err != nil:
+			report.Failed = append(report.Failed, Failure{plan[i], o.err})
+		case o.spared:
+			report.Spared = append(report.Spared, plan[i])
+		default:
+			report.Removed = append(report.Removed, plan[i])
+		}
+	}
+	return report
+}
+
+func apply(ctx context.Context, r Removal, rm Remover, leases *lease.Dir, records *registry.Store) (spared bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, sandbox.Errorf(sandbox.CodeTimeout, "prune", "the sweep was ended before %s was reached: %w", r.Name, err)
+	}
+	for _, take := range []func(string) (*lease.Lock, error){leases.TryEnsure, leases.TryExclusive} {
+		held, err := take(r.Name)
+		if sandbox.CodeOf(err) == sandbox.CodeBusy {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		defer held.Release() // closing the file gives the lock up in any case
+	}
+	same, err := unchanged(r, records)
+	if err != nil || !same {
+		return err == nil, err
+	}
+	if err := rm.Remove(ctx, r); err != nil {
+		return false, err
+	}
+	return false, records.Delete(r.Kind, r.Name)
+}
+
+// unchanged reports whether r is recorded as it was when the plan was made.
+// A record that cannot be read is an error: what is not known is not removed.
+func unchanged(r Removal, records *registry.Store) (bool, error) {
+	now, err := records.Get(r.Kind, r.Name)
+	switch {
+	case sandbox.IsNotFound(err):
+		return r.Record == nil, nil
+	case err != nil:
+		return false, err
+	case r.Record == nil:
+		return false, nil
+	}
+	now.Spec = r.Record.Spec
+	return same(now, *r.Record), nil
+}
+
+// same compares the instants rather than how they are written.
+func same(a, b registry.Record) bool {
+	times := a.LastUsedAt.Equal(b.LastUsedAt) && a.CreatedAt.Equal(b.CreatedAt)
+	a.LastUsedAt, a.CreatedAt, b.LastUsedAt, b.CreatedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return times && a == b
+}
