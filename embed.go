@@ -1,0 +1,17 @@
+package sandbox
+
+import _ "embed" // the recipes below
+
+// DockerfileSandbox is the recipe of the default image. It travels with the
+// program, so that a machine needs no checkout to build the image, and its
+// digest tells whether an image was made from this recipe or an older one.
+// It is never assigned to.
+//
+//go:embed Dockerfile.sandbox
+var DockerfileSandbox string
+
+// DockerfileBrowser is the recipe of the browser image. It is never
+// assigned to.
+//
+//go:embed Dockerfile.browser
+var DockerfileBrowser string

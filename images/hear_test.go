@@ -1,0 +1,6 @@
+package images
+
+// hear makes a Progress of a function.
+type hear func(Event)
+
+func (h hear) Report(e Event) { h(e) }

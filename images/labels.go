@@ -1,0 +1,77 @@
+package images
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+)
+
+// Labels of the images that this package makes. An image built on another
+// inherits its labels, so a bootstrapped base stays visible in what is built
+// on it.
+const (
+	labelPrefix = "dev.bulkhead.sandbox.image."
+
+	labelKind     = labelPrefix + "kind"              // an Origin
+	labelBase     = labelPrefix + "base"              // reference it was built on
+	labelBaseID   = labelPrefix + "base-id"           // identity of that
+	labelBoot     = labelPrefix + "bootstrap"         // tool, distribution and suite
+	labelPackages = labelPrefix + "packages"          // put in by a bootstrap
+	labelDigest   = labelPrefix + "dockerfile-digest" // of the recipe
+	labelSetup    = labelPrefix + "setup-digest"      // of base and commands
+	labelBuiltAt  = labelPrefix + "built-at"          // RFC 3339, UTC
+	labelBuild    = labelPrefix + "build"             // the build that made a layer
+)
+
+// Origin says how an image came to be, as far as its labels tell. Labels can
+// be forged by whoever makes an image; they inform people and decide nothing
+// about security.
+type Origin string
+
+// The origins.
+const (
+	OriginForeign   Origin = ""          // not made by this program
+	OriginSandbox   Origin = "sandbox"   // built from Dockerfile.sandbox
+	OriginBootstrap Origin = "bootstrap" // a base made from the host's package sources
+	OriginSetup     Origin = "setup"     // an image with setup commands applied
+)
+
+func originOf(labels map[string]string) Origin {
+	switch o := Origin(labels[labelKind]); o {
+	case OriginSandbox, OriginBootstrap, OriginSetup:
+		return o
+	}
+	return OriginForeign
+}
+
+// digest is the hex SHA-256 of text.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// randomID names one build.
+func randomID() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails since Go 1.24
+	return hex.EncodeToString(b)
+}
+
+// labelChange is a LABEL instruction. Dollar signs are escaped because the
+// engine expands variables in it.
+func labelChange(key, value string) string {
+	r := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "\n", " ", "\r", " ")
+	return "LABEL " + key + `="` + r.Replace(value) + `"`
+}
+
+// packagesOf reads the package list out of a recipe. The recipe is the one
+// place where it is written down.
+func packagesOf(recipe string) []string {
+	m := regexp.MustCompile(`(?m)^ARG PACKAGES="([a-z0-9.+ -]+)"$`).FindStringSubmatch(recipe)
+	if m == nil {
+		return nil
+	}
+	return strings.Fields(m[1])
+}

@@ -1,0 +1,42 @@
+package images
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A Source answers in identities, for callers that make sandboxes from
+// images and need to know nothing else of them.
+type Source struct {
+	Store    *Store
+	Progress Progress // hears of images being made; nil is silence
+}
+
+// Current returns the id of ref with the setup commands applied, in at most
+// two engine calls. What has to be made first is [sandbox.CodeNotFound].
+func (s Source) Current(ctx context.Context, ref string, setup []string) (string, error) {
+	base, err := s.Store.Inspect(ctx, ref)
+	if err != nil || len(setup) == 0 {
+		return base.ID, err
+	}
+	img, err := s.Store.Inspect(ctx, setupRepo+":"+SetupKey(base.ID, setup)[:16])
+	if err != nil {
+		return "", err
+	}
+	if img.Labels[labelSetup] != SetupKey(base.ID, setup) {
+		return "", sandbox.Errorf(sandbox.CodeNotFound, "inspect image", "the setup layer of %s was not made yet", ref)
+	}
+	return img.ID, nil
+}
+
+// Ensure makes what is missing and returns the id.
+func (s Source) Ensure(ctx context.Context, ref string, setup []string) (string, error) {
+	o := Options{Progress: s.Progress}
+	base, err := s.Store.Ensure(ctx, ref, o)
+	if err != nil {
+		return "", err
+	}
+	img, err := s.Store.EnsureSetup(ctx, base, setup, o)
+	return img.ID, err
+}
