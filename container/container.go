@@ -10,9 +10,12 @@ package container
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -21,13 +24,17 @@ import (
 // Deadlines bound engine calls. A zero field takes the default.
 type Deadlines struct {
 	Query  time.Duration // inspect, list, ping, info; default 10 s
-	Change time.Duration // create, pause, kill; default 60 s
+	Create time.Duration // create; default 15 s
+	Change time.Duration // pause, kill, remove; default 60 s
 	Start  time.Duration // start, which waits for the runtime; default 120 s
 }
 
 func (d Deadlines) withDefaults() Deadlines {
 	if d.Query == 0 {
 		d.Query = 10 * time.Second
+	}
+	if d.Create == 0 {
+		d.Create = 15 * time.Second
 	}
 	if d.Change == 0 {
 		d.Change = 60 * time.Second
@@ -67,15 +74,37 @@ func (e *Engine) Host() string { return e.api.DaemonHost() }
 func (e *Engine) Close() error { return e.api.Close() }
 
 // Create makes a container from p without starting it and returns its id
-// with the engine's warnings.
+// with the engine's warnings. An image that declares volumes is
+// [sandbox.CodeCapabilityBlocked]: the engine would give each a writable,
+// unbounded folder on the host's disk.
 func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []string, err error) {
-	ctx, done := context.WithTimeout(ctx, e.limit.Change)
+	ctx, done := context.WithTimeout(ctx, e.limit.Create)
 	defer done()
 	r, err := e.api.ContainerCreate(ctx, p.Config, p.Host, p.Network, nil, p.Name)
 	if err != nil {
 		return "", nil, e.fail(ctx, "create container", p.Name, err)
 	}
+	if err := e.refuseVolumes(ctx, r.ID, p.Name); err != nil {
+		clean, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer done()
+		return "", nil, errors.Join(err, e.Remove(clean, r.ID))
+	}
 	return r.ID, r.Warnings, nil
+}
+
+func (e *Engine) refuseVolumes(ctx context.Context, id, name string) error {
+	c, err := e.api.ContainerInspect(ctx, id)
+	if err != nil {
+		return e.fail(ctx, "inspect container", name, err)
+	}
+	for _, m := range c.Mounts {
+		if m.Type == mount.TypeVolume {
+			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create container", Field: "docker.image", Resource: name,
+				Message: "the image declares the volume " + strconv.Quote(m.Destination) + ", which would be an unbounded folder on the host's disk",
+				Hint:    "use an image without volumes"}
+		}
+	}
+	return nil
 }
 
 // Start starts the container. A running container is left alone.
