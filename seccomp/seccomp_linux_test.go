@@ -38,14 +38,17 @@ func TestDenied(t *testing.T) {
 	if p.DefaultAction != specs.ActErrno {
 		t.Errorf("default action is %s, want an error", p.DefaultAction)
 	}
-	denied := seccomp.Denied()
+	denied, narrowed := seccomp.Denied(), map[string]bool{}
+	for _, rule := range narrow() {
+		narrowed[rule.Names[0]] = true
+	}
 	for _, rule := range p.Syscalls {
 		for _, n := range rule.Names {
 			if _, no := denied[n]; no && rule.Action == specs.ActAllow {
 				t.Errorf("%s is allowed", n)
 			}
-			if strings.HasPrefix(n, "socket") && n != "socketpair" && len(rule.Args) == 0 {
-				t.Errorf("%s is allowed for every family", n)
+			if narrowed[n] && len(rule.Args) == 0 {
+				t.Errorf("%s is allowed for every argument", n)
 			}
 		}
 		if rule.Includes != nil && len(rule.Includes.Caps) > 0 {
@@ -81,13 +84,17 @@ func generate(t *testing.T) string {
 		out.ArchMap = append(out.ArchMap, moby.Architecture{Arch: a.Arch, SubArches: []specs.Arch{}})
 	}
 	denied := seccomp.Denied()
+	narrowed := map[string]bool{}
+	for _, rule := range narrow() {
+		narrowed[rule.Names[0]] = true
+	}
 	for _, rule := range p.Syscalls {
 		if rule.Includes != nil && len(rule.Includes.Caps) > 0 {
 			continue // our processes have no capabilities
 		}
 		var names []string
 		for _, n := range rule.Names {
-			if _, no := denied[n]; !no && n != "socket" && n != "socketpair" {
+			if _, no := denied[n]; !no && !narrowed[n] {
 				names = append(names, n)
 			}
 		}
@@ -95,13 +102,7 @@ func generate(t *testing.T) string {
 			out.Syscalls = append(out.Syscalls, rule)
 		}
 	}
-	// Local sockets, the two internet families (there is no interface but
-	// the loopback one unless settings give one), and netlink, which
-	// address look-ups need.
-	for _, f := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
-		out.Syscalls = append(out.Syscalls, allowFamily("socket", f))
-	}
-	out.Syscalls = append(out.Syscalls, allowFamily("socketpair", unix.AF_UNIX))
+	out.Syscalls = append(out.Syscalls, narrow()...)
 	b, err := json.MarshalIndent(out, "", "\t")
 	if err != nil {
 		t.Fatal(err)
@@ -109,10 +110,33 @@ func generate(t *testing.T) string {
 	return string(b) + "\n"
 }
 
-func allowFamily(call string, family uint64) *moby.Syscall {
-	return &moby.Syscall{LinuxSyscall: specs.LinuxSyscall{
-		Names:  []string{call},
-		Action: specs.ActAllow,
-		Args:   []specs.LinuxSeccompArg{{Index: 0, Value: family, Op: specs.OpEqualTo}},
-	}}
+// narrow returns the rules for calls that are allowed for some arguments only.
+func narrow() []*moby.Syscall {
+	var rules []*moby.Syscall
+	// Local sockets, the two internet families (there is no interface but
+	// the loopback one unless settings give one), and netlink, which
+	// address look-ups need.
+	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
+		rules = append(rules, allow("socket", family))
+	}
+	rules = append(rules, allow("socketpair", unix.AF_UNIX))
+	// Limits and priorities of the caller itself. The guest has the same
+	// user id as the code that it runs, so a process could otherwise starve
+	// it, or end it with a limit of processor time.
+	for _, call := range []string{"prlimit64", "sched_setattr", "sched_setscheduler", "sched_setparam"} {
+		rules = append(rules, allow(call, 0))
+	}
+	return append(rules,
+		allow("setpriority", unix.PRIO_PROCESS, 0),
+		allow("ioprio_set", 1, 0), // IOPRIO_WHO_PROCESS
+	)
+}
+
+// allow allows a call whose first arguments are the given ones.
+func allow(call string, args ...uint64) *moby.Syscall {
+	rule := &moby.Syscall{LinuxSyscall: specs.LinuxSyscall{Names: []string{call}, Action: specs.ActAllow}}
+	for i, v := range args {
+		rule.Args = append(rule.Args, specs.LinuxSeccompArg{Index: uint(i), Value: v, Op: specs.OpEqualTo})
+	}
+	return rule
 }
