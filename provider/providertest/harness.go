@@ -1,0 +1,153 @@
+// Package providertest is the conformance suite for every kind of wall.
+//
+// A provider's own test calls [Run] with a [Harness] that says how to make
+// the provider and a Spec for it. Each sentence of the contracts in the root
+// package's provider.go and command.go is one named check. What only the
+// provider's own tools can do (pause a sandbox behind its back, take its
+// engine away) comes in as a hook. A hook that is missing fails the checks
+// that need it unless [Harness.Without] gives the reason, so that nothing is
+// left out in silence.
+//
+// The programs that run inside are a small portable set (see [Programs]),
+// by default shell scripts that need a POSIX sh, setsid, head, yes and stty.
+package providertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A Harness tells the suite about one provider. New and Spec are required.
+type Harness struct {
+	// New returns a provider for one check. What must be closed is
+	// registered with t.Cleanup.
+	New func(t testing.TB) sandbox.Provider
+
+	// Spec returns a complete Spec. Equal keys give equal Specs, different
+	// keys different names and owners, and no other user of the engine has
+	// those names. The sandbox needs neither network nor binds; it allows at
+	// least 512 processes and 256 MiB, and its ImageID is the image's own.
+	Spec func(t testing.TB, key string) sandbox.Spec
+
+	// Programs replaces single portable programs; the zero value is the
+	// shell scripts.
+	Programs Programs
+
+	// Reconnect returns another provider value that sees the same
+	// sandboxes as p, as a restarted program would make. It is needed
+	// when Features.Persistent is set.
+	Reconnect func(t testing.TB, p sandbox.Provider) sandbox.Provider
+
+	// Behind does things without p knowing.
+	Behind Behind
+
+	// Down returns a provider whose engine is not there.
+	Down func(t testing.TB) sandbox.Provider
+
+	// Hanging returns a provider whose engine takes requests and never
+	// answers.
+	Hanging func(t testing.TB) sandbox.Provider
+
+	// Leaks fails t when something of the provider is left on the machine.
+	// It is called after each check, when all sandboxes are removed.
+	Leaks func(t testing.TB)
+
+	// Patience is how long something that must happen may take; zero is
+	// 30 seconds. Only failing checks wait that long.
+	Patience time.Duration
+
+	// Without names checks that this provider cannot pass and the reason.
+	// They are reported as skipped. A name that is no check is an error.
+	Without map[string]string
+}
+
+// Behind are things done to the sandbox name without the provider's doing.
+// Each returns when it has happened.
+type Behind struct {
+	Stop    func(t testing.TB, p sandbox.Provider, name string) // ends it and keeps it
+	Pause   func(t testing.TB, p sandbox.Provider, name string) // freezes it
+	Restart func(t testing.TB, p sandbox.Provider, name string) // stops and starts it
+	Destroy func(t testing.TB, p sandbox.Provider, name string) // removes it
+}
+
+// A Check is one named rule of the contract.
+type Check struct {
+	Name  string
+	needs func(Harness) string // what the harness lacks, or empty
+	run   func(*rig)
+}
+
+// Run runs every check as a subtest. The checks of one Run are not parallel,
+// because each looks for goroutines that were left behind.
+func Run(t *testing.T, h Harness) {
+	checks := Checks()
+	known := make(map[string]bool, len(checks))
+	for _, c := range checks {
+		known[c.Name] = true
+	}
+	for name := range h.Without {
+		if !known[name] {
+			t.Errorf("Without names %q, which is no check", name)
+		}
+	}
+	for _, c := range checks {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, h) })
+	}
+}
+
+// Run runs one check. It takes a testing.TB so that a test can hand in a
+// recorder and see a check fail.
+func (c Check) Run(t testing.TB, h Harness) {
+	t.Helper()
+	if reason := h.Without[c.Name]; reason != "" {
+		t.Skip(reason)
+	}
+	if h.New == nil || h.Spec == nil {
+		t.Fatal("a harness needs New and Spec")
+	}
+	if c.needs != nil {
+		if lack := c.needs(h); lack != "" {
+			t.Fatalf("the harness has no %s; give it one, or name the reason in Without", lack)
+		}
+	}
+	h.Programs = h.Programs.orScripts()
+	if h.Patience == 0 {
+		h.Patience = 30 * time.Second
+	}
+	// Clean-ups run in reverse: sandboxes go first, then the provider's
+	// own, then we look for what is left.
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // a check that gave up leaves what it waited for
+		}
+		if err := goleak.Find(before); err != nil {
+			t.Errorf("goroutines are left: %v", err)
+		}
+	})
+	if h.Leaks != nil {
+		t.Cleanup(func() { h.Leaks(t) })
+	}
+	// The context serves calls only; a check's own end of context is derived.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*h.Patience)
+	t.Cleanup(cancel)
+	c.run(&rig{TB: t, h: h, p: h.New(t), ctx: ctx, check: c.Name})
+}
+
+// Checks returns all checks in the order in which Run runs them.
+func Checks() []Check {
+	var all []Check
+	for _, group := range [][]Check{
+		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(),
+		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
+		startChecks(), behindChecks(), troubleChecks(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
