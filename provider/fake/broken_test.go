@@ -1,0 +1,184 @@
+package fake_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/fake"
+	"github.com/bulkhead-dev/sandbox/provider/providertest"
+)
+
+// A broken is the fake with single methods replaced.
+type broken struct {
+	*fake.Provider
+	inspect  func(p *fake.Provider, ctx context.Context, name string) (sandbox.Info, error)
+	create   func(p *fake.Provider, ctx context.Context, s sandbox.Spec) (sandbox.Info, error)
+	open     func(p *fake.Provider, ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error)
+	list     func(p *fake.Provider, ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error)
+	remove   func(p *fake.Provider, ctx context.Context, name string) error
+	features func(f sandbox.Features) sandbox.Features
+	start    func(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error)
+	close    func(sb sandbox.Sandbox) error
+}
+
+func (b broken) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+	if b.inspect != nil {
+		return b.inspect(b.Provider, ctx, name)
+	}
+	return b.Provider.Inspect(ctx, name)
+}
+
+func (b broken) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	if b.create != nil {
+		return b.create(b.Provider, ctx, s)
+	}
+	return b.Provider.Create(ctx, s)
+}
+
+func (b broken) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	open := (*fake.Provider).Open
+	if b.open != nil {
+		open = b.open
+	}
+	sb, err := open(b.Provider, ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return brokenBox{sb, b}, nil
+}
+
+func (b broken) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+	if b.list != nil {
+		return b.list(b.Provider, ctx, f)
+	}
+	return b.Provider.List(ctx, f)
+}
+
+func (b broken) Remove(ctx context.Context, name string) error {
+	if b.remove != nil {
+		return b.remove(b.Provider, ctx, name)
+	}
+	return b.Provider.Remove(ctx, name)
+}
+
+func (b broken) Features() sandbox.Features {
+	f := b.Provider.Features()
+	if b.features != nil {
+		f = b.features(f)
+	}
+	return f
+}
+
+type brokenBox struct {
+	sandbox.Sandbox
+	b broken
+}
+
+func (x brokenBox) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	if x.b.start != nil {
+		return x.b.start(x.Sandbox, ctx, c)
+	}
+	return x.Sandbox.Start(ctx, c)
+}
+
+func (x brokenBox) Close() error {
+	if x.b.close != nil {
+		return x.b.close(x.Sandbox)
+	}
+	return x.Sandbox.Close()
+}
+
+// A process with a changed Wait.
+type process struct {
+	sandbox.Process
+	wait func() (sandbox.Exit, error)
+}
+
+func (p process) Wait() (sandbox.Exit, error) { return p.wait() }
+
+// waiting returns a start that lets change rewrite every result.
+func waiting(change func(sandbox.Exit, error) (sandbox.Exit, error)) func(sandbox.Sandbox, context.Context, sandbox.Command) (sandbox.Process, error) {
+	return func(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+		p, err := sb.Start(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return process{p, func() (sandbox.Exit, error) { return change(p.Wait()) }}, nil
+	}
+}
+
+// changing returns a start that lets change rewrite every command.
+func changing(change func(*sandbox.Command)) func(sandbox.Sandbox, context.Context, sandbox.Command) (sandbox.Process, error) {
+	return func(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+		change(&c)
+		return sb.Start(ctx, c)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// clientOnly answers at the end of the context while the command runs on.
+func clientOnly(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	p, err := sb.Start(context.WithoutCancel(ctx), c)
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	var exit sandbox.Exit
+	go func() { defer close(ended); exit, err = p.Wait() }()
+	return process{p, func() (sandbox.Exit, error) {
+		select {
+		case <-ended:
+			return exit, err
+		case <-ctx.Done():
+			return sandbox.Exit{Code: 137, Signal: "KILL"}, nil
+		}
+	}}, nil
+}
+
+// hoarding hands output over only when all of it is there.
+func hoarding(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	out := c.Stdout
+	var kept []byte
+	c.Stdout = writerFunc(func(p []byte) (int, error) { kept = append(kept, p...); return len(p), nil })
+	p, err := sb.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return process{p, func() (sandbox.Exit, error) {
+		exit, err := p.Wait()
+		out.Write(kept)
+		return exit, err
+	}}, nil
+}
+
+// escaping is a fake whose tree leaves one process in a command of its own,
+// where the kill of the first does not reach it.
+func escaping() sandbox.Provider {
+	o := options()
+	starts := make(chan string, 16)
+	o.Programs["tree"] = func(p *fake.Proc) int {
+		starts <- p.Args[1]
+		for range providertest.TreeSize - 1 {
+			fork(p, p.Args[1])
+		}
+		fmt.Fprintln(p.Stdout, "ready")
+		p.Sleep(time.Hour)
+		return 0
+	}
+	return broken{
+		Provider: fake.New(o),
+		start: func(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+			p, err := sb.Start(ctx, c)
+			if err == nil && c.Args[0] == "tree" {
+				marker := <-starts
+				sb.Start(context.WithoutCancel(ctx), sandbox.Command{Args: []string{"sleep", marker}, Detach: true})
+			}
+			return p, err
+		},
+	}
+}
