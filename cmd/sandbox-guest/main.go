@@ -1,0 +1,46 @@
+//go:build linux
+
+// Command sandbox-guest is the helper process inside every wall. It is not
+// meant to be run by hand: the program sandbox mounts it into a container
+// and starts it there as the first process.
+//
+//	sandbox-guest init     be process 1 and run commands for the client outside
+//	sandbox-guest relay    connect standard input and output with the guest
+//	sandbox-guest stage    be the process between the guest and one command (internal)
+//	sandbox-guest probe    try one known way out, for sandbox doctor --attack
+//	sandbox-guest version  print the protocol version
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
+	"github.com/bulkhead-dev/sandbox/guest/server"
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	mode := ""
+	if len(args) > 0 {
+		mode = args[0]
+	}
+	switch mode {
+	case "init":
+		return server.Init(args[1:])
+	case "relay":
+		return server.Relay()
+	case "stage":
+		return stage.Main()
+	case "probe":
+		return probe.Main(args[1:])
+	case "version":
+		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
+		return 0
+	}
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|stage|probe|version\n")
+	return 2
+}

@@ -1,0 +1,231 @@
+// Package client is the outside half of the guest: it speaks with the guest
+// of one wall over one connection, and runs commands there.
+//
+// The guest lives among untrusted code, and what it says is treated so:
+// sizes are bounded by package wire, text is quoted before it enters a
+// message, and anything against the protocol ends the connection. When a
+// connection ends, for whatever reason, every call that waits for it
+// returns an error of code sandbox.CodeUnavailable.
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+const (
+	// writeWithin bounds one write. The guest always reads, so one that
+	// does not take a frame for that long is stopped or gone.
+	writeWithin = 10 * time.Second
+	// closeWithin bounds how long Close waits for the guest to end what
+	// was started over the connection.
+	closeWithin = 5 * time.Second
+	// settleWithin bounds how long a command that was cancelled, or whose
+	// connection was lost, waits for writers that do not take its output.
+	settleWithin = 2 * time.Second
+)
+
+// Options are what every command of a client starts from.
+type Options struct {
+	Env    map[string]string // laid over the environment of the wall, and a Command's Env over it
+	Dir    string            // working directory of commands that name none; empty is the guest's own
+	Limits sandbox.Limits    // for limits that a command leaves at zero; Timeout, MaxOutputBytes and Processes are the caller's business
+	// Name of the sandbox, for errors.
+	Name string
+}
+
+// A Client is one connection to a guest. It is safe for concurrent use.
+type Client struct {
+	o     Options
+	conn  io.ReadWriteCloser
+	hello wire.Hello
+
+	writing chan struct{} // holds one token: the right to write
+	buf     []byte        // the frame being written; guarded by the token
+
+	mu      sync.Mutex
+	streams map[uint32]stream
+	last    uint32
+	pings   []chan struct{} // waiting for a Pong, oldest first
+	ending  bool            // Close was called
+
+	done chan struct{} // closed when the connection has ended
+	err  error         // why; readable once done is closed
+	once sync.Once
+}
+
+// A stream takes the frames of one request.
+type stream interface {
+	// frame takes a frame; last says that it ends the stream. It must not
+	// wait. Payloads are valid during the call only.
+	frame(f wire.Frame) (last bool, err error)
+	// lost is called when the connection ends before the stream did.
+	lost(err error)
+}
+
+// New speaks the handshake on conn within ctx and returns a Client that
+// owns conn. On an error conn is closed.
+func New(ctx context.Context, conn io.ReadWriteCloser, o Options) (*Client, error) {
+	c := &Client{
+		o: o, conn: conn, writing: make(chan struct{}, 1),
+		streams: map[uint32]stream{}, done: make(chan struct{}),
+	}
+	c.writing <- struct{}{}
+	r := wire.NewReader(conn, wire.MaxData)
+	greeted := make(chan error, 1)
+	go func() { greeted <- c.greet(r) }()
+	var err error
+	select {
+	case err = <-greeted:
+	case <-ctx.Done():
+		conn.Close() // ends the greeting
+		<-greeted
+		err = contextError(ctx, "connect to the guest")
+	}
+	if err != nil {
+		conn.Close()
+		return nil, c.named(err)
+	}
+	go c.read(r)
+	return c, nil
+}
+
+// greet exchanges Hellos.
+func (c *Client) greet(r *wire.Reader) error {
+	hello := wire.ClientHello{Min: wire.MinVersion, Max: wire.Version}
+	frame := wire.AppendFrame(nil, wire.Frame{Type: wire.TypeHello, Payload: hello.Encode()})
+	if _, err := c.conn.Write(frame); err != nil {
+		return lostError(err)
+	}
+	f, err := r.Next()
+	if err != nil {
+		return lostError(err)
+	}
+	switch f.Type {
+	case wire.TypeHello:
+		if c.hello, err = wire.DecodeHello(f.Payload); err == nil && c.hello.Version != wire.Version {
+			err = wire.Violation("the guest chose a version that was not offered")
+		}
+	case wire.TypeGoAway:
+		err = goAway(f.Payload)
+	default:
+		err = wire.Violation("the first frame is not a Hello")
+	}
+	return lostError(err)
+}
+
+// Hello returns what the guest said of itself when the connection began.
+// Its strings are as the guest sent them: quote them before printing.
+func (c *Client) Hello() wire.Hello { return c.hello }
+
+// Done is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns nil while the connection stands, and then why it ended.
+func (c *Client) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the connection and every command started over it that is not
+// detached. It returns when they are gone, or after a few seconds.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.ending
+	c.ending = true
+	c.mu.Unlock()
+	if first {
+		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+		defer cancel()
+		if c.send(ctx, wire.Frame{Type: wire.TypeBye}) == nil {
+			select {
+			case <-c.done:
+			case <-ctx.Done():
+			}
+		}
+	}
+	c.end(errors.New("the connection was closed"))
+	return nil
+}
+
+// Ping asks the guest for a sign of life.
+func (c *Client) Ping(ctx context.Context) error {
+	pong := make(chan struct{})
+	c.mu.Lock()
+	c.pings = append(c.pings, pong)
+	c.mu.Unlock()
+	// The order of pings and Pongs is the same only when the list and the
+	// wire agree; an unsent ping ends the connection, see send.
+	if err := c.send(ctx, wire.Frame{Type: wire.TypePing}); err != nil {
+		c.drop(pong)
+		return c.named(err)
+	}
+	select {
+	case <-pong:
+		return nil
+	case <-c.done:
+		return c.named(c.err)
+	case <-ctx.Done():
+		return c.named(contextError(ctx, "ping the guest"))
+	}
+}
+
+// drop takes back a ping that was not sent. Pings are alike, so it does not
+// matter which one of those that wait is served first.
+func (c *Client) drop(pong chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range c.pings {
+		if p == pong {
+			c.pings = append(c.pings[:i], c.pings[i+1:]...)
+			return
+		}
+	}
+}
+
+// SetReady leaves a tag of at most 256 bytes with the guest, which every
+// later Hello carries until the guest ends. It marks that what has to be
+// done once after each start has been done.
+func (c *Client) SetReady(ctx context.Context, tag string) error {
+	a := answer{result: make(chan error, 1)}
+	if _, err := c.open(ctx, wire.TypeSetReady, wire.SetReady{Tag: tag}.Encode(), a); err != nil {
+		return c.named(err)
+	}
+	select {
+	case err := <-a.result:
+		return c.named(err)
+	case <-ctx.Done():
+		return c.named(contextError(ctx, "mark the guest as ready"))
+	}
+}
+
+// An answer is the stream of a request with one answer.
+type answer struct{ result chan error }
+
+func (a answer) frame(f wire.Frame) (bool, error) {
+	switch f.Type {
+	case wire.TypeDone:
+		a.result <- nil
+	case wire.TypeFailed:
+		m, err := wire.DecodeFailed(f.Payload)
+		if err != nil {
+			return false, err
+		}
+		a.result <- requestError(m)
+	default:
+		return false, wire.Violation("unexpected answer")
+	}
+	return true, nil
+}
+
+func (a answer) lost(err error) { a.result <- err }

@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// open registers s under a new stream number and sends the request that
+// opens it.
+func (c *Client) open(ctx context.Context, t wire.Type, payload []byte, s stream) (uint32, error) {
+	if err := c.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer c.unlock()
+	c.mu.Lock()
+	if c.ending || c.last == 1<<31-1 {
+		c.mu.Unlock()
+		return 0, closedError()
+	}
+	c.last++ // under the right to write: numbers appear on the wire in order
+	id := c.last
+	c.streams[id] = s
+	c.mu.Unlock()
+	err := c.write(wire.Frame{Type: t, Stream: id, Payload: payload})
+	if err != nil {
+		c.forget(id)
+	}
+	return id, err
+}
+
+func (c *Client) forget(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, id)
+}
+
+// send writes one frame. ctx bounds the wait for other writers; the write
+// itself has its own bound, and a write that fails ends the connection.
+func (c *Client) send(ctx context.Context, f wire.Frame) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	return c.write(f)
+}
+
+func (c *Client) lock(ctx context.Context) error {
+	select {
+	case <-c.writing:
+		return nil
+	default:
+	}
+	select {
+	case <-c.writing:
+		return nil
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return contextError(ctx, "send to the guest")
+	}
+}
+
+func (c *Client) unlock() { c.writing <- struct{}{} }
+
+// write writes f. Precondition: the caller holds the right to write.
+func (c *Client) write(f wire.Frame) error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	stuck := time.AfterFunc(writeWithin, func() { c.end(errStuck) })
+	defer stuck.Stop()
+	c.buf = wire.AppendFrame(c.buf[:0], f)
+	_, err := c.conn.Write(c.buf)
+	if cap(c.buf) > 2*wire.MaxData {
+		c.buf = nil
+	}
+	if err != nil {
+		c.end(err)
+		<-c.done
+		return c.err
+	}
+	return nil
+}
+
+// read takes frames until the connection ends.
+func (c *Client) read(r *wire.Reader) {
+	for {
+		f, err := r.Next()
+		if err == nil {
+			err = c.dispatch(f)
+		}
+		if err != nil {
+			c.end(err)
+			return
+		}
+	}
+}
+
+// dispatch gives a frame to its stream. It never waits.
+func (c *Client) dispatch(f wire.Frame) error {
+	switch {
+	case f.Stream != 0:
+		c.mu.Lock()
+		s := c.streams[f.Stream]
+		c.mu.Unlock()
+		switch {
+		case f.Type.IsHint():
+			return nil
+		case s == nil:
+			return wire.Violation("frame for a stream that is not open")
+		}
+		last, err := s.frame(f)
+		if last {
+			c.forget(f.Stream)
+		}
+		return err
+	case f.Type == wire.TypePong:
+		return c.pong()
+	case f.Type == wire.TypeGoAway:
+		return goAway(f.Payload)
+	case f.Type.IsHint():
+		return nil
+	}
+	return wire.Violation("unexpected frame")
+}
+
+func (c *Client) pong() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pings) == 0 {
+		return wire.Violation("pong without a ping")
+	}
+	close(c.pings[0])
+	c.pings = c.pings[1:]
+	return nil
+}
+
+// end ends the connection because of err. Only the first call counts.
+func (c *Client) end(err error) {
+	c.once.Do(func() {
+		c.mu.Lock()
+		if c.ending {
+			err = closedError()
+		} else {
+			err = c.named(lostError(err))
+		}
+		c.ending = true
+		lost := c.streams
+		c.streams = map[uint32]stream{}
+		c.mu.Unlock()
+		c.err = err
+		close(c.done)
+		c.conn.Close()
+		for _, s := range lost {
+			s.lost(err)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"golang.org/x/sys/unix"
+)
+
+// The tests run the real guest as process 1 of namespaces of its own, as
+// an unprivileged user without new privileges, the way it lives in a
+// container. shimEnv makes the test binary the program that sets that up.
+const (
+	shimEnv   = "GUEST_TEST_SHIM"   // the guest's command line, words separated by spaces
+	cgroupEnv = "GUEST_TEST_CGROUP" // cgroup.procs file to join
+	guestUID  = 20001
+)
+
+func TestMain(m *testing.M) {
+	if line := os.Getenv(shimEnv); line != "" {
+		fmt.Fprintln(os.Stderr, "shim:", shim(strings.Fields(line)))
+		os.Exit(1)
+	}
+	code := m.Run()
+	binary.clean()
+	os.Exit(code)
+}
+
+// shim turns the process into the guest; it returns only on failure.
+func shim(argv []string) error {
+	if procs := os.Getenv(cgroupEnv); procs != "" {
+		if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return err
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return err
+	}
+	if err := syscall.Setgid(guestUID); err != nil {
+		return err
+	}
+	if err := syscall.Setuid(guestUID); err != nil {
+		return err
+	}
+	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8"}
+	return syscall.Exec(argv[0], argv, env)
+}
+
+// guestBinary builds the guest once for all tests.
+type guestBinary struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+var binary guestBinary
+
+func (b *guestBinary) path(t testing.TB) string {
+	t.Helper()
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "guest"); b.err != nil {
+			return
+		}
+		if b.err = os.Chmod(b.dir, 0o755); b.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, "sandbox-guest"),
+			"github.com/bulkhead-dev/sandbox/cmd/sandbox-guest")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	return filepath.Join(b.dir, "sandbox-guest")
+}
+
+func (b *guestBinary) clean() {
+	if b.dir != "" {
+		os.RemoveAll(b.dir)
+	}
+}
+
+// A guest is a running guest in namespaces of its own.
+type guest struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	dir string // of the socket
+}
+
+type guestOption func(*exec.Cmd)
+
+func withArg(arg string) guestOption {
+	return func(c *exec.Cmd) { c.Env[0] += " " + arg }
+}
+
+func inCgroup(procs string) guestOption {
+	return func(c *exec.Cmd) { c.Env = append(c.Env, cgroupEnv+"="+procs) }
+}
+
+func startGuest(t testing.TB, options ...guestOption) *guest {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for namespaces")
+	}
+	base, err := os.MkdirTemp("", "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	dir := filepath.Join(base, "run")
+	must(t, os.Chmod(base, 0o755))
+	must(t, os.Mkdir(dir, 0o700))
+	must(t, os.Chown(dir, guestUID, guestUID))
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = []string{shimEnv + "=" + binary.path(t) + " init --dir=" + dir}
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	for _, o := range options {
+		o(cmd)
+	}
+	must(t, cmd.Start())
+	g := &guest{t: t, cmd: cmd, dir: dir}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return g
+}
+
+func (g *guest) pid() int { return g.cmd.Process.Pid }
+
+// connect dials the guest's socket, waiting until it is there.
+func (g *guest) connect() net.Conn {
+	g.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		conn, pid, err := client.Dial(context.Background(), g.dir, "guest.sock")
+		if err == nil {
+			if pid != g.pid() {
+				g.t.Fatalf("process %d listens, not the guest %d", pid, g.pid())
+			}
+			return conn
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (g *guest) client(o client.Options) *client.Client {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := client.New(ctx, g.connect(), o)
+	must(g.t, err)
+	g.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// result is a finished command with its output.
+type result struct {
+	exit           sandbox.Exit
+	stdout, stderr string
+}
+
+func run(t testing.TB, c *client.Client, cmd sandbox.Command) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	return runContext(t, ctx, c, cmd)
+}
+
+func runContext(t testing.TB, ctx context.Context, c *client.Client, cmd sandbox.Command) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &out
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &errOut
+	}
+	p, err := c.Start(ctx, cmd)
+	must(t, err)
+	exit, err := p.Wait()
+	must(t, err)
+	return result{exit: exit, stdout: out.String(), stderr: errOut.String()}
+}
+
+func sh(script string) sandbox.Command {
+	return sandbox.Command{Args: []string{"/bin/sh", "-c", script}}
+}
+
+// inside counts the processes of the guest's namespace that are neither the
+// guest nor stages, as the host sees them.
+func (g *guest) inside() []string {
+	g.t.Helper()
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", g.pid()))
+	must(g.t, err)
+	entries, err := os.ReadDir("/proc")
+	must(g.t, err)
+	var found []string
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == g.pid() {
+			continue
+		}
+		if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || link != ns {
+			continue
+		}
+		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || strings.HasPrefix(string(cmdline), "sandbox-guest\x00stage") {
+			continue
+		}
+		found = append(found, strings.ReplaceAll(string(cmdline), "\x00", " "))
+	}
+	return found
+}
+
+// eventually waits until ok is true.
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+func (g *guest) empty(within time.Duration) {
+	g.t.Helper()
+	var left []string
+	defer func() {
+		if g.t.Failed() {
+			g.t.Logf("left: %q", left)
+		}
+	}()
+	eventually(g.t, within, "nothing is left inside", func() bool {
+		left = g.inside()
+		return len(left) == 0
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func codeIs(t testing.TB, err error, code sandbox.Code) {
+	t.Helper()
+	if !errors.Is(err, &sandbox.Error{Code: code}) {
+		t.Fatalf("got %v, want code %s", err, code)
+	}
+}

@@ -1,0 +1,181 @@
+package client
+
+import (
+	"context"
+	"io"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// Start runs cmd in the wall, as the contract of sandbox.Sandbox says. It
+// returns when the program runs.
+//
+// When the program could not be started the error is a *sandbox.Error:
+//
+//   - CodeExecution, Field "args", errors.Is fs.ErrNotExist: there is no
+//     such program (a shell's status 127);
+//   - CodeExecution, Field "args", any other cause: the program is there and
+//     cannot be executed (126); fs.ErrPermission when it lacks permission,
+//     syscall.E2BIG when arguments and environment are too large;
+//   - CodeExecution, Field "dir": the working directory cannot be entered;
+//   - CodeExecution, Field "limits": a limit could not be set;
+//   - CodeExecution, Retryable: no process or memory to be had;
+//   - CodeValidation: cmd makes no sense (Field says where);
+//   - CodeUnsupported: no terminal to be had in this wall;
+//   - CodeUnavailable, CodeTimeout: the guest was lost, or ctx ended first.
+//
+// The program reads /dev/null when cmd.Stdin is nil, and writes there when
+// Stdout or Stderr is nil. When both are one writer, both streams go there
+// in the order in which they were written. A terminal gets its end-of-file
+// character at the end of Stdin. Stdin is read ahead; a Read that waits
+// when the program ends is not interrupted, and Wait does not wait for it.
+//
+// When ctx ends the process tree is killed, after cmd.Grace where that is
+// set, and output that is not taken within two seconds is dropped. Nothing
+// but the output is delivered late: ctx is not needed after Wait returned.
+// Grace is cut at an hour. A detached command is killed by the end of ctx
+// like any other; what ends it not is the end of the Client.
+func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error) {
+	p, err := c.start(ctx, cmd)
+	if err != nil {
+		return nil, c.named(err)
+	}
+	return p, nil
+}
+
+func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, contextError(ctx, "start")
+	}
+	m, err := c.request(cmd)
+	if err != nil {
+		return nil, err
+	}
+	payload := m.Encode()
+	if len(payload) > wire.MaxRequest {
+		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")
+	}
+	p := newProcess(c, cmd, m.Flags)
+	if p.id, err = c.open(ctx, wire.TypeStart, payload, p); err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		// The answer is on its way. Killing needs no answer: the guest
+		// kills what it is about to start.
+		p.kill(0)
+		select {
+		case <-p.started:
+		case <-time.After(settleWithin):
+		}
+		p.abandon()
+		return nil, contextError(ctx, "start")
+	}
+	if p.failure != nil {
+		return nil, p.failure
+	}
+	p.carry(ctx)
+	return p, nil
+}
+
+// request translates cmd.
+func (c *Client) request(cmd sandbox.Command) (wire.Start, error) {
+	m := wire.Start{Args: cmd.Args, Dir: cmd.Dir, Flags: flags(cmd), Limits: limits(c.o.Limits, cmd.Limits)}
+	if m.Dir == "" {
+		m.Dir = c.o.Dir
+	}
+	if cmd.TTY != nil {
+		m.Rows, m.Cols = cmd.TTY.Rows, cmd.TTY.Cols
+	}
+	if len(m.Args) == 0 || m.Args[0] == "" {
+		return m, invalid("args", "there is no program")
+	}
+	for _, a := range m.Args {
+		if strings.ContainsRune(a, 0) {
+			return m, invalid("args", "an argument holds a NUL byte")
+		}
+	}
+	if strings.ContainsRune(m.Dir, 0) {
+		return m, invalid("dir", "the path holds a NUL byte")
+	}
+	var err error
+	m.Env, err = environment(c.o.Env, cmd.Env)
+	return m, err
+}
+
+func flags(cmd sandbox.Command) uint32 {
+	var f uint32
+	if cmd.Detach {
+		f |= wire.FlagDetach
+	}
+	if cmd.TTY != nil {
+		return f | wire.FlagTTY
+	}
+	if cmd.Stdin == nil {
+		f |= wire.FlagNoStdin
+	}
+	if cmd.Stdout == nil {
+		f |= wire.FlagNoStdout
+	}
+	switch {
+	case cmd.Stderr == nil:
+		f |= wire.FlagNoStderr
+	case same(cmd.Stdout, cmd.Stderr):
+		f |= wire.FlagMergeErr
+	}
+	return f
+}
+
+// same reports whether two writers are one.
+func same(a, b io.Writer) bool {
+	return a != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+}
+
+// environment merges the layers, the last one wins, into sorted entries.
+func environment(layers ...map[string]string) ([]string, error) {
+	merged := map[string]string{}
+	for _, l := range layers {
+		for k, v := range l {
+			if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+				return nil, invalid("env", "a variable has no name, or holds a NUL byte or an equals sign in its name")
+			}
+			merged[k] = v
+		}
+	}
+	list := make([]string, 0, len(merged))
+	for k, v := range merged {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return list, nil
+}
+
+// limits translates the limits that hold for each process. There are no
+// core dumps: they would land in the workspace or with the host's handler.
+func limits(defaults, own sandbox.Limits) []wire.Limit {
+	list := []wire.Limit{{Kind: wire.LimitCore}}
+	for _, l := range []struct {
+		kind          wire.LimitKind
+		own, fallback int64
+	}{
+		{wire.LimitCPU, own.CPUSeconds, defaults.CPUSeconds},
+		{wire.LimitFileSize, own.FileSize, defaults.FileSize},
+		{wire.LimitOpenFiles, own.OpenFiles, defaults.OpenFiles},
+		{wire.LimitAddressSpace, own.Memory, defaults.Memory},
+	} {
+		v := l.own
+		if v <= 0 {
+			v = l.fallback
+		}
+		if v > 0 {
+			list = append(list, wire.Limit{Kind: l.kind, Value: uint64(v)})
+		}
+	}
+	return list
+}

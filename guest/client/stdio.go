@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// carry starts to move bytes and to watch ctx.
+func (p *process) carry(ctx context.Context) {
+	if p.stdin != nil {
+		go p.pumpIn() // not waited for: its reader may never return
+	}
+	for ch, w := range []io.Writer{wire.Stdout: p.cmd.Stdout, wire.Stderr: p.cmd.Stderr} {
+		if box := p.boxes[ch]; box != nil {
+			if w == nil {
+				w = io.Discard
+			}
+			p.pumps.Add(1)
+			go p.pumpOut(uint8(ch), box, w)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		p.kill(p.cmd.Grace)
+		p.settleAfter(p.cmd.Grace + settleWithin)
+	})
+	delivered := make(chan struct{})
+	go func() {
+		p.pumps.Wait()
+		close(delivered)
+	}()
+	go p.conclude(ctx, delivered, stop)
+}
+
+// conclude lets Wait return: when the end is known and the output is
+// delivered, or will not be.
+func (p *process) conclude(ctx context.Context, delivered <-chan struct{}, stop func() bool) {
+	defer close(p.waited)
+	defer stop()
+	<-p.ended
+	giveUp := ctx.Done()
+	if p.err != nil { // the result is not known, whatever is delivered
+		gone := make(chan struct{})
+		close(gone)
+		giveUp = gone
+	}
+	select {
+	case <-delivered:
+		return
+	case <-giveUp:
+	}
+	select {
+	case <-delivered:
+	case <-time.After(settleWithin):
+	}
+}
+
+// kill asks the guest to end the tree. When it cannot be asked the
+// connection is at its end, and that kills the tree too.
+func (p *process) kill(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+	defer cancel()
+	if err := p.control(ctx, killFrame(grace)); err != nil {
+		p.c.end(errStuck)
+	}
+}
+
+// settleAfter drops output that is not taken some time after a kill, so
+// that the guest can come to the end of what it has to send.
+func (p *process) settleAfter(d time.Duration) {
+	timer := time.NewTimer(d)
+	go func() {
+		defer timer.Stop()
+		select {
+		case <-p.ended:
+		case <-timer.C:
+			p.abandon()
+		}
+	}()
+}
+
+// abandon drops all output, pending and to come.
+func (p *process) abandon() {
+	for ch, b := range p.boxes {
+		if b != nil {
+			b.Discard()
+			p.stop(uint8(ch))
+		}
+	}
+}
+
+// stop tells the guest that nobody reads a channel any more.
+func (p *process) stop(ch uint8) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+	defer cancel()
+	// An error is the connection's end, which needs no telling.
+	_ = p.control(ctx, wire.Frame{Type: wire.TypeStop, Flags: ch})
+}
+
+// pumpOut delivers one channel. A writer that fails gets no more, as
+// os/exec has it; the program does not notice.
+func (p *process) pumpOut(ch uint8, box *wire.Inbox, w io.Writer) {
+	defer p.pumps.Done()
+	for {
+		chunk, err := box.Take()
+		if err != nil {
+			return
+		}
+		for len(chunk) > 0 {
+			piece := chunk[:min(len(chunk), wire.MaxData)]
+			chunk = chunk[len(piece):]
+			if _, err := w.Write(piece); err != nil {
+				box.Discard()
+				p.stop(ch)
+				return
+			}
+			if n := box.Consumed(len(piece)); n > 0 && p.grant(ch, n) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (p *process) grant(ch uint8, n uint32) error {
+	ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+	defer cancel()
+	return p.control(ctx, wire.Frame{Type: wire.TypeCredit, Flags: ch, Payload: wire.Credit{N: n}.Encode()})
+}
+
+// pumpIn sends standard input to its end, or until the program has ended or
+// closed it.
+func (p *process) pumpIn() {
+	in := p.cmd.Stdin
+	if in == nil { // a terminal without input
+		p.input(nil, wire.FlagEOF)
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := p.stdin.Take(len(buf))
+		if err != nil {
+			return
+		}
+		got, readErr := in.Read(buf[:n])
+		p.stdin.Return(n - got)
+		var last uint8
+		if readErr != nil {
+			last = wire.FlagEOF
+		}
+		if got == 0 && last == 0 {
+			continue
+		}
+		if p.input(buf[:got], last) != nil || last != 0 {
+			return
+		}
+	}
+}
+
+func (p *process) input(b []byte, eof uint8) error {
+	ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+	defer cancel()
+	return p.control(ctx, wire.Frame{Type: wire.TypeData, Flags: wire.Stdin | eof, Payload: b})
+}

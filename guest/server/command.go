@@ -1,0 +1,312 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// launchWithin bounds the way from the request to the running program. It
+// is long because a program may lie on a slow disk.
+const launchWithin = time.Minute
+
+// errDetached ends the channels of a command whose client does not listen
+// any more.
+var errDetached = errors.New("nobody listens")
+
+// A command is one running command, from its request to its last answer.
+type command struct {
+	conn  *conn
+	id    uint32
+	start wire.Start
+
+	launched chan struct{} // closed when the program runs or could not be started
+	gone     chan struct{} // closed when no process of it is left
+	killing  sync.Mutex    // held while processes are looked for below the stage
+
+	inbox   *wire.Inbox // standard input, nil when not carried
+	input   *input      // nil when not carried
+	outputs [3]*output  // by channel, nil when not carried
+	credits [3]*wire.Credits
+
+	mu      sync.Mutex
+	stage   *stageProc
+	streams *streams
+	pid     int  // of the program; 0 before it runs and after it was reaped
+	detach  bool // of the request
+}
+
+func newCommand(c *conn, id uint32, s wire.Start) *command {
+	m := &command{
+		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
+		launched: make(chan struct{}), gone: make(chan struct{}),
+	}
+	tty := s.Flags&wire.FlagTTY != 0
+	if tty || s.Flags&wire.FlagNoStdin == 0 {
+		m.inbox = wire.NewInbox()
+	}
+	if tty || s.Flags&wire.FlagNoStdout == 0 {
+		m.credits[wire.Stdout] = wire.NewCredits()
+	}
+	if !tty && s.Flags&(wire.FlagNoStderr|wire.FlagMergeErr) == 0 {
+		m.credits[wire.Stderr] = wire.NewCredits()
+	}
+	return m
+}
+
+// run runs the command to its end and sends the answers. body is the
+// request as it came, for the stage.
+func (m *command) run(body []byte) {
+	defer m.conn.remove(m)
+	failure := m.launch(body)
+	if failure != nil {
+		close(m.gone)
+		close(m.launched)
+		m.closeStreams()
+		m.answer(wire.TypeFailed, failure.Encode())
+		return
+	}
+	m.answer(wire.TypeStarted, wire.Started{PID: uint32(m.pid)}.Encode())
+	m.carry()
+	close(m.launched)
+	exit, err := m.await()
+	if err != nil {
+		m.lost()
+		return
+	}
+	m.finish()
+	m.answer(wire.TypeExit, exit.Encode())
+}
+
+func (m *command) answer(t wire.Type, payload []byte) {
+	// A failed write is the connection's end, which its reader sees too.
+	_ = m.conn.w.Write(wire.Frame{Type: t, Stream: m.id, Payload: payload})
+}
+
+// launch opens the streams, takes a stage and has it start the program.
+func (m *command) launch(body []byte) *wire.Failed {
+	srv := m.conn.srv
+	st, err := openStreams(m.start, srv.nullFD)
+	if err != nil {
+		return streamFailure(err, m.start.Flags&wire.FlagTTY != 0)
+	}
+	m.mu.Lock()
+	m.streams = st
+	m.mu.Unlock()
+	proc, err := m.takeStage(body)
+	if err != nil {
+		return failure(wire.KindResource, err)
+	}
+	st.handedOver()
+	r, err := proc.reportWithin(launchWithin)
+	switch {
+	case err != nil:
+		proc.close()
+		srv.nursery.kill(proc.pid)
+		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
+	case r.Kind == stage.Failed:
+		srv.pool.put(proc)
+		return stepFailure(r)
+	}
+	m.mu.Lock()
+	m.stage, m.pid = proc, int(r.PID)
+	m.mu.Unlock()
+	return nil
+}
+
+// takeStage takes a stage and sends it the request. A stage that died while
+// it was idle has not taken the request, and the next one is tried.
+func (m *command) takeStage(body []byte) (*stageProc, error) {
+	for tries := 0; ; tries++ {
+		proc, err := m.conn.srv.pool.take()
+		if err != nil {
+			return nil, err
+		}
+		err = proc.request(body, m.streams.child)
+		if err == nil {
+			return proc, nil
+		}
+		proc.close()
+		if !errors.Is(err, errUnsent) || tries == maxIdle {
+			return nil, err
+		}
+	}
+}
+
+// carry starts to move bytes.
+func (m *command) carry() {
+	if m.inbox != nil {
+		m.input = &input{
+			file: m.streams.ours[wire.Stdin], tty: m.streams.tty != nil, inbox: m.inbox, ended: make(chan struct{}),
+			send: func(f wire.Frame) error {
+				f.Stream = m.id
+				return m.conn.w.Write(f)
+			},
+		}
+		go m.input.pump()
+	}
+	for ch, credits := range m.credits {
+		if credits == nil {
+			continue
+		}
+		o := &output{
+			file: m.streams.ours[ch], channel: uint8(ch), credits: credits,
+			bufs: m.conn.bufs, ended: make(chan struct{}),
+			send: func(f wire.Frame, b []byte) error {
+				f.Stream = m.id
+				return m.conn.w.WriteInPlace(f, b)
+			},
+		}
+		m.outputs[ch] = o
+		go o.pump()
+	}
+}
+
+// await waits for the end of the program and of what it left behind. The
+// descendants of a detached command are waited for in the background.
+func (m *command) await() (wire.Exit, error) {
+	r, err := m.stage.report()
+	m.mu.Lock()
+	m.pid = 0
+	m.mu.Unlock()
+	if err != nil {
+		return wire.Exit{}, err
+	}
+	exit := exitOf(r)
+	if !r.Empty {
+		if m.detach {
+			go m.outlive()
+			return exit, nil
+		}
+		go m.kill(0)
+		if _, err := m.stage.report(); err != nil {
+			return wire.Exit{}, err
+		}
+	}
+	m.vacate()
+	return exit, nil
+}
+
+// vacate gives the stage back. A killer that is still at work finds its
+// victims by their stage, so it must come to its end before the stage may
+// have another command.
+func (m *command) vacate() {
+	close(m.gone)
+	m.killing.Lock()
+	defer m.killing.Unlock()
+	m.conn.srv.pool.put(m.stage)
+}
+
+// outlive waits for the last descendant of a detached command.
+func (m *command) outlive() {
+	if _, err := m.stage.report(); err != nil {
+		m.sweep()
+		close(m.gone)
+	} else {
+		m.vacate()
+	}
+	m.closeStreams()
+}
+
+// lost cleans up after a stage that died under its command, by the hand of
+// user code where nothing keeps commands from signalling it. What was below
+// it is below us now.
+func (m *command) lost() {
+	m.sweep()
+	close(m.gone)
+	m.finish()
+	m.answer(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the command was killed")).Encode())
+}
+
+// sweep ends what a stage that died has left to us.
+func (m *command) sweep() {
+	srv := m.conn.srv
+	m.stage.close()
+	srv.nursery.kill(m.stage.pid)
+	srv.nursery.await(m.stage.pid)
+	srv.sweep()
+}
+
+// finish sends what is left in the pipes and closes them. For a detached
+// command with descendants the pipes stay open and are drained for ever.
+func (m *command) finish() {
+	for _, o := range m.outputs {
+		if o != nil {
+			o.finish()
+		}
+	}
+	for _, o := range m.outputs {
+		if o != nil {
+			<-o.ended
+		}
+	}
+	if m.input != nil {
+		m.input.finish() // after it no frame of ours can follow the last answer
+	}
+	select {
+	case <-m.gone:
+		m.closeStreams()
+	default:
+		m.dropOutput()
+	}
+}
+
+func (m *command) dropOutput() {
+	for _, o := range m.outputs {
+		if o != nil {
+			go o.drop()
+		}
+	}
+}
+
+func (m *command) closeStreams() {
+	m.mu.Lock()
+	st := m.streams
+	m.mu.Unlock()
+	if st != nil {
+		st.close()
+	}
+}
+
+// disconnect is called when the client has gone.
+func (m *command) disconnect() {
+	for _, c := range m.credits {
+		if c != nil {
+			c.Close(errDetached)
+		}
+	}
+	if m.inbox != nil {
+		m.inbox.Close(errDetached)
+	}
+	if !m.detach {
+		m.kill(0)
+		return
+	}
+	go func() { // keep a detached command from blocking on a full pipe
+		<-m.launched
+		for _, o := range m.outputs {
+			if o != nil {
+				<-o.ended
+				go o.drop()
+			}
+		}
+	}()
+}
+
+// exitOf translates what wait4 said.
+func exitOf(r stage.Report) wire.Exit {
+	status := syscall.WaitStatus(r.Status)
+	e := wire.Exit{User: r.User, System: r.System, MaxRSS: r.MaxRSS}
+	if status.Signaled() {
+		e.Signal = uint8(status.Signal())
+	} else {
+		e.Code = uint8(status.ExitStatus())
+	}
+	return e
+}

@@ -1,0 +1,27 @@
+//go:build linux
+
+// Package server is the inside half of the guest: the first process of a
+// wall, which runs commands for the client outside (see package wire for
+// the protocol and package client for the other half).
+//
+// Who is who inside: the guest itself, process 1, never runs foreign code
+// and cannot be read, traced or ended by it; one stage per running command,
+// and one or a few more kept ready (package stage); a relay for each
+// connection that comes through an engine exec instead of the socket. The
+// guest and the commands are the same user, so everything that this user
+// can do to the guest has to be harmless: see package sigs for signals,
+// socketdir.go and peer.go for the socket, and threads.go for the process
+// limit.
+//
+// # The life of a command
+//
+// A request gets its streams and a stage. When the program has ended, its
+// result is known; descendants that are left are killed, unless the
+// command was started detached; what is in the pipes is sent; then Exit is.
+// A background process that holds standard output therefore neither hangs a
+// call nor outlives it. A detached command's descendants live on, and what
+// they write later is dropped.
+//
+// The end of the connection kills the commands that were started over it,
+// except detached ones, and everything below them.
+package server

@@ -1,0 +1,67 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// failure describes err to the client.
+func failure(kind wire.Kind, err error) *wire.Failed {
+	f := &wire.Failed{Kind: kind, Text: err.Error()}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		f.Errno = uint32(errno)
+	}
+	return f
+}
+
+// streamFailure is the failure to make pipes or a terminal.
+func streamFailure(err error, tty bool) *wire.Failed {
+	if tty && !scarce(err) {
+		return failure(wire.KindUnsupported, err)
+	}
+	return failure(wire.KindResource, err)
+}
+
+// scarce reports whether err says that something has run out.
+func scarce(err error) bool {
+	for _, e := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// stepFailure translates what a stage reported.
+func stepFailure(r stage.Report) *wire.Failed {
+	errno := syscall.Errno(r.Errno)
+	kind := wire.KindInternal
+	switch r.Step {
+	case stage.StepRequest:
+		kind = wire.KindInvalid
+	case stage.StepFork:
+		kind = wire.KindResource
+	case stage.StepDir:
+		kind = wire.KindBadDir
+	case stage.StepLimits:
+		kind = wire.KindLimit
+	case stage.StepExecGone:
+		kind = wire.KindNotFound
+	case stage.StepExec:
+		switch {
+		case errno == syscall.E2BIG:
+			kind = wire.KindTooBig
+		case scarce(errno):
+			kind = wire.KindResource
+		default:
+			kind = wire.KindNotExecutable
+		}
+	}
+	return failure(kind, errno)
+}

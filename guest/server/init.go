@@ -1,0 +1,168 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// selfExe is the guest's own binary, also after its folder was replaced.
+const selfExe = "/proc/self/exe"
+
+// DefaultDir is where the host's folder for the socket is mounted.
+const DefaultDir = "/.sandbox/run"
+
+// An initConfig is the command line of the init mode.
+type initConfig struct {
+	dir    string // folder of the socket
+	fd     int    // one connection that is there already, or -1
+	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
+	masked bool   // sigs.Stop is blocked: this is the second start
+}
+
+func parseInit(args []string) (initConfig, error) {
+	c := initConfig{dir: DefaultDir, fd: -1}
+	for _, a := range args {
+		key, value, _ := strings.Cut(a, "=")
+		var err error
+		switch key {
+		case "--dir":
+			c.dir = value
+		case "--fd":
+			c.fd, err = strconv.Atoi(value)
+			if err == nil && c.fd < 3 {
+				err = errors.New("below 3")
+			}
+		case "--nofile":
+			c.nofile, err = strconv.ParseUint(value, 10, 32)
+		case "--masked":
+			c.masked = true
+		default:
+			err = errors.New("unknown option")
+		}
+		if err != nil {
+			return c, errors.New(a + ": " + err.Error())
+		}
+	}
+	return c, nil
+}
+
+// Init is the first process of a wall. It serves clients until the engine
+// tells it to stop, and returns the exit code of the process.
+//
+//	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
+//	init --fd=N           serve the one connection on descriptor N; its end
+//	                      is the end of the guest and of all it started
+//	--nofile=N            commands start with this soft limit of open files;
+//	                      without it, with the hard limit
+func Init(args []string) int {
+	c, err := parseInit(args)
+	if err != nil {
+		return complain(err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return complain(err)
+	}
+	if !c.masked {
+		return complain(restart(args))
+	}
+	if err := runInit(c); err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+func complain(err error) int {
+	_, _ = os.Stderr.WriteString("sandbox-guest: " + err.Error() + "\n")
+	return 1
+}
+
+// restart executes the program again with a signal blocked. The runtime has
+// made threads by the time that main runs, and only a mask that it was
+// started with holds for all of them.
+func restart(args []string) error {
+	runtime.LockOSThread()
+	if err := sigs.Block(sigs.Stop); err != nil {
+		return err
+	}
+	argv := append([]string{"sandbox-guest", "init", "--masked"}, args...)
+	return unix.Exec(selfExe, argv, os.Environ())
+}
+
+func runInit(c initConfig) error {
+	isolation := stage.Probe()
+	open := isolation.Signal || os.Getpid() != 1
+	if open {
+		sigs.IgnoreAll(unix.SIGTERM, unix.SIGINT)
+	} else {
+		sigs.IgnoreAll()
+	}
+	warmUp()
+	fd, err := sigs.Open(sigs.Stop)
+	if err != nil {
+		return err
+	}
+	s, err := newServer(selfExe, c.base(), isolation)
+	if err != nil {
+		return err
+	}
+	go s.watchChildren()
+	stop := make(chan error, 1)
+	go func() { stop <- awaitStop(os.NewFile(uintptr(fd), "signals"), open) }()
+	s.pool.warm()
+	over, err := s.open(c)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-stop:
+	case <-over:
+	}
+	s.end()
+	return err
+}
+
+// base is what commands are laid over.
+func (c initConfig) base() wire.Start {
+	b := wire.Start{Env: os.Environ()}
+	if c.nofile > 0 {
+		b.Limits = []wire.Limit{{Kind: wire.LimitOpenFiles, Value: c.nofile}}
+	}
+	return b
+}
+
+// open starts to serve. The returned channel is closed when there is
+// nothing left to serve.
+func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
+	if c.fd >= 0 {
+		unix.CloseOnExec(c.fd)
+		if err := unix.SetNonblock(c.fd, true); err != nil {
+			return nil, err
+		}
+		done := make(chan struct{})
+		go func() {
+			s.serve(os.NewFile(uintptr(c.fd), "client"))
+			close(done)
+		}()
+		return done, nil
+	}
+	l, err := listenUnix(AbstractName)
+	if err != nil {
+		return nil, err
+	}
+	go l.serve(s.fromEngine, s.admit)
+	d := &socketDir{path: c.dir, admit: s.admit, ok: fromOutside}
+	ready := make(chan struct{})
+	go d.keep(ready)
+	<-ready
+	return nil, nil
+}

@@ -1,0 +1,244 @@
+//go:build linux
+
+// Package proctree finds and ends all descendants of a process.
+//
+// The root of a tree is a subreaper (see prctl(2), PR_SET_CHILD_SUBREAPER):
+// a descendant whose parent dies becomes the root's child, so double forks
+// and setsid do not lead out of the tree. What is read from /proc is a
+// picture that is old when it is looked at; [Kill] therefore repeats itself
+// until the root says that it has no children left.
+package proctree
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Proc is one process as /proc/PID/stat shows it.
+type Proc struct {
+	PID    int
+	Parent int
+	State  byte // as in proc(5): 'Z' is a zombie
+}
+
+// ended reports whether p is a zombie or less.
+func (p Proc) ended() bool { return p.State == 'Z' || p.State == 'X' }
+
+// Snapshot returns all processes of the pid namespace of /proc.
+func Snapshot() ([]Proc, error) {
+	var all []Proc
+	buf := make([]byte, statSize)
+	err := eachPID(func(pid int) {
+		if p, ok := read(pid, buf); ok {
+			all = append(all, p)
+		}
+	})
+	return all, err
+}
+
+const (
+	statSize    = 1024    // more than a stat file has
+	direntsSize = 4 << 10 // about a hundred processes at a time
+)
+
+// eachPID calls visit with the number of every process. The kernel looks
+// for the next processes as the folder is read on, in the order of their
+// numbers, so that one which was started meanwhile is usually met too.
+func eachPID(visit func(pid int)) error {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, direntsSize)
+	var names []string
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil {
+				visit(pid)
+			}
+		}
+	}
+}
+
+// read reads the stat file of pid with plain system calls: a walk over a
+// fork bomb has to be fast.
+func read(pid int, buf []byte) (Proc, bool) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Proc{}, false
+	}
+	n, err := unix.Read(fd, buf)
+	unix.Close(fd)
+	if err != nil {
+		return Proc{}, false
+	}
+	p, ok := parse(buf[:n])
+	return p, ok && p.PID == pid
+}
+
+// parse reads "PID (comm) STATE PPID …". The name is chosen by the program
+// and may hold anything, so it ends at the last parenthesis.
+func parse(b []byte) (Proc, bool) {
+	open, closing := -1, -1
+	for i, c := range b {
+		if c == '(' && open < 0 {
+			open = i
+		}
+		if c == ')' {
+			closing = i
+		}
+	}
+	if open < 2 || closing < open || closing+4 >= len(b) {
+		return Proc{}, false
+	}
+	pid, err := strconv.Atoi(string(b[:open-1]))
+	if err != nil {
+		return Proc{}, false
+	}
+	rest := b[closing+4:]
+	end := 0
+	for end < len(rest) && rest[end] != ' ' {
+		end++
+	}
+	parent, err := strconv.Atoi(string(rest[:end]))
+	return Proc{PID: pid, Parent: parent, State: b[closing+2]}, err == nil
+}
+
+// Descendants returns the processes of all below root, without root and
+// without the subtrees whose top is in except. Zombies are left out; their
+// children belong to somebody else already.
+func Descendants(all []Proc, root int, except func(pid int) bool) []Proc {
+	children := make(map[int][]Proc, len(all))
+	for _, p := range all {
+		children[p.Parent] = append(children[p.Parent], p)
+	}
+	var found []Proc
+	seen := map[int]bool{root: true}
+	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
+		for _, p := range children[queue[0]] {
+			if seen[p.PID] || except != nil && except(p.PID) {
+				continue
+			}
+			seen[p.PID] = true
+			if !p.ended() {
+				found = append(found, p)
+			}
+			queue = append(queue, p.PID)
+		}
+	}
+	return found
+}
+
+// A Tree is what Kill and Signal work on.
+type Tree struct {
+	Root   int                // the subreaper; never signalled
+	Except func(pid int) bool // children of the root that are not to be touched; may be nil
+	Gone   <-chan struct{}    // closed when the root has no children left; nil means to trust /proc
+}
+
+// ErrAlive is returned by Kill when the time was not enough.
+var ErrAlive = errors.New("processes are left")
+
+// Kill ends every process of the tree within the time limit. It stops them
+// first, round after round until no new one shows up: a stopped process
+// cannot fork, and it holds its place under the process limit, so that a
+// fork bomb runs out of room instead of refilling it.
+func Kill(t Tree, limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		left, err := freeze(t, deadline)
+		if err != nil {
+			return err
+		}
+		for _, p := range left {
+			_ = unix.Kill(p.PID, unix.SIGKILL) // gone already is fine
+		}
+		if len(left) == 0 && t.Gone == nil {
+			return nil
+		}
+		select {
+		case <-t.Gone:
+			return nil
+		case <-time.After(wait):
+		}
+		if time.Now().After(deadline) {
+			return ErrAlive
+		}
+	}
+}
+
+// freeze stops the tree and returns its processes.
+func freeze(t Tree, deadline time.Time) ([]Proc, error) {
+	stopped := map[int]Proc{}
+	for {
+		all, news, err := stopKnown(t, stopped)
+		if err != nil {
+			return nil, err
+		}
+		tree := Descendants(all, t.Root, t.Except)
+		for _, p := range tree {
+			if _, ok := stopped[p.PID]; !ok {
+				news = true
+				stop(p, stopped)
+			}
+		}
+		if !news || time.Now().After(deadline) {
+			return tree, nil
+		}
+	}
+}
+
+// stopKnown walks over all processes and stops those whose parent is known
+// to belong to the tree as it meets them: the processes of a fork bomb live
+// so shortly that most of a list would be gone once it is complete. What is
+// stopped stays in its place, and is not looked at again. Both matter
+// because under a fork bomb we get one small share of the processor.
+func stopKnown(t Tree, stopped map[int]Proc) (all []Proc, news bool, err error) {
+	buf := make([]byte, statSize)
+	err = eachPID(func(pid int) {
+		if p, ok := stopped[pid]; ok {
+			all = append(all, p)
+			return
+		}
+		p, ok := read(pid, buf)
+		if !ok {
+			return
+		}
+		all = append(all, p)
+		_, below := stopped[p.Parent]
+		if (below || p.Parent == t.Root) && !p.ended() && (t.Except == nil || !t.Except(pid)) {
+			news = true
+			stop(p, stopped)
+		}
+	})
+	return all, news, err
+}
+
+func stop(p Proc, stopped map[int]Proc) {
+	stopped[p.PID] = p
+	_ = unix.Kill(p.PID, unix.SIGSTOP) // gone already is fine
+}
+
+// Signal sends sig once to every process of the tree that a snapshot shows.
+func Signal(t Tree, sig unix.Signal) error {
+	all, err := Snapshot()
+	if err != nil {
+		return err
+	}
+	for _, p := range Descendants(all, t.Root, t.Except) {
+		_ = unix.Kill(p.PID, sig)
+	}
+	return nil
+}

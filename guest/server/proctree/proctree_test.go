@@ -1,0 +1,88 @@
+//go:build linux
+
+package proctree
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want Proc
+		ok   bool
+	}{
+		{"12 (sh) S 7 12 12 0", Proc{12, 7, 'S'}, true},
+		{"12 (a) b (c) R 1 (x) Z 7 12", Proc{12, 7, 'Z'}, true},
+		{"12 (evil) S 1 ) Z 7 12 12", Proc{12, 7, 'Z'}, true},
+		{"12 () R 7 1", Proc{12, 7, 'R'}, true},
+		{"12 (line\nbreak) T 7 1", Proc{12, 7, 'T'}, true},
+		{"", Proc{}, false},
+		{"12 (sh", Proc{}, false},
+		{"12 (sh)", Proc{}, false},
+		{"12 (sh) S", Proc{}, false},
+		{"x (sh) S 7 1", Proc{}, false},
+		{") (", Proc{}, false},
+	} {
+		got, ok := parse([]byte(tt.in))
+		if ok != tt.ok || ok && got != tt.want {
+			t.Errorf("%q: got %+v, %v", tt.in, got, ok)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("12 (sh) S 7 12 12 0"))
+	f.Add([]byte("12 (a) b) R 1"))
+	f.Fuzz(func(t *testing.T, in []byte) { parse(in) })
+}
+
+func TestDescendants(t *testing.T) {
+	all := []Proc{
+		{1, 0, 'S'}, {10, 1, 'S'}, {11, 10, 'S'}, {12, 11, 'T'}, {13, 10, 'Z'},
+		{20, 1, 'S'}, {21, 20, 'S'}, {30, 1, 'R'}, {40, 99, 'S'}, {50, 50, 'S'},
+	}
+	for _, tt := range []struct {
+		name   string
+		root   int
+		except func(int) bool
+		want   []int
+	}{
+		{"subtree without zombies", 10, nil, []int{11, 12}},
+		{"leaf", 30, nil, nil},
+		{"nobody", 77, nil, nil},
+		{"all but some subtrees", 1, func(pid int) bool { return pid == 10 || pid == 20 }, []int{30}},
+		{"own parent", 50, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []int
+			for _, p := range Descendants(all, tt.root, tt.except) {
+				got = append(got, p.PID)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSnapshotShowsUs(t *testing.T) {
+	all, err := Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(all, func(p Proc) bool { return p.PID == os.Getpid() && p.Parent == os.Getppid() }) {
+		t.Error("we are not in it")
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	for b.Loop() {
+		if _, err := Snapshot(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

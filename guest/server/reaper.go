@@ -1,0 +1,132 @@
+//go:build linux
+
+package server
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
+	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// politeEnd is how long processes have between SIGTERM and SIGKILL when
+	// the whole guest ends.
+	politeEnd = 2 * time.Second
+	// sweepDelay collects the strays of a moment into one sweep.
+	sweepDelay = 100 * time.Millisecond
+)
+
+// watchChildren reaps every child that ends, for ever.
+func (s *Server) watchChildren() {
+	// Not a signalfd: the Go runtime keeps SIGCHLD unblocked in its
+	// threads, whatever mask the program was started with.
+	ended := make(chan os.Signal, 1) // one is enough: reap takes all there are
+	signal.Notify(ended, unix.SIGCHLD)
+	strays := time.AfterFunc(time.Hour, s.sweep)
+	for range ended {
+		if s.reap() && s.keepsTrees {
+			strays.Reset(sweepDelay)
+		}
+	}
+}
+
+// awaitStop returns when somebody outside wishes to stop the guest.
+//
+// As process 1 it listens to sigs.Stop, and only to a sender that our
+// namespace does not know, whose number is 0: user code cannot be that. To
+// SIGTERM and SIGINT, whose sender cannot be told, it listens where it has
+// said so by open: as an ordinary process, and where Landlock keeps
+// commands from signalling us.
+func awaitStop(fd *os.File, open bool) error {
+	plain := make(chan os.Signal, 1)
+	if open {
+		signal.Notify(plain, stopSignals()...)
+	}
+	asked := make(chan error, 1)
+	go func() { asked <- awaitOutside(fd) }()
+	select {
+	case <-plain:
+		return nil
+	case err := <-asked:
+		return err
+	}
+}
+
+func stopSignals() []os.Signal { return []os.Signal{unix.SIGTERM, unix.SIGINT} }
+
+func awaitOutside(fd *os.File) error {
+	var b [sigs.EventSize]byte
+	for {
+		if _, err := io.ReadFull(fd, b[:]); err != nil {
+			return err
+		}
+		if sigs.Decode(&b).Sender == 0 || os.Getpid() != 1 {
+			return nil
+		}
+	}
+}
+
+// reap collects every child that has ended. It reports whether one of them
+// was not a stage: where one stray was, there may be more.
+func (s *Server) reap() (strays bool) {
+	for {
+		n := s.nursery
+		n.mu.Lock()
+		pid, err := unix.Wait4(-1, nil, unix.WALL|unix.WNOHANG, nil)
+		reaped := n.live[pid]
+		delete(n.live, pid)
+		n.mu.Unlock()
+		switch {
+		case err == unix.EINTR:
+		case err != nil || pid <= 0:
+			return strays
+		case reaped != nil:
+			close(reaped)
+			s.pool.forget(pid)
+		default:
+			strays = true
+		}
+	}
+}
+
+// end ends everything that runs: SIGTERM to all, SIGKILL to what is left
+// after the grace period. Process 1 need not find its victims one by one.
+func (s *Server) end() {
+	s.pool.close()
+	send := func(sig unix.Signal) {
+		if os.Getpid() == 1 {
+			_ = unix.Kill(-1, sig) // nobody left is fine
+			return
+		}
+		_ = proctree.Signal(proctree.Tree{Root: os.Getpid()}, sig)
+	}
+	send(unix.SIGTERM)
+	for deadline := time.Now().Add(politeEnd); time.Now().Before(deadline) && s.busy(); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	send(unix.SIGKILL)
+	if os.Getpid() != 1 {
+		_ = proctree.Kill(proctree.Tree{Root: os.Getpid()}, killWithin)
+	}
+}
+
+// busy reports whether anything but stages runs below us. Stages whose
+// commands have ended go by themselves.
+func (s *Server) busy() bool {
+	s.reap()
+	all, err := proctree.Snapshot()
+	if err != nil {
+		return false
+	}
+	for _, p := range proctree.Descendants(all, os.Getpid(), nil) {
+		if !s.nursery.is(p.PID) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package server
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// maxConns bounds the connections that are served at once.
+const maxConns = 64
+
+// maxWalkers bounds the walks over /proc at once.
+const maxWalkers = 2
+
+// A Server runs commands for the clients that connect to it. There is one
+// in a process: it reaps every child of the process.
+type Server struct {
+	nursery *nursery
+	pool    *pool
+	nullFD  int
+	frames  sync.Pool // of *[]byte, for output
+	walkers chan struct{}
+	conns   chan struct{}
+
+	// keepsTrees says that processes cannot leave their command. Without
+	// subreapers (some versions of gVisor) a process whose parent ends
+	// becomes a child of process 1; such strays are ended when no command
+	// runs, because nobody knows whose they are.
+	keepsTrees bool
+	running    atomic.Int64 // commands
+	untold     atomic.Bool  // the runtime does not say who connects, see peersUntold
+
+	boot     string
+	features []string
+	degraded []string
+
+	mu    sync.Mutex
+	ready string
+}
+
+// newServer returns a Server whose stages are started from the binary exe,
+// and whose commands are laid over base.
+func newServer(exe string, base wire.Start, isolation stage.Isolation) (*Server, error) {
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		nursery: newNursery(exe, base, null),
+		nullFD:  int(null.Fd()),
+		walkers: make(chan struct{}, maxWalkers),
+		conns:   make(chan struct{}, maxConns),
+		boot:    randomHex(16),
+	}
+	s.frames.New = func() any {
+		b := make([]byte, wire.HeaderLen+wire.MaxData)
+		return &b
+	}
+	s.pool = newPool(s.nursery.start, rest)
+	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
+	s.features, s.degraded = abilities(isolation, s.keepsTrees)
+	return s, nil
+}
+
+// abilities says what this guest can do here and what it cannot.
+func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string) {
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach}
+	if i.Proc {
+		features = append(features, wire.FeatureIsolateProc)
+	} else {
+		degraded = append(degraded, "the kernel has no Landlock of version 2 or later: commands of one sandbox can read and write each other's streams through /proc")
+	}
+	if i.Signal {
+		features = append(features, wire.FeatureIsolateSignal)
+	} else {
+		degraded = append(degraded, "the kernel has no Landlock of version 6 or later: commands of one sandbox can signal each other and their stages")
+	}
+	if !keepsTrees {
+		degraded = append(degraded, "there are no subreapers: a process that leaves its command is ended only when no command runs any more")
+	}
+	return features, degraded
+}
+
+func (s *Server) hello(version uint16) wire.Hello {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := wire.Hello{
+		Version: version, BootID: s.boot, Ready: s.ready, PID: uint32(os.Getpid()),
+		Features: s.features, Degraded: s.degraded,
+	}
+	if s.untold.Load() {
+		h.Degraded = append(slices.Clip(h.Degraded), "the runtime does not tell who connects: code in the sandbox can speak to the guest")
+	}
+	return h
+}
+
+func (s *Server) setReady(tag string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = tag
+}
+
+// admit serves a vetted connection in the background, or closes it when
+// there are too many.
+func (s *Server) admit(f *os.File) {
+	select {
+	case s.conns <- struct{}{}:
+		go func() {
+			defer func() { <-s.conns }()
+			s.serve(f)
+		}()
+	default:
+		f.Close()
+	}
+}

@@ -1,0 +1,1 @@
+// Functions without a body in this package are provided by the runtime.

@@ -1,0 +1,73 @@
+//go:build linux
+
+package stage
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+func TestOverlay(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		base, over, want []string
+	}{
+		{"nothing", nil, nil, []string{}},
+		{"base only", []string{"A=1"}, nil, []string{"A=1"}},
+		{"added", []string{"A=1"}, []string{"B=2"}, []string{"A=1", "B=2"}},
+		{"replaced in place", []string{"A=1", "B=1"}, []string{"A=2"}, []string{"A=2", "B=1"}},
+		{"twice in the base", []string{"A=1", "A=2"}, nil, []string{"A=2"}},
+		{"empty value", []string{"A=1"}, []string{"A="}, []string{"A="}},
+		{"value with equals signs", nil, []string{"A=b=c"}, []string{"A=b=c"}},
+		{"no equals sign", []string{"A"}, []string{"B"}, []string{}},
+	} {
+		if got := overlay(tt.base, tt.over); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	for _, tt := range []struct {
+		name, program, path string
+		want                []string
+	}{
+		{"in PATH", "x", "PATH=/a:/b/", []string{"/a/x", "/b/x"}},
+		{"empty elements are the working directory", "x", "PATH=:/a:", []string{"./x", "/a/x", "./x"}},
+		{"the root", "x", "PATH=/", []string{"/x"}},
+		{"a path", "./x", "PATH=/a", []string{"./x"}},
+		{"an absolute path", "/x", "PATH=/a", []string{"/x"}},
+		{"empty PATH", "x", "PATH=", []string{"./x"}},
+	} {
+		if got := candidates(tt.program, []string{"OTHER=/o", tt.path}); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if got := candidates("x", nil); len(got) != 6 || got[5] != "/bin/x" {
+		t.Errorf("without PATH: got %q", got)
+	}
+}
+
+func TestNewPlanRefuses(t *testing.T) {
+	for name, s := range map[string]wire.Start{
+		"no program":       {},
+		"empty program":    {Args: []string{""}},
+		"NUL in argument":  {Args: []string{"x", "\x00"}},
+		"NUL in directory": {Args: []string{"x"}, Dir: "\x00"},
+		"NUL in variable":  {Args: []string{"x"}, Env: []string{"A=\x00"}},
+		"unknown limit":    {Args: []string{"x"}, Limits: []wire.Limit{{Kind: 99}}},
+	} {
+		if _, failure := newPlan(s, wire.Start{}, [3]int{}, -1); failure == nil || failure.Kind != Failed {
+			t.Errorf("%s: got %+v", name, failure)
+		}
+	}
+}
+
+func TestReportRoundTrip(t *testing.T) {
+	want := Report{Kind: Exited, Empty: true, Step: StepExec, Errno: 1, PID: 2, Status: 3, User: 4, System: 5, MaxRSS: 6}
+	if got := DecodeReport(want.Encode()); got != want {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,106 @@
+//go:build linux
+
+package server
+
+import (
+	"os"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
+	"golang.org/x/sys/unix"
+)
+
+// killWithin bounds one attempt to end a tree.
+const killWithin = 5 * time.Second
+
+// kill ends every process of the command; with grace, politely first. It
+// returns when they are gone or could not be ended within its bound.
+func (m *command) kill(grace time.Duration) {
+	<-m.launched
+	if grace > 0 {
+		m.terminate(grace)
+	}
+	m.killing.Lock()
+	defer m.killing.Unlock()
+	if m.isGone() {
+		return
+	}
+	m.signalGroup(unix.SIGKILL)
+	select {
+	case <-m.gone:
+		return
+	case <-time.After(2 * time.Millisecond):
+	}
+	m.conn.srv.killTree(m.stage, m.gone, killWithin)
+}
+
+func (m *command) isGone() bool {
+	select {
+	case <-m.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// signalGroup signals the program's process group. The stage has not reaped
+// the program as long as pid is set, so the number is not somebody else's.
+func (m *command) signalGroup(sig unix.Signal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pid > 0 {
+		_ = unix.Kill(-m.pid, sig) // may have ended just now
+	}
+}
+
+// terminate sends SIGTERM to every process of the command and waits until
+// they are gone, at most for the grace period.
+func (m *command) terminate(grace time.Duration) {
+	m.killing.Lock()
+	if !m.isGone() {
+		m.conn.srv.walk(func() {
+			_ = proctree.Signal(proctree.Tree{Root: m.stage.pid}, unix.SIGTERM) // SIGKILL follows anyway
+		})
+	}
+	m.killing.Unlock()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-m.gone:
+	case <-timer.C:
+	}
+}
+
+// walk runs f with the right to walk over /proc, which few may do at once:
+// a walk keeps a thread busy, and there may be no more threads to be had.
+func (s *Server) walk(f func()) {
+	s.walkers <- struct{}{}
+	defer func() { <-s.walkers }()
+	f()
+}
+
+// killTree ends everything below a stage. When that does not work in time
+// the stage itself is ended, so that what is left becomes ours to sweep.
+func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Duration) {
+	_ = unix.Kill(proc.pid, unix.SIGCONT) // see stageProc.request
+	var err error
+	s.walk(func() {
+		select {
+		case <-gone: // while we waited
+		default:
+			err = proctree.Kill(proctree.Tree{Root: proc.pid, Gone: gone}, limit)
+		}
+	})
+	if err != nil {
+		s.nursery.kill(proc.pid)
+	}
+}
+
+// sweep ends all our descendants that do not belong to a living stage:
+// leftovers of a stage that was killed, and of engine execs.
+func (s *Server) sweep() {
+	s.walk(func() {
+		// What is left after the limit is met by the next sweep.
+		_ = proctree.Kill(proctree.Tree{Root: os.Getpid(), Except: s.nursery.is}, killWithin)
+	})
+}

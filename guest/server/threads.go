@@ -1,0 +1,45 @@
+//go:build linux
+
+package server
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+const (
+	// warmThreads is how many threads the runtime gets at the start. It
+	// never gives a thread back, and takes a new one only when all others
+	// are busy or inside a system call. Nothing here stays inside one for
+	// long: sockets, pipes and terminals are polled, forks are one at a
+	// time, walks over /proc are two at a time. When user code has used up
+	// the process limit, a runtime that needed one more thread would abort.
+	warmThreads = 10
+	// maxProcs bounds how many of them run Go code at once.
+	maxProcs = 4
+	// gcPercent makes the smallest heap that is collected 1 MiB.
+	gcPercent = 25
+)
+
+// warmUp makes the threads that the process will ever need.
+func warmUp() {
+	debug.SetGCPercent(gcPercent)
+	runtime.GOMAXPROCS(min(maxProcs, runtime.GOMAXPROCS(0)))
+	var meet, done sync.WaitGroup
+	meet.Add(warmThreads)
+	done.Add(warmThreads)
+	for range warmThreads {
+		go func() {
+			defer done.Done()
+			runtime.LockOSThread()
+			meet.Done()
+			meet.Wait() // all of them hold a thread now
+			runtime.UnlockOSThread()
+		}()
+	}
+	done.Wait()
+}
+
+// rest gives memory back after work.
+func rest() { debug.FreeOSMemory() }

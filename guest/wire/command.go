@@ -1,0 +1,198 @@
+package wire
+
+// Flags of a Start request.
+const (
+	FlagTTY      = 1 << iota // run on a new pseudo-terminal of Rows and Cols
+	FlagDetach               // outlive the connection, keep descendants
+	FlagNoStdin              // read from /dev/null
+	FlagNoStdout             // write standard output to /dev/null
+	FlagNoStderr             // write standard error to /dev/null
+	FlagMergeErr             // standard error goes where standard output goes
+)
+
+// knownFlags are the flags of this version.
+const knownFlags = FlagTTY | FlagDetach | FlagNoStdin | FlagNoStdout | FlagNoStderr | FlagMergeErr
+
+// A LimitKind names a resource limit of setrlimit(2). RLIMIT_NPROC is left
+// out on purpose: it counts all processes of the user, in every container.
+type LimitKind uint8
+
+// The resource limits.
+const (
+	LimitCPU          LimitKind = 1 // seconds of processor time
+	LimitFileSize     LimitKind = 2 // bytes
+	LimitOpenFiles    LimitKind = 3
+	LimitAddressSpace LimitKind = 4 // bytes
+	LimitCore         LimitKind = 5 // bytes
+)
+
+// A Limit bounds each process of a command. Soft and hard limit are set.
+type Limit struct {
+	Kind  LimitKind
+	Value uint64
+}
+
+// Start asks for a command.
+type Start struct {
+	Flags      uint32
+	Rows, Cols uint16   // of the terminal, with FlagTTY
+	Dir        string   // working directory; empty is the guest's own
+	Limits     []Limit  // at most one of a kind
+	Args       []string // at least the program
+	Env        []string // "KEY=value", laid over the environment of the guest
+}
+
+// Encode returns the payload of a Start frame.
+func (m Start) Encode() []byte {
+	n := 64 + len(m.Dir)
+	for _, l := range [][]string{m.Args, m.Env} {
+		for _, s := range l {
+			n += 4 + len(s)
+		}
+	}
+	e := encoder{b: make([]byte, 0, n)}
+	e.u32(m.Flags)
+	e.u16(m.Rows)
+	e.u16(m.Cols)
+	e.str(m.Dir)
+	e.u32(uint32(len(m.Limits)))
+	for _, l := range m.Limits {
+		e.u8(uint8(l.Kind))
+		e.u64(l.Value)
+	}
+	e.strs(m.Args)
+	e.strs(m.Env)
+	return e.b
+}
+
+// DecodeStart reads the payload of a Start frame.
+func DecodeStart(p []byte) (Start, error) {
+	d := decoder{b: p}
+	m := Start{Flags: d.u32(), Rows: d.u16(), Cols: d.u16(), Dir: d.str()}
+	n := d.count(9)
+	for range n {
+		m.Limits = append(m.Limits, Limit{Kind: LimitKind(d.u8()), Value: d.u64()})
+	}
+	m.Args = d.strs()
+	m.Env = d.strs()
+	if n > 16 || m.Flags&^knownFlags != 0 {
+		d.bad = true
+	}
+	return m, d.end("start request")
+}
+
+// Started says that the program runs.
+type Started struct{ PID uint32 } // in the guest's namespace
+
+// Encode returns the payload of a Started frame.
+func (m Started) Encode() []byte {
+	var e encoder
+	e.u32(m.PID)
+	return e.b
+}
+
+// DecodeStarted reads the payload of a Started frame.
+func DecodeStarted(p []byte) (Started, error) {
+	d := decoder{b: p}
+	m := Started{PID: d.u32()}
+	return m, d.end("start answer")
+}
+
+// Exit says how the program ended.
+type Exit struct {
+	Code   uint8  // exit status, when Signal is 0
+	Signal uint8  // number of the signal that ended it, or 0
+	User   uint64 // nanoseconds of processor time in user mode, waited-for children included
+	System uint64 // nanoseconds of processor time in the kernel
+	MaxRSS uint64 // bytes, of the largest process
+}
+
+// Encode returns the payload of an Exit frame.
+func (m Exit) Encode() []byte {
+	e := encoder{b: make([]byte, 0, 32)}
+	e.u8(m.Code)
+	e.u8(m.Signal)
+	e.u64(m.User)
+	e.u64(m.System)
+	e.u64(m.MaxRSS)
+	return e.b
+}
+
+// DecodeExit reads the payload of an Exit frame.
+func DecodeExit(p []byte) (Exit, error) {
+	d := decoder{b: p}
+	m := Exit{Code: d.u8(), Signal: d.u8(), User: d.u64(), System: d.u64(), MaxRSS: d.u64()}
+	if m.Signal > 64 {
+		d.bad = true
+	}
+	return m, d.end("exit")
+}
+
+// Credit lets the sender of a channel send N more bytes.
+type Credit struct{ N uint32 }
+
+// Encode returns the payload of a Credit frame.
+func (m Credit) Encode() []byte {
+	e := encoder{b: make([]byte, 0, 4)}
+	e.u32(m.N)
+	return e.b
+}
+
+// DecodeCredit reads the payload of a Credit frame.
+func DecodeCredit(p []byte) (Credit, error) {
+	d := decoder{b: p}
+	m := Credit{N: d.u32()}
+	return m, d.end("credit")
+}
+
+// Signal sends a signal to the process group of the program.
+type Signal struct{ Number uint8 }
+
+// Encode returns the payload of a Signal frame.
+func (m Signal) Encode() []byte { return []byte{m.Number} }
+
+// DecodeSignal reads the payload of a Signal frame.
+func DecodeSignal(p []byte) (Signal, error) {
+	d := decoder{b: p}
+	m := Signal{Number: d.u8()}
+	if m.Number == 0 || m.Number > 64 {
+		d.bad = true
+	}
+	return m, d.end("signal")
+}
+
+// Resize changes the size of the pseudo-terminal.
+type Resize struct{ Rows, Cols uint16 }
+
+// Encode returns the payload of a Resize frame.
+func (m Resize) Encode() []byte {
+	var e encoder
+	e.u16(m.Rows)
+	e.u16(m.Cols)
+	return e.b
+}
+
+// DecodeResize reads the payload of a Resize frame.
+func DecodeResize(p []byte) (Resize, error) {
+	d := decoder{b: p}
+	m := Resize{Rows: d.u16(), Cols: d.u16()}
+	return m, d.end("resize")
+}
+
+// Kill ends the whole process tree of a command. With a grace period every
+// process gets SIGTERM first, and SIGKILL what is left after it.
+type Kill struct{ GraceMillis uint32 }
+
+// Encode returns the payload of a Kill frame.
+func (m Kill) Encode() []byte {
+	var e encoder
+	e.u32(m.GraceMillis)
+	return e.b
+}
+
+// DecodeKill reads the payload of a Kill frame.
+func DecodeKill(p []byte) (Kill, error) {
+	d := decoder{b: p}
+	m := Kill{GraceMillis: d.u32()}
+	return m, d.end("kill")
+}

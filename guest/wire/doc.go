@@ -1,0 +1,75 @@
+// Package wire is the language that the guest, our process inside a wall,
+// and the client outside speak over one byte stream: a Unix socket in a
+// mounted folder, a socket pair, or the standard streams of a relay.
+//
+// # Frames
+//
+// Everything is a frame: a header of [HeaderLen] bytes and a payload.
+// Numbers are little-endian.
+//
+//	offset 0  type    uint8
+//	offset 1  flags   uint8   Data, Credit, Stop: bits 0-6 the channel; Data: bit 7 ends the channel
+//	offset 2  zero    uint16  must be 0
+//	offset 4  stream  uint32  0 is the connection itself
+//	offset 8  length  uint32  bytes of payload that follow
+//
+// A payload is at most [MaxData] bytes, and at most [MaxRequest] for a
+// request. A reader checks the claim before it allocates, and allocates as
+// the bytes arrive, so that a claim costs nothing. The guest never sends
+// requests in this version, so the client's limit for them is [MaxData].
+//
+// # Types
+//
+//	0x01-0x0f  the connection: Hello, GoAway, Ping, Pong, Bye
+//	0x10-0x3f  requests from the client; each opens the stream it names
+//	0x40-0x6f  answers and events of a stream
+//	0x70-0x7f  requests from the guest (reserved: accepted connections)
+//	0x80-0xff  hints: a receiver that does not know one skips it
+//
+// An unknown request is answered with Failed (KindUnsupported) and the
+// connection lives on. Any other unknown type, a malformed payload, a frame
+// for a stream that never was, a broken window or a header that breaks its
+// rules is a protocol violation: the connection is closed, by the guest
+// with a GoAway that says why.
+//
+// # Versions
+//
+// The client speaks first: Hello with a magic number and the range of
+// versions it knows. The guest answers with the highest version both know
+// and with what it can do (features), or with GoAway and closes. What a
+// frame means changes only with the version; what can be asked for grows by
+// features and new request types. A message may grow at its end: a decoder
+// ignores bytes after the last field it knows.
+//
+// # Streams
+//
+// The client numbers its streams upwards from 1 and never reuses a number;
+// numbers with the top bit set are reserved for streams that the guest will
+// open. A stream ends with its last answer: Exit, Done or Failed. Frames
+// that the client sent before it saw the end are ignored by the guest; the
+// client treats a frame for an ended stream as a violation.
+//
+//	Start      → Started, then Data…, then Exit      | Failed
+//	SetReady   → Done                                | Failed
+//	Signal, Resize, Kill, Data, Credit, Stop belong to a started command
+//
+// Exit comes last: the program has ended, none of its processes is left
+// (unless it was started with [FlagDetach]) and all output has been sent.
+// It ends every channel of the stream.
+//
+// # Channels and flow control
+//
+// A command has the channels [Stdin], [Stdout] and [Stderr]; further
+// numbers are free for later kinds of streams. The sender of a channel may
+// have [Window] bytes under way. The receiver gives credit back with Credit
+// frames as its consumer takes the bytes. A consumer that does not read
+// stops the producer, never the connection, and nothing is buffered beyond
+// the window. Stop tells the sender of a channel that nobody reads it any
+// more: it sends nothing further on it.
+//
+// # The end
+//
+// When the connection ends, the guest kills every command it started that
+// is not detached. Bye asks for exactly that: the guest kills them, and
+// closes the connection when they are gone.
+package wire

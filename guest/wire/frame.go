@@ -1,0 +1,216 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// Version is the protocol version of this package, and MinVersion the
+// oldest one that it still speaks.
+const (
+	Version    = 1
+	MinVersion = 1
+)
+
+// Sizes in bytes.
+const (
+	HeaderLen  = 12             // of a frame's header
+	MaxData    = 64 << 10       // payload of any frame but a request
+	MaxRequest = 2<<20 + 64<<10 // payload of a request: ARG_MAX by default, and some room
+	Window     = 256 << 10      // under way on one channel of one stream
+)
+
+// A Type says what a frame is.
+type Type uint8
+
+// The types of frames.
+const (
+	TypeHello  Type = 0x01 // both ways, first: ClientHello, then Hello
+	TypeGoAway Type = 0x02 // from the guest, last: GoAway
+	TypePing   Type = 0x03 // from the client: up to 64 bytes
+	TypePong   Type = 0x04 // from the guest: the same bytes
+	TypeBye    Type = 0x05 // from the client: end what is not detached, then close
+
+	TypeStart    Type = 0x10 // Start
+	TypeSetReady Type = 0x11 // SetReady
+
+	TypeStarted Type = 0x40 // Started
+	TypeExit    Type = 0x41 // Exit
+	TypeFailed  Type = 0x42 // Failed
+	TypeDone    Type = 0x43 // no payload
+	TypeData    Type = 0x44 // bytes of a channel
+	TypeCredit  Type = 0x45 // Credit
+	TypeStop    Type = 0x46 // no payload
+	TypeSignal  Type = 0x47 // Signal
+	TypeResize  Type = 0x48 // Resize
+	TypeKill    Type = 0x49 // Kill
+)
+
+// IsRequest reports whether t opens a stream.
+func (t Type) IsRequest() bool { return t >= 0x10 && t < 0x40 }
+
+// IsHint reports whether a receiver that does not know t skips it.
+func (t Type) IsHint() bool { return t >= 0x80 }
+
+// Channels of a command's stream.
+const (
+	Stdin  = 0
+	Stdout = 1
+	Stderr = 2
+)
+
+// FlagEOF in the flags of a Data frame ends the channel.
+const FlagEOF = 0x80
+
+// A Frame is one frame. The payload that [Reader.Next] returns is valid
+// until the next call.
+type Frame struct {
+	Type    Type
+	Flags   uint8
+	Stream  uint32
+	Payload []byte
+}
+
+// Channel is the channel that a Data, Credit or Stop frame is about.
+func (f Frame) Channel() uint8 { return f.Flags &^ FlagEOF }
+
+// EOF reports whether the frame ends its channel.
+func (f Frame) EOF() bool { return f.Flags&FlagEOF != 0 }
+
+// A ProtocolError says how the other side broke the rules of this package.
+type ProtocolError struct{ Reason string }
+
+// Error names the broken rule.
+func (e *ProtocolError) Error() string { return "protocol violation: " + e.Reason }
+
+// Violation returns a ProtocolError.
+func Violation(reason string) error { return &ProtocolError{Reason: reason} }
+
+// PutHeader writes the header of f for a payload of n bytes into b, which
+// must have HeaderLen bytes.
+func PutHeader(b []byte, f Frame, n int) {
+	b[0], b[1], b[2], b[3] = byte(f.Type), f.Flags, 0, 0
+	binary.LittleEndian.PutUint32(b[4:], f.Stream)
+	binary.LittleEndian.PutUint32(b[8:], uint32(n))
+}
+
+// AppendFrame appends f in its wire form to b.
+func AppendFrame(b []byte, f Frame) []byte {
+	var h [HeaderLen]byte
+	PutHeader(h[:], f, len(f.Payload))
+	return append(append(b, h[:]...), f.Payload...)
+}
+
+// A Reader reads frames. It is not safe for concurrent use.
+type Reader struct {
+	r          *bufio.Reader
+	buf        []byte
+	maxRequest int
+}
+
+// NewReader returns a Reader on r that takes requests of up to maxRequest
+// bytes; below MaxData the limit is MaxData.
+func NewReader(r io.Reader, maxRequest int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 16<<10), maxRequest: max(maxRequest, MaxData)}
+}
+
+// Next returns the next frame. At the clean end of the stream it returns
+// io.EOF, inside a frame io.ErrUnexpectedEOF, and for a header that breaks
+// the rules a *ProtocolError.
+func (r *Reader) Next() (Frame, error) {
+	h, err := r.r.Peek(HeaderLen)
+	if err != nil {
+		if len(h) > 0 && errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return Frame{}, err
+	}
+	f := Frame{Type: Type(h[0]), Flags: h[1], Stream: binary.LittleEndian.Uint32(h[4:])}
+	reserved, length := uint16(h[2])|uint16(h[3])<<8, binary.LittleEndian.Uint32(h[8:])
+	if _, err := r.r.Discard(HeaderLen); err != nil {
+		return Frame{}, err
+	}
+	limit := MaxData
+	if f.Type.IsRequest() {
+		limit = r.maxRequest
+	}
+	switch {
+	case f.Type == 0 || reserved != 0:
+		return Frame{}, Violation("malformed frame header")
+	case uint64(length) > uint64(limit):
+		return Frame{}, Violation("frame of type " + strconv.Itoa(int(f.Type)) +
+			" claims " + strconv.FormatUint(uint64(length), 10) + " bytes, the limit is " + strconv.Itoa(limit))
+	}
+	f.Payload, err = r.payload(int(length))
+	return f, err
+}
+
+// payload reads n bytes into the buffer, which grows as bytes arrive and
+// shrinks back after a large request.
+func (r *Reader) payload(n int) ([]byte, error) {
+	if cap(r.buf) > MaxData && n <= MaxData {
+		r.buf = nil
+	}
+	for done := 0; done < n; {
+		step := min(n-done, MaxData)
+		if cap(r.buf) < done+step {
+			grown := make([]byte, done+step, min(n, 2*(done+step)))
+			copy(grown, r.buf[:done])
+			r.buf = grown
+		}
+		r.buf = r.buf[:done+step]
+		if _, err := io.ReadFull(r.r, r.buf[done:done+step]); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		done += step
+	}
+	return r.buf[:n:n], nil
+}
+
+// A Writer writes whole frames, one write call each. It is safe for
+// concurrent use. After an error every later write fails with that error.
+type Writer struct {
+	mu  sync.Mutex
+	w   io.Writer
+	buf []byte
+	err error
+}
+
+// NewWriter returns a Writer on w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Write writes f.
+func (w *Writer) Write(f Frame) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = AppendFrame(w.buf[:0], f)
+	err := w.flush(w.buf)
+	if cap(w.buf) > 2*MaxData {
+		w.buf = nil
+	}
+	return err
+}
+
+// WriteInPlace writes f with the payload that lies at b[HeaderLen:], and
+// puts the header before it; f.Payload is ignored.
+func (w *Writer) WriteInPlace(f Frame, b []byte) error {
+	PutHeader(b, f, len(b)-HeaderLen)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flush(b)
+}
+
+// flush writes b. Precondition: mu is held.
+func (w *Writer) flush(b []byte) error {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+	return w.err
+}
