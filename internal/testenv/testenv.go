@@ -1,0 +1,89 @@
+// Package testenv says what tests may expect of the machine. A test that
+// needs a Docker engine asks for it here: it is skipped where there is
+// none, and fails instead where SANDBOX_TEST_REQUIRE names the need, so
+// that nothing is skipped in silence where it matters.
+package testenv
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/container"
+)
+
+// Require skips the test unless the machine has what is named: "docker",
+// an engine that answers; "root", a process with user id 0.
+func Require(t testing.TB, need string) {
+	t.Helper()
+	why := missing(need)
+	if why == "" {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("SANDBOX_TEST_REQUIRE"), ","), need) {
+		t.Fatalf("%s is required by SANDBOX_TEST_REQUIRE, but %s", need, why)
+	}
+	t.Skipf("needs %s: %s", need, why)
+}
+
+func missing(need string) string {
+	switch need {
+	case "docker":
+		return engineMissing()
+	case "root":
+		if os.Geteuid() != 0 {
+			return "this is not root"
+		}
+		return ""
+	}
+	return "nobody knows how to look for it"
+}
+
+// engineMissing asks once a process whether an engine answers.
+var engineMissing = sync.OnceValue(func() string {
+	api, err := container.Dial()
+	if err != nil {
+		return err.Error()
+	}
+	e := container.New(api, container.Deadlines{})
+	defer e.Close()
+	if err := e.Ping(context.Background()); err != nil {
+		return err.Error()
+	}
+	return ""
+})
+
+// Guest returns the path of a guest binary built from this tree. It is the
+// one that SANDBOX_GUEST names, else it is built once a process.
+func Guest(t testing.TB) string {
+	t.Helper()
+	if p := os.Getenv("SANDBOX_GUEST"); p != "" {
+		return p
+	}
+	g := buildGuest()
+	if g.err != "" {
+		t.Fatal(g.err)
+	}
+	return g.path
+}
+
+type built struct{ path, err string }
+
+var buildGuest = sync.OnceValue(func() built {
+	dir, err := os.MkdirTemp("", "sandbox-guest-")
+	if err != nil {
+		return built{err: err.Error()}
+	}
+	path := filepath.Join(dir, "sandbox-guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return built{err: "build the guest: " + err.Error() + "\n" + string(out)}
+	}
+	return built{path: path}
+})

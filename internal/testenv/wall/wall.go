@@ -1,0 +1,148 @@
+// Package wall makes hardened sandboxes on the real engine for tests.
+package wall
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
+	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// Image is the project's own image; the Makefile makes it before tests.
+const Image = "sandbox:bookworm-slim"
+
+// A Wall is a provider on the real engine with a state folder of its own.
+// Whatever carries the state folder's instance label is removed at the end.
+type Wall struct {
+	T      testing.TB
+	Engine *container.Engine
+	State  *statedir.Dir
+	P      *docker.Provider
+	Guest  sandbox.GuestRef
+}
+
+// New skips or fails the test where there is no engine, or no root.
+func New(t testing.TB) *Wall {
+	t.Helper()
+	testenv.Require(t, "docker")
+	testenv.Require(t, "root")
+	api, err := container.Dial()
+	must(t, err)
+	e := container.New(api, container.Deadlines{})
+	st, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
+	must(t, err)
+	g, err := st.InstallGuest(testenv.Guest(t))
+	must(t, err)
+	w := &Wall{T: t, Engine: e, State: st, Guest: g}
+	w.P = docker.New(e, docker.Options{Sockets: st, World: w.World})
+	t.Cleanup(func() {
+		ctx, done := context.WithTimeout(context.Background(), time.Minute)
+		defer done()
+		infos, err := e.List(ctx, sandbox.Filter{Instance: st.Instance()})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, info := range infos {
+			if err := e.Remove(ctx, info.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		e.Close()
+	})
+	return w
+}
+
+// World is what the hardening rules are told of this host.
+func (w *Wall) World() hardening.World {
+	return hardening.World{
+		Canonical:  hostpath.Canonical,
+		Sensitive:  []string{w.State.Path(), "/run/docker.sock"},
+		Workspaces: []string{w.State.Workspaces()},
+	}
+}
+
+// Spec is the hardened Spec for key with a workspace of its own.
+func (w *Wall) Spec(key string) sandbox.Spec {
+	w.T.Helper()
+	sum := sha256.Sum256([]byte(w.State.Instance() + key))
+	name := "sbx-t-" + hex.EncodeToString(sum[:8])
+	uid := 0x70000000 + int(sum[0])<<8 + int(sum[1])
+	ws := filepath.Join(w.State.Workspaces(), name)
+	must(w.T, os.MkdirAll(ws, 0o700))
+	must(w.T, os.Chown(ws, uid, uid))
+	sock, err := w.State.SocketDir(name, uid, uid)
+	must(w.T, err)
+	passwd, group, err := w.State.Identity(uid, uid)
+	must(w.T, err)
+	return sandbox.Spec{
+		Format: sandbox.SpecFormat, Name: name, Kind: sandbox.KindSandbox, Provider: "docker",
+		Owner: sandbox.Owner{Instance: w.State.Instance(), Tenant: "t", Agent: "main", Session: key, Scope: sandbox.ScopeSession, ScopeKey: key},
+		Image: Image, ImageID: Image,
+		Workdir: sandbox.WorkspaceDir, UID: uid, GID: uid,
+		Env: map[string]string{"LANG": "C.UTF-8", "HOME": sandbox.HomeDir},
+		Mounts: []sandbox.Mount{
+			{Source: w.Guest.Dir, Target: sandbox.GuestDir + "/bin", ReadOnly: true, Role: sandbox.RoleGuest},
+			{Source: sock, Target: sandbox.GuestDir + "/run", Role: sandbox.RoleSocket},
+			{Source: passwd, Target: "/etc/passwd", ReadOnly: true, Role: sandbox.RoleIdentity},
+			{Source: group, Target: "/etc/group", ReadOnly: true, Role: sandbox.RoleIdentity},
+			{Source: ws, Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace},
+		},
+		Tmpfs: []sandbox.Tmpfs{
+			{Target: "/tmp", Size: 64 << 20, Exec: true, Mode: 0o1777},
+			{Target: sandbox.HomeDir, Size: 32 << 20, Exec: true, Mode: 0o700, Owned: true},
+			{Target: "/var/tmp", Size: 16 << 20, Mode: 0o1777},
+			{Target: "/run", Size: 8 << 20, Mode: 0o755, Owned: true},
+		},
+		ReadOnlyRoot: true, Network: "none",
+		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true, Seccomp: seccomp.Profile()},
+		Resources: sandbox.Resources{Memory: 256 << 20, MemorySwap: 256 << 20, NanoCPUs: 1e9, PIDs: 128, ShmSize: 8 << 20, Ulimits: []sandbox.Ulimit{{Name: "core"}, {Name: "nofile", Soft: 4096, Hard: 8192}}},
+		Guest:     w.Guest,
+	}
+}
+
+// Open creates the sandbox for key and opens it.
+func (w *Wall) Open(key string) (sandbox.Sandbox, sandbox.Spec) {
+	w.T.Helper()
+	s := w.Spec(key)
+	return w.Create(s), s
+}
+
+// Create creates the sandbox of s and opens it.
+func (w *Wall) Create(s sandbox.Spec) sandbox.Sandbox {
+	w.T.Helper()
+	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer done()
+	_, err := w.P.Create(ctx, s)
+	must(w.T, err)
+	return w.Reopen(s)
+}
+
+// Reopen opens the sandbox of s, which exists, once more.
+func (w *Wall) Reopen(s sandbox.Spec) sandbox.Sandbox {
+	w.T.Helper()
+	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer done()
+	sb, err := w.P.Open(ctx, s)
+	must(w.T, err)
+	w.T.Cleanup(func() { sb.Close() })
+	return sb
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

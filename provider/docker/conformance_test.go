@@ -1,0 +1,65 @@
+package docker_test
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
+	"github.com/bulkhead-dev/sandbox/provider/providertest"
+)
+
+// TestConformance runs the suite of all walls on the real engine.
+func TestConformance(t *testing.T) {
+	r := wall.New(t)
+	id, err := exec.Command("docker", "image", "inspect", "-f", "{{.Id}}", wall.Image).Output()
+	must(t, err)
+	// behind uses the engine's own tool, which knows nothing of us.
+	behind := func(args ...string) func(testing.TB, sandbox.Provider, string) {
+		return func(t testing.TB, _ sandbox.Provider, name string) {
+			t.Helper()
+			if out, err := exec.Command("docker", append(args, name)...).CombinedOutput(); err != nil {
+				t.Fatalf("docker %v: %v: %s", args, err, out)
+			}
+		}
+	}
+	connect := func(t testing.TB) sandbox.Provider {
+		api, err := container.Dial()
+		must(t, err)
+		e := container.New(api, container.Deadlines{})
+		t.Cleanup(func() { e.Close() })
+		return docker.New(e, docker.Options{Sockets: r.State, World: r.World})
+	}
+	connectTo := func(t testing.TB, sock string) sandbox.Provider {
+		t.Setenv("DOCKER_HOST", "unix://"+sock)
+		return connect(t)
+	}
+	providertest.Run(t, providertest.Harness{
+		New: connect,
+		Spec: func(_ testing.TB, key string) sandbox.Spec {
+			s := r.Spec(key)
+			s.ImageID = strings.TrimSpace(string(id))
+			s.Resources.PIDs = 512
+			return s
+		},
+		Reconnect: func(t testing.TB, _ sandbox.Provider) sandbox.Provider { return connect(t) },
+		Behind: providertest.Behind{
+			Stop: behind("kill"), Pause: behind("pause"), Restart: behind("restart", "-t", "0"), Destroy: behind("rm", "-f"),
+		},
+		Down: func(t testing.TB) sandbox.Provider {
+			return connectTo(t, filepath.Join(t.TempDir(), "none.sock"))
+		},
+		Hanging: func(t testing.TB) sandbox.Provider {
+			sock := filepath.Join(t.TempDir(), "hang.sock")
+			l, err := net.Listen("unix", sock)
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+			return connectTo(t, sock)
+		},
+	})
+}

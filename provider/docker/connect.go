@@ -1,0 +1,149 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// socketPatience is how long a running container's socket is tried before
+// the relay is. Code inside can remove the socket, never the relay.
+const socketPatience = 2 * time.Second
+
+// connect opens a session with the guest of the running container info.
+func (p *Provider) connect(ctx context.Context, info sandbox.Info, s sandbox.Spec) (*client.Client, error) {
+	ctx, done := context.WithTimeout(ctx, p.opts.Ready)
+	defer done()
+	var socketErr error
+	if dir := socketDir(s); dir != "" {
+		c, err := p.overSocket(ctx, info, s, dir)
+		if err == nil {
+			if err := p.seal(s.Name); err != nil {
+				c.Close()
+				return nil, err
+			}
+			return c, nil
+		}
+		if socketErr = err; ctx.Err() != nil || sandbox.CodeOf(err) == sandbox.CodeBusy {
+			return nil, p.noGuest(ctx, info, err)
+		}
+	}
+	c, err := p.overRelay(ctx, info)
+	if err != nil {
+		return nil, p.noGuest(ctx, info, errors.Join(socketErr, err))
+	}
+	return c, nil
+}
+
+// socketDir is the host folder in which the guest makes its socket, or ""
+// when sockets cannot cross this wall.
+func socketDir(s sandbox.Spec) string {
+	for _, m := range s.Mounts {
+		if m.Role == sandbox.RoleSocket {
+			return m.Source
+		}
+	}
+	return ""
+}
+
+// overSocket dials until the guest answers. The peer must be the
+// container's first process: code inside may have put a socket of its own
+// in the guest's place.
+func (p *Provider) overSocket(ctx context.Context, info sandbox.Info, s sandbox.Spec, dir string) (*client.Client, error) {
+	ctx, done := context.WithTimeout(ctx, socketPatience)
+	defer done()
+	wait, opened := time.Millisecond, false
+	for {
+		c, err := dialGuest(ctx, dir, info)
+		if err == nil {
+			return c, nil
+		}
+		if !opened {
+			// A guest that was restarted behind our back can only listen
+			// while the folder is open to it.
+			if err := p.openSockets(s); err != nil {
+				return nil, err
+			}
+			opened = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait):
+			wait = min(2*wait, 50*time.Millisecond)
+		}
+	}
+}
+
+// seal closes the socket's folder to code inside. Without root that cannot
+// be done, and the folder is as unbounded as the workspace then is.
+func (p *Provider) seal(name string) error {
+	if p.opts.Sockets == nil {
+		return nil
+	}
+	err := p.opts.Sockets.SealSocketDir(name)
+	if sandbox.CodeOf(err) == sandbox.CodeUnsupported {
+		return nil
+	}
+	return err
+}
+
+func dialGuest(ctx context.Context, dir string, info sandbox.Info) (*client.Client, error) {
+	conn, pid, err := client.Dial(ctx, dir, "guest.sock")
+	if err != nil {
+		return nil, err
+	}
+	if pid != info.PID {
+		conn.Close()
+		return nil, fmt.Errorf("process %d answers at the guest's socket instead of %d", pid, info.PID)
+	}
+	return newClient(ctx, conn, info.Name)
+}
+
+func (p *Provider) overRelay(ctx context.Context, info sandbox.Info) (*client.Client, error) {
+	stream, err := p.engine.Exec(ctx, info.ID, []string{sandbox.GuestDir + "/bin/sandbox-guest", "relay"})
+	if err != nil {
+		return nil, err
+	}
+	c, err := newClient(ctx, stream, info.Name)
+	if err != nil {
+		if text := stream.Stderr(); text != "" {
+			err = fmt.Errorf("%w: relay: %s", err, termsafe.Line(text))
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func newClient(ctx context.Context, conn io.ReadWriteCloser, name string) (*client.Client, error) {
+	c, err := client.New(ctx, conn, client.Options{Name: name})
+	if err != nil {
+		conn.Close()
+	}
+	return c, err
+}
+
+// noGuest says why a container that should serve does not, from what the
+// engine knows of it now.
+func (p *Provider) noGuest(ctx context.Context, info sandbox.Info, cause error) error {
+	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "connect to guest", Resource: info.Name, Retryable: true, Err: cause,
+		Message: "the guest does not answer", Hint: "start afresh with: sandbox recreate"}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	now, err := p.engine.Inspect(ctx, info.ID)
+	switch {
+	case sandbox.IsNotFound(err):
+		e.Code, e.Message, e.Hint = sandbox.CodeNotFound, "the container was removed meanwhile", ""
+	case err == nil && now.Status == sandbox.StatusStopped:
+		e.Message = "the container ended instead of serving"
+	case err == nil && now.Status == sandbox.StatusPaused:
+		e.Message = "the container was paused meanwhile"
+	}
+	return e
+}

@@ -1,0 +1,295 @@
+// Package docker builds walls out of Docker containers.
+//
+// A container is created from a pure plan (package container), runs the
+// guest as its first process, and is reached through the guest's socket in
+// a mounted folder, or, where sockets cannot cross the wall, through a
+// relay over one exec stream. Every Create and Open applies the rules of
+// package hardening once more, whatever the caller has checked before.
+package docker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/hardening"
+)
+
+// Engine is what the provider needs of a Docker engine; *container.Engine is one.
+type Engine interface {
+	Ping(ctx context.Context) error
+	Create(ctx context.Context, p container.Plan) (id string, warnings []string, err error)
+	Start(ctx context.Context, name string) error
+	Pause(ctx context.Context, name string) error
+	Unpause(ctx context.Context, name string) error
+	Kill(ctx context.Context, name string) error
+	Remove(ctx context.Context, name string) error
+	Inspect(ctx context.Context, name string) (sandbox.Info, error)
+	List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error)
+	Exec(ctx context.Context, name string, argv []string) (*container.Stream, error)
+	Usage(ctx context.Context, name string) (sandbox.Usage, error)
+}
+
+// Sockets keeps the host folders in which guests listen; *statedir.Dir does.
+type Sockets interface {
+	// SocketDir makes the folder of the sandbox name writable for its guest.
+	SocketDir(name string, uid, gid int) (string, error)
+	// SealSocketDir takes that right away again, so that code inside cannot
+	// fill the host's disk through the folder; [sandbox.CodeUnsupported]
+	// where only root could.
+	SealSocketDir(name string) error
+}
+
+// Options of a Provider.
+type Options struct {
+	// Sockets is needed where Specs have a mount of [sandbox.RoleSocket].
+	Sockets Sockets
+	// World is asked at each Create for the facts that the hardening rules need.
+	World func() hardening.World
+	// Warn receives the engine's warnings about a new container, such as
+	// limits that the kernel does not enforce. Nil drops them.
+	Warn func(name, warning string)
+	// Ready bounds how long a started container may take until its guest
+	// answers; default 30 s.
+	Ready time.Duration
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// A Provider is the wall named "docker". It is safe for concurrent use.
+type Provider struct {
+	engine Engine
+	opts   Options
+
+	mu   sync.Mutex
+	busy map[string]*gate // by sandbox name: one Create or Open brings up at a time
+}
+
+type gate struct {
+	ch      chan struct{}
+	waiting int
+}
+
+// New returns a Provider on the engine.
+func New(e Engine, o Options) *Provider {
+	if o.Ready == 0 {
+		o.Ready = 30 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Warn == nil {
+		o.Warn = func(string, string) {}
+	}
+	return &Provider{engine: e, opts: o, busy: map[string]*gate{}}
+}
+
+// Name is "docker".
+func (p *Provider) Name() string { return "docker" }
+
+// Features says what containers can do.
+func (p *Provider) Features() sandbox.Features {
+	return sandbox.Features{Persistent: true, Images: true, Pause: true, TTY: true, Usage: true}
+}
+
+// Probe reports whether the engine answers.
+func (p *Provider) Probe(ctx context.Context) error { return p.engine.Ping(ctx) }
+
+// Inspect implements [sandbox.Provider].
+func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+	return p.engine.Inspect(ctx, name)
+}
+
+// List implements [sandbox.Provider].
+func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+	return p.engine.List(ctx, f)
+}
+
+// Pause implements [sandbox.Pauser]. A paused sandbox is left alone.
+func (p *Provider) Pause(ctx context.Context, name string) error {
+	info, err := p.engine.Inspect(ctx, name)
+	if err != nil || info.Status == sandbox.StatusPaused {
+		return err
+	}
+	return p.engine.Pause(ctx, name)
+}
+
+// Unpause implements [sandbox.Pauser]. A running sandbox is left alone.
+func (p *Provider) Unpause(ctx context.Context, name string) error {
+	info, err := p.engine.Inspect(ctx, name)
+	if err != nil || info.Status == sandbox.StatusRunning {
+		return err
+	}
+	return p.engine.Unpause(ctx, name)
+}
+
+// Remove implements [sandbox.Provider]. It removes containers with our
+// labels only: a foreign container that happens to bear the name is
+// [sandbox.CodePermissionDeny].
+func (p *Provider) Remove(ctx context.Context, name string) error {
+	info, err := p.engine.Inspect(ctx, name)
+	if sandbox.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Format == "" {
+		return notOurs("remove", name)
+	}
+	return p.engine.Remove(ctx, info.ID)
+}
+
+// Create implements [sandbox.Provider].
+func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	release, err := p.enter(ctx, s.Name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defer release()
+	if p.opts.World != nil {
+		if err := hardening.Check(s, p.opts.World()); err != nil {
+			return sandbox.Info{}, err
+		}
+	}
+	hash, err := confighash.Sum(s)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	plan, err := container.NewPlan(s, hash, p.opts.Now())
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := p.openSockets(s); err != nil {
+		return sandbox.Info{}, err
+	}
+	made := p.make(ctx, plan)
+	if made.err != nil {
+		// A create whose answer was lost may have made the container.
+		if code := sandbox.CodeOf(made.err); code == sandbox.CodeTimeout || code == sandbox.CodeUnavailable {
+			p.discardOurs(ctx, s, hash)
+		}
+		return sandbox.Info{}, made.err
+	}
+	info, err := p.bringUp(ctx, made.id, s)
+	if err != nil {
+		p.discard(ctx, made.id)
+		return sandbox.Info{}, err
+	}
+	for _, w := range made.warnings {
+		p.opts.Warn(s.Name, w)
+	}
+	return info, nil
+}
+
+// made is the engine's answer to a create.
+type made struct {
+	id       string
+	warnings []string
+	err      error
+}
+
+// afterCancel is how long a cancelled create waits for the engine's answer
+// before it leaves that to the background.
+const afterCancel = 5 * time.Second
+
+// make lets the engine create the container. An engine goes on with a create
+// whose caller has hung up, and the container would appear later; so the
+// call is seen to its end, and when ctx has ended meanwhile, what it made
+// is removed.
+func (p *Provider) make(ctx context.Context, plan container.Plan) made {
+	answer := make(chan made, 1)
+	go func() {
+		var m made
+		m.id, m.warnings, m.err = p.engine.Create(context.WithoutCancel(ctx), plan)
+		answer <- m
+	}()
+	select {
+	case m := <-answer:
+		return m
+	case <-ctx.Done():
+	}
+	undo := func(m made) {
+		if m.err == nil {
+			p.discard(ctx, m.id)
+		}
+	}
+	select {
+	case m := <-answer:
+		undo(m)
+	case <-time.After(afterCancel):
+		go func() { undo(<-answer) }()
+	}
+	return made{err: sandbox.Errorf(sandbox.CodeTimeout, "create", "given up: %w", ctx.Err())}
+}
+
+// bringUp starts the new container id and waits until its guest is ready.
+func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sandbox.Info, error) {
+	if err := p.start(ctx, id, s); err != nil {
+		return sandbox.Info{}, err
+	}
+	info, err := p.engine.Inspect(ctx, id)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	c, err := p.connect(ctx, info, s)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defer c.Close()
+	return info, makeReady(ctx, c, s)
+}
+
+// discard removes what a failed Create made, also when ctx has ended.
+func (p *Provider) discard(ctx context.Context, id string) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	if err := p.engine.Remove(ctx, id); err != nil {
+		p.opts.Warn(id, "could not remove a half-made container: "+err.Error())
+	}
+}
+
+// discardOurs removes the container named as s if it is the one that a
+// lost Create has made: same owner and hash, never started.
+func (p *Provider) discardOurs(ctx context.Context, s sandbox.Spec, hash string) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	info, err := p.engine.Inspect(ctx, s.Name)
+	if err == nil && info.Owner.Same(s.Owner) && info.ConfigHash == hash && info.StartedAt.IsZero() {
+		p.discard(ctx, info.ID)
+	}
+}
+
+// enter admits one caller at a time for the sandbox name.
+func (p *Provider) enter(ctx context.Context, name string) (release func(), err error) {
+	p.mu.Lock()
+	g := p.busy[name]
+	if g == nil {
+		g = &gate{ch: make(chan struct{}, 1)}
+		p.busy[name] = g
+	}
+	g.waiting++
+	p.mu.Unlock()
+	leave := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if g.waiting--; g.waiting == 0 {
+			delete(p.busy, name)
+		}
+	}
+	select {
+	case g.ch <- struct{}{}:
+		return func() { <-g.ch; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for "+name, "another call is bringing it up: %w", ctx.Err())
+	}
+}
+
+var (
+	_ sandbox.Provider = (*Provider)(nil)
+	_ sandbox.Pauser   = (*Provider)(nil)
+)

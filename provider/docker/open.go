@@ -1,0 +1,149 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// Open implements [sandbox.Provider].
+func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	release, err := p.enter(ctx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	info, err := p.engine.Inspect(ctx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Format == "" {
+		return nil, notOurs("open", s.Name)
+	}
+	if !info.Owner.Same(s.Owner) {
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
+	}
+	if info, err = p.makeRun(ctx, info, s); err != nil {
+		return nil, err
+	}
+	c, err := p.connect(ctx, info, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeReady(ctx, c, s); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &handle{info: info, spec: s, engine: p.engine, guest: c}, nil
+}
+
+// makeRun starts a stopped container and thaws a paused one.
+func (p *Provider) makeRun(ctx context.Context, info sandbox.Info, s sandbox.Spec) (sandbox.Info, error) {
+	switch info.Status {
+	case sandbox.StatusRunning:
+		return info, nil
+	case sandbox.StatusPaused:
+		if err := p.engine.Unpause(ctx, info.ID); err != nil {
+			return info, err
+		}
+	default:
+		if err := p.start(ctx, info.ID, s); err != nil {
+			return info, err
+		}
+	}
+	return p.engine.Inspect(ctx, info.ID)
+}
+
+// start starts the container, with the guest's socket folder open to it.
+func (p *Provider) start(ctx context.Context, id string, s sandbox.Spec) error {
+	if err := p.openSockets(s); err != nil {
+		return err
+	}
+	return explainStart(p.engine.Start(ctx, id), s)
+}
+
+// openSockets makes the folder of the guest's socket, or opens the one that
+// is there to the guest.
+func (p *Provider) openSockets(s sandbox.Spec) error {
+	if p.opts.Sockets == nil || socketDir(s) == "" {
+		return nil
+	}
+	_, err := p.opts.Sockets.SocketDir(s.Name, s.UID, s.GID)
+	return err
+}
+
+// makeReady runs the OnStart lines unless they have been run since the
+// guest started. The guest keeps the mark in its memory, so it is gone
+// with a restart and cannot be forged from a file.
+func makeReady(ctx context.Context, c *client.Client, s sandbox.Spec) error {
+	const tag = "ready"
+	if c.Hello().Ready == tag {
+		return nil
+	}
+	for i, line := range s.OnStart {
+		if err := runOnStart(ctx, c, s, line); err != nil {
+			return &sandbox.Error{Code: sandbox.CodeExecution, Op: "start", Field: fmt.Sprintf("docker.onStart[%d]", i), Resource: s.Name, Message: "the start command failed", Err: err, Hint: "correct the command in the settings"}
+		}
+	}
+	return c.SetReady(ctx, tag)
+}
+
+func runOnStart(ctx context.Context, c *client.Client, s sandbox.Spec, line string) error {
+	out := &lastBytes{limit: 2 << 10}
+	proc, err := c.Start(ctx, sandbox.Command{
+		Args: []string{"sh", "-c", line}, Env: s.Env, Dir: s.Workdir, Stdout: out, Stderr: out, Limits: s.Limits,
+		// What a start command leaves running is meant to stay.
+		Detach: true,
+	})
+	if err != nil {
+		return err
+	}
+	exit, err := proc.Wait()
+	if err != nil {
+		return err
+	}
+	if exit.Code != 0 {
+		return fmt.Errorf("exit status %d: %s", exit.Code, termsafe.Line(strings.TrimSpace(out.buf.String())))
+	}
+	return nil
+}
+
+func notOurs(op, name string) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: name, Message: "a container of that name exists that is not ours", Hint: "remove or rename it: docker rename " + name + " other-name"}
+}
+
+// explainStart adds what commonly stands behind a container that does not start.
+func explainStart(err error, s sandbox.Spec) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Err == nil || e.Hint != "" {
+		return err
+	}
+	out := *e
+	switch text := e.Err.Error(); {
+	case strings.Contains(text, "bind source path does not exist"), strings.Contains(text, "no such file or directory") && strings.Contains(text, "mount"):
+		out.Message, out.Hint = "a mounted folder is missing", "restore it, or remove the sandbox with: sandbox prune"
+	case s.Runtime != "" && strings.Contains(text, s.Runtime):
+		out.Field, out.Hint = "docker.runtime", "check that the runtime "+s.Runtime+" works on this host: sandbox doctor"
+	}
+	return &out
+}
+
+// lastBytes is a writer that keeps the last limit bytes.
+type lastBytes struct {
+	limit int
+	buf   bytes.Buffer
+}
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.buf.Write(p)
+	if over := l.buf.Len() - l.limit; over > 0 {
+		l.buf.Next(over)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,88 @@
+package docker_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+)
+
+// gvisor changes s so that it runs on runsc, where no socket crosses the wall.
+func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
+	r.T.Helper()
+	p, err := r.Engine.Posture(context.Background())
+	must(r.T, err)
+	if !slices.Contains(p.Runtimes, "runsc") {
+		r.T.Skip("the engine has no runtime runsc")
+	}
+	s.Runtime = "runsc"
+	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
+	return s
+}
+
+// TestRunsc holds that the wall works on gVisor, over the relay, with the
+// posture that fits it: a kernel of its own instead of our filter.
+func TestRunsc(t *testing.T) {
+	r := wall.New(t)
+	s := gvisor(r, r.Spec("runsc"))
+	s.OnStart = []string{"echo started > /workspace/started"}
+	sb := r.Create(s)
+	tests := []struct{ name, line, want string }{
+		{"own kernel", `dmesg | grep -c gVisor`, "1"},
+		{"start command", `cat /workspace/started`, "started"},
+		{"no capabilities", `grep -E '^Cap(Eff|Prm)' /proc/self/status | awk '{print $2}' | sort -u`, "0000000000000000"},
+		{"not root", `test $(id -u) -gt 1000 && echo ok`, "ok"},
+		{"root is read-only", `touch /x 2>/dev/null; echo $?`, "1"},
+		{"workspace is writable", `echo y > /workspace/y && cat /workspace/y`, "y"},
+		{"tmp executes", `printf '#!/bin/sh\necho ran\n' > /tmp/p && chmod +x /tmp/p && /tmp/p`, "ran"},
+		{"only lo", `ls /sys/class/net 2>/dev/null || awk -F: 'NR>2{print $1}' /proc/net/dev | tr -d ' '`, "lo"},
+		{"streams apart", `echo out; echo err >&2`, "out\nerr"},
+		{"exit code", `exit 7`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, code := sh(t, sb, tt.line)
+			if got != tt.want || (tt.name == "exit code") != (code == 7) {
+				t.Errorf("%s printed %q, exit %d, want %q", tt.line, got, code, tt.want)
+			}
+		})
+	}
+	t.Run("timeout kills escapees", func(t *testing.T) {
+		ctx, done := context.WithTimeout(context.Background(), time.Second)
+		defer done()
+		p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", "setsid sleep 7531 & (sleep 7532 &); exec sleep 7533"}})
+		must(t, err)
+		p.Wait()
+		if out, _ := sh(t, sb, `cat /proc/[0-9]*/cmdline | tr '\0' ' '`); strings.Contains(out, "sleep 753") {
+			t.Errorf("left: %s", out)
+		}
+	})
+	t.Run("kill all", func(t *testing.T) {
+		sh(t, sb, "kill -9 -1")
+		if out, _ := sh(t, r.Reopen(s), "echo alive"); out != "alive" {
+			t.Errorf("got %q", out)
+		}
+	})
+}
+
+// TestRelay holds that the relay alone carries a session on any runtime.
+func TestRelay(t *testing.T) {
+	r := wall.New(t)
+	s := r.Spec("relay")
+	s.Mounts = slices.DeleteFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
+	sb := r.Create(s)
+	if out, code := sh(t, sb, "echo over the relay; exit 5"); out != "over the relay" || code != 5 {
+		t.Errorf("%q, %d", out, code)
+	}
+	if out, _ := sh(t, sb, "head -c 20000000 /dev/zero | wc -c"); out != "20000000" {
+		t.Errorf("got %q", out)
+	}
+	// Code inside cannot use the relay to command the guest.
+	if out, code := sh(t, sb, `printf x | timeout 5 /.sandbox/bin/sandbox-guest relay 2>&1 | head -c 200`); code != 0 && out == "" {
+		t.Errorf("relay from inside: %q, %d", out, code)
+	}
+}
