@@ -1,0 +1,211 @@
+package manager_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A gate stands between us and the real engine, and can be shut: new
+// connections are then refused, or accepted and never answered.
+type gate struct {
+	path string
+	mode atomic.Int32
+}
+
+const (
+	open int32 = iota
+	refusing
+	hanging
+)
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	g := &gate{path: filepath.Join(t.TempDir(), "engine.sock")}
+	l, err := net.Listen("unix", g.path)
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			switch g.mode.Load() {
+			case refusing:
+				c.Close()
+			case hanging:
+				go func() { io.Copy(io.Discard, c); c.Close() }()
+			default:
+				go pass(c)
+			}
+		}
+	}()
+	return g
+}
+
+func pass(c net.Conn) {
+	defer c.Close()
+	up, err := net.Dial("unix", "/var/run/docker.sock")
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() { io.Copy(up, c); up.(*net.UnixConn).CloseWrite() }()
+	io.Copy(c, up)
+}
+
+// TestEngineTrouble holds that engine trouble is an error of its own: never
+// the command's exit code, never "no such sandbox", never for ever.
+func TestEngineTrouble(t *testing.T) {
+	tests := map[string]struct {
+		mode int32
+		code sandbox.Code
+	}{
+		"down":  {refusing, sandbox.CodeUnavailable},
+		"hangs": {hanging, sandbox.CodeTimeout},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			_, o := mustRun(t, r.manager(""), "s", "true")
+			g := newGate(t)
+			r.host = "unix://" + g.path
+			g.mode.Store(tt.mode)
+			m := r.manager("")
+			start := time.Now()
+			out, got, err := run(m, "s", "echo ran")
+			if sandbox.CodeOf(err) != tt.code || out != "" || got.Exit.Code != 0 {
+				t.Errorf("run says %q, %+v, %v", out, got, err)
+			}
+			l, err := m.List(context.Background(), manager.ListOptions{})
+			if sandbox.CodeOf(err) != tt.code {
+				t.Errorf("list says %v", err)
+			}
+			if len(l.Containers) != 1 || l.Containers[0].Name != o.Name || l.Containers[0].Status != sandbox.StatusUnknown || l.Containers[0].ConfigMatch != nil || l.Containers[0].ImageMatch != nil {
+				t.Errorf("list shows %+v", l.Containers)
+			}
+			if p, err := m.Prune(context.Background(), manager.PruneOptions{}); sandbox.CodeOf(err) != tt.code || len(p.Removed) != 0 {
+				t.Errorf("prune did %+v, %v", p, err)
+			}
+			if took := time.Since(start); took > 40*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			g.mode.Store(open)
+			if out, _ := mustRun(t, m, "s", "echo back"); out != "back" {
+				t.Errorf("afterwards: %q", out)
+			}
+		})
+	}
+}
+
+// TestEngineRestart stops and starts an engine of its own in the middle.
+func TestEngineRestart(t *testing.T) {
+	r := newRig(t)
+	d := newEngine(t)
+	r.host = "unix://" + d.socket
+	m := r.manager("")
+	mustRun(t, m, "s", "touch /workspace/mark")
+	done := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		_, err := m.Run(context.Background(), manager.Request{Who: who("s"), Command: sandbox.Command{Args: []string{"sleep", "600"}}, Started: func(sandbox.Process) { close(started) }})
+		done <- err
+	}()
+	<-started
+	d.stop()
+	select {
+	case err := <-done:
+		if sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+			t.Errorf("the running command ends with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the running command hangs")
+	}
+	l, err := m.List(context.Background(), manager.ListOptions{})
+	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || len(l.Containers) != 1 || l.Containers[0].Status != sandbox.StatusUnknown {
+		t.Errorf("list shows %+v, %v", l.Containers, err)
+	}
+	d.start()
+	if out, _ := mustRun(t, m, "s", "ls"); out != "mark" {
+		t.Errorf("after the restart: %q", out)
+	}
+}
+
+// An engine of the test's own, with its own data.
+type testEngine struct {
+	t      *testing.T
+	dir    string
+	socket string
+	cmd    *exec.Cmd
+}
+
+func newEngine(t *testing.T) *testEngine {
+	t.Helper()
+	// The path of containerd's socket below it must stay short.
+	dir, err := os.MkdirTemp("", "eng")
+	must(t, err)
+	d := &testEngine{t: t, dir: dir, socket: filepath.Join(dir, "d.sock")}
+	d.start()
+	t.Cleanup(func() {
+		exec.Command("sh", "-c", "docker -H unix://"+d.socket+" ps -aq | xargs -r docker -H unix://"+d.socket+" rm -f").Run()
+		d.stop()
+		os.RemoveAll(dir)
+	})
+	load := exec.Command("sh", "-c", "docker save sandbox:bookworm-slim | docker -H unix://"+d.socket+" load")
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return d
+}
+
+func (d *testEngine) start() {
+	d.t.Helper()
+	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	must(d.t, err)
+	defer log.Close()
+	empty := filepath.Join(d.dir, "daemon.json")
+	must(d.t, os.WriteFile(empty, []byte("{}"), 0o600))
+	d.cmd = exec.Command("dockerd", "--config-file", empty, "--host", "unix://"+d.socket, "--data-root", filepath.Join(d.dir, "data"),
+		"--exec-root", filepath.Join(d.dir, "run"), "--pidfile", filepath.Join(d.dir, "pid"), "--bridge", "none", "--iptables=false", "--ip6tables=false")
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	must(d.t, d.cmd.Start())
+	waitFor(d.t, func() *bool {
+		c, err := net.Dial("unix", d.socket)
+		if err != nil {
+			return nil
+		}
+		c.Close()
+		ok := exec.Command("docker", "-H", "unix://"+d.socket, "version").Run() == nil
+		if !ok {
+			return nil
+		}
+		return &ok
+	})
+}
+
+func (d *testEngine) stop() {
+	d.cmd.Process.Signal(os.Interrupt)
+	done := make(chan struct{})
+	go func() { d.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(40 * time.Second):
+		b, _ := os.ReadFile(filepath.Join(d.dir, "log"))
+		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+		d.t.Errorf("the test's engine does not stop: %s", strings.Join(lines[max(0, len(lines)-5):], "\n"))
+		d.cmd.Process.Kill()
+		<-done
+	}
+}

@@ -1,0 +1,267 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/lifecycle"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// A live sandbox is an open handle with the lease that protects it.
+type live struct {
+	sandbox.Sandbox
+	provider sandbox.Provider
+	spec     sandbox.Spec // what it was made from, as far as known
+	created  bool
+	scratch  bool // the workspace is ours, not the agent's own folder
+	shared   bool // the handle is kept for the next command
+	held     *lease.Lock
+}
+
+func (l *live) name() string { return l.spec.Name }
+
+// close lets go of the handle, unless it is kept, then of the lease.
+func (l *live) close() {
+	if !l.shared {
+		l.Sandbox.Close()
+	}
+	l.held.Release()
+}
+
+// ensureTries bounds how often a sandbox that vanishes under our hands is
+// looked at anew.
+const ensureTries = 3
+
+// ensure brings the wanted sandbox up and returns it under a shared lease.
+// Callers in all processes take turns for one name, so that two of them
+// make one sandbox.
+func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, error) {
+	if l := m.warm(ctx, w); l != nil {
+		return l, nil
+	}
+	turn, err := m.leases.Ensure(ctx, w.spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Release()
+	for try := 1; ; try++ {
+		l, err := m.ensureOnce(ctx, w, mustExist)
+		if err == nil {
+			return l, nil
+		}
+		// The sandbox went away between two steps: somebody removed it
+		// behind our back. Look again.
+		gone := sandbox.IsNotFound(err) && !mustExist
+		if !gone || try == ensureTries || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// ensureOnce looks, decides and acts, under a shared lease from the first
+// look on: neither prune nor remove can take away what is being made.
+func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *live, err error) {
+	name := w.spec.Name
+	leased, err := m.leases.Held(name)
+	if err != nil {
+		return nil, err
+	}
+	held, err := m.leases.Shared(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			held.Release()
+		}
+	}()
+	have, rec, err := m.look(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	d, err := lifecycle.Decide(m.input(w, have, rec, leased))
+	if err != nil {
+		return nil, err
+	}
+	m.log.WithField("sandbox", name).Debugf("%s: %s", d.Action, d.Reason)
+	switch d.Action {
+	case lifecycle.Use, lifecycle.Start, lifecycle.Unpause:
+		return m.wake(ctx, w, w.spec, rec, held, d.Action)
+	case lifecycle.KeepAndHint:
+		m.log.WithField("sandbox", name).Warnf("%s%s; apply the new settings with: %s", d.Reason, m.changes(w, rec), d.Hint)
+		return m.wake(ctx, w, kept(w, rec), rec, held, d.Wake)
+	case lifecycle.Refuse:
+		refusal := d.Refusal(name)
+		refusal.Message += m.changes(w, rec)
+		return nil, refusal
+	}
+	if mustExist {
+		return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "exec", Resource: name, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
+	}
+	if d.Action == lifecycle.Recreate {
+		m.log.WithField("sandbox", name).Infof("recreate it: %s%s", d.Reason, m.changes(w, rec))
+		if held, err = m.replace(ctx, w, held); err != nil {
+			return nil, err
+		}
+	}
+	return m.create(ctx, w, held)
+}
+
+// replace removes the sandbox under the exclusive lease and returns a new
+// shared one. Whoever got hold of the lease meanwhile makes it fail.
+func (m *Manager) replace(ctx context.Context, w *want, held *lease.Lock) (*lease.Lock, error) {
+	held.Release()
+	if err := m.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
+		return held, err
+	}
+	return m.leases.Shared(ctx, w.spec.Name)
+}
+
+// kept is what a sandbox that is kept was made from, as far as that is known.
+func kept(w *want, rec *registry.Record) sandbox.Spec {
+	if rec != nil && rec.Spec != nil {
+		return *rec.Spec
+	}
+	return w.spec
+}
+
+// look asks what exists under the wanted name and what is recorded of it.
+func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.Record, error) {
+	info, err := w.provider.Inspect(ctx, w.spec.Name)
+	if err != nil && !sandbox.IsNotFound(err) {
+		return nil, nil, err
+	}
+	var have *sandbox.Info
+	if err == nil {
+		have = &info
+	}
+	rec, err := m.records.Get(w.spec.Kind, w.spec.Name)
+	switch {
+	case err == nil:
+		return have, &rec, nil
+	case errors.Is(err, registry.ErrNewer):
+		return nil, nil, err
+	case !sandbox.IsNotFound(err):
+		m.log.WithError(err).Warn("a record cannot be read and is rebuilt from labels")
+	}
+	return have, nil, nil
+}
+
+func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycle.Input {
+	in := lifecycle.Input{
+		Owner: w.spec.Owner, WantHash: w.hash, SettingsHash: w.settingsHash, Drift: w.res.DriftPolicy,
+		Known: true, Have: have, Leased: leased, Now: m.now(),
+	}
+	if rec != nil {
+		in.LastUsed = rec.LastUsedAt
+	}
+	return in
+}
+
+// wake opens a sandbox that exists. One that does not run has its host
+// folders made ready first: after a reboot, say, they may not be mounted.
+func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *lease.Lock, a lifecycle.Action) (*live, error) {
+	if a != lifecycle.Use {
+		if err := m.prepare(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	return m.open(ctx, w, spec, rec, held)
+}
+
+// open opens the existing sandbox as spec describes it.
+func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *lease.Lock) (*live, error) {
+	sb, err := w.provider.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		err = m.records.Put(m.newRecord(spec, sb.Info()))
+	} else {
+		err = m.records.Touch(spec.Kind, spec.Name, m.now())
+	}
+	if err != nil {
+		sb.Close()
+		return nil, err
+	}
+	shared := m.handles.put(spec.Name, handle{Sandbox: sb, hash: sb.Info().ConfigHash, limits: spec.Limits})
+	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), held: held, shared: shared}, nil
+}
+
+// create makes the sandbox and its record. The record is written first, so
+// that what a crash leaves behind is known by name.
+func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live, error) {
+	if err := m.prepare(ctx, w); err != nil {
+		return nil, err
+	}
+	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})
+	if err := m.records.Put(rec); err != nil {
+		return nil, err
+	}
+	if _, err := w.provider.Create(ctx, w.spec); err != nil {
+		return nil, errors.Join(err, m.forget(ctx, w, err))
+	}
+	l, err := m.open(ctx, w, w.spec, &rec, held)
+	if err != nil {
+		return nil, err
+	}
+	l.created = true
+	return l, nil
+}
+
+// forget deletes the record of a sandbox whose create failed, unless one of
+// that name exists all the same.
+func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
+	if sandbox.CodeOf(cause) == sandbox.CodeBusy {
+		return nil
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	if _, err := w.provider.Inspect(ctx, w.spec.Name); !sandbox.IsNotFound(err) {
+		return nil
+	}
+	return m.records.Delete(w.spec.Kind, w.spec.Name)
+}
+
+func (m *Manager) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {
+	now := m.now()
+	created := info.CreatedAt
+	if created.IsZero() {
+		created = now
+	}
+	return registry.Record{
+		Name: s.Name, Kind: s.Kind, Provider: s.Provider, Instance: s.Owner.Instance,
+		Tenant: s.Owner.Tenant, Agent: s.Owner.Agent, Session: s.Owner.Session, Scope: s.Owner.Scope, ScopeKey: s.Owner.ScopeKey,
+		Image: s.Image, ImageID: info.ImageID, ConfigHash: info.ConfigHash, Workspace: workspaceOf(s),
+		CreatedAt: created, LastUsedAt: now, Spec: &s,
+	}
+}
+
+// changes lists what differs between the recorded and the wanted Spec and
+// names what tightens isolation; it is empty when that is not known.
+func (m *Manager) changes(w *want, rec *registry.Record) string {
+	var parts []string
+	for _, c := range drift(rec, w) {
+		part := c.Field + " from " + orNone(c.From) + " to " + orNone(c.To)
+		if c.Tightens {
+			part += " (tightens isolation)"
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

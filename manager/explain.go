@@ -1,0 +1,166 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/lifecycle"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// An Explanation says what a session gets and why, without changing anything.
+type Explanation struct {
+	Tenant    string `json:"tenant"`
+	Agent     string `json:"agent"`
+	Session   string `json:"session"`
+	Sandboxed bool   `json:"sandboxed"`
+	Reason    string `json:"reason"`
+
+	Provider       string `json:"provider"`
+	ProviderReason string `json:"providerReason"`
+
+	Settings  []Setting `json:"settings"`
+	NoEffect  []Setting `json:"noEffect"`  // set, but the feature does not exist yet
+	Dangerous []string  `json:"dangerous"` // break-glass switches in force
+
+	Name       string              `json:"name"`
+	Scope      sandbox.Scope       `json:"scope"`
+	ScopeKey   string              `json:"scopeKey"`
+	User       string              `json:"user"`
+	Workspace  string              `json:"workspace"`
+	Mounts     []sandbox.Mount     `json:"mounts"`
+	Tmpfs      []sandbox.Tmpfs     `json:"tmpfs"`
+	Image      string              `json:"image"`
+	ImageID    string              `json:"imageId"` // empty: not made yet
+	ConfigHash string              `json:"configHash"`
+	Status     sandbox.Status      `json:"status"` // missing: will be created
+	HaveHash   string              `json:"haveHash"`
+	Next       string              `json:"next"` // what the next run would do, and why
+	Drift      []confighash.Change `json:"drift"`
+	Verdicts   []Verdict           `json:"verdicts"`
+	Problems   []string            `json:"problems"` // what could not be found out
+}
+
+// A Setting is one effective value with the layer that it came from.
+type Setting struct {
+	Path  string `json:"path"`
+	Value string `json:"value"`
+	Layer string `json:"layer"`
+	Note  string `json:"note,omitempty"`
+}
+
+// A Verdict answers one question of explain.
+type Verdict struct {
+	Kind    string `json:"kind"` // tool, command, path, host
+	Subject string `json:"subject"`
+	Verdict string `json:"verdict"` // allow, ask, deny, or unknown
+	Reason  string `json:"reason"`
+}
+
+// Questions are what explain can be asked beside the settings.
+type Questions struct {
+	Tool, Command, Path, Host string
+}
+
+// Explain says what a session gets and why. It changes nothing: an image
+// that is missing stays so, and what cannot be found out is in Problems.
+func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q Questions) (Explanation, error) {
+	res, err := config.Resolve(m.settings, who, flags)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{
+		Tenant: who.Tenant, Agent: who.Agent, Session: who.Session,
+		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
+		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
+		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Drift: []confighash.Change{},
+		Verdicts: verdicts(q), Problems: []string{},
+	}
+	w, err := m.resolve(ctx, who, flags, observe)
+	if err != nil {
+		e.Problems = append(e.Problems, err.Error())
+		return e, nil
+	}
+	e.describe(w)
+	if err := m.explainNext(ctx, w, &e); err != nil {
+		e.Status = sandbox.StatusUnknown
+		e.Problems = append(e.Problems, err.Error())
+	}
+	return e, nil
+}
+
+// describe fills in what the wanted Spec says.
+func (e *Explanation) describe(w *want) {
+	e.Provider, e.ProviderReason = w.provider.Name(), w.why
+	e.Name, e.Image, e.ConfigHash = w.spec.Name, w.spec.Image, w.hash
+	e.User = fmt.Sprintf("%d:%d", w.spec.UID, w.spec.GID)
+	e.Workspace = workspaceOf(w.spec)
+	e.Mounts = append(e.Mounts, w.spec.Mounts...)
+	e.Tmpfs = append(e.Tmpfs, w.spec.Tmpfs...)
+	e.Dangerous = append(e.Dangerous, w.spec.Security.Dangerous...)
+	if w.spec.ImageID == noImage {
+		e.Problems = append(e.Problems, "the image "+w.spec.Image+" is not there yet; the first run makes it")
+	} else {
+		e.ImageID = w.spec.ImageID
+	}
+}
+
+// explainNext says what the next run would find and do.
+func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) error {
+	leased, err := m.leases.Held(w.spec.Name)
+	if err != nil {
+		return err
+	}
+	have, rec, err := m.look(ctx, w)
+	if err != nil {
+		return err
+	}
+	e.Status = sandbox.StatusMissing
+	if have != nil {
+		e.Status, e.HaveHash = have.Status, have.ConfigHash
+		e.Drift = append(e.Drift, drift(rec, w)...)
+	}
+	d, err := lifecycle.Decide(m.input(w, have, rec, leased))
+	if err != nil {
+		return err
+	}
+	e.Next = string(d.Action) + ": " + d.Reason
+	if d.Hint != "" {
+		e.Next += "; " + d.Hint
+	}
+	return nil
+}
+
+func drift(rec *registry.Record, w *want) []confighash.Change {
+	if rec == nil || rec.Spec == nil {
+		return nil
+	}
+	return confighash.Diff(*rec.Spec, w.spec)
+}
+
+func noticesOf(ns []config.Notice) []Setting {
+	out := []Setting{}
+	for _, n := range ns {
+		out = append(out, Setting{Path: n.Path, Value: n.Value, Note: n.Why})
+	}
+	return out
+}
+
+// verdicts answers for policies that do not exist yet: nothing decides
+// about these questions, and saying so beats guessing.
+func verdicts(q Questions) []Verdict {
+	out := []Verdict{}
+	for _, v := range []Verdict{
+		{Kind: "tool", Subject: q.Tool}, {Kind: "command", Subject: q.Command}, {Kind: "path", Subject: q.Path}, {Kind: "host", Subject: q.Host},
+	} {
+		if v.Subject == "" {
+			continue
+		}
+		v.Verdict, v.Reason = "unknown", "no "+v.Kind+" policy is enforced in this version; the wall alone decides"
+		out = append(out, v)
+	}
+	return out
+}

@@ -1,0 +1,237 @@
+package manager
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/workspace"
+)
+
+// facts finds out what the world says about res. It returns the agent's
+// folder besides, from which a scratch workspace is seeded.
+func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (config.Facts, string, error) {
+	f := config.Facts{
+		Instance: m.state.Instance(), Provider: p.Name(),
+		Seccomp: seccomp.Profile(), HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
+		Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive,
+		Canonical: map[string]string{},
+	}
+	owner := sandbox.Owner{Instance: f.Instance, Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
+	name, err := config.Name(res.Docker.ContainerPrefix, owner)
+	if err != nil {
+		return f, "", err
+	}
+	var agentDir string
+	for _, step := range []func() error{
+		func() error { return m.canonical(res, &f) },
+		func() (err error) { f.Guest, err = m.host.Guest(); return err },
+		func() error { return m.image(ctx, res, p, i, &f) },
+		func() (err error) { agentDir, err = m.folders(res, name, owner, i, &f); return err },
+		func() error { return m.profile(res, &f) },
+	} {
+		if err := step(); err != nil {
+			return f, "", err
+		}
+	}
+	if socketsCross(res.Docker.Runtime) {
+		f.SocketDir = m.state.SocketPath(name)
+	}
+	uid, gid := f.UID, f.GID
+	if res.Docker.User != "" {
+		if uid, gid, err = hardening.User("docker.user", res.Docker.User); err != nil {
+			return f, "", err
+		}
+	}
+	f.PasswdFile, f.GroupFile, err = m.state.Identity(uid, gid)
+	return f, agentDir, err
+}
+
+func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
+	paths, err := res.HostPaths(f.Home, f.Env)
+	if err != nil {
+		return err
+	}
+	for _, p := range paths {
+		if f.Canonical[p], err = hostpath.Canonical(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// image finds the image's identity. Looking only, one that is not there yet
+// stays without.
+func (m *Manager) image(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent, f *config.Facts) error {
+	if !p.Features().Images {
+		return nil
+	}
+	var err error
+	f.ImageID, err = m.images.Current(ctx, res.Docker.Image, res.Docker.Setup)
+	switch {
+	case sandbox.IsNotFound(err) && i == effects:
+		f.ImageID, err = m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
+	case sandbox.IsNotFound(err):
+		f.ImageID, err = noImage, nil
+	}
+	return err
+}
+
+// noImage stands for the identity of an image that has to be made first.
+const noImage = "(not made yet)"
+
+// folders finds workspace, agent's folder and owner.
+func (m *Manager) folders(res config.Resolved, name string, owner sandbox.Owner, i intent, f *config.Facts) (agentDir string, err error) {
+	claim := m.owners.Lookup
+	if i == effects {
+		claim = m.owners.Claim
+	}
+	own, err := claim(name, owner)
+	if err != nil {
+		return "", err
+	}
+	f.UID, f.GID = own.UID, own.GID
+	store, err := m.workspaces(res)
+	if err != nil {
+		return "", err
+	}
+	f.Workspaces = []string{store.Root()}
+	if f.Workspace, err = store.Path(name); err != nil {
+		return "", err
+	}
+	dir, given := res.AgentWorkspace, res.Workspace
+	if given != "" {
+		dir = given
+	}
+	if dir == "" {
+		return "", nil
+	}
+	if dir, err = hostpath.Expand(dir, f.Home, f.Env); err != nil {
+		return "", err
+	}
+	if given != "" {
+		if dir, err = m.givenFolder(dir); err != nil {
+			return "", err
+		}
+	}
+	return m.agentFolder(res, dir, i, f)
+}
+
+// givenFolder makes a folder named by a flag absolute; it must exist.
+func (m *Manager) givenFolder(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		var st os.FileInfo
+		if st, err = os.Stat(abs); err == nil && !st.IsDir() {
+			err = &os.PathError{Op: "open", Path: abs, Err: os.ErrInvalid}
+		}
+	}
+	if err != nil {
+		return "", &sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: "--workspace", Resource: dir, Message: "there is no such folder", Err: err, Hint: "make it first: mkdir " + dir}
+	}
+	return abs, nil
+}
+
+// agentFolder finds, and with effects makes, the agent's folder, and for
+// access rw the owner that its user dictates.
+func (m *Manager) agentFolder(res config.Resolved, dir string, i intent, f *config.Facts) (string, error) {
+	rw := res.WorkspaceAccess == sandbox.AccessRW || res.Workspace != ""
+	access := res.WorkspaceAccess
+	if rw {
+		access = sandbox.AccessRW
+	}
+	own := workspace.Owner{UID: f.UID, GID: f.GID}
+	var err error
+	if i == effects {
+		dir, own, err = workspace.EnsureAgent(dir, access, own)
+	} else {
+		dir, own, err = lookAgent(dir, rw, own)
+	}
+	if err != nil {
+		return "", err
+	}
+	f.AgentDir = dir
+	if rw {
+		f.UID, f.GID = own.UID, own.GID
+		f.Workspace = dir
+	}
+	return dir, nil
+}
+
+// lookAgent is workspace.EnsureAgent without its effects.
+func lookAgent(dir string, rw bool, own workspace.Owner) (string, workspace.Owner, error) {
+	dir, err := hostpath.Canonical(dir)
+	if err != nil || !rw {
+		return dir, own, err
+	}
+	folder, err := os.Open(dir)
+	if os.IsNotExist(err) {
+		return dir, own, nil // will be made and given to own
+	}
+	if err != nil {
+		return "", own, sandbox.Errorf(sandbox.CodeUnavailable, "look at the agent's folder", "%w", err)
+	}
+	defer folder.Close()
+	own, err = workspace.AgentOwner(folder, own)
+	return dir, own, err
+}
+
+// maxProfile bounds a seccomp profile file.
+const maxProfile = 1 << 20
+
+func (m *Manager) profile(res config.Resolved, f *config.Facts) error {
+	path := res.Docker.SeccompProfile
+	if path == "" {
+		return nil
+	}
+	fail := func(err error) error {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: "docker.seccompProfile", Resource: path, Message: "the profile cannot be read", Err: err, Hint: "name a JSON file, or leave the setting out for the built-in profile"}
+	}
+	path, err := hostpath.Expand(path, f.Home, f.Env)
+	if err != nil {
+		return fail(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxProfile+1))
+	if err != nil {
+		return fail(err)
+	}
+	if len(b) > maxProfile {
+		return fail(os.ErrInvalid)
+	}
+	f.SeccompOverride = string(b)
+	return nil
+}
+
+// workspaces opens the root of the scratch workspaces.
+func (m *Manager) workspaces(res config.Resolved) (*workspace.Store, error) {
+	root := m.state.Workspaces()
+	if res.WorkspaceRoot != "" {
+		var err error
+		if root, err = hostpath.Expand(res.WorkspaceRoot, m.host.Home, m.host.Env); err != nil {
+			return nil, err
+		}
+	}
+	return workspace.Open(root)
+}
+
+// socketsCross reports whether a Unix socket made in a mounted folder can be
+// connected to from outside. Runtimes that bring a kernel of their own keep
+// such sockets to themselves; the guest is reached by a relay there.
+func socketsCross(runtime string) bool {
+	switch runtime {
+	case "", "runc", "crun", "io.containerd.runc.v2":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,192 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// A Row is one sandbox as list shows it. A nil match means that it cannot
+// be told, because the provider or the image did not answer.
+type Row struct {
+	Name        string         `json:"name"`
+	ID          string         `json:"id"`
+	Kind        sandbox.Kind   `json:"kind"`
+	Provider    string         `json:"provider"`
+	Tenant      string         `json:"tenant"`
+	Agent       string         `json:"agent"`
+	Session     string         `json:"session"`
+	Scope       sandbox.Scope  `json:"scope"`
+	ScopeKey    string         `json:"scopeKey"`
+	Status      sandbox.Status `json:"status"`
+	Image       string         `json:"image"`
+	ImageMatch  *bool          `json:"imageMatch"`
+	ConfigHash  string         `json:"configHash"`
+	ConfigMatch *bool          `json:"configMatch"`
+	Workspace   string         `json:"workspace"`
+	CreatedAt   time.Time      `json:"createdAt"`
+	LastUsedAt  time.Time      `json:"lastUsedAt"`
+	AgeSeconds  int64          `json:"ageSeconds"`
+	IdleSeconds int64          `json:"idleSeconds"`
+
+	Instance string `json:"instance,omitempty"` // of foreign sandboxes only
+}
+
+// A Listing is what exists and what is recorded, reconciled.
+type Listing struct {
+	Containers []Row `json:"containers"`
+	Browsers   []Row `json:"browsers"`
+}
+
+// ListOptions select rows.
+type ListOptions struct {
+	Tenant  string // only this tenant's, unless All
+	All     bool   // every tenant's
+	Foreign bool   // those of other instances instead of our own
+}
+
+// List reconciles records with what the providers say, in one call to each
+// provider. When a provider does not answer, the rows it is asked about
+// are still returned, with status unknown, together with its error.
+func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
+	out := Listing{Containers: []Row{}, Browsers: []Row{}}
+	// Records are read first: a sandbox that is made in between then shows
+	// up as an orphan for once, and never as missing.
+	records, recordErr := m.readRecords()
+	infos, down, listErr := m.live(ctx, o.Foreign)
+	var rows []Row
+	if o.Foreign {
+		for _, info := range infos {
+			if info.Owner.Instance != m.state.Instance() {
+				row := m.rowOf(info, nil)
+				row.Instance = info.Owner.Instance
+				rows = append(rows, row)
+			}
+		}
+	} else {
+		listErr = errors.Join(listErr, recordErr)
+		rows = m.reconcile(records, infos, down)
+		m.match(ctx, rows, records)
+	}
+	for _, r := range rows {
+		switch {
+		case o.Tenant != "" && !o.All && r.Tenant != o.Tenant:
+		case r.Kind == sandbox.KindBrowser:
+			out.Browsers = append(out.Browsers, r)
+		default:
+			out.Containers = append(out.Containers, r)
+		}
+	}
+	return out, listErr
+}
+
+// live asks every provider for its sandboxes. down names the providers
+// that did not answer.
+func (m *Manager) live(ctx context.Context, foreign bool) (infos []sandbox.Info, down map[string]bool, err error) {
+	f := sandbox.Filter{Instance: m.state.Instance()}
+	if foreign {
+		f.Instance = ""
+	}
+	down = map[string]bool{}
+	for _, name := range m.providers.Names() {
+		p, getErr := m.providers.Get(name)
+		if getErr != nil {
+			return nil, nil, getErr
+		}
+		got, listErr := p.List(ctx, f)
+		if listErr != nil {
+			down[name] = true
+			err = errors.Join(err, listErr)
+		}
+		infos = append(infos, got...)
+	}
+	return infos, down, err
+}
+
+// reconcile joins records and live sandboxes by name: recorded but gone is
+// missing, there but not recorded is an orphan, not to be told is unknown.
+func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, down map[string]bool) []Row {
+	byName := make(map[string]*registry.Record, len(records))
+	for i := range records {
+		byName[records[i].Name] = &records[i]
+	}
+	rows := make([]Row, 0, len(records))
+	for _, info := range infos {
+		rec := byName[info.Name]
+		delete(byName, info.Name)
+		rows = append(rows, m.rowOf(info, rec))
+	}
+	for _, rec := range byName {
+		row := m.rowOf(sandbox.Info{Status: sandbox.StatusMissing}, rec)
+		if down[rec.Provider] {
+			row.Status = sandbox.StatusUnknown
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// rowOf merges what is live and what is recorded; labels win over records.
+func (m *Manager) rowOf(info sandbox.Info, rec *registry.Record) Row {
+	r := Row{
+		Name: info.Name, ID: info.ID, Kind: info.Kind, Provider: info.Provider,
+		Tenant: info.Owner.Tenant, Agent: info.Owner.Agent, Session: info.Owner.Session, Scope: info.Owner.Scope, ScopeKey: info.Owner.ScopeKey,
+		Status: info.Status, Image: info.Image, ConfigHash: info.ConfigHash, CreatedAt: info.CreatedAt,
+	}
+	switch {
+	case rec == nil:
+		if info.Owner.Instance == m.state.Instance() {
+			r.Status = sandbox.StatusOrphan
+		}
+		r.LastUsedAt = r.CreatedAt
+	case info.Name == "":
+		r.Name, r.Kind, r.Provider, r.ConfigHash, r.CreatedAt = rec.Name, rec.Kind, rec.Provider, rec.ConfigHash, rec.CreatedAt
+		r.Tenant, r.Agent, r.Session, r.Scope, r.ScopeKey = rec.Tenant, rec.Agent, rec.Session, rec.Scope, rec.ScopeKey
+	}
+	if rec != nil {
+		r.Image, r.Workspace, r.LastUsedAt = rec.Image, rec.Workspace, rec.LastUsedAt
+	}
+	now := m.now()
+	r.AgeSeconds = seconds(now.Sub(r.CreatedAt))
+	r.IdleSeconds = seconds(now.Sub(r.LastUsedAt))
+	return r
+}
+
+func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }
+
+// match fills in whether image and settings of each row are those that a
+// new sandbox would get now. Each image is asked for once.
+func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Record) {
+	byName := make(map[string]*registry.Record, len(records))
+	for i := range records {
+		byName[records[i].Name] = &records[i]
+	}
+	now := newSnapshot(m)
+	for i := range rows {
+		r, rec := &rows[i], byName[rows[i].Name]
+		if rec == nil || r.Status == sandbox.StatusUnknown || r.Status == sandbox.StatusMissing {
+			continue
+		}
+		w, err := now.want(ctx, *rec)
+		if err != nil || w.spec.ImageID == "" {
+			continue
+		}
+		image, config := w.spec.ImageID == rec.ImageID, w.hash == r.ConfigHash
+		r.ImageMatch, r.ConfigMatch = &image, &config
+	}
+}
+
+// readRecords lists the records. One that cannot be read is logged, not fatal.
+func (m *Manager) readRecords() ([]registry.Record, error) {
+	records, problems, err := m.records.List("")
+	for _, p := range problems {
+		m.log.Warn(p.Err.Error())
+	}
+	return records, err
+}

@@ -1,0 +1,24 @@
+package manager
+
+import (
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/workspace"
+)
+
+// New returns a Manager on the state folder of o.
+func New(o Options) (*Manager, error) {
+	records, err := registry.Open(o.State.Registry())
+	if err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Manager{
+		settings: o.Settings, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now,
+		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{},
+	}, nil
+}

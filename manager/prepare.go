@@ -1,0 +1,49 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/workspace"
+)
+
+// prepare makes the host folders that the wanted sandbox mounts: the scratch
+// workspace with what is seeded into it, and the folder of the guest's
+// socket. It may run again for a sandbox that exists.
+func (m *Manager) prepare(ctx context.Context, w *want) error {
+	if !w.scratch() {
+		return nil
+	}
+	store, err := m.workspaces(w.res)
+	if err != nil {
+		return err
+	}
+	own := workspace.Owner{UID: w.spec.UID, GID: w.spec.GID}
+	if _, err := store.Ensure(ctx, w.spec.Name, own, w.quota); err != nil {
+		return err
+	}
+	if w.agentDir == "" {
+		return nil
+	}
+	report, err := store.Seed(ctx, w.spec.Name, w.agentDir, own)
+	for _, s := range report.Skipped {
+		m.log.WithField("sandbox", w.spec.Name).Warnf("not seeded: %s: %s", termsafe.Line(s.Path), s.Reason)
+	}
+	return err
+}
+
+// scratch reports whether the workspace is ours and not the agent's own folder.
+func (w *want) scratch() bool {
+	return w.res.WorkspaceAccess != sandbox.AccessRW && w.res.Workspace == ""
+}
+
+// workspaceOf is the host folder that appears as the workspace.
+func workspaceOf(s sandbox.Spec) string {
+	for _, m := range s.Mounts {
+		if m.Role == sandbox.RoleWorkspace {
+			return m.Source
+		}
+	}
+	return ""
+}

@@ -1,0 +1,120 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// remove takes a sandbox down together with its record. It fails with
+// [sandbox.CodeBusy] while a command runs in it.
+func (m *Manager) remove(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+	turn, err := m.leases.Ensure(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	return m.removeLocked(ctx, p, kind, name)
+}
+
+// removeLocked is remove for a caller that holds the name's ensure lock.
+// The record goes last: when the provider fails, it stays for the next try.
+func (m *Manager) removeLocked(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+	held, err := m.leases.TryExclusive(name)
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	m.handles.drop(name, nil)
+	if err := p.Remove(ctx, name); err != nil {
+		return err
+	}
+	if err := m.state.RemoveSocketDir(name); err != nil {
+		m.log.WithError(err).Warn("cannot remove the socket folder")
+	}
+	return m.records.Delete(kind, name)
+}
+
+// A Selector chooses sandboxes: exactly one field is set.
+type Selector struct {
+	Session string
+	Agent   string
+	All     bool
+}
+
+// A Removed names a sandbox that was removed.
+type Removed struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// A Failed names a sandbox that could not be removed, and why.
+type Failed struct {
+	Name  string       `json:"name"`
+	Code  sandbox.Code `json:"code"`
+	Error string       `json:"error"`
+}
+
+// Recreated is what recreate did.
+type Recreated struct {
+	Removed []Removed `json:"removed"`
+	Failed  []Failed  `json:"failed"`
+}
+
+// Select lists the rows that a recreate with s would remove.
+func (m *Manager) Select(ctx context.Context, tenant string, s Selector, browsers bool) ([]Row, error) {
+	n := 0
+	for _, set := range []bool{s.Session != "", s.Agent != "", s.All} {
+		if set {
+			n++
+		}
+	}
+	if n != 1 {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "recreate", Message: "exactly one of --session, --agent and --all is needed"}
+	}
+	l, err := m.List(ctx, ListOptions{Tenant: tenant})
+	if err != nil {
+		return nil, err
+	}
+	rows := l.Containers
+	if browsers {
+		rows = l.Browsers
+	}
+	var out []Row
+	for _, r := range rows {
+		switch {
+		case r.Tenant != tenant && !(s.All && tenant == ""):
+		case s.All,
+			s.Session != "" && r.Scope == sandbox.ScopeSession && r.ScopeKey == s.Session,
+			s.Agent != "" && r.Agent == s.Agent && r.Scope != sandbox.ScopeShared:
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// Recreate removes the rows, so that their next use builds them anew.
+// Workspaces stay.
+func (m *Manager) Recreate(ctx context.Context, rows []Row) Recreated {
+	out := Recreated{Removed: []Removed{}, Failed: []Failed{}}
+	for _, r := range rows {
+		if err := m.removeRow(ctx, r); err != nil {
+			out.Failed = append(out.Failed, failed(r.Name, err))
+			continue
+		}
+		out.Removed = append(out.Removed, Removed{Name: r.Name})
+	}
+	return out
+}
+
+func (m *Manager) removeRow(ctx context.Context, r Row) error {
+	p, err := m.providers.Get(r.Provider)
+	if err != nil {
+		return err
+	}
+	return m.remove(ctx, p, r.Kind, r.Name)
+}
+
+func failed(name string, err error) Failed {
+	return Failed{Name: name, Code: sandbox.CodeOf(err), Error: err.Error()}
+}

@@ -1,0 +1,197 @@
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/client"
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// A rig is a conductor on the real engine with a state folder of its own.
+type rig struct {
+	t      testing.TB
+	dir    string
+	state  *statedir.Dir
+	engine *container.Engine
+	log    *logBuffer
+	clock  *clock
+	wrap   func(docker.Engine) docker.Engine // faults, or nil
+	host   string                            // of the engine; empty is the usual one
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	testenv.Require(t, "docker")
+	testenv.Require(t, "root")
+	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "state"), log: &logBuffer{}, clock: &clock{}}
+	r.connect()
+	t.Cleanup(r.clean)
+	return r
+}
+
+func (r *rig) connect() {
+	st, err := statedir.Open(r.dir)
+	must(r.t, err)
+	r.state, r.engine = st, container.New(r.dial(), container.Deadlines{})
+}
+
+func (r *rig) dial() *client.Client {
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if r.host != "" {
+		opts = append(opts, client.WithHost(r.host))
+	}
+	api, err := client.NewClientWithOpts(opts...)
+	must(r.t, err)
+	r.t.Cleanup(func() { api.Close() })
+	return api
+}
+
+func (r *rig) clean() {
+	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer done()
+	if r.host != "" {
+		// A gate or an engine of the test's own; the usual one is asked too.
+		r.engine.Close()
+		r.host = ""
+		r.engine = container.New(r.dial(), container.Deadlines{})
+	}
+	infos, err := r.engine.List(ctx, sandbox.Filter{Instance: r.state.Instance()})
+	if err != nil {
+		r.t.Error(err)
+	}
+	for _, info := range infos {
+		if err := r.engine.Remove(ctx, info.ID); err != nil {
+			r.t.Error(err)
+		}
+	}
+	r.engine.Close()
+}
+
+// manager returns a conductor for settings, a file's content. Each call
+// stands for a new start of the program.
+func (r *rig) manager(settings string) *manager.Manager {
+	r.t.Helper()
+	if settings == "" {
+		settings = "{}"
+	}
+	parsed, err := config.Parse("test", []byte(settings))
+	must(r.t, err)
+	api := r.dial()
+	var e docker.Engine = container.New(api, container.Deadlines{Query: 5 * time.Second})
+	if r.wrap != nil {
+		e = r.wrap(e)
+	}
+	sensitive := []string{r.state.Path(), "/run/docker.sock"}
+	p := docker.New(e, docker.Options{Sockets: r.state, World: func() hardening.World {
+		return hardening.World{Canonical: hostpath.Canonical, Sensitive: sensitive, Workspaces: []string{r.state.Workspaces()}}
+	}})
+	set, err := provider.New(p)
+	must(r.t, err)
+	log := logrus.New()
+	log.SetOutput(io.MultiWriter(r.log))
+	m, err := manager.New(manager.Options{
+		Settings: parsed, State: r.state, Providers: set,
+		Images: images.Source{Store: images.New(api, images.Config{LockDir: filepath.Join(r.state.Locks(), "images")})},
+		Host: manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: sensitive,
+			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return r.state.InstallGuest(testenv.Guest(r.t)) })},
+		Log: log, Now: r.clock.now,
+	})
+	must(r.t, err)
+	r.t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func who(session string) config.Who { return config.Who{Agent: "main", Session: session} }
+
+// run runs a shell line and returns its output and outcome.
+func run(m *manager.Manager, session, line string, change ...func(*manager.Request)) (string, manager.Outcome, error) {
+	var out bytes.Buffer
+	req := manager.Request{Who: who(session), Command: sandbox.Command{Args: []string{"sh", "-c", line}, Stdout: &out, Stderr: &out}}
+	for _, c := range change {
+		c(&req)
+	}
+	ctx, done := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer done()
+	o, err := m.Run(ctx, req)
+	return strings.TrimSpace(out.String()), o, err
+}
+
+// mustRun is run for lines that have to succeed.
+func mustRun(t testing.TB, m *manager.Manager, session, line string) (string, manager.Outcome) {
+	t.Helper()
+	out, o, err := run(m, session, line)
+	if err != nil || o.Exit.Code != 0 {
+		t.Fatalf("%s: %q, exit %d, %v", line, out, o.Exit.Code, err)
+	}
+	return out, o
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A clock can be set ahead.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func tempDir(t testing.TB, mode os.FileMode) string {
+	t.Helper()
+	d := t.TempDir()
+	must(t, os.Chmod(d, mode))
+	return d
+}

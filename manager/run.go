@@ -1,0 +1,115 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// errTimeLimit is the cause of a context that ends at the command's limit.
+var errTimeLimit = errors.New("time limit of the command")
+
+// Run carries out a request: resolve, ensure, run, record. An error means
+// that the sandbox failed; a command that fails or runs out of time is an
+// Outcome.
+func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
+	var out Outcome
+	err := m.lend(ctx, req, func(l *live) (err error) {
+		out, err = m.run(ctx, l, req)
+		return err
+	})
+	return out, err
+}
+
+// Lend brings the sandbox of a request up as Run does and hands it to fn
+// with its Spec instead of running the command. It is leased until fn
+// returns, and must not be closed by fn.
+func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
+	return m.lend(ctx, req, func(l *live) error { return fn(l.Sandbox, l.spec) })
+}
+
+// lend is the chain of steps around whatever fn does with the live sandbox.
+func (m *Manager) lend(ctx context.Context, req Request, fn func(*live) error) error {
+	w, err := m.resolve(ctx, req.Who, req.Flags, effects)
+	if err != nil {
+		return err
+	}
+	m.pruneIfDue(ctx, w)
+	live, err := m.ensure(ctx, w, req.MustExist)
+	if err != nil {
+		return err
+	}
+	err = fn(live)
+	m.record(live)
+	live.close()
+	if !req.Remove {
+		return err
+	}
+	return errors.Join(err, m.discard(context.WithoutCancel(ctx), live))
+}
+
+// run starts the command in the live sandbox and waits for its end.
+func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, error) {
+	out := Outcome{Name: live.name(), Created: live.created}
+	limit := req.Timeout
+	if limit == 0 {
+		limit = live.spec.Limits.Timeout
+	}
+	if limit > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeoutCause(ctx, limit, errTimeLimit)
+		defer done()
+	}
+	start := m.now()
+	proc, err := live.Start(ctx, req.Command)
+	if err != nil {
+		return out, m.timeLimit(ctx, &out, err)
+	}
+	if req.Started != nil {
+		req.Started(proc)
+	}
+	out.Exit, err = proc.Wait()
+	out.Duration = m.now().Sub(start)
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeLimit):
+		out.TimedOut = true
+		return out, nil
+	case ctx.Err() != nil:
+		return out, &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: live.name(), Message: "the command was ended because the caller gave up", Err: ctx.Err()}
+	}
+	return out, err
+}
+
+// timeLimit turns an error that came from the command's own limit into an outcome.
+func (m *Manager) timeLimit(ctx context.Context, out *Outcome, err error) error {
+	if errors.Is(context.Cause(ctx), errTimeLimit) {
+		out.TimedOut = true
+		return nil
+	}
+	return err
+}
+
+// record notes that the sandbox was used just now. A failure is logged:
+// the command has run, and its result stands.
+func (m *Manager) record(l *live) {
+	if err := m.records.Touch(l.spec.Kind, l.name(), m.now()); err != nil && !sandbox.IsNotFound(err) {
+		m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note the last use")
+	}
+}
+
+// discard removes the sandbox that a request made for itself alone, with
+// its scratch workspace. One that somebody else uses meanwhile stays.
+func (m *Manager) discard(ctx context.Context, l *live) error {
+	ctx, done := context.WithTimeout(ctx, 60*time.Second)
+	defer done()
+	if err := m.remove(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
+		return fmt.Errorf("remove after the command: %w", err)
+	}
+	if !l.scratch {
+		return nil
+	}
+	return m.removeScratch(ctx, workspaceOf(l.spec))
+}
