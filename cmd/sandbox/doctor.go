@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/doctor"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// Doctor implements cli.Backend. What cannot be opened is a finding of a
+// check and no reason not to look at the rest.
+func (b backend) Doctor(ctx context.Context, o cli.Options, who config.Who, flags *config.SandboxSettings, attack bool) (cli.Diagnosis, error) {
+	d, err := deps(o, who, flags)
+	if err != nil {
+		return cli.Diagnosis{}, err
+	}
+	report := doctor.Run(ctx, d)
+	out := cli.Diagnosis{Failed: report.Failed()}
+	for _, c := range report.Checks {
+		out.Checks = append(out.Checks, cli.Check{Name: c.Name, Status: string(c.Status), Detail: c.Detail, Fix: c.Fix})
+	}
+	if !attack {
+		return out, nil
+	}
+	attempts, err := selfTest(ctx, o, who, flags)
+	if err != nil {
+		return out, err
+	}
+	out.Failed = out.Failed || attempts.Failed()
+	for _, r := range attempts.Results {
+		out.Attempts = append(out.Attempts, cli.Attempt{Name: r.Name, What: r.What, Outcome: string(r.Outcome), Seen: r.Seen})
+	}
+	return out, nil
+}
+
+// deps are what the checks ask on this machine.
+func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.Deps, error) {
+	d := doctor.Deps{
+		Guest:     statedir.FindGuest,
+		ImageRef:  images.DefaultImage,
+		Settings:  func() (doctor.Settings, error) { return facts(o, who, flags) },
+		Leftovers: func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
+		Host:      doctor.RealHost(),
+	}
+	var err error
+	if d.StateDir, err = stateFolder(o.StateDir); err != nil {
+		return d, err
+	}
+	if r, _, err := resolve(o, who, flags); err == nil {
+		d.ImageRef = r.Docker.Image
+	}
+	api, err := container.Dial()
+	if err != nil {
+		d.Posture = func(context.Context) (container.Posture, error) { return container.Posture{}, err }
+		return d, nil
+	}
+	engine := container.New(api, container.Deadlines{})
+	d.EngineAddress, d.Posture = engine.Host(), engine.Posture
+	d.Image = images.New(api, images.Config{}).Inspect
+	return d, nil
+}
+
+func resolve(o cli.Options, who config.Who, flags *config.SandboxSettings) (config.Resolved, string, error) {
+	s, path, err := readSettings(o.ConfigFile)
+	if err != nil {
+		return config.Resolved{}, path, err
+	}
+	r, err := config.Resolve(s, who, flags)
+	return r, path, err
+}
+
+// facts are what the checks need to know of the settings.
+func facts(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.Settings, error) {
+	r, path, err := resolve(o, who, flags)
+	if err != nil {
+		return doctor.Settings{Path: path}, err
+	}
+	switches := hardening.Switches{
+		BindSources:      r.Docker.DangerouslyAllowBindSources,
+		ReservedTargets:  r.Docker.DangerouslyAllowReservedTargets,
+		WritableRoot:     r.Docker.DangerouslyAllowWritableRoot,
+		KeepCapabilities: r.Docker.DangerouslyKeepCapabilities,
+	}
+	return doctor.Settings{
+		Path: path, Provider: r.Provider, Runtime: r.Docker.Runtime,
+		Dangerous: switches.List(), WorkspaceQuota: int64(r.WorkspaceQuota),
+	}, nil
+}
+
+// leftovers compares records with what exists.
+func leftovers(ctx context.Context, o cli.Options) (doctor.Leftovers, error) {
+	h, err := open(o)
+	if err != nil {
+		return doctor.Leftovers{}, err
+	}
+	defer h.close()
+	m, err := h.manager(o)
+	if err != nil {
+		return doctor.Leftovers{}, err
+	}
+	list, err := m.List(ctx, manager.ListOptions{All: true})
+	if err != nil {
+		return doctor.Leftovers{}, err
+	}
+	var out doctor.Leftovers
+	for _, r := range append(list.Containers, list.Browsers...) {
+		switch r.Status {
+		case sandbox.StatusOrphan:
+			out.Orphans = append(out.Orphans, r.Name)
+		case sandbox.StatusMissing:
+			out.Missing = append(out.Missing, r.Name)
+		}
+	}
+	out.Corrupt, err = filepath.Glob(filepath.Join(h.state.Registry(), "*", "*.corrupt-*"))
+	return out, err
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// A site is a state folder of a test's own and the program to use it with.
+type site struct {
+	t     *testing.T
+	state string
+	env   []string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	testenv.Require(t, "docker")
+	s := &site{t: t, state: filepath.Join(t.TempDir(), "state")}
+	s.env = append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+s.state, "SANDBOX_CONFIG=")
+	t.Cleanup(func() {
+		if out, err := s.command("recreate", "--all", "--force").CombinedOutput(); err != nil {
+			t.Errorf("clean up: %v\n%s", err, out)
+		}
+	})
+	return s
+}
+
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("sandbox", args...)
+	cmd.Env = s.env
+	return cmd
+}
+
+// inside returns the arguments of every process in the default sandbox.
+func (s *site) inside() string {
+	s.t.Helper()
+	out, err := s.command("exec", "--", "ps", "-eo", "args").Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// eitherSignal stands for the status of SIGINT or SIGTERM: the kernel does not
+// keep the order of two that are under way.
+const eitherSignal = -1
+
+// TestSignalsEndWhatRunsInside sends signals to the program and looks inside
+// afterwards.
+func TestSignalsEndWhatRunsInside(t *testing.T) {
+	s := newSite(t)
+	tests := []struct {
+		name   string
+		script string // prints "ready" once it runs
+		sigs   []syscall.Signal
+		want   int
+		within time.Duration
+	}{
+		{"interrupt", `sleep 4301 & echo ready; wait`, []syscall.Signal{syscall.SIGINT}, 130, 2 * time.Second},
+		{"terminate, with an escapee", `setsid sleep 4302 & echo ready; wait`, []syscall.Signal{syscall.SIGTERM}, 143, 2 * time.Second},
+		{"hang up", `sleep 4303 & echo ready; wait`, []syscall.Signal{syscall.SIGHUP}, 129, 2 * time.Second},
+		{"one that ignores it", `trap "" TERM; sh -c 'trap "" TERM; echo ready; exec sleep 4304'`, []syscall.Signal{syscall.SIGTERM}, 143, 10 * time.Second},
+		{"twice", `trap "" TERM; sh -c 'trap "" TERM; echo ready; exec sleep 4305'`, []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, eitherSignal, time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := s.command("run", "--", "sh", "-c", tt.script)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+				t.Fatalf("it says %q, %v", line, err)
+			}
+			begin := time.Now()
+			for _, sig := range tt.sigs {
+				cmd.Process.Signal(sig)
+			}
+			cmd.Wait()
+			if took := time.Since(begin); took > tt.within {
+				t.Errorf("it took %v", took)
+			}
+			got := cmd.ProcessState.ExitCode()
+			if tt.want == eitherSignal && (got == 130 || got == 143) {
+				got = eitherSignal
+			}
+			if got != tt.want || said.Len() > 0 {
+				t.Errorf("status %d and %q, want %d and nothing said", got, said.String(), tt.want)
+			}
+			// The guest sees to the end of what a dead client left; look until it has.
+			for deadline := time.Now().Add(5 * time.Second); strings.Contains(s.inside(), "sleep 430"); {
+				if time.Now().After(deadline) {
+					t.Fatalf("still inside:\n%s", s.inside())
+				}
+			}
+		})
+	}
+}
+
+// TestClosedOutputEndsWhatRunsInside is "sandbox run -- yes | head -1".
+func TestClosedOutputEndsWhatRunsInside(t *testing.T) {
+	s := newSite(t)
+	cmd := s.command("run", "--", "yes")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	bufio.NewReader(out).ReadString('\n')
+	out.Close()
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 141 || said.Len() > 0 {
+		t.Errorf("status %d and %q, want 141 and nothing said", got, said.String())
+	}
+	if ps := s.inside(); strings.Contains(ps, "yes") {
+		t.Errorf("still inside:\n%s", ps)
+	}
+}
+
+// maxResident is what 100 MB of output may cost us.
+const maxResident = 32 << 10 // KiB
+
+// TestMemory passes 100 MB through standard output and asks the kernel what
+// that took at most. The program is built as it is shipped, without the race
+// detector.
+func TestMemory(t *testing.T) {
+	s := newSite(t)
+	program := filepath.Join(t.TempDir(), "sandbox")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const total = 100_000_000
+	cmd := exec.Command(program, "run", "-i", "--", "sh", "-c", "head -c "+strconv.Itoa(total)+" /dev/zero; read done")
+	cmd.Env = s.env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.CopyN(io.Discard, out, total)
+	if err != nil {
+		t.Errorf("%d bytes came: %v", n, err)
+	}
+	if kib := highWater(t, cmd.Process.Pid); kib > maxResident {
+		t.Errorf("%d KiB resident at most, %d are allowed", kib, maxResident)
+	}
+	in.Close()
+	cmd.Wait()
+}
+
+// highWater is the most memory that a process had resident so far, in KiB.
+func highWater(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("the kernel does not tell")
+	return 0
+}
+
+// BenchmarkVersion is the cost of starting the program.
+func BenchmarkVersion(b *testing.B) {
+	for b.Loop() {
+		if err := exec.Command("sandbox", "version").Run(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

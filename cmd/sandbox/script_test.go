@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sandbox": main})
+}
+
+// TestScripts needs no engine.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, params(t, "testdata/script"))
+}
+
+// TestDockerScripts runs commands in real containers.
+func TestDockerScripts(t *testing.T) {
+	testenv.Require(t, "docker")
+	testscript.Run(t, params(t, "testdata/docker"))
+}
+
+// params gives each script a home and a state folder of its own. Every
+// container that a script leaves is removed with it: the state folder's
+// instance id marks them, so nobody else's are touched.
+func params(t *testing.T, dir string) testscript.Params {
+	guest := testenv.Guest(t)
+	return testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir+"/home")
+			e.Setenv("SANDBOX_STATE_DIR", e.WorkDir+"/state")
+			e.Setenv("SANDBOX_GUEST", guest)
+			e.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
+			e.Setenv("SECRET_OF_THE_HOST", "tell-nobody")
+			e.Defer(func() { removeAll(e) })
+			return os.Mkdir(e.WorkDir+"/home", 0o700)
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+	}
+}
+
+// removeAll ends what a script left running.
+func removeAll(e *testscript.Env) {
+	cmd := exec.Command("sandbox", "--state-dir", e.WorkDir+"/state", "recreate", "--all", "--force")
+	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "PROVIDER.UNAVAILABLE") {
+		e.T().Log("clean up:", err, string(out))
+	}
+}
+
+// status runs a program and checks its exit status:
+//
+//	status 124 sandbox run --timeout 1s -- sleep 60
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N program [arguments]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}

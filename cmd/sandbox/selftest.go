@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/doctor/attack"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// selfTestWithin bounds the self-test as a whole.
+const selfTestWithin = 30 * time.Minute
+
+// selfTest attacks a throw-away sandbox, beside a second one that must not
+// notice, and removes both.
+func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.SandboxSettings) (attack.Report, error) {
+	h, err := open(o)
+	if err != nil {
+		return attack.Report{}, err
+	}
+	defer h.close()
+	r, err := config.Resolve(h.settings, who, flags)
+	if err != nil {
+		return attack.Report{}, err
+	}
+	flags = alone(flags, r)
+	disks := []string{h.state.Path()}
+	if p, err := h.engine.Posture(ctx); err == nil && p.RootDir != "" {
+		disks = append(disks, p.RootDir)
+	}
+	var report attack.Report
+	ctx, done := context.WithTimeout(ctx, selfTestWithin)
+	defer done()
+	err = h.lend(ctx, o, who, flags, func(neighbour sandbox.Sandbox, _ sandbox.Spec) error {
+		return h.lend(ctx, o, who, flags, func(victim sandbox.Sandbox, s sandbox.Spec) error {
+			report = attack.Run(ctx, victim, s, attack.Options{
+				Neighbour:      neighbour,
+				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return h.containers(o).Open(ctx, s) },
+				WorkspaceQuota: int64(r.WorkspaceQuota),
+				Disks:          disks,
+				Progress:       func(r attack.Result) { o.Log.Infof("%s: %s: %s", r.Name, r.Outcome, r.Seen) },
+			})
+			return nil
+		})
+	})
+	return report, err
+}
+
+// alone is flags made such that the sandbox is shared with nobody, whatever
+// the settings say: the attack must hit no sandbox and no folder in use.
+func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSettings {
+	var own config.SandboxSettings
+	if flags != nil {
+		own = *flags
+	}
+	own.Enabled = new(true)
+	own.Mode, own.Scope = new(sandbox.ModeAll), new(sandbox.ScopeSession)
+	if r.WorkspaceAccess == sandbox.AccessRW {
+		own.WorkspaceAccess = new(sandbox.AccessNone)
+	}
+	return &own
+}
+
+// lend makes a sandbox for a session of its own, calls fn with it and
+// removes it.
+func (h *house) lend(ctx context.Context, o cli.Options, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	who.Session = "doctor-" + hex.EncodeToString(id[:])
+	m, err := h.manager(o)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return m.Lend(ctx, manager.Request{Who: who, Flags: flags, Remove: true}, fn)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/settingsfile"
+)
+
+// readSettings reads the settings file; path is canonical and empty when
+// there is none and the defaults hold.
+func readSettings(named string) (s *config.Settings, path string, err error) {
+	f, err := settingsfile.Load(named)
+	if err != nil || f.Path == "" {
+		return nil, "", err
+	}
+	s, err = config.Parse(f.Path, f.Data)
+	return s, f.Path, err
+}
+
+// Settings implements cli.Backend.
+func (backend) Settings(o cli.Options) (*config.Settings, error) {
+	s, _, err := readSettings(o.ConfigFile)
+	return s, err
+}
+
+// workspaceRoots returns every workspaceRoot that the settings name.
+func workspaceRoots(s *config.Settings) []string {
+	if s == nil || s.Agents == nil {
+		return nil
+	}
+	var layers []*config.SandboxSettings
+	if s.Agents.Defaults != nil {
+		layers = append(layers, s.Agents.Defaults.Sandbox)
+	}
+	for _, a := range s.Agents.List {
+		layers = append(layers, a.Sandbox)
+	}
+	var out []string
+	for _, l := range layers {
+		if l != nil && l.WorkspaceRoot != nil && *l.WorkspaceRoot != "" {
+			out = append(out, *l.WorkspaceRoot)
+		}
+	}
+	return out
+}

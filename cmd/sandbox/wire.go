@@ -1,0 +1,213 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// A backend wires the parts together. This file is the one place that knows
+// which providers there are.
+type backend struct{}
+
+var _ cli.Backend = backend{}
+
+// A house holds the parts that commands share.
+type house struct {
+	settings *config.Settings
+	file     string // the settings file, canonical; empty when there is none
+	state    *statedir.Dir
+	world    hardening.World
+	env      map[string]string // ours
+	engine   *container.Engine
+	images   *images.Store
+}
+
+// open makes the parts. Nothing talks to the engine yet.
+func open(o cli.Options) (*house, error) {
+	h := &house{env: environment(os.Environ())}
+	var err error
+	if h.settings, h.file, err = readSettings(o.ConfigFile); err != nil {
+		return nil, err
+	}
+	if h.state, err = openState(o.StateDir); err != nil {
+		return nil, err
+	}
+	api, err := container.Dial()
+	if err != nil {
+		return nil, err
+	}
+	h.engine = container.New(api, container.Deadlines{})
+	h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
+	if h.world, err = h.look(); err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *house) close() { h.engine.Close() }
+
+// Conductor implements cli.Backend.
+func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+	h, err := open(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := h.manager(o)
+	if err != nil {
+		h.close()
+		return nil, nil, err
+	}
+	return m, func() { m.Close(); h.close() }, nil
+}
+
+func (h *house) manager(o cli.Options) (*manager.Manager, error) {
+	set, err := provider.New(h.containers(o))
+	if err != nil {
+		return nil, err
+	}
+	return manager.New(manager.Options{
+		Settings:  h.settings,
+		State:     h.state,
+		Providers: set,
+		Images:    images.Source{Store: h.images, Progress: o.Progress},
+		Host: manager.Host{
+			Home: h.world.Home, Env: h.env, CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
+			Guest: sync.OnceValues(h.guest),
+		},
+		Log: o.Log,
+	})
+}
+
+// containers returns the provider of Docker containers.
+func (h *house) containers(o cli.Options) *docker.Provider {
+	return docker.New(h.engine, docker.Options{
+		Sockets: h.state,
+		World:   func() hardening.World { return h.world },
+		Warn:    func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
+	})
+}
+
+// guest finds the guest binary and installs it into the state folder.
+func (h *house) guest() (sandbox.GuestRef, error) {
+	path, err := statedir.FindGuest()
+	if err != nil {
+		return sandbox.GuestRef{}, err
+	}
+	return h.state.InstallGuest(path)
+}
+
+// Images implements cli.Backend.
+func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
+	h, err := open(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h.images, h.close, nil
+}
+
+// look finds out what of this host no sandbox may see, and where our own
+// workspaces lie. Of settings somewhere else than in our own folder the file
+// counts and not the folder, which may well be a project's.
+func (h *house) look() (hardening.World, error) {
+	w := hardening.World{Canonical: hostpath.Canonical}
+	var err error
+	if w.Home, err = home(); err != nil {
+		return w, err
+	}
+	sensitive := []string{h.state.Path()}
+	if h.file != "" {
+		sensitive = append(sensitive, h.file)
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		sensitive = append(sensitive, filepath.Join(dir, "sandbox"))
+	}
+	for _, s := range []string{h.engine.Host(), "unix:///var/run/docker.sock"} {
+		if path, ok := strings.CutPrefix(s, "unix://"); ok && filepath.IsAbs(path) {
+			sensitive = append(sensitive, path)
+		}
+	}
+	if w.Sensitive, err = canonical(sensitive); err != nil {
+		return w, err
+	}
+	roots := []string{h.state.Workspaces()}
+	for _, root := range workspaceRoots(h.settings) {
+		path, err := hostpath.Expand(root, w.Home, h.env)
+		if err != nil {
+			return w, err
+		}
+		roots = append(roots, path)
+	}
+	w.Workspaces, err = canonical(roots)
+	return w, err
+}
+
+func canonical(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		var err error
+		if out[i], err = hostpath.Canonical(p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// home returns the canonical home folder of the user that runs us; a user
+// without one gets the empty path.
+func home() (string, error) {
+	dir, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(dir) {
+		return "", nil
+	}
+	return hostpath.Canonical(dir)
+}
+
+// stateFolder returns the absolute path of the state folder; dir is the
+// flag's, or empty.
+func stateFolder(dir string) (string, error) {
+	if dir == "" {
+		var err error
+		if dir, err = statedir.Default(); err != nil {
+			return "", err
+		}
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", statedir.Unavailable("open state folder", dir, err)
+	}
+	return abs, nil
+}
+
+func openState(dir string) (*statedir.Dir, error) {
+	path, err := stateFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	return statedir.Open(path)
+}
+
+func environment(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}

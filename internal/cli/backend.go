@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A Backend makes the parts that commands work with. A part is made when a
+// command needs it and not before, so that a command which needs little
+// starts quickly. Nothing made here may talk to an engine before it is used.
+type Backend interface {
+	// Conductor returns what runs and keeps account of sandboxes, and a
+	// function that lets go of it.
+	Conductor(o Options) (Conductor, func(), error)
+
+	// Images returns what makes and finds images, and a function that lets
+	// go of it.
+	Images(o Options) (ImageStore, func(), error)
+
+	// Settings returns the settings file; a missing one gives the defaults.
+	Settings(o Options) (*config.Settings, error)
+
+	// Doctor looks at the machine and, with attack, tries from inside a
+	// throw-away sandbox to get out. An error means that it could not look.
+	Doctor(ctx context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error)
+
+	// Guest returns the path and the SHA-256 of the guest binary.
+	Guest() (path, digest string, err error)
+}
+
+// Options say what the global flags and the command want of the backend.
+type Options struct {
+	ConfigFile string // empty: not named by a flag
+	StateDir   string // empty: not named by a flag
+	Log        logrus.FieldLogger
+	Progress   images.Progress // hears what is done to images
+}
+
+// A Conductor runs commands in sandboxes; *manager.Manager is one.
+type Conductor interface {
+	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
+	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
+	Select(ctx context.Context, tenant string, s manager.Selector, browsers bool) ([]manager.Row, error)
+	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
+	Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error)
+	Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q manager.Questions) (manager.Explanation, error)
+	Stats(ctx context.Context, tenant string) ([]manager.Stat, error)
+}
+
+// An ImageStore makes and finds images; *images.Store is one.
+type ImageStore interface {
+	List(ctx context.Context) ([]images.Image, error)
+	Build(ctx context.Context, o images.Options) (images.Image, error)
+	Pull(ctx context.Context, ref string, o images.Options) (images.Image, error)
+	Bootstrap(ctx context.Context, o images.Options) (images.Image, error)
+}
+
+var _ ImageStore = (*images.Store)(nil)

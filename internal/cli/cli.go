@@ -1,0 +1,146 @@
+// Package cli is the command line: flags, output and exit statuses. It
+// decides nothing about sandboxes; a [Backend], which the program's main
+// package wires, does the work.
+//
+// What people read goes to standard output, logs and errors to standard
+// error. Text that comes from a sandbox, an engine or a file is made safe
+// for a terminal, except the output of a command that was asked for: that
+// is passed on byte by byte.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/images"
+)
+
+// A Program is one call of the command line.
+type Program struct {
+	Args    []string // the program's name first
+	Stdin   *os.File
+	Stdout  *os.File
+	Stderr  *os.File
+	Backend Backend
+	Exit    func(status int) // ends the process at once; used for a second signal only
+}
+
+// Run carries out the call and returns the exit status.
+func (p Program) Run(parent context.Context) int {
+	ctx, in := watchInterrupts(parent, p.Exit)
+	defer in.stop()
+	a := &app{Program: p, globals: newGlobals(), interrupts: in}
+	err := a.cli().RunContext(ctx, a.Args)
+	if exit, ok := err.(ucli.ExitCoder); ok {
+		err = &usageError{message: exit.Error()}
+	}
+	return status(ctx, p.Stderr, err)
+}
+
+// An app is what the commands share.
+type app struct {
+	Program
+	globals    *globals
+	interrupts *interrupts
+}
+
+// cli describes the command line.
+func (a *app) cli() *ucli.App {
+	root := &ucli.App{
+		Name:                      "sandbox",
+		Usage:                     "run untrusted code inside walls",
+		UsageText:                 "sandbox [flags] COMMAND [flags] [arguments]",
+		HideVersion:               true,
+		UseShortOptionHandling:    true,
+		DisableSliceFlagSeparator: true,
+		Writer:                    a.Stdout,
+		ErrWriter:                 a.Stderr,
+		Flags:                     a.globals.flags(),
+		OnUsageError:              onUsageError,
+		ExitErrHandler:            func(*ucli.Context, error) {},
+		Action:                    a.noCommand,
+	}
+	root.Commands = []*ucli.Command{
+		a.runCommand(), a.execCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
+		a.explainCommand(), a.statsCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
+		a.versionCommand(), a.completionCommand(root),
+	}
+	for _, c := range root.Commands {
+		a.complete(c, "")
+	}
+	return root
+}
+
+// complete gives c and what is below it the global flags and our way of
+// failing.
+func (a *app) complete(c *ucli.Command, above string) {
+	name := above + c.Name
+	c.OnUsageError = func(_ *ucli.Context, err error, _ bool) error {
+		return &usageError{command: name, message: err.Error()}
+	}
+	c.HideHelpCommand = true // or "sandbox run -- help" would not run help
+	c.Flags = append(c.Flags, a.globals.flags()...)
+	for _, sub := range c.Subcommands {
+		a.complete(sub, name+" ")
+	}
+	if len(c.Subcommands) > 0 && c.Action == nil {
+		c.Action = func(ctx *ucli.Context) error {
+			if ctx.Args().Present() {
+				return usagef(name, "unknown command %q after %q", ctx.Args().First(), "sandbox "+name)
+			}
+			return usagef(name, "%q needs a further word", "sandbox "+name)
+		}
+	}
+}
+
+func onUsageError(_ *ucli.Context, err error, _ bool) error {
+	return &usageError{message: err.Error()}
+}
+
+// noCommand is the action of the program itself: no known command was named.
+func (a *app) noCommand(c *ucli.Context) error {
+	if c.Args().Present() {
+		return usagef("", "unknown command %q", c.Args().First())
+	}
+	c.App.Writer = a.Stderr
+	if err := ucli.ShowAppHelp(c); err != nil {
+		return err
+	}
+	return silentStatus(statusUsage)
+}
+
+// noArguments refuses arguments of a command that takes none.
+func noArguments(c *ucli.Context) error {
+	if c.Args().Present() {
+		return usagef(c.Command.FullName(), "%q takes no arguments, but there is %q", "sandbox "+c.Command.FullName(), c.Args().First())
+	}
+	return nil
+}
+
+// options returns what the global flags say to the backend.
+func (a *app) options() Options {
+	return Options{
+		ConfigFile: a.globals.config.value,
+		StateDir:   a.globals.stateDir.value,
+		Log:        newLog(a.Stderr, a.globals.logLevel.value),
+		Progress:   images.NewProgress(a.Stderr),
+	}
+}
+
+// conduct calls fn with a conductor and lets go of it afterwards.
+func (a *app) conduct(o Options, fn func(Conductor) error) error {
+	m, release, err := a.Backend.Conductor(o)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return fn(m)
+}
+
+// say writes one line for people to standard error.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "sandbox: "+format+"\n", args...)
+}

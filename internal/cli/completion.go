@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+)
+
+// completionCommand prints scripts that complete commands and flags. They
+// hold all words themselves: completing starts no program.
+func (a *app) completionCommand(root *ucli.App) *ucli.Command {
+	return &ucli.Command{
+		Name:      "completion",
+		Usage:     "print a completion script for bash, zsh or fish",
+		UsageText: "sandbox completion (bash | zsh | fish)",
+		Description: "bash: source <(sandbox completion bash)\n" +
+			"zsh:  source <(sandbox completion zsh)\n" +
+			"fish: sandbox completion fish | source",
+		Action: func(c *ucli.Context) error {
+			if c.Args().Len() != 1 {
+				return usagef("completion", "exactly one of bash, zsh and fish is needed")
+			}
+			words := wordsOf(root)
+			var script string
+			switch shell := c.Args().First(); shell {
+			case "bash":
+				script = bashScript(words)
+			case "zsh":
+				script = "autoload -U +X bashcompinit && bashcompinit\n" + bashScript(words)
+			case "fish":
+				script = fishScript(words)
+			default:
+				return usagef("completion", "there is no script for %q; it must be one of bash, zsh, fish", shell)
+			}
+			_, err := io.WriteString(a.Stdout, script)
+			return err
+		},
+	}
+}
+
+// words is what can follow one command.
+type words struct {
+	path     string // "images build"; empty for the program itself
+	usage    map[string]string
+	commands []string
+	flags    []string // without those of the program itself, with dashes
+	valued   []string // those of flags that take a value
+}
+
+// wordsOf collects the words of every command, the program itself first.
+func wordsOf(root *ucli.App) []words {
+	top := words{usage: map[string]string{}}
+	top.flags, top.valued = flagWords(root.Flags)
+	out := []words{top}
+	var visit func(path string, list []*ucli.Command)
+	visit = func(path string, list []*ucli.Command) {
+		at := slices.IndexFunc(out, func(w words) bool { return w.path == path })
+		for _, c := range list {
+			if c.Name == "help" {
+				continue
+			}
+			out[at].commands = append(out[at].commands, c.Name)
+			out[at].usage[c.Name] = c.Usage
+			w := words{path: strings.TrimSpace(path + " " + c.Name), usage: map[string]string{}}
+			w.flags, w.valued = flagWords(c.Flags)
+			out = append(out, w)
+			visit(w.path, c.Subcommands)
+		}
+	}
+	visit("", root.Commands)
+	for i := range out {
+		if out[i].path == "completion" {
+			out[i].commands = []string{"bash", "fish", "zsh"}
+		}
+	}
+	return out
+}
+
+func flagWords(flags []ucli.Flag) (all, valued []string) {
+	for _, f := range flags {
+		if v, ok := f.(ucli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
+		_, isBool := f.(*ucli.BoolFlag)
+		for _, n := range f.Names() {
+			dashed := "--" + n
+			if len(n) == 1 {
+				dashed = "-" + n
+			}
+			all = append(all, dashed)
+			if !isBool {
+				valued = append(valued, dashed)
+			}
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(valued)
+	return slices.Compact(all), slices.Compact(valued)
+}
+
+// bashScript walks over the line up to the cursor to find which command it
+// is in, and offers the words of that. After -- and after the first word
+// that is no command, files are offered.
+func bashScript(all []words) string {
+	var b strings.Builder
+	b.WriteString("# completion of sandbox\n_sandbox() {\n" +
+		"  local cur=${COMP_WORDS[COMP_CWORD]} path= i w words valued commands\n" +
+		"  COMPREPLY=()\n" +
+		"  for ((i = 1; i < COMP_CWORD; i++)); do\n" +
+		"    w=${COMP_WORDS[i]}\n" +
+		"    _sandbox_words \"$path\"\n" +
+		"    case $w in\n" +
+		"      --) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n" +
+		"      -*) [[ \" $valued \" == *\" $w \"* ]] && ((i++)) ;;\n" +
+		"      *) [[ \" $commands \" == *\" $w \"* ]] || { COMPREPLY=($(compgen -f -- \"$cur\")); return; }\n" +
+		"         path=\"${path:+$path }$w\" ;;\n" +
+		"    esac\n" +
+		"  done\n" +
+		"  if ((i > COMP_CWORD)); then COMPREPLY=($(compgen -f -- \"$cur\")); return; fi\n" +
+		"  _sandbox_words \"$path\"\n" +
+		"  case $cur in\n" +
+		"    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n" +
+		"    *) COMPREPLY=($(compgen -W \"$commands\" -- \"$cur\")) ;;\n" +
+		"  esac\n" +
+		"}\n" +
+		"_sandbox_words() {\n" +
+		"  commands= words= valued=\n" +
+		"  case $1 in\n")
+	for _, w := range all {
+		fmt.Fprintf(&b, "    %q) commands=%q words=%q valued=%q ;;\n", w.path,
+			strings.Join(w.commands, " "), strings.Join(append(slices.Clone(w.flags), "--help"), " "), strings.Join(w.valued, " "))
+	}
+	b.WriteString("  esac\n}\ncomplete -o filenames -F _sandbox sandbox\n")
+	return b.String()
+}
+
+// fishScript uses fish's own test of which commands were seen.
+func fishScript(all []words) string {
+	var b strings.Builder
+	b.WriteString("# completion of sandbox\ncomplete -c sandbox -f\n")
+	for _, w := range all {
+		when := "__fish_use_subcommand"
+		if w.path != "" {
+			names := strings.Fields(w.path)
+			tests := make([]string, len(names))
+			for i, n := range names {
+				tests[i] = "__fish_seen_subcommand_from " + n
+			}
+			when = strings.Join(tests, "; and ")
+		}
+		for _, c := range w.commands {
+			fmt.Fprintf(&b, "complete -c sandbox -n '%s' -a '%s' -d '%s'\n", when, c, strings.ReplaceAll(w.usage[c], "'", `\'`))
+		}
+		for _, f := range w.flags {
+			value := ""
+			if slices.Contains(w.valued, f) {
+				value = " -r"
+			}
+			if name, long := strings.CutPrefix(f, "--"); long {
+				fmt.Fprintf(&b, "complete -c sandbox -n '%s' -l '%s'%s\n", when, name, value)
+			} else {
+				fmt.Fprintf(&b, "complete -c sandbox -n '%s' -s '%s'%s\n", when, strings.TrimPrefix(f, "-"), value)
+			}
+		}
+	}
+	return b.String()
+}

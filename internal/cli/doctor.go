@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"io"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// A Diagnosis is what doctor found out.
+type Diagnosis struct {
+	Failed   bool      `json:"failed"` // a check failed or an attempt was not contained
+	Checks   []Check   `json:"checks"`
+	Attempts []Attempt `json:"attempts"` // empty unless an attack was asked for
+}
+
+// A Check is one thing that was looked at.
+type Check struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // ok, warn or fail
+	Detail string `json:"detail"` // what was seen
+	Fix    string `json:"fix"`    // empty when there is nothing to fix
+}
+
+// An Attempt is one way out that was tried from inside a sandbox.
+type Attempt struct {
+	Name    string `json:"name"`
+	What    string `json:"what"`
+	Outcome string `json:"outcome"` // contained, escaped or skipped
+	Seen    string `json:"seen"`
+}
+
+func (a *app) doctorCommand() *ucli.Command {
+	var attack bool
+	return &ucli.Command{
+		Name:        "doctor",
+		Usage:       "check this machine and say how to fix what is wrong",
+		UsageText:   "sandbox doctor [flags]",
+		Description: "The exit status is 1 when a check fails or a way out is open.",
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "attack", Usage: "also start a throw-away sandbox and try the known ways out from inside", Destination: &attack},
+		},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			d, err := a.Backend.Doctor(c.Context, a.options(), a.globals.who(), a.globals.layer(), attack)
+			if err != nil {
+				return err
+			}
+			d.Checks, d.Attempts = notNil(d.Checks), notNil(d.Attempts)
+			if err := a.showDiagnosis(d); err != nil {
+				return err
+			}
+			if d.Failed {
+				return silentStatus(statusFailed)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) showDiagnosis(d Diagnosis) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, d)
+	}
+	_, err := io.WriteString(a.Stdout, diagnosisText(d))
+	return err
+}
+
+// diagnosisText writes one line for each check, its fix below it, and the
+// attempts in a table.
+func diagnosisText(d Diagnosis) string {
+	var b strings.Builder
+	width := 0
+	for _, c := range d.Checks {
+		width = max(width, termsafe.Width(termsafe.Line(c.Name)))
+	}
+	for _, c := range d.Checks {
+		b.WriteString(termsafe.Pad(c.Status, 4) + "  " + termsafe.Pad(c.Name, width) + "  " + termsafe.Line(c.Detail) + "\n")
+		if c.Fix != "" {
+			b.WriteString("      fix: " + termsafe.Line(c.Fix) + "\n")
+		}
+	}
+	if len(d.Attempts) == 0 {
+		return b.String()
+	}
+	t := newTable("OUTCOME", "ATTEMPT", "WHAT", "SEEN INSIDE")
+	for _, x := range d.Attempts {
+		t.add(x.Outcome, x.Name, x.What, x.Seen)
+	}
+	b.WriteString("\n")
+	_ = t.write(&b) // a strings.Builder never fails
+	return b.String()
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/docker/go-units"
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+func (a *app) explainCommand() *ucli.Command {
+	var tool, command, path, host text
+	return &ucli.Command{
+		Name:      "explain",
+		Usage:     "say what a session gets and why, without changing anything",
+		UsageText: "sandbox explain [flags]",
+		Flags: []ucli.Flag{
+			&ucli.GenericFlag{Name: "tool", Usage: "may this `TOOL` be used?", Value: &tool},
+			&ucli.GenericFlag{Name: "command", Usage: "may this `COMMAND` be run?", Value: &command},
+			&ucli.GenericFlag{Name: "path", Usage: "may this `PATH` be read and written?", Value: &path},
+			&ucli.GenericFlag{Name: "host", Usage: "may this `HOST` be reached?", Value: &host},
+		},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			q := manager.Questions{Tool: tool.value, Command: command.value, Path: path.value, Host: host.value}
+			return a.conduct(a.options(), func(m Conductor) error {
+				e, err := m.Explain(c.Context, a.globals.who(), a.globals.layer(), q)
+				if err != nil {
+					return err
+				}
+				return a.showExplanation(e)
+			})
+		},
+	}
+}
+
+func (a *app) showExplanation(e manager.Explanation) error {
+	e.Settings, e.NoEffect, e.Dangerous = notNil(e.Settings), notNil(e.NoEffect), notNil(e.Dangerous)
+	e.Mounts, e.Tmpfs, e.Drift = notNil(e.Mounts), notNil(e.Tmpfs), notNil(e.Drift)
+	e.Verdicts, e.Problems = notNil(e.Verdicts), notNil(e.Problems)
+	if a.globals.json() {
+		return writeJSON(a.Stdout, e)
+	}
+	_, err := io.WriteString(a.Stdout, explainText(e))
+	return err
+}
+
+// explainText writes e in sections; one that has nothing to say is left out.
+func explainText(e manager.Explanation) string {
+	var b strings.Builder
+	section := func(title string, t *table) {
+		if len(t.rows) == 0 {
+			return
+		}
+		if title != "" {
+			b.WriteString("\n" + title + "\n")
+		}
+		// A strings.Builder never fails.
+		_ = t.write(indented{&b, title != ""})
+	}
+	section("", explainHead(e))
+	section("Problems", explainProblems(e))
+	section("Verdicts", explainVerdicts(e))
+	section("Changed since the sandbox was made", explainDrift(e))
+	section("Mounts", explainMounts(e))
+	section("Dangerous switches in force", explainDangerous(e))
+	section("Settings", explainSettings(e.Settings))
+	section("Without effect", explainSettings(e.NoEffect))
+	return b.String()
+}
+
+func explainHead(e manager.Explanation) *table {
+	answer := "no"
+	if e.Sandboxed {
+		answer = "yes"
+	}
+	t := &table{}
+	t.and("session", e.Session).and("agent", e.Agent).and("tenant", e.Tenant).
+		and("sandboxed", answer+": "+e.Reason)
+	if !e.Sandboxed {
+		return t
+	}
+	return t.and("provider", e.Provider+": "+e.ProviderReason).
+		and("sandbox", e.Name).and("scope", string(e.Scope)+" "+e.ScopeKey).and("status", string(e.Status)).
+		and("next use", e.Next).and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
+		and("user", e.User).and("workspace", e.Workspace).
+		and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
+}
+
+func explainProblems(e manager.Explanation) *table {
+	t := &table{}
+	for _, p := range e.Problems {
+		t.add(p)
+	}
+	return t
+}
+
+func explainVerdicts(e manager.Explanation) *table {
+	t := &table{}
+	for _, v := range e.Verdicts {
+		t.add(v.Kind, v.Subject, v.Verdict, v.Reason)
+	}
+	return t
+}
+
+func explainDrift(e manager.Explanation) *table {
+	t := &table{}
+	for _, d := range e.Drift {
+		note := ""
+		if d.Tightens {
+			note = "tightens isolation"
+		}
+		t.add(d.Field, d.From+" → "+d.To, note)
+	}
+	return t
+}
+
+func explainMounts(e manager.Explanation) *table {
+	t := &table{}
+	for _, m := range e.Mounts {
+		mode := "rw"
+		if m.ReadOnly {
+			mode = "ro"
+		}
+		t.add(m.Target, mode, string(m.Role), m.Source)
+	}
+	for _, f := range e.Tmpfs {
+		mode := "rw,noexec"
+		if f.Exec {
+			mode = "rw,exec"
+		}
+		t.add(f.Target, mode, "tmpfs", units.BytesSize(float64(f.Size)))
+	}
+	return t
+}
+
+func explainDangerous(e manager.Explanation) *table {
+	t := &table{}
+	for _, d := range e.Dangerous {
+		t.add(d)
+	}
+	return t
+}
+
+func explainSettings(settings []manager.Setting) *table {
+	t := &table{}
+	for _, s := range settings {
+		value := s.Value
+		if s.Note != "" {
+			value += " (" + s.Note + ")"
+		}
+		t.add(s.Path, s.Layer, value) // last, because some are long
+	}
+	return t
+}
+
+// indented puts two spaces before each line of a table, which is written in
+// one piece.
+type indented struct {
+	w  io.Writer
+	on bool
+}
+
+// Write implements io.Writer.
+func (i indented) Write(p []byte) (int, error) {
+	if !i.on {
+		return i.w.Write(p)
+	}
+	text := strings.TrimSuffix(string(p), "\n")
+	if _, err := fmt.Fprintln(i.w, "  "+strings.ReplaceAll(text, "\n", "\n  ")); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

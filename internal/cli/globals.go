@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"github.com/sirupsen/logrus"
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// The words of --format.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+)
+
+// globals are the values of the flags that every command has. They may be
+// given before or after the command's name; the last one counts.
+type globals struct {
+	config, stateDir, provider, tenant, agent, session, format, logLevel text
+}
+
+func newGlobals() *globals {
+	return &globals{
+		config:   text{check: notEmpty},
+		stateDir: text{check: notEmpty},
+		provider: text{check: oneOf("docker", "local", "auto")},
+		agent:    text{value: config.DefaultAgent, check: notEmpty},
+		session:  text{value: config.DefaultSession, check: notEmpty},
+		format:   text{value: formatTable, check: oneOf(formatTable, formatJSON)},
+		logLevel: text{value: "warning", check: func(s string) error {
+			_, err := logrus.ParseLevel(s)
+			return err
+		}},
+	}
+}
+
+// flags returns flags that set g. Every call returns new ones, because each
+// command needs its own.
+func (g *globals) flags() []ucli.Flag {
+	var out []ucli.Flag
+	for _, f := range []struct {
+		value   *text
+		name    string
+		aliases []string
+		usage   string
+	}{
+		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder"},
+		{&g.stateDir, "state-dir", nil, "`FOLDER` of our records; default $SANDBOX_STATE_DIR, else sandbox in the user's state folder"},
+		{&g.provider, "provider", nil, "kind of wall: docker, local or auto; default from the settings"},
+		{&g.tenant, "tenant", nil, "who pays"},
+		{&g.agent, "agent", nil, "who speaks"},
+		{&g.session, "session", nil, "`KEY` of the conversation"},
+		{&g.format, "format", []string{"o"}, "output as table or json"},
+		{&g.logLevel, "log-level", nil, "least `LEVEL` of log lines on standard error: error, warning, info, debug"},
+	} {
+		out = append(out, &ucli.GenericFlag{Name: f.name, Aliases: f.aliases, Usage: f.usage, Category: "Global", Value: f.value})
+	}
+	return out
+}
+
+// who says for whom a command is.
+func (g *globals) who() config.Who {
+	return config.Who{Tenant: g.tenant.value, Agent: g.agent.value, Session: g.session.value}
+}
+
+// layer returns what the global flags say as settings of this call, nil
+// when they say nothing.
+func (g *globals) layer() *config.SandboxSettings {
+	return config.Overrides{Provider: g.provider.value}.Layer()
+}
+
+func (g *globals) json() bool { return g.format.value == formatJSON }

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+func (a *app) imagesCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "images",
+		Usage:     "make and show the images that sandboxes are made from",
+		UsageText: "sandbox images (build | pull | list | bootstrap) [flags]",
+		Subcommands: []*ucli.Command{
+			a.imagesBuildCommand(), a.imagesPullCommand(), a.imagesListCommand(), a.imagesBootstrapCommand(),
+		},
+	}
+}
+
+func (a *app) imagesBuildCommand() *ucli.Command {
+	base := text{check: notEmpty}
+	return &ucli.Command{
+		Name:      "build",
+		Usage:     "build the default image, " + images.DefaultImage,
+		UsageText: "sandbox images build [flags]",
+		Description: "It is built on " + images.BaseImage + " where that can be had,\n" +
+			"and where no registry answers on a base made from this machine's own package sources.",
+		Flags: []ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.makeImage(func(s ImageStore, o images.Options) (images.Image, error) {
+				o.Base = base.value
+				return s.Build(c.Context, o)
+			})
+		},
+	}
+}
+
+func (a *app) imagesPullCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "pull",
+		Usage:     "fetch an image from its registry",
+		UsageText: "sandbox images pull [flags] IMAGE",
+		Action: func(c *ucli.Context) error {
+			if c.Args().Len() != 1 || c.Args().First() == "" {
+				return usagef("images pull", "exactly one image is needed")
+			}
+			return a.makeImage(func(s ImageStore, o images.Options) (images.Image, error) {
+				return s.Pull(c.Context, c.Args().First(), o)
+			})
+		},
+	}
+}
+
+func (a *app) imagesBootstrapCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "bootstrap",
+		Usage:     "make a base image from this machine's package sources, without a registry",
+		UsageText: "sandbox images bootstrap [flags]",
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.makeImage(func(s ImageStore, o images.Options) (images.Image, error) {
+				return s.Bootstrap(c.Context, o)
+			})
+		},
+	}
+}
+
+func (a *app) imagesListCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "list",
+		Usage:     "show the images that this program made",
+		UsageText: "sandbox images list [flags]",
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.withImages(func(s ImageStore, _ images.Options) error {
+				list, err := s.List(c.Context)
+				if err != nil {
+					return err
+				}
+				return a.showImages(list)
+			})
+		},
+	}
+}
+
+// withImages calls fn with the image store and the way to show progress.
+func (a *app) withImages(fn func(ImageStore, images.Options) error) error {
+	o := a.options()
+	s, release, err := a.Backend.Images(o)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return fn(s, images.Options{Progress: o.Progress})
+}
+
+// makeImage shows what mk made.
+func (a *app) makeImage(mk func(ImageStore, images.Options) (images.Image, error)) error {
+	return a.withImages(func(s ImageStore, o images.Options) error {
+		img, err := mk(s, o)
+		if err != nil {
+			return err
+		}
+		if a.globals.json() {
+			return writeJSON(a.Stdout, viewOf(img))
+		}
+		_, err = io.WriteString(a.Stdout, termsafe.Line(img.Ref)+" "+termsafe.Line(img.ID)+"\n")
+		return err
+	})
+}
+
+// imageView is an image as JSON shows it.
+type imageView struct {
+	Ref     string    `json:"ref"`
+	ID      string    `json:"id"`
+	Tags    []string  `json:"tags"`
+	Origin  string    `json:"origin"` // empty: not made by this program
+	Stale   bool      `json:"stale"`
+	Created time.Time `json:"createdAt"`
+	Size    int64     `json:"sizeBytes"`
+}
+
+func viewOf(i images.Image) imageView {
+	return imageView{Ref: i.Ref, ID: i.ID, Tags: notNil(i.Tags), Origin: string(i.Origin), Stale: i.Stale, Created: i.Created, Size: i.Size}
+}
+
+func (a *app) showImages(list []images.Image) error {
+	if a.globals.json() {
+		views := []imageView{}
+		for _, i := range list {
+			views = append(views, viewOf(i))
+		}
+		return writeJSON(a.Stdout, map[string][]imageView{"images": views})
+	}
+	t := newTable("IMAGE", "ID", "ORIGIN", "SIZE", "AGE", "NOTE")
+	for _, i := range list {
+		note := ""
+		if i.Stale {
+			note = "made from an older recipe; renew with: sandbox images build"
+		}
+		old := "?"
+		if !i.Created.IsZero() {
+			old = age(max(0, int64(time.Since(i.Created)/time.Second)))
+		}
+		tags := strings.Join(i.Tags, " ")
+		if tags == "" {
+			tags = i.Ref
+		}
+		t.add(tags, short(i.ID), string(i.Origin), units.BytesSize(float64(i.Size)), old, note)
+	}
+	return t.write(a.Stdout)
+}

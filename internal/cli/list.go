@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+func (a *app) listCommand() *ucli.Command {
+	var browsers bool
+	var o manager.ListOptions
+	return &ucli.Command{
+		Name:      "list",
+		Usage:     "show sandboxes, compared with what is recorded of them",
+		UsageText: "sandbox list [flags]",
+		Description: "IMAGE and CONFIG say whether a new sandbox would get the same: ok, changed, or ? when it cannot be told.\n" +
+			"Without an answer from the engine the status is unknown and the exit status 1.",
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "browser", Usage: "only browsers", Destination: &browsers},
+			&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &o.All},
+			&ucli.BoolFlag{Name: "foreign", Usage: "those of other state folders instead of ours", Destination: &o.Foreign},
+		},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			o.Tenant = a.globals.tenant.value
+			return a.conduct(a.options(), func(m Conductor) error {
+				l, err := m.List(c.Context, o)
+				if browsers {
+					l.Containers = nil
+				}
+				return a.showList(l, o.Foreign, err)
+			})
+		},
+	}
+}
+
+// showList prints what is known even when listErr says that it is not all.
+func (a *app) showList(l manager.Listing, foreign bool, listErr error) error {
+	l.Containers, l.Browsers = notNil(l.Containers), notNil(l.Browsers)
+	err := a.writeList(l, foreign)
+	if err != nil || listErr == nil {
+		return err
+	}
+	report(a.Stderr, listErr)
+	return silentStatus(statusFailed)
+}
+
+func (a *app) writeList(l manager.Listing, foreign bool) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, l)
+	}
+	return listTable(append(l.Containers, l.Browsers...), foreign).write(a.Stdout)
+}
+
+func listTable(rows []manager.Row, foreign bool) *table {
+	columns := []string{"NAME", "STATUS", "SCOPE", "KEY", "TENANT", "AGENT", "IMAGE", "CONFIG", "AGE", "IDLE"}
+	if foreign {
+		columns = append(columns, "INSTANCE")
+	}
+	t := newTable(columns...)
+	for _, r := range rows {
+		cells := []string{r.Name, string(r.Status), string(r.Scope), r.ScopeKey, r.Tenant, r.Agent,
+			marked(r.Image, r.ImageMatch), marked(short(r.ConfigHash), r.ConfigMatch), age(r.AgeSeconds), age(r.IdleSeconds)}
+		if foreign {
+			cells = append(cells, r.Instance)
+		}
+		t.add(cells...)
+	}
+	return t
+}
+
+// marked adds to a value how it compares with what is wanted now.
+func marked(value string, match *bool) string {
+	mark := "changed"
+	switch {
+	case match == nil:
+		mark = "?"
+	case *match:
+		mark = "ok"
+	}
+	return strings.TrimSpace(value + " " + mark)
+}
+
+// notNil makes JSON show an empty list and never null.
+func notNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+func (a *app) pruneCommand() *ucli.Command {
+	var idle, maxAge span
+	var o manager.PruneOptions
+	return &ucli.Command{
+		Name:      "prune",
+		Usage:     "remove sandboxes that were not used for long, are old, or have no record",
+		UsageText: "sandbox prune [flags]",
+		Description: "A sandbox in which a command runs is never removed.\n" +
+			"Durations are written like 90s, 10m, 24h or 7d; 0 switches a rule off.",
+		Flags: []ucli.Flag{
+			&ucli.GenericFlag{Name: "idle", Usage: "`AGE` since last use; default from the settings", Value: &idle},
+			&ucli.GenericFlag{Name: "max-age", Usage: "`AGE` since creation; default from the settings", Value: &maxAge},
+			&ucli.BoolFlag{Name: "workspaces", Usage: "also scratch workspaces whose sandbox is gone", Destination: &o.Workspaces},
+			&ucli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed", Destination: &o.DryRun},
+		},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			o.Idle, o.MaxAge = idle.ptr(), maxAge.ptr()
+			return a.conduct(a.options(), func(m Conductor) error {
+				p, err := m.Prune(c.Context, o)
+				if err != nil && len(p.Removed)+len(p.Failed) == 0 {
+					return err
+				}
+				// What was removed is told even when a provider did not answer.
+				return errors.Join(a.showPruned(p, o.DryRun), err)
+			})
+		},
+	}
+}
+
+// prunedView is what prune prints. Its keys differ from a recreate's: the
+// reason is always there.
+type prunedView struct {
+	Removed []prunedRow      `json:"removed"`
+	Kept    int              `json:"kept"`
+	Failed  []manager.Failed `json:"failed"`
+}
+
+type prunedRow struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+func (a *app) showPruned(p manager.Pruned, dry bool) error {
+	v := prunedView{Removed: []prunedRow{}, Kept: p.Kept, Failed: notNil(p.Failed)}
+	for _, r := range p.Removed {
+		v.Removed = append(v.Removed, prunedRow(r))
+	}
+	if err := a.writePruned(v, dry); err != nil {
+		return err
+	}
+	return a.failures(v.Failed)
+}
+
+func (a *app) writePruned(v prunedView, dry bool) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, v)
+	}
+	verb := "removed"
+	if dry {
+		verb = "would remove"
+	}
+	var b strings.Builder
+	for _, r := range v.Removed {
+		fmt.Fprintf(&b, "%s %s: %s\n", verb, termsafe.Line(r.Name), termsafe.Line(r.Reason))
+	}
+	fmt.Fprintf(&b, "%s %d, kept %d\n", verb, len(v.Removed), v.Kept)
+	_, err := io.WriteString(a.Stdout, b.String())
+	return err
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+func (a *app) recreateCommand() *ucli.Command {
+	var all, browsers, force bool
+	return &ucli.Command{
+		Name:      "recreate",
+		Usage:     "remove sandboxes, so that their next use builds them anew; workspaces stay",
+		UsageText: "sandbox recreate (--session KEY | --agent ID | --all) [flags]",
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "all", Usage: "every sandbox", Destination: &all},
+			&ucli.BoolFlag{Name: "browser", Usage: "browsers instead", Destination: &browsers},
+			&ucli.BoolFlag{Name: "force", Usage: "do not ask", Destination: &force},
+		},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			s, err := a.selector(all)
+			if err != nil {
+				return err
+			}
+			if !force && !isTerminal(a.Stdin) {
+				return usagef("recreate", "standard input is no terminal to ask on; add --force")
+			}
+			return a.conduct(a.options(), func(m Conductor) error {
+				rows, err := m.Select(c.Context, a.globals.tenant.value, s, browsers)
+				if err != nil {
+					return err
+				}
+				if len(rows) > 0 && !force {
+					if err := a.confirm(c.Context, rows); err != nil {
+						return err
+					}
+				}
+				return a.showRecreated(m.Recreate(c.Context, rows))
+			})
+		},
+	}
+}
+
+// selector reads --session and --agent as what to select: only when they
+// were given, whatever they default to elsewhere.
+func (a *app) selector(all bool) (manager.Selector, error) {
+	s := manager.Selector{All: all}
+	n := 0
+	if all {
+		n++
+	}
+	if a.globals.session.given {
+		s.Session = a.globals.session.value
+		n++
+	}
+	if a.globals.agent.given {
+		s.Agent = a.globals.agent.value
+		n++
+	}
+	if n != 1 {
+		return s, usagef("recreate", "exactly one of --session, --agent and --all is needed, and there are %d", n)
+	}
+	return s, nil
+}
+
+// confirm asks on the terminal and fails unless the answer is "y" or "yes".
+func (a *app) confirm(ctx context.Context, rows []manager.Row) error {
+	in, err := newInput(a.Stdin)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer context.AfterFunc(ctx, func() { in.Close() })()
+	for _, r := range rows {
+		fmt.Fprintf(a.Stderr, "%s  %s\n", termsafe.Line(r.Name), termsafe.Line(r.ScopeKey))
+	}
+	fmt.Fprintf(a.Stderr, "Remove %s? [y/N] ", count(len(rows), "sandbox", "sandboxes"))
+	line, err := bufio.NewReader(io.LimitReader(in, 1024)).ReadString('\n')
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && err != io.EOF:
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	a.say("nothing was removed")
+	return silentStatus(statusFailed)
+}
+
+func (a *app) showRecreated(r manager.Recreated) error {
+	r.Removed, r.Failed = notNil(r.Removed), notNil(r.Failed)
+	if err := a.writeRecreated(r); err != nil {
+		return err
+	}
+	return a.failures(r.Failed)
+}
+
+func (a *app) writeRecreated(r manager.Recreated) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, r)
+	}
+	var b strings.Builder
+	for _, x := range r.Removed {
+		fmt.Fprintf(&b, "removed %s\n", termsafe.Line(x.Name))
+	}
+	if len(r.Removed) == 0 && len(r.Failed) == 0 {
+		b.WriteString("there is none\n")
+	}
+	_, err := io.WriteString(a.Stdout, b.String())
+	return err
+}
+
+// failures reports what could not be removed and fails when there is any.
+func (a *app) failures(failed []manager.Failed) error {
+	for _, f := range failed {
+		text := strings.TrimPrefix(f.Error, string(f.Code)+": ")
+		a.say("%s: %s: %s", termsafe.Line(string(f.Code)), termsafe.Line(f.Name), termsafe.Line(text))
+	}
+	if len(failed) > 0 {
+		return silentStatus(statusFailed)
+	}
+	return nil
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

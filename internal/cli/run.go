@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// grace is what a command has between SIGTERM and SIGKILL when it is ended.
+const grace = 2 * time.Second
+
+// runFlags are the flags of one run or exec.
+type runFlags struct {
+	remove, stdin, tty, ask bool
+	image, workspace, dir   text
+	env, domains            texts
+	timeout                 span
+}
+
+func (a *app) runCommand() *ucli.Command {
+	f := newRunFlags()
+	flags := append(f.common(),
+		&ucli.BoolFlag{Name: "rm", Usage: "remove the sandbox and its scratch workspace afterwards; without --session a sandbox of its own is used", Destination: &f.remove},
+		&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox", Value: &f.image},
+		&ucli.GenericFlag{Name: "workspace", Usage: "host `FOLDER` that becomes /workspace", Value: &f.workspace},
+	)
+	return &ucli.Command{
+		Name:      "run",
+		Usage:     "run a command in the session's sandbox, which is made when missing",
+		UsageText: "sandbox run [flags] -- COMMAND [arguments]",
+		Description: "Output is passed on as it comes; the exit status is the command's own.\n" +
+			"Standard input is empty unless -i is given.\n" +
+			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed. 127: there is no such command. 2: wrong usage.",
+		Flags:  flags,
+		Action: func(c *ucli.Context) error { return a.run(c, f, false) },
+	}
+}
+
+func (a *app) execCommand() *ucli.Command {
+	f := newRunFlags()
+	return &ucli.Command{
+		Name:        "exec",
+		Usage:       "run a command in the session's sandbox, which must exist",
+		UsageText:   "sandbox exec [flags] -- COMMAND [arguments]",
+		Description: "As run, but nothing is made.",
+		Flags:       f.common(),
+		Action:      func(c *ucli.Context) error { return a.run(c, f, true) },
+	}
+}
+
+func newRunFlags() *runFlags {
+	return &runFlags{
+		image:     text{check: notEmpty},
+		workspace: text{check: notEmpty},
+		dir:       text{check: absolute},
+		env:       texts{check: checkEnv},
+		domains:   texts{check: notEmpty},
+		timeout:   span{positive: true},
+	}
+}
+
+// common are the flags that run and exec share. The long forms of -e are a
+// flag of their own because an alias would set the value twice.
+func (f *runFlags) common() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.GenericFlag{Name: "e", Usage: "set `NAME=VALUE` in the command's environment; NAME alone takes it from ours", Value: &f.env},
+		&ucli.GenericFlag{Name: "env", Hidden: true, Value: &f.env},
+		&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "start in `FOLDER` inside", Value: &f.dir},
+		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this long, such as 90s, 10m or 1d", Value: &f.timeout},
+		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
+		&ucli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; standard input must be one", Destination: &f.tty},
+		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the command reach `HOST`", Value: &f.domains},
+		&ucli.BoolFlag{Name: "ask", Usage: "ask before a host is reached", Destination: &f.ask},
+	}
+}
+
+// checkEnv refuses what no environment can hold.
+func checkEnv(s string) error {
+	if name, _, _ := strings.Cut(s, "="); name == "" {
+		return errors.New("it must be NAME=VALUE or NAME")
+	}
+	return nil
+}
+
+// run carries out run and exec.
+func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
+	if !c.Args().Present() {
+		return usagef(c.Command.Name, "which command? write: sandbox %s -- COMMAND", c.Command.Name)
+	}
+	if f.tty && !isTerminal(a.Stdin) {
+		return usagef(c.Command.Name, "-t needs a terminal as standard input")
+	}
+	if err := f.unsupported(c.Command.Name); err != nil {
+		return err
+	}
+	layer, err := f.layer(a.globals)
+	if err != nil {
+		return err
+	}
+	req := manager.Request{
+		Who:       a.globals.who(),
+		Flags:     layer,
+		Command:   sandbox.Command{Args: c.Args().Slice(), Env: f.environment(os.LookupEnv), Dir: f.dir.value, Grace: grace},
+		Timeout:   f.timeout.value,
+		MustExist: mustExist,
+		Remove:    f.remove,
+	}
+	if f.remove && !a.globals.session.given {
+		req.Who.Session = freshSession()
+	}
+	return a.start(c.Context, f, req)
+}
+
+// unsupported refuses the flags whose feature does not exist: to run
+// without it would be to pretend.
+func (f *runFlags) unsupported(op string) error {
+	flag := "allow-domain"
+	switch {
+	case len(f.domains.values) > 0:
+	case f.ask:
+		flag = "ask"
+	default:
+		return nil
+	}
+	return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: op, Field: flag,
+		Message: "sandboxes cannot reach selected hosts yet, so nothing was run",
+		Hint:    "run without --" + flag + "; the sandbox then has no network"}
+}
+
+// layer returns the flags of this call as a layer of settings. What -e, -w
+// and --timeout say belongs to the command and not to the sandbox, so that
+// two commands with different flags share one.
+func (f *runFlags) layer(g *globals) (*config.SandboxSettings, error) {
+	o := config.Overrides{Image: f.image.value, Provider: g.provider.value}
+	if f.workspace.given {
+		dir, err := filepath.Abs(f.workspace.value)
+		if err != nil {
+			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "workspace", Message: "the folder cannot be found", Err: err}
+		}
+		o.Workspace = dir
+	}
+	return o.Layer(), nil
+}
+
+// environment returns what the command gets beyond the sandbox's own
+// environment. A name without value is taken from ours when it is set there.
+func (f *runFlags) environment(lookup func(string) (string, bool)) map[string]string {
+	env := map[string]string{}
+	if f.tty {
+		env["TERM"] = "xterm" // known to every image; the caller's may not be
+	}
+	for _, s := range f.env.values {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			if value, ok = lookup(name); !ok {
+				continue
+			}
+		}
+		env[name] = value
+	}
+	return env
+}
+
+// freshSession returns the key of a session that nobody else has.
+func freshSession() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return "run-" + hex.EncodeToString(b[:])
+}
+
+// start connects the streams, runs the request and turns its outcome into
+// an exit status.
+func (a *app) start(ctx context.Context, f *runFlags, req manager.Request) error {
+	o := a.options()
+	req.Command.Stdout, req.Command.Stderr = a.outlet(a.Stdout), a.outlet(a.Stderr)
+	if f.stdin {
+		in, err := newInput(a.Stdin)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		req.Command.Stdin = in
+	}
+	if f.tty {
+		t := newTerminal(a.Stdin, a.interrupts)
+		defer t.restore()
+		size := t.size()
+		req.Command.TTY = &size
+		req.Started = func(p sandbox.Process) {
+			if err := t.attach(ctx, p, f.stdin); err != nil {
+				o.Log.WithError(err).Warn("the terminal cannot be set to raw mode")
+			}
+		}
+		return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, t.restore) })
+	}
+	return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, func() {}) })
+}
+
+// outcome runs req. Before anything is said about it, settle puts the
+// terminal back.
+func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, settle func()) error {
+	out, err := m.Run(ctx, req)
+	settle()
+	var lost *outputError
+	switch {
+	case errors.As(context.Cause(ctx), &lost):
+		return lost
+	case err != nil:
+		return err
+	case out.TimedOut:
+		a.say("the command was ended at its time limit after %s", out.Duration.Round(time.Millisecond))
+		return silentStatus(statusTimedOut)
+	}
+	return silentStatus(out.Exit.Code & 0xff)
+}
+
+// An outputError says that output of the command was lost, which makes its
+// own exit status worthless.
+type outputError struct{ err error }
+
+// Error implements error.
+func (e *outputError) Error() string { return "the output cannot be written: " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *outputError) Unwrap() error { return e.err }
+
+// An outlet writes to a file and ends the command when that fails: nobody is
+// left to read what it says.
+type outlet struct {
+	f      *os.File
+	broken func(error)
+}
+
+func (a *app) outlet(f *os.File) io.Writer { return &outlet{f: f, broken: a.interrupts.abort} }
+
+// Write implements io.Writer.
+func (o *outlet) Write(p []byte) (int, error) {
+	n, err := o.f.Write(p)
+	if err != nil {
+		err = &outputError{err}
+		o.broken(err)
+	}
+	return n, err
+}

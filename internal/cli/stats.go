@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/docker/go-units"
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// watchEvery is the time between two pictures of stats --watch.
+const watchEvery = 2 * time.Second
+
+func (a *app) statsCommand() *ucli.Command {
+	var watch bool
+	return &ucli.Command{
+		Name:      "stats",
+		Usage:     "show what running sandboxes cost",
+		UsageText: "sandbox stats [flags]",
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "watch", Usage: "show it anew every 2 seconds until interrupted", Destination: &watch},
+		},
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.conduct(a.options(), func(m Conductor) error {
+				if watch {
+					return a.watchStats(c.Context, m)
+				}
+				s, err := m.Stats(c.Context, a.globals.tenant.value)
+				if err != nil {
+					return err
+				}
+				return a.showStats(s, nil, "")
+			})
+		},
+	}
+}
+
+// watchStats shows one picture after the other. On a terminal each takes the
+// place of the one before.
+func (a *app) watchStats(ctx context.Context, m Conductor) error {
+	clear := ""
+	if isTerminal(a.Stdout) && !a.globals.json() {
+		clear = "\x1b[H\x1b[2J"
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var before *sample
+	for {
+		s, err := m.Stats(ctx, a.globals.tenant.value)
+		now := &sample{at: time.Now(), cpu: map[string]float64{}}
+		for _, x := range s {
+			now.cpu[x.Name] = x.CPUSeconds
+		}
+		if err == nil {
+			err = a.showStats(s, now.since(before), clear)
+		}
+		before = now
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return watchEnd(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// watchEnd is how a watch ends: an interrupt from the keyboard is the usual
+// way and no failure.
+func watchEnd(ctx context.Context) error {
+	var sig signalError
+	if errors.As(context.Cause(ctx), &sig) && sig.number == syscall.SIGINT {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// A sample is the processor time of each sandbox at one moment.
+type sample struct {
+	at  time.Time
+	cpu map[string]float64 // seconds by name
+}
+
+// since returns the share of one processor that each sandbox used since
+// before, in percent; nil without a before.
+func (s *sample) since(before *sample) map[string]float64 {
+	if before == nil {
+		return nil
+	}
+	out := map[string]float64{}
+	wall := s.at.Sub(before.at).Seconds()
+	for name, cpu := range s.cpu {
+		if was, ok := before.cpu[name]; ok && cpu >= was && wall > 0 {
+			out[name] = 100 * (cpu - was) / wall
+		}
+	}
+	return out
+}
+
+type statsView struct {
+	Sandboxes []manager.Stat `json:"sandboxes"`
+}
+
+// showStats writes one picture. percent is nil when nothing is known of it.
+func (a *app) showStats(s []manager.Stat, percent map[string]float64, clear string) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, statsView{notNil(s)})
+	}
+	var b strings.Builder
+	b.WriteString(clear)
+	if err := statsTable(s, percent).write(&b); err != nil {
+		return err
+	}
+	_, err := io.WriteString(a.Stdout, b.String())
+	return err
+}
+
+func statsTable(stats []manager.Stat, percent map[string]float64) *table {
+	t := newTable("NAME", "KEY", "STATUS", "CPU", "MEMORY", "PIDS", "DISK READ/WRITTEN", "WORKSPACE", "NET IN/OUT", "NOTE")
+	for _, s := range stats {
+		cpu := fmt.Sprintf("%.1fs", s.CPUSeconds)
+		if p, ok := percent[s.Name]; ok {
+			cpu = fmt.Sprintf("%.1f%%", p)
+		}
+		t.add(s.Name, s.ScopeKey, string(s.Status), cpu,
+			bytesOf(s.Memory)+"/"+bound(s.MemoryLimit, bytesOf), fmt.Sprintf("%d/%s", s.PIDs, bound(s.PIDsLimit, func(n int64) string { return fmt.Sprint(n) })),
+			bytesOf(s.DiskRead)+"/"+bytesOf(s.DiskWritten), bytesOf(s.WorkspaceBytes), bytesOf(s.NetReceived)+"/"+bytesOf(s.NetSent), s.Error)
+	}
+	return t
+}
+
+func bytesOf(n int64) string { return units.BytesSize(float64(n)) }
+
+// bound writes a limit, of which 0 is none.
+func bound(n int64, write func(int64) string) string {
+	if n <= 0 {
+		return "unbounded"
+	}
+	return write(n)
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// Exit statuses of our own. Every other status is that of the command that
+// was run; one ended by signal n counts as 128+n, and so do we.
+const (
+	statusFailed       = 1   // a listing is incomplete, a removal or a check failed
+	statusUsage        = 2   // wrong flags or arguments; nothing was done
+	statusTimedOut     = 124 // the command was ended at its time limit
+	statusSandbox      = 125 // the sandbox failed; nothing is known of the command
+	statusNoExecutable = 126 // the command is there and cannot be executed
+	statusNoCommand    = 127 // there is no such command inside
+	statusSignal       = 128 // and the signal's number
+)
+
+// A silentStatus ends the program with a status and without a message.
+type silentStatus int
+
+// Error implements error.
+func (s silentStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// A usageError is a command line that cannot be understood.
+type usageError struct {
+	command string // whose help tells more; empty for the program's own
+	message string
+}
+
+// Error implements error.
+func (e *usageError) Error() string { return e.message }
+
+func usagef(command, format string, args ...any) error {
+	return &usageError{command: command, message: fmt.Sprintf(format, args...)}
+}
+
+// status turns the end of a command into the program's exit status and says
+// on w why, when something has to be said.
+func status(ctx context.Context, w io.Writer, err error) int {
+	var quiet silentStatus
+	var usage *usageError
+	var sig signalError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &quiet):
+		return int(quiet)
+	case errors.As(err, &usage):
+		fmt.Fprintf(w, "sandbox: %s\nsandbox: hint: see %s\n", termsafe.Line(usage.message), strings.TrimSpace("sandbox "+usage.command)+" --help")
+		return statusUsage
+	case errors.As(context.Cause(ctx), &sig):
+		return statusSignal + int(sig.number)
+	case errors.Is(err, syscall.EPIPE), errors.Is(context.Cause(ctx), syscall.EPIPE):
+		return statusSignal + int(syscall.SIGPIPE)
+	}
+	report(w, err)
+	if badFlags(err) {
+		return statusUsage
+	}
+	return failureStatus(err)
+}
+
+// badFlags reports whether err is about nothing but what the flags of the
+// call say, which only the settings' own rules could tell.
+func badFlags(err error) bool {
+	for _, one := range flatten(err) {
+		var e *sandbox.Error
+		if !errors.As(one, &e) || e.Code != sandbox.CodeValidation {
+			return false
+		}
+		switch {
+		case e.Field == "tenant", e.Field == "agent", e.Field == "session", strings.HasPrefix(e.Field, "flag."), strings.HasPrefix(e.Field, "--"):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// failureStatus tells a command that could not be started from a sandbox
+// that failed. Only the guest's own answer about the arguments and the
+// folder of the command counts as the former.
+func failureStatus(err error) int {
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeExecution {
+		return statusSandbox
+	}
+	switch {
+	case e.Field == "args" && errors.Is(e.Err, fs.ErrNotExist):
+		return statusNoCommand
+	case e.Field == "args", e.Field == "dir", e.Field == "env":
+		return statusNoExecutable
+	}
+	return statusSandbox
+}
+
+// report prints err for people: one line for each failure, its hint on the
+// line below. Text from outside is made safe for a terminal.
+func report(w io.Writer, err error) {
+	for _, e := range flatten(err) {
+		line, hint := split(e)
+		fmt.Fprintf(w, "sandbox: %s\n", termsafe.Line(line))
+		if hint != "" {
+			fmt.Fprintf(w, "sandbox: hint: %s\n", termsafe.Line(hint))
+		}
+	}
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, flatten(e)...)
+	}
+	return out
+}
+
+// split returns the text of err, beginning with its code, and its hint.
+func split(err error) (line, hint string) {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return string(sandbox.CodeInternal) + ": " + err.Error(), ""
+	}
+	line = err.Error()
+	if e.Hint != "" {
+		line = strings.Replace(line, " ("+e.Hint+")", "", 1)
+	}
+	if !strings.HasPrefix(line, string(e.Code)) {
+		line = string(e.Code) + ": " + strings.Replace(line, string(e.Code)+": ", "", 1)
+	}
+	return line, e.Hint
+}

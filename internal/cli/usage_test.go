@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+func TestWrongUsage(t *testing.T) {
+	tests := []struct {
+		name string
+		args string
+		says string
+	}{
+		{"nothing", "", "COMMAND"},
+		{"unknown command", "shell", `unknown command "shell"`},
+		{"unknown global flag", "--nope list", "nope"},
+		{"unknown flag", "list --nope", "nope"},
+		{"unknown format", "list -o yaml", "one of table, json"},
+		{"unknown format before", "-o yaml list", "one of table, json"},
+		{"unknown provider", "list --provider docker2", "one of docker, local, auto"},
+		{"unknown log level", "--log-level loud list", "loud"},
+		{"empty agent", "--agent= list", "empty"},
+		{"argument of list", "list x", `takes no arguments, but there is "x"`},
+		{"run without command", "run", "which command"},
+		{"run with an empty rest", "run --rm --", "which command"},
+		{"bad timeout", "run --timeout soon -- true", "soon"},
+		{"negative timeout", "run --timeout -1s -- true", "-1s"},
+		{"zero timeout", "run --timeout 0s -- true", "longer than nothing"},
+		{"environment without name", "run -e =x -- true", "NAME=VALUE"},
+		{"relative workdir", "run -w sub -- true", "absolute"},
+		{"terminal from a file", "run -t -- true", "needs a terminal"},
+		{"combined terminal flags", "run -it -- true", "needs a terminal"},
+		{"combined with an unknown one", "run -iz -- true", "iz"},
+		{"exec has no rm", "exec --rm -- true", "rm"},
+		{"recreate without selector", "recreate --force", "there are 0"},
+		{"recreate with two", "recreate --session a --all --force", "there are 2"},
+		{"recreate with three", "recreate --session a --agent b --all --force", "there are 3"},
+		{"recreate cannot ask", "recreate --all", "--force"},
+		{"prune with a bad duration", "prune --idle 3weeks", "3weeks"},
+		{"prune with a negative one", "prune --max-age -1h", "-1h"},
+		{"images alone", "images", "needs a further word"},
+		{"images with an unknown word", "images rm", `unknown command "rm"`},
+		{"pull without image", "images pull", "exactly one image"},
+		{"pull of two", "images pull a b", "exactly one image"},
+		{"build with argument", "images build x", "takes no arguments"},
+		{"config alone", "config", "needs a further word"},
+		{"completion alone", "completion", "exactly one"},
+		{"completion of an unknown shell", "completion tcsh", "tcsh"},
+		{"help of an unknown command", "help nope", "nope"},
+		{"two forms of one flag", "list -o json --format json", "two forms"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{}
+			r := call(t, f, strings.Fields(tt.args)...)
+			if r.status != 2 || r.stdout != "" {
+				t.Errorf("status %d and output %q, want 2 and none", r.status, r.stdout)
+			}
+			if !strings.Contains(r.stderr, tt.says) {
+				t.Errorf("it says %q, want something with %q", r.stderr, tt.says)
+			}
+			if f.request.Command.Args != nil || f.options.Log != nil {
+				t.Error("the backend was asked")
+			}
+		})
+	}
+}
+
+func TestHelpGoesToStandardOutput(t *testing.T) {
+	for _, args := range []string{"--help", "-h", "help", "run --help", "help run", "images build -h"} {
+		r := call(t, &fake{}, strings.Fields(args)...)
+		if r.status != 0 || r.stderr != "" || !strings.Contains(r.stdout, "sandbox") {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestGlobalFlagsStandBeforeAndAfter(t *testing.T) {
+	tests := []struct {
+		name, args             string
+		tenant, agent, session string
+	}{
+		{"defaults", "run -- true", "", "main", "default"},
+		{"before", "--tenant acme --agent a --session s run -- true", "acme", "a", "s"},
+		{"after", "run --tenant acme --agent a --session s -- true", "acme", "a", "s"},
+		{"with equal signs", "--tenant=acme run --agent=a --session=s -- true", "acme", "a", "s"},
+		{"the last one counts", "--session a run --session b -- true", "", "main", "b"},
+		{"one before and one after", "--session a run --agent b -- true", "", "b", "a"},
+		{"not behind the command's name", "run true --session x", "", "main", "default"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{}
+			if r := call(t, f, strings.Fields(tt.args)...); r.status != 0 {
+				t.Fatalf("status %d: %s", r.status, r.stderr)
+			}
+			who := f.request.Who
+			if who.Tenant != tt.tenant || who.Agent != tt.agent || who.Session != tt.session {
+				t.Errorf("for %+v, want %s/%s/%s", who, tt.tenant, tt.agent, tt.session)
+			}
+		})
+	}
+}
+
+func TestBackendGetsTheFilesOfTheFlags(t *testing.T) {
+	for _, args := range []string{"--config c.json --state-dir st list", "list --config c.json --state-dir st", "images list --config c.json --state-dir st"} {
+		f := &fake{}
+		if r := call(t, f, strings.Fields(args)...); r.status != 0 {
+			t.Fatalf("%s: status %d: %s", args, r.status, r.stderr)
+		}
+		if f.options.ConfigFile != "c.json" || f.options.StateDir != "st" {
+			t.Errorf("%s: got %q and %q", args, f.options.ConfigFile, f.options.StateDir)
+		}
+	}
+}
+
+func TestArgumentsAreTheCommandsOwn(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"dashes separate", []string{"run", "--", "ls", "-l"}, []string{"ls", "-l"}},
+		{"without dashes", []string{"run", "ls", "-l"}, []string{"ls", "-l"}},
+		{"a second pair of dashes stays", []string{"run", "--", "x", "--", "y"}, []string{"x", "--", "y"}},
+		{"help is a program like others", []string{"run", "--", "help"}, []string{"help"}},
+		{"so is its flag", []string{"run", "--", "--help"}, []string{"--help"}},
+		{"and our own flags", []string{"run", "--", "session", "-o", "json"}, []string{"session", "-o", "json"}},
+		{"completion is not triggered", []string{"run", "--", "x", "--generate-bash-completion"}, []string{"x", "--generate-bash-completion"}},
+		{"empty words stay", []string{"run", "--", "x", "", " "}, []string{"x", "", " "}},
+		{"combined flags there stay", []string{"exec", "--", "tar", "-xzf", "a,b"}, []string{"tar", "-xzf", "a,b"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{}
+			if r := call(t, f, tt.args...); r.status != 0 {
+				t.Fatalf("status %d: %s", r.status, r.stderr)
+			}
+			if got := f.request.Command.Args; strings.Join(got, "|") != strings.Join(tt.want, "|") {
+				t.Errorf("ran %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSelector(t *testing.T) {
+	tests := []struct {
+		args string
+		want manager.Selector
+	}{
+		{"recreate --force --session s", manager.Selector{Session: "s"}},
+		{"--session s recreate --force", manager.Selector{Session: "s"}},
+		{"recreate --force --agent main", manager.Selector{Agent: "main"}},
+		{"recreate --force --all", manager.Selector{All: true}},
+	}
+	for _, tt := range tests {
+		f := &fake{}
+		if r := call(t, f, strings.Fields(tt.args)...); r.status != 0 {
+			t.Fatalf("%s: status %d: %s", tt.args, r.status, r.stderr)
+		}
+		if f.selected != tt.want {
+			t.Errorf("%s: selected %+v, want %+v", tt.args, f.selected, tt.want)
+		}
+	}
+}
