@@ -1,0 +1,56 @@
+# make help tells what there is. `make test` and `make demo` need nothing but
+# Go, git, make and root or sudo: what is missing is installed by `make setup`.
+
+GO ?= go
+BIN := $(CURDIR)/bin
+GUEST := $(BIN)/sandbox-guest
+
+# Tests skip nothing of what is named here, see internal/testenv.
+export SANDBOX_TEST_REQUIRE ?= docker
+# The guest that tests and commands put into sandboxes.
+export SANDBOX_GUEST ?= $(GUEST)
+# The administrator's folders, where Debian keeps dockerd and ip.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
+TEST_FLAGS ?= -race -timeout 20m
+BENCH ?= .
+PKGS ?= ./...
+
+.DEFAULT_GOAL := help
+.PHONY: help build setup image test lint bench demo cover clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+
+build: ## build bin/sandbox and bin/sandbox-guest
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(GUEST) ./cmd/sandbox-guest
+	$(GO) build -trimpath -o $(BIN)/sandbox ./cmd/sandbox
+
+setup: ## install what is missing and start a Docker engine where none answers
+	@scripts/setup.sh
+
+image: setup build ## make the default image unless it is there
+	@scripts/image.sh $(BIN)/sandbox
+
+test: image ## run every test, with the race detector
+	$(GO) test $(TEST_FLAGS) $(PKGS)
+
+lint: ## gofmt, vet and staticcheck
+	@unformatted="$$(gofmt -l .)" || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet $(PKGS)
+	$(GO) tool staticcheck $(PKGS)
+
+bench: image ## run the benchmarks, which compare with the plain engine
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKGS)
+
+demo: image ## run an untrusted program in a sandbox and show what it could not do
+	@scripts/demo.sh
+
+cover: image ## run every test and show the coverage by function
+	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
+	$(GO) tool cover -func=cover.out
+
+clean: ## remove what was built; images and the engine stay
+	rm -rf $(BIN) cover.out
