@@ -1,0 +1,152 @@
+package deps
+
+// A rule limits what packages may import. Patterns are import paths; "./x" is
+// a package of this module and "." its root; a trailing "/..." takes
+// everything below along; "std" is the standard library.
+type rule struct {
+	name   string
+	why    string
+	from   []string // the packages concerned
+	except []string // of these, not concerned
+	deep   bool     // what they import indirectly counts too
+	only   []string // when set: they may import nothing else
+	never  []string // when set: they may not import these
+	but    []string // of never, allowed after all
+}
+
+// pure lists the packages that only compute: no network, no process, no file,
+// no clock.
+var pure = []string{
+	"./budget", "./config", "./confighash", "./grant", "./hardening", "./lifecycle",
+	"./hostpath/pathvar", "./policy/...", "./seccomp", "./termsafe", "./toolpolicy",
+}
+
+// concrete lists the providers that exist; the word stands for itself and
+// what lies below it.
+var concrete = []string{"./provider/docker/...", "./provider/local/...", "./provider/fake/..."}
+
+// rules is the whole architecture in one table.
+var rules = []rule{
+	{
+		name: "the root package stands alone",
+		why:  "everybody imports it, so whatever it imports everybody carries",
+		from: []string{"."}, deep: true, only: []string{"std"},
+	},
+	{
+		name: "pure packages touch nothing",
+		why:  "decisions are tested as tables and must not depend on the machine",
+		from: pure, never: []string{
+			"os", "os/...", "io/ioutil", "net", "net/http/...", "syscall",
+			"golang.org/x/sys/...", "golang.org/x/term/...", "github.com/docker/...",
+			"github.com/gofrs/flock/...", "github.com/google/renameio/...", "github.com/creack/pty/...",
+		},
+	},
+	{
+		name: "pure packages build on pure packages",
+		why:  "what a dependency of ours touches, they would touch",
+		from: pure, deep: true, never: []string{"./..."}, but: append([]string{"."}, pure...),
+	},
+	{
+		name: "two packages speak to the engine",
+		why:  "deadlines, error codes and API versions are handled in one place",
+		from: []string{"./..."}, except: []string{"./container/...", "./images/..."},
+		never: []string{"github.com/docker/docker/..."},
+	},
+	{
+		name: "the guest is lean",
+		why:  "it runs in every sandbox: memory and start time are paid each time",
+		from: []string{"./guest/server/...", "./cmd/sandbox-guest/..."}, deep: true,
+		only: []string{"std", "golang.org/x/sys/...", ".", "./guest/wire/...", "./guest/server/...", "./doctor/attack/probe"},
+	},
+	{
+		name: "the guest brings no web server, no reflection-heavy formats",
+		why:  "they double its size and start time",
+		from: []string{"./guest/wire/...", "./guest/server/...", "./cmd/sandbox-guest/..."}, deep: true,
+		never: []string{"net/http/...", "crypto/tls/...", "text/template/...", "html/template/..."},
+	},
+	{
+		name: "the wire knows nobody",
+		why:  "both sides speak it",
+		from: []string{"./guest/wire/..."}, deep: true, only: []string{"std", "golang.org/x/sys/...", "."},
+	},
+	{
+		name: "files and browser know no provider",
+		why:  "they work on every wall through the root's interfaces",
+		from: []string{"./fsbridge/...", "./browser/..."}, deep: true,
+		never: []string{"./provider/..."},
+	},
+	{
+		name: "prune knows no provider",
+		why:  "it sees records, infos and a one-method remover",
+		from: []string{"./prune/..."}, deep: true,
+		never: []string{"./provider/...", "./container/...", "./images/...", "./manager/..."},
+	},
+	{
+		name: "concrete providers are wired in one place",
+		why:  "nobody else may depend on a particular wall",
+		from: []string{"./..."}, except: append([]string{"./cmd/sandbox/...", "./internal/testenv/wall"}, concrete...),
+		never: concrete,
+	},
+	{
+		name: "providers know no settings and no records",
+		why:  "they get a Spec; where it came from is not their business",
+		from: []string{"./provider/...", "./container/...", "./images/..."}, deep: true,
+		never: []string{"./config/...", "./settingsfile/...", "./registry/...", "./manager/...", "./internal/cli/..."},
+	},
+	{
+		name: "one conductor, called from above",
+		why:  "direction: cmd, daemon and tools call the manager, never the other way",
+		from: []string{"./..."},
+		except: []string{
+			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
+		},
+		never: []string{"./manager/..."},
+	},
+	{
+		name: "nobody imports the command line",
+		why:  "it is the outermost layer",
+		from: []string{"./..."}, except: []string{"./cmd/...", "./internal/cli/..."},
+		never: []string{"./cmd/...", "./internal/cli/..."},
+	},
+	{
+		name: "test code stays in tests",
+		why:  "a program must not carry the testing package and its flags",
+		from: []string{"./..."}, except: []string{"./provider/providertest/...", "./fsbridge/fstests/...", "./internal/testenv/..."},
+		never: []string{"testing", "testing/...", "./provider/providertest/...", "./internal/testenv/...", "go.uber.org/goleak/..."},
+	},
+	{
+		name: "no C and no plug-ins",
+		why:  "every binary must build as a static one, and nothing is loaded at run time",
+		from: []string{"./..."}, never: []string{"C", "plugin"},
+	},
+}
+
+// impure lists functions that pure packages must not call although they come
+// from packages which they may import.
+var impure = map[string][]string{
+	"path/filepath": {"Abs", "EvalSymlinks", "Glob", "Walk", "WalkDir"},
+	"time":          {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"},
+	"math/rand":     {"*"},
+	"math/rand/v2":  {"*"},
+	"crypto/rand":   {"*"},
+}
+
+// badNames are package names that say nothing about what is inside.
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "lib"}
+
+// maxLines is the longest that a file may be, tests excepted.
+const maxLines = 350
+
+// longFiles are files that may be longer, with the reason. It stays empty.
+var longFiles = map[string]string{}
+
+// variables are package-level variables that may exist, with the reason.
+var variables = map[string]string{
+	"cmd/sandbox.version":       "set by the linker",
+	"internal/cli.version":      "set by the linker",
+	"cmd/sandbox-guest.version": "set by the linker",
+
+	"guest/server/nofile.inherited":  "read once, before package os changes it",
+	"internal/testenv.buildGuest":    "built once per test process",
+	"internal/testenv.engineMissing": "asked once per test process",
+}
