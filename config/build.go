@@ -49,7 +49,10 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 			return sandbox.Spec{}, err
 		}
 	}
-	if err := hardening.Check(s, hardening.World{Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home}); err != nil {
+	world := f.world()
+	world.Canonical = nil // sources are canonical by now
+	world.Via = func(p string) ([]string, error) { return f.Via[p], nil }
+	if err := hardening.Check(s, world); err != nil {
 		return sandbox.Spec{}, err
 	}
 	return s, nil

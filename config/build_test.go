@@ -26,17 +26,31 @@ func facts() config.Facts {
 	}
 }
 
-// lookup fills Canonical with each host path of r as its own canonical form.
+// lookup fills Canonical with each host path of r as its own canonical form,
+// and gives the sandbox the scratch workspace of its name.
 func lookup(t testing.TB, r config.Resolved, f *config.Facts) {
 	t.Helper()
 	paths, err := r.HostPaths(f.Home, f.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Canonical = map[string]string{}
+	f.Canonical, f.Via = map[string]string{}, map[string][]string{}
 	for _, p := range paths {
-		f.Canonical[p] = p
+		f.Canonical[p], f.Via[p] = p, []string{p}
 	}
+	f.Workspace = "/srv/state/workspaces/" + scratch(t, r, *f)
+}
+
+// scratch is the name of the sandbox that r asks for.
+func scratch(t testing.TB, r config.Resolved, f config.Facts) string {
+	t.Helper()
+	name, err := config.Name(r.Docker.ContainerPrefix, sandbox.Owner{
+		Instance: f.Instance, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Scope: r.Scope, ScopeKey: r.ScopeKey,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func TestBuildSpecGolden(t *testing.T) {
@@ -79,6 +93,7 @@ func build(t *testing.T, in string, change func(*config.Facts)) (sandbox.Spec, e
 
 func TestBuildSpecRefuses(t *testing.T) {
 	points := func(from, to string) func(*config.Facts) { return func(f *config.Facts) { f.Canonical[from] = to } }
+	exposed := func(dir string) func(*config.Facts) { return func(f *config.Facts) { f.Exposed = []string{dir} } }
 	bind := func(s string) string { return inDefaults(`"docker":{"binds":["` + s + `"]}`) }
 	tests := []struct {
 		name, in string
@@ -110,6 +125,20 @@ func TestBuildSpecRefuses(t *testing.T) {
 		{"agent's folder holds keys", inDefaults(`"workspaceAccess":"rw"`), func(f *config.Facts) { f.AgentDir = "/root/.ssh" }, sandbox.CodeCapabilityBlocked, "mounts[4].source", "credentials"},
 		{"working folder outside", inDefaults(`"docker":{"workdir":"/opt"}`), nil, sandbox.CodeValidation, defaultsPath + "docker.workdir", "no mount and no tmpfs"},
 		{"working folder beside the workspace", inDefaults(`"docker":{"workdir":"/workspace2"}`), nil, sandbox.CodeValidation, defaultsPath + "docker.workdir", "no mount and no tmpfs"},
+		{"workspace of another sandbox", `{}`, func(f *config.Facts) { f.Workspace += "x" }, sandbox.CodeCapabilityBlocked, "mounts[4].source", "other sandboxes"},
+		{"agent's folder among the workspaces", inDefaults(`"workspaceAccess":"rw"`), func(f *config.Facts) { f.AgentDir = "/srv/state/workspaces/other" }, sandbox.CodeCapabilityBlocked, "mounts[4].source", "other sandboxes"},
+		{"agent's folder that another agent can exchange", inDefaults(`"workspaceAccess":"ro"`), exposed("/root/agents"), sandbox.CodeCapabilityBlocked, "mounts[5].source", "which a sandbox can write"},
+		{"agent's folder behind a link that another agent can exchange", inDefaults(`"workspaceAccess":"rw"`), func(f *config.Facts) {
+			f.Exposed, f.Via["/root/agents/r"] = []string{"/shared"}, []string{"/shared/link", "/root/agents/r"}
+		}, sandbox.CodeCapabilityBlocked, "mounts[4].source", "which a sandbox can write"},
+		{"bind below the own workspace", inDefaults(`"workspaceAccess":"rw","docker":{"binds":["/data/w/sub:/x"]}`), func(f *config.Facts) { f.AgentDir = "/data/w" }, sandbox.CodeCapabilityBlocked, defaultsPath + "docker.binds[0]", "which a sandbox can write"},
+		{"bind below a writable bind that comes later", inDefaults(`"docker":{"binds":["/data/x:/x","/data:/y:rw"]}`), nil, sandbox.CodeCapabilityBlocked, defaultsPath + "docker.binds[0]", "which a sandbox can write"},
+		{"bind behind a link in a writable bind", inDefaults(`"docker":{"binds":["/x/y:/x","/data:/y:rw"]}`), func(f *config.Facts) {
+			f.Canonical["/x/y"], f.Via["/x/y"] = "/z", []string{"/x", "/x/y", "/data", "/data/link", "/z"}
+		}, sandbox.CodeCapabilityBlocked, defaultsPath + "docker.binds[0]", "which a sandbox can write"},
+		{"bind that another agent can exchange", bind("/data/x:/x"), exposed("/data"), sandbox.CodeCapabilityBlocked, defaultsPath + "docker.binds[0]", "which a sandbox can write"},
+		{"bind whose way was not looked up", bind("/data/x:/x"), func(f *config.Facts) { f.Via, f.Exposed = nil, []string{"/other"} }, sandbox.CodeCapabilityBlocked, defaultsPath + "docker.binds[0]", "not looked up"},
+		{"writable bind that leads to programs", bind("/data/x:/x:rw"), points("/data/x", "/usr/local/bin"), sandbox.CodeCapabilityBlocked, defaultsPath + "docker.binds[0]", "programs lie there"},
 		{"bind over a tmpfs", bind("/data/x:/tmp"), nil, sandbox.CodeCapabilityBlocked, "docker.tmpfs[0]", "already taken"},
 	}
 	for _, tt := range tests {
@@ -130,6 +159,7 @@ func TestBuildSpecMounts(t *testing.T) {
 	targets := func(s sandbox.Spec) string {
 		var out []string
 		for _, m := range s.Mounts {
+			m.Source = strings.Replace(m.Source, "/"+s.Name, "/w", 1)
 			mode := "rw"
 			if m.ReadOnly {
 				mode = "ro"
@@ -201,6 +231,7 @@ func TestBuildSpecSizes(t *testing.T) {
 func TestClamps(t *testing.T) {
 	r := resolve(t, inDefaults(`"docker":{"cpus":8,"memory":"32g"}`), ann, config.Overrides{})
 	f := facts()
+	lookup(t, r, &f)
 	s, err := config.BuildSpec(r, f)
 	if err != nil || s.Resources.NanoCPUs != 2e9 {
 		t.Fatalf("NanoCPUs = %d, %v; want those of the host", s.Resources.NanoCPUs, err)

@@ -34,6 +34,16 @@ type Facts struct {
 	Env       map[string]string // replaces $VAR in host paths
 	Canonical map[string]string // expanded path → canonical path, for every one of HostPaths
 
+	// Via gives for every key of Canonical, and for the canonical AgentDir and
+	// Workspace when settings or a flag name them, every place that is passed
+	// from the path as written to the canonical one (see hostpath.Trace). It
+	// is required as soon as Exposed is not empty.
+	Via map[string][]string
+
+	// Exposed are the canonical forms of [WritableFolders]. Nothing strictly
+	// below them is mounted, as code in a sandbox could exchange it.
+	Exposed []string
+
 	Sensitive  []string // what no sandbox may see: engine sockets, state folder, settings folder
 	Workspaces []string // folders in which our own workspaces lie; their own place was judged before
 }

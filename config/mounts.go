@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
@@ -29,7 +30,7 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	if r.WorkspaceAccess == sandbox.AccessRO {
 		add(f.AgentDir, sandbox.AgentDir, sandbox.RoleAgent, true)
 	}
-	binds, err := bindMounts(r, f)
+	binds, err := bindMounts(r, f, s.Mounts)
 	s.Mounts = append(s.Mounts, binds...)
 	return err
 }
@@ -43,19 +44,34 @@ func workspaceFolder(r Resolved, f Facts) string {
 	return f.Workspace
 }
 
-// bindMounts makes mounts of docker.binds. Each source is judged as it is
-// spelled and as what it leads to, under the name of its setting.
-func bindMounts(r Resolved, f Facts) ([]sandbox.Mount, error) {
-	var out []sandbox.Mount
-	world := hardening.World{
-		Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home,
+// world is what package hardening is told about the host. Every path that it
+// asks for was looked up before, and what was not is refused.
+func (f Facts) world() hardening.World {
+	return hardening.World{
+		Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
 		Canonical: func(p string) (string, error) {
 			if c, ok := f.Canonical[p]; ok {
 				return c, nil
 			}
 			return "", fmt.Errorf("the canonical form of %q was not looked up", p)
 		},
+		Via: func(p string) ([]string, error) {
+			via, ok := f.Via[p]
+			if !ok && len(f.Exposed) > 0 {
+				return nil, fmt.Errorf("what leads to %q was not looked up", p)
+			}
+			return via, nil
+		},
 	}
+}
+
+// bindMounts makes mounts of docker.binds and judges each source as it is
+// spelled, as what it leads to and by what leads there, under the name of its
+// setting. ours are the mounts that the sandbox has besides.
+func bindMounts(r Resolved, f Facts, ours []sandbox.Mount) ([]sandbox.Mount, error) {
+	var out []sandbox.Mount
+	var sources, fields []string
+	world := f.world()
 	for i, written := range r.Docker.Binds {
 		field := r.field(fmt.Sprintf("docker.binds[%d]", i))
 		b, err := hardening.ParseBind(field, written)
@@ -69,13 +85,26 @@ func bindMounts(r Resolved, f Facts) ([]sandbox.Mount, error) {
 		if err := hardening.Source(field, source, sandbox.RoleBind, world, switchesOf(r)); err != nil {
 			return nil, err
 		}
+		if !b.ReadOnly {
+			if err := hardening.WritableSource(field, source, sandbox.RoleBind, world, switchesOf(r)); err != nil {
+				return nil, err
+			}
+		}
 		canonical, err := world.Canonical(source)
 		if err != nil {
 			return nil, err
 		}
+		sources, fields = append(sources, source), append(fields, field)
 		out = append(out, sandbox.Mount{
 			Source: canonical, Target: path.Clean(b.Target), ReadOnly: b.ReadOnly, Role: sandbox.RoleBind,
 		})
+	}
+	// Only now all that this sandbox can write is known.
+	world.Exposed = slices.Concat(f.Exposed, hardening.Exposed(ours), hardening.Exposed(out))
+	for i, source := range sources {
+		if err := hardening.Source(fields[i], source, sandbox.RoleBind, world, switchesOf(r)); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

@@ -160,6 +160,8 @@ func TestParseRefusesWhatHardeningRefuses(t *testing.T) {
 		{"capabilities kept", inDefaults(`"docker":{"capDrop":[]}`), "docker.capDrop", "", "lacks ALL"},
 		{"writable root", inDefaults(`"docker":{"readOnlyRoot":false}`), "docker.readOnlyRoot", "false", "writable root"},
 		{"bind of etc", bind("/etc/:/x"), "docker.binds[1]", "/etc/", "configuration"},
+		{"writable bind of programs", bind("/usr/local/bin:/x:rw"), "docker.binds[1]", "/usr/local/bin", "writable"},
+		{"bind of logs", bind("/var/log/app:/x"), "docker.binds[1]", "/var/log/app", "logs"},
 		{"bind of the home", bind("~:/x"), "docker.binds[1]", "~", "whole home"},
 		{"bind of keys", bind("~/.ssh:/x:ro"), "docker.binds[1]", "~/.ssh", "credentials"},
 		{"bind of another home's keys", bind("~bob/.ssh:/x"), "docker.binds[1]", "~bob/.ssh", "not expanded"},

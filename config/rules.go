@@ -136,6 +136,9 @@ func bindErrors(r Resolved, name string, binds []string, b hardening.Switches) [
 			continue
 		}
 		errs = append(errs, spelled(field, bind.Source, sandbox.RoleBind, b), hardening.Target(field, bind.Target, b))
+		if !bind.ReadOnly {
+			errs = append(errs, hardening.WritableSource(field, bind.Source, sandbox.RoleBind, hardening.World{}, b))
+		}
 		target := path.Clean(bind.Target)
 		if first, ok := taken[target]; ok {
 			errs = append(errs, invalid(field, "the target %q is already taken by %s", bind.Target, first))

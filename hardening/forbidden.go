@@ -2,6 +2,7 @@ package hardening
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ func forbidden(p string, role sandbox.Role, w World) (why string, absolute bool)
 		if within(dir, p) {
 			return fmt.Sprintf("%s lies in it, with the sockets of the host's services, the engine's among them", dir), true
 		}
+	}
+	if why := anothers(p, role, w); why != "" {
+		return why, true
 	}
 	if why, absolute = sensitive(p, role, w); why != "" || ours(p, role, w) {
 		return why, absolute
@@ -52,9 +56,23 @@ func isWorkspace(r sandbox.Role) bool {
 	return r == sandbox.RoleWorkspace || r == sandbox.RoleAgent
 }
 
-// ours reports whether p is a workspace in a folder that we keep them in.
+// ours reports whether p is the workspace of the sandbox that is judged, in a
+// folder that we keep workspaces in.
 func ours(p string, role sandbox.Role, w World) bool {
-	return isWorkspace(role) && slices.ContainsFunc(w.Workspaces, func(dir string) bool { return below(p, dir) })
+	return role == sandbox.RoleWorkspace && w.Name != "" && slices.ContainsFunc(w.Workspaces, func(dir string) bool {
+		return same(p, path.Join(dir, w.Name))
+	})
+}
+
+// anothers checks p against the folders that hold workspaces. What lies there
+// and is not our own is another sandbox's, whoever asks and with any role.
+func anothers(p string, role sandbox.Role, w World) string {
+	for _, dir := range w.Workspaces {
+		if below(p, dir) && !ours(p, role, w) {
+			return fmt.Sprintf("%q holds the workspaces of other sandboxes", dir)
+		}
+	}
+	return ""
 }
 
 // sensitive checks p against the places that w names. A sensitive socket is an
@@ -70,8 +88,8 @@ func sensitive(p string, role sandbox.Role, w World) (why string, absolute bool)
 		}
 	}
 	for _, dir := range w.Workspaces {
-		if within(dir, p) || !isWorkspace(role) && within(p, dir) {
-			return fmt.Sprintf("%q holds the workspaces of other sandboxes", dir), false
+		if within(dir, p) {
+			return fmt.Sprintf("%q holds the workspaces of other sandboxes", dir), true
 		}
 	}
 	return "", false
@@ -128,6 +146,11 @@ func hostPlace(p string, role sandbox.Role) string {
 		}
 		if within(h.path, p) {
 			return fmt.Sprintf("%s lies in it: %s", h.path, h.why)
+		}
+	}
+	for _, h := range hostDetails() {
+		if within(p, h.path) {
+			return h.why
 		}
 	}
 	return ""

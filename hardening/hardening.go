@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
@@ -28,10 +29,25 @@ type World struct {
 	// folder, the settings folder, the engine's sockets.
 	Sensitive []string
 
-	// Workspaces are canonical folders in which our own workspaces lie. A
-	// workspace strictly below one of them is ours, even when the folder is
-	// part of the state folder.
+	// Via returns every place that is passed on the way from a host path to
+	// its canonical form (see hostpath.Trace). Without it only the spelling
+	// and the canonical path are judged, which is enough where sources are
+	// canonical already.
+	Via func(string) ([]string, error)
+
+	// Workspaces are canonical folders in which our own workspaces lie. Below
+	// them only one path may be mounted: the folder called Name, as the
+	// workspace. It may be part of the state folder.
 	Workspaces []string
+
+	// Name is the sandbox that is judged. Check takes it from the Spec.
+	Name string
+
+	// Exposed are canonical folders that code in some sandbox can write. What
+	// lies strictly below one of them can be swapped for a link before the
+	// next start, so it is never a source. Check adds the writable mounts of
+	// the Spec itself.
+	Exposed []string
 
 	// Home is the canonical home folder of the user that runs us, or empty.
 	Home string
@@ -54,6 +70,7 @@ func Check(s sandbox.Spec, w World) error {
 		errs = append(errs, refuse("security.noNewPrivileges", "false",
 			"programs inside could gain privileges through set-user-id files", "set it; there is no switch for this"))
 	}
+	w.Name, w.Exposed = s.Name, slices.Concat(w.Exposed, Exposed(s.Mounts))
 	errs = append(errs, checkMounts(s, w, breakGlass)...)
 	return errors.Join(errs...)
 }
@@ -113,6 +130,9 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 
 func mountErrors(field string, m sandbox.Mount, w World, b Switches) []error {
 	errs := []error{Source(field+".source", m.Source, m.Role, w, b), roleTarget(field+".target", m, b)}
+	if !m.ReadOnly {
+		errs = append(errs, WritableSource(field+".source", m.Source, m.Role, w, b))
+	}
 	canonical, err := canonicalOf(m.Source, w)
 	if err == nil && canonical != m.Source {
 		errs = append(errs, refuse(field+".source", m.Source,

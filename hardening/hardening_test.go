@@ -15,7 +15,7 @@ const profile = `{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["read"]
 // goodSpec passes every rule.
 func goodSpec() sandbox.Spec {
 	return sandbox.Spec{
-		Provider: "docker", Network: "none", UID: 4711, GID: 4711, ReadOnlyRoot: true,
+		Name: "w", Provider: "docker", Network: "none", UID: 4711, GID: 4711, ReadOnlyRoot: true,
 		Security: sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true, Seccomp: profile},
 		Guest:    sandbox.GuestRef{Dir: "/srv/state/guest/0a"},
 		Mounts: []sandbox.Mount{

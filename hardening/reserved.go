@@ -1,6 +1,6 @@
 package hardening
 
-// place is a host path with the reason why no sandbox may see it.
+// place is a path with the reason why no sandbox may have it.
 type place struct{ path, why string }
 
 // hostPlaces are refused as bind sources together with all below and above them.
@@ -23,6 +23,41 @@ func hostPlaces() []place {
 		{"/private/var/root", "it is the home of the host's root"},
 	}
 }
+
+// hostDetails are refused together with all below them. What lies above them
+// may be mounted read-only, as programs are.
+func hostDetails() []place {
+	return []place{
+		{"/var/log", "it holds the host's logs, which tell about users and other sandboxes"},
+		{"/private/var/log", "it holds the host's logs, which tell about users and other sandboxes"},
+		{"/lib/modules", "it holds modules of the host's kernel"},
+		{"/usr/lib/modules", "it holds modules of the host's kernel"},
+	}
+}
+
+// programPlaces are refused as writable sources together with all below and
+// above them: the host runs what lies there.
+func programPlaces() []place {
+	const programs, jobs = "the host's programs lie there", "the host's jobs lie there"
+	return []place{
+		{"/usr", programs}, {"/bin", programs}, {"/sbin", programs},
+		{"/lib", programs}, {"/lib32", programs}, {"/lib64", programs}, {"/libx32", programs},
+		{"/System", programs}, {"/Library", programs}, {"/Applications", programs},
+		{"/var/spool", jobs}, {"/private/var/spool", jobs},
+	}
+}
+
+// programParents are refused as writable sources themselves. Below them lies
+// what people put there, data among it.
+func programParents() []place {
+	return []place{
+		{"/opt", "programs of the host lie there"},
+		{"/var/lib", "the state of the host's services lies there"},
+	}
+}
+
+// sourceTrees lie among the host's programs and are none.
+func sourceTrees() []string { return []string{"/usr/src", "/usr/local/src"} }
 
 // homeParents are folders whose entries are homes. They and their entries
 // hold credentials, so they are refused as a whole; folders inside a home pass.

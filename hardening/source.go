@@ -24,9 +24,11 @@ const maxPath = 4096
 // its spelling and by the canonical path that w knows for it.
 //
 // A bind is refused at, below and above every reserved place. A workspace or
-// an agent's folder is judged alike, except that it may lie strictly below one
-// of w.Workspaces, and below /root, where a root orchestrator keeps its
-// projects. Our own guest, socket and identity mounts may lie anywhere.
+// an agent's folder is judged alike, except that it may lie below /root, where
+// a root orchestrator keeps its projects, and that the sandbox's own workspace
+// lies below one of w.Workspaces. Nothing may lie where code in a sandbox
+// could exchange it, nor be reached through such a place. Our own guest,
+// socket and identity mounts may lie anywhere.
 func Source(field, source string, role sandbox.Role, w World, b Switches) error {
 	if err := shape(field, source); err != nil {
 		return err
@@ -53,7 +55,7 @@ func Source(field, source string, role sandbox.Role, w World, b Switches) error 
 		}
 		return refuse(field, source, why, hint)
 	}
-	return nil
+	return exchangeable(field, source, []string{spelled, canonical}, role, w)
 }
 
 // canonicalOf asks w for the canonical path; without an answer in w the

@@ -105,7 +105,11 @@ func TestSourceRefusesBinds(t *testing.T) {
 		{"state folder", "/srv/state", "what runs the sandboxes"},
 		{"state folder in upper case", "/SRV/State/", "what runs the sandboxes"},
 		{"below the state folder", "/srv/state/registry", "what runs the sandboxes"},
-		{"workspace of another sandbox", "/srv/state/workspaces/other", "what runs the sandboxes"},
+		{"workspace of another sandbox", "/srv/state/workspaces/other", "workspaces of other sandboxes"},
+		{"logs", "/var/log", "host's logs"},
+		{"below logs", "/var/log/journal", "host's logs"},
+		{"kernel modules", "/lib/modules", "modules of the host's kernel"},
+		{"kernel modules in merged usr", "/usr/lib/modules/6.1", "modules of the host's kernel"},
 		{"parent of the state folder", "/srv", "lies in it"},
 		{"settings folder", "/opt/conf/sandbox", "what runs the sandboxes"},
 		{"settings file", "/opt/conf/sandbox/sandbox.json", "what runs the sandboxes"},
@@ -156,6 +160,8 @@ func TestSourceAllows(t *testing.T) {
 		{"below var", "/var/cache/x", sandbox.RoleBind},
 		{"spaces and letters of the world", "/data/Ärger und 数据", sandbox.RoleBind},
 		{"our workspace", "/srv/state/workspaces/sbx-a", sandbox.RoleWorkspace},
+		{"programs to read", "/usr/share/zoneinfo", sandbox.RoleBind},
+		{"libraries to read", "/usr/lib", sandbox.RoleBind},
 		{"project below root's home", "/root/projects/x", sandbox.RoleWorkspace},
 		{"agent's folder below root's home", "/root/agents/x", sandbox.RoleAgent},
 		{"guest", "/srv/state/guest/0a", sandbox.RoleGuest},
@@ -164,7 +170,9 @@ func TestSourceAllows(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := hardening.Source("f", tt.source, tt.role, world(), hardening.Switches{}); err != nil {
+			w := world()
+			w.Name = "sbx-a"
+			if err := hardening.Source("f", tt.source, tt.role, w, hardening.Switches{}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -186,12 +194,17 @@ func TestSourceRefusesWorkspaces(t *testing.T) {
 		{"the folder of all workspaces", "/srv/state/workspaces", "/root", "what runs the sandboxes"},
 		{"another part of the state folder", "/srv/state/registry", "/root", "what runs the sandboxes"},
 		{"engine socket among workspaces", "/srv/state/workspaces/docker.sock", "/root", "socket of a container engine"},
+		{"another sandbox's workspace", "/srv/state/workspaces/sbx-b", "/root", "workspaces of other sandboxes"},
+		{"a name that starts like ours", "/srv/state/workspaces/sbx-a2", "/root", "workspaces of other sandboxes"},
+		{"below our own workspace", "/srv/state/workspaces/sbx-a/sub", "/root", "workspaces of other sandboxes"},
+		{"our notes about workspaces", "/srv/state/workspaces/.meta", "/root", "workspaces of other sandboxes"},
+		{"our name elsewhere in the state folder", "/srv/state/sbx-a", "/root", "what runs the sandboxes"},
 		{"relative", "agents/x", "/root", "relative"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := world()
-			w.Home = tt.home
+			w.Home, w.Name = tt.home, "sbx-a"
 			for _, role := range []sandbox.Role{sandbox.RoleWorkspace, sandbox.RoleAgent} {
 				open := hardening.Switches{BindSources: []string{tt.source}}
 				err := hardening.Source("agents.list[0].workspace", tt.source, role, w, open)
@@ -263,7 +276,7 @@ func TestSourceRefusesWhatLinksLeadTo(t *testing.T) {
 		{"missing leaf in linked credentials", "data/keys/id_new", "credentials"},
 		{"link to the home", "data/home", "whole home"},
 		{"relative link to the state folder", "data/state", "what runs the sandboxes"},
-		{"workspace of another sandbox through a link", "data/state/workspaces/w", "what runs the sandboxes"},
+		{"workspace of another sandbox through a link", "data/state/workspaces/w", "workspaces of other sandboxes"},
 		{"link that climbs", "data/up", `leads to "/boot"`},
 	}
 	for _, tt := range tests {
@@ -283,6 +296,8 @@ func TestSourceRefusesWhatLinksLeadTo(t *testing.T) {
 		if err := os.Symlink(root+"/state", swapped); err != nil {
 			t.Fatal(err)
 		}
+		w := w
+		w.Name = "x"
 		err := hardening.Source("f", swapped, sandbox.RoleWorkspace, w, hardening.Switches{})
 		wantRefusal(t, err, "f", swapped, "what runs the sandboxes")
 	})

@@ -39,19 +39,29 @@ func Expand(path, home string, env map[string]string) (string, error) {
 // A relative path, a NUL byte and a loop of links are [sandbox.CodeValidation];
 // an ancestor that cannot be read is [sandbox.CodeUnavailable].
 func Canonical(path string) (string, error) {
+	canonical, _, err := Trace(path)
+	return canonical, err
+}
+
+// Trace returns what [Canonical] returns and besides every place that is
+// passed on the way there, in order: each folder, each link where the link
+// itself lies, and what a ".." leaves again. Whoever can exchange one of these
+// places decides where path leads next time. Every place is free of links but
+// for its last part.
+func Trace(path string) (canonical string, via []string, err error) {
 	if !strings.HasPrefix(path, "/") {
-		return "", failed(path, sandbox.CodeValidation, "is not absolute", nil)
+		return "", nil, failed(path, sandbox.CodeValidation, "is not absolute", nil)
 	}
 	if strings.IndexByte(path, 0) >= 0 {
-		return "", failed(path, sandbox.CodeValidation, "contains a NUL byte", nil)
+		return "", nil, failed(path, sandbox.CodeValidation, "contains a NUL byte", nil)
 	}
 	w := walk{path: path, pending: split(path)}
 	for len(w.pending) > 0 {
 		if err := w.step(); err != nil {
-			return "", err
+			return "", nil, err
 		}
 	}
-	return w.here(), nil
+	return w.here(), w.via, nil
 }
 
 // walk resolves one path component by component, as the kernel does.
@@ -59,6 +69,7 @@ type walk struct {
 	path    string   // as asked for, for messages
 	done    []string // resolved, no links
 	pending []string // still to be resolved, first one next
+	via     []string // every place passed so far
 	links   int
 	missing int // number of components at the end of done that do not exist
 }
@@ -76,6 +87,7 @@ func (w *walk) step() error {
 		return nil
 	}
 	w.done = append(w.done, c)
+	w.via = append(w.via, w.here())
 	if w.missing > 0 {
 		w.missing++
 		return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,42 @@ func TestCanonical(t *testing.T) {
 			got, err := hostpath.Canonical(tt.in)
 			if err != nil || got != tt.want {
 				t.Fatalf("Canonical(%q) = %q, %v; want %q", tt.in, got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestTrace(t *testing.T) {
+	root := tree(t)
+	if err := os.Symlink("../real/sub/../../real/file", filepath.Join(root, "real/round")); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, in, want string
+		via            []string // below root
+	}{
+		{"plain", "real/file", "real/file", []string{"real", "real/file"}},
+		{"link", "rel/sub", "real/sub", []string{"rel", "real", "real/sub"}},
+		{"links in a row", "chain", "real", []string{"chain", "rel", "real"}},
+		{"what dotdot leaves", "real/sub/../file", "real/file", []string{"real", "real/sub", "real/file"}},
+		{"what dotdot in a link leaves", "real/round", "real/file",
+			[]string{"real", "real/round", "real", "real/sub", "real", "real/file"}},
+		{"missing rest", "rel/new/er", "real/new/er", []string{"rel", "real", "real/new", "real/new/er"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, via, err := hostpath.Trace(root + "/" + tt.in)
+			if err != nil || got != root+"/"+tt.want {
+				t.Fatalf("Trace = %q, %v; want %q", got, err, tt.want)
+			}
+			var below []string
+			for _, p := range via {
+				if rest, ok := strings.CutPrefix(p, root+"/"); ok {
+					below = append(below, rest)
+				}
+			}
+			if !slices.Equal(below, tt.via) {
+				t.Errorf("passed %q; want %q", below, tt.via)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/statedir"
-	"golang.org/x/sys/unix"
 )
 
 // EnsureAgent makes the agent's folder dir when it is missing, with its
@@ -25,25 +25,43 @@ import (
 // from its owner is the operator's decision. So is, without root, a folder
 // that belongs to another user.
 func EnsureAgent(dir string, access sandbox.Access, scope Owner) (string, Owner, error) {
-	made, err := makeAgent(dir)
+	return EnsureAllowedAgent(dir, access, scope, nil)
+}
+
+// EnsureAllowedAgent is [EnsureAgent] with a say of the caller: allow is
+// called with the canonical path that dir leads to, before anything is made
+// or given away, and its error ends the call. An error without a code of its
+// own becomes [sandbox.CodeCapabilityBlocked].
+//
+// The folder is then reached and made along that very path without following
+// any link: one that is put in the way meanwhile is refused.
+func EnsureAllowedAgent(dir string, access sandbox.Access, scope Owner, allow func(canonical string) error) (string, Owner, error) {
+	if !filepath.IsAbs(dir) {
+		return "", Owner{}, agentError(sandbox.CodeValidation, dir, fmt.Sprintf("%q is not an absolute path", dir))
+	}
+	canonical, err := hostpath.Canonical(dir)
 	if err != nil {
 		return "", Owner{}, err
 	}
-	canonical, err := filepath.EvalSymlinks(dir)
+	if allow != nil {
+		if err := allow(canonical); err != nil {
+			return "", Owner{}, blocked(canonical, err)
+		}
+	}
+	rw := access == sandbox.AccessRW
+	if rw {
+		if err := scope.check(); err != nil {
+			return "", Owner{}, err
+		}
+	}
+	f, made, err := makeFolder(canonical, rw)
 	if err != nil {
-		return "", Owner{}, statedir.Unavailable("open agent folder", dir, err)
-	}
-	if access != sandbox.AccessRW {
-		return canonical, scope, nil
-	}
-	if err := scope.check(); err != nil {
 		return "", Owner{}, err
-	}
-	f, err := os.OpenFile(canonical, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return "", Owner{}, statedir.Unavailable("open agent folder", canonical, err)
 	}
 	defer f.Close()
+	if !rw {
+		return canonical, scope, nil
+	}
 	if made && os.Geteuid() == 0 {
 		if err := f.Chown(scope.UID, scope.GID); err != nil {
 			return "", Owner{}, chownError(canonical, scope, err)
@@ -54,32 +72,20 @@ func EnsureAgent(dir string, access sandbox.Access, scope Owner) (string, Owner,
 	return canonical, owner, err
 }
 
-// makeAgent reports whether it made the folder itself. Of two processes at
-// once one makes it.
-func makeAgent(dir string) (bool, error) {
-	if !filepath.IsAbs(dir) {
-		return false, &sandbox.Error{
-			Code: sandbox.CodeValidation, Op: "open agent folder", Field: "agents.list[].workspace", Resource: dir,
-			Message: fmt.Sprintf("%q is not an absolute path", dir),
-		}
+func blocked(path string, err error) error {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755); err != nil {
-		return false, statedir.Unavailable("make agent folder", dir, err)
+	e = agentError(sandbox.CodeCapabilityBlocked, path, path+" is refused")
+	e.Err = err
+	return e
+}
+
+func agentError(code sandbox.Code, path, message string) *sandbox.Error {
+	return &sandbox.Error{
+		Code: code, Op: "open agent folder", Field: "agents.list[].workspace", Resource: path, Message: message,
 	}
-	err := os.Mkdir(dir, 0o755)
-	if err == nil {
-		return true, nil
-	}
-	if fi, serr := os.Stat(dir); serr == nil && !fi.IsDir() {
-		return false, &sandbox.Error{
-			Code: sandbox.CodeValidation, Op: "open agent folder", Field: "agents.list[].workspace", Resource: dir,
-			Message: dir + " is not a folder",
-		}
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		return false, statedir.Unavailable("make agent folder", dir, err)
-	}
-	return false, nil
 }
 
 // AgentOwner returns whom a sandbox with rw access to the open folder runs

@@ -28,8 +28,10 @@ const staleTrash = time.Hour
 //
 // It refuses, with [sandbox.CodeCapabilityBlocked], every path that is not a
 // workspace made by [Store.Ensure] of this store, and so every agent's
-// folder. The sandbox must be gone. The folder loses its name at once; a
-// removal that is killed half-way is finished by a later one.
+// folder. The sandbox must be gone. The folder loses its name and its notes
+// at once and is emptied afterwards, so a workspace of the same name that is
+// made meanwhile stays whole; a removal that is killed half-way is finished
+// by a later one.
 func (s *Store) Remove(ctx context.Context, path string) error {
 	const op = "remove workspace"
 	name := filepath.Base(path)
@@ -59,22 +61,42 @@ func (s *Store) Remove(ctx context.Context, path string) error {
 		return statedir.Unavailable(op, s.path, err)
 	}
 	defer root.Close()
+	var trash string
 	if fi != nil {
-		trash := trashPrefix + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
+		trash = trashPrefix + strconv.FormatInt(time.Now().Unix(), 10) + "-" + rand.Text()
 		if err := root.Mkdir(trash, 0o700); err != nil {
 			return statedir.Unavailable(op, path, err)
 		}
 		if err := moveDir(root, name, trash+"/0"); err != nil {
 			return errors.Join(statedir.Unavailable(op, path, err), root.Remove(trash))
 		}
+	}
+	if err := s.forget(name, m); err != nil {
+		return err
+	}
+	if trash != "" {
 		if err := empty(ctx, root, trash); err != nil {
 			return statedir.Unavailable(op, filepath.Join(s.path, trash), err)
 		}
 	}
-	if err := os.Remove(s.metaPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return statedir.Unavailable(op, path, err)
-	}
 	s.emptyStaleTrash(ctx, root)
+	return nil
+}
+
+// forget removes the notes about a workspace unless they are about another
+// one than was, which somebody made under the same name since.
+func (s *Store) forget(name string, was meta) error {
+	now, err := s.readMeta(name)
+	if err != nil {
+		return err
+	}
+	if !now.MadeAt.Equal(was.MadeAt) {
+		return nil
+	}
+	path := s.metaPath(name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return statedir.Unavailable("remove workspace", path, err)
+	}
 	return nil
 }
 

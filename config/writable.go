@@ -1,0 +1,52 @@
+package config
+
+import (
+	"slices"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+)
+
+// WritableFolders returns every host folder that some sandbox of these
+// settings can write, with ~ and variables replaced, sorted and without
+// duplicates: the folder of each agent with access rw, and the source of each
+// writable bind. Scratch workspaces are not among them; Facts.Workspaces
+// covers those. s may be nil.
+//
+// Code inside can put links into such a folder, so nothing below it may be
+// mounted: the caller puts the canonical forms into Facts.Exposed and into
+// hardening.World.Exposed. A path that cannot be expanded is left out, since
+// no sandbox can be made of it with these variables either.
+func WritableFolders(s *Settings, home string, env map[string]string) ([]string, error) {
+	var out []string
+	add := func(written string) {
+		if p, err := pathvar.Expand(written, home, env); err == nil && p != "" {
+			out = append(out, p)
+		}
+	}
+	agents := []AgentSettings{{ID: new(string)}} // stands for all that the list does not name
+	if s != nil && s.Agents != nil {
+		agents = append(agents, s.Agents.List...)
+	}
+	for _, a := range agents {
+		if a.ID == nil {
+			continue // refused when the file is parsed
+		}
+		layers, err := layersFor(s, *a.ID, nil)
+		if err != nil {
+			return nil, err
+		}
+		r, _ := fromLayers(layers, Who{Agent: *a.ID})
+		if a.Workspace != nil && r.WorkspaceAccess == sandbox.AccessRW {
+			add(*a.Workspace)
+		}
+		for _, written := range slices.Concat(r.Docker.Binds, r.Browser.Binds) {
+			if b, err := hardening.ParseBind("", written); err == nil && !b.ReadOnly {
+				add(b.Source)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
