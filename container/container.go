@@ -159,6 +159,9 @@ func (e *Engine) Inspect(ctx context.Context, name string) (sandbox.Info, error)
 	if r.ContainerJSONBase == nil || r.State == nil || r.Config == nil {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.CodeUnavailable, "inspect container", "the engine's answer about %s is incomplete", name)
 	}
+	if r.State.Status == container.StateRemoving || r.State.Dead {
+		return sandbox.Info{}, &sandbox.Error{Code: sandbox.CodeBusy, Op: "inspect container", Resource: name, Message: "the container is being removed", Retryable: true}
+	}
 	info := fromLabels(r.Config.Labels)
 	info.Name = trimName(r.Name)
 	info.ID = r.ID
@@ -188,7 +191,7 @@ func (e *Engine) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, er
 		if len(r.Names) > 0 {
 			info.Name = trimName(r.Names[0])
 		}
-		if f.Name != "" && info.Name != f.Name {
+		if info.Format == "" || f.Name != "" && info.Name != f.Name {
 			continue
 		}
 		info.ID = r.ID

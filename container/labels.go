@@ -1,6 +1,7 @@
 package container
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/docker/docker/api/types/filters"
@@ -28,6 +29,8 @@ const (
 // LabelFormat is the version of the label layout.
 const LabelFormat = "1"
 
+var instanceID = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
 func toLabels(s sandbox.Spec, hash string, now time.Time) map[string]string {
 	return map[string]string{
 		labelInstance:  s.Owner.Instance,
@@ -43,7 +46,12 @@ func toLabels(s sandbox.Spec, hash string, now time.Time) map[string]string {
 	}
 }
 
+// fromLabels reads what we wrote. Labels of which a part is missing are not
+// ours: a container inherits its image's labels, and an image can carry some.
 func fromLabels(l map[string]string) sandbox.Info {
+	if !instanceID.MatchString(l[labelInstance]) || l[labelKind] == "" || l[labelHash] == "" || parseTime(l[labelCreatedAt]).IsZero() {
+		return sandbox.Info{Provider: "docker"}
+	}
 	return sandbox.Info{
 		Kind:     sandbox.Kind(l[labelKind]),
 		Provider: "docker",

@@ -3,6 +3,7 @@ package container
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,16 +42,30 @@ func NewPlan(s sandbox.Spec, hash string, now time.Time) (Plan, error) {
 			User:       fmt.Sprintf("%d:%d", s.UID, s.GID),
 			Image:      s.ImageID,
 			Entrypoint: []string{sandbox.GuestDir + "/bin/sandbox-guest"},
-			Cmd:        []string{"init"},
+			Cmd:        guestArgs(s),
 			WorkingDir: "/",
 			Labels:     toLabels(s, hash, now),
-			StopSignal: "SIGTERM",
+			// The guest takes SIGTERM only where the kernel can tell its
+			// sender; this one it takes from outside everywhere.
+			StopSignal: "SIGRTMIN+3",
 			// An image's own health check would run code we did not ask for.
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		},
 		Host:    host,
 		Network: &network.NetworkingConfig{},
 	}, nil
+}
+
+// guestArgs tells the guest the soft limit of open files for commands: its
+// own is raised by its runtime.
+func guestArgs(s sandbox.Spec) []string {
+	args := []string{"init"}
+	for _, u := range s.Resources.Ulimits {
+		if u.Name == "nofile" && u.Soft > 0 && u.Soft < u.Hard {
+			args = append(args, "--nofile="+strconv.FormatInt(u.Soft, 10))
+		}
+	}
+	return args
 }
 
 func hostConfig(s sandbox.Spec) (*container.HostConfig, error) {
