@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -38,7 +40,25 @@ func (p *Provider) connect(ctx context.Context, info sandbox.Info, s sandbox.Spe
 	if err != nil {
 		return nil, p.noGuest(ctx, info, errors.Join(socketErr, err))
 	}
+	if socketDir(s) != "" {
+		if err := p.seal(s.Name); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
 	return c, nil
+}
+
+// sealedBefore reports whether the folder was last sealed before t. The
+// folder's change time is that of the seal: code inside can change nothing
+// of a sealed folder.
+func sealedBefore(dir string, t time.Time) bool {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return false
+	}
+	sealed := time.Unix(st.Ctim.Unix())
+	return st.Uid == 0 && t.After(sealed)
 }
 
 // socketDir is the host folder in which the guest makes its socket, or ""
@@ -64,9 +84,12 @@ func (p *Provider) overSocket(ctx context.Context, info sandbox.Info, s sandbox.
 		if err == nil {
 			return c, nil
 		}
-		if !opened {
-			// A guest that was restarted behind our back can only listen
-			// while the folder is open to it.
+		if !opened && sealedBefore(dir, info.StartedAt) {
+			// The guest was restarted behind our back and can listen only
+			// while the folder is open to it. No code of a user runs in
+			// there yet. At any other time an open folder would let such
+			// code fill the host's disk, so it is not opened because a
+			// dial fails: the relay is tried instead.
 			if err := p.openSockets(s); err != nil {
 				return nil, err
 			}

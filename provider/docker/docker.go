@@ -150,10 +150,8 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		return sandbox.Info{}, err
 	}
 	defer release()
-	if p.opts.World != nil {
-		if err := hardening.Check(s, p.opts.World()); err != nil {
-			return sandbox.Info{}, err
-		}
+	if err := p.check(s); err != nil {
+		return sandbox.Info{}, err
 	}
 	hash, err := confighash.Sum(s)
 	if err != nil {
@@ -183,6 +181,14 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		p.opts.Warn(s.Name, w)
 	}
 	return info, nil
+}
+
+// check applies the hardening rules with fresh facts about the host.
+func (p *Provider) check(s sandbox.Spec) error {
+	if p.opts.World == nil {
+		return nil
+	}
+	return hardening.Check(s, p.opts.World())
 }
 
 // made is the engine's answer to a create.

@@ -86,7 +86,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 		code  sandbox.Code
 	}{
 		"image is not there":  {spoil: func(s *sandbox.Spec) { s.ImageID = "sandbox-no-such-image:none" }, code: sandbox.CodeNotFound},
-		"source is not there": {spoil: func(s *sandbox.Spec) { s.Mounts[4].Source += "-gone" }, code: sandbox.CodeValidation},
+		"source is not there": {spoil: func(s *sandbox.Spec) { os.RemoveAll(workspaceOf(*s)) }, code: sandbox.CodeValidation},
 		"start command fails": {spoil: func(s *sandbox.Spec) { s.OnStart = []string{"exit 7"} }, code: sandbox.CodeExecution},
 		"engine fails at start": {wrap: func(e docker.Engine) docker.Engine {
 			return failing{Engine: e, start: errors.New("no start today")}

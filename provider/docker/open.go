@@ -60,8 +60,13 @@ func (p *Provider) makeRun(ctx context.Context, info sandbox.Info, s sandbox.Spe
 	return p.engine.Inspect(ctx, info.ID)
 }
 
-// start starts the container, with the guest's socket folder open to it.
+// start starts the container, with the guest's socket folder open to it. The
+// engine resolves the sources of mounts anew at each start, so they are
+// judged anew.
 func (p *Provider) start(ctx context.Context, id string, s sandbox.Spec) error {
+	if err := p.check(s); err != nil {
+		return err
+	}
 	if err := p.openSockets(s); err != nil {
 		return err
 	}

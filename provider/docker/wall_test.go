@@ -37,7 +37,7 @@ func TestInside(t *testing.T) {
 		{"tmp executes", `printf '#!/bin/sh\necho ran\n' > /tmp/p && chmod +x /tmp/p && /tmp/p`, "ran"},
 		{"home is writable", `cd && touch x && pwd`, "/home/sandbox"},
 		{"workspace is writable", `touch /workspace/x && ls /workspace`, "x"},
-		{"pid 1 is the guest", `tr "\\0" " " < /proc/1/cmdline`, "sandbox-guest init --masked"},
+		{"pid 1 is the guest", `tr "\\0" " " < /proc/1/cmdline`, "sandbox-guest init --masked --nofile=4096"},
 		{"pid 1 keeps its descriptors", `ls /proc/1/fd 2>/dev/null | wc -l`, "0"},
 		{"pid 1 keeps its environment", `cat /proc/1/environ 2>/dev/null | wc -c`, "0"},
 		{"no engine socket", `ls /var/run/docker.sock /run/docker.sock 2>/dev/null | wc -l`, "0"},
