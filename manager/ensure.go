@@ -18,24 +18,22 @@ type live struct {
 	provider sandbox.Provider
 	spec     sandbox.Spec // what it was made from, as far as known
 	created  bool
-	scratch  bool // the workspace is ours, not the agent's own folder
-	shared   bool // the handle is kept for the next command
+	scratch  bool   // the workspace is ours, not the agent's own folder
+	letGo    func() // gives the handle back
 	held     *lease.Lock
 }
 
 func (l *live) name() string { return l.spec.Name }
 
-// close lets go of the handle, unless it is kept, then of the lease.
+// close lets go of the handle, then of the lease.
 func (l *live) close() {
-	if !l.shared {
-		l.Sandbox.Close()
-	}
+	l.letGo()
 	l.held.Release()
 }
 
-// ensureTries bounds how often a sandbox that vanishes under our hands is
-// looked at anew.
-const ensureTries = 3
+// goingPatience bounds how long a sandbox that is being taken away by
+// somebody else is waited for.
+const goingPatience = 10 * time.Second
 
 // ensure brings the wanted sandbox up and returns it under a shared lease.
 // Callers in all processes take turns for one name, so that two of them
@@ -49,18 +47,28 @@ func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, e
 		return nil, err
 	}
 	defer turn.Release()
-	for try := 1; ; try++ {
+	patience, done := context.WithTimeout(ctx, goingPatience)
+	defer done()
+	for {
 		l, err := m.ensureOnce(ctx, w, mustExist)
-		if err == nil {
-			return l, nil
+		if err == nil || !vanishing(err) || mustExist && sandbox.IsNotFound(err) {
+			return l, err
 		}
-		// The sandbox went away between two steps: somebody removed it
-		// behind our back. Look again.
-		gone := sandbox.IsNotFound(err) && !mustExist
-		if !gone || try == ensureTries || ctx.Err() != nil {
+		// It went away between two steps, or is on its way: somebody
+		// removes it behind our back. Look again.
+		select {
+		case <-patience.Done():
 			return nil, err
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// vanishing reports whether err says that the sandbox has gone meanwhile or
+// is just being removed.
+func vanishing(err error) bool {
+	var e *sandbox.Error
+	return errors.As(err, &e) && (e.Code == sandbox.CodeNotFound || e.Code == sandbox.CodeBusy && e.Retryable)
 }
 
 // ensureOnce looks, decides and acts, under a shared lease from the first
@@ -93,6 +101,9 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 	case lifecycle.Use, lifecycle.Start, lifecycle.Unpause:
 		return m.wake(ctx, w, w.spec, rec, held, d.Action)
 	case lifecycle.KeepAndHint:
+		if err := sameAgent(w, rec, d); err != nil {
+			return nil, err
+		}
 		m.log.WithField("sandbox", name).Warnf("%s%s; apply the new settings with: %s", d.Reason, m.changes(w, rec), d.Hint)
 		return m.wake(ctx, w, kept(w, rec), rec, held, d.Wake)
 	case lifecycle.Refuse:
@@ -100,8 +111,8 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 		refusal.Message += m.changes(w, rec)
 		return nil, refusal
 	}
-	if mustExist {
-		return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "exec", Resource: name, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
+	if mustExist && d.Action == lifecycle.Create {
+		return nil, noSandbox(name)
 	}
 	if d.Action == lifecycle.Recreate {
 		m.log.WithField("sandbox", name).Infof("recreate it: %s%s", d.Reason, m.changes(w, rec))
@@ -110,6 +121,23 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 		}
 	}
 	return m.create(ctx, w, held)
+}
+
+func noSandbox(name string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "exec", Resource: name, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
+}
+
+// sameAgent refuses to keep a sandbox for an agent with other settings than
+// those it was made with: they are another agent's, with that agent's
+// folders and variables.
+func sameAgent(w *want, rec *registry.Record, d lifecycle.Decision) error {
+	if rec == nil || w.spec.Owner.Scope != sandbox.ScopeSession || rec.Agent == w.spec.Owner.Agent {
+		return nil
+	}
+	e := d.Refusal(w.spec.Name)
+	e.Message = "the session's sandbox was made for agent " + rec.Agent + ", whose settings are not those of agent " + w.spec.Owner.Agent
+	e.Hint = "use another session for this agent, or " + e.Hint
+	return e
 }
 
 // replace removes the sandbox under the exclusive lease and returns a new
@@ -167,7 +195,7 @@ func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 // folders made ready first: after a reboot, say, they may not be mounted.
 func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *lease.Lock, a lifecycle.Action) (*live, error) {
 	if a != lifecycle.Use {
-		if err := m.prepare(ctx, w); err != nil {
+		if err := m.prepare(ctx, w, spec); err != nil {
 			return nil, err
 		}
 	}
@@ -189,14 +217,14 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		sb.Close()
 		return nil, err
 	}
-	shared := m.handles.put(spec.Name, handle{Sandbox: sb, hash: sb.Info().ConfigHash, limits: spec.Limits})
-	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), held: held, shared: shared}, nil
+	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: sb.Info().ConfigHash, limits: spec.Limits})
+	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), held: held, letGo: func() { m.handles.release(h) }}, nil
 }
 
 // create makes the sandbox and its record. The record is written first, so
 // that what a crash leaves behind is known by name.
 func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live, error) {
-	if err := m.prepare(ctx, w); err != nil {
+	if err := m.prepare(ctx, w, w.spec); err != nil {
 		return nil, err
 	}
 	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})

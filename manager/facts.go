@@ -21,9 +21,9 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 		Instance: m.state.Instance(), Provider: p.Name(),
 		Seccomp: seccomp.Profile(), HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
 		Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive,
-		Canonical: map[string]string{},
+		Canonical: map[string]string{}, Via: map[string][]string{},
 	}
-	owner := sandbox.Owner{Instance: f.Instance, Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
+	owner := m.owner(res)
 	name, err := config.Name(res.Docker.ContainerPrefix, owner)
 	if err != nil {
 		return f, "", err
@@ -53,17 +53,39 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	return f, agentDir, err
 }
 
+// owner says whose the sandbox of res is.
+func (m *Manager) owner(res config.Resolved) sandbox.Owner {
+	return sandbox.Owner{Instance: m.state.Instance(), Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
+}
+
 func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
 	paths, err := res.HostPaths(f.Home, f.Env)
 	if err != nil {
 		return err
 	}
 	for _, p := range paths {
-		if f.Canonical[p], err = hostpath.Canonical(p); err != nil {
+		if f.Canonical[p], f.Via[p], err = hostpath.Trace(p); err != nil {
 			return err
 		}
 	}
-	return nil
+	f.Exposed, err = m.exposed()
+	return err
+}
+
+// exposed are the folders that some sandbox of these settings can write:
+// nothing below them may be mounted, since code inside could have put a link
+// there.
+func (m *Manager) exposed() ([]string, error) {
+	dirs, err := config.WritableFolders(m.settings, m.host.Home, m.host.Env)
+	if err != nil {
+		return nil, err
+	}
+	for i, dir := range dirs {
+		if dirs[i], err = hostpath.Canonical(dir); err != nil {
+			return nil, err
+		}
+	}
+	return dirs, nil
 }
 
 // image finds the image's identity. Looking only, one that is not there yet
@@ -147,9 +169,23 @@ func (m *Manager) agentFolder(res config.Resolved, dir string, i intent, f *conf
 		access = sandbox.AccessRW
 	}
 	own := workspace.Owner{UID: f.UID, GID: f.GID}
-	var err error
+	// Judged as it is spelled, before anything is made or given away on the
+	// way: a link on it may be somebody else's.
+	judge := func(path string) error {
+		return hardening.Source("workspace", path, sandbox.RoleWorkspace, hardening.World{
+			Canonical: hostpath.Canonical, Via: via, Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
+		}, hardening.Switches{})
+	}
+	if err := judge(dir); err != nil {
+		return "", err
+	}
+	canonical, passed, err := hostpath.Trace(dir)
+	if err != nil {
+		return "", err
+	}
+	f.Via[canonical] = passed
 	if i == effects {
-		dir, own, err = workspace.EnsureAgent(dir, access, own)
+		dir, own, err = workspace.EnsureAllowedAgent(dir, access, own, judge)
 	} else {
 		dir, own, err = lookAgent(dir, rw, own)
 	}
@@ -162,6 +198,11 @@ func (m *Manager) agentFolder(res config.Resolved, dir string, i intent, f *conf
 		f.Workspace = dir
 	}
 	return dir, nil
+}
+
+func via(path string) ([]string, error) {
+	_, passed, err := hostpath.Trace(path)
+	return passed, err
 }
 
 // lookAgent is workspace.EnsureAgent without its effects.

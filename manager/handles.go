@@ -21,66 +21,99 @@ const pingPatience = 250 * time.Millisecond
 // handles keeps one open handle for each sandbox used lately, so that the
 // next command finds its way without asking the engine: a guest that
 // answers is a container that runs, and its labels cannot have changed.
+//
+// A handle that does not answer is forgotten, and closed when its last user
+// is done with it: closing it ends the commands of all its users.
 type handles struct {
 	mu   sync.Mutex
-	open map[string]handle // by sandbox name
+	open map[string]*handle // by sandbox name
 }
 
 type handle struct {
 	sandbox.Sandbox
+	name   string
 	hash   string         // of the sandbox itself, from its label
 	limits sandbox.Limits // of its commands, which the hash leaves out
+
+	users int  // guarded by handles.mu, like what follows
+	kept  bool // for the next command
 }
 
-func (h *handles) get(name string) (handle, bool) {
+// get returns the handle of name for one more user.
+func (h *handles) get(name string) (*handle, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	got, ok := h.open[name]
+	if ok {
+		got.users++
+	}
 	return got, ok
 }
 
-// put keeps new unless there is a handle for the name already, and reports
-// whether it was kept.
-func (h *handles) put(name string, n handle) bool {
-	if _, ok := n.Sandbox.(pinger); !ok {
-		return false
-	}
+// put makes n known, with one user. It is kept for others unless there is
+// one for the name already, or it cannot tell whether it still answers.
+func (h *handles) put(n *handle) *handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	n.users = 1
+	_, taken := h.open[n.name]
+	if _, ok := n.Sandbox.(pinger); !ok || taken {
+		return n
+	}
 	if h.open == nil {
-		h.open = map[string]handle{}
+		h.open = map[string]*handle{}
 	}
-	if _, taken := h.open[name]; taken {
-		return false
-	}
-	h.open[name] = n
-	return true
+	n.kept = true
+	h.open[n.name] = n
+	return n
 }
 
-// drop closes and forgets the handle of name, unless it is another than
-// the given one; nil stands for any.
-func (h *handles) drop(name string, which sandbox.Sandbox) {
+// release ends one use of n.
+func (h *handles) release(n *handle) {
 	h.mu.Lock()
-	got, ok := h.open[name]
-	if ok && (which == nil || got.Sandbox == which) {
-		delete(h.open, name)
-	} else {
-		ok = false
-	}
+	n.users--
+	last := n.users == 0 && !n.kept
 	h.mu.Unlock()
-	if ok {
-		got.Close()
+	if last {
+		n.Close()
 	}
 }
 
-// Close lets go of every sandbox. Sandboxes themselves stay.
+// forget lets nobody else use n.
+func (h *handles) forget(n *handle) {
+	h.mu.Lock()
+	if h.open[n.name] == n {
+		delete(h.open, n.name)
+	}
+	unused := n.kept && n.users == 0
+	n.kept = false
+	h.mu.Unlock()
+	if unused {
+		n.Close()
+	}
+}
+
+// drop forgets the handle of name.
+func (h *handles) drop(name string) {
+	h.mu.Lock()
+	n := h.open[name]
+	h.mu.Unlock()
+	if n != nil {
+		h.forget(n)
+	}
+}
+
+// Close lets go of every sandbox that no command runs in. Sandboxes
+// themselves stay.
 func (m *Manager) Close() error {
 	m.handles.mu.Lock()
-	open := m.handles.open
-	m.handles.open = nil
+	var names []string
+	for name := range m.handles.open {
+		names = append(names, name)
+	}
 	m.handles.mu.Unlock()
-	for _, h := range open {
-		h.Close()
+	for _, name := range names {
+		m.handles.drop(name)
 	}
 	return nil
 }
@@ -89,27 +122,31 @@ func (m *Manager) Close() error {
 // wanted, and it answers. It takes no engine call and no turn: the shared
 // lease alone keeps the sandbox from being removed.
 func (m *Manager) warm(ctx context.Context, w *want) *live {
-	name := w.spec.Name
-	h, ok := m.handles.get(name)
-	if !ok || h.hash != w.hash || h.limits != w.spec.Limits {
+	h, ok := m.handles.get(w.spec.Name)
+	if !ok {
 		return nil
 	}
-	held, err := m.leases.Shared(ctx, name)
-	if err != nil {
+	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), letGo: func() { m.handles.release(h) }}
+	var err error
+	if l.held, err = m.leases.Shared(ctx, h.name); err != nil {
+		l.letGo()
 		return nil
 	}
+	if h.hash != w.hash || h.limits != w.spec.Limits || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
+		l.close()
+		return nil
+	}
+	return l
+}
+
+// answers reports whether the sandbox behind h does. One that does not is
+// not used again through h.
+func (m *Manager) answers(ctx context.Context, h *handle) bool {
 	ping, done := context.WithTimeout(ctx, pingPatience)
 	defer done()
-	if err := h.Sandbox.(pinger).Ping(ping); err != nil {
-		held.Release()
-		if ctx.Err() == nil {
-			m.handles.drop(name, h.Sandbox)
-		}
-		return nil
+	err := h.Sandbox.(pinger).Ping(ping)
+	if err != nil && ctx.Err() == nil {
+		m.handles.forget(h)
 	}
-	if err := m.records.Touch(w.spec.Kind, name, m.now()); err != nil {
-		held.Release()
-		return nil
-	}
-	return &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), held: held, shared: true}
+	return err == nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
-// prepare makes the host folders that the wanted sandbox mounts: the scratch
-// workspace with what is seeded into it, and the folder of the guest's
-// socket. It may run again for a sandbox that exists.
-func (m *Manager) prepare(ctx context.Context, w *want) error {
+// prepare makes the scratch workspace that the sandbox of s mounts, with
+// what is seeded into it. It may run again for a sandbox that exists; s is
+// then what that was made from, so that its workspace stays its own.
+func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	if !w.scratch() {
 		return nil
 	}
@@ -19,7 +19,7 @@ func (m *Manager) prepare(ctx context.Context, w *want) error {
 	if err != nil {
 		return err
 	}
-	own := workspace.Owner{UID: w.spec.UID, GID: w.spec.GID}
+	own := workspace.Owner{UID: s.UID, GID: s.GID}
 	if _, err := store.Ensure(ctx, w.spec.Name, own, w.quota); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (m *Manager) removeLocked(ctx context.Context, p sandbox.Provider, kind san
 		return err
 	}
 	defer held.Release()
-	m.handles.drop(name, nil)
+	m.handles.drop(name)
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 )
 
 // errTimeLimit is the cause of a context that ends at the command's limit.
@@ -33,6 +34,11 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
 func (m *Manager) lend(ctx context.Context, req Request, fn func(*live) error) error {
+	if req.MustExist {
+		if err := m.exists(ctx, req); err != nil {
+			return err
+		}
+	}
 	w, err := m.resolve(ctx, req.Who, req.Flags, effects)
 	if err != nil {
 		return err
@@ -100,16 +106,43 @@ func (m *Manager) record(l *live) {
 	}
 }
 
+// exists asks for the sandbox of a request before anything is made for it:
+// neither an image nor a folder nor a user id.
+func (m *Manager) exists(ctx context.Context, req Request) error {
+	res, err := config.Resolve(m.settings, req.Who, req.Flags)
+	if err != nil {
+		return err
+	}
+	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+	if err != nil {
+		return err
+	}
+	p, _, err := m.choose(ctx, res)
+	if err != nil {
+		return err
+	}
+	if _, err = p.Inspect(ctx, name); sandbox.IsNotFound(err) {
+		return noSandbox(name)
+	}
+	return err
+}
+
 // discard removes the sandbox that a request made for itself alone, with
-// its scratch workspace. One that somebody else uses meanwhile stays.
+// its scratch workspace, in one turn: nobody can come in between. One that
+// somebody else uses meanwhile stays.
 func (m *Manager) discard(ctx context.Context, l *live) error {
 	ctx, done := context.WithTimeout(ctx, 60*time.Second)
 	defer done()
-	if err := m.remove(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
+	turn, err := m.leases.Ensure(ctx, l.name())
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	if err := m.removeLocked(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
 		return fmt.Errorf("remove after the command: %w", err)
 	}
 	if !l.scratch {
 		return nil
 	}
-	return m.removeScratch(ctx, workspaceOf(l.spec))
+	return m.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
 }

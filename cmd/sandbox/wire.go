@@ -98,7 +98,7 @@ func (h *house) manager(o cli.Options) (*manager.Manager, error) {
 func (h *house) containers(o cli.Options) *docker.Provider {
 	return docker.New(h.engine, docker.Options{
 		Sockets: h.state,
-		World:   func() hardening.World { return h.world },
+		World:   h.worldNow,
 		Warn:    func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }
@@ -155,6 +155,21 @@ func (h *house) look() (hardening.World, error) {
 	}
 	w.Workspaces, err = canonical(roots)
 	return w, err
+}
+
+// worldNow is the world with the folders that sandboxes can write, as they
+// lead now: links change. One that cannot be told makes every mount below
+// the root suspect, which refuses them all.
+func (h *house) worldNow() hardening.World {
+	w := h.world
+	dirs, err := config.WritableFolders(h.settings, w.Home, h.env)
+	if err == nil {
+		w.Exposed, err = canonical(dirs)
+	}
+	if err != nil {
+		w.Exposed = []string{"/"}
+	}
+	return w
 }
 
 func canonical(paths []string) ([]string, error) {

@@ -31,7 +31,7 @@ func (a *app) pruneCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			o.Idle, o.MaxAge = idle.ptr(), maxAge.ptr()
+			o.Idle, o.MaxAge, o.Tenant = idle.ptr(), maxAge.ptr(), a.globals.tenant.value
 			return a.conduct(a.options(), func(m Conductor) error {
 				p, err := m.Prune(c.Context, o)
 				if err != nil && len(p.Removed)+len(p.Failed) == 0 {

@@ -1,0 +1,230 @@
+package manager_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A caller that finds the sandbox frozen must not end the commands of others.
+func TestSlowAnswerSparesOthers(t *testing.T) {
+	r := newRig(t)
+	m := r.manager("")
+	_, o := mustRun(t, m, "s", "true")
+	started := make(chan struct{})
+	type result struct {
+		out string
+		o   manager.Outcome
+		err error
+	}
+	first := make(chan result, 1)
+	go func() {
+		out, o, err := run(m, "s", "sleep 1; echo finished", func(q *manager.Request) { q.Started = func(sandbox.Process) { close(started) } })
+		first <- result{out, o, err}
+	}()
+	<-started
+	must(t, r.engine.Pause(context.Background(), o.Name))
+	mustRun(t, m, "s", "true") // thaws it
+	if got := <-first; got.err != nil || got.out != "finished" {
+		t.Errorf("the first command ended with %q, %+v, %v", got.out, got.o, got.err)
+	}
+}
+
+// Each sandbox is swept by the rules of its own agent and for its own tenant.
+func TestPruneRulesAreTheAgents(t *testing.T) {
+	r := newRig(t)
+	m := r.manager(`{"agents":{"list":[{"id":"eager","sandbox":{"prune":{"idle":"1s"}}}]}}`)
+	ctx := context.Background()
+	for _, w := range []config.Who{{Tenant: "acme", Agent: "main", Session: "a"}, {Tenant: "acme", Agent: "eager", Session: "b"}, {Tenant: "other", Agent: "eager", Session: "c"}} {
+		_, err := m.Run(ctx, manager.Request{Who: w, Command: sandbox.Command{Args: []string{"true"}}})
+		must(t, err)
+	}
+	r.clock.advance(time.Hour)
+	p, err := m.Prune(ctx, manager.PruneOptions{Tenant: "acme"})
+	if err != nil || len(p.Removed) != 1 || p.Kept != 1 || !strings.Contains(p.Removed[0].Name, "-b-") {
+		t.Errorf("acme's sweep did %+v, %v", p, err)
+	}
+	p, err = m.Prune(ctx, manager.PruneOptions{})
+	if err != nil || len(p.Removed) != 1 || p.Kept != 1 || !strings.Contains(p.Removed[0].Name, "-c-") {
+		t.Errorf("the sweep of all did %+v, %v", p, err)
+	}
+}
+
+// A record that was damaged is rebuilt, and its sandbox is not swept for it.
+func TestDamagedRecordIsRebuilt(t *testing.T) {
+	r := newRig(t)
+	m := r.manager("")
+	_, o := mustRun(t, m, "s", "true")
+	must(t, os.WriteFile(filepath.Join(r.state.Registry(), "containers", o.Name+".json"), []byte("{"), 0o600))
+	r.clock.advance(2 * time.Hour)
+	p, err := m.Prune(context.Background(), manager.PruneOptions{})
+	if err != nil || len(p.Removed) != 0 || p.Kept != 1 {
+		t.Errorf("prune did %+v, %v", p, err)
+	}
+	l, err := m.List(context.Background(), manager.ListOptions{})
+	if err != nil || len(l.Containers) != 1 || l.Containers[0].Status != sandbox.StatusRunning || l.Containers[0].Session != "s" {
+		t.Errorf("list shows %+v, %v", l.Containers, err)
+	}
+}
+
+// Another agent's settings are not taken for changed ones of the same.
+func TestOtherAgentsSandboxIsNotKept(t *testing.T) {
+	r := newRig(t)
+	m := r.manager(`{"agents":{"list":[{"id":"a","sandbox":{"docker":{"env":{"TOKEN":"t"}}}},{"id":"b"}]}}`)
+	ctx := context.Background()
+	_, err := m.Run(ctx, manager.Request{Who: config.Who{Agent: "a", Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}})
+	must(t, err)
+	_, err = m.Run(ctx, manager.Request{Who: config.Who{Agent: "b", Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}})
+	if sandbox.CodeOf(err) != sandbox.CodeBusy || !strings.Contains(err.Error(), "agent a") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestExecOfAStoppedSandboxWithOtherSettings(t *testing.T) {
+	r := newRig(t)
+	_, o := mustRun(t, r.manager(""), "s", "true")
+	must(t, r.engine.Kill(context.Background(), o.Name))
+	m := r.manager(settings(`"docker":{"memory":"1g"}`))
+	out, o, err := run(m, "s", "echo there", func(q *manager.Request) { q.MustExist = true })
+	if err != nil || out != "there" {
+		t.Errorf("%q, %+v, %v", out, o, err)
+	}
+	before := tree(t, r.dir)
+	if _, _, err = run(m, "none", "true", func(q *manager.Request) { q.MustExist = true }); !sandbox.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+	if after := tree(t, r.dir); after != before {
+		t.Errorf("asking for nothing left something:\n%s\n%s", before, after)
+	}
+}
+
+// tree lists the files below dir.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var names []string
+	must(t, filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		names = append(names, strings.TrimPrefix(p, dir))
+		return err
+	}))
+	return strings.Join(names, "\n")
+}
+
+// A paused sandbox that is kept keeps its workspace, whatever user the
+// changed settings ask for.
+func TestKeptSandboxKeepsItsWorkspace(t *testing.T) {
+	r := newRig(t)
+	_, o := mustRun(t, r.manager(""), "s", "echo mine > f")
+	must(t, r.engine.Pause(context.Background(), o.Name))
+	if out, _ := mustRun(t, r.manager(settings(`"docker":{"user":"4242:4242"}`)), "s", "cat f; touch g && echo writable"); out != "mine\nwritable" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// Sweeping workspaces leaves folders alone that are not scratch ones.
+func TestSweepSparesOtherFolders(t *testing.T) {
+	r := newRig(t)
+	m := r.manager("")
+	dir := tempDir(t, 0o755)
+	must(t, os.Chown(dir, 1234, 1234))
+	_, _, err := run(m, "s", "touch kept", func(q *manager.Request) { q.Flags = config.Overrides{Workspace: dir}.Layer() })
+	must(t, err)
+	soon := time.Nanosecond
+	p, err := m.Prune(context.Background(), manager.PruneOptions{Idle: &soon, Workspaces: true})
+	if err != nil || len(p.Removed) != 1 || len(p.Failed) != 0 {
+		t.Errorf("prune did %+v, %v", p, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "kept")); err != nil {
+		t.Error(err)
+	}
+	_, other := mustRun(t, m, "other", "touch kept")
+	ws := filepath.Join(r.state.Workspaces(), other.Name)
+	if _, _, err := run(m, "thief", "true", func(q *manager.Request) { q.Flags = config.Overrides{Workspace: ws}.Layer() }); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("another sandbox's workspace as one's own: %v", err)
+	}
+}
+
+// A sandbox that somebody is just removing is waited for.
+func TestRunWhileBeingRemoved(t *testing.T) {
+	r := newRig(t)
+	m := r.manager("")
+	for i := range 5 {
+		_, o := mustRun(t, m, "s", "true")
+		done := make(chan error, 1)
+		go func() { done <- r.engine.Remove(context.Background(), o.Name) }()
+		out, _, err := run(m, "s", fmt.Sprintf("echo %d", i))
+		if err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+			t.Errorf("round %d: %q, %v", i, out, err)
+		}
+		must(t, <-done)
+	}
+	if out, _ := mustRun(t, m, "s", "echo back"); out != "back" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// A bind whose source lies in a writable workspace is refused: code inside
+// could swap it for a link before the next start.
+func TestBindBelowAWritableWorkspace(t *testing.T) {
+	r := newRig(t)
+	dir := tempDir(t, 0o755)
+	must(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
+	must(t, os.Chown(dir, 1234, 1234))
+	m := r.manager(fmt.Sprintf(`{"agents":{"list":[{"id":"main","workspace":%q,"sandbox":{"workspaceAccess":"rw","docker":{"binds":[%q]}}},
+		{"id":"below","workspace":%q,"sandbox":{"workspaceAccess":"rw"}}]}}`, dir, dir+"/data:/data:rw", dir+"/data"))
+	for _, agent := range []string{"main", "below"} {
+		_, err := m.Run(context.Background(), manager.Request{Who: config.Who{Agent: agent, Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}})
+		if sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+			t.Errorf("%s: %v", agent, err)
+		}
+	}
+}
+
+// A folder is not made through a link that somebody else could have put there.
+func TestAgentFolderBehindALink(t *testing.T) {
+	r := newRig(t)
+	dir := tempDir(t, 0o755)
+	must(t, os.Symlink("/etc", filepath.Join(dir, "sub")))
+	m := r.manager(fmt.Sprintf(`{"agents":{"list":[{"id":"main","workspace":%q,"sandbox":{"workspaceAccess":"rw"}}]}}`, dir+"/sub/sandbox-test-new"))
+	if _, _, err := run(m, "s", "true"); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Lstat("/etc/sandbox-test-new"); !os.IsNotExist(err) {
+		os.Remove("/etc/sandbox-test-new")
+		t.Error("the folder was made in /etc")
+	}
+}
+
+// A workspace that no record names any more is swept with the workspaces.
+func TestForgottenWorkspace(t *testing.T) {
+	r := newRig(t)
+	m := r.manager("")
+	_, o := mustRun(t, m, "s", "touch x")
+	mustRun(t, m, "other", "touch x")
+	ctx := context.Background()
+	rows, err := m.Select(ctx, "", manager.Selector{Session: "s"}, false)
+	must(t, err)
+	m.Recreate(ctx, rows)
+	p, err := m.Prune(ctx, manager.PruneOptions{Workspaces: true})
+	if err != nil || len(p.Removed) != 1 || p.Removed[0].Name != o.Name {
+		t.Errorf("prune did %+v, %v", p, err)
+	}
+	entries, err := os.ReadDir(r.state.Workspaces())
+	must(t, err)
+	n := 0
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d workspaces are left, want the other one", n)
+	}
+}
