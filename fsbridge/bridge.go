@@ -1,0 +1,200 @@
+package fsbridge
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"syscall"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+)
+
+// A Linker knows symbolic links. A transport that does not is asked in vain:
+// the [Bridge] answers [sandbox.CodeUnsupported] for it.
+type Linker interface {
+	// Lstat describes path itself, also when it is a link.
+	Lstat(ctx context.Context, path string) (fs.FileInfo, error)
+	// ReadLink returns what the link at path points to, as it is stored.
+	ReadLink(ctx context.Context, path string) (string, error)
+	// Symlink makes a link at path, which must not exist. The target is
+	// not looked at; whatever follows the link later decides.
+	Symlink(ctx context.Context, target, path string) error
+}
+
+// A Bridge does file operations by any of the names that a file has. It is
+// safe for concurrent use when its transport is, and needs no closing.
+type Bridge struct {
+	table     *mountpath.Table
+	files     sandbox.Files
+	transport Transport
+}
+
+var (
+	_ sandbox.Files = (*Bridge)(nil)
+	_ Linker        = (*Bridge)(nil)
+)
+
+// New returns a bridge over files, which takes absolute paths inside and must
+// confine each to its mount of table.
+func New(table *mountpath.Table, files sandbox.Files, t Transport) *Bridge {
+	return &Bridge{table: table, files: files, transport: t}
+}
+
+// Transport says how operations reach the sandbox.
+func (b *Bridge) Transport() Transport { return b.transport }
+
+// Locate tells which place inside a path names.
+func (b *Bridge) Locate(path string) (mountpath.Place, error) { return b.table.Locate(path) }
+
+// Read implements [sandbox.Files].
+func (b *Bridge) Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
+	p, err := b.table.Locate(path)
+	if err != nil {
+		return nil, err
+	}
+	return b.files.Read(ctx, p.Path(), offset, limit)
+}
+
+// Write implements [sandbox.Files].
+func (b *Bridge) Write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
+	p, err := b.writable("write", path)
+	if err != nil {
+		return err
+	}
+	return b.files.Write(ctx, p.Path(), r, o)
+}
+
+// CreateExclusive makes the file path with the content of r, and fails with
+// fs.ErrExist when something of that name exists.
+func (b *Bridge) CreateExclusive(ctx context.Context, path string, r io.Reader, perm fs.FileMode) error {
+	return b.Write(ctx, path, r, sandbox.WriteOptions{Perm: perm, Exclusive: true})
+}
+
+// Mkdir implements [sandbox.Files]. The parent must exist; see [MkdirAll].
+func (b *Bridge) Mkdir(ctx context.Context, path string, perm fs.FileMode) error {
+	p, err := b.table.Locate(path)
+	if err != nil {
+		return err
+	}
+	if p.Rel == "" {
+		return fserr.New("mkdir", p.Path(), syscall.EEXIST)
+	}
+	if p.Root.ReadOnly {
+		return fserr.New("mkdir", p.Path(), syscall.EROFS)
+	}
+	return b.files.Mkdir(ctx, p.Path(), perm)
+}
+
+// Remove implements [sandbox.Files].
+func (b *Bridge) Remove(ctx context.Context, path string, recursive bool) error {
+	p, err := b.movable("remove", path)
+	if err != nil {
+		return err
+	}
+	return b.files.Remove(ctx, p.Path(), recursive)
+}
+
+// Rename implements [sandbox.Files]. Both names must be in one mount.
+func (b *Bridge) Rename(ctx context.Context, from, to string) error {
+	p, err := b.movable("rename", from)
+	if err != nil {
+		return err
+	}
+	q, err := b.movable("rename", to)
+	if err != nil {
+		return err
+	}
+	if p.Root != q.Root {
+		return fserr.New("rename", q.Path(), syscall.EXDEV)
+	}
+	return b.files.Rename(ctx, p.Path(), q.Path())
+}
+
+// Stat implements [sandbox.Files]. Links are followed within their mount.
+func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
+	p, err := b.table.Locate(path)
+	if err != nil {
+		return nil, err
+	}
+	return b.files.Stat(ctx, p.Path())
+}
+
+// ReadDir implements [sandbox.Files].
+func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
+	p, err := b.table.Locate(path)
+	if err != nil {
+		return nil, err
+	}
+	return b.files.ReadDir(ctx, p.Path())
+}
+
+// Lstat implements [Linker].
+func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
+	p, err := b.table.Locate(path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := b.linker("lstat")
+	if err != nil {
+		return nil, err
+	}
+	return l.Lstat(ctx, p.Path())
+}
+
+// ReadLink implements [Linker].
+func (b *Bridge) ReadLink(ctx context.Context, path string) (string, error) {
+	p, err := b.table.Locate(path)
+	if err != nil {
+		return "", err
+	}
+	l, err := b.linker("readlink")
+	if err != nil {
+		return "", err
+	}
+	return l.ReadLink(ctx, p.Path())
+}
+
+// Symlink implements [Linker].
+func (b *Bridge) Symlink(ctx context.Context, target, path string) error {
+	p, err := b.writable("symlink", path)
+	if err != nil {
+		return err
+	}
+	l, err := b.linker("symlink")
+	if err != nil {
+		return err
+	}
+	return l.Symlink(ctx, target, p.Path())
+}
+
+func (b *Bridge) linker(op string) (Linker, error) { return linkerOf(op, b.files) }
+
+func linkerOf(op string, f sandbox.Files) (Linker, error) {
+	if l, ok := f.(Linker); ok {
+		return l, nil
+	}
+	return nil, &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: op, Message: "this sandbox's file transport knows no links",
+		Hint: "recreate the sandbox to get the current guest",
+	}
+}
+
+// writable locates a path that is going to be changed.
+func (b *Bridge) writable(op, path string) (mountpath.Place, error) {
+	p, err := b.table.Locate(path)
+	if err == nil && p.Root.ReadOnly {
+		err = fserr.New(op, p.Path(), syscall.EROFS)
+	}
+	return p, err
+}
+
+// movable locates a path whose name is going to change: not the mount itself.
+func (b *Bridge) movable(op, path string) (mountpath.Place, error) {
+	p, err := b.writable(op, path)
+	if err == nil && p.Rel == "" {
+		err = fserr.New(op, p.Path(), syscall.EBUSY)
+	}
+	return p, err
+}

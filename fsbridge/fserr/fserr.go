@@ -1,0 +1,82 @@
+// Package fserr names what goes wrong in a file operation of a sandbox, the
+// same way for every transport.
+//
+// The cause of each error is the errno of the kernel, so that callers can
+// tell cases apart with errors.Is: fs.ErrNotExist, fs.ErrExist (which ENOTEMPTY
+// matches as well), fs.ErrPermission (EACCES, EPERM, EROFS and refusals), or
+// the errno itself.
+package fserr
+
+import (
+	"io/fs"
+	"syscall"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// New returns the error for operation op on path that failed with errno.
+//
+//	ENOENT                                  CodeNotFound
+//	EACCES, EPERM, EROFS, EBUSY             CodeCapabilityBlocked
+//	ENOSPC, EDQUOT, EFBIG, EMFILE, EAGAIN…  CodeBudgetExceeded
+//	EEXIST, ENOTEMPTY, EISDIR, ENOTDIR,
+//	ELOOP, ENAMETOOLONG, EINVAL             CodeValidation: the request does not fit what is there
+//	EXDEV, EOPNOTSUPP                       CodeUnsupported
+//	others                                  CodeExecution
+func New(op, path string, errno syscall.Errno) *sandbox.Error {
+	safe := termsafe.Line(path)
+	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Field: "path", Resource: safe, Message: safe, Err: cause{errno}}
+	switch errno {
+	case syscall.ENOENT:
+		e.Code = sandbox.CodeNotFound
+	case syscall.EACCES, syscall.EPERM:
+		e.Code = sandbox.CodeCapabilityBlocked
+	case syscall.EROFS:
+		e.Code, e.Hint = sandbox.CodeCapabilityBlocked, "the mount is read-only for files and commands alike; write under "+sandbox.WorkspaceDir
+	case syscall.EBUSY:
+		e.Code, e.Hint = sandbox.CodeCapabilityBlocked, "a mount itself cannot be removed, renamed or replaced"
+	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG:
+		e.Code, e.Hint = sandbox.CodeBudgetExceeded, "remove files, or raise the size in the settings"
+	case syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE:
+		e.Code, e.Retryable, e.Hint = sandbox.CodeBudgetExceeded, true, "the sandbox is at a limit of processes, memory or descriptors"
+	case syscall.EEXIST, syscall.ENOTEMPTY, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL:
+		e.Code = sandbox.CodeValidation
+	case syscall.EXDEV:
+		e.Code, e.Hint = sandbox.CodeUnsupported, "copy to the other mount and remove the original"
+	case syscall.EOPNOTSUPP:
+		e.Code = sandbox.CodeUnsupported
+	}
+	return e
+}
+
+// Escape returns the error for a path that leads out of its mount through a link.
+func Escape(op, path string) *sandbox.Error {
+	safe := termsafe.Line(path)
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: op, Field: "path", Resource: safe,
+		Message: safe + " leads out of its mount through a link",
+		Hint:    "use the path that the link points to, if it is in a mount", Err: fs.ErrPermission,
+	}
+}
+
+// Irregular returns the error for a path that is a pipe, socket or device,
+// on which reading and replacing have no meaning and could block for ever.
+func Irregular(op, path string) *sandbox.Error {
+	safe := termsafe.Line(path)
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: op, Field: "path", Resource: safe,
+		Message: safe + " is not a regular file", Err: cause{syscall.EINVAL},
+	}
+}
+
+// cause is an errno for which a read-only file system is a lack of
+// permission, too.
+type cause struct{ errno syscall.Errno }
+
+func (c cause) Error() string { return c.errno.Error() }
+func (c cause) Unwrap() error { return c.errno }
+
+func (c cause) Is(target error) bool {
+	return target == fs.ErrPermission && (c.errno == syscall.EROFS || c.errno == syscall.EBUSY)
+}

@@ -1,0 +1,152 @@
+package fsbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+)
+
+// A serving is a local sandbox that is a FileServer.
+type serving struct {
+	*local
+	files sandbox.Files
+	err   error
+}
+
+func (s serving) Files(context.Context) (sandbox.Files, error) { return s.files, s.err }
+
+func TestOpenChoosesTransport(t *testing.T) {
+	box := &local{bin: toolbox(t, "dash")}
+	unsupported := &sandbox.Error{Code: sandbox.CodeUnsupported}
+	down := &sandbox.Error{Code: sandbox.CodeUnavailable}
+	for _, c := range []struct {
+		name string
+		sb   sandbox.Sandbox
+		want string
+		code sandbox.Code
+	}{
+		{"server", serving{local: box, files: struct{ sandbox.Files }{}}, fsbridge.TransportGuest, ""},
+		{"no server", box, fsbridge.TransportScript, ""},
+		{"server that cannot", serving{local: box, err: unsupported}, fsbridge.TransportScript, ""},
+		{"server in trouble", serving{local: box, err: down}, "", sandbox.CodeUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, err := fsbridge.Open(t.Context(), c.sb, nil, nil)
+			if sandbox.CodeOf(err) != c.code {
+				t.Fatalf("%v, want %q", err, c.code)
+			}
+			if err == nil && b.Transport().Name != c.want {
+				t.Errorf("transport %+v, want %s", b.Transport(), c.want)
+			}
+		})
+	}
+}
+
+func TestMissingUtilities(t *testing.T) {
+	_, err := fsbridge.Open(t.Context(), &local{bin: toolbox(t, "dash", "stat", "wc")}, nil, nil)
+	if sandbox.CodeOf(err) != sandbox.CodeUnsupported || !strings.Contains(err.Error(), "stat, wc") {
+		t.Errorf("without stat and wc: %v", err)
+	}
+}
+
+// TestWithoutSync holds that a write says that it is not durable, and works.
+func TestWithoutSync(t *testing.T) {
+	work := ownFolder(t)
+	mounts := []sandbox.Mount{{Source: work, Target: work, Role: sandbox.RoleBind}}
+	b, err := fsbridge.Open(t.Context(), &local{bin: toolbox(t, "dash", "sync", "link")}, mounts, nil)
+	must(t, err)
+	if got := b.Transport(); got.Durable || !strings.Contains(got.Note, "writes are not durable: no sync FILE") {
+		t.Errorf("transport %+v", got)
+	}
+	must(t, b.Write(t.Context(), work+"/f", strings.NewReader("x"), sandbox.WriteOptions{}))
+	// Without link, too, exclusive creation is exclusive.
+	must(t, b.CreateExclusive(t.Context(), work+"/g", strings.NewReader("x"), 0))
+	if err := b.CreateExclusive(t.Context(), work+"/g", strings.NewReader("y"), 0); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the second creation: %v", err)
+	}
+	for _, name := range []string{"f", "g"} {
+		if got, err := os.ReadFile(filepath.Join(work, name)); err != nil || string(got) != "x" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// TestReadOnlyMount holds that nothing is even started for a change there.
+func TestReadOnlyMount(t *testing.T) {
+	work := ownFolder(t)
+	mounts := []sandbox.Mount{{Source: work, Target: work, Role: sandbox.RoleBind, ReadOnly: true}}
+	b, err := fsbridge.Open(t.Context(), &local{bin: toolbox(t, "dash")}, mounts, nil)
+	must(t, err)
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"write":   b.Write(ctx, work+"/f", strings.NewReader("x"), sandbox.WriteOptions{}),
+		"mkdir":   b.Mkdir(ctx, work+"/d", 0),
+		"remove":  b.Remove(ctx, work+"/f", true),
+		"rename":  b.Rename(ctx, work+"/f", work+"/g"),
+		"symlink": b.Symlink(ctx, "x", work+"/l"),
+	} {
+		if sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !errors.Is(err, syscall.EROFS) || !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFileMount serves a single file that is mounted.
+func TestFileMount(t *testing.T) {
+	work := ownFolder(t)
+	file := filepath.Join(work, "config")
+	must(t, os.WriteFile(file, []byte("content"), 0o666))
+	must(t, os.WriteFile(filepath.Join(work, "neighbour"), []byte("secret"), 0o666))
+	b, err := fsbridge.Open(t.Context(), &local{bin: toolbox(t, "dash")}, []sandbox.Mount{{Source: file, Target: file, Role: sandbox.RoleBind}}, nil)
+	must(t, err)
+	ctx := t.Context()
+	got, err := fs.ReadFile(fsbridge.SubFS(ctx, b, file), ".")
+	if err != nil || string(got) != "content" {
+		t.Errorf("read: %q, %v", got, err)
+	}
+	if info, err := b.Stat(ctx, file); err != nil || info.Size() != 7 || info.Name() != "config" {
+		t.Errorf("stat: %v, %v", info, err)
+	}
+	for name, err := range map[string]error{
+		"write":     b.Write(ctx, file, strings.NewReader("x"), sandbox.WriteOptions{}),
+		"remove":    b.Remove(ctx, file, false),
+		"readdir":   func() error { _, err := b.ReadDir(ctx, file); return err }(),
+		"below":     func() error { _, err := b.Stat(ctx, file+"/x"); return err }(),
+		"neighbour": func() error { _, err := b.Stat(ctx, file+"/../neighbour"); return err }(),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	must(t, os.Remove(file))
+	must(t, os.Symlink("neighbour", file))
+	if got, err := fs.ReadFile(fsbridge.SubFS(ctx, b, file), "."); err == nil {
+		t.Errorf("a link in the place of the file was followed: %q", got)
+	}
+}
+
+// ownFolder is a folder that the commands of a local sandbox can write in.
+func ownFolder(t testing.TB) string {
+	t.Helper()
+	dir := openFolder(t)
+	must(t, os.Chmod(dir, 0o777))
+	return dir
+}
+
+func ExampleOpen() {
+	// In a program, a provider opens the sandbox, and its Spec has the mounts.
+	var sb sandbox.Sandbox = &local{bin: "/nowhere"}
+	mounts := []sandbox.Mount{{Source: "/srv/chat-42", Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace}}
+	_, err := fsbridge.Open(context.Background(), sb, mounts, nil)
+	fmt.Println(sandbox.CodeOf(err))
+	// Output: TOOL.EXECUTION_FAILED
+}

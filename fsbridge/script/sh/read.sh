@@ -1,0 +1,25 @@
+# read ROOT DIR NAME OFFSET LIMIT: "ok" and a newline, then the bytes. The
+# check after opening looks at what was opened, whatever has been swapped
+# since the checks before it.
+root "$1"
+enter "$2"
+resolve "$3"
+[ ! -d "./$B" ] || exit $E_ISDIR
+[ -e "./$B" ] || exit $E_NOENT
+[ -f "./$B" ] || exit $E_IRREGULAR
+[ -r "./$B" ] || exit $E_ACCES
+exec 3<"./$B"
+if opened=$(readlink /proc/self/fd/3 2>/dev/null); then
+	case $opened in
+	"${R%/}"/*) ;;
+	*) exit $E_ESCAPE ;;
+	esac
+	[ -f /proc/self/fd/3 ] || exit $E_IRREGULAR
+fi
+echo ok
+[ "$4" = 0 ] || dd bs=1 skip="$4" count=0 <&3 2>/dev/null || exit $E_UTILITY
+if [ "$5" -lt 0 ]; then
+	cat <&3 || exit $E_UTILITY
+else
+	head -c "$5" <&3 || exit $E_UTILITY
+fi

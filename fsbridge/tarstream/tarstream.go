@@ -1,0 +1,117 @@
+// Package tarstream moves trees in and out of a sandbox as tar archives.
+//
+// Archives stream: nothing is held but the entry that passes. What comes from
+// a sandbox or from a user is not trusted: on the way in every name is
+// relative and stays below the destination, links point below it, only
+// folders, regular files and links are made, and counts and sizes are
+// bounded. On top of that the files' transport confines every operation to
+// its mount. On the way out a file that grows or shrinks meanwhile is cut or
+// refused, never a malformed archive.
+package tarstream
+
+import (
+	"path"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// Limits bound one archive. Zero values are the defaults.
+type Limits struct {
+	Entries int64 // at most that many; 200,000
+	File    int64 // bytes of one file; 4 GiB
+	Total   int64 // bytes of all files; 16 GiB
+}
+
+func (l Limits) orDefaults() Limits {
+	if l.Entries <= 0 {
+		l.Entries = 200_000
+	}
+	if l.File <= 0 {
+		l.File = 4 << 30
+	}
+	if l.Total <= 0 {
+		l.Total = 16 << 30
+	}
+	return l
+}
+
+// A count is what has passed so far.
+type count struct {
+	limits         Limits
+	entries, total int64
+}
+
+// add counts one entry of size bytes and says no when it is one too many.
+func (c *count) add(op, name string, size int64) error {
+	c.entries++
+	switch {
+	case c.entries > c.limits.Entries:
+		return tooMuch(op, name, "the archive has too many entries")
+	case size > c.limits.File:
+		return tooMuch(op, name, termsafe.Line(name)+" is too large")
+	case size > c.limits.Total-c.total:
+		return tooMuch(op, name, "the archive is too large")
+	}
+	c.total += size
+	return nil
+}
+
+func tooMuch(op, name, message string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBudgetExceeded, Op: op, Resource: termsafe.Line(name),
+		Message: message, Hint: "move fewer or smaller files at once, or raise the limits",
+	}
+}
+
+func refused(name, message string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: "unpack", Field: "archive", Resource: termsafe.Line(name),
+		Message: "entry " + termsafe.Line(name) + " " + message,
+	}
+}
+
+// cleanName checks the name of an entry and returns it clean, "." for the
+// destination itself.
+func cleanName(name string) (string, error) {
+	switch {
+	case name == "" || strings.IndexByte(name, 0) >= 0 || len(name) > 4095:
+		return "", refused(name, "has no usable name")
+	case path.IsAbs(name), strings.HasPrefix(name, `\`), len(name) > 1 && name[1] == ':' && strings.ContainsAny(name, `\`):
+		return "", refused(name, "has an absolute name")
+	}
+	for e := range strings.SplitSeq(name, "/") {
+		if e == ".." {
+			return "", refused(name, `has ".." in its name`)
+		}
+		if len(e) > 255 {
+			return "", refused(name, "has too long a name")
+		}
+	}
+	return path.Clean(name), nil
+}
+
+// checkTarget says whether a symbolic link called name (clean) may point to
+// target: relative, and never above the destination.
+func checkTarget(name, target string) error {
+	if target == "" || strings.IndexByte(target, 0) >= 0 || len(target) > 4095 {
+		return refused(name, "is a link to nothing usable")
+	}
+	if path.IsAbs(target) {
+		return refused(name, "is a link to an absolute path")
+	}
+	depth := strings.Count(name, "/")
+	for e := range strings.SplitSeq(target, "/") {
+		switch e {
+		case "", ".":
+		case "..":
+			if depth--; depth < 0 {
+				return refused(name, "is a link that leads out of the destination")
+			}
+		default:
+			depth++
+		}
+	}
+	return nil
+}

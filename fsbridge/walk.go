@@ -1,0 +1,101 @@
+package fsbridge
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// Walk calls fn for root and everything below it, folders before what is in
+// them and entries in the order of their names. It works as [fs.WalkDir]
+// does, with the same meaning of [fs.SkipDir], [fs.SkipAll] and of a second
+// call for a folder that cannot be read. Links are reported and not followed.
+// Paths are root joined with names and stay as root was given.
+func Walk(ctx context.Context, f sandbox.Files, root string, fn fs.WalkDirFunc) error {
+	info, err := f.Stat(ctx, root)
+	if err != nil {
+		err = fn(root, nil, err)
+	} else {
+		err = walk(ctx, f, root, fs.FileInfoToDirEntry(info), fn)
+	}
+	if errors.Is(err, fs.SkipDir) || errors.Is(err, fs.SkipAll) {
+		return nil
+	}
+	return err
+}
+
+func walk(ctx context.Context, f sandbox.Files, name string, d fs.DirEntry, fn fs.WalkDirFunc) error {
+	if err := fn(name, d, nil); err != nil || !d.IsDir() {
+		if errors.Is(err, fs.SkipDir) && d.IsDir() {
+			return nil
+		}
+		return err
+	}
+	entries, err := f.ReadDir(ctx, name)
+	if err != nil {
+		if err = fn(name, d, err); err != nil {
+			if errors.Is(err, fs.SkipDir) {
+				return nil
+			}
+			return err
+		}
+	}
+	for _, e := range entries {
+		if err := walk(ctx, f, join(name, e.Name()), e, fn); err != nil {
+			if errors.Is(err, fs.SkipDir) {
+				break
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// join appends a name to a folder's path without cleaning, because ".." in
+// the path is for the sandbox to resolve.
+func join(dir, name string) string {
+	if strings.HasSuffix(dir, "/") {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+// MkdirAll makes the folder name and its missing parents. A folder that
+// exists is fine; anything else of that name is an error.
+func MkdirAll(ctx context.Context, f sandbox.Files, name string, perm fs.FileMode) error {
+	err := f.Mkdir(ctx, name, perm)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrExist):
+		info, statErr := f.Stat(ctx, name)
+		if statErr != nil {
+			return statErr
+		}
+		if info.IsDir() {
+			return nil
+		}
+		return err
+	case !sandbox.IsNotFound(err):
+		// A read-only mount refuses before it looks.
+		if info, statErr := f.Stat(ctx, name); statErr == nil && info.IsDir() {
+			return nil
+		}
+		return err
+	}
+	parent := path.Dir(strings.TrimRight(name, "/"))
+	if parent == name || parent == "." || parent == "/" || path.Base(name) == ".." {
+		return err
+	}
+	if err := MkdirAll(ctx, f, parent, perm); err != nil {
+		return err
+	}
+	if err := f.Mkdir(ctx, name, perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
