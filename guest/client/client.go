@@ -29,6 +29,19 @@ const (
 	// settleWithin bounds how long a command that was cancelled, or whose
 	// connection was lost, waits for writers that do not take its output.
 	settleWithin = 2 * time.Second
+	// signWithin bounds how long a guest that owes the end of a killed
+	// command may give no sign of life, after swift, in which most end.
+	signWithin = 4 * time.Second
+	swift      = time.Second
+	// endWithin bounds how long one that does give signs may owe it. The
+	// guest's own attempts to end a tree add up to less.
+	endWithin = 30 * time.Second
+	// answerWithin bounds how long an answer may take that waits for
+	// nothing but the guest itself.
+	answerWithin = 30 * time.Second
+	// startWithin bounds the answer to a Start. The guest itself gives up
+	// after a minute, which a program on a slow disk may need.
+	startWithin = 90 * time.Second
 )
 
 // Options are what every command of a client starts from.
@@ -49,6 +62,8 @@ type Client struct {
 	writing chan struct{} // holds one token: the right to write
 	buf     []byte        // the frame being written; guarded by the token
 
+	delivering sync.Mutex // held while a stream is called; before mu
+
 	mu      sync.Mutex
 	streams map[uint32]stream
 	last    uint32
@@ -63,9 +78,10 @@ type Client struct {
 // A stream takes the frames of one request.
 type stream interface {
 	// frame takes a frame; last says that it ends the stream. It must not
-	// wait. Payloads are valid during the call only.
+	// wait, nor end the connection. Payloads are valid during the call only.
 	frame(f wire.Frame) (last bool, err error)
-	// lost is called when the connection ends before the stream did.
+	// lost is called when the connection ends before the stream did, after
+	// the last call of frame. It must not wait either.
 	lost(err error)
 }
 
@@ -147,6 +163,8 @@ func (c *Client) Close() error {
 	if first {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 		defer cancel()
+		stuck := time.AfterFunc(closeWithin, func() { c.end(errStuck) })
+		defer stuck.Stop()
 		if c.send(ctx, wire.Frame{Type: wire.TypeBye}) == nil {
 			select {
 			case <-c.done:
@@ -158,8 +176,11 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Ping asks the guest for a sign of life.
+// Ping asks the guest for a sign of life. One that gives none for half a
+// minute, whatever ctx allows, is given up: the connection ends.
 func (c *Client) Ping(ctx context.Context) error {
+	silent := time.AfterFunc(answerWithin, func() { c.end(silentError()) })
+	defer silent.Stop()
 	pong := make(chan struct{})
 	c.mu.Lock()
 	c.pings = append(c.pings, pong)
@@ -197,6 +218,8 @@ func (c *Client) drop(pong chan struct{}) {
 // later Hello carries until the guest ends. It marks that what has to be
 // done once after each start has been done.
 func (c *Client) SetReady(ctx context.Context, tag string) error {
+	silent := time.AfterFunc(answerWithin, func() { c.end(silentError()) })
+	defer silent.Stop()
 	a := answer{result: make(chan error, 1)}
 	if _, err := c.open(ctx, wire.TypeSetReady, wire.SetReady{Tag: tag}.Encode(), a); err != nil {
 		return c.named(err)

@@ -104,20 +104,7 @@ func (c *Client) read(r *wire.Reader) {
 func (c *Client) dispatch(f wire.Frame) error {
 	switch {
 	case f.Stream != 0:
-		c.mu.Lock()
-		s := c.streams[f.Stream]
-		c.mu.Unlock()
-		switch {
-		case f.Type.IsHint():
-			return nil
-		case s == nil:
-			return wire.Violation("frame for a stream that is not open")
-		}
-		last, err := s.frame(f)
-		if last {
-			c.forget(f.Stream)
-		}
-		return err
+		return c.deliver(f)
 	case f.Type == wire.TypePong:
 		return c.pong()
 	case f.Type == wire.TypeGoAway:
@@ -126,6 +113,27 @@ func (c *Client) dispatch(f wire.Frame) error {
 		return nil
 	}
 	return wire.Violation("unexpected frame")
+}
+
+// deliver gives a frame to its stream, unless the connection ends just now:
+// a stream hears of its end once.
+func (c *Client) deliver(f wire.Frame) error {
+	c.delivering.Lock()
+	defer c.delivering.Unlock()
+	c.mu.Lock()
+	s := c.streams[f.Stream]
+	c.mu.Unlock()
+	switch {
+	case f.Type.IsHint():
+		return nil
+	case s == nil:
+		return wire.Violation("frame for a stream that is not open")
+	}
+	last, err := s.frame(f)
+	if last {
+		c.forget(f.Stream)
+	}
+	return err
 }
 
 func (c *Client) pong() error {
@@ -139,9 +147,12 @@ func (c *Client) pong() error {
 	return nil
 }
 
-// end ends the connection because of err. Only the first call counts.
+// end ends the connection because of err. Only the first call counts. It
+// is not called from within a stream.
 func (c *Client) end(err error) {
 	c.once.Do(func() {
+		c.delivering.Lock()
+		defer c.delivering.Unlock()
 		c.mu.Lock()
 		if c.ending {
 			err = closedError()
@@ -154,9 +165,9 @@ func (c *Client) end(err error) {
 		c.mu.Unlock()
 		c.err = err
 		close(c.done)
-		c.conn.Close()
 		for _, s := range lost {
 			s.lost(err)
 		}
+		c.conn.Close() // last: nobody who waits waits for that
 	})
 }

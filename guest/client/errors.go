@@ -21,6 +21,16 @@ const (
 
 var errStuck = errors.New("the guest does not take what it is sent")
 
+// silentError says that the guest has not answered in the time that any
+// answer takes.
+func silentError() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "guest",
+		Message: "the guest does not answer; whether the command ended is not known",
+		Hint:    "the sandbox may be paused or stopped: look with sandbox list, or start afresh with sandbox recreate",
+	}
+}
+
 // named fills in the sandbox's name.
 func (c *Client) named(err error) error {
 	var e *sandbox.Error
@@ -70,6 +80,12 @@ func goAway(payload []byte) error {
 			Message: "the guest speaks protocol versions " + strconv.Itoa(int(m.Min)) + " to " + strconv.Itoa(int(m.Max)) +
 				", this program " + strconv.Itoa(wire.MinVersion) + " to " + strconv.Itoa(wire.Version),
 			Hint: "recreate the sandbox",
+		}
+	}
+	if m.Stopping {
+		return &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "guest", Message: "the connection to the guest was lost: the sandbox is being stopped",
+			Hint: "try again", Retryable: true,
 		}
 	}
 	return wire.Violation("the guest closed the connection: " + wire.Quote(m.Reason))

@@ -45,6 +45,29 @@ func children(t testing.TB, pid int) int {
 	return n
 }
 
+// TestNames holds that people find the guest in a list of processes.
+func TestNames(t *testing.T) {
+	g := startGuest(t)
+	run(t, g.client(client.Options{}), sh("true")) // there is a stage
+	found, err := filepath.Glob("/proc/[0-9]*/status")
+	must(t, err)
+	n := 0
+	for _, f := range found {
+		b, err := os.ReadFile(f)
+		pid := filepath.Base(filepath.Dir(f))
+		if err != nil || pid != fmt.Sprint(g.pid()) && !strings.Contains(string(b), fmt.Sprintf("\nPPid:\t%d\n", g.pid())) {
+			continue
+		}
+		n++
+		if !strings.HasPrefix(string(b), "Name:\tsandbox-guest\n") {
+			t.Errorf("process %s is called otherwise:\n%.40s", pid, b)
+		}
+	}
+	if n < 2 {
+		t.Errorf("%d processes", n)
+	}
+}
+
 func TestManyCommands(t *testing.T) {
 	g := startGuest(t)
 	conn := g.connect()

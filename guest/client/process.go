@@ -185,18 +185,29 @@ func (p *process) Resize(ctx context.Context, t sandbox.TTY) error {
 	return p.control(ctx, wire.Frame{Type: wire.TypeResize, Payload: wire.Resize{Rows: t.Rows, Cols: t.Cols}.Encode()})
 }
 
-// Kill implements sandbox.Process. It returns when the tree is gone.
+// Kill implements sandbox.Process. It returns when the tree is gone, or
+// when the guest does not answer.
 func (p *process) Kill(ctx context.Context) error {
+	go p.insist(0)
 	if err := p.control(ctx, killFrame(0)); err != nil {
 		return err
 	}
 	p.settleAfter(settleWithin)
 	select {
 	case <-p.ended:
-		return nil
+		return p.unanswered()
 	case <-ctx.Done():
 		return p.c.named(contextError(ctx, "kill"))
 	}
+}
+
+// unanswered is the error of a connection that ended before the process
+// did, nil otherwise. Precondition: ended is closed.
+func (p *process) unanswered() error {
+	if sandbox.CodeOf(p.err) == sandbox.CodeUnavailable {
+		return p.c.named(p.err)
+	}
+	return nil
 }
 
 // control sends a frame about a command that has not ended.

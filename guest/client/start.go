@@ -40,6 +40,11 @@ import (
 // but the output is delivered late: ctx is not needed after Wait returned.
 // Grace is cut at an hour. A detached command is killed by the end of ctx
 // like any other; what ends it not is the end of the Client.
+//
+// No guest is waited for without bound once ctx has ended: one that gives
+// no sign of life for five seconds after Grace, or does not end the command
+// within half a minute more, loses its connection, and Wait returns an
+// error of CodeUnavailable.
 func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error) {
 	p, err := c.start(ctx, cmd)
 	if err != nil {
@@ -60,6 +65,8 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, erro
 	if len(payload) > wire.MaxRequest {
 		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")
 	}
+	silent := time.AfterFunc(startWithin, func() { c.end(silentError()) })
+	defer silent.Stop()
 	p := newProcess(c, cmd, m.Flags)
 	if p.id, err = c.open(ctx, wire.TypeStart, payload, p); err != nil {
 		return nil, err
@@ -69,6 +76,7 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, erro
 	case <-ctx.Done():
 		// The answer is on its way. Killing needs no answer: the guest
 		// kills what it is about to start.
+		go p.insist(0)
 		p.kill(0)
 		select {
 		case <-p.started:

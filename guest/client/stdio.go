@@ -23,8 +23,10 @@ func (p *process) carry(ctx context.Context) {
 		}
 	}
 	stop := context.AfterFunc(ctx, func() {
-		p.kill(p.cmd.Grace)
-		p.settleAfter(p.cmd.Grace + settleWithin)
+		grace := min(max(p.cmd.Grace, 0), maxGrace)
+		go p.insist(grace)
+		p.kill(grace)
+		p.settleAfter(grace + settleWithin)
 	})
 	delivered := make(chan struct{})
 	go func() {
@@ -64,6 +66,56 @@ func (p *process) kill(grace time.Duration) {
 	defer cancel()
 	if err := p.control(ctx, killFrame(grace)); err != nil {
 		p.c.end(errStuck)
+	}
+}
+
+// insist has the guest answer a kill: after the grace period it must give
+// signs of life, and after some more time the answer itself. Otherwise the
+// connection is ended, and with it every wait of this process; a guest that
+// is still there kills the tree because of that.
+func (p *process) insist(grace time.Duration) {
+	if p.endsWithin(grace + swift) {
+		return
+	}
+	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); {
+		if !p.signOfLife() {
+			p.c.end(silentError())
+		}
+		if p.endsWithin(signWithin) {
+			return
+		}
+	}
+	p.c.end(silentError())
+}
+
+// signOfLife reports whether the guest answers in time, be it by telling
+// that the process has ended.
+func (p *process) signOfLife() bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sign := make(chan error, 1)
+	go func() { sign <- p.c.Ping(ctx) }()
+	timer := time.NewTimer(signWithin)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case err := <-sign:
+		return err == nil
+	case <-timer.C:
+		return false
+	}
+}
+
+// endsWithin waits for the end of the process, at most for d.
+func (p *process) endsWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 

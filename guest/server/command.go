@@ -117,6 +117,7 @@ func (m *command) launch(body []byte) *wire.Failed {
 	m.mu.Lock()
 	m.stage, m.pid = proc, int(r.PID)
 	m.mu.Unlock()
+	srv.joinSession(int(r.PID))
 	return nil
 }
 
@@ -173,17 +174,20 @@ func (m *command) carry() {
 func (m *command) await() (wire.Exit, error) {
 	r, err := m.stage.report()
 	m.mu.Lock()
+	program := m.pid
 	m.pid = 0
 	m.mu.Unlock()
+	if err == nil && !r.Empty && m.detach {
+		go m.outlive(program)
+		return exitOf(r), nil
+	}
+	defer m.conn.srv.sweepStrays()
+	m.conn.srv.leaveSession(program)
 	if err != nil {
 		return wire.Exit{}, err
 	}
 	exit := exitOf(r)
 	if !r.Empty {
-		if m.detach {
-			go m.outlive()
-			return exit, nil
-		}
 		go m.kill(0)
 		if _, err := m.stage.report(); err != nil {
 			return wire.Exit{}, err
@@ -204,7 +208,8 @@ func (m *command) vacate() {
 }
 
 // outlive waits for the last descendant of a detached command.
-func (m *command) outlive() {
+func (m *command) outlive(program int) {
+	defer m.conn.srv.leaveSession(program)
 	if _, err := m.stage.report(); err != nil {
 		m.sweep()
 		close(m.gone)

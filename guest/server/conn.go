@@ -17,6 +17,8 @@ const (
 	handshakeWithin = 10 * time.Second
 	// maxCommands bounds the commands of one connection.
 	maxCommands = 8192
+	// lastWordWithin bounds how long a GoAway may take.
+	lastWordWithin = time.Second
 	// maxPing bounds what a Pong repeats.
 	maxPing = 64
 )
@@ -41,6 +43,10 @@ func (s *Server) serve(f *os.File) {
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), commands: map[uint32]*command{},
 	}
 	defer f.Close()
+	if !s.enter(c) {
+		return
+	}
+	defer s.leave(c)
 	r := wire.NewReader(f, wire.MaxRequest)
 	err := c.handshake(r)
 	if err != nil {
@@ -67,12 +73,15 @@ func (s *Server) serve(f *os.File) {
 func (c *conn) goAway(err error) {
 	var violation *wire.ProtocolError
 	if errors.As(err, &violation) {
-		// The client may not take it in; then there is nobody to tell.
-		_ = c.f.SetWriteDeadline(time.Now().Add(time.Second))
-		_ = c.w.Write(wire.Frame{Type: wire.TypeGoAway, Payload: wire.GoAway{
-			Min: wire.MinVersion, Max: wire.Version, Reason: violation.Reason,
-		}.Encode()})
+		c.lastWord(wire.GoAway{Min: wire.MinVersion, Max: wire.Version, Reason: violation.Reason})
 	}
+}
+
+// lastWord sends m. The client may not take it in; then there is nobody to
+// tell.
+func (c *conn) lastWord(m wire.GoAway) {
+	_ = c.f.SetWriteDeadline(time.Now().Add(lastWordWithin))
+	_ = c.w.Write(wire.Frame{Type: wire.TypeGoAway, Payload: m.Encode()})
 }
 
 func (c *conn) handshake(r *wire.Reader) error {
@@ -171,8 +180,8 @@ func (c *conn) remove(m *command) {
 	c.mu.Lock()
 	delete(c.commands, m.id)
 	c.mu.Unlock()
-	if c.srv.running.Add(-1) == 0 && !c.srv.keepsTrees {
-		c.srv.sweep()
+	if c.srv.running.Add(-1) == 0 {
+		c.srv.sweepStrays() // for what a detached command left
 	}
 	if !m.detach {
 		c.wg.Done()

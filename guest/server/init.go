@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bulkhead-dev/sandbox/guest/server/procname"
 	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
 	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -65,6 +66,7 @@ func parseInit(args []string) (initConfig, error) {
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
+	procname.Set()
 	c, err := parseInit(args)
 	if err != nil {
 		return complain(err)

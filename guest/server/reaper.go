@@ -94,9 +94,10 @@ func (s *Server) reap() (strays bool) {
 	}
 }
 
-// end ends everything that runs: SIGTERM to all, SIGKILL to what is left
+// end tells the clients, and ends everything that runs: SIGTERM to all, SIGKILL to what is left
 // after the grace period. Process 1 need not find its victims one by one.
 func (s *Server) end() {
+	s.farewell()
 	s.pool.close()
 	send := func(sig unix.Signal) {
 		if os.Getpid() == 1 {

@@ -29,10 +29,8 @@ type Server struct {
 	walkers chan struct{}
 	conns   chan struct{}
 
-	// keepsTrees says that processes cannot leave their command. Without
-	// subreapers (some versions of gVisor) a process whose parent ends
-	// becomes a child of process 1; such strays are ended when no command
-	// runs, because nobody knows whose they are.
+	// keepsTrees says that processes cannot leave their command: there are
+	// subreapers. Without them see sweepStrays.
 	keepsTrees bool
 	running    atomic.Int64 // commands
 	untold     atomic.Bool  // the runtime does not say who connects, see peersUntold
@@ -41,8 +39,11 @@ type Server struct {
 	features []string
 	degraded []string
 
-	mu    sync.Mutex
-	ready string
+	mu       sync.Mutex
+	ready    string
+	talking  map[*conn]struct{} // connections that are served
+	stopping bool               // farewell was called
+	sessions map[int]bool       // of running commands, by their program's pid
 }
 
 // newServer returns a Server whose stages are started from the binary exe,
@@ -58,6 +59,7 @@ func newServer(exe string, base wire.Start, isolation stage.Isolation) (*Server,
 		walkers: make(chan struct{}, maxWalkers),
 		conns:   make(chan struct{}, maxConns),
 		boot:    randomHex(16),
+		talking: map[*conn]struct{}{}, sessions: map[int]bool{},
 	}
 	s.frames.New = func() any {
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
@@ -80,10 +82,10 @@ func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string)
 	if i.Signal {
 		features = append(features, wire.FeatureIsolateSignal)
 	} else {
-		degraded = append(degraded, "the kernel has no Landlock of version 6 or later: commands of one sandbox can signal each other and their stages")
+		degraded = append(degraded, "the kernel has no Landlock of version 6 or later: commands of one sandbox can signal each other, their stages and the relays that carry sessions")
 	}
 	if !keepsTrees {
-		degraded = append(degraded, "there are no subreapers: a process that leaves its command is ended only when no command runs any more")
+		degraded = append(degraded, "there are no subreapers: a process that leaves both its parent and its session is ended with the next command that ends, which may be another one")
 	}
 	return features, degraded
 }

@@ -99,8 +99,12 @@ func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Dura
 // sweep ends all our descendants that do not belong to a living stage:
 // leftovers of a stage that was killed, and of engine execs.
 func (s *Server) sweep() {
+	except := s.nursery.is
+	if !s.keepsTrees {
+		except = s.claimed
+	}
 	s.walk(func() {
 		// What is left after the limit is met by the next sweep.
-		_ = proctree.Kill(proctree.Tree{Root: os.Getpid(), Except: s.nursery.is}, killWithin)
+		_ = proctree.Kill(proctree.Tree{Root: os.Getpid(), Except: except}, killWithin)
 	})
 }

@@ -72,4 +72,8 @@
 // When the connection ends, the guest kills every command it started that
 // is not detached. Bye asks for exactly that: the guest kills them, and
 // closes the connection when they are gone.
+//
+// When the wall itself is being stopped the guest first says so with a
+// GoAway (Stopping) on every connection and closes it, and only then ends
+// what runs: no Exit ever tells of a command that fell with the wall.
 package wire

@@ -110,6 +110,10 @@ func DecodeHello(p []byte) (Hello, error) {
 type GoAway struct {
 	Min, Max uint16 // versions the guest speaks
 	Reason   string
+	// Stopping says that the client did nothing wrong: the wall is being
+	// stopped. How the commands of the connection end is not told any more,
+	// because it would be told of the wall's end and not of theirs.
+	Stopping bool
 }
 
 // Encode returns the payload of a GoAway frame.
@@ -118,6 +122,9 @@ func (m GoAway) Encode() []byte {
 	e.u16(m.Min)
 	e.u16(m.Max)
 	e.str(m.Reason)
+	if m.Stopping {
+		e.u8(1)
+	}
 	return e.b
 }
 
@@ -125,6 +132,7 @@ func (m GoAway) Encode() []byte {
 func DecodeGoAway(p []byte) (GoAway, error) {
 	d := decoder{b: p}
 	m := GoAway{Min: d.u16(), Max: d.u16(), Reason: cut(d.str())}
+	m.Stopping = len(d.b) > 0 && d.u8() == 1
 	return m, d.end("go-away")
 }
 

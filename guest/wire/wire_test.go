@@ -304,3 +304,17 @@ func FuzzMessages(f *testing.F) {
 		_, _ = wire.DecodeSetReady(in)
 	})
 }
+
+// TestGoAwayStopping holds that the field that came later may be missing.
+func TestGoAwayStopping(t *testing.T) {
+	long := wire.GoAway{Min: 1, Max: 2, Reason: "why", Stopping: true}.Encode()
+	for _, tt := range []struct {
+		payload []byte
+		want    bool
+	}{{long, true}, {long[:len(long)-1], false}, {append(long[:len(long)-1:len(long)-1], 0), false}} {
+		m, err := wire.DecodeGoAway(tt.payload)
+		if err != nil || m.Stopping != tt.want || m.Reason != "why" {
+			t.Errorf("%x: got %+v, %v", tt.payload, m, err)
+		}
+	}
+}

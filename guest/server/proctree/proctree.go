@@ -159,13 +159,13 @@ func Kill(t Tree, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		left, err := freeze(t, deadline)
-		if err != nil {
+		if err != nil && time.Now().After(deadline) {
 			return err
 		}
 		for _, p := range left {
 			_ = unix.Kill(p.PID, unix.SIGKILL) // gone already is fine
 		}
-		if len(left) == 0 && t.Gone == nil {
+		if err == nil && len(left) == 0 && t.Gone == nil {
 			return nil
 		}
 		select {

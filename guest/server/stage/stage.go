@@ -6,8 +6,8 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
-	"unsafe"
 
+	"github.com/bulkhead-dev/sandbox/guest/server/procname"
 	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -34,6 +34,7 @@ func (w *Wear) Out() bool { return w.commands >= 512 || w.garbage >= 4<<20 }
 // Main runs a stage until the guest lets go of it. It returns the exit code
 // of the process.
 func Main() int {
+	procname.Set()
 	debug.SetGCPercent(-1)
 	s := &stage{ruleset: newRuleset()}
 	if s.ruleset < 0 {
@@ -75,8 +76,6 @@ func prepare() error {
 	// gVisor may not have it: see Server.keepsTrees, which says so.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	sigs.IgnoreAll()
-	name := []byte("sandbox-stage\x00") // for ps; it would be "exe"
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err
