@@ -303,7 +303,7 @@ func TestEngineSetupCancelled(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// The engine notices the hang-up on its own time.
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for leftovers(t, c, id) != 0 {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d objects left", leftovers(t, c, id))
