@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // Engine is what the provider needs of a Docker engine; *container.Engine is one.
@@ -50,7 +51,8 @@ type Options struct {
 	// World is asked at each Create for the facts that the hardening rules need.
 	World func() hardening.World
 	// Warn receives the engine's warnings about a new container, such as
-	// limits that the kernel does not enforce. Nil drops them.
+	// limits that the kernel does not enforce, and what its guest cannot
+	// keep apart there. Nil drops them.
 	Warn func(name, warning string)
 	// Ready bounds how long a started container may take until its guest
 	// answers; default 30 s.
@@ -246,6 +248,9 @@ func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sand
 		return sandbox.Info{}, err
 	}
 	defer c.Close()
+	for _, what := range c.Hello().Degraded {
+		p.opts.Warn(s.Name, "weaker here: "+termsafe.Line(what))
+	}
 	return info, makeReady(ctx, c, s)
 }
 
