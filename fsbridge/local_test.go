@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // unprivileged is who runs the commands of a local sandbox when the test is root.
@@ -133,7 +134,7 @@ func toolbox(t testing.TB, shell string, without ...string) string {
 	t.Helper()
 	sh, err := exec.LookPath(shell)
 	if err != nil {
-		t.Skipf("%s is not installed", shell)
+		testenv.Lack(t, shell, "it is not installed")
 	}
 	bin := filepath.Join(openFolder(t), "bin")
 	must(t, os.Mkdir(bin, 0o755))
@@ -145,7 +146,7 @@ func toolbox(t testing.TB, shell string, without ...string) string {
 		path := sh
 		if shell != "busybox" {
 			if path, err = exec.LookPath(name); err != nil {
-				t.Skipf("%s is not installed", name)
+				testenv.Lack(t, name, "it is not installed")
 			}
 		}
 		must(t, os.Symlink(path, filepath.Join(bin, name)))

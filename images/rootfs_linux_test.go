@@ -3,6 +3,7 @@ package images
 import (
 	"bytes"
 	"context"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +83,7 @@ func TestToolIsKilledWithItsChildren(t *testing.T) {
 
 func TestScratchWithMountStays(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
+		testenv.Lack(t, "root", "mounting needs it")
 	}
 	dir := t.TempDir()
 	below := filepath.Join(dir, "dev")
@@ -90,7 +91,7 @@ func TestScratchWithMountStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("none", below, "tmpfs", 0, "size=4k"); err != nil {
-		t.Skipf("cannot mount here: %v", err)
+		testenv.Lack(t, "mount", err)
 	}
 	defer func() { _ = syscall.Unmount(below, 0) }()
 	said := ""

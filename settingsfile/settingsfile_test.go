@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
@@ -110,7 +111,7 @@ func TestRefused(t *testing.T) {
 		{"somebody else's", func(t *testing.T, dir string) string {
 			p := write(t, filepath.Join(dir, "a"), "{}", 0o600)
 			if !root {
-				t.Skip("only root can give a file away")
+				testenv.Lack(t, "root", "only root can give a file away")
 			}
 			must(t, os.Chown(p, 12345, 12345))
 			return p

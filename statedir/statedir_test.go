@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -129,7 +130,7 @@ func TestOpenRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.root && os.Geteuid() != 0 {
-				t.Skip("needs root")
+				testenv.Lack(t, "root", "the case needs it")
 			}
 			p := filepath.Join(t.TempDir(), "state")
 			if err := tt.prepare(p); err != nil {
@@ -158,11 +159,11 @@ func wantError(t *testing.T, err error, code sandbox.Code, message, hint string)
 
 func TestOpenReadOnlyAndFull(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount")
+		testenv.Lack(t, "root", "mounting needs it")
 	}
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64k,mode=0700"); err != nil {
-		t.Skip("cannot mount a tmpfs: ", err)
+		testenv.Lack(t, "mount", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	p := filepath.Join(dir, "state")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,7 +27,7 @@ func needQuota(t *testing.T) {
 		if strings.Contains(","+os.Getenv("SANDBOX_TEST_REQUIRE")+",", ",docker,") {
 			t.Fatal(err)
 		}
-		t.Skip(err)
+		testenv.Lack(t, "quota", err)
 	}
 }
 
@@ -273,7 +274,7 @@ func TestQuotaUsedByAContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		testenv.Lack(t, "quota", err)
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	r := bufio.NewReader(out)
@@ -341,7 +342,7 @@ func TestUnescape(t *testing.T) {
 
 func TestRunReportsTheTool(t *testing.T) {
 	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
-		t.Skip(err)
+		testenv.Lack(t, "quota", err)
 	}
 	if err := run(t.Context(), "mkfs.ext4", "/nonexistent/x"); err == nil || !strings.Contains(err.Error(), "mkfs.ext4: ") || !strings.Contains(err.Error(), "nonexistent") {
 		t.Error(err)

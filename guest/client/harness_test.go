@@ -18,6 +18,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,7 +124,7 @@ func inCgroup(procs string) guestOption {
 func startGuest(t testing.TB, options ...guestOption) *guest {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root for namespaces")
+		testenv.Lack(t, "root", "namespaces need it")
 	}
 	base, err := os.MkdirTemp("", "g")
 	if err != nil {

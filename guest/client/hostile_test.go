@@ -16,6 +16,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +26,7 @@ func TestCommandsAreApart(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	if !c.Hello().Has(wire.FeatureIsolateProc) || !c.Hello().Has(wire.FeatureIsolateSignal) {
-		t.Skip("the kernel lacks Landlock: ", c.Hello().Degraded)
+		testenv.Lack(t, "landlock", c.Hello().Degraded)
 	}
 	victim, out := start(t, context.Background(), c, sh("SECRET=hunter2; export SECRET; echo ready; while :; do sleep 1; done"))
 	attack := run(t, c, sh(`
@@ -68,7 +69,7 @@ func (g *guest) asUser(script string) (string, error) {
 	id := strconv.Itoa(guestUID)
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
-		g.t.Skip("needs nsenter")
+		testenv.Lack(g.t, "nsenter", "it is not installed")
 	}
 	cmd := exec.Command(nsenter, "-t", strconv.Itoa(g.pid()), "-p", "-m", "-n", "-i", "-S", id, "-G", id, "sh", "-c", script)
 	out, err := cmd.CombinedOutput()
@@ -163,13 +164,13 @@ func pidsCgroup(t testing.TB, limit int) (procs string) {
 	}
 	dir, err := os.MkdirTemp(root, "guest-test-")
 	if err != nil {
-		t.Skip("cannot make a cgroup: ", err)
+		testenv.Lack(t, "cgroup", err)
 	}
 	t.Cleanup(func() {
 		eventually(t, 10*time.Second, "the cgroup is removed", func() bool { return os.Remove(dir) == nil })
 	})
 	if err := os.WriteFile(dir+"/pids.max", []byte(strconv.Itoa(limit)), 0); err != nil {
-		t.Skip("no pids controller: ", err)
+		testenv.Lack(t, "cgroup", err)
 	}
 	return dir + "/cgroup.procs"
 }
@@ -283,7 +284,7 @@ func TestDialRefuses(t *testing.T) {
 // TestStrangersAreRefused connects from inside, where only relays may.
 func TestStrangersAreRefused(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("needs python3")
+		testenv.Lack(t, "python3", "it is not installed")
 	}
 	g := startGuest(t)
 	c := g.client(client.Options{})

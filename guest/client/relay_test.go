@@ -11,6 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A pipeConn is the two ends of a relay.
@@ -32,7 +33,7 @@ func (g *guest) relay() io.ReadWriteCloser {
 	g.t.Helper()
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
-		g.t.Skip("needs nsenter")
+		testenv.Lack(g.t, "nsenter", "it is not installed")
 	}
 	id := strconv.Itoa(guestUID)
 	cmd := exec.Command(nsenter, "-t", strconv.Itoa(g.pid()), "-p", "-m", "-n", "-S", id, "-G", id, binary.path(g.t), "relay")

@@ -21,14 +21,20 @@ import (
 // an engine that answers; "root", a process with user id 0.
 func Require(t testing.TB, need string) {
 	t.Helper()
-	why := missing(need)
-	if why == "" {
-		return
+	if why := missing(need); why != "" {
+		Lack(t, need, why)
 	}
+}
+
+// Lack is for a test that found out by itself that the machine lacks what
+// need names: the test is skipped, or fails where SANDBOX_TEST_REQUIRE names
+// the need.
+func Lack(t testing.TB, need string, why any) {
+	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv("SANDBOX_TEST_REQUIRE"), ","), need) {
-		t.Fatalf("%s is required by SANDBOX_TEST_REQUIRE, but %s", need, why)
+		t.Fatalf("%s is required by SANDBOX_TEST_REQUIRE, but %v", need, why)
 	}
-	t.Skipf("needs %s: %s", need, why)
+	t.Skipf("needs %s: %v", need, why)
 }
 
 func missing(need string) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -17,7 +18,7 @@ func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
 	p, err := r.Engine.Posture(context.Background())
 	must(r.T, err)
 	if !slices.Contains(p.Runtimes, "runsc") {
-		r.T.Skip("the engine has no runtime runsc")
+		testenv.Lack(r.T, "runsc", "the engine has no such runtime")
 	}
 	s.Runtime = "runsc"
 	// The threads of gVisor's own kernel count against the limit of
