@@ -55,6 +55,11 @@ type Exit struct {
 	Code   int    // exit status; 128+n when signal n ended it
 	Signal string // name of that signal ("KILL"), or empty
 	Usage  Rusage
+
+	// Restarted is set for a line of a [Shell] with which the shell ended,
+	// or which found it gone: the state is that of the last line before
+	// that came to its end.
+	Restarted bool
 }
 
 // Rusage is what one command cost, waited-for children included.
@@ -107,14 +112,36 @@ type Violation struct {
 
 // ShellOptions describe a persistent shell.
 type ShellOptions struct {
-	ID  string
-	Env map[string]string
-	Dir string
+	ID  string            // for people and logs; empty gets a random one
+	Env map[string]string // laid over the sandbox's own environment
+	Dir string            // working directory at the start; empty is the Spec's Workdir
 }
 
-// A Shell runs lines one after another and keeps its state between them.
+// A Shell runs lines one after another and keeps working directory,
+// variables, functions, aliases and options between them. Its methods are
+// safe for concurrent use.
 type Shell interface {
 	ID() string
+
+	// Program is the name of the shell inside: "bash", or "sh" where there
+	// is no bash. An sh that is started again has lost its functions.
+	Program() string
+
+	// Run runs line, which may be many lines, as the shell does. It waits
+	// for its turn, at most until ctx ends. Of c only Stdin (nil is empty),
+	// Stdout, Stderr and Grace are used; anything else that is set is
+	// [CodeValidation], because the line can say it itself.
+	//
+	// Both outputs hold exactly what the line and its foreground processes
+	// wrote. What the line leaves running lives on until the shell is
+	// closed or started again; it holds nobody up, and what it writes after
+	// the end of the line is dropped.
+	//
+	// The end of ctx, Kill and a shell that ends itself end every process
+	// of the shell. The next line finds a new shell in the state that was
+	// kept after the last line that came to its end; see Exit.Restarted.
 	Run(ctx context.Context, line string, c Command) (Process, error)
+
+	// Close ends the shell and everything it has left running.
 	Close() error
 }

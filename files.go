@@ -18,10 +18,20 @@ type Files interface {
 	// new content. Missing parents are made; an existing mode is kept.
 	Write(ctx context.Context, path string, r io.Reader, o WriteOptions) error
 
+	// Mkdir makes one folder, whose parent must exist.
 	Mkdir(ctx context.Context, path string, perm fs.FileMode) error
+
+	// Remove removes a file, a link itself, an empty folder, or with
+	// recursive a whole tree. Nothing there is [CodeNotFound].
 	Remove(ctx context.Context, path string, recursive bool) error
+
+	// Rename replaces what is at to, as rename(2) does.
 	Rename(ctx context.Context, from, to string) error
+
+	// Stat follows links, as long as they stay in their mount.
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
+
+	// ReadDir returns the entries sorted by name.
 	ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 }
 

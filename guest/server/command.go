@@ -60,10 +60,31 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 	return m
 }
 
+// start opens the stream of a command.
+func (c *conn) start(f wire.Frame) error {
+	s, err := wire.DecodeStart(f.Payload)
+	if err != nil {
+		return err
+	}
+	m := newCommand(c, f.Stream, s)
+	c.begin(m.id, m, m.detach)
+	c.srv.running.Add(1)
+	go m.run(append([]byte(nil), f.Payload...))
+	return nil
+}
+
+// end forgets a command that has sent its last answer.
+func (m *command) end() {
+	if m.conn.srv.running.Add(-1) == 0 {
+		m.conn.srv.sweepStrays() // for what a detached command left
+	}
+	m.conn.finished(m.id, m.detach)
+}
+
 // run runs the command to its end and sends the answers. body is the
 // request as it came, for the stage.
 func (m *command) run(body []byte) {
-	defer m.conn.remove(m)
+	defer m.end()
 	failure := m.launch(body)
 	if failure != nil {
 		close(m.gone)

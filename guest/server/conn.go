@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"golang.org/x/sys/unix"
 )
 
 const (
 	// handshakeWithin bounds how long a peer may take for its Hello.
 	handshakeWithin = 10 * time.Second
-	// maxCommands bounds the commands of one connection.
-	maxCommands = 8192
+	// maxStreams bounds the open streams of one connection.
+	maxStreams = 8192
 	// lastWordWithin bounds how long a GoAway may take.
 	lastWordWithin = time.Second
 	// maxPing bounds what a Pong repeats.
@@ -29,18 +28,28 @@ type conn struct {
 	f    *os.File
 	w    *wire.Writer
 	bufs *buffers
-	wg   sync.WaitGroup // commands that are not detached
+	wg   sync.WaitGroup // streams that end with the connection
 
-	mu       sync.Mutex
-	commands map[uint32]*command
-	last     uint32 // highest stream number seen
+	mu      sync.Mutex
+	streams map[uint32]stream
+	last    uint32 // highest stream number seen
+}
+
+// A stream is what an open request has become.
+type stream interface {
+	// event handles a frame of the stream. It must not wait. An error ends
+	// the connection.
+	event(f wire.Frame) error
+	// disconnect is called once when the client has gone, on a goroutine
+	// of its own.
+	disconnect()
 }
 
 // serve speaks with one client until the connection ends, and returns when
 // every command of it that is not detached has ended.
 func (s *Server) serve(f *os.File) {
 	c := &conn{
-		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), commands: map[uint32]*command{},
+		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
 	}
 	defer f.Close()
 	if !s.enter(c) {
@@ -137,53 +146,46 @@ func (c *conn) request(f wire.Frame) error {
 		return wire.Violation("stream number out of order")
 	}
 	c.last = f.Stream
-	full := len(c.commands) >= maxCommands
+	full := len(c.streams) >= maxStreams
 	c.mu.Unlock()
-	switch {
-	case f.Type == wire.TypeSetReady:
+	if full {
+		return c.refuse(f.Stream, wire.KindResource, "too many open requests on one connection")
+	}
+	switch f.Type {
+	case wire.TypeSetReady:
 		m, err := wire.DecodeSetReady(f.Payload)
 		if err != nil {
 			return err
 		}
 		c.srv.setReady(m.Tag)
 		return c.w.Write(wire.Frame{Type: wire.TypeDone, Stream: f.Stream})
-	case f.Type != wire.TypeStart:
-		return c.refuse(f.Stream, wire.KindUnsupported, "the guest does not know this request")
-	case full:
-		return c.refuse(f.Stream, wire.KindResource, "too many commands on one connection")
+	case wire.TypeStart:
+		return c.start(f)
 	}
-	m, err := wire.DecodeStart(f.Payload)
-	if err != nil {
-		return err
-	}
-	c.start(newCommand(c, f.Stream, m), append([]byte(nil), f.Payload...))
-	return nil
+	return c.refuse(f.Stream, wire.KindUnsupported, "the guest does not know this request")
 }
 
 func (c *conn) refuse(stream uint32, kind wire.Kind, text string) error {
 	return c.w.Write(wire.Frame{Type: wire.TypeFailed, Stream: stream, Payload: wire.Failed{Kind: kind, Text: text}.Encode()})
 }
 
-func (c *conn) start(m *command, body []byte) {
+// begin registers the stream id. The end of a connection waits for the end
+// of its streams, except of those that are detached.
+func (c *conn) begin(id uint32, s stream, detached bool) {
 	c.mu.Lock()
-	c.commands[m.id] = m
+	c.streams[id] = s
 	c.mu.Unlock()
-	c.srv.running.Add(1)
-	if !m.detach {
+	if !detached {
 		c.wg.Add(1)
 	}
-	go m.run(body)
 }
 
-// remove forgets a command that has sent its last answer.
-func (c *conn) remove(m *command) {
+// finished forgets a stream that has sent its last answer.
+func (c *conn) finished(id uint32, detached bool) {
 	c.mu.Lock()
-	delete(c.commands, m.id)
+	delete(c.streams, id)
 	c.mu.Unlock()
-	if c.srv.running.Add(-1) == 0 {
-		c.srv.sweepStrays() // for what a detached command left
-	}
-	if !m.detach {
+	if !detached {
 		c.wg.Done()
 	}
 }
@@ -191,112 +193,22 @@ func (c *conn) remove(m *command) {
 // event handles a frame of an open stream.
 func (c *conn) event(f wire.Frame) error {
 	c.mu.Lock()
-	m, last := c.commands[f.Stream], c.last
+	s, last := c.streams[f.Stream], c.last
 	c.mu.Unlock()
-	if m == nil {
+	if s == nil {
 		if f.Stream == 0 || f.Stream > last {
 			return wire.Violation("frame for a stream that was never opened")
 		}
 		return nil // it has ended while the frame was under way
 	}
-	switch f.Type {
-	case wire.TypeData:
-		return m.data(f)
-	case wire.TypeCredit:
-		return m.credit(f)
-	case wire.TypeStop:
-		return m.stop(f)
-	}
-	return m.control(f)
+	return s.event(f)
 }
 
-// disconnect ends what is not detached. The kills run side by side.
+// disconnect tells every stream. They end side by side.
 func (c *conn) disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.commands {
-		go m.disconnect()
+	for _, s := range c.streams {
+		go s.disconnect()
 	}
-}
-
-// data takes bytes for standard input.
-func (m *command) data(f wire.Frame) error {
-	if f.Channel() != wire.Stdin || m.inbox == nil {
-		return wire.Violation("data on a channel that is not open")
-	}
-	if len(f.Payload) > 0 {
-		if err := m.inbox.Put(f.Payload); err != nil {
-			select {
-			case <-m.gone: // the channel ended with the command
-				return nil
-			default:
-				return err
-			}
-		}
-	}
-	if f.EOF() {
-		m.inbox.Close(nil)
-	}
-	return nil
-}
-
-func (m *command) credit(f wire.Frame) error {
-	ch := f.Channel()
-	if ch >= 3 || m.credits[ch] == nil {
-		return wire.Violation("credit for a channel that is not open")
-	}
-	g, err := wire.DecodeCredit(f.Payload)
-	if err != nil {
-		return err
-	}
-	return m.credits[ch].Grant(g.N)
-}
-
-// stop ends an output that the client does not want any more. Its pipe
-// stays open and is drained, as with a detached command.
-func (m *command) stop(f wire.Frame) error {
-	ch := f.Channel()
-	if ch >= 3 || m.credits[ch] == nil {
-		return wire.Violation("stop of a channel that is not open")
-	}
-	m.credits[ch].Close(errDetached)
-	go func() {
-		<-m.launched
-		if o := m.outputs[ch]; o != nil {
-			<-o.ended
-			o.drop()
-		}
-	}()
-	return nil
-}
-
-// control handles the frames that act on the processes of the command.
-func (m *command) control(f wire.Frame) error {
-	switch f.Type {
-	case wire.TypeSignal:
-		s, err := wire.DecodeSignal(f.Payload)
-		if err == nil {
-			go func() {
-				<-m.launched
-				m.signalGroup(unix.Signal(s.Number))
-			}()
-		}
-		return err
-	case wire.TypeResize:
-		s, err := wire.DecodeResize(f.Payload)
-		if err == nil {
-			go func() {
-				<-m.launched
-				_ = m.streams.resize(s.Rows, s.Cols) // closed already is fine
-			}()
-		}
-		return err
-	case wire.TypeKill:
-		s, err := wire.DecodeKill(f.Payload)
-		if err == nil {
-			go m.kill(time.Duration(s.GraceMillis) * time.Millisecond)
-		}
-		return err
-	}
-	return wire.Violation("unexpected frame type on a stream")
 }
