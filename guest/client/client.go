@@ -67,6 +67,7 @@ type Client struct {
 	mu      sync.Mutex
 	streams map[uint32]stream
 	last    uint32
+	links   int             // dialled connections that have not ended
 	pings   []chan struct{} // waiting for a Pong, oldest first
 	ending  bool            // Close was called
 

@@ -103,6 +103,8 @@ func (c *Client) read(r *wire.Reader) {
 // dispatch gives a frame to its stream. It never waits.
 func (c *Client) dispatch(f wire.Frame) error {
 	switch {
+	case f.Type == wire.TypeAccepted:
+		return c.accepted(f)
 	case f.Stream != 0:
 		return c.deliver(f)
 	case f.Type == wire.TypePong:

@@ -33,6 +33,8 @@ type conn struct {
 	mu      sync.Mutex
 	streams map[uint32]stream
 	last    uint32 // highest stream number seen
+	opened  uint32 // streams that the guest has opened
+	over    bool   // disconnect was called
 }
 
 // A stream is what an open request has become.
@@ -141,7 +143,7 @@ func (c *conn) dispatch(f wire.Frame) error {
 // request opens a stream.
 func (c *conn) request(f wire.Frame) error {
 	c.mu.Lock()
-	if f.Stream <= c.last || f.Stream >= 1<<31 {
+	if f.Stream <= c.last || f.Stream >= wire.FirstAccepted {
 		c.mu.Unlock()
 		return wire.Violation("stream number out of order")
 	}
@@ -161,6 +163,10 @@ func (c *conn) request(f wire.Frame) error {
 		return c.w.Write(wire.Frame{Type: wire.TypeDone, Stream: f.Stream})
 	case wire.TypeStart:
 		return c.start(f)
+	case wire.TypeDial:
+		return c.dial(f)
+	case wire.TypeListen:
+		return c.listen(f)
 	}
 	return c.refuse(f.Stream, wire.KindUnsupported, "the guest does not know this request")
 }
@@ -180,6 +186,21 @@ func (c *conn) begin(id uint32, s stream, detached bool) {
 	}
 }
 
+// beginAccepted gives l the next number of the guest's own streams and
+// registers it, unless the client has gone or there are too many.
+func (c *conn) beginAccepted(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || len(c.streams) >= maxStreams || c.opened == wire.FirstAccepted {
+		return false
+	}
+	l.id = wire.FirstAccepted + c.opened
+	c.opened++
+	c.streams[l.id] = l
+	c.wg.Add(1) // the listener counts too, so nobody has waited to the end
+	return true
+}
+
 // finished forgets a stream that has sent its last answer.
 func (c *conn) finished(id uint32, detached bool) {
 	c.mu.Lock()
@@ -194,6 +215,9 @@ func (c *conn) finished(id uint32, detached bool) {
 func (c *conn) event(f wire.Frame) error {
 	c.mu.Lock()
 	s, last := c.streams[f.Stream], c.last
+	if f.Stream >= wire.FirstAccepted {
+		last = wire.FirstAccepted - 1 + c.opened
+	}
 	c.mu.Unlock()
 	if s == nil {
 		if f.Stream == 0 || f.Stream > last {
@@ -208,6 +232,7 @@ func (c *conn) event(f wire.Frame) error {
 func (c *conn) disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.over = true
 	for _, s := range c.streams {
 		go s.disconnect()
 	}

@@ -28,6 +28,8 @@ type Server struct {
 	frames  sync.Pool // of *[]byte, for output
 	walkers chan struct{}
 	conns   chan struct{}
+	// forwards holds a token for each forwarded connection, see maxForwards.
+	forwards chan struct{}
 
 	// keepsTrees says that processes cannot leave their command: there are
 	// subreapers. Without them see sweepStrays.
@@ -58,7 +60,7 @@ func newServer(exe string, base wire.Start, isolation stage.Isolation) (*Server,
 		nullFD:  int(null.Fd()),
 		walkers: make(chan struct{}, maxWalkers),
 		conns:   make(chan struct{}, maxConns),
-		boot:    randomHex(16),
+		boot:    randomHex(16), forwards: make(chan struct{}, maxForwards),
 		talking: map[*conn]struct{}{}, sessions: map[int]bool{},
 	}
 	s.frames.New = func() any {
@@ -73,7 +75,7 @@ func newServer(exe string, base wire.Start, isolation stage.Isolation) (*Server,
 
 // abilities says what this guest can do here and what it cannot.
 func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string) {
-	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach}
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
 	} else {

@@ -15,15 +15,15 @@
 //
 // A payload is at most [MaxData] bytes, and at most [MaxRequest] for a
 // request. A reader checks the claim before it allocates, and allocates as
-// the bytes arrive, so that a claim costs nothing. The guest never sends
-// requests in this version, so the client's limit for them is [MaxData].
+// the bytes arrive, so that a claim costs nothing. The only request that the
+// guest sends is Accepted, which is small: the client's limit is [MaxData].
 //
 // # Types
 //
 //	0x01-0x0f  the connection: Hello, GoAway, Ping, Pong, Bye
 //	0x10-0x3f  requests from the client; each opens the stream it names
 //	0x40-0x6f  answers and events of a stream
-//	0x70-0x7f  requests from the guest (reserved: accepted connections)
+//	0x70-0x7f  requests from the guest: Accepted
 //	0x80-0xff  hints: a receiver that does not know one skips it
 //
 // An unknown request is answered with Failed (KindUnsupported) and the
@@ -44,14 +44,17 @@
 // # Streams
 //
 // The client numbers its streams upwards from 1 and never reuses a number;
-// numbers with the top bit set are reserved for streams that the guest will
-// open. A stream ends with its last answer: Exit, Done or Failed. Frames
+// numbers from [FirstAccepted] on are for streams that the guest opens. A stream ends with its last answer: Exit, Done or Failed. Frames
 // that the client sent before it saw the end are ignored by the guest; the
 // client treats a frame for an ended stream as a violation.
 //
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
-//	Signal, Resize, Kill, Data, Credit, Stop belong to a started command
+//	Dial       → Connected, then Data…, then Done or Failed | Failed
+//	Listen     → Listening, later Done                      | Failed
+//	Accepted   ← from the guest; then Data…, then Done or Failed
+//	Signal, Resize, Kill, Data, Credit, Stop belong to a started command,
+//	Kill, Data, Credit, Stop to a connection, Kill to a listener
 //
 // Exit comes last: the program has ended, none of its processes is left
 // (unless it was started with [FlagDetach]) and all output has been sent.
@@ -67,10 +70,27 @@
 // the window. Stop tells the sender of a channel that nobody reads it any
 // more: it sends nothing further on it.
 //
+// # Forwarded connections
+//
+// Dial and Accepted make a connection with the channels [Inward] and
+// [Outward], each with a window of [ConnWindow]. FlagEOF ends one direction
+// (a half close); Stop says that one direction is not read any more, or
+// cannot be written to. The guest ends the stream when both directions have
+// ended: with Done, or with Failed and its errno when the connection broke.
+// Kill drops the connection at once; what is under way is lost.
+//
+// The guest dials and listens in its own namespaces only, at addresses and
+// not at names. A connection that came in at a listener opens a stream by
+// itself (Accepted). The guest opens at most as many of them as the Listen
+// allows, counted from Accepted to Done or Failed; more is a violation, and
+// so is one for a listener that does not stand. Kill closes a listener;
+// Accepted may still be under way until its Done, and connections that were
+// accepted live on.
+//
 // # The end
 //
 // When the connection ends, the guest kills every command it started that
-// is not detached. Bye asks for exactly that: the guest kills them, and
+// is not detached, and drops every forwarded connection and listener. Bye asks for exactly that: the guest kills them, and
 // closes the connection when they are gone.
 //
 // When the wall itself is being stopped the guest first says so with a

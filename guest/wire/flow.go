@@ -7,14 +7,15 @@ import (
 )
 
 // An Inbox holds the bytes of one channel between the connection's reader,
-// which never waits, and the channel's consumer. It holds at most Window
-// bytes. Its methods are safe for concurrent use by one putter and one
+// which never waits, and the channel's consumer. It holds at most a
+// window of bytes. Its methods are safe for concurrent use by one putter and one
 // taker.
 type Inbox struct {
 	mu      sync.Mutex
 	ready   sync.Cond
 	pending []byte // put and not taken
 	taken   []byte // the slice that the last Take returned
+	window  int    // bytes that may be under way
 	credit  int    // bytes that the sender may still put
 	owed    int    // consumed, not yet granted
 	closed  bool
@@ -23,8 +24,11 @@ type Inbox struct {
 }
 
 // NewInbox returns an empty Inbox.
-func NewInbox() *Inbox {
-	b := &Inbox{credit: Window}
+func NewInbox() *Inbox { return NewInboxOf(Window) }
+
+// NewInboxOf returns an empty Inbox of another window.
+func NewInboxOf(window int) *Inbox {
+	b := &Inbox{window: window, credit: window}
 	b.ready.L = &b.mu
 	return b
 }
@@ -97,7 +101,7 @@ func (b *Inbox) Consumed(n int) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.owed += n
-	if b.owed < Window/4 {
+	if b.owed < b.window/4 {
 		return 0
 	}
 	return b.grant()
@@ -117,15 +121,19 @@ func (b *Inbox) grant() uint32 {
 // A Credits counts what the sender of one channel may still send. Its
 // methods are safe for concurrent use.
 type Credits struct {
-	mu    sync.Mutex
-	more  sync.Cond
-	avail int
-	err   error
+	mu     sync.Mutex
+	more   sync.Cond
+	window int
+	avail  int
+	err    error
 }
 
 // NewCredits returns a full window.
-func NewCredits() *Credits {
-	c := &Credits{avail: Window}
+func NewCredits() *Credits { return NewCreditsOf(Window) }
+
+// NewCreditsOf returns another full window.
+func NewCreditsOf(window int) *Credits {
+	c := &Credits{window: window, avail: window}
 	c.more.L = &c.mu
 	return c
 }
@@ -158,7 +166,7 @@ func (c *Credits) Return(n int) {
 func (c *Credits) Grant(n uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if uint64(n) > math.MaxInt32 || c.avail+int(n) > Window {
+	if uint64(n) > math.MaxInt32 || c.avail+int(n) > c.window {
 		return Violation("more credit than a window")
 	}
 	c.avail += int(n)

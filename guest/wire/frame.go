@@ -40,8 +40,8 @@ const (
 	TypeShell    Type = 0x12 // reserved: a persistent shell
 	TypeLine     Type = 0x13 // reserved: one line of a shell
 	TypeFile     Type = 0x14 // reserved: a file operation
-	TypeDial     Type = 0x18 // reserved: a byte stream to an address inside
-	TypeListen   Type = 0x19 // reserved: byte streams from an address inside
+	TypeDial     Type = 0x18 // Dial: a byte stream to an endpoint inside
+	TypeListen   Type = 0x19 // Listen: byte streams from an endpoint inside
 
 	TypeStarted Type = 0x40 // Started
 	TypeExit    Type = 0x41 // Exit
