@@ -54,6 +54,9 @@ func shim(argv []string) error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return err
 	}
+	if err := loopbackUp(); err != nil {
+		return err
+	}
 	if err := syscall.Setgroups(nil); err != nil {
 		return err
 	}
@@ -65,6 +68,21 @@ func shim(argv []string) error {
 	}
 	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8"}
 	return syscall.Exec(argv[0], argv, env)
+}
+
+// loopbackUp does what an engine does for a container without a network.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // guestBinary builds the guest once for all tests.
