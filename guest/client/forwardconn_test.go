@@ -218,8 +218,16 @@ func methodsAtOnce(t *testing.T, near, far net.Conn) {
 	var wg sync.WaitGroup
 	for _, c := range []net.Conn{near, far} {
 		for range 4 {
-			wg.Go(func() { _, _ = io.CopyN(io.Discard, c, 1<<18) })
-			wg.Go(func() { _, _ = c.Write(make([]byte, 1<<18)) })
+			wg.Go(func() {
+				if n, err := io.CopyN(io.Discard, c, 1<<18); err != nil {
+					t.Errorf("read %d bytes, %v", n, err)
+				}
+			})
+			wg.Go(func() {
+				if n, err := c.Write(make([]byte, 1<<18)); err != nil {
+					t.Errorf("wrote %d bytes, %v", n, err)
+				}
+			})
 			wg.Go(func() {
 				for range 100 {
 					_ = c.SetDeadline(time.Now().Add(forwardWithin))

@@ -134,6 +134,8 @@ func (r *receiver) read(p []byte) (n int, grant uint32, err error) {
 func (r *receiver) took(n int) (grant uint32) {
 	if r.start += n; r.start == len(r.buf) {
 		r.buf, r.start = r.buf[:0], 0
+	} else {
+		r.change.Signal() // there is something for the next one who waits
 	}
 	r.owed += n
 	if r.err != nil || r.owed < wire.ConnWindow/4 {

@@ -37,6 +37,7 @@ type link struct {
 	dropped bool     // drop was called
 	sentAll bool     // the client sends no more
 	unheard bool     // the client reads no more
+	gone    bool     // the client has gone: the link falls with its connection
 }
 
 func newLink(c *conn) *link {
@@ -93,6 +94,12 @@ func connectFailure(err error) *wire.Failed {
 }
 
 func (l *link) answer(t wire.Type, payload []byte) {
+	l.mu.Lock()
+	gone := l.gone
+	l.mu.Unlock()
+	if gone {
+		return
+	}
 	// A failed write is the connection's end, which its reader sees too.
 	_ = l.conn.w.Write(wire.Frame{Type: t, Stream: l.id, Payload: payload})
 }
@@ -131,8 +138,14 @@ func (l *link) drop() {
 	}
 }
 
-// disconnect implements stream.
-func (l *link) disconnect() { l.drop() }
+// disconnect implements stream. No last answer follows: it would say that
+// the program inside had ended the connection.
+func (l *link) disconnect() {
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
+	l.drop()
+}
 
 // event implements stream.
 func (l *link) event(f wire.Frame) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -24,6 +25,7 @@ type gateway struct {
 
 	once sync.Once
 	shut chan struct{} // closed when it is to end
+	gone atomic.Bool   // the client has gone: the listener falls with its connection
 
 	file *os.File
 	path string      // of a Unix socket, else empty
@@ -56,12 +58,17 @@ func (g *gateway) event(f wire.Frame) error {
 		return wire.Violation("unexpected frame type on a stream")
 	}
 	_, err := wire.DecodeKill(f.Payload)
-	g.disconnect()
+	g.end()
 	return err
 }
 
+func (g *gateway) end() { g.once.Do(func() { close(g.shut) }) }
+
 // disconnect implements stream.
-func (g *gateway) disconnect() { g.once.Do(func() { close(g.shut) }) }
+func (g *gateway) disconnect() {
+	g.gone.Store(true)
+	g.end()
+}
 
 // run listens until it is told to end, and sends the last answer.
 func (g *gateway) run(at wire.Endpoint) {
@@ -91,6 +98,9 @@ func (g *gateway) run(at wire.Endpoint) {
 }
 
 func (g *gateway) answer(t wire.Type, payload []byte) {
+	if g.gone.Load() {
+		return
+	}
 	// A failed write is the connection's end, which its reader sees too.
 	_ = g.conn.w.Write(wire.Frame{Type: t, Stream: g.id, Payload: payload})
 }

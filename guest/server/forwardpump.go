@@ -88,7 +88,9 @@ func (l *link) pumpInward(file *os.File) {
 			chunk = chunk[len(piece):]
 			if _, err := file.Write(piece); err != nil {
 				l.inbox.Discard()
-				_ = l.conn.w.Write(wire.Frame{Type: wire.TypeStop, Flags: wire.Inward, Stream: l.id})
+				if !l.isDropped() {
+					_ = l.conn.w.Write(wire.Frame{Type: wire.TypeStop, Flags: wire.Inward, Stream: l.id})
+				}
 				return
 			}
 			if n := l.inbox.Consumed(len(piece)); n > 0 {
