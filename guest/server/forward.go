@@ -31,6 +31,7 @@ type link struct {
 	id      uint32
 	inbox   *wire.Inbox   // what is on its way inward
 	credits *wire.Credits // for what goes outward
+	linger  time.Duration // see lingerWithin
 
 	mu      sync.Mutex
 	file    *os.File // the socket, nil before there is one
@@ -41,7 +42,10 @@ type link struct {
 }
 
 func newLink(c *conn) *link {
-	return &link{conn: c, inbox: wire.NewInboxOf(wire.ConnWindow), credits: wire.NewCreditsOf(wire.ConnWindow)}
+	return &link{
+		conn: c, linger: lingerWithin,
+		inbox: wire.NewInboxOf(wire.ConnWindow), credits: wire.NewCreditsOf(wire.ConnWindow),
+	}
 }
 
 // dial opens the stream of a connection to an endpoint inside.
@@ -201,7 +205,7 @@ func (l *link) heard(what *bool) {
 		_ = l.file.SetReadDeadline(time.Now())
 	}
 	if l.unheard && l.sentAll {
-		_ = l.file.SetWriteDeadline(time.Now().Add(lingerWithin))
+		_ = l.file.SetWriteDeadline(time.Now().Add(l.linger))
 	}
 }
 
