@@ -6,7 +6,6 @@
 //
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest
-//	sandbox-guest stage    be the process between the guest and one command (internal)
 //	sandbox-guest probe    try one known way out, for sandbox doctor --attack
 //	sandbox-guest version  print the protocol version
 package main
@@ -17,7 +16,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
 	"github.com/bulkhead-dev/sandbox/guest/server"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -33,14 +31,12 @@ func run(args []string) int {
 		return server.Init(args[1:])
 	case "relay":
 		return server.Relay()
-	case "stage":
-		return stage.Main()
 	case "probe":
 		return probe.Main(args[1:])
 	case "version":
 		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
 		return 0
 	}
-	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|stage|probe|version\n")
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|probe|version\n")
 	return 2
 }

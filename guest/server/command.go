@@ -69,7 +69,7 @@ func (c *conn) start(f wire.Frame) error {
 	m := newCommand(c, f.Stream, s)
 	c.begin(m.id, m, m.detach)
 	c.srv.running.Add(1)
-	go m.run(append([]byte(nil), f.Payload...))
+	go m.run()
 	return nil
 }
 
@@ -81,11 +81,10 @@ func (m *command) end() {
 	m.conn.finished(m.id, m.detach)
 }
 
-// run runs the command to its end and sends the answers. body is the
-// request as it came, for the stage.
-func (m *command) run(body []byte) {
+// run runs the command to its end and sends the answers.
+func (m *command) run() {
 	defer m.end()
-	failure := m.launch(body)
+	failure := m.launch()
 	if failure != nil {
 		close(m.gone)
 		close(m.launched)
@@ -111,8 +110,12 @@ func (m *command) answer(t wire.Type, payload []byte) {
 }
 
 // launch opens the streams, takes a stage and has it start the program.
-func (m *command) launch(body []byte) *wire.Failed {
+func (m *command) launch() *wire.Failed {
 	srv := m.conn.srv
+	body, refused := srv.nursery.maker.Request(m.start)
+	if refused != nil {
+		return stepFailure(*refused)
+	}
 	st, err := openStreams(m.start, srv.nullFD)
 	if err != nil {
 		return streamFailure(err, m.start.Flags&wire.FlagTTY != 0)

@@ -113,7 +113,7 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer(selfExe, c.base(), isolation)
+	s, err := newServer(c.base(), isolation)
 	if err != nil {
 		return err
 	}

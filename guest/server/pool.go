@@ -55,11 +55,8 @@ func (p *pool) take() (*stageProc, error) {
 func (p *pool) put(s *stageProc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || s.wear.Out() || len(p.idle) >= maxIdle {
+	if p.closed || len(p.idle) >= maxIdle {
 		s.close()
-		if len(p.idle) == 0 {
-			p.fill()
-		}
 		return
 	}
 	p.idle = append(p.idle, s)

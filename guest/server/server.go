@@ -24,6 +24,7 @@ const maxWalkers = 2
 type Server struct {
 	nursery *nursery
 	pool    *pool
+	null    *os.File
 	nullFD  int
 	frames  sync.Pool // of *[]byte, for output
 	walkers chan struct{}
@@ -48,15 +49,19 @@ type Server struct {
 	sessions map[int]bool       // of running commands, by their program's pid
 }
 
-// newServer returns a Server whose stages are started from the binary exe,
-// and whose commands are laid over base.
-func newServer(exe string, base wire.Start, isolation stage.Isolation) (*Server, error) {
+// newServer returns a Server whose commands are laid over base.
+func newServer(base wire.Start, isolation stage.Isolation) (*Server, error) {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
+	maker, err := stage.NewMaker(base, int(null.Fd()))
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		nursery: newNursery(exe, base, null),
+		nursery: newNursery(maker),
+		null:    null,
 		nullFD:  int(null.Fd()),
 		walkers: make(chan struct{}, maxWalkers),
 		conns:   make(chan struct{}, maxConns),

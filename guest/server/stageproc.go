@@ -7,37 +7,32 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/stage"
-	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
 
-// stageStart bounds how long a new stage may take to say that it is ready.
-const stageStart = 10 * time.Second
+// stageEnd bounds how long a stage that was ended may take to be gone.
+const stageEnd = 10 * time.Second
 
 // A stageProc is the guest's handle to one stage process. One command at a
 // time owns it.
 type stageProc struct {
-	pid  int
-	ctl  *os.File // our end of its socket
-	wear stage.Wear
+	pid int
+	ctl *os.File // our end of its socket
 }
 
-// A nursery starts stages and knows which processes are stages.
+// A nursery makes stages and knows which processes are stages.
 type nursery struct {
-	exe  string     // the guest's own binary
-	base wire.Start // what commands are laid over
-	null *os.File   // /dev/null, read and write
+	maker *stage.Maker
 
 	mu   sync.Mutex            // held over fork, so that the reaper meets no unknown stage
 	live map[int]chan struct{} // closed when the stage was reaped
 }
 
-func newNursery(exe string, base wire.Start, null *os.File) *nursery {
-	return &nursery{exe: exe, base: base, null: null, live: map[int]chan struct{}{}}
+func newNursery(maker *stage.Maker) *nursery {
+	return &nursery{maker: maker, live: map[int]chan struct{}{}}
 }
 
 // is reports whether pid is a living stage.
@@ -58,7 +53,7 @@ func (n *nursery) await(pid int) {
 	}
 	select {
 	case <-reaped:
-	case <-time.After(stageStart):
+	case <-time.After(stageEnd):
 	}
 }
 
@@ -71,7 +66,7 @@ func (n *nursery) kill(pid int) {
 	}
 }
 
-// start starts a stage and waits until it is ready.
+// start makes a stage, which takes a request at once.
 func (n *nursery) start() (*stageProc, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -87,46 +82,17 @@ func (n *nursery) start() (*stageProc, error) {
 		s.ctl.Close()
 		return nil, err
 	}
-	if err := s.greet(n.base); err != nil {
-		s.ctl.Close()
-		n.kill(s.pid)
-		return nil, err
-	}
 	return s, nil
 }
 
 func (n *nursery) fork(control int) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	null := n.null.Fd()
-	pid, err := syscall.ForkExec(n.exe, []string{"sandbox-guest", "stage"}, &syscall.ProcAttr{
-		Env:   []string{"GOMAXPROCS=1"},
-		Files: []uintptr{null, null, null, uintptr(control)},
-	})
+	pid, err := n.maker.Fork(control)
 	if err == nil {
 		n.live[pid] = make(chan struct{})
 	}
 	return pid, err
-}
-
-// greet waits for the first report and hands over what commands are laid over.
-func (s *stageProc) greet(base wire.Start) error {
-	if err := s.ctl.SetDeadline(time.Now().Add(stageStart)); err != nil {
-		return err
-	}
-	r, err := s.report()
-	if err != nil {
-		return err
-	}
-	if r.Kind != stage.Ready {
-		return errors.New("the stage is not ready")
-	}
-	body := base.Encode()
-	s.wear.Add(len(body))
-	if _, err := s.ctl.Write(append(stage.RequestHeader(true, len(body)), body...)); err != nil {
-		return err
-	}
-	return s.ctl.SetDeadline(time.Time{})
 }
 
 // errUnsent means that the stage has not seen the request.
@@ -134,11 +100,9 @@ var errUnsent = errors.New("the stage did not take the request")
 
 // request sends a command with its three streams.
 func (s *stageProc) request(body []byte, fds [3]int) error {
-	s.wear.Add(len(body))
 	// Where commands can signal a stage, one may have stopped it.
 	_ = unix.Kill(s.pid, unix.SIGCONT)
 	rights := unix.UnixRights(fds[0], fds[1], fds[2])
-	header := stage.RequestHeader(false, len(body))
 	conn, err := s.ctl.SyscallConn()
 	if err != nil {
 		return errUnsent
@@ -146,13 +110,15 @@ func (s *stageProc) request(body []byte, fds [3]int) error {
 	var sent int
 	var sendErr error
 	err = conn.Write(func(fd uintptr) bool {
-		sent, sendErr = unix.SendmsgN(int(fd), header, rights, nil, unix.MSG_NOSIGNAL)
+		sent, sendErr = unix.SendmsgN(int(fd), body, rights, nil, unix.MSG_NOSIGNAL)
 		return sendErr != unix.EAGAIN
 	})
-	if err != nil || sendErr != nil || sent != len(header) {
+	if err != nil || sendErr != nil || sent == 0 {
 		return errUnsent
 	}
-	_, err = s.ctl.Write(body)
+	if sent < len(body) {
+		_, err = s.ctl.Write(body[sent:])
+	}
 	return err
 }
 

@@ -3,30 +3,17 @@
 package stage
 
 import (
+	"os"
 	"syscall"
 	"unsafe"
 
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
-)
-
-// Steps between fork and exec, as a Failed report names them.
-const (
-	StepRequest = iota + 1 // the request makes no sense
-	StepFork
-	StepSession
-	StepTerminal
-	StepDir
-	StepLimits
-	StepLandlock
-	StepStreams
-	StepExec      // the program is there and cannot be executed
-	StepExecGone  // the program is not there
-	stepUndefined // no step: keep last
 )
 
 // The runtime's own bracket around fork, as package syscall uses it. The
 // runtime keeps these names for programs that, like this one, have to do
-// more between fork and exec than syscall.SysProcAttr can say.
+// more in the child than syscall.SysProcAttr can say.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -34,58 +21,75 @@ func beforeFork()
 //go:linkname afterFork syscall.runtime_AfterFork
 func afterFork()
 
-//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
-func afterForkInChild()
+// A Maker makes stages, and requests for them.
+type Maker struct {
+	memory []byte     // what becomes a stage's own memory; the guest writes the birth only
+	base   wire.Start // what commands are laid over
+	birth  birth
+	hard   map[int]uint64 // hard limits, which commands inherit
+}
 
-// start forks and executes p. On failure no child is left.
-func start(p *plan) (pid int, failure *Report) {
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return 0, failed(StepFork, err.(syscall.Errno))
+// NewMaker returns a Maker of stages whose commands are laid over base and
+// read null where there is nothing to read. It is made once in a process
+// and never given back.
+func NewMaker(base wire.Start, null int) (*Maker, error) {
+	keep, err := ownSpans()
+	if err != nil {
+		return nil, err
 	}
-	defer unix.Close(pipe[0])
-	pid, errno := fork(p, pipe[1])
-	unix.Close(pipe[1])
-	if errno != 0 {
-		return 0, failed(StepFork, errno)
+	memory, err := unix.Mmap(-1, 0, memorySize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
 	}
-	var buf [8]byte
-	n, err := unix.Read(pipe[0], buf[:])
-	for err == unix.EINTR {
-		n, err = unix.Read(pipe[0], buf[:])
-	}
-	if err == nil && n == 0 {
-		return pid, nil // closed by exec
-	}
-	var status unix.WaitStatus
-	for {
-		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
-			break
+	at := uintptr(unsafe.Pointer(&memory[0]))
+	m := &Maker{memory: memory, base: base, hard: map[int]uint64{}}
+	m.birth = birth{null: null, ruleset: newRuleset(), page: uintptr(os.Getpagesize()), keep: inOrder(keep, span{at, at + memorySize})}
+	m.birth.title, m.birth.titleSize = commandLine()
+	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_CORE} {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(resource, &l); err != nil {
+			return nil, os.NewSyscallError("getrlimit", err)
 		}
+		m.hard[resource] = l.Max
 	}
-	if n != len(buf) {
-		return 0, failed(StepFork, syscall.EIO)
-	}
-	words := (*[2]uint32)(unsafe.Pointer(&buf))
-	return 0, failed(uint8(words[0]), syscall.Errno(words[1]))
+	m.birth.nofile = int(min(m.hard[unix.RLIMIT_NOFILE], 1<<16))
+	return m, nil
 }
 
-func failed(step uint8, errno syscall.Errno) *Report {
-	return &Report{Kind: Failed, Step: step, Errno: uint32(errno)}
+// Request returns what a stage has to be sent for s, with the descriptors
+// of standard input, output and error attached to its first byte. The
+// report is the failure, if there is one.
+func (m *Maker) Request(s wire.Start) ([]byte, *Report) {
+	at := uintptr(unsafe.Pointer(&m.memory[requestAt]))
+	return encode(s, m.base, at, func(resource int) uint64 { return m.hard[resource] })
 }
 
-// fork makes the child, a copy with its own memory, which never returns
-// from here. The child has one thread and a stack that cannot grow, so it
-// may do nothing but raw system calls on what was prepared.
+// Fork makes a stage that listens on the descriptor control, which stays
+// the caller's. It must not be called by two at once.
+func (m *Maker) Fork(control int) (pid int, err error) {
+	bench := (*workbench)(unsafe.Pointer(&m.memory[0]))
+	bench.birth = m.birth
+	bench.birth.control = control
+	pid, errno := fork(bench)
+	if errno != 0 {
+		return 0, os.NewSyscallError("fork", errno)
+	}
+	return pid, nil
+}
+
+// fork makes the child, which never returns from here. It has one thread, a
+// stack that cannot grow and no runtime, so it may do nothing but raw
+// system calls on what was prepared. Signals are blocked in it.
 //
 //go:norace
 //go:noinline
-func fork(p *plan, report int) (int, syscall.Errno) {
+func fork(bench *workbench) (int, syscall.Errno) {
 	syscall.ForkLock.Lock()
 	beforeFork()
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno == 0 && pid == 0 {
-		child(p, report)
+		live(bench)
 	}
 	afterFork()
 	syscall.ForkLock.Unlock()

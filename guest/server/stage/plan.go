@@ -5,6 +5,7 @@ package stage
 import (
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -13,62 +14,123 @@ import (
 // defaultPath is searched when the environment of a command has no PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// A plan is a command made ready for the code between fork and exec, which
-// must not allocate: every string is a C string already.
-type plan struct {
-	candidates []*byte // the program's possible paths, tried in order
-	argv, envv []*byte
-	dir        *byte // nil: stay
-	limits     []rlimit
-	fds        [3]int
-	tty        bool
-	landlock   int // rule set, or -1
-}
-
-type rlimit struct {
-	resource int
-	value    unix.Rlimit
-}
-
-// newPlan prepares s, which is laid over base. The returned report is the failure, if any.
-func newPlan(s, base wire.Start, fds [3]int, landlock int) (*plan, *Report) {
-	invalid := &Report{Kind: Failed, Step: StepRequest, Errno: uint32(unix.EINVAL)}
-	if len(s.Args) == 0 || s.Args[0] == "" {
-		return nil, invalid
+// encode lays s over base and returns the request for it, as a stage wants
+// it: complete, bounded, and with nothing in it that is not the guest's own
+// computation but bytes of strings. at is the address the request will have;
+// hard tells the hard limit of a resource. The returned report is the
+// failure, if any.
+func encode(s, base wire.Start, at uintptr, hard func(resource int) uint64) ([]byte, *Report) {
+	if len(s.Args) == 0 || s.Args[0] == "" || holdsNUL(s) {
+		return nil, failed(StepRequest, unix.EINVAL)
+	}
+	limits, failure := limits(s, base, hard)
+	if failure != nil {
+		return nil, failure
 	}
 	env := overlay(base.Env, s.Env)
-	p := &plan{fds: fds, tty: s.Flags&wire.FlagTTY != 0, landlock: landlock}
-	var err error
-	if p.argv, err = syscall.SlicePtrFromStrings(s.Args); err != nil {
-		return nil, invalid
-	}
-	if p.envv, err = syscall.SlicePtrFromStrings(env); err != nil {
-		return nil, invalid
-	}
-	if p.candidates, err = syscall.SlicePtrFromStrings(candidates(s.Args[0], env)); err != nil {
-		return nil, invalid
-	}
-	p.candidates = p.candidates[:len(p.candidates)-1]
+	paths := candidates(s.Args[0], env)
+	b := builder{at: at, bytes: make([]byte, unsafe.Sizeof(request{}), room(s.Args, env, paths)+len(s.Dir))}
+	var r request
+	r.argv, r.envv = b.list(s.Args), b.list(env)
+	r.candidates = b.list(paths) - at
 	if s.Dir != "" {
-		if p.dir, err = syscall.BytePtrFromString(s.Dir); err != nil {
-			return nil, invalid
+		r.dir = b.text(s.Dir)
+	}
+	if s.Flags&wire.FlagTTY != 0 {
+		r.tty = 1
+	}
+	r.nlimits = uintptr(copy(r.limits[:], limits))
+	r.size = uintptr(len(b.bytes))
+	if r.size > requestSize {
+		return nil, failed(StepExec, unix.E2BIG)
+	}
+	copy(b.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+	return b.bytes, nil
+}
+
+func failed(step uint16, errno syscall.Errno) *Report {
+	return &Report{Kind: Failed, Step: step, Errno: uint32(errno)}
+}
+
+func holdsNUL(s wire.Start) bool {
+	for _, list := range [][]string{s.Args, s.Env, {s.Dir}} {
+		for _, text := range list {
+			if strings.IndexByte(text, 0) >= 0 {
+				return true
+			}
 		}
 	}
-	p.limits = append(p.limits, softOpenFiles(base))
+	return false
+}
+
+// room is enough for everything that a request holds.
+func room(lists ...[]string) int {
+	n := int(unsafe.Sizeof(request{})) + 64
+	for _, l := range lists {
+		n += 8
+		for _, s := range l {
+			n += len(s) + 1 + 8
+		}
+	}
+	return n
+}
+
+// A builder appends to a request and tells the addresses of what it adds.
+type builder struct {
+	at    uintptr // address of the first byte
+	bytes []byte
+}
+
+// text appends a C string.
+func (b *builder) text(s string) uintptr {
+	at := b.at + uintptr(len(b.bytes))
+	b.bytes = append(append(b.bytes, s...), 0)
+	return at
+}
+
+// list appends C strings, and then their addresses with a 0 at the end.
+func (b *builder) list(l []string) uintptr {
+	const word = int(unsafe.Sizeof(uintptr(0)))
+	first := b.at + uintptr(len(b.bytes))
+	for _, s := range l {
+		b.text(s)
+	}
+	for len(b.bytes)%word != 0 {
+		b.bytes = append(b.bytes, 0)
+	}
+	start := len(b.bytes)
+	b.bytes = append(b.bytes, make([]byte, word*(len(l)+1))...)
+	words := unsafe.Slice((*uintptr)(unsafe.Pointer(&b.bytes[start])), len(l)+1)
+	for i, s := range l {
+		words[i] = first
+		first += uintptr(len(s) + 1)
+	}
+	return b.at + uintptr(start)
+}
+
+// limits returns what is to be set: the soft limit of open files that
+// commands start with, and then the command's own. A hard limit that is
+// below the wanted one stays, and becomes the soft one too.
+func limits(s, base wire.Start, hard func(resource int) uint64) ([]rlimit, *Report) {
+	list := []rlimit{softOpenFiles(base)}
 	for _, l := range s.Limits {
 		r, ok := limit(l)
-		if !ok {
-			return nil, &Report{Kind: Failed, Step: StepLimits, Errno: uint32(unix.EINVAL)}
+		if !ok || len(list) == maxLimits {
+			return nil, failed(StepLimits, unix.EINVAL)
 		}
-		p.limits = append(p.limits, r)
+		list = append(list, r)
 	}
-	return p, nil
+	for i := range list {
+		v := &list[i].value
+		v.Max = min(v.Max, hard(int(list[i].resource)))
+		v.Cur = min(v.Cur, v.Max)
+	}
+	return list, nil
 }
 
 // softOpenFiles is the soft limit of open files that commands start with.
 // The Go runtime has raised ours and does not tell what it was, so either
-// base says it, or it is the hard limit, which is left as it is (confine
-// cuts what is above it).
+// base says it, or it is the hard limit.
 func softOpenFiles(base wire.Start) rlimit {
 	r := rlimit{unix.RLIMIT_NOFILE, unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}}
 	for _, l := range base.Limits {

@@ -5,8 +5,10 @@ package stage
 import (
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
 )
 
 func TestOverlay(t *testing.T) {
@@ -59,15 +61,18 @@ func TestNewPlanRefuses(t *testing.T) {
 		"NUL in variable":  {Args: []string{"x"}, Env: []string{"A=\x00"}},
 		"unknown limit":    {Args: []string{"x"}, Limits: []wire.Limit{{Kind: 99}}},
 	} {
-		if _, failure := newPlan(s, wire.Start{}, [3]int{}, -1); failure == nil || failure.Kind != Failed {
+		if _, failure := encode(s, wire.Start{}, 0, unlimited); failure == nil || failure.Kind != Failed {
 			t.Errorf("%s: got %+v", name, failure)
 		}
 	}
 }
 
-func TestReportRoundTrip(t *testing.T) {
+func unlimited(int) uint64 { return unix.RLIM_INFINITY }
+
+func TestReport(t *testing.T) {
 	want := Report{Kind: Exited, Empty: true, Step: StepExec, Errno: 1, PID: 2, Status: 3, User: 4, System: 5, MaxRSS: 6}
-	if got := DecodeReport(want.Encode()); got != want {
+	sent := unsafe.Slice((*byte)(unsafe.Pointer(&want)), ReportLen)
+	if got := DecodeReport(sent); got != want {
 		t.Errorf("got %+v", got)
 	}
 }
