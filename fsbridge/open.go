@@ -32,6 +32,12 @@ type Transport struct {
 	Note    string // what is less than it could be, for people; or empty
 }
 
+// A Noted is a [sandbox.Files] that knows what is less than it could be.
+type Noted interface {
+	// Note is a sentence for people, or empty.
+	Note() string
+}
+
 // Open returns the files of sb, which has the given mounts (see
 // [mountpath.New] for which of them are served). It uses the sandbox's
 // [sandbox.FileServer]; scripts are used only when sb has none or says
@@ -47,7 +53,11 @@ func Open(ctx context.Context, sb sandbox.Sandbox, mounts []sandbox.Mount, tmpfs
 		files, err := server.Files(ctx)
 		switch {
 		case err == nil:
-			return New(table, files, Transport{Name: TransportGuest, Durable: true}), nil
+			t := Transport{Name: TransportGuest, Durable: true}
+			if noted, ok := files.(Noted); ok {
+				t.Note = noted.Note()
+			}
+			return New(table, files, t), nil
 		case sandbox.CodeOf(err) != sandbox.CodeUnsupported:
 			return nil, err
 		}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -43,12 +43,11 @@ func (f *Files) stat(ctx context.Context, op, name string, follow bool) (fs.File
 	if !ok {
 		return nil, confused(op, name, "stat gave no complete answer")
 	}
-	i, ok := parseRecord(record)
-	if !ok || i.name != "." {
+	i, ok := parseRecord(record, path.Base(name))
+	if !ok || i.entry {
 		return nil, confused(op, name, "stat gave a strange answer")
 	}
-	i.name = path.Base(name)
-	return i, nil
+	return i.Info, nil
 }
 
 // ReadDir lists the folder at path, sorted by name. The entries describe
@@ -83,11 +82,7 @@ func (f *Files) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 	if status != 0 && !onlyVanished(stderr.String()) {
 		return nil, explain(call{op: "readdir", path: path}, sandbox.Exit{Code: status}, stderr.String())
 	}
-	entries := make([]fs.DirEntry, len(infos))
-	for i, info := range infos {
-		entries[i] = fs.FileInfoToDirEntry(info)
-	}
-	return entries, nil
+	return fsinfo.Entries(infos), nil
 }
 
 // onlyVanished reports whether all complaints are about entries that went
@@ -103,51 +98,53 @@ func onlyVanished(stderr string) bool {
 
 // parseListing reads the answer of readdir.sh: records and the status of
 // find. It comes from inside and may be anything.
-func parseListing(text string) (infos []info, status int, err error) {
-	seen := map[string]bool{}
+func parseListing(text string) (infos []fsinfo.Info, status int, err error) {
 	for {
 		record, rest, ok := strings.Cut(text, recordEnd)
 		if !ok {
 			break
 		}
 		text = rest
-		i, ok := parseRecord(record)
-		if !ok || i.name == "." {
+		i, ok := parseRecord(record, "")
+		if !ok || !i.entry {
 			return nil, 0, errors.New("the listing has a strange entry")
 		}
-		if !seen[i.name] { // a rename meanwhile can show an entry twice
-			seen[i.name] = true
-			infos = append(infos, i)
-		}
+		infos = append(infos, i.Info)
 	}
 	number, ok := strings.CutPrefix(strings.TrimSuffix(text, "\n"), "end ")
 	status, convErr := strconv.Atoi(number)
 	if !ok || convErr != nil || status < 0 {
 		return nil, 0, errors.New("the listing is not complete")
 	}
-	slices.SortFunc(infos, func(a, b info) int { return strings.Compare(a.name, b.name) })
-	return infos, status, nil
+	return fsinfo.Sort(infos), status, nil
+}
+
+// A record describes one file: an entry of a folder, or the thing itself.
+type record struct {
+	fsinfo.Info
+	entry bool
 }
 
 // parseRecord reads "MODE SIZE TIME NAME": hexadecimal st_mode, bytes,
-// seconds since 1970, and ./NAME, or . for the thing itself.
-func parseRecord(record string) (info, bool) {
-	fields := strings.SplitN(record, " ", 4)
+// seconds since 1970, and ./NAME for an entry, or . for the thing itself,
+// which is called self.
+func parseRecord(text, self string) (record, bool) {
+	fields := strings.SplitN(text, " ", 4)
 	if len(fields) != 4 {
-		return info{}, false
+		return record{}, false
 	}
 	mode, err1 := strconv.ParseUint(fields[0], 16, 32)
 	size, err2 := strconv.ParseInt(fields[1], 10, 64)
 	seconds, err3 := strconv.ParseInt(fields[2], 10, 64)
 	if err1 != nil || err2 != nil || err3 != nil || size < 0 {
-		return info{}, false
+		return record{}, false
 	}
-	name, ok := strings.CutPrefix(fields[3], "./")
+	name, entry := strings.CutPrefix(fields[3], "./")
 	switch {
 	case fields[3] == ".":
-		name = "."
-	case !ok, name == "", name == ".", name == "..", len(name) > 255, strings.ContainsAny(name, "/\x00"):
-		return info{}, false
+		name = self
+	case !entry, !fsinfo.IsName(name):
+		return record{}, false
 	}
-	return info{name: name, size: size, mode: fileMode(uint32(mode)), modified: time.Unix(seconds, 0)}, true
+	return record{fsinfo.New(name, uint32(mode), size, time.Unix(seconds, 0)), entry}, true
 }

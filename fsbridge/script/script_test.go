@@ -39,10 +39,10 @@ func TestParseListing(t *testing.T) {
 	if err != nil || status != 1 || len(infos) != 3 {
 		t.Fatalf("%v, %d, %v", infos, status, err)
 	}
-	if i := infos[0]; i.name != "a\n x" || !i.IsDir() || i.mode.Perm() != 0o755 {
+	if i := infos[0]; i.Name() != "a\n x" || !i.IsDir() || i.Mode().Perm() != 0o755 {
 		t.Errorf("%+v", i)
 	}
-	if i := infos[2]; i.name != "c d" || i.mode.Type() != fs.ModeSymlink || i.modified.Unix() != -5 {
+	if i := infos[2]; i.Name() != "c d" || i.Mode().Type() != fs.ModeSymlink || i.ModTime().Unix() != -5 {
 		t.Errorf("%+v", i)
 	}
 	for name, text := range map[string]string{
@@ -66,11 +66,11 @@ func FuzzParseListing(f *testing.F) {
 			return
 		}
 		for i, info := range infos {
-			if info.name == "" || info.name == "." || info.name == ".." || strings.ContainsAny(info.name, "/\x00") || info.size < 0 {
+			if info.Name() == "" || info.Name() == "." || info.Name() == ".." || strings.ContainsAny(info.Name(), "/\x00") || info.Size() < 0 {
 				t.Fatalf("%+v", info)
 			}
-			if i > 0 && infos[i-1].name >= info.name {
-				t.Fatalf("%q comes before %q", infos[i-1].name, info.name)
+			if i > 0 && infos[i-1].Name() >= info.Name() {
+				t.Fatalf("%q comes before %q", infos[i-1].Name(), info.Name())
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +66,15 @@ func shim(argv []string) error {
 	}
 	if err := syscall.Setuid(guestUID); err != nil {
 		return err
+	}
+	if calls := denied(os.Getenv(denyEnv)); len(calls) > 0 {
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err
+		}
+		if err := deny(calls); err != nil {
+			return err
+		}
 	}
 	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8"}
 	return syscall.Exec(argv[0], argv, env)

@@ -167,6 +167,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.dial(f)
 	case wire.TypeListen:
 		return c.listen(f)
+	case wire.TypeFile:
+		return c.file(f)
 	}
 	return c.refuse(f.Stream, wire.KindUnsupported, "the guest does not know this request")
 }

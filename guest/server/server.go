@@ -27,6 +27,7 @@ type Server struct {
 	null    *os.File
 	nullFD  int
 	frames  sync.Pool // of *[]byte, for output
+	files   *fileServer
 	walkers chan struct{}
 	conns   chan struct{}
 	// forwards holds a token for each forwarded connection, see maxForwards.
@@ -75,6 +76,8 @@ func newServer(base wire.Start, isolation stage.Isolation) (*Server, error) {
 	s.pool = newPool(s.nursery.start, rest)
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 	s.features, s.degraded = abilities(isolation, s.keepsTrees)
+	s.files = newFileServer()
+	s.features = append(s.features, s.files.features()...)
 	return s, nil
 }
 

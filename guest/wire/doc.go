@@ -44,21 +44,43 @@
 // # Streams
 //
 // The client numbers its streams upwards from 1 and never reuses a number;
-// numbers from [FirstAccepted] on are for streams that the guest opens. A stream ends with its last answer: Exit, Done or Failed. Frames
-// that the client sent before it saw the end are ignored by the guest; the
-// client treats a frame for an ended stream as a violation.
+// numbers from [FirstAccepted] on are for streams that the guest opens. A
+// stream ends with its last answer: Exit, Done or Failed. Frames that the
+// client sent before it saw the end are ignored by the guest; the client
+// treats a frame for an ended stream as a violation.
 //
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed
 //	Accepted   ← from the guest; then Data…, then Done or Failed
+//	File       → FileAnswer                                | Failed
+//	File       → FileAnswer (FlagMore), Data…, then Done   | Failed
+//	File       → Done                                      | Failed
+//	File, Data… (the last one with FlagEOF) → Done         | Failed
 //	Signal, Resize, Kill, Data, Credit, Stop belong to a started command,
 //	Kill, Data, Credit, Stop to a connection, Kill to a listener
 //
 // Exit comes last: the program has ended, none of its processes is left
 // (unless it was started with [FlagDetach]) and all output has been sent.
 // It ends every channel of the stream.
+//
+// # Files
+//
+// A File request names a mount and a path below it. Describing, and reading
+// or listing what fits into [MaxInline] bytes, is one FileAnswer. More
+// content follows in Data frames on [FileChannel], for which the client
+// gives Credit, and Done says that it was all. The content of a listing is
+// its entries one after the other ([FileEntry]), in no order; their borders
+// are not those of frames.
+//
+// A write carries its content in the request ([FileInline]) or in Data
+// frames, for which the guest gives Credit. It may fail at any time. Nothing
+// is to be seen of it until the last byte has come: when the connection ends
+// before that, the old content stays.
+//
+// Kill calls an operation off. The guest answers it with Failed
+// (KindCalledOff), or with its result when it was too late.
 //
 // # Channels and flow control
 //

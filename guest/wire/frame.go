@@ -39,7 +39,7 @@ const (
 	TypeSetReady Type = 0x11 // SetReady
 	TypeShell    Type = 0x12 // reserved: a persistent shell
 	TypeLine     Type = 0x13 // reserved: one line of a shell
-	TypeFile     Type = 0x14 // reserved: a file operation
+	TypeFile     Type = 0x14 // File
 	TypeDial     Type = 0x18 // Dial: a byte stream to an endpoint inside
 	TypeListen   Type = 0x19 // Listen: byte streams from an endpoint inside
 
@@ -53,6 +53,8 @@ const (
 	TypeSignal  Type = 0x47 // Signal
 	TypeResize  Type = 0x48 // Resize
 	TypeKill    Type = 0x49 // Kill
+
+	TypeFileAnswer Type = 0x50 // FileAnswer
 )
 
 // IsRequest reports whether t opens a stream.

@@ -24,6 +24,12 @@ const (
 	FeatureReady  = "ready"  // SetReady
 	FeatureDetach = "detach" // Start with FlagDetach
 
+	// FeatureFiles: file requests.
+	FeatureFiles = "files"
+	// FeatureFilesWalk: the kernel has no openat2, so that the guest follows
+	// paths name by name. It says nothing about what is refused.
+	FeatureFilesWalk = "files.walk"
+
 	// FeatureIsolateProc: one command cannot open the descriptors, memory
 	// or environment of another through /proc, nor trace it.
 	FeatureIsolateProc = "isolate.proc"
@@ -171,6 +177,12 @@ const (
 	KindInvalid       Kind = 6 // the request makes no sense
 	KindUnsupported   Kind = 7 // the guest cannot do that
 	KindLimit         Kind = 8 // a resource limit could not be set
+
+	KindEscape    Kind = 32 // the path leads out of its mount through a link
+	KindIrregular Kind = 33 // the path is a pipe, a socket or a device
+	KindNoRoot    Kind = 34 // the mount cannot be entered
+	KindFile      Kind = 35 // a file operation failed with Errno
+	KindCalledOff Kind = 36 // a file operation was ended by Kill
 )
 
 // Failed answers a request that could not be done. It ends the stream.

@@ -1,0 +1,192 @@
+//go:build linux
+
+package files
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRoots bounds the mounts that are kept open.
+const maxRoots = 256
+
+// Roots are the mounts that have been asked for. Each is opened once and
+// stays open: a mount stays what it is, also when user code renames a
+// folder above it and puts something else there. Its methods are safe for
+// concurrent use.
+type Roots struct {
+	k Kernel
+
+	mu   sync.Mutex
+	open map[string]*Root
+}
+
+// NewRoots returns an empty set.
+func NewRoots(k Kernel) *Roots { return &Roots{k: k, open: map[string]*Root{}} }
+
+// Get returns the mount at the absolute path target.
+func (r *Roots) Get(target string) (*Root, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if root := r.open[target]; root != nil {
+		return root, nil
+	}
+	if len(r.open) >= maxRoots {
+		return nil, unix.EMFILE
+	}
+	root, err := openRoot(r.k, target)
+	if err == nil {
+		r.open[target] = root
+	}
+	return root, err
+}
+
+// A Root is a mount below which paths are resolved. Its methods are safe
+// for concurrent use. Paths are relative to it and may be empty, which is
+// the mount itself.
+type Root struct {
+	k      Kernel
+	fd     int        // of the folder; O_PATH
+	single string     // when a single file is mounted: its name in the folder fd
+	names  [][]string // the absolute paths of the root, by elements
+
+	// named is set where files cannot be made without a name.
+	named atomic.Bool
+}
+
+// openRoot opens the folder, or the single file, at target.
+func openRoot(k Kernel, target string) (*Root, error) {
+	if !path.IsAbs(target) || path.Clean(target) != target || target == "/" {
+		return nil, ErrNoRoot
+	}
+	r := &Root{k: k, names: [][]string{elements(target)}}
+	r.named.Store(!k.Proc)
+	fd, err := unix.Open(target, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOTDIR {
+		return r.openSingle(target)
+	}
+	if err != nil {
+		return nil, ErrNoRoot
+	}
+	r.fd = fd
+	// The mount may have been asked for by a path that has links in it.
+	if real, err := readlink(unix.AT_FDCWD, procFD(fd)); err == nil && path.IsAbs(real) && real != target {
+		if real == "/" {
+			unix.Close(fd)
+			return nil, ErrNoRoot
+		}
+		r.names = append(r.names, elements(real))
+	}
+	return r, nil
+}
+
+// openSingle opens the folder of a file that is mounted by itself. The
+// folder is not served.
+func (r *Root) openSingle(target string) (*Root, error) {
+	dir, name := path.Split(target)
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, ErrNoRoot
+	}
+	if st, err := lstat(fd, name); err != nil || kind(&st) != unix.S_IFREG {
+		unix.Close(fd)
+		return nil, ErrNoRoot
+	}
+	r.fd, r.single = fd, name
+	return r, nil
+}
+
+// procFD is the path of one of our own descriptors. The guest cannot be
+// traced, so nobody else can open it.
+func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// elements are the names of a path, without empty and "." ones.
+func elements(p string) []string {
+	var list []string
+	for e := range strings.SplitSeq(p, "/") {
+		if e != "" && e != "." {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// split returns the folder and the last name of a relative path. The name is
+// "." where the path names a folder through the root itself or through "..",
+// so that it cannot be removed or replaced.
+func split(rel string) (dir, base string) {
+	i := strings.LastIndexByte(rel, '/')
+	if base = rel[i+1:]; base == "" || base == "." || base == ".." {
+		return rel, "."
+	}
+	return rel[:max(i, 0)], base
+}
+
+// A place is a name in a folder that lies in the mount. The folder is held
+// open.
+type place struct {
+	dir   int
+	owned bool // dir is not the root's own
+	base  string
+}
+
+func (p place) close() {
+	if p.owned {
+		unix.Close(p.dir)
+	}
+}
+
+// beneath is how paths are resolved.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+
+// unsure reports whether err of openat2 is no verdict: what openat2 takes
+// for an escape can be a link into the mount by its absolute path.
+func unsure(err error) bool {
+	return err == unix.EXDEV || err == unix.ELOOP || err == unix.EAGAIN || err == unix.ENOSYS
+}
+
+// parent opens the folder of rel, following links. With make, folders that
+// are missing on the way are made.
+func (r *Root) parent(rel string, make bool) (place, error) {
+	if r.single != "" {
+		if rel != "" {
+			return place{}, unix.ENOTDIR
+		}
+		return place{dir: r.fd, base: r.single}, nil
+	}
+	dir, base := split(rel)
+	if dir == "" {
+		return place{dir: r.fd, base: base}, nil
+	}
+	fd, err := r.k.openat2(r.fd, dir, unix.O_PATH|unix.O_DIRECTORY, beneath)
+	if err == nil {
+		return place{dir: fd, owned: true, base: base}, nil
+	}
+	if !unsure(err) && !(make && err == unix.ENOENT) {
+		return place{}, err
+	}
+	p, err := r.walk(dir+"/.", make)
+	p.base = base
+	return p, err
+}
+
+// follow finds the place that rel means when links are followed: its name
+// is no link, or was none a moment ago.
+func (r *Root) follow(rel string, make bool) (place, error) {
+	if r.single == "" {
+		return r.walk(rel, make)
+	}
+	p, err := r.parent(rel, false)
+	if err != nil {
+		return p, err
+	}
+	if st, err := lstat(p.dir, p.base); err == nil && kind(&st) == unix.S_IFLNK {
+		return place{}, ErrEscape
+	}
+	return p, nil
+}

@@ -1,0 +1,231 @@
+//go:build linux
+
+package server
+
+import (
+	"github.com/bulkhead-dev/sandbox/guest/server/files"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// listingStep is how much of a listing is made in one step, in bytes.
+const listingStep = 32 << 10
+
+// do does the operation. The answers that are no failure it sends itself.
+func (o *fileOp) do() error {
+	if len(o.req.Path) > 0 && o.req.Path[0] == '/' {
+		return errInvalid
+	}
+	switch o.req.Op {
+	case wire.FileRead:
+		return o.read()
+	case wire.FileReadDir:
+		return o.list()
+	case wire.FileWrite:
+		return o.done(o.write())
+	case wire.FileStat, wire.FileLstat, wire.FileReadLink:
+		return o.look()
+	case wire.FileSymlink, wire.FileMkdir, wire.FileRemove, wire.FileRename:
+		return o.done(o.change())
+	}
+	return errUnknownOp
+}
+
+// inRoot runs f with the mount as one of the few that may be in system calls.
+func (o *fileOp) inRoot(f func(r *files.Root) error) error {
+	return o.work(func() error {
+		r, err := o.conn.srv.files.roots.Get(o.req.Root)
+		if err != nil {
+			return err
+		}
+		return f(r)
+	})
+}
+
+// look describes something.
+func (o *fileOp) look() error {
+	var a wire.FileAnswer
+	err := o.inRoot(func(r *files.Root) (err error) {
+		switch o.req.Op {
+		case wire.FileStat:
+			a.Info, err = r.Stat(o.req.Path)
+		case wire.FileLstat:
+			a.Info, err = r.Lstat(o.req.Path)
+		default:
+			var target string
+			target, err = r.ReadLink(o.req.Path)
+			a.Content = []byte(target)
+		}
+		return err
+	})
+	if err == nil {
+		o.answer(wire.TypeFileAnswer, 0, a.Encode())
+	}
+	return err
+}
+
+// change changes a name.
+func (o *fileOp) change() error {
+	return o.inRoot(func(r *files.Root) error {
+		switch o.req.Op {
+		case wire.FileSymlink:
+			return r.Symlink(o.req.Other, o.req.Path)
+		case wire.FileMkdir:
+			return r.Mkdir(o.req.Path, o.req.Perm&0o777)
+		case wire.FileRename:
+			return r.Rename(o.req.Path, o.req.Other)
+		}
+		if o.req.Flags&wire.FileRecursive != 0 {
+			return r.RemoveAll(o.req.Path, o.pause)
+		}
+		return r.Remove(o.req.Path)
+	})
+}
+
+// write replaces a file. Until the end of the content has come nothing is to
+// be seen of it.
+func (o *fileOp) write() error {
+	release, err := o.keep()
+	if err != nil {
+		return err
+	}
+	defer release()
+	var s *files.Staged
+	err = o.inRoot(func(r *files.Root) (err error) {
+		s, err = r.Stage(o.req.Path, o.req.Perm&0o777, o.req.Flags&wire.FileExclusive != 0)
+		if err != nil || o.inbox != nil {
+			return err
+		}
+		// The common small write is one step.
+		defer s.Close()
+		if _, err = s.Write(o.req.Content); err == nil {
+			err = s.Commit(o.calledOff)
+		}
+		return err
+	})
+	if o.inbox == nil {
+		return err
+	}
+	if err == nil {
+		err = o.receive(s)
+	}
+	if err != nil {
+		o.inbox.Discard() // what comes until the client knows
+	}
+	return err
+}
+
+// receive takes the content and puts the file in its place.
+func (o *fileOp) receive(s *files.Staged) error {
+	// Also when it was called off, and then not as one of many: what is left
+	// to do is little, and nobody else does it.
+	defer s.Close()
+	for {
+		chunk, err := o.inbox.Take()
+		if off := o.calledOff(); off != nil {
+			return off
+		}
+		if err != nil {
+			break // the end of the content
+		}
+		if err := o.work(func() error { _, err := s.Write(chunk); return err }); err != nil {
+			return err
+		}
+		if n := o.inbox.Consumed(len(chunk)); n > 0 {
+			o.answer(wire.TypeCredit, wire.FileChannel, wire.Credit{N: n}.Encode())
+		}
+	}
+	return o.work(func() error { return s.Commit(o.calledOff) })
+}
+
+// read sends the content of a file.
+func (o *fileOp) read() error {
+	if o.req.Offset > 1<<62 {
+		return unix.EINVAL
+	}
+	release, err := o.keep()
+	if err != nil {
+		return err
+	}
+	defer release()
+	at, left, fd := int64(o.req.Offset), o.req.Limit, -1
+	var about wire.FileInfo
+	fill := func(b []byte) (n int, more bool, err error) {
+		if uint64(len(b)) > left {
+			b = b[:left]
+		}
+		n, err = files.ReadAt(fd, b, at)
+		at, left = at+int64(n), left-uint64(n)
+		return n, n == len(b) && left > 0, err
+	}
+	defer func() {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}()
+	return o.send(func(b []byte) (n int, more bool, err error) {
+		err = o.inRoot(func(r *files.Root) (err error) {
+			if fd, about, err = r.Open(o.req.Path); err != nil {
+				return err
+			}
+			n, more, err = fill(b)
+			if more && uint64(at) == about.Size {
+				more, err = o.goesOn(fd, at) // sizes of /proc and the like are no sizes
+			}
+			return err
+		})
+		return n, more, err
+	}, &about, func(b []byte) (n int, more bool, err error) {
+		err = o.work(func() (err error) { n, more, err = fill(b); return err })
+		return n, more, err
+	})
+}
+
+// goesOn reports whether there is content at the offset at.
+func (o *fileOp) goesOn(fd int, at int64) (bool, error) {
+	var b [1]byte
+	n, err := files.ReadAt(fd, b[:], at)
+	return n > 0, err
+}
+
+// list sends the entries of a folder.
+func (o *fileOp) list() error {
+	release, err := o.keep()
+	if err != nil {
+		return err
+	}
+	defer release()
+	var d *files.Dir
+	defer func() {
+		if d != nil {
+			d.Close()
+		}
+	}()
+	var about wire.FileInfo
+	var entries []byte // made and not sent yet
+	fill := func(b []byte) (n int, more bool, err error) {
+		if more = true; len(entries) == 0 {
+			entries, more, err = d.Append(entries, listingStep)
+		}
+		n = copy(b, entries)
+		if entries = entries[n:]; len(entries) == 0 {
+			entries = nil
+			return n, more, err
+		}
+		return n, true, err
+	}
+	return o.send(func(b []byte) (n int, more bool, err error) {
+		err = o.inRoot(func(r *files.Root) (err error) {
+			if d, err = r.OpenDir(o.req.Path); err != nil {
+				return err
+			}
+			about = d.Info
+			n, more, err = fill(b)
+			return err
+		})
+		return n, more, err
+	}, &about, func(b []byte) (n int, more bool, err error) {
+		err = o.work(func() (err error) { n, more, err = fill(b); return err })
+		return n, more, err
+	})
+}
