@@ -122,10 +122,10 @@ func (k *fileCall) lost(err error) { k.finish(err) }
 // finish records the end; it is called once.
 func (k *fileCall) finish(err error) {
 	k.err = err
+	close(k.ended) // first: whoever sees the answer sees whether it is a failure
 	if !k.isAnswered() {
 		close(k.answered)
 	}
-	close(k.ended)
 	if k.box != nil {
 		k.box.Close(err)
 	}
