@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -29,8 +30,10 @@ type process struct {
 	exit  sandbox.Exit  // readable once ended is closed, like err
 	err   error
 
-	pumps  sync.WaitGroup
-	waited chan struct{} // closed when Wait may return
+	awaited  atomic.Int32  // see arrived
+	unwatch  func() bool   // lets go of the context of Start; nil where that never ends
+	waited   chan struct{} // closed when Wait may return
+	released sync.Once     // guards closing it
 }
 
 var _ sandbox.Process = (*process)(nil)
@@ -40,6 +43,7 @@ func newProcess(c *Client, cmd sandbox.Command, flags uint32) *process {
 		c: c, cmd: cmd,
 		started: make(chan struct{}), ended: make(chan struct{}), waited: make(chan struct{}),
 	}
+	p.awaited.Store(2) // the end, and carry
 	tty := flags&wire.FlagTTY != 0
 	if tty || flags&wire.FlagNoStdin == 0 {
 		p.stdin = wire.NewCredits()
@@ -149,6 +153,10 @@ func (p *process) finish(exit sandbox.Exit, err error) {
 		p.stdin.Close(io.EOF)
 	}
 	close(p.ended)
+	if err != nil && p.running { // the result is not known, whatever is delivered
+		time.AfterFunc(settleWithin, p.release)
+	}
+	p.arrived()
 }
 
 func exitOf(m wire.Exit) sandbox.Exit {

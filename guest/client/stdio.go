@@ -18,44 +18,48 @@ func (p *process) carry(ctx context.Context) {
 			if w == nil {
 				w = io.Discard
 			}
-			p.pumps.Add(1)
+			p.awaited.Add(1)
 			go p.pumpOut(uint8(ch), box, w)
 		}
 	}
-	stop := context.AfterFunc(ctx, func() {
-		grace := min(max(p.cmd.Grace, 0), maxGrace)
-		go p.insist(grace)
-		p.kill(grace)
-		p.settleAfter(grace + settleWithin)
-	})
-	delivered := make(chan struct{})
-	go func() {
-		p.pumps.Wait()
-		close(delivered)
-	}()
-	go p.conclude(ctx, delivered, stop)
+	if ctx.Done() != nil {
+		p.unwatch = context.AfterFunc(ctx, func() {
+			grace := min(max(p.cmd.Grace, 0), maxGrace)
+			go p.insist(grace)
+			p.kill(grace)
+			p.settleAfter(grace + settleWithin)
+			<-p.ended
+			p.releaseAfter(settleWithin)
+		})
+	}
+	p.arrived()
 }
 
-// conclude lets Wait return: when the end is known and the output is
-// delivered, or will not be.
-func (p *process) conclude(ctx context.Context, delivered <-chan struct{}, stop func() bool) {
-	defer close(p.waited)
-	defer stop()
-	<-p.ended
-	giveUp := ctx.Done()
-	if p.err != nil { // the result is not known, whatever is delivered
-		gone := make(chan struct{})
-		close(gone)
-		giveUp = gone
-	}
-	select {
-	case <-delivered:
+// arrived counts what Wait waits for: the end of the command, the return of
+// carry, and each output that is to be delivered. The last one lets Wait
+// return; it comes from whichever goroutine is last, so that a command
+// without output needs none of its own.
+func (p *process) arrived() {
+	if p.awaited.Add(-1) > 0 {
 		return
-	case <-giveUp:
 	}
+	p.release()
+	if p.unwatch != nil {
+		p.unwatch()
+	}
+}
+
+// release lets Wait return.
+func (p *process) release() { p.released.Do(func() { close(p.waited) }) }
+
+// releaseAfter lets Wait return some time after the end, whatever is
+// delivered by then.
+func (p *process) releaseAfter(d time.Duration) {
+	timer := time.AfterFunc(d, p.release)
 	select {
-	case <-delivered:
-	case <-time.After(settleWithin):
+	case <-p.waited:
+		timer.Stop()
+	default:
 	}
 }
 
@@ -154,7 +158,7 @@ func (p *process) stop(ch uint8) {
 // pumpOut delivers one channel. A writer that fails gets no more, as
 // os/exec has it; the program does not notice.
 func (p *process) pumpOut(ch uint8, box *wire.Inbox, w io.Writer) {
-	defer p.pumps.Done()
+	defer p.arrived()
 	for {
 		chunk, err := box.Take()
 		if err != nil {

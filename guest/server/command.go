@@ -6,15 +6,10 @@ import (
 	"errors"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
-
-// launchWithin bounds the way from the request to the running program. It
-// is long because a program may lie on a slow disk.
-const launchWithin = time.Minute
 
 // errDetached ends the channels of a command whose client does not listen
 // any more.
@@ -35,11 +30,14 @@ type command struct {
 	outputs [3]*output  // by channel, nil when not carried
 	credits [3]*wire.Credits
 
-	mu      sync.Mutex
-	stage   *stageProc
+	body    []byte     // the request for the stage, until that has it
+	asked   *stageProc // has the request already, or nil
 	streams *streams
-	pid     int  // of the program; 0 before it runs and after it was reaped
-	detach  bool // of the request
+
+	mu     sync.Mutex
+	stage  *stageProc
+	pid    int  // of the program; 0 before it runs and after it was reaped
+	detach bool // of the request
 }
 
 func newCommand(c *conn, id uint32, s wire.Start) *command {
@@ -69,7 +67,11 @@ func (c *conn) start(f wire.Frame) error {
 	m := newCommand(c, f.Stream, s)
 	c.begin(m.id, m, m.detach)
 	c.srv.running.Add(1)
-	go m.run()
+	failure := m.prepare()
+	if failure == nil {
+		m.hurry()
+	}
+	go m.run(failure)
 	return nil
 }
 
@@ -81,10 +83,14 @@ func (m *command) end() {
 	m.conn.finished(m.id, m.detach)
 }
 
-// run runs the command to its end and sends the answers.
-func (m *command) run() {
+// run runs the command to its end and sends the answers. failure is what
+// went wrong already, or nil.
+func (m *command) run(failure *wire.Failed) {
 	defer m.end()
-	failure := m.launch()
+	if failure == nil {
+		failure = m.launch()
+	}
+	m.body = nil
 	if failure != nil {
 		close(m.gone)
 		close(m.launched)
@@ -107,61 +113,6 @@ func (m *command) run() {
 func (m *command) answer(t wire.Type, payload []byte) {
 	// A failed write is the connection's end, which its reader sees too.
 	_ = m.conn.w.Write(wire.Frame{Type: t, Stream: m.id, Payload: payload})
-}
-
-// launch opens the streams, takes a stage and has it start the program.
-func (m *command) launch() *wire.Failed {
-	srv := m.conn.srv
-	body, refused := srv.nursery.maker.Request(m.start)
-	if refused != nil {
-		return stepFailure(*refused)
-	}
-	st, err := openStreams(m.start, srv.nullFD)
-	if err != nil {
-		return streamFailure(err, m.start.Flags&wire.FlagTTY != 0)
-	}
-	m.mu.Lock()
-	m.streams = st
-	m.mu.Unlock()
-	proc, err := m.takeStage(body)
-	if err != nil {
-		return failure(wire.KindResource, err)
-	}
-	st.handedOver()
-	r, err := proc.reportWithin(launchWithin)
-	switch {
-	case err != nil:
-		proc.close()
-		srv.nursery.kill(proc.pid)
-		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
-	case r.Kind == stage.Failed:
-		srv.pool.put(proc)
-		return stepFailure(r)
-	}
-	m.mu.Lock()
-	m.stage, m.pid = proc, int(r.PID)
-	m.mu.Unlock()
-	srv.joinSession(int(r.PID))
-	return nil
-}
-
-// takeStage takes a stage and sends it the request. A stage that died while
-// it was idle has not taken the request, and the next one is tried.
-func (m *command) takeStage(body []byte) (*stageProc, error) {
-	for tries := 0; ; tries++ {
-		proc, err := m.conn.srv.pool.take()
-		if err != nil {
-			return nil, err
-		}
-		err = proc.request(body, m.streams.child)
-		if err == nil {
-			return proc, nil
-		}
-		proc.close()
-		if !errors.Is(err, errUnsent) || tries == maxIdle {
-			return nil, err
-		}
-	}
 }
 
 // carry starts to move bytes.
@@ -295,11 +246,8 @@ func (m *command) dropOutput() {
 }
 
 func (m *command) closeStreams() {
-	m.mu.Lock()
-	st := m.streams
-	m.mu.Unlock()
-	if st != nil {
-		st.close()
+	if m.streams != nil {
+		m.streams.close()
 	}
 }
 

@@ -9,13 +9,15 @@ import (
 
 const (
 	// maxIdle stages are kept for the next commands while there is work.
-	maxIdle = 16
+	maxIdle = 64
 	// quiet is how long no command may have ended before the pool shrinks
 	// to one stage.
 	quiet = 2 * time.Second
 )
 
-// A pool keeps stages ready. Its methods are safe for concurrent use.
+// A pool keeps stages for the next commands: one at rest, and after many
+// commands at once as many as they were, for a while. Its methods are safe
+// for concurrent use.
 type pool struct {
 	start func() (*stageProc, error)
 	rest  func() // called when the pool has shrunk
@@ -25,6 +27,8 @@ type pool struct {
 	filling bool
 	closed  bool
 	trim    *time.Timer
+	armed   bool // trim runs
+	busy    bool // a stage came back since it was armed
 }
 
 func newPool(start func() (*stageProc, error), rest func()) *pool {
@@ -34,21 +38,25 @@ func newPool(start func() (*stageProc, error), rest func()) *pool {
 	return p
 }
 
-// take returns a stage, one that is ready if there is one.
-func (p *pool) take() (*stageProc, error) {
+// ready returns a stage if there is one, or nil.
+func (p *pool) ready() *stageProc {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	n := len(p.idle)
 	if n == 0 {
-		p.mu.Unlock()
-		return p.start()
+		return nil
 	}
 	s := p.idle[n-1]
 	p.idle = p.idle[:n-1]
-	if n == 1 {
-		p.fill()
+	return s
+}
+
+// take returns a stage, one that is ready if there is one.
+func (p *pool) take() (*stageProc, error) {
+	if s := p.ready(); s != nil {
+		return s, nil
 	}
-	p.mu.Unlock()
-	return s, nil
+	return p.start()
 }
 
 // put gives a stage back whose command and descendants are gone.
@@ -60,22 +68,19 @@ func (p *pool) put(s *stageProc) {
 		return
 	}
 	p.idle = append(p.idle, s)
-	p.trim.Reset(quiet)
-}
-
-// warm makes sure that one stage is ready or on its way.
-func (p *pool) warm() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		p.fill()
+	p.busy = true
+	if !p.armed { // and not on each put: a timer costs more than all the rest here
+		p.armed = true
+		p.trim.Reset(quiet)
 	}
 }
 
-// fill starts a stage in the background. A failure is left to the next
-// take, which has somebody to tell. Precondition: mu is held.
-func (p *pool) fill() {
-	if p.filling || p.closed {
+// warm makes sure that one stage is ready or on its way. A failure is left
+// to the next take, which has somebody to tell.
+func (p *pool) warm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.filling || p.closed || len(p.idle) > 0 {
 		return
 	}
 	p.filling = true
@@ -93,7 +98,6 @@ func (p *pool) fill() {
 // forget drops the stage pid, which has died while it was idle.
 func (p *pool) forget(pid int) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for i, s := range p.idle {
 		if s.pid == pid {
 			s.close()
@@ -101,14 +105,20 @@ func (p *pool) forget(pid int) {
 			break
 		}
 	}
-	if len(p.idle) == 0 {
-		p.fill()
-	}
+	p.mu.Unlock()
+	p.warm()
 }
 
-// shrink lets go of all stages but one.
+// shrink lets go of all stages but one once it is quiet.
 func (p *pool) shrink() {
 	p.mu.Lock()
+	if p.busy && !p.closed {
+		p.busy = false
+		p.trim.Reset(quiet)
+		p.mu.Unlock()
+		return
+	}
+	p.armed = false
 	for len(p.idle) > 1 {
 		p.idle[0].close()
 		p.idle = p.idle[1:]

@@ -19,8 +19,10 @@ const stageEnd = 10 * time.Second
 // A stageProc is the guest's handle to one stage process. One command at a
 // time owns it.
 type stageProc struct {
-	pid int
-	ctl *os.File // our end of its socket
+	pid     int
+	ctl     int      // our end of its socket; blocking, and not polled: it is written to only
+	reports *os.File // our end of its pipe
+	once    sync.Once
 }
 
 // A nursery makes stages and knows which processes are stages.
@@ -68,27 +70,33 @@ func (n *nursery) kill(pid int) {
 
 // start makes a stage, which takes a request at once.
 func (n *nursery) start() (*stageProc, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(pair[1])
-	if err := unix.SetNonblock(pair[0], true); err != nil {
-		unix.Close(pair[0])
+	defer unix.Close(control[1])
+	var reports [2]int
+	if err := unix.Pipe2(reports[:], unix.O_CLOEXEC); err != nil {
+		unix.Close(control[0])
 		return nil, err
 	}
-	s := &stageProc{ctl: os.NewFile(uintptr(pair[0]), "stage")}
-	if s.pid, err = n.fork(pair[1]); err != nil {
-		s.ctl.Close()
+	defer unix.Close(reports[1])
+	err = unix.SetNonblock(reports[0], true)
+	s := &stageProc{ctl: control[0], reports: os.NewFile(uintptr(reports[0]), "stage")}
+	if err == nil {
+		s.pid, err = n.fork(control[1], reports[1])
+	}
+	if err != nil {
+		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (n *nursery) fork(control int) (int, error) {
+func (n *nursery) fork(control, reports int) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pid, err := n.maker.Fork(control)
+	pid, err := n.maker.Fork(control, reports)
 	if err == nil {
 		n.live[pid] = make(chan struct{})
 	}
@@ -98,26 +106,22 @@ func (n *nursery) fork(control int) (int, error) {
 // errUnsent means that the stage has not seen the request.
 var errUnsent = errors.New("the stage did not take the request")
 
-// request sends a command with its three streams.
+// request sends a command with its three streams. It waits for the stage
+// only where the body is larger than what a socket holds.
 func (s *stageProc) request(body []byte, fds [3]int) error {
-	// Where commands can signal a stage, one may have stopped it.
-	_ = unix.Kill(s.pid, unix.SIGCONT)
+	s.wake()
 	rights := unix.UnixRights(fds[0], fds[1], fds[2])
-	conn, err := s.ctl.SyscallConn()
-	if err != nil {
+	sent, err := unix.SendmsgN(s.ctl, body, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	if err != nil || sent == 0 {
 		return errUnsent
 	}
-	var sent int
-	var sendErr error
-	err = conn.Write(func(fd uintptr) bool {
-		sent, sendErr = unix.SendmsgN(int(fd), body, rights, nil, unix.MSG_NOSIGNAL)
-		return sendErr != unix.EAGAIN
-	})
-	if err != nil || sendErr != nil || sent == 0 {
-		return errUnsent
-	}
-	if sent < len(body) {
-		_, err = s.ctl.Write(body[sent:])
+	for err == nil && sent < len(body) {
+		var n int
+		if n, err = unix.SendmsgN(s.ctl, body[sent:], nil, nil, unix.MSG_NOSIGNAL); err == unix.EINTR {
+			err = nil
+			continue
+		}
+		sent += n
 	}
 	return err
 }
@@ -125,7 +129,7 @@ func (s *stageProc) request(body []byte, fds [3]int) error {
 // report waits for the stage's next report.
 func (s *stageProc) report() (stage.Report, error) {
 	var b [stage.ReportLen]byte
-	if _, err := io.ReadFull(s.ctl, b[:]); err != nil {
+	if _, err := io.ReadFull(s.reports, b[:]); err != nil {
 		return stage.Report{}, err
 	}
 	return stage.DecodeReport(b[:]), nil
@@ -133,15 +137,26 @@ func (s *stageProc) report() (stage.Report, error) {
 
 // reportWithin is report with a bound.
 func (s *stageProc) reportWithin(limit time.Duration) (stage.Report, error) {
-	if err := s.ctl.SetReadDeadline(time.Now().Add(limit)); err != nil {
+	if err := s.reports.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return stage.Report{}, err
 	}
 	r, err := s.report()
 	if err != nil {
 		return r, err
 	}
-	return r, s.ctl.SetReadDeadline(time.Time{})
+	return r, s.reports.SetReadDeadline(time.Time{})
+}
+
+// wake has a stage go on that somebody has stopped: a process of the same
+// user without Landlock around it, such as an engine's exec.
+func (s *stageProc) wake() {
+	_ = unix.Kill(s.pid, unix.SIGCONT) // gone already is met elsewhere
 }
 
 // close lets go of the stage, which then ends by itself.
-func (s *stageProc) close() { s.ctl.Close() }
+func (s *stageProc) close() {
+	s.once.Do(func() {
+		unix.Close(s.ctl)
+		s.reports.Close()
+	})
+}

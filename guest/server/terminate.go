@@ -82,7 +82,7 @@ func (s *Server) walk(f func()) {
 // killTree ends everything below a stage. When that does not work in time
 // the stage itself is ended, so that what is left becomes ours to sweep.
 func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Duration) {
-	_ = unix.Kill(proc.pid, unix.SIGCONT) // see stageProc.request
+	proc.wake()
 	var err error
 	s.walk(func() {
 		select {

@@ -78,7 +78,7 @@ func confine(b *workbench, r *request) (uint32, syscall.Errno) {
 	if _, _, errno := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return StepLandlock, errno
 	}
-	if b.birth.ruleset >= 0 {
+	if b.birth.fds[rulesetFD] >= 0 {
 		if _, _, errno := syscall.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, rulesetFD, 0, 0); errno != 0 {
 			return StepLandlock, errno
 		}

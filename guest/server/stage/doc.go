@@ -32,8 +32,9 @@
 //
 // # The conversation
 //
-// The guest speaks to it over a Unix stream socket. A stage is single-minded:
-// it reads one request, runs it to its end, reads the next; ending a
+// Requests come over a Unix stream socket, reports go into a pipe: a pipe
+// wakes the guest for nothing but a report. A stage is single-minded: it
+// reads one request, runs it to its end, reads the next; ending a
 // command's processes early is the guest's business, from outside. When the
-// guest closes its end, the stage ends.
+// guest closes its ends, the stage ends.
 package stage

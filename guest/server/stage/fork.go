@@ -44,7 +44,7 @@ func NewMaker(base wire.Start, null int) (*Maker, error) {
 	}
 	at := uintptr(unsafe.Pointer(&memory[0]))
 	m := &Maker{memory: memory, base: base, hard: map[int]uint64{}}
-	m.birth = birth{null: null, ruleset: newRuleset(), page: uintptr(os.Getpagesize()), keep: inOrder(keep, span{at, at + memorySize})}
+	m.birth = birth{fds: [othersFD]int{null, null, null, -1, -1, newRuleset()}, page: uintptr(os.Getpagesize()), keep: inOrder(keep, span{at, at + memorySize})}
 	m.birth.title, m.birth.titleSize = commandLine()
 	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_CORE} {
 		var l unix.Rlimit
@@ -65,12 +65,13 @@ func (m *Maker) Request(s wire.Start) ([]byte, *Report) {
 	return encode(s, m.base, at, func(resource int) uint64 { return m.hard[resource] })
 }
 
-// Fork makes a stage that listens on the descriptor control, which stays
-// the caller's. It must not be called by two at once.
-func (m *Maker) Fork(control int) (pid int, err error) {
+// Fork makes a stage that takes requests from the Unix stream socket control
+// and writes reports into the pipe reports; both descriptors stay the
+// caller's. It must not be called by two at once.
+func (m *Maker) Fork(control, reports int) (pid int, err error) {
 	bench := (*workbench)(unsafe.Pointer(&m.memory[0]))
 	bench.birth = m.birth
-	bench.birth.control = control
+	bench.birth.fds[controlFD], bench.birth.fds[reportsFD] = control, reports
 	pid, errno := fork(bench)
 	if errno != 0 {
 		return 0, os.NewSyscallError("fork", errno)

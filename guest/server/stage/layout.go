@@ -26,7 +26,8 @@ const (
 
 // Descriptors of a stage beside 0, 1 and 2, which are /dev/null.
 const (
-	controlFD = 3 + iota // the socket to the guest
+	controlFD = 3 + iota // the socket that requests come from
+	reportsFD            // the pipe that reports go to
 	rulesetFD            // the Landlock rule set, where there is one
 	othersFD             // the first one that is free
 )
@@ -47,13 +48,12 @@ type workbench struct {
 // A birth is what a new stage has to know; the guest writes it before it
 // forks. The descriptors are the guest's, which the stage still has then.
 type birth struct {
-	control, null int
-	ruleset       int // -1: there is no Landlock
-	nofile        int // upper end of the descriptors, for kernels without close_range(2)
-	page          uintptr
-	keep          [4]span
-	title         unsafe.Pointer // the words of the command line, as others see them
-	titleSize     int
+	fds       [othersFD]int // what to have, by number; -1: nothing
+	nofile    int           // upper end of the descriptors, for kernels without close_range(2)
+	page      uintptr
+	keep      [4]span
+	title     unsafe.Pointer // the words of the command line, as others see them
+	titleSize int
 }
 
 // A span is a piece of the address space, page by page.

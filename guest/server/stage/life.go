@@ -72,43 +72,39 @@ func unmap(from, to uintptr) bool {
 	return errno == 0
 }
 
-// furnish gives the stage its descriptors, and closes all others.
+// furnish gives the stage its descriptors, and closes all others. They
+// close on exec but for the first three.
 //
 //go:norace
 //go:nosplit
 func furnish(b *workbench) bool {
-	// Above whatever is in the way: the guest's numbers may be any.
-	control, _, errno := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(b.birth.control), unix.F_DUPFD_CLOEXEC, 2*othersFD)
-	if errno != 0 {
-		return false
-	}
-	null, _, errno := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(b.birth.null), unix.F_DUPFD_CLOEXEC, 2*othersFD)
-	if errno != 0 {
-		return false
-	}
-	others := uintptr(rulesetFD)
-	if b.birth.ruleset >= 0 {
-		others = othersFD
-		ruleset, _, errno := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(b.birth.ruleset), unix.F_DUPFD_CLOEXEC, 2*othersFD)
+	for i := range b.birth.fds { // out of the way: the guest's numbers may be any
+		if b.birth.fds[i] < 0 {
+			continue
+		}
+		fd, _, errno := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(b.birth.fds[i]), unix.F_DUPFD_CLOEXEC, othersFD)
 		if errno != 0 {
 			return false
 		}
-		if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, ruleset, rulesetFD, unix.O_CLOEXEC); errno != 0 {
+		b.birth.fds[i] = int(fd)
+	}
+	for i := range b.birth.fds {
+		flags := uintptr(unix.O_CLOEXEC)
+		if i < controlFD {
+			flags = 0
+		}
+		if b.birth.fds[i] < 0 {
+			syscall.RawSyscall(unix.SYS_CLOSE, uintptr(i), 0, 0)
+			continue
+		}
+		if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, uintptr(b.birth.fds[i]), uintptr(i), flags); errno != 0 {
 			return false
 		}
 	}
-	for fd := uintptr(0); fd < controlFD; fd++ {
-		if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, null, fd, 0); errno != 0 {
-			return false
-		}
-	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, control, controlFD, unix.O_CLOEXEC); errno != 0 {
-		return false
-	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, others, uintptr(^uint32(0)), 0); errno == 0 {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, othersFD, uintptr(^uint32(0)), 0); errno == 0 {
 		return true
 	}
-	for fd := others; fd < uintptr(b.birth.nofile); fd++ {
+	for fd := uintptr(othersFD); fd < uintptr(b.birth.nofile); fd++ {
 		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	}
 	return true

@@ -123,21 +123,16 @@ func awaitDescendants() {
 	}
 }
 
-// send sends the report. false means that the guest is gone.
+// send sends the report, which a pipe takes as a whole. false means that the
+// guest is gone; the signal that says so too is blocked.
 //
 //go:norace
 //go:nosplit
 func send(b *workbench) bool {
-	for sent := uintptr(0); sent < uintptr(ReportLen); {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, controlFD, uintptr(unsafe.Pointer(&b.report))+sent,
-			uintptr(ReportLen)-sent, unix.MSG_NOSIGNAL, 0, 0)
-		if errno == unix.EINTR {
-			continue
+	for {
+		n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, reportsFD, uintptr(unsafe.Pointer(&b.report)), uintptr(ReportLen))
+		if errno != unix.EINTR {
+			return n == uintptr(ReportLen)
 		}
-		if errno != 0 {
-			return false
-		}
-		sent += n
 	}
-	return true
 }

@@ -1,0 +1,99 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// launchWithin bounds the way from the request to the running program. It
+// is long because a program may lie on a slow disk.
+const launchWithin = time.Minute
+
+// unhurried is the size in bytes of a request that the socket of a stage
+// may not take at once.
+const unhurried = 64 << 10
+
+// prepare makes the request for the stage and opens the streams. It does
+// not wait for anything.
+func (m *command) prepare() *wire.Failed {
+	srv := m.conn.srv
+	body, refused := srv.nursery.maker.Request(m.start)
+	if refused != nil {
+		return stepFailure(*refused)
+	}
+	st, err := openStreams(m.start, srv.nullFD)
+	if err != nil {
+		return streamFailure(err, m.start.Flags&wire.FlagTTY != 0)
+	}
+	m.body, m.streams = body, st
+	return nil
+}
+
+// hurry gives the request to a stage if that takes no waiting: one is ready
+// and its socket holds the whole of it. It saves a short command the way
+// through another goroutine.
+func (m *command) hurry() {
+	if len(m.body) > unhurried {
+		return
+	}
+	proc := m.conn.srv.pool.ready()
+	if proc == nil {
+		return
+	}
+	if proc.request(m.body, m.streams.child) != nil {
+		proc.close() // it has died, and the next one is tried by launch
+		return
+	}
+	m.asked = proc
+}
+
+// launch has a stage start the program.
+func (m *command) launch() *wire.Failed {
+	srv, proc := m.conn.srv, m.asked
+	if proc == nil {
+		var err error
+		if proc, err = m.takeStage(); err != nil {
+			return failure(wire.KindResource, err)
+		}
+	}
+	m.streams.handedOver()
+	r, err := proc.reportWithin(launchWithin)
+	switch {
+	case err != nil:
+		proc.close()
+		srv.nursery.kill(proc.pid)
+		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
+	case r.Kind == stage.Failed:
+		srv.pool.put(proc)
+		return stepFailure(r)
+	}
+	m.mu.Lock()
+	m.stage, m.pid = proc, int(r.PID)
+	m.mu.Unlock()
+	srv.joinSession(int(r.PID))
+	return nil
+}
+
+// takeStage takes a stage and sends it the request. A stage that died while
+// it was idle has not taken the request, and the next one is tried.
+func (m *command) takeStage() (*stageProc, error) {
+	for tries := 0; ; tries++ {
+		proc, err := m.conn.srv.pool.take()
+		if err != nil {
+			return nil, err
+		}
+			err = proc.request(m.body, m.streams.child)
+		if err == nil {
+			return proc, nil
+		}
+		proc.close()
+		if !errors.Is(err, errUnsent) || tries == maxIdle {
+			return nil, err
+		}
+	}
+}
