@@ -94,7 +94,7 @@ func (p *Provider) Name() string { return "docker" }
 
 // Features says what containers can do.
 func (p *Provider) Features() sandbox.Features {
-	return sandbox.Features{Persistent: true, Images: true, Pause: true, TTY: true, Usage: true, Files: true}
+	return sandbox.Features{Persistent: true, Images: true, Pause: true, TTY: true, Files: true, Dial: true, Listen: true, Usage: true}
 }
 
 // Probe reports whether the engine answers.
