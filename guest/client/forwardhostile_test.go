@@ -78,7 +78,7 @@ func TestForwardHostileGuest(t *testing.T) {
 		"another family":            {frame(wire.TypeConnected, 0, wire.Connected{Local: unix, Remote: unix}.Encode()), nil},
 		"data on the other channel": {connected, []wire.Frame{data(wire.Inward, 1)}},
 		"data on channel 9":         {connected, []wire.Frame{data(9, 1)}},
-		"more than the window":      {connected, []wire.Frame{data(wire.Outward, wire.ConnWindow), data(wire.Outward, 1)}},
+		"more than the window":      {connected, []wire.Frame{data(wire.Outward, wire.MaxData), data(wire.Outward, wire.ConnWindow-wire.MaxData), data(wire.Outward, 1)}},
 		"data after the end":        {connected, []wire.Frame{data(wire.Outward|wire.FlagEOF, 1), data(wire.Outward, 1)}},
 		"credit for nothing":        {connected, []wire.Frame{frame(wire.TypeCredit, wire.Inward, wire.Credit{N: 1}.Encode())}},
 		"4 GiB of credit":           {connected, []wire.Frame{frame(wire.TypeCredit, wire.Inward, wire.Credit{N: 1<<32 - 1}.Encode())}},

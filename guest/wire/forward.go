@@ -23,7 +23,7 @@ const (
 // ConnWindow is what may be under way on one channel of a forwarded
 // connection. It is smaller than Window because code inside opens as many
 // connections as it likes, and lets all of them wait.
-const ConnWindow = 64 << 10
+const ConnWindow = 128 << 10
 
 // FirstAccepted is the lowest number of a stream that the guest opens.
 const FirstAccepted = 1 << 31
