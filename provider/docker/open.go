@@ -29,10 +29,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if !info.Owner.Same(s.Owner) {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
 	}
-	if info, err = p.makeRun(ctx, info, s); err != nil {
-		return nil, err
-	}
-	c, err := p.connect(ctx, info, s)
+	info, c, err := p.reach(ctx, info, s)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +38,31 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		return nil, err
 	}
 	return &handle{info: info, spec: s, engine: p.engine, guest: c}, nil
+}
+
+// reach makes the container run and connects to its guest. A container that
+// has just fallen is still running in the eyes of the engine for a moment;
+// one that turns out to have ended is started like any other that is
+// stopped, once.
+func (p *Provider) reach(ctx context.Context, info sandbox.Info, s sandbox.Spec) (sandbox.Info, *client.Client, error) {
+	seen := info.Status
+	info, err := p.makeRun(ctx, info, s)
+	if err != nil {
+		return info, nil, err
+	}
+	c, err := p.connect(ctx, info, s)
+	if err == nil || seen != sandbox.StatusRunning || ctx.Err() != nil {
+		return info, c, err
+	}
+	now, inspectErr := p.engine.Inspect(ctx, info.ID)
+	if inspectErr != nil || now.Status != sandbox.StatusStopped {
+		return info, nil, err
+	}
+	if info, err = p.makeRun(ctx, now, s); err != nil {
+		return info, nil, err
+	}
+	c, err = p.connect(ctx, info, s)
+	return info, c, err
 }
 
 // makeRun starts a stopped container and thaws a paused one.
