@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,37 +17,70 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// TestDocker runs the suite on the script transport in a real container.
+// A scripted sandbox hides that it serves files itself.
+type scripted struct{ sandbox.Sandbox }
+
+// TestDocker runs the suite in a real container, on every transport.
 func TestDocker(t *testing.T) {
-	fstests.Run(t, fstests.Harness{Rounds: 500, New: func(t testing.TB) fstests.Rig {
-		w := wall.New(t)
-		s := w.Spec("files")
-		ro := t.TempDir()
-		for _, err := range []error{os.Chmod(ro, 0o755), os.WriteFile(filepath.Join(ro, "file"), []byte("read-only\n"), 0o644)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, tt := range []struct {
+		name   string
+		want   string // the transport
+		rounds int
+		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
+	}{
+		{"scripts", fsbridge.TransportScript, 500, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+			return scripted{sb}
+		}},
+		{"socket", fsbridge.TransportGuest, 0, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+			return sb
+		}},
+		{"relay", fsbridge.TransportGuest, 0, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
+			return w.Reopen(s)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fstests.Run(t, fstests.Harness{Rounds: tt.rounds, New: func(t testing.TB) fstests.Rig {
+				w := wall.New(t)
+				s := spec(t, w)
+				sb := tt.reopen(w, w.Create(s), s)
+				b, err := fsbridge.Open(context.Background(), sb, s.Mounts, s.Tmpfs)
+				must(t, err)
+				if got := b.Transport(); got.Name != tt.want || !got.Durable || tt.want == fsbridge.TransportGuest && got.Note != "" {
+					t.Fatalf("transport %+v", got)
+				}
+				workspace := source(s, sandbox.WorkspaceDir)
+				return fstests.Rig{
+					Sandbox: sb, Files: b, Dir: sandbox.WorkspaceDir, Outside: "/var/tmp", ReadOnly: "/ro", Small: "/small",
+					Swap: func(t testing.TB, a, b string) func() { return swap(inHost(workspace, a), inHost(workspace, b)) },
+				}
+			}})
+		})
+	}
+}
+
+// spec is a sandbox with the places that the suite needs.
+func spec(t testing.TB, w *wall.Wall) sandbox.Spec {
+	t.Helper()
+	s := w.Spec("files")
+	ro := t.TempDir()
+	must(t, os.Chmod(ro, 0o755))
+	must(t, os.WriteFile(filepath.Join(ro, "file"), []byte("read-only\n"), 0o644))
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: ro, Target: "/ro", ReadOnly: true, Role: sandbox.RoleBind})
+	s.Tmpfs = append(s.Tmpfs, sandbox.Tmpfs{Target: "/small", Size: 4 << 20, Mode: 0o700, Owned: true})
+	// The suite writes files of 64 MiB into the workspace.
+	s.Resources.Memory, s.Resources.MemorySwap = 512<<20, 512<<20
+	return s
+}
+
+// source is the host folder that is mounted at target.
+func source(s sandbox.Spec, target string) string {
+	for _, m := range s.Mounts {
+		if m.Target == target {
+			return m.Source
 		}
-		s.Mounts = append(s.Mounts, sandbox.Mount{Source: ro, Target: "/ro", ReadOnly: true, Role: sandbox.RoleBind})
-		s.Tmpfs = append(s.Tmpfs, sandbox.Tmpfs{Target: "/small", Size: 4 << 20, Mode: 0o700, Owned: true})
-		// The suite writes files of 64 MiB into the workspace.
-		s.Resources.Memory, s.Resources.MemorySwap = 512<<20, 512<<20
-		sb := w.Create(s)
-		b, err := fsbridge.Open(context.Background(), sb, s.Mounts, s.Tmpfs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var workspace string
-		for _, m := range s.Mounts {
-			if m.Role == sandbox.RoleWorkspace {
-				workspace = m.Source
-			}
-		}
-		return fstests.Rig{
-			Sandbox: sb, Files: b, Dir: sandbox.WorkspaceDir, Outside: "/var/tmp", ReadOnly: "/ro", Small: "/small",
-			Swap: func(t testing.TB, a, b string) func() { return swap(inHost(workspace, a), inHost(workspace, b)) },
-		}
-	}})
+	}
+	return ""
 }
 
 // inHost is where a path of the workspace lies outside.
