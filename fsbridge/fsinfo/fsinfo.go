@@ -69,7 +69,7 @@ func IsName(s string) bool {
 // Sort sorts infos by name and returns each name once, because a rename
 // while a folder is listed can show an entry twice.
 func Sort(infos []Info) []Info {
-	slices.SortStableFunc(infos, func(a, b Info) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(infos, func(a, b Info) int { return strings.Compare(a.name, b.name) })
 	return slices.CompactFunc(infos, func(a, b Info) bool { return a.name == b.name })
 }
 

@@ -21,7 +21,7 @@ func linkChecks() []Check {
 func linkInside(r *rig) {
 	r.sh(`cd "$1"; mkdir -p real/deep; printf old >real/f; ln -s real/f file; ln -s file chain; ln -s real dir; ln -s real/deep/ slash
 		ln -s real/fresh dangling; ln -s "$1/real/f" absolute; ln -s ../real/f real/up; ln -s . self`, r.dir)
-	for _, name := range []string{"/file", "/chain", "/dir/f", "/slash/../f", "/real/up", "/dir/../self/self/real/f"} {
+	for _, name := range []string{"/file", "/chain", "/absolute", "/dir/f", "/slash/../f", "/real/up", "/dir/../self/self/real/f"} {
 		r.want(r.dir+name, "old")
 		r.put(r.dir+name, "new")
 		r.want(r.dir+"/real/f", "new")

@@ -50,11 +50,12 @@ func (k *fileCall) goesOn() bool { return k.box != nil }
 // A fileStream is the content of an answer: what came with it, and what
 // follows.
 type fileStream struct {
-	ctx  context.Context // of the operation, until Close
-	k    *fileCall
-	stop func() bool
-	rest []byte // taken and not read yet
-	owed int    // of the chunk that rest is from: not in the answer, so to be granted
+	ctx   context.Context // of the operation, until Close
+	k     *fileCall
+	stop  func() bool
+	rest  []byte // to be read now
+	chunk []byte // taken, to be read after rest
+	owed  int    // bytes of rest, as it was, to be granted again
 }
 
 func newFileStream(ctx context.Context, k *fileCall) *fileStream {
@@ -76,13 +77,13 @@ func (s *fileStream) next() error {
 	if s.owed > 0 {
 		s.grant(s.owed)
 	}
-	defer s.k.c.watch()()
-	var err error
-	s.rest, err = s.k.box.Take()
-	s.owed = len(s.rest)
+	err := s.take()
+	// In pieces, so that more is on its way while this is used.
+	s.rest = s.chunk[:min(len(s.chunk), wire.MaxData)]
+	s.chunk, s.owed = s.chunk[len(s.rest):], len(s.rest)
 	select {
 	case <-s.k.off:
-		s.rest = nil
+		s.rest, s.chunk = nil, nil
 		if s.ctx.Err() != nil {
 			return s.k.gaveUp(s.ctx)
 		}
@@ -91,6 +92,15 @@ func (s *fileStream) next() error {
 	}
 	if err != nil && err != io.EOF {
 		err = s.k.c.named(err)
+	}
+	return err
+}
+
+// take waits for content unless there is some.
+func (s *fileStream) take() (err error) {
+	if len(s.chunk) == 0 {
+		defer s.k.c.watch()()
+		s.chunk, err = s.k.box.Take()
 	}
 	return err
 }

@@ -22,7 +22,8 @@ type source struct {
 	ahead  chan piece  // nil when the reader never waits
 	free   chan []byte // pieces that have been sent
 	closed chan struct{}
-	head   bool // the first piece was read
+	head   bool   // the first piece was read
+	buf    []byte // of a reader that never waits: one does for all pieces
 }
 
 // A piece of content. The last one comes with io.EOF, or with the reader's
@@ -68,12 +69,17 @@ func (s *source) fill() ([]byte, error) {
 		s.head = true
 		return s.fillHead()
 	}
-	var b []byte
+	b := s.buf
 	select {
 	case b = <-s.free:
 		b = b[:wire.MaxData]
 	default:
-		b = make([]byte, wire.MaxData)
+		if b == nil {
+			b = make([]byte, wire.MaxData)
+		}
+	}
+	if s.ahead == nil {
+		s.buf = b
 	}
 	n, err := fillUp(s.r, b)
 	return b[:n], err

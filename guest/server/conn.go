@@ -28,6 +28,10 @@ type conn struct {
 	f    *os.File
 	w    *wire.Writer
 	bufs *buffers
+	// Content of files has buffers of its own: one that is taken while a disk
+	// hangs must not hold up the output of commands.
+	fileBufs *buffers
+
 	wg   sync.WaitGroup // streams that end with the connection
 
 	mu      sync.Mutex
@@ -52,6 +56,7 @@ type stream interface {
 func (s *Server) serve(f *os.File) {
 	c := &conn{
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
+		fileBufs: newBuffers(&s.frames),
 	}
 	defer f.Close()
 	if !s.enter(c) {

@@ -128,11 +128,16 @@ func (o *fileOp) receive(s *files.Staged) error {
 		if err != nil {
 			break // the end of the content
 		}
-		if err := o.work(func() error { _, err := s.Write(chunk); return err }); err != nil {
-			return err
-		}
-		if n := o.inbox.Consumed(len(chunk)); n > 0 {
-			o.answer(wire.TypeCredit, wire.FileChannel, wire.Credit{N: n}.Encode())
+		for len(chunk) > 0 {
+			// In pieces, so that more is on its way while this is written.
+			piece := chunk[:min(len(chunk), wire.MaxData)]
+			chunk = chunk[len(piece):]
+			if err := o.work(func() error { _, err := s.Write(piece); return err }); err != nil {
+				return err
+			}
+			if n := o.inbox.Consumed(len(piece)); n > 0 {
+				o.answer(wire.TypeCredit, wire.FileChannel, wire.Credit{N: n}.Encode())
+			}
 		}
 	}
 	return o.work(func() error { return s.Commit(o.calledOff) })

@@ -30,8 +30,8 @@ func (o *fileOp) send(first filler, about *wire.FileInfo, rest filler) error {
 
 func (o *fileOp) sendAnswer(fill filler, about *wire.FileInfo) (more bool, err error) {
 	const head = wire.HeaderLen + wire.FileAnswerHead
-	buf := o.conn.bufs.get()
-	defer o.conn.bufs.put(buf)
+	buf := o.conn.fileBufs.get()
+	defer o.conn.fileBufs.put(buf)
 	n, more, err := fill((*buf)[head : head+wire.MaxInline])
 	if err != nil {
 		return false, err
@@ -47,8 +47,8 @@ func (o *fileOp) sendAnswer(fill filler, about *wire.FileInfo) (more bool, err e
 
 // sendData sends one frame of at most n bytes, for which there is credit.
 func (o *fileOp) sendData(fill filler, n int) (more bool, err error) {
-	buf := o.conn.bufs.get()
-	defer o.conn.bufs.put(buf)
+	buf := o.conn.fileBufs.get()
+	defer o.conn.fileBufs.put(buf)
 	got, more, err := fill((*buf)[wire.HeaderLen : wire.HeaderLen+n])
 	if err != nil {
 		return false, err
