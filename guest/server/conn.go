@@ -32,7 +32,7 @@ type conn struct {
 	// hangs must not hold up the output of commands.
 	fileBufs *buffers
 
-	wg   sync.WaitGroup // streams that end with the connection
+	wg sync.WaitGroup // streams that end with the connection
 
 	mu      sync.Mutex
 	streams map[uint32]stream
