@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -19,6 +20,7 @@ type fileCall struct {
 	flows    bool          // the answer may go on in Data frames
 	limit    uint64        // of content that the guest may send, in bytes
 	credits  *wire.Credits // of content that is sent to the guest, or nil
+	sending  atomic.Bool   // not all content was sent: it cannot be done
 
 	id       uint32
 	received uint64          // guarded by the reader, like more
@@ -55,7 +57,7 @@ func (k *fileCall) frame(f wire.Frame) (last bool, err error) {
 		}
 		k.finish(k.failed(m))
 		return true, nil
-	case f.Type == wire.TypeDone && k.asks == k.more:
+	case f.Type == wire.TypeDone && k.asks == k.more && !k.sending.Load():
 		k.finish(nil)
 		return true, nil
 	case f.Type == wire.TypeFileAnswer && k.asks && !k.isAnswered():

@@ -84,6 +84,7 @@ func (k *fileCall) content(ctx context.Context, src *source) (b []byte, end bool
 // stream sends the content in Data frames.
 func (k *fileCall) stream(ctx context.Context, src *source, piece []byte, end bool) error {
 	k.credits = wire.NewCredits()
+	k.sending.Store(true)
 	if err := k.open(ctx); err != nil {
 		return err
 	}
@@ -109,6 +110,7 @@ func (k *fileCall) push(ctx context.Context, piece []byte, end bool) bool {
 		return false
 	default:
 	}
+	defer k.c.watch()()
 	for {
 		n := 0
 		if len(piece) > 0 {
@@ -120,6 +122,7 @@ func (k *fileCall) push(ctx context.Context, piece []byte, end bool) bool {
 		f := wire.Frame{Type: wire.TypeData, Flags: wire.FileChannel, Payload: piece[:n]}
 		if piece = piece[n:]; end && len(piece) == 0 {
 			f.Flags |= wire.FlagEOF
+			k.sending.Store(false)
 		}
 		if n > 0 || end {
 			if k.control(ctx, f) != nil {

@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "shim:", shim(strings.Fields(line)))
 		os.Exit(1)
 	}
+	if dir, file, ok := strings.Cut(os.Getenv(writerEnv), ":"); ok {
+		fmt.Fprintln(os.Stderr, "writer:", endlessWriter(dir, file))
+		os.Exit(1)
+	}
 	code := m.Run()
 	binary.clean()
 	os.Exit(code)

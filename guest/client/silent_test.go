@@ -22,6 +22,8 @@ type stalling struct {
 	deaf  bool                    // once stalled it does not read either, as a paused one
 	pongs bool                    // but it answers pings
 	cut   bool                    // and stalls in the middle of a frame of output
+
+	features []string
 }
 
 func (g stalling) serve(conn net.Conn) {
@@ -48,7 +50,7 @@ func (g stalling) serve(conn net.Conn) {
 			say(wire.Frame{Type: wire.TypePong})
 		case stalled:
 		case f.Type == wire.TypeHello:
-			say(wire.Frame{Type: wire.TypeHello, Payload: wire.Hello{Version: wire.Version}.Encode()})
+			say(wire.Frame{Type: wire.TypeHello, Payload: wire.Hello{Version: wire.Version, Features: g.features}.Encode()})
 		case f.Type == wire.TypeStart:
 			say(wire.Frame{Type: wire.TypeStarted, Stream: f.Stream, Payload: wire.Started{PID: 7}.Encode()})
 		}
