@@ -6,6 +6,7 @@
 //
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest
+//	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
 //	sandbox-guest probe    try one known way out, for sandbox doctor --attack
 //	sandbox-guest version  print the protocol version
 package main
@@ -16,6 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
 	"github.com/bulkhead-dev/sandbox/guest/server"
+	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -31,12 +33,14 @@ func run(args []string) int {
 		return server.Init(args[1:])
 	case "relay":
 		return server.Relay()
+	case "hold":
+		return hold.Main(args[1:])
 	case "probe":
 		return probe.Main(args[1:])
 	case "version":
 		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
 		return 0
 	}
-	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|probe|version\n")
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|probe|version\n")
 	return 2
 }

@@ -65,12 +65,20 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, erro
 	if len(payload) > wire.MaxRequest {
 		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")
 	}
+	p := newProcess(c, cmd, m.Flags)
+	return p, p.begin(ctx, wire.TypeStart, payload)
+}
+
+// begin sends the request and waits until the program runs.
+func (p *process) begin(ctx context.Context, t wire.Type, payload []byte) error {
+	c := p.c
 	silent := time.AfterFunc(startWithin, func() { c.end(silentError()) })
 	defer silent.Stop()
-	p := newProcess(c, cmd, m.Flags)
-	if p.id, err = c.open(ctx, wire.TypeStart, payload, p); err != nil {
-		return nil, err
+	id, err := c.open(ctx, t, payload, p)
+	if err != nil {
+		return err
 	}
+	p.id = id
 	select {
 	case <-p.started:
 	case <-ctx.Done():
@@ -83,13 +91,13 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, erro
 		case <-time.After(settleWithin):
 		}
 		p.abandon()
-		return nil, contextError(ctx, "start")
+		return contextError(ctx, "start")
 	}
 	if p.failure != nil {
-		return nil, p.failure
+		return p.failure
 	}
 	p.carry(ctx)
-	return p, nil
+	return nil
 }
 
 // request translates cmd.

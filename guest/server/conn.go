@@ -174,6 +174,10 @@ func (c *conn) request(f wire.Frame) error {
 		return c.listen(f)
 	case wire.TypeFile:
 		return c.file(f)
+	case wire.TypeShell:
+		return c.openShell(f)
+	case wire.TypeLine:
+		return c.line(f)
 	}
 	return c.refuse(f.Stream, wire.KindUnsupported, "the guest does not know this request")
 }

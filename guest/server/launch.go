@@ -34,6 +34,18 @@ func (m *command) prepare() *wire.Failed {
 	return nil
 }
 
+// launchOn has a stage start the program with streams that are there
+// already.
+func (m *command) launchOn(st *streams) *wire.Failed {
+	body, refused := m.conn.srv.nursery.maker.Request(m.start)
+	if refused != nil {
+		return stepFailure(*refused)
+	}
+	m.body, m.streams = body, st
+	defer func() { m.body = nil }()
+	return m.launch()
+}
+
 // hurry gives the request to a stage if that takes no waiting: one is ready
 // and its socket holds the whole of it. It saves a short command the way
 // through another goroutine.
@@ -87,7 +99,7 @@ func (m *command) takeStage() (*stageProc, error) {
 		if err != nil {
 			return nil, err
 		}
-			err = proc.request(m.body, m.streams.child)
+		err = proc.request(m.body, m.streams.child)
 		if err == nil {
 			return proc, nil
 		}

@@ -48,6 +48,8 @@ type output struct {
 	send    func(f wire.Frame, buf []byte) error // the payload lies behind the header
 
 	finishing atomic.Bool
+	settled   atomic.Bool   // settle was called
+	left      atomic.Int64  // bytes to be sent yet, once settled
 	ended     chan struct{} // closed when pump has returned
 }
 
@@ -71,8 +73,21 @@ func (o *output) pump() {
 		if err != nil {
 			return
 		}
-		buf, got, state := o.read(conn.Read, n)
+		// A read that settle did not wait for is not counted, so that at
+		// most a pipe's content too much is sent, never too little.
+		want, settled := n, o.settled.Load()
+		if settled {
+			want = min(n, int(o.left.Load()))
+		}
+		if want == 0 {
+			o.credits.Return(n)
+			return
+		}
+		buf, got, state := o.read(conn.Read, want)
 		o.credits.Return(n - got)
+		if settled {
+			o.left.Add(int64(-got))
+		}
 		if buf != nil {
 			err = o.send(wire.Frame{Type: wire.TypeData, Flags: o.channel}, (*buf)[:wire.HeaderLen+got])
 			o.bufs.put(buf)
@@ -131,6 +146,31 @@ func (o *output) finish() {
 	o.finishing.Store(true)
 	// A file that is closed already has no pump that waits.
 	_ = o.file.SetReadDeadline(time.Now())
+}
+
+// settle is finish while there may be processes that go on writing: what is
+// there now is sent, and little of what comes later.
+func (o *output) settle() {
+	n, err := pending(o.file)
+	if err != nil {
+		n = 0 // closed
+	}
+	o.left.Store(int64(n))
+	o.settled.Store(true)
+	o.finish()
+}
+
+// pending returns how many bytes a pipe holds; either end can be asked.
+func pending(f *os.File) (n int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := conn.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	if cerr != nil {
+		return 0, cerr
+	}
+	return n, err
 }
 
 // drop reads and forgets until the end of the file. A detached command goes

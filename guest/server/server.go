@@ -83,7 +83,7 @@ func newServer(base wire.Start, isolation stage.Isolation) (*Server, error) {
 
 // abilities says what this guest can do here and what it cannot.
 func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string) {
-	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward}
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
 	} else {

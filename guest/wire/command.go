@@ -105,6 +105,8 @@ type Exit struct {
 	User   uint64 // nanoseconds of processor time in user mode, waited-for children included
 	System uint64 // nanoseconds of processor time in the kernel
 	MaxRSS uint64 // bytes, of the largest process
+
+	Restarted bool // of a Line: the shell ended with it, or was found gone
 }
 
 // Encode returns the payload of an Exit frame.
@@ -115,6 +117,9 @@ func (m Exit) Encode() []byte {
 	e.u64(m.User)
 	e.u64(m.System)
 	e.u64(m.MaxRSS)
+	if m.Restarted {
+		e.u8(1)
+	}
 	return e.b
 }
 
@@ -122,6 +127,7 @@ func (m Exit) Encode() []byte {
 func DecodeExit(p []byte) (Exit, error) {
 	d := decoder{b: p}
 	m := Exit{Code: d.u8(), Signal: d.u8(), User: d.u64(), System: d.u64(), MaxRSS: d.u64()}
+	m.Restarted = len(d.b) > 0 && d.u8() == 1
 	if m.Signal > 64 {
 		d.bad = true
 	}

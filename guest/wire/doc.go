@@ -51,6 +51,8 @@
 //
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
+//	Shell      → ShellOpened, then Done              | Failed
+//	Line       → as Start
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed
 //	Accepted   ← from the guest; then Data…, then Done or Failed
@@ -60,6 +62,10 @@
 //	File, Data… (the last one with FlagEOF) → Done         | Failed
 //	Signal, Resize, Kill, Data, Credit, Stop belong to a started command,
 //	Kill, Data, Credit, Stop to a connection, Kill to a listener
+//
+// Kill on the stream of a shell ends the shell. A line is a started command
+// but for its end: processes that it has left running in its shell may live
+// on, and what they write after Exit is dropped.
 //
 // Exit comes last: the program has ended, none of its processes is left
 // (unless it was started with [FlagDetach]) and all output has been sent.

@@ -37,8 +37,8 @@ const (
 
 	TypeStart    Type = 0x10 // Start
 	TypeSetReady Type = 0x11 // SetReady
-	TypeShell    Type = 0x12 // reserved: a persistent shell
-	TypeLine     Type = 0x13 // reserved: one line of a shell
+	TypeShell    Type = 0x12 // Shell
+	TypeLine     Type = 0x13 // Line
 	TypeFile     Type = 0x14 // File
 	TypeDial     Type = 0x18 // Dial: a byte stream to an endpoint inside
 	TypeListen   Type = 0x19 // Listen: byte streams from an endpoint inside
@@ -53,6 +53,7 @@ const (
 	TypeSignal  Type = 0x47 // Signal
 	TypeResize  Type = 0x48 // Resize
 	TypeKill    Type = 0x49 // Kill
+	TypeOpened  Type = 0x4a // ShellOpened
 
 	TypeFileAnswer Type = 0x50 // FileAnswer
 )

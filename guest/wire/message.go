@@ -23,6 +23,7 @@ const (
 	FeatureTTY    = "tty"    // Start with FlagTTY
 	FeatureReady  = "ready"  // SetReady
 	FeatureDetach = "detach" // Start with FlagDetach
+	FeatureShell  = "shell"  // Shell and Line
 
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"

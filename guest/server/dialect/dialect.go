@@ -1,0 +1,113 @@
+package dialect
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/hold"
+)
+
+const (
+	// TokenLen is the length of a token: hexadecimal digits.
+	TokenLen = 16
+	// inline is how long a quoted line may be to be part of bash's script,
+	// which it reads byte by byte, at about 0.2 µs each. A longer one is
+	// read from a file, which takes about 15 µs.
+	inline = 256
+	// packet is how large a packet of the script may be for other shells.
+	// busybox reads at most 1023 bytes at once, and what is left of a
+	// packet is lost.
+	packet = 1000
+)
+
+// A Dialect is the language of one running shell.
+type Dialect struct {
+	bash bool
+	dir  string // of the holder's descriptors, with a slash
+}
+
+// For returns the dialect of the program, which is "bash" or "sh", with the
+// given holder. Any other name is not known.
+func For(program string, holder int) (Dialect, bool) {
+	d := Dialect{bash: program == "bash", dir: "/proc/" + strconv.Itoa(holder) + "/fd/"}
+	return d, d.bash || program == "sh"
+}
+
+// Packets reports whether the script's pipe has to keep packets apart.
+func (d Dialect) Packets() bool { return !d.bash }
+
+// A Line is one line to run.
+type Line struct {
+	Text   string // without NUL
+	Token  string
+	Stdin  bool // from the holder; /dev/null otherwise
+	Stdout bool
+	Stderr bool
+	Merge  bool // standard error goes where standard output goes
+}
+
+// Script returns what to write for l, one write each. When text is true,
+// the text of the line is to be put into the holder's slot for it first.
+func (d Dialect) Script(l Line) (writes []string, text bool) {
+	redirect := d.redirections(l) + "\n"
+	// With command, an error in the line's syntax does not end the shell.
+	run, limit := `\command eval `+quote(l.Text)+redirect, packet
+	if d.bash {
+		run, limit = `\builtin eval `+quote(l.Text)+redirect, inline+len(redirect)
+	}
+	if text = len(run) > limit; text {
+		run = d.fromSlot() + redirect
+	}
+	return d.writes(run, l.Token), text
+}
+
+func (d Dialect) fromSlot() string {
+	slot := d.slot(hold.SlotText)
+	if d.bash {
+		return `\builtin eval "$(<` + slot + `)"`
+	}
+	return `\command . ` + slot
+}
+
+func (d Dialect) redirections(l Line) string {
+	in, out, errOut := "/dev/null", "/dev/null", "/dev/null"
+	if l.Stdin {
+		in = d.slot(hold.SlotStdin)
+	}
+	if l.Stdout {
+		out = d.slot(hold.SlotStdout)
+	}
+	if l.Stderr {
+		errOut = d.slot(hold.SlotStderr)
+	}
+	if l.Merge {
+		return " <" + in + " >|" + out + " 2>&1"
+	}
+	return " <" + in + " >|" + out + " 2>|" + errOut
+}
+
+// Begin returns what to write to have the shell read the prelude, which has
+// been put into the slot for text.
+func (d Dialect) Begin(token string) []string {
+	null := " </dev/null >|/dev/null 2>&1\n"
+	if d.bash {
+		return d.writes(`\builtin . `+d.slot(hold.SlotText)+null, token)
+	}
+	return d.writes(`\command . `+d.slot(hold.SlotText)+null, token)
+}
+
+// writes adds what asks for the answer.
+func (d Dialect) writes(run, token string) []string {
+	ask := `\__sandbox "$?" ` + token + "\n"
+	if d.bash {
+		return []string{run + ask + "\n"}
+	}
+	return []string{run, ask, "\n"}
+}
+
+func (d Dialect) slot(n int) string { return d.dir + strconv.Itoa(n) }
+
+// quote makes s one word of any POSIX shell.
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

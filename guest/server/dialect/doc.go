@@ -1,0 +1,40 @@
+// Package dialect knows how to talk to a shell: what to write into the pipe
+// from which it reads its script so that it runs a line, and how to read
+// what it answers. It is pure.
+//
+// # A line
+//
+// For each line the guest writes three things into the script's pipe:
+//
+//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4
+//	\__sandbox "$?" TOKEN
+//	(an empty line)
+//
+// H is the holder (package hold). A shell that reads a script from a pipe
+// takes no more of it than what it executes next; bash reads single bytes,
+// and for others the pipe keeps packets apart. So while the line runs the
+// rest lies in the pipe, out of reach of what the line does to the shell,
+// and once the last byte is gone the second line has been executed. A shell
+// that has taken everything and has not answered never will: there is no
+// guessing by time.
+//
+// # The answer
+//
+// __sandbox is a function that the prelude defines. It answers over the
+// holder's control slot: a zero byte, the token, the status of the line, and
+// then the state of the shell as a script, closed by a second mark. The
+// token is drawn anew for each line and no variable can hold a zero byte, so
+// no output of any kind is taken for a mark, not even a trace of this
+// function. What nobody reads is not parsed either: only a new shell ever
+// reads the state.
+//
+// The redirections of __sandbox need as many free descriptors as those of
+// the line, so a shell that could not run a line cannot answer for it.
+//
+// # What can go wrong inside
+//
+// Words that the driver needs cannot be aliased (they are quoted) and, but
+// for builtin in bash and command in sh, be replaced by functions. Where
+// user code does that, or takes away what the driver needs in another way,
+// the shell does not answer, and the next one comes without it.
+package dialect

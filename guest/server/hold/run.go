@@ -1,0 +1,139 @@
+//go:build linux
+
+package hold
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/procname"
+	"golang.org/x/sys/unix"
+)
+
+// Descriptors that "hold run" is started with.
+const (
+	socketFD = 0 // also the holder's
+	scriptFD = 1 // read end of the script
+	nullFD   = 2
+)
+
+const (
+	selfExe = "/proc/self/exe"
+	// defaultPath is searched when there is no PATH, as for commands.
+	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// Args is the command line by which a stage starts a shell and its holder.
+// memory is the limit of the shell's address space in bytes, 0 for none: no
+// Go program could start under it, so it is set on the way to the shell.
+// bare leaves the environment to the state that the shell is given.
+func Args(memory uint64, bare bool) []string {
+	args := []string{selfExe, "hold", "run", strconv.FormatUint(memory, 10)}
+	if bare {
+		args = append(args, "bare")
+	}
+	return args
+}
+
+// Main runs the mode "hold" of the guest's binary and returns the exit code
+// of the process.
+func Main(args []string) int {
+	procname.Set()
+	switch {
+	case len(args) == 1 && args[0] == "keep":
+		return keep()
+	case len(args) >= 2 && args[0] == "run":
+		memory, err := strconv.ParseUint(args[1], 10, 64)
+		if err == nil {
+			return run(memory, len(args) > 2)
+		}
+	}
+	return 2
+}
+
+// run starts the holder and becomes the shell.
+func run(memory uint64, bare bool) int {
+	env := os.Environ()
+	s, ok := find(os.Getenv("PATH"))
+	if !ok {
+		say(socketFD, number(Failed, int(unix.ENOENT)))
+		return 127
+	}
+	if bare {
+		env = nil
+	}
+	// CLONE_PARENT makes the holder a child of the stage. It has a process
+	// group of its own, because signals go to that of the shell.
+	_, err := syscall.ForkExec(selfExe, []string{"sandbox-guest", "hold", "keep"}, &syscall.ProcAttr{
+		Env:   []string{"GOMAXPROCS=1"},
+		Files: []uintptr{socketFD, nullFD, nullFD},
+		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT, Setpgid: true},
+	})
+	if err != nil {
+		return fail(socketFD, err)
+	}
+	say(socketFD, append([]byte{Program}, s.name...))
+	// Beyond the slots, so that it is in nobody's way.
+	socket, err := unix.FcntlInt(socketFD, unix.F_DUPFD_CLOEXEC, lastSlot+1)
+	if err != nil {
+		return fail(socketFD, err)
+	}
+	for _, fds := range [][2]int{{scriptFD, 0}, {nullFD, 1}} {
+		if err := unix.Dup3(fds[0], fds[1], 0); err != nil {
+			return fail(socket, err)
+		}
+	}
+	if memory > 0 {
+		l := unix.Rlimit{Cur: memory, Max: memory}
+		if err := unix.Prlimit(0, unix.RLIMIT_AS, &l, nil); err != nil {
+			return fail(socket, err)
+		}
+	}
+	return fail(socket, unix.Exec(s.path, s.argv, env))
+}
+
+// A shell is a program that can be one.
+type shell struct {
+	name, path string
+	argv       []string
+}
+
+// find looks for bash, and for sh where there is no bash.
+func find(path string) (shell, bool) {
+	if path == "" {
+		path = defaultPath
+	}
+	for _, s := range []shell{
+		{name: "bash", argv: []string{"bash", "--norc", "--noprofile", "-s"}},
+		{name: "sh", argv: []string{"sh", "-s"}},
+	} {
+		for _, dir := range strings.Split(path, ":") {
+			if dir == "" {
+				dir = "."
+			}
+			s.path = dir + "/" + s.name
+			var st unix.Stat_t
+			if unix.Stat(s.path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Access(s.path, unix.X_OK) == nil {
+				return s, true
+			}
+		}
+	}
+	return shell{}, false
+}
+
+// fail tells the guest why there is no shell.
+func fail(socket int, err error) int {
+	errno, ok := err.(unix.Errno)
+	if !ok {
+		errno = unix.EINVAL
+	}
+	say(socket, number(Failed, int(errno)))
+	return 126
+}
+
+// say sends a message. A guest that is gone needs none.
+func say(socket int, m []byte) {
+	_ = unix.Sendto(socket, m, unix.MSG_NOSIGNAL, nil)
+}

@@ -1,0 +1,142 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/hold"
+	"golang.org/x/sys/unix"
+)
+
+// holdWithin bounds how long a holder may take for anything.
+const holdWithin = 10 * time.Second
+
+// errHolder means that the holder does not do its work.
+var errHolder = errors.New("the shell's holder does not answer as it should")
+
+// A holder is the guest's end of the socket to the process that holds
+// descriptors for a shell. One goroutine uses it.
+type holder struct {
+	sock *os.File
+	owed int // Puts that were not acknowledged
+}
+
+// newHolder returns a holder and the other end of its socket.
+func newHolder() (h *holder, theirs int, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, err
+	}
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		unix.Close(pair[0])
+		unix.Close(pair[1])
+		return nil, -1, err
+	}
+	return &holder{sock: os.NewFile(uintptr(pair[0]), "holder")}, pair[1], nil
+}
+
+// greet waits for the process number of the holder and the name of the
+// shell, which come in any order. A shell that could not be started is an
+// unix.Errno.
+func (h *holder) greet() (pid int, program string, err error) {
+	if err := h.sock.SetReadDeadline(time.Now().Add(holdWithin)); err != nil {
+		return 0, "", err
+	}
+	for pid == 0 || program == "" {
+		m, err := h.receive()
+		if err != nil {
+			return 0, "", err
+		}
+		n, ok := hold.Number(m)
+		switch {
+		case m[0] == hold.Ready && ok:
+			pid = n
+		case m[0] == hold.Failed && ok:
+			return 0, "", unix.Errno(n)
+		case m[0] == hold.Program:
+			program = string(m[1:])
+		default:
+			return 0, "", errHolder
+		}
+	}
+	return pid, program, nil
+}
+
+// receive returns the next message, which has at least one byte.
+func (h *holder) receive() ([]byte, error) {
+	b := make([]byte, hold.MaxMessage)
+	n, err := h.sock.Read(b)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	return b[:n], err
+}
+
+// A put is a descriptor and the slot that it goes to.
+type put struct {
+	slot byte
+	fd   int
+}
+
+// put sends descriptors to their slots. They may be closed afterwards; they
+// are there once settle has returned.
+func (h *holder) put(puts ...put) error {
+	message := []byte{hold.Put}
+	var fds []int
+	for _, p := range puts {
+		message = append(message, p.slot)
+		fds = append(fds, p.fd)
+	}
+	h.owed++
+	return h.send(message, fds)
+}
+
+// drain has the holder read and forget what comes from fd, for as long as
+// somebody can write there.
+func (h *holder) drain(fd int) error { return h.send([]byte{hold.Drain}, []int{fd}) }
+
+func (h *holder) send(message []byte, fds []int) error {
+	conn, err := h.sock.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := h.sock.SetWriteDeadline(time.Now().Add(holdWithin)); err != nil {
+		return err
+	}
+	var sendErr error
+	err = conn.Write(func(fd uintptr) bool {
+		_, sendErr = unix.SendmsgN(int(fd), message, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return sendErr != unix.EAGAIN
+	})
+	if err == nil {
+		err = sendErr
+	}
+	return err
+}
+
+// settle waits until everything is in its slot.
+func (h *holder) settle() error {
+	if h.owed == 0 {
+		return nil
+	}
+	if err := h.sock.SetReadDeadline(time.Now().Add(holdWithin)); err != nil {
+		return err
+	}
+	for ; h.owed > 0; h.owed-- {
+		m, err := h.receive()
+		if err != nil {
+			return err
+		}
+		if len(m) != 1 || m[0] != hold.Done {
+			return errHolder
+		}
+	}
+	return nil
+}
+
+// close lets go of the holder, which then ends by itself.
+func (h *holder) close() { h.sock.Close() }

@@ -1,0 +1,213 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// maxAnswer bounds what a shell may say after one line in bytes.
+const maxAnswer = 1 << 30
+
+// isGone reports whether no process of the shell is left.
+func (p *shellProc) isGone() bool { return p.prog.isGone() }
+
+// watch waits for the end of the shell and then ends what it left behind.
+func (p *shellProc) watch() {
+	m := p.prog
+	r, err := m.stage.report()
+	m.mu.Lock()
+	program := m.pid
+	m.pid = 0
+	m.mu.Unlock()
+	defer m.conn.srv.sweepStrays()
+	m.conn.srv.leaveSession(program)
+	p.hold.close()
+	if err == nil {
+		p.exit = exitOf(r)
+		if !r.Empty {
+			go m.kill(0)
+			_, err = m.stage.report()
+		}
+	}
+	if err != nil {
+		p.exitErr = err
+		m.sweep()
+		close(m.gone)
+	} else {
+		m.vacate()
+	}
+}
+
+// kill ends all processes of the shell; with grace, politely first. It may
+// be called by anybody.
+func (p *shellProc) kill(grace time.Duration) { p.prog.kill(grace) }
+
+// end ends the shell and gives back what it needed.
+func (p *shellProc) end() {
+	p.kill(0)
+	<-p.prog.gone
+	p.release()
+}
+
+// release closes our ends.
+func (p *shellProc) release() {
+	if p.hold != nil {
+		p.hold.close()
+	}
+	for _, f := range []*os.File{p.script, p.control, p.text, p.outputs[wire.Stdout], p.outputs[wire.Stderr]} {
+		if f != nil {
+			f.Close() // twice is harmless
+		}
+	}
+}
+
+// say writes to the script.
+func (p *shellProc) say(writes []string) error {
+	for _, w := range writes {
+		if _, err := p.script.Write([]byte(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear reads the answer until done says that it is enough, and gives what
+// is state to keep. When the shell is gone, or cannot go on without its
+// holder, that is io.EOF; when it can say nothing more, errWedged. A limit
+// of 0 means to wait for as long as the shell can answer.
+func (p *shellProc) hear(a *dialect.Answer, done func() bool, keep func([]byte), limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	look := firstLook
+	for said := 0; !done(); {
+		now := time.Now()
+		if limit > 0 && now.After(deadline) {
+			return errSlow
+		}
+		if err := p.control.SetReadDeadline(now.Add(look)); err != nil {
+			return err
+		}
+		n, err := p.control.Read(p.buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			look = min(2*look, lastLook)
+			n, err = p.lookAgain()
+		}
+		if said += n; said > maxAnswer {
+			return errWedged
+		}
+		if n > 0 {
+			keep(a.Feed(p.buf[:n]))
+		}
+		if err != nil && !done() {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAgain tells a shell that is busy from one that cannot answer. What it
+// has said before it took the last byte of its script, or before it ended,
+// is there by now.
+func (p *shellProc) lookAgain() (n int, err error) {
+	gone := p.isGone()
+	left, err := pending(p.script)
+	if err != nil {
+		return 0, err
+	}
+	n, err = readNow(p.control, p.buf)
+	switch {
+	case n > 0 || err != unix.EAGAIN:
+		return n, err
+	case gone:
+		return 0, io.EOF
+	case left == 0:
+		return 0, errWedged
+	}
+	return 0, nil
+}
+
+// readNow reads what is there. When there is nothing that is unix.EAGAIN,
+// and at the end io.EOF.
+func readNow(f *os.File, b []byte) (n int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	// Not conn.Read, which would wait for another reader to finish.
+	cerr := conn.Control(func(fd uintptr) { n, err = unix.Read(int(fd), b) })
+	switch {
+	case cerr != nil:
+		err = cerr
+	case n == 0 && err == nil:
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+// settle makes the shell ready for the next line, after a line that has
+// used the channels: it gets new pipes, what processes of the line may hold
+// is let go of, and its state is kept. It overlaps with the shell's own
+// work.
+func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) error {
+	var old []*os.File
+	for _, ch := range used {
+		old = append(old, p.outputs[ch])
+		p.outputs[ch] = nil
+	}
+	defer func() {
+		for _, f := range old {
+			f.Close()
+		}
+	}()
+	if err := p.arm(used...); err != nil {
+		return err
+	}
+	if err := p.keepState(a, state); err != nil {
+		return err
+	}
+	if err := p.hold.settle(); err != nil {
+		return err
+	}
+	for _, f := range old {
+		if err := p.letGo(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepState hears the state of the shell to its end.
+func (p *shellProc) keepState(a *dialect.Answer, state *shellState) error {
+	err := p.hear(a, a.Complete, state.write, stateWithin)
+	if err == nil {
+		state.commit()
+	}
+	return err
+}
+
+// letGo has the holder read the rest of an old output, if there is still
+// somebody who could write there: nobody shall get SIGPIPE or wait because
+// a line has ended.
+func (p *shellProc) letGo(f *os.File) error {
+	_, err := readNow(f, p.buf)
+	if err != nil && err != unix.EAGAIN {
+		return nil // nobody
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sendErr error
+	err = conn.Control(func(fd uintptr) { sendErr = p.hold.drain(int(fd)) })
+	if err == nil {
+		err = sendErr
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
+	"github.com/bulkhead-dev/sandbox/guest/server/hold"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stateWithin bounds how long a shell may take to tell its state after
+	// a line, or to take one up.
+	stateWithin = 10 * time.Second
+	// firstLook and lastLook bound the time between two looks whether a
+	// shell that has not answered still can.
+	firstLook = 50 * time.Millisecond
+	lastLook  = time.Second
+	// controlSize is how much of an answer is read at once.
+	controlSize = 16 << 10
+)
+
+var (
+	// errWedged means that a shell has taken all of its script and has not
+	// answered, or says more than it could have to say.
+	errWedged = errors.New("the shell cannot answer any more")
+	errSlow   = errors.New("the shell does not tell its state in time")
+)
+
+// A shellProc is one process of a shell, from its start to its end. What
+// is not said to be otherwise belongs to the goroutine of the shell.
+type shellProc struct {
+	pid     int
+	prog    *command // its processes; nothing is carried. Safe for concurrent use
+	hold    *holder
+	script  *os.File // write end
+	control *os.File // read end
+	text    *os.File // the file in hold.SlotText
+	dialect dialect.Dialect
+	program string
+	outputs [3]*os.File // read ends of the pipes that the next line gets, by channel
+	buf     []byte
+
+	exit    wire.Exit // readable once prog.gone is closed, like exitErr
+	exitErr error     // how it ended is not known
+}
+
+// startShell starts a process for the shell that was asked for by m. With
+// state, a file, it takes up the state in it and not the environment.
+func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed) {
+	p := &shellProc{buf: make([]byte, controlSize)}
+	start := shellCommand(m, state != nil)
+	p.prog = newCommand(c, 0, start)
+	st, control, err := p.openPipes()
+	defer control.handedOver()
+	if err != nil {
+		st.handedOver()
+		p.release()
+		return nil, streamFailure(err, false)
+	}
+	failure := p.prog.launchOn(st)
+	close(p.prog.launched)
+	if failure != nil {
+		close(p.prog.gone)
+		st.handedOver()
+		p.release()
+		return nil, failure
+	}
+	p.pid = p.prog.pid
+	go p.watch()
+	if failure := p.begin(control.child[wire.Stdout], state); failure != nil {
+		p.end()
+		return nil, failure
+	}
+	return p, nil
+}
+
+// shellCommand is the command by which a stage starts a shell. The limit of
+// the address space is for the shell alone, see hold.Args.
+func shellCommand(m wire.Shell, bare bool) wire.Start {
+	s := wire.Start{Flags: wire.FlagNoStdin | wire.FlagNoStdout | wire.FlagNoStderr, Dir: m.Dir, Env: m.Env}
+	var memory uint64
+	for _, l := range m.Limits {
+		if l.Kind == wire.LimitAddressSpace {
+			memory = l.Value
+			continue
+		}
+		s.Limits = append(s.Limits, l)
+	}
+	s.Args = hold.Args(memory, bare)
+	return s
+}
+
+// openPipes makes what connects the guest with the shell and its holder,
+// and returns the ends of the shell and that of the holder.
+func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
+	shell = &streams{}
+	var socket int
+	if p.hold, socket, err = newHolder(); err != nil {
+		return shell, control, err
+	}
+	shell.closes = []int{socket}
+	var script streams
+	if err := script.openPipe(wire.Stdin); err != nil {
+		return shell, control, err
+	}
+	p.script = script.ours[wire.Stdin]
+	shell.closes = append(shell.closes, script.closes...)
+	shell.child = [3]int{socket, script.child[wire.Stdin], p.prog.conn.srv.nullFD}
+	if p.text, err = memoryFile(); err != nil {
+		return shell, control, err
+	}
+	err = control.openPipe(wire.Stdout)
+	p.control = control.ours[wire.Stdout]
+	return shell, control, err
+}
+
+// memoryFile makes a file that has no name anywhere.
+func memoryFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("shell", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "memory"), nil
+}
+
+// begin fills the slots and has the shell read the prelude.
+func (p *shellProc) begin(control int, state *os.File) *wire.Failed {
+	pid, program, err := p.hold.greet()
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return shellFailure(errno)
+	}
+	known := false
+	if err == nil {
+		p.program = program
+		if p.dialect, known = dialect.For(program, pid); !known {
+			err = errHolder
+		}
+	}
+	if err == nil && p.dialect.Packets() {
+		err = keepPackets(p.script)
+	}
+	if err == nil {
+		err = p.fillSlots(control, state)
+	}
+	if err == nil {
+		err = p.setText(p.dialect.Prelude(state != nil))
+	}
+	if err != nil {
+		return failure(wire.KindInternal, err)
+	}
+	return nil
+}
+
+// shellFailure is the failure to become a shell.
+func shellFailure(errno unix.Errno) *wire.Failed {
+	switch {
+	case errno == unix.ENOENT:
+		return &wire.Failed{Kind: wire.KindNotFound, Errno: uint32(errno), Text: "there is neither bash nor sh"}
+	case errno == unix.E2BIG:
+		return failure(wire.KindTooBig, errno)
+	case scarce(errno):
+		return failure(wire.KindResource, errno)
+	}
+	return failure(wire.KindNotExecutable, errno)
+}
+
+func (p *shellProc) fillSlots(control int, state *os.File) error {
+	puts := []put{{hold.SlotControl, control}, {hold.SlotText, int(p.text.Fd())}}
+	if state != nil {
+		puts = append(puts, put{hold.SlotState, int(state.Fd())})
+	}
+	if err := p.hold.put(puts...); err != nil {
+		return err
+	}
+	return p.arm(wire.Stdout, wire.Stderr)
+}
+
+// arm makes new pipes for the next line.
+func (p *shellProc) arm(channels ...int) error {
+	var st streams
+	defer st.handedOver()
+	var puts []put
+	for _, ch := range channels {
+		if err := st.openPipe(ch); err != nil {
+			return err
+		}
+		p.outputs[ch] = st.ours[ch]
+		puts = append(puts, put{slotOf(ch), st.child[ch]})
+	}
+	if len(puts) == 0 {
+		return nil
+	}
+	return p.hold.put(puts...)
+}
+
+func slotOf(channel int) byte { return byte(hold.SlotStdout + channel - wire.Stdout) }
+
+// keepPackets has a pipe deliver what was written at once at once.
+func keepPackets(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = conn.Control(func(fd uintptr) {
+		_, set = unix.FcntlInt(fd, unix.F_SETFL, unix.O_DIRECT|unix.O_NONBLOCK|unix.O_WRONLY)
+	})
+	if err == nil {
+		err = set
+	}
+	return err
+}
+
+// setText fills the file in hold.SlotText.
+func (p *shellProc) setText(s string) error {
+	if err := p.text.Truncate(0); err != nil {
+		return err
+	}
+	_, err := p.text.WriteAt([]byte(s), 0)
+	return err
+}
