@@ -50,3 +50,26 @@ func WritableFolders(s *Settings, home string, env map[string]string) ([]string,
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }
+
+// WorkspaceRoots returns every workspaceRoot that the settings name, as it is
+// written. Scratch workspaces lie below them, and below the state folder for
+// who names none. s may be nil.
+func WorkspaceRoots(s *Settings) []string {
+	if s == nil || s.Agents == nil {
+		return nil
+	}
+	var layers []*SandboxSettings
+	if s.Agents.Defaults != nil {
+		layers = append(layers, s.Agents.Defaults.Sandbox)
+	}
+	for _, a := range s.Agents.List {
+		layers = append(layers, a.Sandbox)
+	}
+	var out []string
+	for _, l := range layers {
+		if l != nil && l.WorkspaceRoot != nil && *l.WorkspaceRoot != "" {
+			out = append(out, *l.WorkspaceRoot)
+		}
+	}
+	return out
+}

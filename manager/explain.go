@@ -33,6 +33,7 @@ type Explanation struct {
 	Workspace  string              `json:"workspace"`
 	Mounts     []sandbox.Mount     `json:"mounts"`
 	Tmpfs      []sandbox.Tmpfs     `json:"tmpfs"`
+	Files      FileTransport       `json:"files"`
 	Image      string              `json:"image"`
 	ImageID    string              `json:"imageId"` // empty: not made yet
 	ConfigHash string              `json:"configHash"`
@@ -76,7 +77,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Tenant: who.Tenant, Agent: who.Agent, Session: who.Session,
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
-		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Drift: []confighash.Change{},
+		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
 		Verdicts: verdicts(q), Problems: []string{},
 	}
 	w, err := m.resolve(ctx, who, flags, observe)
@@ -123,6 +124,7 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 		e.Status, e.HaveHash = have.Status, have.ConfigHash
 		e.Drift = append(e.Drift, drift(rec, w)...)
 	}
+	e.Files = m.explainFiles(ctx, w, have, rec)
 	d, err := lifecycle.Decide(m.input(w, have, rec, leased))
 	if err != nil {
 		return err

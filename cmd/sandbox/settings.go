@@ -22,24 +22,3 @@ func (backend) Settings(o cli.Options) (*config.Settings, error) {
 	s, _, err := readSettings(o.ConfigFile)
 	return s, err
 }
-
-// workspaceRoots returns every workspaceRoot that the settings name.
-func workspaceRoots(s *config.Settings) []string {
-	if s == nil || s.Agents == nil {
-		return nil
-	}
-	var layers []*config.SandboxSettings
-	if s.Agents.Defaults != nil {
-		layers = append(layers, s.Agents.Defaults.Sandbox)
-	}
-	for _, a := range s.Agents.List {
-		layers = append(layers, a.Sandbox)
-	}
-	var out []string
-	for _, l := range layers {
-		if l != nil && l.WorkspaceRoot != nil && *l.WorkspaceRoot != "" {
-			out = append(out, *l.WorkspaceRoot)
-		}
-	}
-	return out
-}

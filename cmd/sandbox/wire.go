@@ -146,7 +146,7 @@ func (h *house) look() (hardening.World, error) {
 		return w, err
 	}
 	roots := []string{h.state.Workspaces()}
-	for _, root := range workspaceRoots(h.settings) {
+	for _, root := range config.WorkspaceRoots(h.settings) {
 		path, err := hostpath.Expand(root, w.Home, h.env)
 		if err != nil {
 			return w, err

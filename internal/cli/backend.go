@@ -41,9 +41,22 @@ type Options struct {
 	Progress   images.Progress // hears what is done to images
 }
 
-// A Conductor runs commands in sandboxes; *manager.Manager is one.
+// A Conductor brings sandboxes up and keeps account of them;
+// *manager.Manager is one.
 type Conductor interface {
+	Runner
+	Keeper
+}
+
+// A Runner brings a session's sandbox up and uses it.
+type Runner interface {
 	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
+	Shell(ctx context.Context, r manager.Request) (manager.Outcome, error)
+	Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error
+}
+
+// A Keeper tells of sandboxes and takes them away.
+type Keeper interface {
 	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
 	Select(ctx context.Context, tenant string, s manager.Selector, browsers bool) ([]manager.Row, error)
 	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated

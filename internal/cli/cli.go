@@ -33,7 +33,8 @@ func (p Program) Run(parent context.Context) int {
 	ctx, in := watchInterrupts(parent, p.Exit)
 	defer in.stop()
 	a := &app{Program: p, globals: newGlobals(), interrupts: in}
-	err := a.cli().RunContext(ctx, a.Args)
+	root := a.cli()
+	err := root.RunContext(ctx, arrange(a.Args, wordsOf(root)))
 	if exit, ok := err.(ucli.ExitCoder); ok {
 		err = &usageError{message: exit.Error()}
 	}
@@ -64,7 +65,7 @@ func (a *app) cli() *ucli.App {
 		Action:                    a.noCommand,
 	}
 	root.Commands = []*ucli.Command{
-		a.runCommand(), a.execCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
+		a.runCommand(), a.execCommand(), a.shellCommand(), a.fsCommand(), a.cpCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
 		a.explainCommand(), a.statsCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
 		a.versionCommand(), a.completionCommand(root),
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -88,8 +89,26 @@ func explainHead(e manager.Explanation) *table {
 	return t.and("provider", e.Provider+": "+e.ProviderReason).
 		and("sandbox", e.Name).and("scope", string(e.Scope)+" "+e.ScopeKey).and("status", string(e.Status)).
 		and("next use", e.Next).and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
-		and("user", e.User).and("workspace", e.Workspace).
+		and("user", e.User).and("workspace", e.Workspace).and("files", filesText(e.Files)).
 		and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
+}
+
+// filesText says how file operations reach the sandbox.
+func filesText(f manager.FileTransport) string {
+	if f.Transport == "" {
+		return f.Note
+	}
+	text := "through the " + f.Transport
+	if f.Transport == fsbridge.TransportScript {
+		text = "through scripts"
+	}
+	if f.Durable {
+		text += "; a write is on the disk when it returns"
+	}
+	if f.Note != "" {
+		text += "; " + f.Note
+	}
+	return text
 }
 
 func explainProblems(e manager.Explanation) *table {

@@ -48,6 +48,8 @@ type fake struct {
 
 	run       func(context.Context, manager.Request) (manager.Outcome, error)
 	request   manager.Request
+	shell     bool           // the request was one for a shell
+	share     *manager.Share // of Files
 	listing   manager.Listing
 	listErr   error
 	listed    manager.ListOptions
@@ -99,6 +101,19 @@ func (f *fake) Run(ctx context.Context, r manager.Request) (manager.Outcome, err
 		return manager.Outcome{}, nil
 	}
 	return f.run(ctx, r)
+}
+
+func (f *fake) Shell(ctx context.Context, r manager.Request) (manager.Outcome, error) {
+	f.shell = true
+	return f.Run(ctx, r)
+}
+
+func (f *fake) Files(_ context.Context, r manager.Request, fn func(manager.Share) error) error {
+	f.request = r
+	if f.share == nil {
+		return errTest
+	}
+	return fn(*f.share)
 }
 
 func (f *fake) List(_ context.Context, o manager.ListOptions) (manager.Listing, error) {

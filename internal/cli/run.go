@@ -5,16 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -23,8 +22,9 @@ const grace = 2 * time.Second
 
 // runFlags are the flags of one run or exec.
 type runFlags struct {
+	placeFlags
 	remove, stdin, tty, ask bool
-	image, workspace, dir   text
+	dir                     text
 	env, domains            texts
 	timeout                 span
 }
@@ -33,9 +33,8 @@ func (a *app) runCommand() *ucli.Command {
 	f := newRunFlags()
 	flags := append(f.common(),
 		&ucli.BoolFlag{Name: "rm", Usage: "remove the sandbox and its scratch workspace afterwards; without --session a sandbox of its own is used", Destination: &f.remove},
-		&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox", Value: &f.image},
-		&ucli.GenericFlag{Name: "workspace", Usage: "host `FOLDER` that becomes /workspace", Value: &f.workspace},
 	)
+	flags = append(flags, f.placeFlags.flags()...)
 	return &ucli.Command{
 		Name:      "run",
 		Usage:     "run a command in the session's sandbox, which is made when missing",
@@ -62,18 +61,25 @@ func (a *app) execCommand() *ucli.Command {
 
 func newRunFlags() *runFlags {
 	return &runFlags{
-		image:     text{check: notEmpty},
-		workspace: text{check: notEmpty},
-		dir:       text{check: absolute},
-		env:       texts{check: checkEnv},
-		domains:   texts{check: notEmpty},
-		timeout:   span{positive: true},
+		placeFlags: newPlaceFlags(),
+		dir:        text{check: absolute},
+		env:        texts{check: checkEnv},
+		domains:    texts{check: notEmpty},
+		timeout:    span{positive: true},
 	}
 }
 
-// common are the flags that run and exec share. The long forms of -e are a
-// flag of their own because an alias would set the value twice.
+// common are the flags that run and exec share.
 func (f *runFlags) common() []ucli.Flag {
+	return append(f.process(),
+		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the command reach `HOST`", Value: &f.domains},
+		&ucli.BoolFlag{Name: "ask", Usage: "ask before a host is reached", Destination: &f.ask},
+	)
+}
+
+// process are the flags of everything that is run. The long form of -e is a
+// flag of its own because an alias would set the value twice.
+func (f *runFlags) process() []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.GenericFlag{Name: "e", Usage: "set `NAME=VALUE` in the command's environment; NAME alone takes it from ours", Value: &f.env},
 		&ucli.GenericFlag{Name: "env", Hidden: true, Value: &f.env},
@@ -81,8 +87,6 @@ func (f *runFlags) common() []ucli.Flag {
 		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this long, such as 90s, 10m or 1d", Value: &f.timeout},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
 		&ucli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; standard input must be one", Destination: &f.tty},
-		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the command reach `HOST`", Value: &f.domains},
-		&ucli.BoolFlag{Name: "ask", Usage: "ask before a host is reached", Destination: &f.ask},
 	}
 }
 
@@ -105,22 +109,26 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	if err := f.unsupported(c.Command.Name); err != nil {
 		return err
 	}
-	layer, err := f.layer(a.globals)
+	req, err := a.request(f)
 	if err != nil {
 		return err
 	}
-	req := manager.Request{
-		Who:       a.globals.who(),
-		Flags:     layer,
-		Command:   sandbox.Command{Args: c.Args().Slice(), Env: f.environment(os.LookupEnv), Dir: f.dir.value, Grace: grace},
-		Timeout:   f.timeout.value,
-		MustExist: mustExist,
-		Remove:    f.remove,
-	}
+	req.Command.Args, req.MustExist, req.Remove = c.Args().Slice(), mustExist, f.remove
 	if f.remove && !a.globals.session.given {
 		req.Who.Session = freshSession()
 	}
-	return a.start(c.Context, f, req)
+	return a.start(c.Context, f, req, Conductor.Run)
+}
+
+// request is what the flags say of a command that is not named yet.
+func (a *app) request(f *runFlags) (manager.Request, error) {
+	layer, err := f.layer(a.globals)
+	return manager.Request{
+		Who:     a.globals.who(),
+		Flags:   layer,
+		Command: sandbox.Command{Env: f.environment(os.LookupEnv), Dir: f.dir.value, Grace: grace},
+		Timeout: f.timeout.value,
+	}, err
 }
 
 // unsupported refuses the flags whose feature does not exist: to run
@@ -139,27 +147,13 @@ func (f *runFlags) unsupported(op string) error {
 		Hint:    "run without --" + flag + "; the sandbox then has no network"}
 }
 
-// layer returns the flags of this call as a layer of settings. What -e, -w
-// and --timeout say belongs to the command and not to the sandbox, so that
-// two commands with different flags share one.
-func (f *runFlags) layer(g *globals) (*config.SandboxSettings, error) {
-	o := config.Overrides{Image: f.image.value, Provider: g.provider.value}
-	if f.workspace.given {
-		dir, err := filepath.Abs(f.workspace.value)
-		if err != nil {
-			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "workspace", Message: "the folder cannot be found", Err: err}
-		}
-		o.Workspace = dir
-	}
-	return o.Layer(), nil
-}
-
 // environment returns what the command gets beyond the sandbox's own
 // environment. A name without value is taken from ours when it is set there.
 func (f *runFlags) environment(lookup func(string) (string, bool)) map[string]string {
 	env := map[string]string{}
 	if f.tty {
-		env["TERM"] = "xterm" // known to every image; the caller's may not be
+		term, _ := lookup("TERM")
+		env["TERM"] = terminalType(term)
 	}
 	for _, s := range f.env.values {
 		name, value, ok := strings.Cut(s, "=")
@@ -180,9 +174,12 @@ func freshSession() string {
 	return "run-" + hex.EncodeToString(b[:])
 }
 
+// A runner is the way in which a conductor runs a request.
+type runner func(Conductor, context.Context, manager.Request) (manager.Outcome, error)
+
 // start connects the streams, runs the request and turns its outcome into
 // an exit status.
-func (a *app) start(ctx context.Context, f *runFlags, req manager.Request) error {
+func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run runner) error {
 	o := a.options()
 	req.Command.Stdout, req.Command.Stderr = a.outlet(a.Stdout), a.outlet(a.Stderr)
 	if f.stdin {
@@ -203,16 +200,26 @@ func (a *app) start(ctx context.Context, f *runFlags, req manager.Request) error
 				o.Log.WithError(err).Warn("the terminal cannot be set to raw mode")
 			}
 		}
-		return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, t.restore) })
+		return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, run, a.leave(t)) })
 	}
-	return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, func() {}) })
+	return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, run, func(bool) {}) })
+}
+
+// leave puts the terminal back. A command that was ended from outside has
+// left the cursor somewhere in a line, which the next words must not continue.
+func (a *app) leave(t *terminal) func(cut bool) {
+	return func(cut bool) {
+		if t.restore() && cut {
+			fmt.Fprintln(a.Stderr)
+		}
+	}
 }
 
 // outcome runs req. Before anything is said about it, settle puts the
-// terminal back.
-func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, settle func()) error {
-	out, err := m.Run(ctx, req)
-	settle()
+// terminal back; it hears whether the command was cut off.
+func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run runner, settle func(cut bool)) error {
+	out, err := run(m, ctx, req)
+	settle(err != nil || out.TimedOut)
 	var lost *outputError
 	switch {
 	case errors.As(context.Cause(ctx), &lost):

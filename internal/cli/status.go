@@ -16,7 +16,7 @@ import (
 // Exit statuses of our own. Every other status is that of the command that
 // was run; one ended by signal n counts as 128+n, and so do we.
 const (
-	statusFailed       = 1   // a listing is incomplete, a removal or a check failed
+	statusFailed       = 1   // a listing is incomplete; a removal, a check or an operation on files failed
 	statusUsage        = 2   // wrong flags or arguments; nothing was done
 	statusTimedOut     = 124 // the command was ended at its time limit
 	statusSandbox      = 125 // the sandbox failed; nothing is known of the command
@@ -64,7 +64,10 @@ func status(ctx context.Context, w io.Writer, err error) int {
 		return statusSignal + int(syscall.SIGPIPE)
 	}
 	report(w, err)
-	if badFlags(err) {
+	switch {
+	case operationsOnly(err):
+		return statusFailed
+	case badFlags(err):
 		return statusUsage
 	}
 	return failureStatus(err)
@@ -108,6 +111,11 @@ func failureStatus(err error) int {
 // line below. Text from outside is made safe for a terminal.
 func report(w io.Writer, err error) {
 	for _, e := range flatten(err) {
+		var op *operationError
+		if errors.As(e, &op) {
+			reportOperation(w, op)
+			continue
+		}
 		line, hint := split(e)
 		fmt.Fprintf(w, "sandbox: %s\n", termsafe.Line(line))
 		if hint != "" {

@@ -59,7 +59,7 @@ func (t *terminal) attach(ctx context.Context, p sandbox.Process, raw bool) erro
 	if err != nil {
 		return err
 	}
-	t.saved, t.forget = state, t.rites.atExit(t.cook)
+	t.saved, t.forget = state, t.rites.atExit(func() { t.cook() })
 	return nil
 }
 
@@ -78,20 +78,22 @@ func (t *terminal) follow(ctx context.Context, p sandbox.Process) {
 	}
 }
 
-// cook gives the terminal its old mode back.
-func (t *terminal) cook() {
+// cook gives the terminal its old mode back and reports whether it was raw.
+func (t *terminal) cook() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.saved != nil {
-		_ = term.Restore(int(t.file.Fd()), t.saved)
-		t.saved = nil
+	if t.saved == nil {
+		return false
 	}
+	_ = term.Restore(int(t.file.Fd()), t.saved)
+	t.saved = nil
+	return true
 }
 
-// restore ends everything that attach began, whether it was called or not.
-// It may be called many times.
-func (t *terminal) restore() {
-	t.cook()
+// restore ends everything that attach began, whether it was called or not,
+// and reports whether the terminal was raw. It may be called many times.
+func (t *terminal) restore() bool {
+	wasRaw := t.cook()
 	t.mu.Lock()
 	stop, forget := t.stop, t.forget
 	t.mu.Unlock()
@@ -99,4 +101,5 @@ func (t *terminal) restore() {
 	stop()
 	forget()
 	t.ended.Wait()
+	return wasRaw
 }

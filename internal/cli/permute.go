@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+)
+
+// arrange rewrites the arguments of a call, the program's name first, into
+// the order that the library understands: "help fs rm" as "fs rm --help", and
+// flags before other arguments where people write them anywhere.
+func arrange(args []string, all []words) []string {
+	for i := 1; i < len(args); i++ {
+		switch {
+		case args[i] == "help" && i+1 < len(args) && !isFlag(args[i+1]):
+			return append(slices.Delete(slices.Clone(args), i, i+1), "--help")
+		case args[i] == "--", !isFlag(args[i]):
+			return permute(args, all)
+		case find(all, "").takesValue(args[i]):
+			i++
+		}
+	}
+	return args
+}
+
+// permute puts the flags of a call of cp or fs before its other arguments, so
+// that they may stand anywhere, as people write them: "fs rm old -r". What
+// follows -- stays as it is. Calls of other commands are returned unchanged,
+// since the arguments of run are the program's own.
+func permute(args []string, all []words) []string {
+	path, at := "", 1
+	for ; at < len(args); at++ {
+		w := find(all, path)
+		switch {
+		case args[at] == "--":
+			return args
+		case isFlag(args[at]):
+			if w.takesValue(args[at]) {
+				at++
+			}
+			continue
+		case slices.Contains(w.commands, args[at]):
+			path = strings.TrimSpace(path + " " + args[at])
+			continue
+		}
+		break
+	}
+	if path != "cp" && !strings.HasPrefix(path, "fs ") || at > len(args) {
+		return args
+	}
+	w := find(all, path)
+	flags, rest := slices.Clone(args[:at]), []string(nil)
+	for ; at < len(args); at++ {
+		switch {
+		case args[at] == "--":
+			return slices.Concat(flags, []string{"--"}, rest, args[at+1:])
+		case !isFlag(args[at]):
+			rest = append(rest, args[at])
+		default:
+			flags = append(flags, args[at])
+			if w.takesValue(args[at]) && at+1 < len(args) {
+				at++
+				flags = append(flags, args[at])
+			}
+		}
+	}
+	return slices.Concat(flags, []string{"--"}, rest)
+}
+
+// isFlag reports whether arg is a flag. A dash alone is a name for a stream.
+func isFlag(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
+
+func find(all []words, path string) words {
+	for _, w := range all {
+		if w.path == path {
+			return w
+		}
+	}
+	return words{}
+}
+
+// takesValue reports whether the argument after flag belongs to it. Of short
+// flags written together only the last can have one.
+func (w words) takesValue(flag string) bool {
+	if strings.Contains(flag, "=") {
+		return false
+	}
+	if slices.Contains(w.valued, flag) {
+		return true
+	}
+	return !strings.HasPrefix(flag, "--") && slices.Contains(w.valued, "-"+flag[len(flag)-1:])
+}

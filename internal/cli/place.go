@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"path/filepath"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// placeFlags say which sandbox a command that makes one works in, beside the
+// global flags.
+type placeFlags struct {
+	image, workspace text
+}
+
+func newPlaceFlags() placeFlags {
+	return placeFlags{image: text{check: notEmpty}, workspace: text{check: notEmpty}}
+}
+
+func (f *placeFlags) flags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox", Value: &f.image},
+		&ucli.GenericFlag{Name: "workspace", Usage: "host `FOLDER` that becomes /workspace", Value: &f.workspace},
+	}
+}
+
+// layer returns the flags of this call as a layer of settings. What -e, -w
+// and --timeout say belongs to the command and not to the sandbox, so that
+// two commands with different flags share one.
+func (f *placeFlags) layer(g *globals) (*config.SandboxSettings, error) {
+	o := config.Overrides{Image: f.image.value, Provider: g.provider.value}
+	if f.workspace.given {
+		dir, err := filepath.Abs(f.workspace.value)
+		if err != nil {
+			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "workspace", Message: "the folder cannot be found", Err: err}
+		}
+		o.Workspace = dir
+	}
+	return o.Layer(), nil
+}

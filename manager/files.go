@@ -1,0 +1,73 @@
+package manager
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+)
+
+// A Share is the file side of a sandbox that is lent for a while.
+type Share struct {
+	*fsbridge.Bridge
+	Name string // the sandbox
+
+	// Exposed are the host folders, canonical and sorted, that code in this
+	// or another sandbox can write. A path of the host that leads through
+	// one of them is in the hands of that code, so it must be opened from
+	// the folder on with os.Root.
+	Exposed []string
+}
+
+// Files brings the sandbox of a request up as [Manager.Run] does and hands
+// its files to fn instead of running the command. The sandbox is leased until
+// fn returns; its last use is noted then.
+//
+// An error of fn is returned as it is. There is no time limit but that of
+// ctx: settings bound commands, and how long a copy takes depends on its size.
+func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) error {
+	return m.lend(ctx, req, func(l *live) error {
+		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+		if err != nil {
+			return err
+		}
+		exposed, err := m.exposedBy(l)
+		if err != nil {
+			return err
+		}
+		return fn(Share{Bridge: bridge, Name: l.name(), Exposed: exposed})
+	})
+}
+
+// exposedBy returns the folders that some sandbox of these settings can
+// write, every scratch workspace and the mounts of l included.
+func (m *Manager) exposedBy(l *live) ([]string, error) {
+	out, err := m.exposed()
+	if err != nil {
+		return nil, err
+	}
+	written := []string{m.state.Workspaces()}
+	for _, root := range config.WorkspaceRoots(m.settings) {
+		dir, err := hostpath.Expand(root, m.host.Home, m.host.Env)
+		if err != nil {
+			return nil, err
+		}
+		written = append(written, dir)
+	}
+	for _, mount := range l.spec.Mounts {
+		if !mount.ReadOnly {
+			written = append(written, mount.Source)
+		}
+	}
+	for _, dir := range written {
+		canonical, err := hostpath.Canonical(dir)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, canonical)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}

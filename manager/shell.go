@@ -1,0 +1,39 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// pickShell runs bash where the image has it and sh otherwise, with the
+// arguments that follow. A login shell would be more like a console, but the
+// /etc/profile of common images sets PATH anew and so undoes docker.env.
+const pickShell = `if command -v bash >/dev/null 2>&1; then exec bash "$@"; fi; exec sh "$@"`
+
+// Shell is Run for people: the sandbox's shell takes the place of the
+// command's program, and req.Command.Args are its arguments. Without any it
+// is an interactive shell, for which req.Command.TTY is needed and which the
+// settings' time limit does not end: a person sits at it. A limit of the
+// request itself counts for both.
+func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
+	interactive := len(req.Command.Args) == 0
+	if interactive && req.Command.TTY == nil {
+		return Outcome{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "shell", Field: "tty",
+			Message: "an interactive shell needs a terminal", Hint: "give it a line to run instead"}
+	}
+	args := req.Command.Args
+	if interactive {
+		args = []string{"-i"}
+	}
+	req.Command.Args = append([]string{"sh", "-c", pickShell, "sh"}, args...)
+	var out Outcome
+	err := m.lend(ctx, req, func(l *live) (err error) {
+		if interactive {
+			l.spec.Limits.Timeout = 0
+		}
+		out, err = m.run(ctx, l, req)
+		return err
+	})
+	return out, err
+}

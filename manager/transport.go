@@ -1,0 +1,58 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// A FileTransport says how file operations reach a session's sandbox.
+type FileTransport struct {
+	Transport string `json:"transport"` // guest or script; empty when it is not decided yet
+	Durable   bool   `json:"durable"`   // a write has reached the disk when it returns
+	Note      string `json:"note"`      // what is less than it could be, or why it is not known
+}
+
+// notDecided is the note of a sandbox that does not run.
+const notDecided = "decided when it runs"
+
+// transportPatience bounds how long explain waits for a sandbox to tell.
+const transportPatience = 5 * time.Second
+
+// explainFiles asks the sandbox which transport serves its files. Only one
+// that runs can tell, because asking another would start it.
+func (m *Manager) explainFiles(ctx context.Context, w *want, have *sandbox.Info, rec *registry.Record) FileTransport {
+	if have == nil || have.Status != sandbox.StatusRunning {
+		return FileTransport{Note: notDecided}
+	}
+	ctx, done := context.WithTimeout(ctx, transportPatience)
+	defer done()
+	t, err := m.transportOf(ctx, w, kept(w, rec))
+	if err != nil {
+		return FileTransport{Note: "it cannot be told: " + err.Error()}
+	}
+	return FileTransport{Transport: t.Name, Durable: t.Durable, Note: t.Note}
+}
+
+// transportOf opens the running sandbox that spec describes, under its lease,
+// and asks it. Nothing is recorded: looking is no use.
+func (m *Manager) transportOf(ctx context.Context, w *want, spec sandbox.Spec) (fsbridge.Transport, error) {
+	held, err := m.leases.Shared(ctx, spec.Name)
+	if err != nil {
+		return fsbridge.Transport{}, err
+	}
+	defer held.Release()
+	sb, err := w.provider.Open(ctx, spec)
+	if err != nil {
+		return fsbridge.Transport{}, err
+	}
+	defer sb.Close()
+	b, err := fsbridge.Open(ctx, sb, spec.Mounts, spec.Tmpfs)
+	if err != nil {
+		return fsbridge.Transport{}, err
+	}
+	return b.Transport(), nil
+}
