@@ -213,11 +213,11 @@ func (f *Files) errno(op, name string, errno syscall.Errno) error {
 
 func (f *Files) irregular(op, name string) error { return fserr.Irregular(op, f.full(name)) }
 
-// failed turns an error of os.Root into ours. What is neither the kernel's
-// nor the end of a context is os.Root's refusal to leave the folder.
+// failed turns an error of os.Root into ours. Two of them have no errno and
+// no name, only a text: that a path would leave the folder, and that a part
+// of it is no folder.
 func (f *Files) failed(op, name string, err error) error {
 	var errno syscall.Errno
-	var at *fs.PathError
 	switch {
 	case err == nil:
 		return nil
@@ -225,10 +225,12 @@ func (f *Files) failed(op, name string, err error) error {
 		return f.errno(op, name, errno)
 	case errors.Is(err, fs.ErrNotExist):
 		return f.errno(op, name, syscall.ENOENT)
-	case errors.As(err, &at):
+	case strings.HasSuffix(err.Error(), "not a directory"):
+		return f.errno(op, name, syscall.ENOTDIR)
+	case strings.HasSuffix(err.Error(), "path escapes from parent"):
 		e := fserr.Escape(op, f.full(name))
 		e.Message = e.Resource + " leads out of its folder through a link"
-		e.Hint, e.Err = "name the place that the link points to", errors.Join(fs.ErrPermission, at.Err)
+		e.Hint = "name the place that the link points to"
 		return e
 	}
 	return sandbox.Errorf(sandbox.CodeExecution, op, "%s: %w", f.full(name), err)

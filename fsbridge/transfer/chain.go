@@ -17,8 +17,9 @@ func (e upstreamError) Unwrap() error { return e.error }
 
 // A reason keeps the first error that is not the consequence of another.
 type reason struct {
-	mu  sync.Mutex
-	err error
+	mu      sync.Mutex
+	err     error
+	settled bool // the last step has ended: what fails now follows from that
 }
 
 // add returns what the next step should read as the end of its input.
@@ -29,10 +30,18 @@ func (r *reason) add(err error) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil && !errors.Is(err, errDownstream) && !errors.As(err, &above) {
+	if r.err == nil && !r.settled && !errors.Is(err, errDownstream) && !errors.As(err, &above) {
 		r.err = err
 	}
 	return upstreamError{err}
+}
+
+// settle takes the error of the last step.
+func (r *reason) settle(err error) {
+	r.add(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled = true
 }
 
 // chain runs three steps that are joined by pipes. It returns when all have
@@ -52,7 +61,7 @@ func chain(ctx context.Context, produce func(context.Context, io.Writer) error, 
 		cleanIn.CloseWithError(why.add(filter(raw, cleanIn)))
 		raw.CloseWithError(errDownstream)
 	})
-	why.add(consume(inner, clean))
+	why.settle(consume(inner, clean))
 	cancel()
 	clean.CloseWithError(errDownstream)
 	steps.Wait()

@@ -92,6 +92,14 @@ func (o operand) isContent() bool {
 // isFolder reports whether the operand can only be a folder.
 func (o operand) isFolder() bool { return o.isContent() || strings.HasSuffix(o.path, "/") }
 
+// mkdirHint says how to make the folder that the operand names.
+func (o operand) mkdirHint() string {
+	if o.side == sandboxSide {
+		return "make it first: sandbox fs mkdir " + o.path
+	}
+	return "make it first: mkdir " + o.path
+}
+
 // A copyPlan is what to copy where: all sources lie on one side and the
 // target on the other, or all in the sandbox.
 type copyPlan struct {
@@ -228,7 +236,7 @@ func targetOf(ctx context.Context, from, to end, plan copyPlan) (transfer.Target
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return transfer.Target{}, err
 	case len(plan.from) > 1 || plan.to.isFolder():
-		return transfer.Target{}, noFolder(plan.to.text, "make it first")
+		return transfer.Target{}, noFolder(plan.to.text, plan.to.mkdirHint())
 	}
 	source, statErr := from.files.Stat(ctx, from.path)
 	switch {
