@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"archive/tar"
+	"errors"
 	"io"
 	"path"
 	"sync"
@@ -101,7 +102,9 @@ func (t *Tally) pass(r io.Reader, w io.Writer, as label) error {
 		if fresh.Typeflag != tar.TypeReg {
 			continue
 		}
-		if _, err := io.Copy(&counted{out, &t.bytes}, in); err != nil {
+		if _, err := io.Copy(&counted{out, &t.bytes}, in); errors.Is(err, io.ErrUnexpectedEOF) {
+			return malformed(err)
+		} else if err != nil {
 			return err
 		}
 		t.files.Add(1)

@@ -428,25 +428,3 @@ func TestOrderOfOnePathIsKept(t *testing.T) {
 		t.Errorf("f holds %q", got)
 	}
 }
-
-// FuzzUnpack holds that no archive reaches beyond the target's folder.
-func FuzzUnpack(f *testing.F) {
-	f.Add(entries(f, tar.Header{Name: "../x", Typeflag: tar.TypeReg}))
-	f.Add(entries(f, tar.Header{Name: "l", Linkname: "..", Typeflag: tar.TypeSymlink}, tar.Header{Name: "l/x", Typeflag: tar.TypeReg}))
-	f.Add(entries(f, tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "a/b", Typeflag: tar.TypeReg}))
-	f.Fuzz(func(t *testing.T, archive []byte) {
-		to := newFolder(t)
-		must(t, os.Mkdir(filepath.Join(to.dir, "in"), 0o755))
-		_ = transfer.Unpack(t.Context(), io.NopCloser(bytes.NewReader(archive)), transfer.Target{Files: to, Dir: "in"}, &transfer.Tally{})
-		entries, err := os.ReadDir(to.dir)
-		must(t, err)
-		if len(entries) != 1 {
-			t.Fatalf("beyond the folder there is %v", entries)
-		}
-		for _, line := range to.tree(t) {
-			if _, target, ok := strings.Cut(line, " -> "); ok && (strings.HasPrefix(target, "/")) {
-				t.Fatalf("there is a link %s", line)
-			}
-		}
-	})
-}
