@@ -3,6 +3,7 @@ package fake_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -21,6 +22,12 @@ type broken struct {
 	features func(f sandbox.Features) sandbox.Features
 	start    func(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error)
 	close    func(sb sandbox.Sandbox) error
+	shell    func(sb sandbox.Sandbox, ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error)
+	line     func(sh sandbox.Shell, ctx context.Context, line string, c sandbox.Command) (sandbox.Process, error)
+	endShell func(sh sandbox.Shell) error
+	files    func(f sandbox.Files) sandbox.Files
+	dial     func(d sandbox.Dialer, ctx context.Context, network, addr string) (net.Conn, error)
+	listen   func(l sandbox.Listener, ctx context.Context, network, addr string) (net.Listener, error)
 }
 
 func (b broken) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
@@ -88,6 +95,60 @@ func (x brokenBox) Close() error {
 		return x.b.close(x.Sandbox)
 	}
 	return x.Sandbox.Close()
+}
+
+func (x brokenBox) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
+	open := sandbox.Sandbox.OpenShell
+	if x.b.shell != nil {
+		open = x.b.shell
+	}
+	sh, err := open(x.Sandbox, ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return brokenShell{sh, x.b}, nil
+}
+
+func (x brokenBox) Files(ctx context.Context) (sandbox.Files, error) {
+	f, err := x.Sandbox.(sandbox.FileServer).Files(ctx)
+	if err == nil && x.b.files != nil {
+		f = x.b.files(f)
+	}
+	return f, err
+}
+
+func (x brokenBox) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if x.b.dial != nil {
+		return x.b.dial(x.Sandbox.(sandbox.Dialer), ctx, network, addr)
+	}
+	return x.Sandbox.(sandbox.Dialer).Dial(ctx, network, addr)
+}
+
+func (x brokenBox) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
+	if x.b.listen != nil {
+		return x.b.listen(x.Sandbox.(sandbox.Listener), ctx, network, addr)
+	}
+	return x.Sandbox.(sandbox.Listener).Listen(ctx, network, addr)
+}
+
+// A brokenShell is a shell of the fake with single methods replaced.
+type brokenShell struct {
+	sandbox.Shell
+	b broken
+}
+
+func (x brokenShell) Run(ctx context.Context, line string, c sandbox.Command) (sandbox.Process, error) {
+	if x.b.line != nil {
+		return x.b.line(x.Shell, ctx, line, c)
+	}
+	return x.Shell.Run(ctx, line, c)
+}
+
+func (x brokenShell) Close() error {
+	if x.b.endShell != nil {
+		return x.b.endShell(x.Shell)
+	}
+	return x.Shell.Close()
 }
 
 // A process with a changed Wait.

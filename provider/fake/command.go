@@ -2,6 +2,7 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -9,7 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
+	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
 )
@@ -19,120 +20,133 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // A command is one started program with its process tree.
 type command struct {
-	handle *handle
+	*tree
 	spec   sandbox.Command
 	env    map[string]string
 	dir    string
-	limits sandbox.Limits
 	stdout *stream
-	stderr *stream
-
-	treeGone chan struct{} // closed when no process of it is left
-	done     chan struct{} // closed when Wait may return
-	exit     sandbox.Exit  // valid after done
-	err      error         // valid after done
-
-	// Guarded by Engine.mu.
+	stderr *stream // that of stdout on a terminal
 	main   *Proc
-	procs  map[*Proc]bool
-	tty    *sandbox.TTY
-	killed bool
-	lost   bool // the sandbox ended under it
+
+	done chan struct{} // closed when Wait may return
+	exit sandbox.Exit  // valid after done
+	err  error         // valid after done
 }
 
 var _ sandbox.Process = (*command)(nil)
 
 // launch checks c, starts its first process and the goroutines around it.
 func (h *handle) launch(ctx context.Context, c sandbox.Command) (*command, error) {
-	cmd := &command{
-		handle: h, spec: c, limits: mergeLimits(h.spec.Limits, c.Limits),
-		treeGone: make(chan struct{}), done: make(chan struct{}),
-		procs: make(map[*Proc]bool),
+	cmd := &command{tree: h.newTree(c.Limits), spec: c, done: make(chan struct{})}
+	cmd.detach = c.Detach
+	if err := checkArgs(c); err != nil {
+		return nil, err
 	}
-	program, err := cmd.resolve()
+	cmd.env = h.environment(c.Env)
+	dir, err := h.directory("start", c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	cmd.stdout = &stream{chunks: make(chan []byte), crlf: c.TTY != nil}
-	cmd.stderr = &stream{chunks: make(chan []byte)}
+	program, err := cmd.resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	cmd.stdout, cmd.stderr = newStream(c.TTY != nil), newStream(false)
 	if c.TTY != nil {
 		size := *c.TTY
 		cmd.tty, cmd.stderr = &size, cmd.stdout
 	}
-	main, err := cmd.enter()
-	if err != nil {
+	main := cmd.newProc(slices.Clone(c.Args))
+	main.Env, main.Dir = cmd.env, dir
+	main.Stdout, main.Stderr = &output{main, cmd.stdout}, &output{main, cmd.stderr}
+	cmd.main = main
+	if err := cmd.enter("start", main); err != nil {
 		return nil, err
 	}
 	if c.Stdin != nil {
-		chunks := make(chan []byte)
-		main.Stdin = &input{p: main, chunks: chunks}
-		go feed(c.Stdin, chunks, main.done)
+		q := newQueue()
+		main.Stdin = &input{main, q}
+		go q.feed(c.Stdin, main.done)
 	}
 	main.run(program)
-	go cmd.supervise(main)
-	go cmd.watch(ctx)
+	go cmd.supervise()
+	go cmd.watch(ctx, c.Grace, cmd.gone)
 	return cmd, nil
 }
 
-// enter registers the command with its boot.
-func (c *command) enter() (*Proc, error) {
-	h := c.handle
-	h.e.mu.Lock()
-	defer h.e.mu.Unlock()
-	switch {
-	case h.ended():
-		return nil, fell("start", h.spec.Name)
-	case h.boot.paused:
-		return nil, failure(sandbox.CodeUnavailable, "start", h.spec.Name, "the sandbox is paused")
-	}
-	h.boot.running[c] = true
-	c.main = c.newProcLocked(slices.Clone(c.spec.Args), nil)
-	return c.main, nil
+// environment lays over over what the sandbox and the handle set.
+func (h *handle) environment(over map[string]string) map[string]string {
+	env := map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir}
+	maps.Copy(env, h.spec.Env)
+	maps.Copy(env, over)
+	return env
 }
 
-// resolve finds environment, folder and program of the command.
-func (c *command) resolve() (Program, error) {
-	h := c.handle
-	if err := checkArgs(c.spec); err != nil {
-		return nil, err
+// directory returns where a command starts that asks for dir.
+func (h *handle) directory(op, dir string) (string, error) {
+	if dir == "" {
+		dir = h.spec.Workdir
 	}
-	c.env = map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir}
-	maps.Copy(c.env, h.spec.Env)
-	maps.Copy(c.env, c.spec.Env)
-	c.dir = h.spec.Workdir
-	if c.spec.Dir != "" {
-		c.dir = path.Clean(c.spec.Dir)
-	}
-	if !h.isDir(c.dir) {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeExecution, Op: "start", Field: "dir", Resource: c.dir,
-			Message: "the working directory cannot be entered", Err: fs.ErrNotExist,
+	real, err := h.boot.files.Free().Real(path.Clean("/" + dir))
+	if err != nil {
+		return "", &sandbox.Error{
+			Code: sandbox.CodeExecution, Op: op, Field: "dir", Resource: dir,
+			Message: "the working directory cannot be entered", Err: err,
 		}
 	}
-	return c.lookup(c.spec.Args[0])
+	return real, nil
 }
 
-func (c *command) lookup(arg string) (Program, error) {
-	missing := &sandbox.Error{
-		Code: sandbox.CodeExecution, Op: "start", Field: "args", Resource: arg,
-		Message: "the program was not found", Err: fs.ErrNotExist,
+// resolve finds the program of the command.
+func (c *command) resolve(dir string) (Program, error) {
+	arg := c.spec.Args[0]
+	program, err := c.handle.lookup(arg, c.env["PATH"], dir)
+	if err == nil {
+		return program, nil
 	}
-	denied := &sandbox.Error{
-		Code: sandbox.CodeExecution, Op: "start", Field: "args", Resource: arg,
-		Message: "the program cannot be executed", Err: fs.ErrPermission,
+	message := "the program was not found"
+	if errors.Is(err, fs.ErrPermission) {
+		message = "the program cannot be executed"
 	}
-	dirs, name := strings.Split(c.env["PATH"], ":"), arg
-	if strings.Contains(arg, "/") {
-		if arg == "/etc/passwd" || c.handle.isDir(arg) {
-			return nil, denied
+	return nil, &sandbox.Error{
+		Code: sandbox.CodeExecution, Op: "start", Field: "args", Resource: arg, Message: message, Err: err,
+	}
+}
+
+// lookup finds the program that name means to a process in dir. Errors are
+// ENOENT and EACCES. A file that is no program of the engine is a script.
+func (h *handle) lookup(name, search, dir string) (Program, error) {
+	view := h.boot.files.Free()
+	try := func(file string) (Program, error) {
+		if !path.IsAbs(file) {
+			file = dir + "/" + file
 		}
-		dirs, name = []string{path.Dir(arg)}, path.Base(arg)
+		info, err := view.Stat(file)
+		switch {
+		case err != nil:
+			return nil, syscall.ENOENT
+		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+			return nil, syscall.EACCES
+		}
+		if d := path.Dir(file); d == "/bin" || d == "/usr/bin" {
+			return h.e.programs[path.Base(file)], nil
+		}
+		return scriptFile(file), nil
 	}
-	program := c.handle.e.programs[name]
-	if program == nil || !slices.ContainsFunc(dirs, func(d string) bool { return d == "/bin" || d == "/usr/bin" }) {
-		return nil, missing
+	if strings.Contains(name, "/") {
+		return try(name)
 	}
-	return program, nil
+	last := error(syscall.ENOENT)
+	for d := range strings.SplitSeq(search, ":") {
+		program, err := try(d + "/" + name)
+		if err == nil {
+			return program, nil
+		}
+		if err == syscall.EACCES {
+			last = err
+		}
+	}
+	return nil, last
 }
 
 // checkArgs refuses what no kernel can pass on.
@@ -156,18 +170,6 @@ func checkArgs(c sandbox.Command) error {
 	return nil
 }
 
-// isDir knows the folders that every sandbox has and those of its mounts.
-func (h *handle) isDir(dir string) bool {
-	if slices.Contains([]string{
-		"/", "/bin", "/etc", "/tmp", "/usr", "/usr/bin", "/var", "/var/tmp",
-		sandbox.WorkspaceDir, sandbox.HomeDir,
-	}, dir) {
-		return true
-	}
-	return slices.ContainsFunc(h.box.Mounts, func(m sandbox.Mount) bool { return m.Target == dir }) ||
-		slices.ContainsFunc(h.box.Tmpfs, func(m sandbox.Tmpfs) bool { return m.Target == dir })
-}
-
 // mergeLimits takes the stricter of two bounds: a command cannot loosen what
 // its sandbox says. Zero is no bound.
 func mergeLimits(a, b sandbox.Limits) sandbox.Limits {
@@ -189,80 +191,32 @@ func mergeLimits(a, b sandbox.Limits) sandbox.Limits {
 // supervise turns the end of the first process into the end of the command:
 // stray children are killed unless the command is detached, the streams are
 // drained, and Wait may return.
-func (c *command) supervise(main *Proc) {
+func (c *command) supervise() {
 	var pumps sync.WaitGroup
 	pumps.Go(func() { c.stdout.drain(c.spec.Stdout) })
 	if c.stderr != c.stdout {
 		pumps.Go(func() { c.stderr.drain(c.spec.Stderr) })
 	}
-	e := c.handle.e
-	<-main.done
-	if !c.spec.Detach {
-		e.mu.Lock()
-		c.killLocked()
-		e.mu.Unlock()
+	<-c.main.done
+	if !c.detach {
+		c.kill()
 	}
-	<-c.treeGone
-	close(c.stdout.chunks)
+	<-c.gone
+	close(c.stdout.ended)
 	if c.stderr != c.stdout {
-		close(c.stderr.chunks)
+		close(c.stderr.ended)
 	}
 	pumps.Wait()
 
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(c.handle.boot.running, c)
-	c.exit = sandbox.Exit{Code: main.code, Signal: main.signal, Usage: sandbox.Rusage{MaxRSS: 1 << 20}}
-	if c.lost {
+	c.exit = sandbox.Exit{Code: c.main.code, Signal: c.main.signal, Usage: madeUpUsage()}
+	if c.fellDown() {
 		c.exit, c.err = sandbox.Exit{}, fell("wait", c.handle.spec.Name)
 	}
 	close(c.done)
 }
 
-// watch kills the tree when ctx ends.
-func (c *command) watch(ctx context.Context) {
-	select {
-	case <-c.treeGone:
-		return
-	case <-ctx.Done():
-	}
-	if c.spec.Grace > 0 {
-		c.signalTree("TERM")
-		grace := time.NewTimer(c.spec.Grace)
-		defer grace.Stop()
-		select {
-		case <-c.treeGone:
-			return
-		case <-grace.C:
-		}
-	}
-	c.signalTree("KILL")
-}
-
-func (c *command) signalTree(signal string) {
-	e := c.handle.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if signal == "KILL" {
-		c.killLocked()
-		return
-	}
-	for p := range c.procs {
-		p.deliverLocked(signal)
-	}
-}
-
-// killLocked ends every process of the command, also those still to be born.
-func (c *command) killLocked() {
-	c.killed = true
-	for p := range c.procs {
-		p.endLocked("KILL")
-	}
-}
-
-// emptyLocked is called when a process has left and none remains. No other
-// can come: only processes fork.
-func (c *command) emptyLocked() { close(c.treeGone) }
+// madeUpUsage is what every command of the fake costs.
+func madeUpUsage() sandbox.Rusage { return sandbox.Rusage{MaxRSS: 1 << 20} }
 
 // Wait implements [sandbox.Process].
 func (c *command) Wait() (sandbox.Exit, error) {
@@ -273,13 +227,8 @@ func (c *command) Wait() (sandbox.Exit, error) {
 // Signal implements [sandbox.Process]: the first process gets the signal.
 // After its end the signal goes nowhere.
 func (c *command) Signal(ctx context.Context, name string) error {
-	if _, ok := signalNumber(name); !ok {
-		return &sandbox.Error{
-			Code: sandbox.CodeValidation, Op: "signal", Field: "signal", Message: fmt.Sprintf("unknown signal %q", name),
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return stepError(err, StepExec, c.handle.spec.Name)
+	if err := checkSignal(ctx, name, c.handle.spec.Name); err != nil {
+		return err
 	}
 	e := c.handle.e
 	e.mu.Lock()
@@ -290,13 +239,25 @@ func (c *command) Signal(ctx context.Context, name string) error {
 	return nil
 }
 
+func checkSignal(ctx context.Context, name, box string) error {
+	if _, ok := signalNumber(name); !ok {
+		return &sandbox.Error{
+			Code: sandbox.CodeValidation, Op: "signal", Field: "signal", Message: fmt.Sprintf("unknown signal %q", name),
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return stepError(err, StepExec, box)
+	}
+	return nil
+}
+
 // Resize implements [sandbox.Process].
 func (c *command) Resize(_ context.Context, t sandbox.TTY) error {
 	e := c.handle.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.tty == nil {
-		return failure(sandbox.CodeUnsupported, "resize", c.handle.spec.Name, "the command has no terminal")
+		return noTerminal(c.handle.spec.Name)
 	}
 	*c.tty = t
 	for p := range c.procs {
@@ -305,9 +266,12 @@ func (c *command) Resize(_ context.Context, t sandbox.TTY) error {
 	return nil
 }
 
+func noTerminal(box string) error {
+	return failure(sandbox.CodeUnsupported, "resize", box, "the command has no terminal")
+}
+
 // Kill implements [sandbox.Process].
 func (c *command) Kill(context.Context) error {
-	c.signalTree("KILL")
-	<-c.treeGone
+	c.kill()
 	return nil
 }

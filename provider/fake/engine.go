@@ -9,18 +9,24 @@
 //
 // The fake keeps the contracts of the root package and passes the suite of
 // package providertest. It has one process table, streams without buffers
-// between a program and its reader, signals, process trees and pausing. It
-// isolates nothing and must never run anything but tests: programs are
-// functions of the test itself.
+// between a program and its reader, signals, process trees and pausing; a file
+// system in memory (package memfs) that programs and sandbox.Files share;
+// shells that know the usual part of the language (package syntax); and a
+// loopback. The sources of mounts are folders in the engine's memory as well,
+// see [Engine.Folder]: nothing of the machine is read or written. It isolates
+// nothing and must never run anything but tests: programs are functions of the
+// test itself.
 package fake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // Options are the knobs of an engine. The zero value is usual.
@@ -31,7 +37,10 @@ type Options struct {
 	Programs map[string]Program
 	// Deadline bounds every call of a Provider; zero is 10 seconds.
 	Deadline time.Duration
-	// Now is the clock that stamps sandboxes; nil is time.Now.
+	// Without switches off what is true here: TTY, Shells, Files, Dial,
+	// Listen and Usage answer CodeUnsupported then. The others are ignored.
+	Without sandbox.Features
+	// Now is the clock that stamps sandboxes and files; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -40,10 +49,13 @@ type Engine struct {
 	name     string
 	deadline time.Duration
 	now      func() time.Time
+	without  sandbox.Features   // what is switched off
 	programs map[string]Program // not written after NewEngine
+	disk     *memfs.Disk
 
 	mu      sync.Mutex
 	boxes   map[string]*box
+	folders map[string]*memfs.Volume // of the host, by the source of mounts
 	nextID  int
 	nextPID int
 	faults  []*injection
@@ -57,7 +69,9 @@ func NewEngine(o Options) *Engine {
 		now:      o.Now,
 		programs: builtins(),
 		boxes:    make(map[string]*box),
+		folders:  make(map[string]*memfs.Volume),
 		nextPID:  1,
+		without:  o.Without,
 	}
 	if e.name == "" {
 		e.name = "fake"
@@ -68,9 +82,8 @@ func NewEngine(o Options) *Engine {
 	if e.now == nil {
 		e.now = time.Now
 	}
-	for name, p := range o.Programs {
-		e.programs[name] = p
-	}
+	maps.Copy(e.programs, o.Programs)
+	e.disk = memfs.NewDisk(e.now)
 	return e
 }
 
@@ -80,21 +93,24 @@ func New(o Options) *Provider { return NewEngine(o).Provider() }
 // A box is one sandbox. Its fields are guarded by Engine.mu.
 type box struct {
 	spec sandbox.Spec
-	info sandbox.Info // as it is told when it does not run
-	boot *boot        // nil when it does not run
+	root *memfs.Volume // what lies outside of mounts, from creation to removal
+	info sandbox.Info  // as it is told when it does not run
+	boot *boot         // nil when it does not run
 }
 
 // A boot is one run of a sandbox, from its start to its end.
 type boot struct {
-	ended   chan struct{}     // closed by Engine.stopLocked
-	onStart chan struct{}     // holds one token: whoever has it runs the OnStart lines
-	started time.Time         // fixed
-	thawed  chan struct{}     // closed unless paused; guarded by Engine.mu
-	paused  bool              // guarded by Engine.mu
-	lines   bool              // OnStart lines were run; guarded by the token
-	procs   map[*Proc]bool    // guarded by Engine.mu
-	notes   map[string]int    // counters of the program "note"; guarded by Engine.mu
-	running map[*command]bool // guarded by Engine.mu
+	ended   chan struct{}  // closed by Engine.stopLocked
+	onStart chan struct{}  // holds one token: whoever has it runs the OnStart lines
+	started time.Time      // fixed
+	thawed  chan struct{}  // closed unless paused; guarded by Engine.mu
+	paused  bool           // guarded by Engine.mu
+	lines   bool           // OnStart lines were run; guarded by the token
+	procs   map[*Proc]bool // guarded by Engine.mu
+	notes   map[string]int // counters of [Proc.Note]; guarded by Engine.mu
+	trees   map[*tree]bool // guarded by Engine.mu
+	files   *memfs.FS      // fixed
+	network *network       // fixed
 }
 
 // reserve makes a stopped box for s. A name that is taken is CodeBusy.
@@ -105,7 +121,7 @@ func (e *Engine) reserve(s sandbox.Spec, hash string) (*box, error) {
 		return nil, failure(sandbox.CodeBusy, "create", s.Name, "a sandbox of that name exists")
 	}
 	e.nextID++
-	b := &box{spec: s, info: sandbox.Info{
+	b := &box{spec: s, root: e.image(s), info: sandbox.Info{
 		Name: s.Name, ID: fmt.Sprintf("fake-%d", e.nextID), Kind: s.Kind, Provider: e.name,
 		Owner: s.Owner, Status: sandbox.StatusStopped, Image: s.Image, ImageID: s.ImageID,
 		ConfigHash: hash, Format: fmt.Sprint(s.Format), CreatedAt: e.now(),
@@ -122,13 +138,16 @@ func (e *Engine) start(b *box) error {
 	if e.boxes[b.spec.Name] != b {
 		return failure(sandbox.CodeNotFound, "start", b.spec.Name, "the sandbox was removed meanwhile")
 	}
-	e.startLocked(b)
-	return nil
+	return e.startLocked(b)
 }
 
-func (e *Engine) startLocked(b *box) {
+func (e *Engine) startLocked(b *box) error {
 	if b.boot != nil {
-		return
+		return nil
+	}
+	files, err := e.mountAll(b)
+	if err != nil {
+		return err
 	}
 	t := &boot{
 		ended:   make(chan struct{}),
@@ -137,11 +156,14 @@ func (e *Engine) startLocked(b *box) {
 		thawed:  make(chan struct{}),
 		procs:   make(map[*Proc]bool),
 		notes:   make(map[string]int),
-		running: make(map[*command]bool),
+		trees:   make(map[*tree]bool),
+		files:   files,
+		network: newNetwork(),
 	}
 	close(t.thawed)
 	t.onStart <- struct{}{}
 	b.boot = t
+	return nil
 }
 
 // stopLocked ends everything in b. The commands learn that their wall fell.
@@ -150,9 +172,10 @@ func (e *Engine) stopLocked(b *box) {
 		return
 	}
 	close(b.boot.ended)
-	for c := range b.boot.running {
-		c.lost = true
-		c.killLocked()
+	b.boot.network.close()
+	for t := range b.boot.trees {
+		t.lost = true
+		t.killLocked()
 	}
 	b.boot = nil
 }
@@ -196,33 +219,32 @@ func (e *Engine) find(op, name string) (*box, sandbox.Info, error) {
 
 // Stop ends the sandbox and everything in it and keeps it.
 func (e *Engine) Stop(name string) error {
-	return e.behind(name, e.stopLocked)
+	return e.behind(name, func(b *box) error { e.stopLocked(b); return nil })
 }
 
 // Restart is Stop and start without a moment between.
 func (e *Engine) Restart(name string) error {
-	return e.behind(name, func(b *box) { e.stopLocked(b); e.startLocked(b) })
+	return e.behind(name, func(b *box) error { e.stopLocked(b); return e.startLocked(b) })
 }
 
 // Destroy removes the sandbox with everything in it.
 func (e *Engine) Destroy(name string) error {
-	return e.behind(name, func(b *box) { e.stopLocked(b); delete(e.boxes, name) })
+	return e.behind(name, func(b *box) error { e.stopLocked(b); delete(e.boxes, name); return nil })
 }
 
 // Pause freezes the sandbox.
 func (e *Engine) Pause(name string) error {
-	return e.behind(name, e.pauseLocked)
+	return e.behind(name, func(b *box) error { e.pauseLocked(b); return nil })
 }
 
-func (e *Engine) behind(name string, do func(*box)) error {
+func (e *Engine) behind(name string, do func(*box) error) error {
 	b, _, err := e.find("behind", name)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	do(b)
-	return nil
+	return do(b)
 }
 
 func (e *Engine) pauseLocked(b *box) {
@@ -272,7 +294,7 @@ func (e *Engine) Processes(name string) []ProcessInfo {
 func (t *boot) table() []ProcessInfo {
 	list := make([]ProcessInfo, 0, len(t.procs))
 	for p := range t.procs {
-		list = append(list, ProcessInfo{PID: p.pid, Args: slices.Clone(p.Args)})
+		list = append(list, ProcessInfo{PID: p.pid, Args: slices.Clone(p.shown)})
 	}
 	slices.SortFunc(list, func(a, b ProcessInfo) int { return a.PID - b.PID })
 	return list

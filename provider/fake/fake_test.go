@@ -136,7 +136,8 @@ func TestPrograms(t *testing.T) {
 		{"sh with nothing", []string{"sh", "-c", " "}, "", 0, "", ""},
 		{"sh passes the status on", []string{"sh", "-c", "exit 9"}, "", 9, "", ""},
 		{"sh without such a program", []string{"sh", "-c", "nope"}, "", 127, "", "sh: nope: not found\n"},
-		{"sh with syntax", []string{"sh", "-c", "a; b"}, "", 2, "", "sh: the fake runs one plain command with -c\n"},
+		{"sh with two commands", []string{"sh", "-c", "a; echo b"}, "", 0, "b\n", "sh: a: not found\n"},
+		{"sh with bad syntax", []string{"sh", "-c", "echo a; ("}, "", 2, "", "sh: syntax error: expected a command, found \"\"\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,6 +30,13 @@ const (
 	StepRemove  Step = "remove" // nothing is removed yet
 	StepExec    Step = "exec"
 	StepUsage   Step = "usage"
+
+	StepOpenShell Step = "open shell"
+	StepLine      Step = "line"  // before the line waits for its turn
+	StepFile      Step = "file"  // before each operation of Files
+	StepFileData  Step = "data"  // before each piece of content that Files read or write
+	StepFileDone  Step = "place" // a write has all its content, and the old file is still there
+	StepNetwork   Step = "network"
 )
 
 // A Fault is asked before each step and fails it by returning an error. It

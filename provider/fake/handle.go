@@ -3,7 +3,6 @@ package fake
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -26,14 +25,10 @@ func (h *handle) Info() sandbox.Info { return h.info }
 
 // Start implements [sandbox.Sandbox].
 func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
-	select {
-	case <-h.closed:
-		return nil, failure(sandbox.CodeUnavailable, "start", h.spec.Name, "the handle is closed")
-	default:
+	if err := h.step(ctx, "start", StepExec); err != nil {
+		return nil, err
 	}
-	stepCtx, cancel := context.WithTimeout(ctx, h.e.deadline)
-	defer cancel()
-	if err := h.e.step(stepCtx, StepExec, h.spec.Name); err != nil {
+	if err := h.lacks(c.TTY != nil && h.e.without.TTY, "start with a terminal"); err != nil {
 		return nil, err
 	}
 	p, err := h.launch(ctx, c)
@@ -43,24 +38,17 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	return p, nil
 }
 
-// OpenShell is not supported.
-func (h *handle) OpenShell(context.Context, sandbox.ShellOptions) (sandbox.Shell, error) {
-	return nil, failure(sandbox.CodeUnsupported, "open shell", h.spec.Name, "this provider has no shells")
-}
-
 // Usage implements [sandbox.Sandbox]: the process count is true, the rest is
 // made up from it.
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.e.deadline)
-	defer cancel()
-	if err := h.e.step(ctx, StepUsage, h.spec.Name); err != nil {
+	if err := h.lacks(h.e.without.Usage, "usage"); err != nil {
+		return sandbox.Usage{}, err
+	}
+	if err := h.step(ctx, "usage", StepUsage); err != nil {
 		return sandbox.Usage{}, err
 	}
 	h.e.mu.Lock()
 	defer h.e.mu.Unlock()
-	if h.ended() {
-		return sandbox.Usage{}, fell("usage", h.spec.Name)
-	}
 	pids := int64(len(h.boot.procs)) + 1
 	return sandbox.Usage{
 		CPU:    h.e.now().Sub(h.boot.started) / 1000,
@@ -69,21 +57,61 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 	}, nil
 }
 
-// Close kills the commands of the handle that are not detached and returns
-// when their processes are gone. Output that nobody reads does not hold it up.
+// Close kills the commands of the handle that are not detached and its shells,
+// closes its connections, and returns when their processes are gone. Output
+// that nobody reads does not hold it up.
 func (h *handle) Close() error {
-	h.once.Do(func() { close(h.closed) })
 	h.e.mu.Lock()
-	var mine []*command
-	for c := range h.boot.running {
-		if c.handle == h && !c.spec.Detach {
-			c.killLocked()
-			mine = append(mine, c)
+	h.once.Do(func() { close(h.closed) })
+	var mine []*tree
+	for t := range h.boot.trees {
+		if t.handle == h && !t.detach {
+			t.killLocked()
+			mine = append(mine, t)
 		}
 	}
 	h.e.mu.Unlock()
-	for _, c := range mine {
-		<-c.treeGone
+	for _, t := range mine {
+		<-t.gone
+	}
+	h.boot.network.closeOf(h)
+	return nil
+}
+
+// shut reports whether the handle was closed.
+func (h *handle) shut() bool {
+	select {
+	case <-h.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func closedHandle(op, name string) error {
+	return failure(sandbox.CodeUnavailable, op, name, "the handle is closed")
+}
+
+// step is what comes before everything that is done through the handle.
+func (h *handle) step(ctx context.Context, op string, s Step) error {
+	if h.shut() {
+		return closedHandle(op, h.spec.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.e.deadline)
+	defer cancel()
+	if err := h.e.step(ctx, s, h.spec.Name); err != nil {
+		return err
+	}
+	if h.ended() {
+		return fell(op, h.spec.Name)
+	}
+	return nil
+}
+
+// lacks is the error for what was switched off.
+func (h *handle) lacks(off bool, op string) error {
+	if off {
+		return failure(sandbox.CodeUnsupported, op, h.spec.Name, "this provider was told not to have that")
 	}
 	return nil
 }
@@ -98,8 +126,7 @@ func (h *handle) ended() bool {
 }
 
 // runOnStart runs lines once per boot. A failing line fails the call, and the
-// next Open tries again from the first line. Lines have no shell syntax here:
-// they are split at white space.
+// next Open tries again from the first line.
 func (h *handle) runOnStart(ctx context.Context, lines []string) error {
 	if len(lines) == 0 {
 		return nil
@@ -128,7 +155,7 @@ func (h *handle) runOnStart(ctx context.Context, lines []string) error {
 }
 
 func (h *handle) runLine(ctx context.Context, i int, line string) error {
-	p, err := h.launch(ctx, sandbox.Command{Args: strings.Fields(line)})
+	p, err := h.launch(ctx, sandbox.Command{Args: []string{"sh", "-c", line}})
 	if err != nil {
 		return err
 	}

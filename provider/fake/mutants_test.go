@@ -29,6 +29,17 @@ func with(b broken) func(*providertest.Harness) {
 	}
 }
 
+// without switches abilities of the fake off and changes what it says of them.
+func without(off sandbox.Features, claim func(*sandbox.Features)) func(*providertest.Harness) {
+	return func(h *providertest.Harness) {
+		h.New = func(testing.TB) sandbox.Provider {
+			o := options()
+			o.Without = off
+			return broken{Provider: fake.New(o), features: func(f sandbox.Features) sandbox.Features { claim(&f); return f }}
+		}
+	}
+}
+
 func mutants() []mutant {
 	return append(providerMutants(), commandMutants()...)
 }
@@ -111,12 +122,16 @@ func providerMutants() []mutant {
 				}
 				return sb, err
 			}})},
-		{"features claim shells", "shells are as features say", with(broken{
-			features: func(f sandbox.Features) sandbox.Features { f.Shells = true; return f }})},
+		{"features claim shells", "shells are as features say", without(sandbox.Features{Shells: true}, func(f *sandbox.Features) { f.Shells = true })},
+		{"features deny shells", "shells are as features say", with(broken{
+			features: func(f sandbox.Features) sandbox.Features { f.Shells = false; return f }})},
 		{"features deny pausing", "pausing freezes and thaws", with(broken{
 			features: func(f sandbox.Features) sandbox.Features { f.Pause = false; return f }})},
-		{"features claim files", "optional abilities are as features say", with(broken{
-			features: func(f sandbox.Features) sandbox.Features { f.Files = true; return f }})},
+		{"features claim files", "optional abilities are as features say", without(sandbox.Features{Files: true}, func(f *sandbox.Features) { f.Files = true })},
+		{"features claim dialling", "optional abilities are as features say", without(sandbox.Features{Dial: true}, func(f *sandbox.Features) { f.Dial = true })},
+		{"features claim listening", "optional abilities are as features say", without(sandbox.Features{Listen: true}, func(f *sandbox.Features) { f.Listen = true })},
+		{"features deny files", "optional abilities are as features say", with(broken{
+			features: func(f sandbox.Features) sandbox.Features { f.Files = false; return f }})},
 		{"close forgets its commands", "close ends the commands of its handle", with(broken{
 			close: func(sandbox.Sandbox) error { return nil }})},
 		{"down is called not found", "an engine that is down is unavailable, not empty", func(h *providertest.Harness) {

@@ -2,11 +2,15 @@ package fake
 
 import (
 	"io"
+	"io/fs"
 	"maps"
+	"path"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // A Program is what a name in PATH runs. It returns the exit status. It must
@@ -17,49 +21,37 @@ type Program func(p *Proc) int
 
 // A Proc is one process inside a sandbox, as its program sees it.
 type Proc struct {
-	Args []string
-	Env  map[string]string
-	Dir  string
+	Args  []string
+	Env   map[string]string
+	Dir   string
+	Umask fs.FileMode
 
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 
-	cmd  *command
+	tree *tree
 	pid  int
 	dead chan struct{} // closed when a signal ends it
 	done chan struct{} // closed when its goroutine has ended
+	held []*share      // let go of at its end
 
 	// Guarded by Engine.mu.
 	signal  string                 // that ended it, or empty
 	ignored map[string]bool        // inherited by children
 	traps   map[string]chan string // not inherited
+	shown   []string               // Args as the process table has them
 	code    int                    // valid after done
 }
 
-// newProcLocked enters a process in the tables. A process born into a tree
-// that is being killed is born dead, so that forking cannot outrun the killer.
-func (c *command) newProcLocked(args []string, parent *Proc) *Proc {
-	e := c.handle.e
-	e.nextPID++
-	p := &Proc{
-		Args: args, Env: c.env, Dir: c.dir, cmd: c, pid: e.nextPID,
+// newProc returns a process with nothing but its arguments.
+func (t *tree) newProc(args []string) *Proc {
+	return &Proc{
+		Args: args, Umask: 0o022, tree: t, shown: slices.Clone(args),
 		dead: make(chan struct{}), done: make(chan struct{}),
 		ignored: map[string]bool{}, traps: map[string]chan string{},
+		Stdin: &emptyInput{}, Stdout: io.Discard, Stderr: io.Discard,
 	}
-	p.Stdin = &emptyInput{}
-	p.Stdout, p.Stderr = &output{p, c.stdout}, &output{p, c.stderr}
-	if parent != nil {
-		p.Env = maps.Clone(parent.Env)
-		p.Dir = parent.Dir
-		p.ignored = maps.Clone(parent.ignored)
-	}
-	c.procs[p] = true
-	c.handle.boot.procs[p] = true
-	if c.killed {
-		p.endLocked("KILL")
-	}
-	return p
 }
 
 // run starts the goroutine of p.
@@ -74,7 +66,10 @@ func (p *Proc) run(program Program) {
 }
 
 func (p *Proc) finish(code int, returned bool) {
-	e := p.cmd.handle.e
+	for _, s := range p.held {
+		s.release()
+	}
+	e := p.engine()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.code = code & 0xff
@@ -85,56 +80,26 @@ func (p *Proc) finish(code int, returned bool) {
 		n, _ := signalNumber(p.signal)
 		p.code = 128 + n
 	}
-	delete(p.cmd.procs, p)
-	delete(p.cmd.handle.boot.procs, p)
 	close(p.done)
-	if len(p.cmd.procs) == 0 {
-		p.cmd.emptyLocked()
-	}
+	p.tree.removeLocked(p)
 }
 
-// endLocked ends p by a signal unless one has already.
-func (p *Proc) endLocked(signal string) {
-	if p.signal == "" {
-		p.signal = signal
-		close(p.dead)
-	}
-}
+func (p *Proc) engine() *Engine { return p.tree.handle.e }
 
-// deliverLocked is what the kernel does with a signal.
-func (p *Proc) deliverLocked(signal string) {
-	switch {
-	case signal == "KILL":
-		p.endLocked(signal)
-	case p.ignored[signal]:
-	case p.traps[signal] != nil:
-		select {
-		case p.traps[signal] <- signal:
-		default: // pending already
-		}
-	case harmless(signal):
-	default:
-		p.endLocked(signal)
-	}
-}
+// PID returns the process id.
+func (p *Proc) PID() int { return p.pid }
 
-// checkpoint waits while the sandbox is paused and ends the goroutine when
-// the process was killed.
-func (p *Proc) checkpoint() {
-	e := p.cmd.handle.e
-	e.mu.Lock()
-	thawed := p.cmd.handle.boot.thawed
-	e.mu.Unlock()
-	select {
-	case <-p.dead:
-		runtime.Goexit()
-	case <-thawed:
+// Files returns the file system as the process sees it, which is that of
+// sandbox.Files. Paths are absolute; see [Proc.Path].
+func (p *Proc) Files() memfs.View { return p.tree.handle.boot.files.Free() }
+
+// Path returns the absolute path of a name in the working directory. It does
+// not clean it, because ".." is for the file system to resolve.
+func (p *Proc) Path(name string) string {
+	if path.IsAbs(name) {
+		return name
 	}
-	select {
-	case <-p.dead:
-		runtime.Goexit()
-	default:
-	}
+	return p.Dir + "/" + name
 }
 
 // Sleep waits for d.
@@ -148,58 +113,31 @@ func (p *Proc) Sleep(d time.Duration) {
 	p.checkpoint()
 }
 
-// Await waits for a signal that was trapped before and returns its name.
-func (p *Proc) Await(trapped <-chan string) string {
-	select {
-	case s := <-trapped:
-		p.checkpoint()
-		return s
-	case <-p.dead:
-		runtime.Goexit()
-	}
-	return ""
-}
-
-// Trap makes the process survive the named signals; they arrive on the channel.
-func (p *Proc) Trap(signals ...string) <-chan string {
-	e := p.cmd.handle.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ch := make(chan string, 1)
-	for _, s := range signals {
-		p.traps[s] = ch
-	}
-	return ch
-}
-
-// Ignore makes the process and its later children deaf to the named signals.
-// KILL cannot be ignored.
-func (p *Proc) Ignore(signals ...string) {
-	e := p.cmd.handle.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range signals {
-		p.ignored[s] = true
-	}
-}
-
-// Raise sends the process a signal of its own; it returns if it survives.
-func (p *Proc) Raise(signal string) {
-	e := p.cmd.handle.e
-	e.mu.Lock()
-	p.deliverLocked(signal)
-	e.mu.Unlock()
-	p.checkpoint()
-}
-
 // Fork starts a child in the background. Its standard input is empty; it
 // writes where its parent writes. Who its parent is makes no difference: it
 // belongs to its command and ends with it, like one that called setsid.
 func (p *Proc) Fork(args []string, program Program) *Proc {
+	return p.spawn(args, stdio{&emptyInput{}, p.Stdout, p.Stderr}, program)
+}
+
+// stdio is what a child is started with.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func (p *Proc) stdio() stdio { return stdio{p.Stdin, p.Stdout, p.Stderr} }
+
+// spawn starts a child that shares s with its parent.
+func (p *Proc) spawn(args []string, s stdio, program Program) *Proc {
 	p.checkpoint()
-	e := p.cmd.handle.e
+	child := p.tree.newProc(args)
+	child.Env, child.Dir, child.Umask = maps.Clone(p.Env), p.Dir, p.Umask
+	child.Stdin, child.Stdout, child.Stderr = inherit(child, s.in), inherit(child, s.out), inherit(child, s.err)
+	e := p.engine()
 	e.mu.Lock()
-	child := p.cmd.newProcLocked(args, p)
+	child.ignored = maps.Clone(p.ignored)
+	p.tree.addLocked(child)
 	e.mu.Unlock()
 	child.run(program)
 	return child
@@ -215,37 +153,65 @@ func (p *Proc) Join(child *Proc) int {
 	return child.code
 }
 
-// Peers lists the processes of the whole sandbox, its first one left out.
-func (p *Proc) Peers() []ProcessInfo {
-	e := p.cmd.handle.e
+// become changes what the process table shows, as execve does.
+func (p *Proc) become(args []string) {
+	e := p.engine()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return p.cmd.handle.boot.table()
+	p.Args, p.shown = args, slices.Clone(args)
+	clear(p.traps)
+}
+
+// Peers lists the processes of the whole sandbox, its first one left out.
+func (p *Proc) Peers() []ProcessInfo {
+	e := p.engine()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return p.tree.handle.boot.table()
 }
 
 // Program returns the program of a name, or nil.
-func (p *Proc) Program(name string) Program { return p.cmd.handle.e.programs[name] }
+func (p *Proc) Program(name string) Program { return p.engine().programs[name] }
 
 // Terminal returns the size of the terminal, and false when there is none.
 func (p *Proc) Terminal() (sandbox.TTY, bool) {
-	e := p.cmd.handle.e
+	e := p.engine()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.cmd.tty == nil {
+	if p.tree.tty == nil {
 		return sandbox.TTY{}, false
 	}
-	return *p.cmd.tty, true
+	return *p.tree.tty, true
 }
 
 // Limits returns the limits in force for the command.
-func (p *Proc) Limits() sandbox.Limits { return p.cmd.limits }
+func (p *Proc) Limits() sandbox.Limits { return p.tree.limits }
 
 // Note raises a counter that lives until the sandbox stops and returns it.
 // With by zero it only looks.
 func (p *Proc) Note(key string, by int) int {
-	e := p.cmd.handle.e
+	e := p.engine()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.cmd.handle.boot.notes[key] += by
-	return p.cmd.handle.boot.notes[key]
+	p.tree.handle.boot.notes[key] += by
+	return p.tree.handle.boot.notes[key]
+}
+
+// checkpoint waits while the sandbox is paused and ends the goroutine when
+// the process was killed.
+func (p *Proc) checkpoint() {
+	e := p.engine()
+	e.mu.Lock()
+	thawed := p.tree.handle.boot.thawed
+	e.mu.Unlock()
+	select {
+	case <-p.dead:
+		runtime.Goexit()
+	case <-thawed:
+	}
+	select {
+	case <-p.dead:
+		runtime.Goexit()
+	default:
+	}
 }

@@ -8,32 +8,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // builtins are the programs that every engine has. They behave like their
-// namesakes as far as tests need it; "sh -c" runs one plain command, because
-// the fake has no shell syntax.
+// namesakes as far as tests need it.
 func builtins() map[string]Program {
 	return map[string]Program{
-		"true":  func(*Proc) int { return 0 },
-		"false": func(*Proc) int { return 1 },
-		"cat":   cat,
-		"echo":  echo,
-		"env":   env,
-		"exit":  exit,
-		"pwd":   func(p *Proc) int { fmt.Fprintln(p.Stdout, p.Dir); return 0 },
-		"sh":    sh,
-		"sleep": sleep,
-		"yes":   yes,
+		"true": func(*Proc) int { return 0 }, "false": func(*Proc) int { return 1 },
+		"cat": cat, "echo": echo, "printf": printf, "env": env, "exit": exit,
+		"pwd":  func(p *Proc) int { fmt.Fprintln(p.Stdout, p.Dir); return 0 },
+		"test": test, "[": test, "kill": kill, "sh": sh, "sleep": sleep, "setsid": setsid, "yes": yes,
+		"head": head, "seq": seq, "sort": sortLines, "wc": wc,
+		"chmod": chmod, "ln": ln, "ls": ls, "mkdir": mkdir, "mkfifo": mkfifo, "mv": mv, "readlink": readlink,
+		"rm": rm, "rmdir": rmdir, "touch": touch,
 	}
 }
 
 func cat(p *Proc) int {
-	if _, err := io.Copy(p.Stdout, onlyReader{p.Stdin}); err != nil {
-		return 1
+	files := p.Args[1:]
+	if len(files) == 0 {
+		files = []string{"-"}
 	}
-	return 0
+	return each(p, files, func(name string) error {
+		if name == "-" {
+			_, err := io.Copy(p.Stdout, onlyReader{p.Stdin})
+			return err
+		}
+		f, err := p.open(name)
+		if err != nil {
+			return err
+		}
+		defer f.share.release()
+		_, err = io.Copy(p.Stdout, onlyReader{f})
+		return err
+	})
 }
 
 // onlyReader keeps io.Copy from taking short cuts past the process.
@@ -77,21 +87,46 @@ func sleep(p *Proc) int {
 	return 0
 }
 
-func sh(p *Proc) int {
-	if len(p.Args) < 3 || p.Args[1] != "-c" || strings.ContainsAny(p.Args[2], "|&;<>()$`\\\"'*?[]#~%{}\n") {
-		fmt.Fprintln(p.Stderr, "sh: the fake runs one plain command with -c")
-		return 2
+// setsid runs a program; sessions make no difference here.
+func setsid(p *Proc) int {
+	if len(p.Args) < 2 {
+		fmt.Fprintln(p.Stderr, "setsid: no program is named")
+		return 1
 	}
-	args := strings.Fields(p.Args[2])
-	if len(args) == 0 {
-		return 0
-	}
-	program := p.Program(args[0])
-	if program == nil {
-		fmt.Fprintf(p.Stderr, "sh: %s: not found\n", args[0])
+	program, err := p.tree.handle.lookup(p.Args[1], p.Env["PATH"], p.Dir)
+	if err != nil {
+		fmt.Fprintf(p.Stderr, "setsid: %s: %v\n", p.Args[1], err)
 		return 127
 	}
-	return p.Join(p.Fork(args, program))
+	p.become(p.Args[1:])
+	return program(p)
+}
+
+func kill(p *Proc) int {
+	signal, args := "TERM", p.Args[1:]
+	if len(args) > 1 && args[0] == "-s" {
+		args = append([]string{"-" + args[1]}, args[2:]...)
+	}
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		signal = strings.TrimPrefix(args[0][1:], "SIG")
+		if n, err := strconv.Atoi(signal); err == nil {
+			if signal = signalName(n); n == 0 {
+				signal = ""
+			}
+		}
+		args = args[1:]
+	}
+	if _, ok := signalNumber(signal); !ok && signal != "" {
+		fmt.Fprintf(p.Stderr, "kill: %s: invalid signal\n", signal)
+		return 1
+	}
+	return each(p, args, func(arg string) error {
+		pid, err := strconv.Atoi(arg)
+		if err == nil && (pid <= 0 || !p.Signal(pid, signal)) {
+			err = syscall.ESRCH
+		}
+		return err
+	})
 }
 
 func yes(p *Proc) int {

@@ -28,10 +28,13 @@ func (p *Provider) Engine() *Engine { return p.e }
 // Name returns the name given in [Options].
 func (p *Provider) Name() string { return p.e.name }
 
-// Features: sandboxes outlive the provider, can be paused, have terminals and
-// tell their usage. There are no images, shells, files or connections.
+// Features: everything but images, less what [Options] switch off.
 func (p *Provider) Features() sandbox.Features {
-	return sandbox.Features{Persistent: true, Pause: true, TTY: true, Usage: true}
+	off := p.e.without
+	return sandbox.Features{
+		Persistent: true, Pause: true, TTY: !off.TTY, Shells: !off.Shells, Files: !off.Files,
+		Dial: !off.Dial, Listen: !off.Listen, Usage: !off.Usage,
+	}
 }
 
 // Probe fails when the engine is down.

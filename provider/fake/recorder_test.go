@@ -80,8 +80,9 @@ func TestMutants(t *testing.T) {
 				t.Fatalf("there is no check %q", m.check)
 			}
 			h := harness()
+			with(broken{})(&h) // nothing of it is broken
 			if failed, log := record(t, *check, h); failed {
-				t.Fatalf("the check fails on the whole fake: %s", log)
+				t.Fatalf("the check fails on the fake when nothing is broken: %s", log)
 			}
 			m.apply(&h)
 			h.Patience = 1500 * time.Millisecond // a check that waits in vain waits this long

@@ -10,23 +10,48 @@ import (
 const chunkSize = 32 << 10
 
 // A stream hands bytes from processes to a pump without a buffer between: a
-// process that writes waits until its bytes are taken.
+// process that writes waits until its bytes are taken. Once it has ended, what
+// is written is dropped.
 type stream struct {
 	chunks chan []byte
-	crlf   bool // a terminal: newline becomes carriage return and newline
+	ended  chan struct{} // closed by the pump's owner
+	crlf   bool          // a terminal: newline becomes carriage return and newline
 }
 
-// drain copies until the stream is closed. A nil w discards, and so does one
+func newStream(crlf bool) *stream {
+	return &stream{chunks: make(chan []byte), ended: make(chan struct{}), crlf: crlf}
+}
+
+// drain copies until the stream has ended. A nil w discards, and so does one
 // that has failed: the program must not hang because nobody listens.
 func (s *stream) drain(w io.Writer) {
-	for chunk := range s.chunks {
-		if w == nil {
-			continue
-		}
-		if _, err := w.Write(chunk); err != nil {
-			w = nil
+	for {
+		select {
+		case chunk := <-s.chunks:
+			if w == nil {
+				continue
+			}
+			if _, err := w.Write(chunk); err != nil {
+				w = nil
+			}
+		case <-s.ended:
+			return
 		}
 	}
+}
+
+// An end is a process's hold on something that it shares with others.
+type end interface {
+	// pass returns the hold of another process on the same.
+	pass(p *Proc) any
+}
+
+// inherit gives the process p what its parent has as x.
+func inherit[T any](p *Proc, x T) T {
+	if e, ok := any(x).(end); ok {
+		return e.pass(p).(T)
+	}
+	return x
 }
 
 // An output is a process's end of a stream.
@@ -34,6 +59,8 @@ type output struct {
 	p *Proc
 	s *stream
 }
+
+func (o *output) pass(p *Proc) any { return &output{p, o.s} }
 
 // Write hands b over piece by piece. It ends the goroutine when the process
 // is killed while it waits.
@@ -48,6 +75,8 @@ func (o *output) Write(b []byte) (int, error) {
 		select {
 		case o.s.chunks <- chunk:
 			b = b[len(chunk):]
+		case <-o.s.ended:
+			return n, nil
 		case <-o.p.dead:
 			runtime.Goexit()
 		}
@@ -55,42 +84,63 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// An input is the standard input of a command's first process.
+// An input is the standard input that comes from outside. The processes that
+// read it take turns.
 type input struct {
-	p      *Proc
-	chunks <-chan []byte // closed at the end of input
-	rest   []byte
+	p *Proc
+	q *queue
 }
+
+// A queue is input that is on its way.
+type queue struct {
+	chunks chan []byte   // closed at the end of input
+	turn   chan struct{} // holds one token
+	rest   []byte        // guarded by the token
+}
+
+func newQueue() *queue {
+	q := &queue{chunks: make(chan []byte), turn: make(chan struct{}, 1)}
+	q.turn <- struct{}{}
+	return q
+}
+
+func (in *input) pass(p *Proc) any { return &input{p, in.q} }
 
 // Read ends the goroutine when the process is killed while it waits.
 func (in *input) Read(b []byte) (int, error) {
 	in.p.checkpoint()
-	for len(in.rest) == 0 {
+	select {
+	case <-in.q.turn:
+		defer func() { in.q.turn <- struct{}{} }()
+	case <-in.p.dead:
+		runtime.Goexit()
+	}
+	for len(in.q.rest) == 0 {
 		select {
-		case chunk, ok := <-in.chunks:
+		case chunk, ok := <-in.q.chunks:
 			if !ok {
 				return 0, io.EOF
 			}
-			in.rest = chunk
+			in.q.rest = chunk
 		case <-in.p.dead:
 			runtime.Goexit()
 		}
 	}
-	n := copy(b, in.rest)
-	in.rest = in.rest[n:]
+	n := copy(b, in.q.rest)
+	in.q.rest = in.q.rest[n:]
 	return n, nil
 }
 
-// feed copies r to chunks until its end or until nobody reads any more. It
+// feed copies r to the queue until its end or until nobody reads any more. It
 // may stay in r.Read after the command has ended; that is its caller's reader.
-func feed(r io.Reader, chunks chan<- []byte, gone <-chan struct{}) {
-	defer close(chunks)
+func (q *queue) feed(r io.Reader, gone <-chan struct{}) {
+	defer close(q.chunks)
 	for {
 		b := make([]byte, chunkSize)
 		n, err := r.Read(b)
 		if n > 0 {
 			select {
-			case chunks <- b[:n]:
+			case q.chunks <- b[:n]:
 			case <-gone:
 				return
 			}

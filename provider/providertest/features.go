@@ -170,19 +170,34 @@ func shellsHonest(r *rig) {
 func abilitiesHonest(r *rig) {
 	_, sb := r.box("a")
 	f := r.p.Features()
-	if d, ok := sb.(sandbox.Dialer); f.Dial != ok && !refuses(ok, func() error { _, err := d.Dial(r.ctx, "tcp", "127.0.0.1:1"); return err }) {
-		r.Errorf("Features.Dial is %v, being a Dialer is %v", f.Dial, ok)
-	}
-	if l, ok := sb.(sandbox.Listener); f.Listen != ok && !refuses(ok, func() error { _, err := l.Listen(r.ctx, "tcp", "127.0.0.1:0"); return err }) {
-		r.Errorf("Features.Listen is %v, being a Listener is %v", f.Listen, ok)
-	}
-	if s, ok := sb.(sandbox.FileServer); f.Files != ok && !refuses(ok, func() error { _, err := s.Files(r.ctx); return err }) {
-		r.Errorf("Features.Files is %v, being a FileServer is %v", f.Files, ok)
-	}
+	d, dials := sb.(sandbox.Dialer)
+	r.honest("Dial", f.Dial, dials, func() error {
+		_, err := d.Dial(r.ctx, "tcp", "127.0.0.1:1")
+		return err
+	})
+	l, listens := sb.(sandbox.Listener)
+	r.honest("Listen", f.Listen, listens, func() error {
+		at, err := l.Listen(r.ctx, "tcp", "127.0.0.1:0")
+		if err == nil {
+			err = at.Close()
+		}
+		return err
+	})
+	s, serves := sb.(sandbox.FileServer)
+	r.honest("Files", f.Files, serves, func() error { _, err := s.Files(r.ctx); return err })
 }
 
-// refuses reports whether an ability that is there by type says that it is
-// not supported.
-func refuses(there bool, call func() error) bool {
-	return there && sandbox.CodeOf(call()) == sandbox.CodeUnsupported
+// honest holds that an ability is there when the feature is set, and that it
+// is missing by type or answers CodeUnsupported when it is not.
+func (r *rig) honest(name string, feature, there bool, call func() error) {
+	r.Helper()
+	if !there {
+		if feature {
+			r.Errorf("Features.%s is set and the sandbox has no such method", name)
+		}
+		return
+	}
+	if err := call(); feature == (sandbox.CodeOf(err) == sandbox.CodeUnsupported) {
+		r.Errorf("Features.%s is %v, a call says %v", name, feature, err)
+	}
 }

@@ -1,0 +1,185 @@
+package memfs
+
+import (
+	"cmp"
+	"io/fs"
+	"path"
+	"slices"
+	"syscall"
+)
+
+// A View does operations. Paths are absolute. Errors are errnos, or
+// [ErrEscape].
+type View struct {
+	f    *FS
+	keep *mount // paths must end in this mount; nil for anywhere
+}
+
+// Free returns the view of a program inside.
+func (f *FS) Free() View { return View{f: f} }
+
+// Confined returns the view of a tool that may touch only the mount at
+// target: links that end elsewhere are not followed there.
+func (f *FS) Confined(target string) (View, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	at, err := f.walk(target, false)
+	switch {
+	case err != nil:
+		return View{}, err
+	case at.at.n == nil:
+		return View{}, syscall.ENOENT
+	case at.at.n != at.at.m.root:
+		return View{}, syscall.EINVAL
+	}
+	return View{f: f, keep: at.at.m}, nil
+}
+
+// find walks and holds the confinement. The caller holds Disk.mu.
+func (v View) find(name string, follow bool) (found, error) {
+	at, err := v.f.walk(name, follow)
+	if err != nil {
+		return found{}, err
+	}
+	if v.keep != nil && (at.dir.m != v.keep || at.at.n != nil && at.at.m != v.keep) {
+		return found{}, ErrEscape
+	}
+	return at, nil
+}
+
+// existing finds what must be there.
+func (v View) existing(name string, follow bool) (found, error) {
+	at, err := v.find(name, follow)
+	if err == nil && at.at.n == nil {
+		err = syscall.ENOENT
+	}
+	return at, err
+}
+
+// changeable holds that names in the folder of at can be changed.
+func (v View) changeable(at found) error {
+	switch {
+	case at.dir.m.readOnly:
+		return syscall.EROFS
+	case at.name == "":
+		return syscall.EBUSY
+	case !v.f.may(at.dir.n, 3):
+		return syscall.EACCES
+	}
+	return nil
+}
+
+// Stat describes what name leads to, under the name it was asked by.
+func (v View) Stat(name string) (fs.FileInfo, error) { return v.stat(name, true) }
+
+// Lstat describes name itself.
+func (v View) Lstat(name string) (fs.FileInfo, error) { return v.stat(name, false) }
+
+func (v View) stat(name string, follow bool) (fs.FileInfo, error) {
+	v.f.disk.mu.Lock()
+	defer v.f.disk.mu.Unlock()
+	at, err := v.existing(name, follow)
+	if err != nil {
+		return nil, err
+	}
+	return at.at.n.info(path.Base(name)), nil
+}
+
+// Real returns the path without links of the folder name.
+func (v View) Real(name string) (string, error) {
+	v.f.disk.mu.Lock()
+	defer v.f.disk.mu.Unlock()
+	at, err := v.existing(name, true)
+	switch {
+	case err != nil:
+		return "", err
+	case !at.at.n.mode.IsDir():
+		return "", syscall.ENOTDIR
+	case !v.f.may(at.at.n, 1):
+		return "", syscall.EACCES
+	}
+	real := ""
+	for p := at.at; ; {
+		for p.n == p.m.root && p.m != v.f.root {
+			p = p.m.over
+		}
+		if p.n == v.f.root.root {
+			return "/" + real, nil
+		}
+		parent := position{p.m, p.n.parent}
+		for name, child := range parent.n.entries {
+			if child == p.n {
+				real = path.Join(name, real)
+			}
+		}
+		p = parent
+	}
+}
+
+// ReadDir returns the entries of a folder, sorted by name.
+func (v View) ReadDir(name string) ([]fs.DirEntry, error) {
+	v.f.disk.mu.Lock()
+	defer v.f.disk.mu.Unlock()
+	at, err := v.existing(name, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case !at.at.n.mode.IsDir():
+		return nil, syscall.ENOTDIR
+	case !v.f.may(at.at.n, 4):
+		return nil, syscall.EACCES
+	}
+	list := make([]fs.DirEntry, 0, len(at.at.n.entries))
+	for name, child := range at.at.n.entries {
+		p := v.f.enter(position{at.at.m, child})
+		list = append(list, fs.FileInfoToDirEntry(p.n.info(name)))
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	return list, nil
+}
+
+// ReadLink returns what a link points to.
+func (v View) ReadLink(name string) (string, error) {
+	v.f.disk.mu.Lock()
+	defer v.f.disk.mu.Unlock()
+	at, err := v.existing(name, false)
+	switch {
+	case err != nil:
+		return "", err
+	case at.at.n.mode.Type() != fs.ModeSymlink:
+		return "", syscall.EINVAL
+	}
+	return at.at.n.target, nil
+}
+
+// Chmod sets the permission bits of what name leads to.
+func (v View) Chmod(name string, perm fs.FileMode) error {
+	v.f.disk.mu.Lock()
+	defer v.f.disk.mu.Unlock()
+	at, err := v.existing(name, true)
+	switch {
+	case err != nil:
+		return err
+	case at.at.m.readOnly:
+		return syscall.EROFS
+	case at.at.n.uid != v.f.uid:
+		return syscall.EPERM
+	}
+	at.at.n.mode = at.at.n.mode.Type() | perm&(fs.ModePerm|fs.ModeSticky)
+	return nil
+}
+
+// Touch sets the time of what name leads to, or makes an empty file.
+func (v View) Touch(name string, perm fs.FileMode) error {
+	h, err := v.Open(name, Append|Create, perm)
+	if err != nil {
+		if _, is := v.Stat(name); is == nil && err == syscall.EISDIR {
+			return nil
+		}
+		return err
+	}
+	v.f.disk.mu.Lock()
+	h.n.touch()
+	v.f.disk.mu.Unlock()
+	return h.Close()
+}
