@@ -2,6 +2,7 @@ package docker_test
 
 import (
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,12 @@ func TestConformance(t *testing.T) {
 		Reconnect: func(t testing.TB, _ sandbox.Provider) sandbox.Provider { return connect(t) },
 		Behind: providertest.Behind{
 			Stop: behind("kill"), Pause: behind("pause"), Restart: behind("restart", "-t", "0"), Destroy: behind("rm", "-f"),
+		},
+		Folder: func(t testing.TB, _ sandbox.Provider) string {
+			dir := t.TempDir()
+			must(t, os.Chmod(dir, 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, "file"), []byte(providertest.FolderContent), 0o644))
+			return dir
 		},
 		Down: func(t testing.TB) sandbox.Provider {
 			return connectTo(t, filepath.Join(t.TempDir(), "none.sock"))

@@ -159,6 +159,12 @@ type process struct {
 
 func (p process) Wait() (sandbox.Exit, error) { return p.wait() }
 
+// A numb process cannot be reached.
+type numb struct{ sandbox.Process }
+
+func (numb) Kill(context.Context) error           { return nil }
+func (numb) Signal(context.Context, string) error { return nil }
+
 // waiting returns a start that lets change rewrite every result.
 func waiting(change func(sandbox.Exit, error) (sandbox.Exit, error)) func(sandbox.Sandbox, context.Context, sandbox.Command) (sandbox.Process, error) {
 	return func(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandbox.Process, error) {

@@ -38,6 +38,13 @@ func harness() providertest.Harness {
 			Stop: behind((*fake.Engine).Stop), Pause: behind((*fake.Engine).Pause),
 			Restart: behind((*fake.Engine).Restart), Destroy: behind((*fake.Engine).Destroy),
 		},
+		Folder: func(t testing.TB, p sandbox.Provider) string {
+			const source = "/host/providertest"
+			if err := engineOf(p).Folder(source, spec("").UID).Write("file", 0o644, providertest.FolderContent); err != nil {
+				t.Fatal(err)
+			}
+			return source
+		},
 		Down:     func(testing.TB) sandbox.Provider { return faulty(fake.Down()) },
 		Hanging:  func(testing.TB) sandbox.Provider { return faulty(fake.Hang()) },
 		Patience: 10 * time.Second,
@@ -68,6 +75,8 @@ func spec(key string) sandbox.Spec {
 		},
 		Image: "sandbox:test", ImageID: "sha256:0", Workdir: sandbox.WorkspaceDir,
 		UID: 1000, GID: 1000, Network: "none",
+		Mounts:    []sandbox.Mount{{Source: "/host/work/" + key, Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace}},
+		Tmpfs:     []sandbox.Tmpfs{{Target: "/tmp", Size: 64 << 20, Exec: true, Mode: 0o1777}},
 		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true},
 		Resources: sandbox.Resources{Memory: 1 << 30, MemorySwap: 1 << 30, NanoCPUs: 1e9, PIDs: 512},
 	}

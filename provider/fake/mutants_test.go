@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func without(off sandbox.Features, claim func(*sandbox.Features)) func(*provider
 }
 
 func mutants() []mutant {
-	return append(providerMutants(), commandMutants()...)
+	return slices.Concat(providerMutants(), commandMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants())
 }
 
 func providerMutants() []mutant {

@@ -85,7 +85,7 @@ func TestMutants(t *testing.T) {
 				t.Fatalf("the check fails on the fake when nothing is broken: %s", log)
 			}
 			m.apply(&h)
-			h.Patience = 1500 * time.Millisecond // a check that waits in vain waits this long
+			h.Patience = 600 * time.Millisecond // a check that waits in vain waits this long
 			failed, log := record(t, *check, h)
 			if !failed {
 				t.Errorf("the check passes on the broken fake; it said: %s", log)

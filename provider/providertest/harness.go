@@ -10,6 +10,8 @@
 //
 // The programs that run inside are a small portable set (see [Programs]),
 // by default shell scripts that need a POSIX sh, setsid, head, yes and stty.
+// The checks of shells and files run lines of their own, which need cat, chmod,
+// env, ln, ls, mkdir, rm, sleep and touch besides.
 package providertest
 
 import (
@@ -32,6 +34,7 @@ type Harness struct {
 	// keys different names and owners, and no other user of the engine has
 	// those names. The sandbox needs neither network nor binds; it allows at
 	// least 512 processes and 256 MiB, and its ImageID is the image's own.
+	// Its Workdir is a writable mount, and /tmp a tmpfs.
 	Spec func(t testing.TB, key string) sandbox.Spec
 
 	// Programs replaces single portable programs; the zero value is the
@@ -52,6 +55,11 @@ type Harness struct {
 	// Hanging returns a provider whose engine takes requests and never
 	// answers.
 	Hanging func(t testing.TB) sandbox.Provider
+
+	// Folder returns a host folder of the sandbox's user, which a Spec may
+	// mount and in which the file "file" holds [FolderContent]. It is
+	// needed when Features.Files is set.
+	Folder func(t testing.TB, p sandbox.Provider) string
 
 	// Leaks fails t when something of the provider is left on the machine.
 	// It is called after each check, when all sandboxes are removed.
@@ -74,6 +82,9 @@ type Behind struct {
 	Restart func(t testing.TB, p sandbox.Provider, name string) // stops and starts it
 	Destroy func(t testing.TB, p sandbox.Provider, name string) // removes it
 }
+
+// FolderContent is what the file of a [Harness.Folder] holds.
+const FolderContent = "content of the host\n"
 
 // A Check is one named rule of the contract.
 type Check struct {
@@ -145,6 +156,7 @@ func Checks() []Check {
 	for _, group := range [][]Check{
 		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(),
 		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
+		shellChecks(), fileChecks(), networkChecks(),
 		startChecks(), behindChecks(), troubleChecks(),
 	} {
 		all = append(all, group...)

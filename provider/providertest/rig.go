@@ -230,6 +230,14 @@ func (r *rig) wantCode(what string, err error, codes ...sandbox.Code) {
 	}
 }
 
+// wantField holds that err names the field at fault.
+func (r *rig) wantField(what string, err error, field string) {
+	r.Helper()
+	if e, ok := errors.AsType[*sandbox.Error](err); ok && e.Field != field {
+		r.Errorf("%s: the error names the field %q, want %q", what, e.Field, field)
+	}
+}
+
 // within holds that do returns in time and says how long that is.
 func (r *rig) within(d time.Duration, what string, do func()) {
 	r.Helper()
