@@ -1,0 +1,37 @@
+package measure
+
+// order returns in which order n ways take their turn in the given round.
+// The first place wanders, and every other round runs backwards, so that no
+// way always follows the same other one and pays for what that left behind.
+func order(round, n int) []int {
+	turn := make([]int, n)
+	for i := range turn {
+		turn[i] = (round/2 + i) % n
+		if round%2 == 1 {
+			turn[i] = n - 1 - turn[i]
+		}
+	}
+	return turn
+}
+
+// An Effort says how much is done. More rounds give steadier numbers.
+type Effort struct {
+	Name    string
+	Percent int // of the rounds that each operation asks for
+	Least   int // rounds at least
+	Callers int // commands that each of many callers runs in a row
+}
+
+// The efforts of the program.
+func Full() Effort {
+	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10}
+}
+
+// Quick is for continuous integration: the medians are good, the 99th
+// percentiles only hints.
+func Quick() Effort {
+	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5}
+}
+
+// rounds is how many rounds an operation gets that asks for full.
+func (e Effort) rounds(full int) int { return max(e.Least, full*e.Percent/100) }

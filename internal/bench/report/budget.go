@@ -1,0 +1,133 @@
+package report
+
+import "fmt"
+
+// The outcomes of a Verdict.
+const (
+	Met         = "met"
+	Missed      = "missed"
+	NotMeasured = "not measured"
+)
+
+// A Verdict says whether one budget holds.
+type Verdict struct {
+	Budget  string  `json:"budget"`
+	Unit    string  `json:"unit"`
+	AtLeast bool    `json:"atLeast"` // the limit is a lower one
+	Limit   float64 `json:"limit"`
+	Value   float64 `json:"value"`
+	Outcome string  `json:"outcome"`
+}
+
+// Holds reports whether the budget holds when its limit is relaxed by the
+// factor slack, at least 1. What was not measured does not hold: a budget
+// must not be kept by leaving its operation out.
+func (v Verdict) Holds(slack float64) bool {
+	switch {
+	case v.Outcome == NotMeasured:
+		return false
+	case v.AtLeast:
+		return v.Value*max(slack, 1) >= v.Limit
+	}
+	return v.Value <= v.Limit*max(slack, 1)
+}
+
+// A budget is a promise about one number.
+type budget struct {
+	name    string
+	unit    string
+	atLeast bool
+	limit   float64
+	value   func(r *Report) (float64, bool)
+}
+
+// budgets are the promises of the project.
+var budgets = []budget{
+	{"exec over the socket, p50", "ms", false, 1.5, p50(OpExec, WaySocket)},
+	{"exec over the socket, against the engine", "×", true, 25, ratio(OpExec, WaySocket)},
+	{"shell builtin over the socket, p50", "ms", false, 0.25, p50(OpBuiltin, WaySocket)},
+	{"read of 4 KiB over the socket, p50", "ms", false, 0.15, p50(OpRead4K, WaySocket)},
+	{"read of 4 KiB over the socket, against the engine", "×", true, 250, ratio(OpRead4K, WaySocket)},
+	{"stat over the socket, p50", "ms", false, 0.15, p50(OpStat, WaySocket)},
+	{"stat over the socket, against the engine", "×", true, 250, ratio(OpStat, WaySocket)},
+	{"read of 64 MiB over the socket", "MB/s", true, 500, rate(OpRead64M, WaySocket)},
+	{"write of 64 MiB over the socket", "MB/s", true, 500, rate(OpWrite64M, WaySocket)},
+	{"exec over the relay, against the engine", "×", true, 15, ratio(OpExec, WayRelay)},
+	{"read of 4 KiB over the relay, against the engine", "×", true, 80, ratio(OpRead4K, WayRelay)},
+	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
+	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(MemoryFresh)},
+	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(MemoryUsed)},
+}
+
+func p50(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		res, ok := r.find(op, way)
+		return milliseconds(res.P50), ok
+	}
+}
+
+func ratio(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		res, ok := r.find(op, way)
+		return res.Ratio, ok && res.Ratio > 0
+	}
+}
+
+func rate(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		res, ok := r.find(op, way)
+		return res.Rate, ok && res.Rate > 0
+	}
+}
+
+// crowd is the 99th percentile among many callers in medians of one.
+func crowd(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		many, ok := r.find(op, way)
+		one, ok1 := r.find(OpExec, way)
+		if !ok || !ok1 || one.P50 <= 0 {
+			return 0, false
+		}
+		return float64(many.P99) / float64(one.P50), true
+	}
+}
+
+func pss(state string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		m, ok := r.memory(state)
+		return mib(m.PSS), ok && m.PSS > 0
+	}
+}
+
+// judge compares r with every budget.
+func judge(r *Report) []Verdict {
+	out := make([]Verdict, 0, len(budgets))
+	for _, b := range budgets {
+		v := Verdict{Budget: b.name, Unit: b.unit, AtLeast: b.atLeast, Limit: b.limit, Outcome: NotMeasured}
+		if value, ok := b.value(r); ok {
+			v.Value, v.Outcome = value, Missed
+			if v.Holds(1) {
+				v.Outcome = Met
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// LimitText writes the limit for people.
+func (v Verdict) LimitText() string {
+	word := "at most"
+	if v.AtLeast {
+		word = "at least"
+	}
+	return fmt.Sprintf("%s %g %s", word, v.Limit, v.Unit)
+}
+
+// ValueText writes the measured value for people.
+func (v Verdict) ValueText() string {
+	if v.Outcome == NotMeasured {
+		return "–"
+	}
+	return digits(v.Value) + " " + v.Unit
+}

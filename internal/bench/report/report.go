@@ -1,0 +1,132 @@
+// Package report turns measured times into a table, a judgement of each
+// budget, and the text that the documentation holds. It is pure: it measures
+// nothing and touches no file.
+package report
+
+import "time"
+
+// The ways by which an operation is done, in the order of the table.
+const (
+	WayEngine = "engine" // the plain engine API: what everything is compared with
+	WaySocket = "socket" // the guest, over its socket
+	WayRelay  = "relay"  // the guest, over one exec stream of the engine
+	WayHost   = "host"   // the same work on the host without any wall: the floor
+)
+
+// The operations. Budgets refer to them by these names.
+const (
+	OpPing      = "round trip"
+	OpExec      = "exec /bin/true"
+	OpBuiltin   = "shell builtin"
+	OpStat      = "stat"
+	OpList      = "list 10,000 entries"
+	OpRead4K    = "read 4 KiB"
+	OpRead1M    = "read 1 MiB"
+	OpRead64M   = "read 64 MiB"
+	OpWrite4K   = "write 4 KiB"
+	OpWrite1M   = "write 1 MiB"
+	OpWrite64M  = "write 64 MiB"
+	OpCallers16 = "exec, 16 callers"
+	OpCallers64 = "exec, 64 callers"
+	OpStart     = "start of a sandbox"
+	OpProgram   = "start of sandbox(1)"
+)
+
+// The states in which memory is measured.
+const (
+	MemoryFresh = "fresh, idle"
+	MemoryUsed  = "after 1,000 commands, idle"
+	MemoryRelay = "with a relay beside, idle"
+)
+
+// A Report is one run.
+type Report struct {
+	Machine  Machine   `json:"machine"`
+	Mode     string    `json:"mode"` // "full" or "quick"
+	Took     float64   `json:"tookSeconds"`
+	Results  []Result  `json:"results"`
+	Memory   []Memory  `json:"memory"`
+	Verdicts []Verdict `json:"verdicts"`
+}
+
+// A Machine says on what a run took place: its class, not which one it is.
+type Machine struct {
+	Cores     int    `json:"cores"`
+	Processor string `json:"processor"`
+	Memory    int64  `json:"memoryBytes"`
+	Kernel    string `json:"kernel"`
+	Go        string `json:"go"`
+	Engine    string `json:"engine"`
+	API       string `json:"engineApi"`
+	Runtime   string `json:"runtime"`
+	Storage   string `json:"storage"` // the engine's storage driver
+	Cgroup    string `json:"cgroupVersion"`
+	Workspace string `json:"workspaceFileSystem"`
+}
+
+// A Result is one operation done one way.
+type Result struct {
+	Op    string `json:"op"`
+	Way   string `json:"way"`
+	Bytes int64  `json:"bytes,omitempty"` // moved by one operation, where the rate makes sense
+	Summary
+	// Unsupported says why nothing was measured; or empty.
+	Unsupported string `json:"unsupported,omitempty"`
+
+	// Ratio is how many times faster than the plain engine this is, by
+	// medians; 0 where there is nothing to compare with.
+	Ratio float64 `json:"ratio,omitempty"`
+	// Rate is in MB (10^6 bytes) per second, by the median; or 0.
+	Rate float64 `json:"mbPerSecond,omitempty"`
+}
+
+// A Memory is what our processes inside one container take. Nobody outside
+// shares their pages, so the PSS is what they hold together.
+type Memory struct {
+	State     string `json:"state"`
+	Processes int    `json:"processes"` // guest, stages and relay
+	RSS       int64  `json:"rssBytes"`  // their sum; pages of the program count once for each process
+	PSS       int64  `json:"pssBytes"`  // their sum; a shared page counts once in all
+}
+
+// Derive fills in what follows from the measurements: ratios, rates and
+// verdicts.
+func (r *Report) Derive() {
+	for i := range r.Results {
+		res := &r.Results[i]
+		res.Ratio, res.Rate = 0, 0
+		if res.P50 <= 0 {
+			continue
+		}
+		if plain, ok := r.find(res.Op, WayEngine); ok {
+			res.Ratio = float64(plain.P50) / float64(res.P50)
+		}
+		if res.Bytes > 0 {
+			res.Rate = float64(res.Bytes) * 1e3 / float64(res.P50) // bytes in a nanosecond are GB/s
+		}
+	}
+	r.Verdicts = judge(r)
+}
+
+// find returns the result of op done the given way if it was measured.
+func (r *Report) find(op, way string) (Result, bool) {
+	for _, res := range r.Results {
+		if res.Op == op && res.Way == way && res.N > 0 {
+			return res, true
+		}
+	}
+	return Result{}, false
+}
+
+// memory returns the measurement in the given state.
+func (r *Report) memory(state string) (Memory, bool) {
+	for _, m := range r.Memory {
+		if m.State == state {
+			return m, true
+		}
+	}
+	return Memory{}, false
+}
+
+// milliseconds is d in the unit of the tables.
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

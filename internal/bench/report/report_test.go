@@ -1,0 +1,182 @@
+package report_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/bench/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// times is a summary with the median p50 of n samples.
+func times(n int, p50, p99 time.Duration) report.Summary {
+	return report.Summary{N: n, Min: p50 / 2, P50: p50, P95: (p50 + p99) / 2, P99: p99, Max: p99}
+}
+
+// example is a run with every kind of row: compared, faster and slower than
+// the engine, not supported, with a rate, with nothing to compare.
+func example() report.Report {
+	const us = time.Microsecond
+	r := report.Report{
+		Machine: report.Machine{
+			Cores: 2, Processor: "Some Processor", Memory: 8 << 30, Kernel: "6.1.0", Go: "go1.26",
+			Engine: "20.10.24", API: "1.41", Runtime: "runc", Storage: "overlay2", Cgroup: "1", Workspace: "ext4",
+		},
+		Mode: "full", Took: 301.4,
+		Results: []report.Result{
+			{Op: report.OpExec, Way: report.WayEngine, Summary: times(150, 40_000*us, 54_000*us)},
+			{Op: report.OpExec, Way: report.WaySocket, Summary: times(1500, 1_000*us, 2_125*us)},
+			{Op: report.OpExec, Way: report.WayRelay, Summary: times(1500, 4_000*us, 5_000*us)},
+			{Op: report.OpBuiltin, Way: report.WayEngine, Summary: times(100, 40_000*us, 50_000*us)},
+			{Op: report.OpBuiltin, Way: report.WaySocket, Unsupported: "there are no shells"},
+			{Op: report.OpStat, Way: report.WayEngine, Summary: times(100, 42_000*us, 50_000*us)},
+			{Op: report.OpStat, Way: report.WaySocket, Summary: times(2000, 100*us, 150*us)},
+			{Op: report.OpRead64M, Way: report.WayEngine, Bytes: 64 << 20, Summary: times(12, 500_000*us, 600_000*us)},
+			{Op: report.OpRead64M, Way: report.WaySocket, Bytes: 64 << 20, Summary: times(24, 67_108_864*time.Nanosecond, 80_000*us)},
+			{Op: report.OpWrite64M, Way: report.WaySocket, Bytes: 64 << 20, Summary: times(24, 134_217_728*time.Nanosecond, 160_000*us)},
+			{Op: report.OpCallers64, Way: report.WaySocket, Summary: times(6400, 12_000*us, 20_000*us)},
+			{Op: report.OpProgram, Way: report.WayHost, Summary: times(50, 6_700*us, 7_300*us)},
+		},
+		Memory: []report.Memory{
+			{State: report.MemoryFresh, Processes: 2, RSS: 5 << 20, PSS: 3 << 20},
+			{State: report.MemoryUsed, Processes: 2, RSS: 9 << 20, PSS: 7 << 20},
+		},
+	}
+	r.Derive()
+	return r
+}
+
+func TestTextIsTheGoldenTable(t *testing.T) {
+	r := example()
+	got := r.Text()
+	path := filepath.Join("testdata", "table.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the text is\n%s\nwant\n%s", got, want)
+	}
+	for line := range strings.Lines(got) {
+		if strings.TrimRight(line, " \n") != strings.TrimSuffix(line, "\n") {
+			t.Errorf("%q ends with blanks", line)
+		}
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	want := map[string]string{
+		"exec over the socket, p50":                            report.Met,         // 1.00 of 1.5
+		"exec over the socket, against the engine":             report.Met,         // 40 of 25
+		"shell builtin over the socket, p50":                   report.NotMeasured, // not supported
+		"read of 4 KiB over the socket, p50":                   report.NotMeasured, // left out
+		"read of 4 KiB over the socket, against the engine":    report.NotMeasured,
+		"stat over the socket, p50":                            report.Met,    // 0.10 of 0.15
+		"stat over the socket, against the engine":             report.Met,    // 420 of 250
+		"read of 64 MiB over the socket":                       report.Met,    // 1000 of 500 MB/s
+		"write of 64 MiB over the socket":                      report.Met,    // 500 of 500
+		"exec over the relay, against the engine":              report.Missed, // 10 of 15
+		"read of 4 KiB over the relay, against the engine":     report.NotMeasured,
+		"64 callers over the socket, p99 in p50 of one caller": report.Met,    // 20 of 20
+		"guest and stages, idle, fresh (PSS)":                  report.Met,    // 3 of 6 MiB
+		"guest and stages, idle, after 1,000 commands (PSS)":   report.Missed, // 7 of 6
+	}
+	got := map[string]string{}
+	for _, v := range example().Verdicts {
+		got[v.Budget] = v.Outcome
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
+
+func TestSlackRelaxesLimits(t *testing.T) {
+	tests := []struct {
+		name  string
+		v     report.Verdict
+		slack float64
+		want  bool
+	}{
+		{"at most, kept", report.Verdict{Limit: 6, Value: 6, Outcome: report.Met}, 1, true},
+		{"at most, missed", report.Verdict{Limit: 6, Value: 6.01, Outcome: report.Missed}, 1, false},
+		{"at most, within slack", report.Verdict{Limit: 6, Value: 7, Outcome: report.Missed}, 1.2, true},
+		{"at most, beyond slack", report.Verdict{Limit: 6, Value: 8, Outcome: report.Missed}, 1.2, false},
+		{"at least, kept", report.Verdict{AtLeast: true, Limit: 25, Value: 25, Outcome: report.Met}, 1, true},
+		{"at least, missed", report.Verdict{AtLeast: true, Limit: 25, Value: 24, Outcome: report.Missed}, 1, false},
+		{"at least, within slack", report.Verdict{AtLeast: true, Limit: 25, Value: 13, Outcome: report.Missed}, 2, true},
+		{"at least, beyond slack", report.Verdict{AtLeast: true, Limit: 25, Value: 12, Outcome: report.Missed}, 2, false},
+		{"slack never tightens", report.Verdict{Limit: 6, Value: 6, Outcome: report.Met}, 0.5, true},
+		{"not measured is not kept", report.Verdict{Limit: 6, Outcome: report.NotMeasured}, 100, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.v.Holds(tt.slack); got != tt.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestJSONKeepsTheReport(t *testing.T) {
+	want := example()
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got report.Report
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	for _, key := range []string{`"p50Ns":1000000`, `"ratio":40`, `"outcome":"met"`, `"unsupported":"there are no shells"`} {
+		if !strings.Contains(string(text), key) {
+			t.Errorf("%s is not in %s", key, text)
+		}
+	}
+}
+
+func TestSplice(t *testing.T) {
+	tests := []struct {
+		name, doc, want string // an empty want is an error
+	}{
+		{"replaced", "a\n" + report.Begin + "\nold\n" + report.End + "\nz\n", "a\n" + report.Begin + "\nnew\n" + report.End + "\nz\n"},
+		{"empty before", report.Begin + report.End, report.Begin + "\nnew\n" + report.End},
+		{"no markers", "a\n", ""},
+		{"no end", report.Begin + "\nold\n", ""},
+		{"in the wrong order", report.End + "\n" + report.Begin, ""},
+		{"two beginnings", report.Begin + report.Begin + report.End, ""},
+		{"two ends", report.Begin + report.End + report.End, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := report.Splice(tt.doc, "\nnew\n")
+			if tt.want == "" {
+				if sandbox.CodeOf(err) != sandbox.CodeValidation {
+					t.Errorf("got %q, %v", got, err)
+				}
+				return
+			}
+			if err != nil || got != tt.want {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if again, err := report.Splice(got, "\nnew\n"); err != nil || again != got {
+				t.Errorf("the second time it is %q, %v", again, err)
+			}
+		})
+	}
+}
