@@ -13,11 +13,15 @@ export SANDBOX_GUEST ?= $(GUEST)
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 TEST_FLAGS ?= -race -timeout 20m
+# Which Go benchmarks, and what else the program of `make bench` is told; with
+# DOC=1 it puts its table into docs/PERFORMANCE.md.
 BENCH ?= .
+BENCH_FLAGS ?=
+DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image test lint bench demo cover clean
+.PHONY: help build setup image test lint bench gobench demo cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
@@ -42,7 +46,11 @@ lint: ## gofmt, vet and staticcheck
 	$(GO) vet $(PKGS)
 	$(GO) tool staticcheck $(PKGS)
 
-bench: image ## run the benchmarks, which compare with the plain engine
+bench: image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
+	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
+	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/PERFORMANCE.md) $(BENCH_FLAGS)
+
+gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKGS)
 
 demo: image ## run an untrusted program in a sandbox and show what it could not do

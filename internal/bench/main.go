@@ -38,6 +38,7 @@ type options struct {
 	json, doc                 string
 	image, guest, program, in string
 	only                      string
+	effort                    measure.Effort
 }
 
 // run is the program; its result is the exit status: 0 done, 1 failed or,
@@ -85,6 +86,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprintln(stderr, "bench: no arguments are taken, --slack is at least 1, and --doc wants a full run")
 		return o, errors.New("wrong usage")
 	}
+	o.effort = measure.Full()
+	if o.quick {
+		o.effort = measure.Quick()
+	}
 	return o, nil
 }
 
@@ -105,10 +110,7 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep rep
 		}
 		err = errors.Join(err, r.Close())
 	}()
-	s := measure.Session{Rig: r, Effort: measure.Full(), Program: o.sandbox(), Log: say}
-	if o.quick {
-		s.Effort = measure.Quick()
-	}
+	s := measure.Session{Rig: r, Effort: o.effort, Program: o.sandbox(), Log: say}
 	if o.only != "" {
 		s.Only = func(op string) bool { return strings.Contains(op, o.only) }
 	}

@@ -37,12 +37,23 @@ func (s *Session) ping(context.Context) (operation, error) {
 
 // exec runs /bin/true with its output captured, as every caller does.
 func (s *Session) exec(context.Context) (operation, error) {
-	return operation{rounds: 150, ways: []way{
-		{name: report.WayEngine, turn: 1, take: timed(s.plainExec(truePath), nil)},
-		{name: report.WaySocket, turn: 10, take: timed(start(s.Rig.Socket, truePath), nil)},
-		{name: report.WayRelay, turn: 10, take: timed(start(s.Rig.Relay, truePath), nil)},
-		{name: report.WayHost, turn: 10, take: timed(hostExec(truePath), nil)},
+	return operation{rounds: 100, ways: []way{
+		{name: report.WayEngine, turn: 3, take: timed(s.plainExec(truePath), nil)},
+		{name: report.WaySocket, turn: 15, take: timed(start(s.Rig.Socket, truePath), nil)},
+		{name: report.WayRelay, turn: 15, take: timed(start(s.Rig.Relay, truePath), nil)},
+		{name: report.WayHost, turn: 15, take: timed(hostExec(truePath), nil)},
 	}}, nil
+}
+
+// rested is exec by a caller that does something else between its commands,
+// as an agent does: processor and kernel have gone to sleep meanwhile.
+func (s *Session) rested(ctx context.Context) (operation, error) {
+	op, err := s.exec(ctx)
+	op.settle, op.cold, op.rounds = rest, true, 80
+	for i := range op.ways {
+		op.ways[i].turn = 1
+	}
+	return op, err
 }
 
 // plainExec runs args by the engine's exec. They must succeed and say nothing.
@@ -86,8 +97,8 @@ func silent(code int, out, errOut *bytes.Buffer, err error) error {
 // builtin runs a line without a process of its own in a shell that stays.
 // The plain engine has no such shell: it starts one for each line.
 func (s *Session) builtin(ctx context.Context) (operation, error) {
-	op := operation{rounds: 100, ways: []way{
-		{name: report.WayEngine, turn: 1, take: timed(s.plainExec("sh", "-c", ":"), nil)},
+	op := operation{rounds: 60, ways: []way{
+		{name: report.WayEngine, turn: 3, take: timed(s.plainExec("sh", "-c", ":"), nil)},
 	}}
 	var open []sandbox.Shell
 	op.done = func() error {
@@ -145,7 +156,7 @@ func (s *Session) guests() []guestWay {
 func (s *Session) callers(n int) func(context.Context) (operation, error) {
 	return func(context.Context) (operation, error) {
 		each := s.Effort.Callers
-		return operation{rounds: 10, settle: settleMany, ways: []way{
+		return operation{rounds: 10, settle: settleMany, cold: true, ways: []way{
 			{name: report.WayEngine, turn: 1, take: together(n, 1, s.plainExec(truePath))},
 			{name: report.WaySocket, turn: 1, take: together(n, each, start(s.Rig.Socket, truePath))},
 			{name: report.WayRelay, turn: 1, take: together(n, each, start(s.Rig.Relay, truePath))},

@@ -17,16 +17,17 @@ import (
 // inside is the path in the sandbox of a name in the workspace.
 func inside(name string) string { return path.Join(sandbox.WorkspaceDir, name) }
 
-// turns are how many rounds a file operation asks for and how many samples
-// of ours each has, by the size that is moved.
-func turns(size int) (rounds, turn int) {
+// turns are how many rounds a file operation asks for, and how many samples
+// of the plain engine and of the other ways each has, by the size that is
+// moved.
+func turns(size int) (rounds, engine, others int) {
 	switch {
 	case size > 1<<20:
-		return 12, 2
+		return 12, 2, 2
 	case size > 64<<10:
-		return 60, 5
+		return 40, 3, 6
 	}
-	return 100, 20
+	return 60, 3, 30
 }
 
 // A fileSample makes the sample of an operation through a file server.
@@ -35,8 +36,8 @@ type fileSample func(f sandbox.Files) sample
 // withFiles is the operation that is done by plain, by the guest's file
 // server over each way, and by host.
 func (s *Session) withFiles(ctx context.Context, bytes int, plain sample, guest fileSample, host sample) (operation, error) {
-	rounds, turn := turns(bytes)
-	op := operation{rounds: rounds, ways: []way{{name: report.WayEngine, turn: 1, take: plain}}}
+	rounds, engine, others := turns(bytes)
+	op := operation{rounds: rounds, ways: []way{{name: report.WayEngine, turn: engine, take: plain}}}
 	if bytes >= 1<<20 {
 		op.bytes = int64(bytes) // of less the rate says nothing
 	}
@@ -46,13 +47,13 @@ func (s *Session) withFiles(ctx context.Context, bytes int, plain sample, guest 
 		if err != nil {
 			return op, err
 		}
-		w := way{name: g.name, turn: turn, lacks: why}
+		w := way{name: g.name, turn: others, lacks: why}
 		if why == "" {
 			w.take = guest(files)
 		}
 		op.ways = append(op.ways, w)
 	}
-	op.ways = append(op.ways, way{name: report.WayHost, turn: turn, take: host})
+	op.ways = append(op.ways, way{name: report.WayHost, turn: others, take: host})
 	return op, nil
 }
 
@@ -227,8 +228,8 @@ func (s *Session) list(ctx context.Context) (operation, error) {
 	}, check)
 	op, err := s.withFiles(ctx, 0, engine, guest, host)
 	op.rounds = 30
-	for i := range op.ways[1:] {
-		op.ways[1+i].turn = 2
+	for i := range op.ways {
+		op.ways[i].turn = 2
 	}
 	return op, err
 }

@@ -14,6 +14,7 @@ func (s *Session) operations() []prepared {
 	all := []prepared{
 		{report.OpPing, s.ping},
 		{report.OpExec, s.exec},
+		{report.OpRested, s.rested},
 		{report.OpBuiltin, s.builtin},
 		{report.OpStat, s.stat},
 		{report.OpRead4K, s.read(4 << 10)},
@@ -50,7 +51,7 @@ func (s *Session) memory(ctx context.Context) ([]report.Memory, error) {
 		if err := step.do(ctx); err != nil {
 			return nil, named("memory", step.state, err)
 		}
-		if err := pause(ctx, idle); err != nil {
+		if err := pause(ctx, s.Effort.Idle); err != nil {
 			return nil, err
 		}
 		m, err := s.Rig.Memory(step.state)
@@ -106,7 +107,7 @@ func (s *Session) start(context.Context) (operation, error) {
 		_, err = r.Plain.Start(ctx, plan, []string{"sleep", "infinity"})
 		return err
 	}
-	return operation{rounds: 20, ways: []way{
+	return operation{rounds: 20, cold: true, ways: []way{
 		{name: report.WayEngine, turn: 1, take: timed(engine, remove)},
 		{name: report.WaySocket, turn: 1, take: timed(guest, remove)},
 	}}, nil
@@ -121,5 +122,5 @@ func (s *Session) program(context.Context) (operation, error) {
 		}
 		return err
 	}
-	return operation{rounds: 50, ways: []way{{name: report.WayHost, turn: 1, take: timed(do, nil)}}}, nil
+	return operation{rounds: 50, cold: true, ways: []way{{name: report.WayHost, turn: 1, take: timed(do, nil)}}}, nil
 }

@@ -19,16 +19,16 @@ import (
 
 const (
 	// settle is the pause before each turn of one caller, and settleMany
-	// that before each turn of many.
+	// that before each turn of many. rest is the pause before each command
+	// of a caller that thinks between its commands.
 	settle     = 10 * time.Millisecond
 	settleMany = 300 * time.Millisecond
+	rest       = 50 * time.Millisecond
 	// sampleWithin bounds one sample. Nothing measured here comes near.
 	sampleWithin = time.Minute
 	// operationWithin ends an operation on a slow machine early, with the
 	// rounds that were done until then.
 	operationWithin = 40 * time.Second
-	// idle is longer than the guest keeps spare stages.
-	idle = 5 * time.Second
 )
 
 // A sample does the operation once, or by many callers at once, and returns
@@ -38,7 +38,7 @@ type sample func(ctx context.Context) ([]time.Duration, error)
 // A way is one way of doing an operation.
 type way struct {
 	name  string
-	turn  int // samples in each round
+	turn  int // samples in each round that count
 	take  sample
 	lacks string // why it cannot be done; take is nil then
 }
@@ -51,8 +51,13 @@ type operation struct {
 	// settle is the pause before each turn, in which ends what the turn
 	// before has left to the engine or the kernel to clean up; 0 is settle.
 	settle time.Duration
-	ways   []way
-	done   func() error // lets go of what the ways hold; may be nil
+	// cold counts the first sample of a turn too. Otherwise it only warms
+	// up what the pause and the turns of the others have cooled: back to
+	// back all ways are faster, the plain engine too, and it would be unfair
+	// to compare its cold commands with our warm ones.
+	cold bool
+	ways []way
+	done func() error // lets go of what the ways hold; may be nil
 }
 
 // A Session is one run on one sandbox.
@@ -158,15 +163,21 @@ func takeTurn(ctx context.Context, op operation, i int) ([]time.Duration, error)
 	if err := pause(ctx, cmp.Or(op.settle, settle)); err != nil {
 		return nil, named(op.name, w.name, err)
 	}
+	skip := 1
+	if op.cold {
+		skip = 0
+	}
 	var all []time.Duration
-	for range w.turn {
+	for i := range skip + w.turn {
 		ctx, done := context.WithTimeout(ctx, sampleWithin)
 		times, err := w.take(ctx)
 		done()
 		if err != nil {
 			return nil, named(op.name, w.name, err)
 		}
-		all = append(all, times...)
+		if i >= skip {
+			all = append(all, times...)
+		}
 	}
 	return all, nil
 }

@@ -1,5 +1,7 @@
 package measure
 
+import "time"
+
 // order returns in which order n ways take their turn in the given round.
 // The first place wanders, and every other round runs backwards, so that no
 // way always follows the same other one and pays for what that left behind.
@@ -17,20 +19,21 @@ func order(round, n int) []int {
 // An Effort says how much is done. More rounds give steadier numbers.
 type Effort struct {
 	Name    string
-	Percent int // of the rounds that each operation asks for
-	Least   int // rounds at least
-	Callers int // commands that each of many callers runs in a row
+	Percent int           // of the rounds that each operation asks for
+	Least   int           // rounds at least
+	Callers int           // commands that each of many callers runs in a row
+	Idle    time.Duration // before memory is read; the guest keeps spare stages for 2 s
 }
 
-// The efforts of the program.
+// Full takes a few minutes.
 func Full() Effort {
-	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10}
+	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Idle: 5 * time.Second}
 }
 
-// Quick is for continuous integration: the medians are good, the 99th
-// percentiles only hints.
+// Quick takes less than a minute and is for continuous integration: its
+// medians are good, its 99th percentiles only hints.
 func Quick() Effort {
-	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5}
+	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Idle: 5 * time.Second}
 }
 
 // rounds is how many rounds an operation gets that asks for full.

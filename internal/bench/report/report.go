@@ -17,6 +17,7 @@ const (
 const (
 	OpPing      = "round trip"
 	OpExec      = "exec /bin/true"
+	OpRested    = "exec, 50 ms after the last"
 	OpBuiltin   = "shell builtin"
 	OpStat      = "stat"
 	OpList      = "list 10,000 entries"

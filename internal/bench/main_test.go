@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
+	"github.com/bulkhead-dev/sandbox/internal/bench/report"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// asProgram makes the test binary be the program, for the tests that send it
+// a signal.
+const asProgram = "SANDBOX_BENCH_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// needs skips or fails the test where no sandbox can be made.
+func needs(t *testing.T) *container.Engine {
+	t.Helper()
+	testenv.Require(t, "docker")
+	testenv.Require(t, "root")
+	api, err := container.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := container.New(api, container.Deadlines{})
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// TestSmallRun measures everything a few times and holds that each operation
+// has worked, that what the sandbox can do was measured, and that nothing is
+// left behind.
+func TestSmallRun(t *testing.T) {
+	e := needs(t)
+	o := options{
+		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: t.TempDir(),
+		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1},
+	}
+	if err := os.WriteFile(o.doc, []byte("above\n"+report.Begin+"\n"+report.End+"\nbelow\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	rep, err := o.measure(t.Context(), func(format string, args ...any) {
+		if strings.HasPrefix(format, "making the container") {
+			name = args[0].(string)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkGone(t, e, name, o.in)
+	checkResults(t, rep)
+
+	var out bytes.Buffer
+	if err := o.hand(rep, &out); err != nil {
+		t.Fatal(err)
+	}
+	checkHanded(t, o, rep, out.String())
+}
+
+// checkResults looks at every row that a run must have.
+func checkResults(t *testing.T, rep report.Report) {
+	t.Helper()
+	ways := map[string][]string{}
+	for _, res := range rep.Results {
+		ways[res.Op] = append(ways[res.Op], res.Way)
+		switch {
+		case res.Unsupported != "":
+			if res.N != 0 {
+				t.Errorf("%s by %s is not supported and was measured", res.Op, res.Way)
+			}
+		case res.N < 2 || res.P50 <= 0 || res.P50 > res.P95 || res.P95 > res.P99:
+			t.Errorf("%s by %s is %+v", res.Op, res.Way, res.Summary)
+		}
+	}
+	all := []string{report.WayEngine, report.WaySocket, report.WayRelay, report.WayHost}
+	want := map[string][]string{report.OpPing: all[:3], report.OpBuiltin: all[:3], report.OpStart: all[:2]}
+	for _, op := range []string{
+		report.OpExec, report.OpRested, report.OpStat, report.OpList, report.OpRead4K, report.OpRead1M, report.OpRead64M,
+		report.OpWrite4K, report.OpWrite1M, report.OpWrite64M, report.OpCallers16, report.OpCallers64,
+	} {
+		want[op] = all
+	}
+	for op, names := range want {
+		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {
+			t.Errorf("%s was measured by %q, want %v", op, got, names)
+		}
+	}
+	if len(rep.Memory) != 3 || len(rep.Verdicts) == 0 {
+		t.Errorf("memory %+v, verdicts %+v", rep.Memory, rep.Verdicts)
+	}
+	for i, m := range rep.Memory {
+		if m.Processes < 1+i/2 || m.PSS <= 0 || m.RSS < m.PSS {
+			t.Errorf("memory %+v", m)
+		}
+	}
+}
+
+// checkHanded looks at what the program prints and writes.
+func checkHanded(t *testing.T, o options, rep report.Report, out string) {
+	t.Helper()
+	if out != rep.Text() {
+		t.Errorf("it prints %q", out)
+	}
+	doc, err := os.ReadFile(o.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(doc); !strings.Contains(s, strings.TrimSpace(rep.Text())) || !strings.HasPrefix(s, "above\n") || !strings.HasSuffix(s, "\nbelow\n") {
+		t.Errorf("the document is %q", s)
+	}
+	var back report.Report
+	text, err := os.ReadFile(o.json)
+	if err == nil {
+		err = json.Unmarshal(text, &back)
+	}
+	if err != nil || back.Text() != rep.Text() {
+		t.Errorf("the file is not the report: %v", err)
+	}
+}
+
+// checkGone holds that neither container nor file is left.
+func checkGone(t *testing.T, e *container.Engine, name, dir string) {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	if name == "" {
+		t.Error("no container was made")
+	} else if info, err := e.Inspect(ctx, name); !sandbox.IsNotFound(err) {
+		t.Errorf("the container is left: %+v, %v", info, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// TestSignalLeavesNothing ends the program in the middle of its work.
+func TestSignalLeavesNothing(t *testing.T) {
+	e := needs(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			c := exec.Command(os.Args[0], "--only", "exec", "--dir", dir, "--guest", testenv.Guest(t))
+			c.Env = append(os.Environ(), asProgram+"=1")
+			stderr, err := c.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Process.Kill()
+			name, said := "", ""
+			for lines := bufio.NewScanner(stderr); lines.Scan(); {
+				said += lines.Text() + "\n"
+				if _, rest, ok := strings.Cut(lines.Text(), "making the container "); ok {
+					name = rest
+				}
+				if strings.HasSuffix(lines.Text(), report.OpExec) {
+					if err := c.Process.Signal(sig); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := c.Wait(); c.ProcessState.ExitCode() != 1 {
+				t.Errorf("it ended with %v: %s", err, said)
+			}
+			checkGone(t, e, name, dir)
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want int
+	}{
+		{"help", []string{"--help"}, 0},
+		{"unknown flag", []string{"--nonsense"}, 2},
+		{"arguments", []string{"x"}, 2},
+		{"slack that tightens", []string{"--slack", "0.5"}, 2},
+		{"a short run for the document", []string{"--quick", "--doc", "x"}, 2},
+		{"a part for the document", []string{"--only", "exec", "--doc", "x"}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			if got := run(t.Context(), tt.args, &out, &errOut); got != tt.want || errOut.Len() == 0 {
+				t.Errorf("exit status %d, %q", got, errOut.String())
+			}
+		})
+	}
+}
+
+func TestCheckJudges(t *testing.T) {
+	kept := report.Verdict{Budget: "a", Limit: 2, Value: 1, Outcome: report.Met}
+	missed := report.Verdict{Budget: "b", Limit: 2, Value: 3, Outcome: report.Missed}
+	left := report.Verdict{Budget: "c", Limit: 2, Outcome: report.NotMeasured}
+	tests := []struct {
+		name     string
+		o        options
+		verdicts []report.Verdict
+		want     int
+	}{
+		{"all kept", options{check: true, slack: 1}, []report.Verdict{kept}, 0},
+		{"one missed", options{check: true, slack: 1}, []report.Verdict{kept, missed}, 1},
+		{"missed within slack", options{check: true, slack: 1.5}, []report.Verdict{kept, missed}, 0},
+		{"not measured", options{check: true, slack: 9}, []report.Verdict{left}, 1},
+		{"nobody asked", options{slack: 1}, []report.Verdict{missed, left}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.o.judge(report.Report{Verdicts: tt.verdicts}, t.Logf)
+			if got != tt.want {
+				t.Errorf("exit status %d", got)
+			}
+		})
+	}
+}
