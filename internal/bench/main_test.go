@@ -60,6 +60,7 @@ func TestSmallRun(t *testing.T) {
 	}
 	name := ""
 	rep, err := o.measure(t.Context(), func(format string, args ...any) {
+		t.Logf(format, args...)
 		if strings.HasPrefix(format, "making the container") {
 			name = args[0].(string)
 		}
