@@ -26,9 +26,6 @@ const (
 	rest       = 50 * time.Millisecond
 	// sampleWithin bounds one sample. Nothing measured here comes near.
 	sampleWithin = time.Minute
-	// operationWithin ends an operation on a slow machine early, with the
-	// rounds that were done until then.
-	operationWithin = 40 * time.Second
 )
 
 // A sample does the operation once, or by many callers at once, and returns
@@ -128,14 +125,14 @@ func (s *Session) operate(ctx context.Context, p prepared) ([]report.Result, err
 // measure takes one turn of each way to warm up, and then the rounds.
 func (s *Session) measure(ctx context.Context, op operation) ([]report.Result, error) {
 	took := make([][]time.Duration, len(op.ways))
+	begun := time.Now()
 	for i := range op.ways {
 		if _, err := takeTurn(ctx, op, i); err != nil {
 			return nil, err
 		}
 	}
-	begun := time.Now()
 	for round := range s.Effort.rounds(op.rounds) {
-		if round >= s.Effort.Least && time.Since(begun) > operationWithin {
+		if round >= s.Effort.Least && time.Since(begun) > s.Effort.Within {
 			s.Log("%s: this machine is slow, ended after %d rounds", op.name, round)
 			break
 		}

@@ -114,7 +114,7 @@ func TestMeasureEndsEarlyOnASlowMachine(t *testing.T) {
 		op := operation{name: "slow", rounds: 1000, cold: true, ways: []way{
 			{name: "a", turn: 1, take: timed(func(context.Context) error { time.Sleep(10 * time.Second); return nil }, nil)},
 		}}
-		s := &Session{Effort: Effort{Percent: 100, Least: 3}, Log: t.Logf}
+		s := &Session{Effort: Effort{Percent: 100, Least: 3, Within: 45 * time.Second}, Log: t.Logf}
 		results, err := s.measure(t.Context(), op)
 		if err != nil || results[0].N != 4 {
 			t.Errorf("%d samples, %v", results[0].N, err)
