@@ -63,6 +63,9 @@ type Machine struct {
 	Storage   string `json:"storage"` // the engine's storage driver
 	Cgroup    string `json:"cgroupVersion"`
 	Workspace string `json:"workspaceFileSystem"`
+	// Load is the load average of the last minute before the run: above
+	// some tenths, others were at work and the times are longer for it.
+	Load float64 `json:"loadBefore"`
 }
 
 // A Result is one operation done one way.

@@ -28,7 +28,7 @@ func example() report.Report {
 	r := report.Report{
 		Machine: report.Machine{
 			Cores: 2, Processor: "Some Processor", Memory: 8 << 30, Kernel: "6.1.0", Go: "go1.26",
-			Engine: "20.10.24", API: "1.41", Runtime: "runc", Storage: "overlay2", Cgroup: "1", Workspace: "ext4",
+			Engine: "20.10.24", API: "1.41", Runtime: "runc", Storage: "overlay2", Cgroup: "1", Workspace: "ext4", Load: 0.25,
 		},
 		Mode: "full", Took: 301.4,
 		Results: []report.Result{

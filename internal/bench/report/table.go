@@ -24,8 +24,8 @@ func (r *Report) Text() string {
 }
 
 func (m Machine) text() string {
-	return fmt.Sprintf("%d cores (%s), %.0f GiB of memory, Linux %s, Docker %s (API %s, %s, %s, cgroup %s), workspace on %s, %s.",
-		m.Cores, m.Processor, float64(m.Memory)/(1<<30), m.Kernel, m.Engine, m.API, m.Storage, m.Runtime, m.Cgroup, m.Workspace, m.Go)
+	return fmt.Sprintf("%d cores (%s), %.0f GiB of memory, Linux %s, Docker %s (API %s, %s, %s, cgroup %s), workspace on %s, %s; load before: %.1f.",
+		m.Cores, m.Processor, float64(m.Memory)/(1<<30), m.Kernel, m.Engine, m.API, m.Storage, m.Runtime, m.Cgroup, m.Workspace, m.Go, m.Load)
 }
 
 func (r *Report) resultRows() [][]string {

@@ -22,7 +22,7 @@ func (r *Rig) Machine() report.Machine {
 		Kernel: kernel(), Go: runtime.Version(),
 		Engine: r.Posture.Version, API: r.Posture.APIVersion, Runtime: runtimeName,
 		Storage: r.Posture.Storage, Cgroup: r.Posture.CgroupVersion,
-		Workspace: fileSystem(r.workspace(r.Spec.Name)),
+		Workspace: fileSystem(r.workspace(r.Spec.Name)), Load: load(),
 	}
 }
 
@@ -34,6 +34,15 @@ func modelOf(cpuinfo string) string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+// load is the load average of the last minute; 0 when it is not told.
+func load() float64 {
+	var i unix.Sysinfo_t
+	if err := unix.Sysinfo(&i); err != nil {
+		return 0
+	}
+	return float64(i.Loads[0]) / (1 << 16) // fixed point, see sysinfo(2)
 }
 
 // kernel is the version of the kernel without the name of its build.
