@@ -303,8 +303,9 @@ func largeWrite(t *testing.T, near, far net.Conn) {
 // windowHolds counts what a writer gets rid of that nobody reads: windows
 // and the kernel's buffers inside.
 func windowHolds(t *testing.T, near, _ net.Conn) {
-	must(t, near.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-	n, err := near.Write(make([]byte, 64<<20))
+	large := make([]byte, 64<<20)
+	must(t, near.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+	n, err := near.Write(large)
 	isTimeout(t, err)
 	if n > 16<<20 || n < wire.ConnWindow {
 		t.Errorf("%d bytes went nowhere", n)

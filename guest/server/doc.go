@@ -22,6 +22,15 @@
 // call nor outlives it. A detached command's descendants live on, and what
 // they write later is dropped.
 //
+// # Forwarded connections
+//
+// Dial and Listen make sockets in our own namespaces and carry their bytes
+// (forward.go). They are polled like everything else, and bounded in number
+// and in what they hold, because code inside can open and stall them.
+//
+// # The end
+//
 // The end of the connection kills the commands that were started over it,
-// except detached ones, and everything below them.
+// except detached ones, and everything below them, and drops its
+// forwarded connections.
 package server

@@ -26,6 +26,18 @@ echo ready; while :; do echo tick; sleep 0.05; done`
 // them, by host process id, without those of ours.
 func insideOf(t testing.TB, pid int) map[int]string {
 	t.Helper()
+	return processesOf(t, pid, func(words []string) bool { return !strings.HasSuffix(words[0], "sandbox-guest") })
+}
+
+// relaysOf counts the relays in a container.
+func relaysOf(t testing.TB, pid int) int {
+	t.Helper()
+	return len(processesOf(t, pid, func(words []string) bool { return len(words) > 1 && words[1] == "relay" }))
+}
+
+// processesOf returns the command lines that count, by host process id.
+func processesOf(t testing.TB, pid int, counts func(words []string) bool) map[int]string {
+	t.Helper()
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	must(t, err)
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -38,7 +50,7 @@ func insideOf(t testing.TB, pid int) map[int]string {
 		}
 		line, err := os.ReadFile(d + "/cmdline")
 		words := strings.Split(string(line), "\x00")
-		if err != nil || strings.HasSuffix(words[0], "sandbox-guest") {
+		if err != nil || !counts(words) {
 			continue
 		}
 		id, err := strconv.Atoi(filepath.Base(d))

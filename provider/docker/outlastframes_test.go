@@ -62,7 +62,7 @@ func TestOutlastClientFrames(t *testing.T) {
 			overBoth(t, "tog"+name, func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 				other := w.Reopen(s)
 				pid := other.Info().PID
-				before := residentOf(t, pid)
+				before, relays := residentOf(t, pid), relaysOf(t, pid)
 				conn := rawConn(t, w, s)
 				start := wire.Start{Args: []string{"sh", "-c", escapee}, Flags: wire.FlagNoStdout | wire.FlagNoStderr}
 				hello := wire.AppendFrame(nil, wire.Frame{Type: wire.TypeHello, Payload: wire.ClientHello{Min: 1, Max: 1}.Encode()})
@@ -74,6 +74,7 @@ func TestOutlastClientFrames(t *testing.T) {
 					conn.Close() // a guest waits for the other half as long as there may be one
 				}
 				emptied(t, pid)
+				soon(t, 10*time.Second, "its relay is gone", func() bool { return relaysOf(t, pid) == relays })
 				if grown := residentOf(t, pid) - before; grown > 4<<20 {
 					t.Errorf("the guest grew by %d bytes", grown)
 				}
