@@ -1,0 +1,249 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"go.uber.org/goleak"
+)
+
+// A footprint is what the guest's processes take, as the host sees them.
+type footprint struct {
+	processes, threads, zombies int
+	descriptors                 int
+	resident, proportional      int64 // bytes: smaps_rollup's Rss and Pss
+}
+
+// footprint adds up all processes of the guest's namespace.
+func (g *guest) footprint() footprint {
+	g.t.Helper()
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", g.pid()))
+	must(g.t, err)
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	must(g.t, err)
+	var f footprint
+	for _, dir := range dirs {
+		if link, err := os.Readlink(dir + "/ns/pid"); err != nil || link != ns {
+			continue
+		}
+		f.processes++
+		stat, _ := os.ReadFile(dir + "/stat")
+		if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "Z") {
+			f.zombies++
+		}
+		tasks, _ := os.ReadDir(dir + "/task")
+		files, _ := os.ReadDir(dir + "/fd")
+		f.threads += len(tasks)
+		f.descriptors += len(files)
+		rollup, _ := os.ReadFile(dir + "/smaps_rollup")
+		for line := range strings.Lines(string(rollup)) {
+			var kib int64
+			if n, _ := fmt.Sscanf(line, "Rss: %d kB", &kib); n == 1 {
+				f.resident += kib << 10
+			}
+			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
+				f.proportional += kib << 10
+			}
+		}
+	}
+	return f
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("%d processes, %d threads, %d zombies, %d descriptors, RSS %d KiB, PSS %d KiB",
+		f.processes, f.threads, f.zombies, f.descriptors, f.resident>>10, f.proportional>>10)
+}
+
+// settled waits until only the guest and one stage are left, and what they
+// take has gone down to most.
+func (g *guest) settled(most footprint) {
+	g.t.Helper()
+	var now footprint
+	defer func() { g.t.Logf("at rest: %v", now) }()
+	eventually(g.t, 30*time.Second, "the guest comes to rest", func() bool {
+		now = g.footprint()
+		return now.processes == 2 && now.zombies == 0 && now.threads <= most.threads &&
+			now.descriptors <= most.descriptors && now.resident <= most.resident
+	})
+}
+
+func execOnce(c *client.Client) error {
+	p, err := c.Start(context.Background(), sandbox.Command{Args: []string{"/bin/true"}})
+	if err != nil {
+		return err
+	}
+	exit, err := p.Wait()
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("exit %+v", exit)
+	}
+	return err
+}
+
+// TestTwentyThousand runs that many commands one after the other, and looks
+// for what they could leave behind on both sides.
+func TestTwentyThousand(t *testing.T) {
+	commands := 20_000
+	if testing.Short() {
+		commands = 2_000
+	}
+	g := startGuest(t)
+	g.connect().Close()
+	known := goleak.IgnoreCurrent()
+	c, err := client.New(context.Background(), g.connect(), client.Options{})
+	must(t, err)
+	for range 1000 { // after which everything has its size
+		must(t, execOnce(c))
+	}
+	own := descriptors(t, os.Getpid())
+	g.settled(footprint{threads: 100, descriptors: 100, resident: 8 << 20})
+	before := g.footprint()
+	begin := time.Now()
+	for i := range commands {
+		if err := execOnce(c); err != nil {
+			t.Fatalf("command %d: %v", i, err)
+		}
+	}
+	t.Logf("%d commands, %v each", commands, time.Since(begin)/time.Duration(commands))
+	before.resident += 512 << 10 // what the heap of a Go program breathes
+	g.settled(before)
+	if now := descriptors(t, os.Getpid()); now > own {
+		t.Errorf("%d descriptors, there were %d", now, own)
+	}
+	c.Close()
+	goleak.VerifyNone(t, known)
+}
+
+// TestThousandAtOnce holds that many commands at the same time, that each
+// gets its own input and output, and that a second time leaves no more
+// behind than the first, after which a Go program keeps some memory.
+func TestThousandAtOnce(t *testing.T) {
+	g := startGuest(t)
+	c := g.client(client.Options{})
+	g.crowd(c, 1000)
+	g.settled(footprint{threads: 20, descriptors: 100, resident: 12 << 20})
+	before := g.footprint()
+	g.crowd(c, 1000)
+	before.resident += 1 << 20
+	g.settled(before)
+}
+
+// crowd runs commands that all run at the same time.
+func (g *guest) crowd(c *client.Client, commands int) {
+	g.t.Helper()
+	release := make(chan struct{})
+	var ready, done sync.WaitGroup
+	for i := range commands {
+		ready.Add(1)
+		done.Go(func() {
+			in, out := &gate{open: release, text: fmt.Sprint("in", i)}, newLineWriter("ready")
+			p, err := c.Start(context.Background(), sandbox.Command{Args: []string{"sh", "-c", "echo ready; cat"}, Stdin: in, Stdout: out})
+			if err == nil {
+				<-out.seen
+			}
+			ready.Done()
+			if err != nil {
+				g.t.Error(i, err)
+				return
+			}
+			if exit, err := p.Wait(); err != nil || exit.Code != 0 || out.String() != fmt.Sprint("ready\nin", i) {
+				g.t.Errorf("%d: exit %+v, error %v, output %q", i, exit, err, out)
+			}
+		})
+	}
+	ready.Wait()
+	g.t.Logf("running: %v", g.footprint())
+	close(release)
+	done.Wait()
+	if g.t.Failed() {
+		g.t.FailNow()
+	}
+}
+
+// A gate is a reader that yields its text once it is open.
+type gate struct {
+	open <-chan struct{}
+	text string
+}
+
+func (g *gate) Read(b []byte) (int, error) {
+	<-g.open
+	n := copy(b, g.text)
+	g.text = g.text[n:]
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Test64Callers holds that nobody waits long among many. The bound is what
+// the machine can do many times over, because tests share it with others;
+// the benchmark prints the numbers.
+func Test64Callers(t *testing.T) {
+	c := startGuest(t).client(client.Options{})
+	single := latencies(t, c, 1, 300)
+	many := latencies(t, c, 64, 3000)
+	p50, p99 := single[len(single)/2], many[len(many)*99/100]
+	t.Logf("alone p50 %v, among 64 p50 %v p99 %v: %.1f times", p50, many[len(many)/2], p99, float64(p99)/float64(p50))
+	if p99 > 100*p50 {
+		t.Errorf("p99 among 64 is %v, alone p50 is %v", p99, p50)
+	}
+}
+
+// latencies runs commands by so many callers, and returns the sorted times.
+func latencies(t testing.TB, c *client.Client, callers, commands int) []time.Duration {
+	t.Helper()
+	var left atomic.Int64
+	left.Store(int64(commands))
+	took := make(chan time.Duration, commands)
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				begin := time.Now()
+				if err := execOnce(c); err != nil {
+					t.Error(err)
+					return
+				}
+				took <- time.Since(begin)
+			}
+		})
+	}
+	wg.Wait()
+	close(took)
+	var all []time.Duration
+	for d := range took {
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	if len(all) != commands {
+		t.Fatalf("%d of %d commands", len(all), commands)
+	}
+	return all
+}
+
+// idleBound is what the guest and its stages may take when nothing runs.
+const idleBound = 6 << 20
+
+// TestIdleMemory holds what a sandbox costs that nobody uses: the resident
+// memory of all its processes added up, in which what they share counts
+// several times.
+func TestIdleMemory(t *testing.T) {
+	g := startGuest(t)
+	c := g.client(client.Options{})
+	t.Logf("new: %v", g.footprint())
+	for range 500 {
+		must(t, execOnce(c))
+	}
+	g.settled(footprint{threads: 100, descriptors: 100, resident: idleBound})
+}
