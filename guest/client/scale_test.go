@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,66 +13,30 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/footprint"
 	"go.uber.org/goleak"
 )
 
-// A footprint is what the guest's processes take, as the host sees them.
-type footprint struct {
-	processes, threads, zombies int
-	descriptors                 int
-	resident, proportional      int64 // bytes: smaps_rollup's Rss and Pss
-}
-
-// footprint adds up all processes of the guest's namespace.
-func (g *guest) footprint() footprint {
+// footprint adds up the processes of the guest's namespace.
+func (g *guest) footprint() footprint.Footprint {
 	g.t.Helper()
-	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", g.pid()))
+	inside, err := footprint.Namespace(g.pid())
 	must(g.t, err)
-	dirs, err := filepath.Glob("/proc/[0-9]*")
+	f, err := footprint.Of(inside)
 	must(g.t, err)
-	var f footprint
-	for _, dir := range dirs {
-		if link, err := os.Readlink(dir + "/ns/pid"); err != nil || link != ns {
-			continue
-		}
-		f.processes++
-		stat, _ := os.ReadFile(dir + "/stat")
-		if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "Z") {
-			f.zombies++
-		}
-		tasks, _ := os.ReadDir(dir + "/task")
-		files, _ := os.ReadDir(dir + "/fd")
-		f.threads += len(tasks)
-		f.descriptors += len(files)
-		rollup, _ := os.ReadFile(dir + "/smaps_rollup")
-		for line := range strings.Lines(string(rollup)) {
-			var kib int64
-			if n, _ := fmt.Sscanf(line, "Rss: %d kB", &kib); n == 1 {
-				f.resident += kib << 10
-			}
-			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
-				f.proportional += kib << 10
-			}
-		}
-	}
 	return f
-}
-
-func (f footprint) String() string {
-	return fmt.Sprintf("%d processes, %d threads, %d zombies, %d descriptors, RSS %d KiB, PSS %d KiB",
-		f.processes, f.threads, f.zombies, f.descriptors, f.resident>>10, f.proportional>>10)
 }
 
 // settled waits until only the guest and one stage are left, and what they
 // take has gone down to most.
-func (g *guest) settled(most footprint) {
+func (g *guest) settled(most footprint.Footprint) {
 	g.t.Helper()
-	var now footprint
+	most.Processes = 2
+	var now footprint.Footprint
 	defer func() { g.t.Logf("at rest: %v", now) }()
 	eventually(g.t, 30*time.Second, "the guest comes to rest", func() bool {
 		now = g.footprint()
-		return now.processes == 2 && now.zombies == 0 && now.threads <= most.threads &&
-			now.descriptors <= most.descriptors && now.resident <= most.resident
+		return now.Within(most)
 	})
 }
 
@@ -106,7 +68,7 @@ func TestTwentyThousand(t *testing.T) {
 		must(t, execOnce(c))
 	}
 	own := descriptors(t, os.Getpid())
-	g.settled(footprint{threads: 100, descriptors: 100, resident: 8 << 20})
+	g.settled(footprint.Footprint{Threads: 100, Descriptors: 100, Resident: 8 << 20})
 	before := g.footprint()
 	begin := time.Now()
 	for i := range commands {
@@ -115,7 +77,7 @@ func TestTwentyThousand(t *testing.T) {
 		}
 	}
 	t.Logf("%d commands, %v each", commands, time.Since(begin)/time.Duration(commands))
-	before.resident += 512 << 10 // what the heap of a Go program breathes
+	before.Resident += 512 << 10 // what the heap of a Go program breathes
 	g.settled(before)
 	if now := descriptors(t, os.Getpid()); now > own {
 		t.Errorf("%d descriptors, there were %d", now, own)
@@ -131,10 +93,10 @@ func TestThousandAtOnce(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	g.crowd(c, 1000)
-	g.settled(footprint{threads: 20, descriptors: 100, resident: 12 << 20})
+	g.settled(footprint.Footprint{Threads: 20, Descriptors: 100, Resident: 12 << 20})
 	before := g.footprint()
 	g.crowd(c, 1000)
-	before.resident += 1 << 20
+	before.Resident += 1 << 20
 	g.settled(before)
 }
 
@@ -245,5 +207,5 @@ func TestIdleMemory(t *testing.T) {
 	for range 500 {
 		must(t, execOnce(c))
 	}
-	g.settled(footprint{threads: 100, descriptors: 100, resident: idleBound})
+	g.settled(footprint.Footprint{Threads: 100, Descriptors: 100, Resident: idleBound})
 }
