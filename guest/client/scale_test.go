@@ -148,18 +148,38 @@ func (g *gate) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Test64Callers holds that nobody waits long among many. The bound is what
-// the machine can do many times over, because tests share it with others;
-// the benchmark prints the numbers.
+// Test64Callers holds that nobody waits much longer than the others where
+// there are many. How long that is compared with a single caller depends on
+// the processors more than on us, because 64 programs run at once: it is
+// logged, and BenchmarkExecTrue64 measures it. A machine that is busy with
+// other things has some more tries.
 func Test64Callers(t *testing.T) {
 	c := startGuest(t).client(client.Options{})
 	single := latencies(t, c, 1, 300)
-	many := latencies(t, c, 64, 3000)
-	p50, p99 := single[len(single)/2], many[len(many)*99/100]
-	t.Logf("alone p50 %v, among 64 p50 %v p99 %v: %.1f times", p50, many[len(many)/2], p99, float64(p99)/float64(p50))
-	if p99 > 100*p50 {
-		t.Errorf("p99 among 64 is %v, alone p50 is %v", p99, p50)
+	var median, p99 time.Duration
+	for range 5 {
+		many := latencies(t, c, 64, 3000)
+		median, p99 = many[len(many)/2], many[len(many)*99/100]
+		t.Logf("alone p50 %v, among 64 p50 %v p99 %v", single[len(single)/2], median, p99)
+		if p99 < 10*median {
+			return
+		}
 	}
+	t.Errorf("p99 among 64 is %v, p50 %v", p99, median)
+}
+
+// BenchmarkExecTrue64 reports how much longer the slowest of 64 callers wait
+// than a single one does in the middle.
+func BenchmarkExecTrue64(b *testing.B) {
+	c := startGuest(b).client(client.Options{})
+	var ratio, p99 float64
+	for b.Loop() {
+		single, many := latencies(b, c, 1, 500), latencies(b, c, 64, 4000)
+		p99 = float64(many[len(many)*99/100])
+		ratio = p99 / float64(single[len(single)/2])
+	}
+	b.ReportMetric(p99/1e6, "p99-ms")
+	b.ReportMetric(ratio, "p99/single-p50")
 }
 
 // latencies runs commands by so many callers, and returns the sorted times.

@@ -43,6 +43,7 @@ type workbench struct {
 	status  unix.WaitStatus
 	usage   unix.Rusage
 	report  Report
+	thread  [64]byte // see anchor
 }
 
 // A birth is what a new stage has to know; the guest writes it before it

@@ -22,6 +22,7 @@ const (
 //go:norace
 //go:nosplit
 func live(b *workbench) {
+	anchor(b)
 	if shed(b) && furnish(b) {
 		settle(b)
 		for receive(b) && serve(b) {

@@ -36,19 +36,15 @@ func serve(b *workbench) bool {
 }
 
 // start forks and executes what was asked for, and writes the report. It
-// returns 0 when no child is left. The child has its own memory, and our
-// waiting until it has executed or ended (CLONE_VFORK) takes the place of a
-// pipe that tells us so.
+// returns 0 when no child is left. Our waiting until the child has executed
+// or ended (CLONE_VFORK) takes the place of a pipe that tells us so.
 //
 //go:norace
 //go:nosplit
 func start(b *workbench) (pid uintptr) {
 	o := outcomeOf(b)
 	*o = outcome{}
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, unix.CLONE_VFORK|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-	if errno == 0 && pid == 0 {
-		child(b)
-	}
+	pid, errno := forkChild(b)
 	switch {
 	case errno != 0:
 		b.report = Report{Kind: Failed, Step: StepFork, Errno: uint32(errno)}
