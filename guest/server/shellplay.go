@@ -69,10 +69,14 @@ func (p *shellProc) release() {
 	}
 }
 
-// say writes to the script.
+// say writes to the script. An error means that the shell has seen nothing:
+// one that ends with the first of several writes has been told all it needs.
 func (p *shellProc) say(writes []string) error {
-	for _, w := range writes {
+	for i, w := range writes {
 		if _, err := p.script.Write([]byte(w)); err != nil {
+			if i > 0 {
+				break // hear tells what has become of it
+			}
 			return err
 		}
 	}

@@ -50,8 +50,9 @@ type Line struct {
 // the text of the line is to be put into the holder's slot for it first.
 func (d Dialect) Script(l Line) (writes []string, text bool) {
 	redirect := d.redirections(l) + "\n"
-	// With command, an error in the line's syntax does not end the shell.
-	run, limit := `\command eval `+quote(l.Text)+redirect, packet
+	// Not "command eval", which would outlive errors in the line's syntax:
+	// in busybox, a subshell that fails then goes on as a second shell.
+	run, limit := `\eval `+quote(l.Text)+redirect, packet
 	if d.bash {
 		run, limit = `\builtin eval `+quote(l.Text)+redirect, inline+len(redirect)
 	}
@@ -66,7 +67,7 @@ func (d Dialect) fromSlot() string {
 	if d.bash {
 		return `\builtin eval "$(<` + slot + `)"`
 	}
-	return `\command . ` + slot
+	return `\. ` + slot
 }
 
 func (d Dialect) redirections(l Line) string {
@@ -93,7 +94,7 @@ func (d Dialect) Begin(token string) []string {
 	if d.bash {
 		return d.writes(`\builtin . `+d.slot(hold.SlotText)+null, token)
 	}
-	return d.writes(`\command . `+d.slot(hold.SlotText)+null, token)
+	return d.writes(`\. `+d.slot(hold.SlotText)+null, token)
 }
 
 // writes adds what asks for the answer.
