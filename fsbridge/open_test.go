@@ -24,6 +24,11 @@ type serving struct {
 
 func (s serving) Files(context.Context) (sandbox.Files, error) { return s.files, s.err }
 
+// A noted is the files of a server that knows what is less than it could be.
+type noted struct{ sandbox.Files }
+
+func (noted) Note() string { return "weaker here" }
+
 func TestOpenChoosesTransport(t *testing.T) {
 	box := &local{bin: toolbox(t, "dash")}
 	unsupported := &sandbox.Error{Code: sandbox.CodeUnsupported}
@@ -34,7 +39,7 @@ func TestOpenChoosesTransport(t *testing.T) {
 		want string
 		code sandbox.Code
 	}{
-		{"server", serving{local: box, files: struct{ sandbox.Files }{}}, fsbridge.TransportGuest, ""},
+		{"server", serving{local: box, files: noted{}}, fsbridge.TransportGuest, ""},
 		{"no server", box, fsbridge.TransportScript, ""},
 		{"server that cannot", serving{local: box, err: unsupported}, fsbridge.TransportScript, ""},
 		{"server in trouble", serving{local: box, err: down}, "", sandbox.CodeUnavailable},
@@ -46,6 +51,9 @@ func TestOpenChoosesTransport(t *testing.T) {
 			}
 			if err == nil && b.Transport().Name != c.want {
 				t.Errorf("transport %+v, want %s", b.Transport(), c.want)
+			}
+			if c.name == "server" && b.Transport().Note != "weaker here" {
+				t.Errorf("transport %+v has not the server's note", b.Transport())
 			}
 		})
 	}

@@ -75,40 +75,59 @@ func startWriter(t *testing.T, g *guest, file string) *exec.Cmd {
 	return cmd
 }
 
-// unchanged holds that the folder has nothing but the file with what it held.
-func unchanged(t *testing.T, file string) {
+// unchanged holds that the file has its old content, and that there are as
+// many staged files beside it, and nothing else.
+func unchanged(t *testing.T, file string, staged int) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(file))
-	must(t, err)
 	got, err := os.ReadFile(file)
-	if err != nil || string(got) != "old" || len(entries) != 1 {
-		t.Errorf("the file holds %.20q (%v), the folder %v", got, err, entries)
+	must(t, err)
+	beside, err := os.ReadDir(filepath.Dir(file))
+	must(t, err)
+	found := 0
+	for _, e := range beside {
+		if strings.HasPrefix(e.Name(), ".sbx-") && strings.HasSuffix(e.Name(), ".tmp") {
+			found++
+		}
+	}
+	if string(got) != "old" || found != staged || len(beside) != staged+1 {
+		t.Errorf("the file holds %.20q, the folder %v", got, beside)
 	}
 }
 
 // TestKilledMidWrite ends the client, and then the guest, by SIGKILL while
 // content is on its way.
 func TestKilledMidWrite(t *testing.T) {
-	p := newPlaces(t)
-	file := filepath.Join(p.work, "f")
-	g := startGuest(t)
-	c := g.client(client.Options{})
-	must(t, plainFiles(c, p.work).Write(t.Context(), file, strings.NewReader("old"), sandbox.WriteOptions{}))
-	idle := descriptors(t, g.pid())
+	for _, tt := range []struct {
+		name    string
+		options []guestOption
+		staged  int // names to be seen meanwhile, and left when the guest is killed
+	}{
+		{"without a name", nil, 0},
+		{"named", []guestOption{likeGVisor()}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlaces(t)
+			file := filepath.Join(p.work, "f")
+			g := startGuest(t, tt.options...)
+			c := g.client(client.Options{})
+			must(t, plainFiles(c, p.work).Write(t.Context(), file, strings.NewReader("old"), sandbox.WriteOptions{}))
+			idle := descriptors(t, g.pid())
 
-	writer := startWriter(t, g, file)
-	if got := descriptors(t, g.pid()); got <= idle {
-		t.Errorf("%d descriptors while it writes, %d before", got, idle)
+			writer := startWriter(t, g, file)
+			if got := descriptors(t, g.pid()); got <= idle {
+				t.Errorf("%d descriptors while it writes, %d before", got, idle)
+			}
+			unchanged(t, file, tt.staged)
+			must(t, writer.Process.Kill())
+			eventually(t, 10*time.Second, "the guest lets go", func() bool { return descriptors(t, g.pid()) <= idle })
+			unchanged(t, file, 0)
+
+			startWriter(t, g, file)
+			must(t, g.cmd.Process.Kill())
+			_ = g.cmd.Wait()
+			unchanged(t, file, tt.staged)
+		})
 	}
-	unchanged(t, file)
-	must(t, writer.Process.Kill())
-	eventually(t, 10*time.Second, "the guest lets go", func() bool { return descriptors(t, g.pid()) <= idle })
-	unchanged(t, file)
-
-	startWriter(t, g, file)
-	must(t, g.cmd.Process.Kill())
-	_ = g.cmd.Wait()
-	unchanged(t, file)
 }
 
 // TestFilesAtProcessLimit does many operations at once while user code has

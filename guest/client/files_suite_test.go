@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -102,7 +101,7 @@ func (p places) open(t testing.TB, c *client.Client) (box, *fsbridge.Bridge) {
 }
 
 // TestFilesSuite runs the suite of every file transport over the guest: with
-// openat2, name by name as where there is none, and through a relay.
+// openat2, without it, without files that have no name, and through a relay.
 func TestFilesSuite(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -111,6 +110,7 @@ func TestFilesSuite(t *testing.T) {
 	}{
 		{name: "openat2"},
 		{name: "walk", options: []guestOption{withoutOpenat2()}},
+		{name: "walk with named files", options: []guestOption{likeGVisor()}},
 		{name: "relay", relay: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -160,20 +160,4 @@ func exchange(_ testing.TB, a, b string) (stop func()) {
 		}
 	}()
 	return sync.OnceFunc(func() { close(end); <-ended })
-}
-
-// withoutOpenat2 makes the guest live where there is no openat2, as under
-// gVisor.
-func withoutOpenat2() guestOption { return withEnv(denyEnv + "=" + "openat2") }
-
-// denied are the system calls that a test can take away from a guest.
-func denied(names string) []uint32 {
-	known := map[string]uint32{"openat2": unix.SYS_OPENAT2}
-	var list []uint32
-	for name := range strings.SplitSeq(names, ",") {
-		if nr, ok := known[name]; ok {
-			list = append(list, nr)
-		}
-	}
-	return list
 }
