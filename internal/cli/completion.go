@@ -102,8 +102,8 @@ func flagWords(flags []ucli.Flag) (all, valued []string) {
 }
 
 // bashScript walks over the line up to the cursor to find which command it
-// is in, and offers the words of that. After -- and after the first word
-// that is no command, files are offered.
+// is in, and offers the words of that. After --, after the first word that is
+// no command, and for cp, files are offered.
 func bashScript(all []words) string {
 	var b strings.Builder
 	b.WriteString("# completion of sandbox\n_sandbox() {\n" +
@@ -123,7 +123,7 @@ func bashScript(all []words) string {
 		"  _sandbox_words \"$path\"\n" +
 		"  case $cur in\n" +
 		"    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n" +
-		"    *) COMPREPLY=($(compgen -W \"$commands\" -- \"$cur\")) ;;\n" +
+		"    *) if [[ $path == cp ]]; then COMPREPLY=($(compgen -f -- \"$cur\")); else COMPREPLY=($(compgen -W \"$commands\" -- \"$cur\")); fi ;;\n" +
 		"  esac\n" +
 		"}\n" +
 		"_sandbox_words() {\n" +
@@ -140,7 +140,7 @@ func bashScript(all []words) string {
 // fishScript uses fish's own test of which commands were seen.
 func fishScript(all []words) string {
 	var b strings.Builder
-	b.WriteString("# completion of sandbox\ncomplete -c sandbox -f\n")
+	b.WriteString("# completion of sandbox\ncomplete -c sandbox -f\ncomplete -c sandbox -n '__fish_seen_subcommand_from cp' -F\n")
 	for _, w := range all {
 		when := "__fish_use_subcommand"
 		if w.path != "" {

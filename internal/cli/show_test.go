@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -289,59 +287,5 @@ func TestLogLines(t *testing.T) {
 	log.Debug("not asked for")
 	if got, want := done(), `sandbox: warning: two\nlines sandbox=x\x1b[2J\u009b31m\u202e\n`+"\n"; got != want {
 		t.Errorf("wrote %q, want %q", got, want)
-	}
-}
-
-// TestBashCompletion lets bash itself complete.
-func TestBashCompletion(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash here")
-	}
-	script := filepath.Join(t.TempDir(), "sandbox.bash")
-	if err := os.WriteFile(script, []byte(call(t, &fake{}, "completion", "bash").stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct{ line, want string }{
-		{"sandbox re", "recreate"},
-		{"sandbox images b", "build bootstrap"},
-		{"sandbox --session x pr", "prune"},
-		{"sandbox recreate --al", "--all"},
-		{"sandbox run --work", "--workspace --workdir"},
-		{"sandbox --form", "--format"},
-		{"sandbox completion f", "fish"},
-		{"sandbox run -- ru", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.line, func(t *testing.T) {
-			words := strings.Fields(tt.line)
-			cmd := exec.Command(bash, "-c", `. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sandbox; echo "${COMPREPLY[@]}"`, "bash", script)
-			cmd.Args = append(cmd.Args, words...)
-			cmd.Dir = t.TempDir()
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			got := strings.Fields(string(out))
-			for _, w := range strings.Fields(tt.want) {
-				if !strings.Contains(" "+strings.Join(got, " ")+" ", " "+w+" ") {
-					t.Errorf("offers %q, want %q among them", got, w)
-				}
-			}
-			if len(got) != len(strings.Fields(tt.want)) {
-				t.Errorf("offers %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestCompletionKnowsEveryCommand(t *testing.T) {
-	for _, shell := range []string{"zsh", "fish"} {
-		r := call(t, &fake{}, "completion", shell)
-		for _, w := range []string{"run", "exec", "list", "recreate", "prune", "explain", "stats", "images", "bootstrap", "config", "schema", "doctor", "version", "completion", "allow-domain"} {
-			if !strings.Contains(r.stdout, w) {
-				t.Errorf("%s: %s is missing", shell, w)
-			}
-		}
 	}
 }
