@@ -87,7 +87,7 @@ func TestFilesTellWhatIsExposed(t *testing.T) {
 
 func TestShellPicksAProgramAndALimit(t *testing.T) {
 	r := newRig(t)
-	m := r.manager(`{"agents":{"defaults":{"sandbox":{"limits":{"timeout":"2s"}}}}}`)
+	m := r.manager("")
 	shell := func(change func(*manager.Request)) (string, manager.Outcome) {
 		t.Helper()
 		var out bytes.Buffer
@@ -110,12 +110,13 @@ func TestShellPicksAProgramAndALimit(t *testing.T) {
 	}); out != "sh\n" {
 		t.Errorf("without bash it says %q", out)
 	}
+	m = r.manager(`{"agents":{"defaults":{"sandbox":{"limits":{"timeout":"1s"}}}}}`)
 	if _, o := shell(func(r *manager.Request) { r.Command.Args = []string{"-c", "sleep 60"} }); !o.TimedOut {
 		t.Errorf("a line is not limited: %+v", o)
 	}
 	interactive := func(r *manager.Request) {
 		r.Command.TTY = &sandbox.TTY{Rows: 24, Cols: 80}
-		r.Command.Stdin = strings.NewReader("sleep 3; exit 5\n")
+		r.Command.Stdin = strings.NewReader("sleep 2; exit 5\n")
 	}
 	if out, o := shell(interactive); o.TimedOut || o.Exit.Code != 5 {
 		t.Errorf("an interactive shell ended with %+v: %s", o, out)
