@@ -242,6 +242,8 @@ func (c *Client) watch() (stop func()) {
 	var mu sync.Mutex
 	stopped := false
 	var timer *time.Timer
+	mu.Lock() // the function below sees timer, however soon it runs
+	defer mu.Unlock()
 	timer = time.AfterFunc(answerWithin, func() {
 		if c.Ping(context.Background()) != nil {
 			return // the connection has ended

@@ -3,6 +3,8 @@
 package server
 
 import (
+	"strings"
+
 	"github.com/bulkhead-dev/sandbox/guest/server/files"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -13,7 +15,7 @@ const listingStep = 32 << 10
 
 // do does the operation. The answers that are no failure it sends itself.
 func (o *fileOp) do() error {
-	if len(o.req.Path) > 0 && o.req.Path[0] == '/' {
+	if strings.HasPrefix(o.req.Path, "/") || o.req.Op == wire.FileRename && strings.HasPrefix(o.req.Other, "/") {
 		return errInvalid
 	}
 	switch o.req.Op {

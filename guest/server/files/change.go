@@ -11,12 +11,17 @@ func (r *Root) Mkdir(rel string, perm uint32) error {
 		return err
 	}
 	defer p.close()
-	if err := unix.Mkdirat(p.dir, p.base, perm); err != nil || perm&r.k.Umask == 0 {
+	return r.k.mkdir(p.dir, p.base, perm)
+}
+
+// mkdir makes a folder in dir. Where the umask took some bits they are set
+// afterwards: if user code puts another folder in the place of the new one,
+// that changes the mode of that, as it could itself.
+func (k Kernel) mkdir(dir int, name string, perm uint32) error {
+	if err := unix.Mkdirat(dir, name, perm); err != nil || perm&k.Umask == 0 {
 		return err
 	}
-	// The umask took some bits. If user code puts another folder in the
-	// place of the new one it changes the mode of that, as it could itself.
-	fd, err := openat(p.dir, p.base, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

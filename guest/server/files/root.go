@@ -31,19 +31,32 @@ func NewRoots(k Kernel) *Roots { return &Roots{k: k, open: map[string]*Root{}} }
 
 // Get returns the mount at the absolute path target.
 func (r *Roots) Get(target string) (*Root, error) {
+	if root, err := r.known(target); root != nil || err != nil {
+		return root, err
+	}
+	root, err := openRoot(r.k, target) // not locked: a disk may hang
+	if err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if root := r.open[target]; root != nil {
-		return root, nil
+	if first := r.open[target]; first != nil {
+		unix.Close(root.fd)
+		return first, nil
 	}
-	if len(r.open) >= maxRoots {
+	r.open[target] = root
+	return root, nil
+}
+
+// known returns the mount if it is open, and an error when too many are.
+func (r *Roots) known(target string) (*Root, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	root := r.open[target]
+	if root == nil && len(r.open) >= maxRoots {
 		return nil, unix.EMFILE
 	}
-	root, err := openRoot(r.k, target)
-	if err == nil {
-		r.open[target] = root
-	}
-	return root, err
+	return root, nil
 }
 
 // A Root is a mount below which paths are resolved. Its methods are safe

@@ -142,7 +142,7 @@ func (w *walker) down(s step) (done bool, err error) {
 			return true, nil
 		}
 		if err == unix.ENOENT && w.make && s.own {
-			if err := unix.Mkdirat(w.fd, s.name, 0o755); err != nil && err != unix.EEXIST {
+			if err := w.root.k.mkdir(w.fd, s.name, 0o755); err != nil && err != unix.EEXIST {
 				return false, err
 			}
 			continue
