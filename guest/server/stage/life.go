@@ -117,7 +117,9 @@ func furnish(b *workbench) bool {
 // handlers are the guest's and have to go; a signal that is not ignored here
 // is not ignored in a command either.
 //
-// A process must be dumpable to write its oom_score_adj. It is for a moment,
+// Among processes with the same oom_score_adj the kernel takes the largest,
+// and a stage is smaller than nearly every program. What it spares is the
+// guest. A process must be dumpable to write its oom_score_adj. It is for a moment,
 // with nothing in it yet; where there is Landlock no command can use that.
 //
 //go:norace
