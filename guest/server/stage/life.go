@@ -118,9 +118,10 @@ func furnish(b *workbench) bool {
 // is not ignored in a command either.
 //
 // Among processes with the same oom_score_adj the kernel takes the largest,
-// and a stage is smaller than nearly every program. What it spares is the
-// guest. A process must be dumpable to write its oom_score_adj. It is for a moment,
-// with nothing in it yet; where there is Landlock no command can use that.
+// and a stage is smaller than nearly every program; what is spared is the
+// guest. A process must be dumpable to write its oom_score_adj. A stage is
+// for a moment, with nothing in it yet; where there is Landlock no command
+// can use that.
 //
 //go:norace
 //go:nosplit
