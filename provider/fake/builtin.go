@@ -259,7 +259,7 @@ func (r *interp) command(args []string) flow {
 	search, _ := r.value("PATH")
 	_, err := r.p.tree.handle.lookup(args[0], search, r.dir)
 	if r.funcs[args[0]] == nil && builtin(args[0]) == nil && r.aliases[args[0]] == "" && err != nil {
-		return r.ended(1)
+		return r.ended(127)
 	}
 	fmt.Fprintln(r.io.out, args[0])
 	return r.ended(0)

@@ -56,9 +56,9 @@ type Harness struct {
 	// answers.
 	Hanging func(t testing.TB) sandbox.Provider
 
-	// Folder returns a host folder of the sandbox's user, which a Spec may
-	// mount and in which the file "file" holds [FolderContent]. It is
-	// needed when Features.Files is set.
+	// Folder returns a host folder that a Spec may mount, readable for every
+	// user, in which the file "file" holds [FolderContent]. It is needed
+	// when Features.Files is set.
 	Folder func(t testing.TB, p sandbox.Provider) string
 
 	// Leaks fails t when something of the provider is left on the machine.

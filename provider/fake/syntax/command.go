@@ -200,15 +200,15 @@ func assignment(w Word) (string, Word, bool) {
 // expandAlias replaces the word that stands here when it is an alias, and
 // goes on with what it became. An alias is not replaced in its own text.
 func (p *Parser) expandAlias(first bool) {
+	first, p.fresh = first || p.fresh, false
 	for {
 		p.blanks()
 		for n := len(p.used); n > 0 && len(p.src)-p.pos <= p.used[n-1].rest; n-- {
 			p.used = p.used[:n-1]
 		}
-		if !first && !p.fresh {
+		if !first {
 			return
 		}
-		p.fresh = false
 		n := p.pos
 		for n < len(p.src) && !isMeta(p.src[n]) && strings.IndexByte("'\"\\$`=", p.src[n]) < 0 {
 			n++

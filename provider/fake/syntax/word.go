@@ -82,8 +82,11 @@ func (w *wordParser) piece(quoted bool) {
 		w.pos += end + 2
 	case c == '"' && !quoted:
 		w.pos++
-		w.literal("", true)
-		w.parts = append(w.parts, w.until('"', true)...)
+		inner := w.until('"', true)
+		if w.seen = true; len(inner) == 0 {
+			w.literal("", true)
+		}
+		w.parts = append(w.parts, inner...)
 	default:
 		w.literal(string(c), quoted)
 		w.pos++

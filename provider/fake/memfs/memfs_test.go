@@ -1,0 +1,265 @@
+package memfs_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
+)
+
+const user = 1000
+
+// world is a root of the superuser with /work, /small (10 bytes) and /ro of the
+// user's, and one file in /ro.
+func world(t *testing.T) (*memfs.FS, *memfs.Volume) {
+	t.Helper()
+	d := memfs.NewDisk(time.Now)
+	root, small, ro := d.Tree(0, 0o755, 0), d.Tree(user, 0o755, 10), d.Tree(user, 0o755, 0)
+	must(t, memfs.NewFS(ro, user, false).Free().Touch("/file", 0o644))
+	f := memfs.NewFS(root, user, false)
+	must(t, f.Mount("/work", d.Tree(user, 0o755, 0), false))
+	must(t, f.Mount("/small", small, false))
+	must(t, f.Mount("/ro", ro, true))
+	must(t, f.Mount("/etc/one", d.File(0, 0o644, "one"), true))
+	return f, small
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(v memfs.View, name, content string) error {
+	h, err := v.Open(name, memfs.Write|memfs.Create|memfs.Truncate, 0o644)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	_, err = io.WriteString(h, content)
+	return err
+}
+
+func get(v memfs.View, name string) (string, error) {
+	h, err := v.Open(name, 0, 0)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	b, err := io.ReadAll(h)
+	return string(b), err
+}
+
+func TestErrnos(t *testing.T) {
+	f, _ := world(t)
+	v := f.Free()
+	must(t, put(v, "/work/file", "x"))
+	must(t, v.Mkdir("/work/dir", 0o755))
+	must(t, v.Mkdir("/work/full", 0o755))
+	must(t, put(v, "/work/full/f", ""))
+	must(t, v.Mkdir("/work/closed", 0o755))
+	must(t, put(v, "/work/closed/f", ""))
+	must(t, v.Chmod("/work/closed", 0))
+	must(t, v.Symlink("loop", "/work/loop"))
+	must(t, v.Mkfifo("/work/pipe", 0o644))
+	for what, tt := range map[string]struct {
+		got  error
+		want syscall.Errno
+	}{
+		"missing":                   {put(v, "/work/no/f", ""), syscall.ENOENT},
+		"below a file":              {put(v, "/work/file/f", ""), syscall.ENOTDIR},
+		"file with a slash":         {second(v.Stat("/work/file/")), syscall.ENOTDIR},
+		"write to a folder":         {put(v, "/work/dir", ""), syscall.EISDIR},
+		"mkdir again":               {v.Mkdir("/work/dir/", 0), syscall.EEXIST},
+		"link over":                 {v.Symlink("x", "/work/file"), syscall.EEXIST},
+		"link to nothing":           {v.Symlink("", "/work/l"), syscall.ENOENT},
+		"loop":                      {second(v.Stat("/work/loop")), syscall.ELOOP},
+		"closed folder":             {second(v.Stat("/work/closed/f")), syscall.EACCES},
+		"somebody's folder":         {v.Mkdir("/dir", 0), syscall.EACCES},
+		"somebody's mode":           {v.Chmod("/etc", 0), syscall.EPERM},
+		"read-only":                 {put(v, "/ro/file", ""), syscall.EROFS},
+		"read-only name":            {v.Mkdir("/ro/dir", 0), syscall.EROFS},
+		"read-only mode":            {v.Chmod("/ro/file", 0), syscall.EROFS},
+		"read-only file of a mount": {put(v, "/etc/one", ""), syscall.EROFS},
+		"full folder":               {v.Remove("/work/full", false), syscall.ENOTEMPTY},
+		"a mount":                   {v.Remove("/small", true), syscall.EBUSY},
+		"onto a mount":              {v.Rename("/work/dir", "/small"), syscall.EBUSY},
+		"across mounts":             {v.Rename("/work/file", "/small/f"), syscall.EXDEV},
+		"hard link across":          {v.Link("/work/file", "/small/f"), syscall.EXDEV},
+		"hard link of a folder":     {v.Link("/work/dir", "/work/d2"), syscall.EPERM},
+		"folder into itself":        {v.Rename("/work/dir", "/work/dir/in"), syscall.EINVAL},
+		"folder over file":          {v.Rename("/work/dir", "/work/file"), syscall.ENOTDIR},
+		"file over folder":          {v.Rename("/work/file", "/work/dir"), syscall.EISDIR},
+		"over a full folder":        {v.Rename("/work/dir", "/work/full"), syscall.ENOTEMPTY},
+		"too full":                  {put(v, "/small/f", "12345678901"), syscall.ENOSPC},
+		"pipe":                      {second(get(v, "/work/pipe")), syscall.EOPNOTSUPP},
+		"long name":                 {v.Mkdir("/work/"+strings.Repeat("n", 256), 0), syscall.ENAMETOOLONG},
+		"dot dot":                   {v.Remove("/work/dir/..", true), syscall.EBUSY},
+		"no link":                   {second(v.ReadLink("/work/file")), syscall.EINVAL},
+		"relative":                  {second(v.Stat("work")), syscall.EINVAL},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: %v, want %v", what, tt.got, tt.want)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestRoom holds that room is given back when the last name and handle go.
+func TestRoom(t *testing.T) {
+	f, small := world(t)
+	v := f.Free()
+	used := func(want int64) {
+		t.Helper()
+		if got := small.Used(); got != want {
+			t.Errorf("%d bytes are used, want %d", got, want)
+		}
+	}
+	if err := put(v, "/small/a", "0123456789abc"); err != syscall.ENOSPC {
+		t.Errorf("overfilling: %v", err)
+	}
+	used(10)
+	must(t, put(v, "/small/a", "12"))
+	used(2)
+	must(t, v.Link("/small/a", "/small/b"))
+	h, err := v.Open("/small/a", 0, 0)
+	must(t, err)
+	must(t, v.Remove("/small/a", false))
+	must(t, v.Remove("/small/b", false))
+	used(2)
+	if b, err := io.ReadAll(h); err != nil || string(b) != "12" {
+		t.Errorf("a file without names holds %q, %v", b, err)
+	}
+	must(t, h.Close())
+	used(0)
+
+	s, err := v.Stage("/small/c", 0o644, false)
+	must(t, err)
+	io.WriteString(s, "123")
+	used(3)
+	s.Discard()
+	used(0)
+	for range 2 {
+		s, err = v.Stage("/small/c", 0o644, false)
+		must(t, err)
+		io.WriteString(s, "123")
+		must(t, s.Commit())
+	}
+	used(3)
+	must(t, v.Remove("/small/c", true))
+	used(0)
+}
+
+func TestConfined(t *testing.T) {
+	f, _ := world(t)
+	free := f.Free()
+	must(t, put(free, "/small/f", "secret"))
+	for link, target := range map[string]string{"abs": "/small/f", "rel": "../small/f", "dir": "/small", "home": "/work/in", "root": "/", "new": "/small/new"} {
+		must(t, free.Symlink(target, "/work/"+link))
+	}
+	must(t, put(free, "/work/in", "mine"))
+	v, err := f.Confined("/work")
+	must(t, err)
+	for _, name := range []string{"/work/abs", "/work/rel", "/work/dir/f", "/work/root/small/f", "/small/f", "/work/../small/f"} {
+		if got, err := get(v, name); !errors.Is(err, memfs.ErrEscape) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"/work/new", "/work/dir/new", "/work/dir/a/b"} {
+		if _, err := v.Stage(name, 0o644, false); !errors.Is(err, memfs.ErrEscape) {
+			t.Errorf("staging %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"/work/in", "/work/home", "/work/root/work/in", "/small/../work/in"} {
+		if got, err := get(v, name); err != nil || got != "mine" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := f.Confined("/work/in"); err == nil {
+		t.Error("a folder that is no mount confines")
+	}
+}
+
+// TestStageKeeps holds what replacing keeps and what it leaves alone.
+func TestStageKeeps(t *testing.T) {
+	f, _ := world(t)
+	v := f.Free()
+	must(t, put(v, "/work/f", "old"))
+	must(t, v.Chmod("/work/f", 0o600))
+	must(t, v.Link("/work/f", "/work/other"))
+	must(t, v.Symlink("f", "/work/link"))
+	s, err := v.Stage("/work/link", 0o644, false)
+	must(t, err)
+	io.WriteString(s, "new")
+	if got, _ := get(v, "/work/f"); got != "old" {
+		t.Errorf("before the end the file holds %q", got)
+	}
+	must(t, s.Commit())
+	for name, want := range map[string]string{"/work/f": "new", "/work/link": "new", "/work/other": "old"} {
+		if got, err := get(v, name); err != nil || got != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	info, err := v.Stat("/work/f")
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := v.Stage("/work/f", 0o644, true); err != syscall.EEXIST {
+		t.Errorf("exclusive: %v", err)
+	}
+}
+
+func TestReal(t *testing.T) {
+	f, _ := world(t)
+	v := f.Free()
+	must(t, v.Mkdir("/work/a", 0o755))
+	must(t, v.Symlink("/work/a", "/work/l"))
+	for name, want := range map[string]string{
+		"/": "/", "/work": "/work", "/work/l": "/work/a", "/work/l/..": "/work", "/work/../small/.": "/small", "/../..": "/", "/etc": "/etc",
+	} {
+		if got, err := v.Real(name); err != nil || got != want {
+			t.Errorf("%s is %q, %v; want %q", name, got, err, want)
+		}
+	}
+}
+
+// FuzzWalk holds that no path leads a confined view out, and none hangs.
+func FuzzWalk(f *testing.F) {
+	for _, seed := range []string{"a/../b", "l/../..", "up/up/small/f", "abs/../x", "../../small", "a//./b/"} {
+		f.Add(seed, "../small")
+	}
+	f.Fuzz(func(t *testing.T, name, target string) {
+		all, _ := world(t)
+		free := all.Free()
+		must(t, put(free, "/small/f", "secret"))
+		must(t, free.Mkdir("/work/a", 0o755))
+		if target != "" {
+			must(t, free.Symlink(target, "/work/l"))
+			must(t, free.Symlink(target, "/work/a/up"))
+		}
+		v, err := all.Confined("/work")
+		must(t, err)
+		if got, err := get(v, path.Clean("/work")+"/"+name); err == nil && got == "secret" {
+			t.Fatalf("%q with a link to %q leads out", name, target)
+		}
+		if s, err := v.Stage("/work/"+name, 0o644, false); err == nil {
+			io.WriteString(s, "x")
+			s.Commit() // may fail; what counts is where it went
+		}
+		if entries, err := free.ReadDir("/small"); err != nil || len(entries) != 1 {
+			t.Fatalf("%q with a link to %q wrote beyond the mount", name, target)
+		}
+		var info fs.FileInfo
+		if info, err = v.Stat("/work/" + name); err == nil && info.Size() < 0 {
+			t.Fatal("a negative size")
+		}
+	})
+}
