@@ -54,8 +54,9 @@ func TestConformance(t *testing.T) {
 		},
 		Folder: func(t testing.TB, _ sandbox.Provider) string {
 			dir := t.TempDir()
-			must(t, os.Chmod(dir, 0o755))
-			must(t, os.WriteFile(filepath.Join(dir, "file"), []byte(providertest.FolderContent), 0o644))
+			must(t, os.WriteFile(filepath.Join(dir, "file"), []byte(providertest.FolderContent), 0o600))
+			must(t, os.Chmod(dir, 0o777))
+			must(t, os.Chmod(filepath.Join(dir, "file"), 0o666))
 			return dir
 		},
 		Down: func(t testing.TB) sandbox.Provider {

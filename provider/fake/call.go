@@ -140,13 +140,13 @@ func inlined(r *interp, name string) Program {
 
 // inline runs a program as a part of the shell's own process.
 func (r *interp) inline(program Program, args []string) int {
-	before := *r.p
 	p := r.p
+	args0, dir, umask, env, streams := p.Args, p.Dir, p.Umask, p.Env, p.stdio()
 	p.Args, p.Dir, p.Umask, p.Env = args, r.dir, r.umask, r.environ()
 	p.Stdin, p.Stdout, p.Stderr = r.io.in, r.io.out, r.io.err
 	defer func() {
-		p.Args, p.Dir, p.Umask, p.Env = before.Args, before.Dir, before.Umask, before.Env
-		p.Stdin, p.Stdout, p.Stderr = before.Stdin, before.Stdout, before.Stderr
+		p.Args, p.Dir, p.Umask, p.Env = args0, dir, umask, env
+		p.Stdin, p.Stdout, p.Stderr = streams.in, streams.out, streams.err
 	}()
 	return program(p)
 }

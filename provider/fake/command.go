@@ -23,7 +23,6 @@ type command struct {
 	*tree
 	spec   sandbox.Command
 	env    map[string]string
-	dir    string
 	stdout *stream
 	stderr *stream // that of stdout on a terminal
 	main   *Proc

@@ -192,6 +192,7 @@ func lineMutants() []mutant {
 				}
 				return sh.Run(ctx, line, c)
 			}})},
+		{"a corrupted shell stays so", "a line that corrupts the shell costs at most one more", corrupted},
 		{"a line ends what it has left running", "what a line leaves running lives on unheard", with(broken{
 			line: rewriting(func(line string, _ *sandbox.Command) string { return line + "\nkill -9 $!\n:" })})},
 		{"a line waits for what it has left running", "what a line leaves running lives on unheard", with(broken{
@@ -258,6 +259,18 @@ func deafened(h *providertest.Harness) {
 			c.Stdout = nil
 		}
 		deaf.Store(deaf.Load() || strings.Contains(line, "exec >/dev/null"))
+		return line
+	})})(h)
+}
+
+// corrupted loses every line after one that makes no sense.
+func corrupted(h *providertest.Harness) {
+	var hurt atomic.Bool
+	with(broken{line: rewriting(func(line string, _ *sandbox.Command) string {
+		if hurt.Load() {
+			line = "kill -9 $$"
+		}
+		hurt.Store(hurt.Load() || line == "echo $(")
 		return line
 	})})(h)
 }

@@ -56,9 +56,10 @@ type Harness struct {
 	// answers.
 	Hanging func(t testing.TB) sandbox.Provider
 
-	// Folder returns a host folder that a Spec may mount, readable for every
-	// user, in which the file "file" holds [FolderContent]. It is needed
-	// when Features.Files is set.
+	// Folder returns a host folder that a Spec may mount, in which the file
+	// "file" holds [FolderContent]. The sandbox's user may change both, so
+	// that nothing but a read-only mount refuses it. It is needed when
+	// Features.Files is set.
 	Folder func(t testing.TB, p sandbox.Provider) string
 
 	// Leaks fails t when something of the provider is left on the machine.

@@ -18,7 +18,7 @@ func TestChecksAreNamed(t *testing.T) {
 			t.Errorf("%s checks nothing", c.Name)
 		}
 	}
-	if len(seen) < 60 {
+	if len(seen) < 120 {
 		t.Errorf("there are only %d checks; was a group lost?", len(seen))
 	}
 }
