@@ -94,7 +94,10 @@ func (p *Provider) Name() string { return "docker" }
 
 // Features says what containers can do.
 func (p *Provider) Features() sandbox.Features {
-	return sandbox.Features{Persistent: true, Images: true, Pause: true, TTY: true, Files: true, Dial: true, Listen: true, Usage: true}
+	return sandbox.Features{
+		Persistent: true, Images: true, Pause: true, TTY: true, Usage: true,
+		Shells: true, Files: true, Dial: true, Listen: true,
+	}
 }
 
 // Probe reports whether the engine answers.

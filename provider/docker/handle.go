@@ -22,10 +22,6 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	return h.guest.Start(ctx, withDefaults(c, h.spec))
 }
 
-func (h *handle) OpenShell(context.Context, sandbox.ShellOptions) (sandbox.Shell, error) {
-	return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "open shell", Resource: h.info.Name, Message: "this provider has no persistent shells"}
-}
-
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 	return h.engine.Usage(ctx, h.info.ID)
 }
