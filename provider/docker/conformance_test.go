@@ -15,8 +15,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// TestConformance runs the suite of all walls on the real engine.
+// TestConformance runs the suite of all walls on the real engine, over both
+// ways to the guest.
 func TestConformance(t *testing.T) {
+	t.Run("socket", func(t *testing.T) { conformance(t, func(s sandbox.Spec) sandbox.Spec { return s }) })
+	t.Run("relay", func(t *testing.T) { conformance(t, withoutSocket) })
+}
+
+func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
 	r := wall.New(t)
 	id, err := exec.Command("docker", "image", "inspect", "-f", "{{.Id}}", wall.Image).Output()
 	must(t, err)
@@ -43,7 +49,7 @@ func TestConformance(t *testing.T) {
 	providertest.Run(t, providertest.Harness{
 		New: connect,
 		Spec: func(_ testing.TB, key string) sandbox.Spec {
-			s := r.Spec(key)
+			s := way(r.Spec(key))
 			s.ImageID = strings.TrimSpace(string(id))
 			s.Resources.PIDs = 512
 			return s
