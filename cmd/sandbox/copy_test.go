@@ -83,8 +83,12 @@ func TestCopyInThatEndsEarlyLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer cmd.Process.Kill()
+			// Half of the file is more than the pipe and the windows on the
+			// way hold: when it is written, the file is being made inside.
 			in.Write(halfArchive(t))
-			eventually(t, "no temporary file appears", func() bool { return len(s.workspace()) == 2 })
+			if s.scripts() { // the guest's new files have no name
+				eventually(t, "no temporary file appears", func() bool { return len(s.workspace()) == 2 })
+			}
 			tt.end(cmd, in)
 			cmd.Wait()
 			if got := cmd.ProcessState.ExitCode(); got != tt.want {
