@@ -107,7 +107,7 @@ func (s *shell) play(l *shellLine) {
 		return
 	}
 	used := l.carry(p)
-	err := p.hear(a, func() bool { _, ok := a.Ended(); return ok }, s.state.write, 0)
+	err := p.hear(a, func() bool { _, ok := a.Ended(); return ok }, firstLook, nil)
 	if err == nil && !s.killed(l) {
 		l.settle()
 		status, _ := a.Ended()

@@ -13,8 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAnswer bounds what a shell may say after one line in bytes.
-const maxAnswer = 1 << 30
+const (
+	// maxAnswer bounds what a shell may say after one line in bytes.
+	maxAnswer = 1 << 30
+	// maxPipe is the largest size of a pipe in bytes that an unprivileged
+	// process can set, by default.
+	maxPipe = 1 << 20
+	// stateLook is how long a usual state takes to be written, and more.
+	stateLook = 2 * time.Millisecond
+)
 
 // isGone reports whether no process of the shell is left.
 func (p *shellProc) isGone() bool { return p.prog.isGone() }
@@ -67,6 +74,10 @@ func (p *shellProc) release() {
 			f.Close() // twice is harmless
 		}
 	}
+	if p.told >= 0 {
+		unix.Close(p.told)
+		p.told = -1
+	}
 }
 
 // say writes to the script. An error means that the shell has seen nothing:
@@ -83,34 +94,41 @@ func (p *shellProc) say(writes []string) error {
 	return nil
 }
 
-// hear reads the answer until done says that it is enough, and gives what
-// is state to keep. When the shell is gone, or cannot go on without its
-// holder, that is io.EOF; when it can say nothing more, errWedged. A limit
-// of 0 means to wait for as long as the shell can answer.
-func (p *shellProc) hear(a *dialect.Answer, done func() bool, keep func([]byte), limit time.Duration) error {
-	deadline := time.Now().Add(limit)
-	look := firstLook
+// hear reads the answer until done says that it is enough. When the shell
+// is gone, or cannot go on without its holder, that is io.EOF; when it can
+// say nothing more, errWedged.
+//
+// It looks after the shell from time to time, the first time after first
+// and then less and less often; with idle always after first, and calls it,
+// and an error of it ends the wait.
+func (p *shellProc) hear(a *dialect.Answer, done func() bool, first time.Duration, idle func() error) error {
+	if err := p.control.SetReadDeadline(time.Now().Add(first)); err != nil {
+		return err
+	}
+	look := first
 	for said := 0; !done(); {
-		now := time.Now()
-		if limit > 0 && now.After(deadline) {
-			return errSlow
-		}
-		if err := p.control.SetReadDeadline(now.Add(look)); err != nil {
-			return err
-		}
 		n, err := p.control.Read(p.buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			look = min(2*look, lastLook)
+		late := errors.Is(err, os.ErrDeadlineExceeded)
+		if late {
 			n, err = p.lookAgain()
 		}
 		if said += n; said > maxAnswer {
 			return errWedged
 		}
-		if n > 0 {
-			keep(a.Feed(p.buf[:n]))
+		a.Feed(p.buf[:n])
+		if late && err == nil && idle != nil {
+			err = idle()
 		}
 		if err != nil && !done() {
 			return err
+		}
+		if late {
+			if idle == nil {
+				look = min(2*look, lastLook)
+			}
+			if err := p.control.SetReadDeadline(time.Now().Add(look)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -187,13 +205,48 @@ func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) err
 	return nil
 }
 
-// keepState hears the state of the shell to its end.
+// keepState hears the state of the shell to its end. A usual one fits into
+// its pipe and is read at once when it is there; for a larger one, the
+// shell waits until somebody has looked.
 func (p *shellProc) keepState(a *dialect.Answer, state *shellState) error {
-	err := p.hear(a, a.Complete, state.write, stateWithin)
+	deadline := time.Now().Add(stateWithin)
+	err := p.hear(a, a.Complete, stateLook, func() error {
+		for {
+			if time.Now().After(deadline) || state.size > maxAnswer {
+				return errSlow
+			}
+			before := state.size
+			if err := p.take(state); err != nil || state.size == before {
+				return err
+			}
+			time.Sleep(stateLook / 10)
+		}
+	})
+	if err == nil {
+		err = p.take(state)
+	}
 	if err == nil {
 		state.commit()
 	}
 	return err
+}
+
+// take reads what has been written of the state by now, at most what fits
+// into a pipe of any size.
+func (p *shellProc) take(state *shellState) error {
+	for range maxPipe / len(p.buf) {
+		n, err := unix.Read(p.told, p.buf)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN || n == 0:
+			return nil
+		case err != nil:
+			return err
+		default:
+			state.write(p.buf[:n])
+		}
+	}
+	return nil
 }
 
 // letGo has the holder read the rest of an old output, if there is still

@@ -21,8 +21,8 @@ const (
 	// shell that has not answered still can.
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
-	// controlSize is how much of an answer is read at once.
-	controlSize = 16 << 10
+	// controlSize is how much of an answer or a state is read at once.
+	controlSize = 8 << 10
 )
 
 var (
@@ -40,6 +40,7 @@ type shellProc struct {
 	hold    *holder
 	script  *os.File // write end
 	control *os.File // read end
+	told    int      // read end of what it tells of its state; not polled, so that nobody wakes up for its parts. -1 for none
 	text    *os.File // the file in hold.SlotText
 	dialect dialect.Dialect
 	program string
@@ -53,7 +54,7 @@ type shellProc struct {
 // startShell starts a process for the shell that was asked for by m. With
 // state, a file, it takes up the state in it and not the environment.
 func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed) {
-	p := &shellProc{buf: make([]byte, controlSize)}
+	p := &shellProc{buf: make([]byte, controlSize), told: -1}
 	start := shellCommand(m, state != nil)
 	p.prog = newCommand(c, 0, start)
 	st, control, err := p.openPipes()
@@ -73,7 +74,7 @@ func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed
 	}
 	p.pid = p.prog.pid
 	go p.watch()
-	if failure := p.begin(control.child[wire.Stdout], state); failure != nil {
+	if failure := p.begin(control.child, state); failure != nil {
 		p.end()
 		return nil, failure
 	}
@@ -97,7 +98,8 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 }
 
 // openPipes makes what connects the guest with the shell and its holder,
-// and returns the ends of the shell and that of the holder.
+// and returns the ends of the shell, and of the holder those for control
+// (as Stdout) and state (as Stderr).
 func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	shell = &streams{}
 	var socket int
@@ -115,9 +117,18 @@ func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	if p.text, err = memoryFile(); err != nil {
 		return shell, control, err
 	}
-	err = control.openPipe(wire.Stdout)
+	if err := control.openPipe(wire.Stdout); err != nil {
+		return shell, control, err
+	}
 	p.control = control.ours[wire.Stdout]
-	return shell, control, err
+	var state [2]int
+	if err = unix.Pipe2(state[:], unix.O_CLOEXEC); err != nil {
+		return shell, control, err
+	}
+	p.told = state[0]
+	control.child[wire.Stderr] = state[1]
+	control.closes = append(control.closes, state[1])
+	return shell, control, unix.SetNonblock(p.told, true)
 }
 
 // memoryFile makes a file that has no name anywhere.
@@ -130,7 +141,7 @@ func memoryFile() (*os.File, error) {
 }
 
 // begin fills the slots and has the shell read the prelude.
-func (p *shellProc) begin(control int, state *os.File) *wire.Failed {
+func (p *shellProc) begin(ends [3]int, restore *os.File) *wire.Failed {
 	pid, program, err := p.hold.greet()
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -147,10 +158,10 @@ func (p *shellProc) begin(control int, state *os.File) *wire.Failed {
 		err = keepPackets(p.script)
 	}
 	if err == nil {
-		err = p.fillSlots(control, state)
+		err = p.fillSlots(ends, restore)
 	}
 	if err == nil {
-		err = p.setText(p.dialect.Prelude(state != nil))
+		err = p.setText(p.dialect.Prelude(restore != nil))
 	}
 	if err != nil {
 		return failure(wire.KindInternal, err)
@@ -171,10 +182,12 @@ func shellFailure(errno unix.Errno) *wire.Failed {
 	return failure(wire.KindNotExecutable, errno)
 }
 
-func (p *shellProc) fillSlots(control int, state *os.File) error {
-	puts := []put{{hold.SlotControl, control}, {hold.SlotText, int(p.text.Fd())}}
-	if state != nil {
-		puts = append(puts, put{hold.SlotState, int(state.Fd())})
+func (p *shellProc) fillSlots(ends [3]int, restore *os.File) error {
+	puts := []put{
+		{hold.SlotControl, ends[wire.Stdout]}, {hold.SlotState, ends[wire.Stderr]}, {hold.SlotText, int(p.text.Fd())},
+	}
+	if restore != nil {
+		puts = append(puts, put{hold.SlotRestore, int(restore.Fd())})
 	}
 	if err := p.hold.put(puts...); err != nil {
 		return err

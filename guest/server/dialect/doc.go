@@ -21,12 +21,12 @@
 // # The answer
 //
 // __sandbox is a function that the prelude defines. It answers over the
-// holder's control slot: a zero byte, the token, the status of the line, and
-// then the state of the shell as a script, closed by a second mark. The
-// token is drawn anew for each line and no variable can hold a zero byte, so
-// no output of any kind is taken for a mark, not even a trace of this
-// function. What nobody reads is not parsed either: only a new shell ever
-// reads the state.
+// holder's control slot with a zero byte, the token and the status of the
+// line. Then it writes the state of the shell as a script into the slot for
+// it, and says over the control slot that the state is whole. The token is
+// drawn anew for each line and no variable can hold a zero byte, so no
+// output of any kind is taken for a mark, not even a trace of this
+// function. The state is not parsed: only a new shell ever reads it.
 //
 // The redirections of __sandbox need as many free descriptors as those of
 // the line, so a shell that could not run a line cannot answer for it.

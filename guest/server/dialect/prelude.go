@@ -17,7 +17,9 @@ func (d Dialect) Prelude(restore bool) string {
 	if restore {
 		text += more
 	}
-	return strings.NewReplacer("@CONTROL@", d.slot(hold.SlotControl), "@STATE@", d.slot(hold.SlotState)).Replace(text)
+	return strings.NewReplacer(
+		"@CONTROL@", d.slot(hold.SlotControl), "@STATE@", d.slot(hold.SlotState), "@RESTORE@", d.slot(hold.SlotRestore),
+	).Replace(text)
 }
 
 // bashPrelude defines how bash answers. A trap on DEBUG prints wherever it
@@ -32,21 +34,23 @@ func (d Dialect) Prelude(restore bool) string {
 const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $- in
-*T*) builtin set +T; __sandbox_state "$1" "$2" :functrace </dev/null >|@CONTROL@ 2>/dev/null; builtin set -T;;
-*) __sandbox_state "$1" "$2" '' </dev/null >|@CONTROL@ 2>/dev/null;;
+*T*) builtin set +T; __sandbox_state "$1" "$2" :functrace </dev/null >|@STATE@ 2>|@CONTROL@; builtin set -T;;
+*) __sandbox_state "$1" "$2" '' </dev/null >|@STATE@ 2>|@CONTROL@;;
 esac
 case $- in *e*) builtin return 0;; esac
 builtin return "$1"
 }
 __sandbox_state() {
-builtin printf '\0%s %d\n__sandbox_begin %q %q\n' "$2" "$1" "$PWD" "$BASHOPTS"
+builtin printf '\0%s %d\n' "$2" "$1" >&2
+builtin printf '__sandbox_begin %q %q\n' "$PWD" "$BASHOPTS"
 builtin declare -p
 builtin alias -p
 builtin trap -p
 builtin umask -p
 builtin declare -f
 builtin declare -Fx
-builtin printf '__sandbox_end %q %q\n\0%s.\n' "$BASHOPTS" "$SHELLOPTS$3" "$2"
+builtin printf '__sandbox_end %q %q\n' "$BASHOPTS" "$SHELLOPTS$3"
+builtin printf '\0%s.\n' "$2" >&2
 }
 \builtin readonly -f __sandbox __sandbox_state
 `
@@ -71,19 +75,19 @@ case :$1: in *:expand_aliases:*) builtin shopt -s expand_aliases;; esac
 for o in $SHELLOPTS; do case :$2: in *:"$o":*) ;; *) builtin set +o "$o";; esac; done
 for o in $2; do builtin set -o "$o"; done
 }
-. @STATE@
+. @RESTORE@
 \builtin unset -f __sandbox_begin __sandbox_end
 `
 
 // shPrelude defines how a POSIX shell answers. It has no functions in it:
 // there is no way to list them.
 const shPrelude = `__sandbox() {
-__sandbox_state "$1" "$2" </dev/null >|@CONTROL@ 2>/dev/null
+__sandbox_state "$1" "$2" </dev/null >|@STATE@ 2>|@CONTROL@
 case $- in *e*) return 0;; esac
 return "$1"
 }
 __sandbox_state() {
-command printf '\000%s %d\n' "$2" "$1"
+command printf '\000%s %d\n' "$2" "$1" >&2
 set
 export -p
 command printf 'umask '
@@ -95,7 +99,7 @@ trap
 command printf '__sandbox_cd\n'
 readonly -p
 set +o
-command printf '\000%s.\n' "$2"
+command printf '\000%s.\n' "$2" >&2
 }
 `
 
@@ -116,6 +120,6 @@ command cd -- "$PWD" || command cd -P .
 OLDPWD=$__sandbox_o
 unset __sandbox_o
 }
-command . @STATE@
+command . @RESTORE@
 unset -f __sandbox_alias __sandbox_cd
 `

@@ -12,10 +12,11 @@ const (
 	SlotStdin   = 5 // read end for the next line
 	SlotControl = 6 // write end of what the shell tells the guest
 	SlotText    = 7 // a line that is too long for the script
-	SlotState   = 8 // the state that a new shell starts from
+	SlotState   = 8 // write end of its state
+	SlotRestore = 9 // the state that a new shell starts from
 
 	firstSlot = SlotStdout
-	lastSlot  = SlotState
+	lastSlot  = SlotRestore
 )
 
 // First bytes of messages. The socket keeps them apart (SOCK_SEQPACKET).
