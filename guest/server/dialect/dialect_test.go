@@ -1,0 +1,127 @@
+package dialect_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
+)
+
+const token = "0123456789abcdef"
+
+func TestScript(t *testing.T) {
+	const ask = `\__sandbox "$?" ` + token + "\n"
+	long := strings.Repeat("x", 2000)
+	for _, tt := range []struct {
+		name, program string
+		line          dialect.Line
+		want          []string
+		text          bool
+	}{
+		{"bash", "bash", dialect.Line{Text: "echo 'a'", Stdout: true, Stderr: true},
+			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4` + "\n" + ask + "\n"}, false},
+		{"bash, all", "bash", dialect.Line{Text: "a\n", Stdin: true, Stdout: true, Merge: true},
+			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1` + "\n" + ask + "\n"}, false},
+		{"bash, nothing", "bash", dialect.Line{},
+			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null` + "\n" + ask + "\n"}, false},
+		{"bash, long", "bash", dialect.Line{Text: long},
+			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null` + "\n" + ask + "\n"}, true},
+		{"sh", "sh", dialect.Line{Text: "a", Stderr: true},
+			[]string{`\eval 'a' </dev/null >|/dev/null 2>|/proc/7/fd/4` + "\n", ask, "\n"}, false},
+		{"sh, long", "sh", dialect.Line{Text: long},
+			[]string{`\. /proc/7/fd/7 </dev/null >|/dev/null 2>|/dev/null` + "\n", ask, "\n"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, ok := dialect.For(tt.program, 7)
+			if !ok || d.Packets() != (tt.program == "sh") {
+				t.Fatal(ok)
+			}
+			tt.line.Token = token
+			got, text := d.Script(tt.line)
+			if strings.Join(got, "|") != strings.Join(tt.want, "|") || text != tt.text {
+				t.Errorf("got %q, %v", got, text)
+			}
+		})
+	}
+	if _, ok := dialect.For("zsh", 7); ok {
+		t.Error("zsh is known")
+	}
+}
+
+// TestScriptSizes holds what the pipe of a script relies on: a write is
+// atomic, and a packet is read as a whole.
+func TestScriptSizes(t *testing.T) {
+	for program, limit := range map[string]int{"bash": 4096, "sh": 1000} {
+		d, _ := dialect.For(program, 1<<30-1)
+		for _, filler := range []string{"x", "'", "\n"} {
+			for n := range 1200 {
+				writes, _ := d.Script(dialect.Line{Text: strings.Repeat(filler, n), Token: token, Stdin: true, Stdout: true, Stderr: true})
+				for _, w := range append(writes, d.Begin(token)...) {
+					if len(w) > limit {
+						t.Fatalf("%s: %d bytes for %d of %q", program, len(w), n, filler)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	const first, second = "\x00" + token + " 42\n", "\x00" + token + ".\n"
+	for _, tt := range []struct {
+		name, in        string
+		ended, complete bool
+		status          uint8
+	}{
+		{"both", first + second, true, true, 42},
+		{"noise around", "+ printf '\\0' " + token + " 7\nbash: x\n\x00\x00" + first + "noise\x00" + second + "more", true, true, 42},
+		{"only the first", first, true, false, 42},
+		{"first twice", first + first, true, false, 42},
+		{"second first", second, false, false, 0},
+		{"nothing", "", false, false, 0},
+		{"another token", "\x00fedcba9876543210 1\n", false, false, 0},
+		{"cut token", "\x000123456789abcde 1\n" + first, true, false, 42},
+		{"no digits", "\x00" + token + " \n", false, false, 0},
+		{"too large", "\x00" + token + " 256\n", false, false, 0},
+		{"too long", "\x00" + token + " 0001\n" + first, true, false, 42},
+		{"negative", "\x00" + token + " -1\n", false, false, 0},
+		{"zeros", strings.Repeat("\x00", 100000) + first + second, true, true, 42},
+		{"largest", "\x00" + token + " 255\n", true, false, 255},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, step := range []int{1, 2, 3, 7, len(tt.in) + 1} {
+				a := dialect.NewAnswer(token)
+				for p := []byte(tt.in); len(p) > 0; p = p[min(step, len(p)):] {
+					a.Feed(p[:min(step, len(p))])
+				}
+				status, ended := a.Ended()
+				if ended != tt.ended || a.Complete() != tt.complete || status != tt.status {
+					t.Errorf("in steps of %d: got %d, %v, %v", step, status, ended, a.Complete())
+				}
+			}
+		})
+	}
+}
+
+// FuzzAnswer holds that the pieces in which an answer comes do not matter,
+// and that nothing but the marks ends a line.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("\x00"+token+" 0\n"), []byte("\x00"+token+".\n"))
+	f.Add([]byte("x\x00"+token), []byte(" 255\n\x00"+token+"."))
+	f.Fuzz(func(t *testing.T, x, y []byte) {
+		a, b := dialect.NewAnswer(token), dialect.NewAnswer(token)
+		a.Feed(x)
+		a.Feed(y)
+		all := append(append([]byte(nil), x...), y...)
+		b.Feed(all)
+		sa, ea := a.Ended()
+		sb, eb := b.Ended()
+		if sa != sb || ea != eb || a.Complete() != b.Complete() {
+			t.Errorf("%d %v %v, and at once %d %v %v", sa, ea, a.Complete(), sb, eb, b.Complete())
+		}
+		if ea && !bytes.Contains(all, []byte("\x00"+token+" ")) || a.Complete() && !bytes.Contains(all, []byte("\x00"+token+".\n")) {
+			t.Error("a mark that was not there")
+		}
+	})
+}
