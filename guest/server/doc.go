@@ -6,12 +6,12 @@
 //
 // Who is who inside: the guest itself, process 1, never runs foreign code
 // and cannot be read, traced or ended by it; one stage per running command,
-// and one or a few more kept ready (package stage); a relay for each
-// connection that comes through an engine exec instead of the socket. The
-// guest and the commands are the same user, so everything that this user
-// can do to the guest has to be harmless: see package sigs for signals,
-// socketdir.go and peer.go for the socket, and threads.go for the process
-// limit.
+// and one or a few more kept ready (package stage); a holder beside each
+// persistent shell (package hold); a relay for each connection that comes
+// through an engine exec instead of the socket. The guest and the commands
+// are the same user, so everything that this user can do to the guest has to
+// be harmless: see package sigs for signals, socketdir.go and peer.go for
+// the socket, and threads.go for the process limit.
 //
 // # The life of a command
 //
@@ -21,6 +21,15 @@
 // A background process that holds standard output therefore neither hangs a
 // call nor outlives it. A detached command's descendants live on, and what
 // they write later is dropped.
+//
+// # The life of a shell
+//
+// A persistent shell is one command of a stage for as long as it lives, and
+// its lines are streams of their own. How a line gets into the shell and its
+// status out of it says package dialect. A line ends with the answer of the
+// shell, or with the shell; after each line the shell tells its state, from
+// which a new one starts when a line finds it gone. Nothing of a shell's own
+// processes is trusted: what they can spoil is their shell.
 //
 // # Forwarded connections
 //

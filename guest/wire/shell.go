@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // MaxLine is the largest line of a shell in bytes.
 const MaxLine = 1 << 20
 
@@ -91,7 +93,7 @@ func (m Line) Encode() []byte {
 func DecodeLine(p []byte) (Line, error) {
 	d := decoder{b: p}
 	m := Line{Shell: d.u32(), Flags: d.u32(), Text: d.str()}
-	if m.Flags&^lineFlags != 0 || len(m.Text) > MaxLine {
+	if m.Flags&^lineFlags != 0 || len(m.Text) > MaxLine || strings.IndexByte(m.Text, 0) >= 0 {
 		d.bad = true
 	}
 	return m, d.end("line request")

@@ -38,6 +38,7 @@ func TestShellMessages(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"line too long":     second(wire.DecodeLine(wire.Line{Text: strings.Repeat("x", wire.MaxLine+1)}.Encode())),
+		"line with NUL":     second(wire.DecodeLine(wire.Line{Text: "a\x00b"}.Encode())),
 		"line on a tty":     second(wire.DecodeLine(wire.Line{Flags: wire.FlagTTY}.Encode())),
 		"line detached":     second(wire.DecodeLine(wire.Line{Flags: wire.FlagDetach}.Encode())),
 		"too many limits":   second(wire.DecodeShell(wire.Shell{Limits: make([]wire.Limit, 17)}.Encode())),
