@@ -104,6 +104,8 @@ func (o *output) pump() {
 // read waits for bytes, at most n, and returns the buffer that holds them.
 func (o *output) read(rawRead func(func(uintptr) bool) error, n int) (buf *[]byte, got int, state int) {
 	err := rawRead(func(fd uintptr) bool {
+		// Before the read: what is written while we look must not be missed.
+		finishing := o.finishing.Load()
 		p := o.bufs.get()
 		var err error
 		for {
@@ -118,7 +120,7 @@ func (o *output) read(rawRead func(func(uintptr) bool) error, n int) (buf *[]byt
 		o.bufs.put(p)
 		got = 0
 		switch {
-		case err == unix.EAGAIN && !o.finishing.Load():
+		case err == unix.EAGAIN && !finishing:
 			return false
 		case err == unix.EAGAIN:
 			state = drained
