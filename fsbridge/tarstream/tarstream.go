@@ -93,7 +93,9 @@ func cleanName(name string) (string, error) {
 }
 
 // checkTarget says whether a symbolic link called name (clean) may point to
-// target: relative, and never above the destination.
+// target: relative, and never above the destination. ".." may only come
+// first, where it leaves folders that are known to be such: behind a name that
+// is a link itself it leads to wherever that link does.
 func checkTarget(name, target string) error {
 	if target == "" || strings.IndexByte(target, 0) >= 0 || len(target) > 4095 {
 		return refused(name, "is a link to nothing usable")
@@ -101,17 +103,27 @@ func checkTarget(name, target string) error {
 	if path.IsAbs(target) {
 		return refused(name, "is a link to an absolute path")
 	}
-	depth := strings.Count(name, "/")
-	for e := range strings.SplitSeq(target, "/") {
-		switch e {
-		case "", ".":
-		case "..":
-			if depth--; depth < 0 {
-				return refused(name, "is a link that leads out of the destination")
-			}
-		default:
-			depth++
-		}
+	ups, later := climbs(target)
+	if later || ups > strings.Count(name, "/") {
+		return refused(name, "is a link that leads out of the destination")
 	}
 	return nil
+}
+
+// climbs counts the ".." that a link's target begins with, and reports
+// whether there is another one behind a name.
+func climbs(target string) (ups int, later bool) {
+	named := false
+	for e := range strings.SplitSeq(target, "/") {
+		switch {
+		case e == "" || e == ".":
+		case e != "..":
+			named = true
+		case named:
+			later = true
+		default:
+			ups++
+		}
+	}
+	return ups, later
 }

@@ -209,6 +209,9 @@ func (u *unpacker) makeLinks() error {
 				return err
 			}
 		}
+		if err := u.staysReal(l, name); err != nil {
+			return err
+		}
 		full := u.at(name)
 		err := l.Symlink(u.ctx, u.links[name], full)
 		if errors.Is(err, fs.ErrExist) {
@@ -223,6 +226,24 @@ func (u *unpacker) makeLinks() error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// staysReal refuses a link whose target climbs out of something that is a
+// folder in the archive and a link in the destination, where an earlier
+// archive may have put it: from there ".." leads elsewhere than the names say.
+func (u *unpacker) staysReal(l fsbridge.Linker, name string) error {
+	ups, _ := climbs(u.links[name])
+	for p := path.Dir(name); ups > 0 && p != "."; p = path.Dir(p) {
+		info, err := l.Lstat(u.ctx, u.at(p))
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return refused(name, "is a link that climbs out of "+termsafe.Line(p)+", which is a link in the destination")
+		}
+		ups--
 	}
 	return nil
 }

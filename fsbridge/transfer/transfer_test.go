@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
 	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
 )
@@ -165,5 +166,45 @@ func TestMergeReplacesFilesAndKeepsOthers(t *testing.T) {
 	want := []string{"a/", `a/f -rw-r----- "new"`, `a/other -rw-r--r-- "stays"`}
 	if d := cmp.Diff(want, to.tree(t)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// TestLinksCannotClimbThroughLinks holds that names alone do not decide
+// whether a link stays in its tree: s is a link to its own folder, so that
+// each "s" costs a ".." nothing.
+func TestLinksCannotClimbThroughLinks(t *testing.T) {
+	from, to := newFolder(t), newFolder(t)
+	must(t, os.WriteFile(filepath.Join(filepath.Dir(to.dir), "secret"), []byte("secret"), 0o600))
+	must(t, os.Mkdir(filepath.Join(from.dir, "top"), 0o755))
+	must(t, os.Symlink(".", filepath.Join(from.dir, "top/s")))
+	must(t, os.Symlink("s/../secret", filepath.Join(from.dir, "top/l")))
+	var tally transfer.Tally
+	must(t, transfer.Copy(t.Context(), transfer.Source{Files: from, Path: "top"}, transfer.Target{Files: to}, &tally))
+	if b, err := os.ReadFile(filepath.Join(to.dir, "l")); err == nil {
+		t.Errorf("the copied link leads out, to %q", b)
+	}
+	if left := tally.Left(); len(left) != 1 || left[0].Path != "l" {
+		t.Errorf("left out %+v", left)
+	}
+}
+
+// TestLinksCannotClimbThroughEarlierLinks does the same in two steps: the
+// first copy leaves a link where the second has a folder.
+func TestLinksCannotClimbThroughEarlierLinks(t *testing.T) {
+	to := newFolder(t)
+	must(t, os.WriteFile(filepath.Join(filepath.Dir(to.dir), "secret"), []byte("secret"), 0o600))
+	first, second := newFolder(t), newFolder(t)
+	must(t, os.Symlink(".", filepath.Join(first.dir, "s")))
+	second.put(t, "s/f", "", 0o644)
+	must(t, os.Symlink("../secret", filepath.Join(second.dir, "s/l")))
+	copyAll := func(from folder) error {
+		return transfer.Copy(t.Context(), transfer.Source{Files: from}, transfer.Target{Files: to}, &transfer.Tally{})
+	}
+	must(t, copyAll(first))
+	if err := copyAll(second); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("the second copy: %v", err)
+	}
+	if b, err := os.ReadFile(filepath.Join(to.dir, "l")); err == nil {
+		t.Errorf("the copied link leads out, to %q", b)
 	}
 }
