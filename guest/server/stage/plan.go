@@ -28,7 +28,10 @@ func encode(s, base wire.Start, at uintptr, hard func(resource int) uint64) ([]b
 		return nil, failure
 	}
 	env := overlay(base.Env, s.Env)
-	paths := candidates(s.Args[0], env)
+	paths, failure := candidates(s.Args[0], env)
+	if failure != nil {
+		return nil, failure
+	}
 	b := builder{at: at, bytes: make([]byte, unsafe.Sizeof(request{}), room(s.Args, env, paths)+len(s.Dir))}
 	var r request
 	r.argv, r.envv = b.list(s.Args), b.list(env)
@@ -184,12 +187,16 @@ func overlay(base, over []string) []string {
 	return out
 }
 
+// maxName is the longest name that a folder can hold, in bytes.
+const maxName = 255
+
 // candidates returns where the program name may be found, as execvp(3)
 // looks: a name with a slash is a path, an empty element of PATH is the
-// working directory.
-func candidates(name string, env []string) []string {
+// working directory. What would not fit into a request is refused before it
+// is made: a long name in a long PATH is the product of both.
+func candidates(name string, env []string) ([]string, *Report) {
 	if strings.Contains(name, "/") {
-		return []string{name}
+		return []string{name}, nil
 	}
 	path := defaultPath
 	for _, entry := range env {
@@ -197,12 +204,19 @@ func candidates(name string, env []string) []string {
 			path = v
 		}
 	}
-	var out []string
-	for _, dir := range strings.Split(path, ":") {
+	folders := strings.Count(path, ":") + 1
+	switch {
+	case len(name) > maxName:
+		return nil, failed(StepExec, unix.ENAMETOOLONG)
+	case room(nil)+len(path)+folders*(len("./")+len(name)+9) > requestSize:
+		return nil, failed(StepExec, unix.E2BIG)
+	}
+	out := make([]string, 0, folders)
+	for dir := range strings.SplitSeq(path, ":") {
 		if dir == "" {
 			dir = "."
 		}
 		out = append(out, strings.TrimSuffix(dir, "/")+"/"+name)
 	}
-	return out
+	return out, nil
 }

@@ -3,7 +3,9 @@
 package stage
 
 import (
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -43,11 +45,11 @@ func TestCandidates(t *testing.T) {
 		{"an absolute path", "/x", "PATH=/a", []string{"/x"}},
 		{"empty PATH", "x", "PATH=", []string{"./x"}},
 	} {
-		if got := candidates(tt.program, []string{"OTHER=/o", tt.path}); !slices.Equal(got, tt.want) {
+		if got, failure := candidates(tt.program, []string{"OTHER=/o", tt.path}); failure != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	if got := candidates("x", nil); len(got) != 6 || got[5] != "/bin/x" {
+	if got, failure := candidates("x", nil); failure != nil || len(got) != 6 || got[5] != "/bin/x" {
 		t.Errorf("without PATH: got %q", got)
 	}
 }
@@ -74,5 +76,27 @@ func TestReport(t *testing.T) {
 	sent := unsafe.Slice((*byte)(unsafe.Pointer(&want)), ReportLen)
 	if got := DecodeReport(sent); got != want {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestRequestIsBoundedBeforeItIsMade holds that what is small on the wire
+// cannot become large here: a long name in a long PATH is their product.
+func TestRequestIsBoundedBeforeItIsMade(t *testing.T) {
+	name, path := strings.Repeat("n", 1<<20), "PATH="+strings.Repeat(":", 1<<10)
+	for what, s := range map[string]wire.Start{
+		"a long name in a long PATH":  {Args: []string{name}, Env: []string{path}},
+		"many folders in PATH":        {Args: []string{"x"}, Env: []string{"PATH=" + strings.Repeat(":", 2<<20)}},
+		"a long name in a usual PATH": {Args: []string{name}},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, failure := encode(s, wire.Start{}, 0, unlimited)
+		runtime.ReadMemStats(&after)
+		if failure == nil || failure.Step != StepExec {
+			t.Errorf("%s: got %+v", what, failure)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 2*requestSize {
+			t.Errorf("%s: took %d MiB", what, took>>20)
+		}
 	}
 }
