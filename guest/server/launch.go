@@ -77,8 +77,9 @@ func (m *command) launch() *wire.Failed {
 	r, err := proc.reportWithin(launchWithin)
 	switch {
 	case err != nil:
-		proc.close()
-		srv.nursery.kill(proc.pid)
+		// The program may run by now, and nobody would ever look after it.
+		m.stage = proc
+		m.sweep()
 		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
 	case r.Kind == stage.Failed:
 		srv.pool.put(proc)
