@@ -149,6 +149,15 @@ func (o *fileOp) work(f func() error) error {
 	return f()
 }
 
+// finally is work for what has to be done at the end, also of an operation
+// that was called off. To close a file can be work: its space is given back
+// then, if it has no name any more.
+func (o *fileOp) finally(f func()) {
+	o.conn.srv.files.workers <- struct{}{}
+	defer func() { <-o.conn.srv.files.workers }()
+	f()
+}
+
 // pause lets others work between two steps of a long operation.
 func (o *fileOp) pause() error {
 	<-o.conn.srv.files.workers

@@ -119,9 +119,7 @@ func (o *fileOp) write() error {
 
 // receive takes the content and puts the file in its place.
 func (o *fileOp) receive(s *files.Staged) error {
-	// Also when it was called off, and then not as one of many: what is left
-	// to do is little, and nobody else does it.
-	defer s.Close()
+	defer o.finally(s.Close)
 	for {
 		chunk, err := o.inbox.Take()
 		if off := o.calledOff(); off != nil {
@@ -167,7 +165,7 @@ func (o *fileOp) read() error {
 	}
 	defer func() {
 		if fd >= 0 {
-			unix.Close(fd)
+			o.finally(func() { unix.Close(fd) })
 		}
 	}()
 	return o.send(func(b []byte) (n int, more bool, err error) {
@@ -205,7 +203,7 @@ func (o *fileOp) list() error {
 	var d *files.Dir
 	defer func() {
 		if d != nil {
-			d.Close()
+			o.finally(d.Close)
 		}
 	}()
 	var about wire.FileInfo

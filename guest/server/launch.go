@@ -105,6 +105,7 @@ func (m *command) takeStage() (*stageProc, error) {
 			return proc, nil
 		}
 		proc.close()
+		m.conn.srv.nursery.kill(proc.pid) // it may be stopped, and then would not notice
 		if !errors.Is(err, errUnsent) || tries == maxIdle {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ const stageEnd = 10 * time.Second
 // time owns it.
 type stageProc struct {
 	pid     int
-	ctl     int      // our end of its socket; blocking, and not polled: it is written to only
+	ctl     int      // our end of its socket; not polled: it is written to only
 	reports *os.File // our end of its pipe
 	once    sync.Once
 }
@@ -106,24 +106,37 @@ func (n *nursery) fork(control, reports int) (int, error) {
 // errUnsent means that the stage has not seen the request.
 var errUnsent = errors.New("the stage did not take the request")
 
-// request sends a command with its three streams. It waits for the stage
-// only where the body is larger than what a socket holds.
+// errStuck means that the stage has seen a part of the request.
+var errStuck = errors.New("the stage does not take the request")
+
+// sendAgain is the time between two attempts to send more of a request.
+const sendAgain = 100 * time.Microsecond
+
+// request sends a command with its three streams. Only where the body is
+// larger than what a socket holds it waits for the stage, at most for
+// launchWithin, and not in a system call: that would take a thread.
 func (s *stageProc) request(body []byte, fds [3]int) error {
 	s.wake()
-	rights := unix.UnixRights(fds[0], fds[1], fds[2])
-	sent, err := unix.SendmsgN(s.ctl, body, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
+	sent, err := unix.SendmsgN(s.ctl, body, unix.UnixRights(fds[0], fds[1], fds[2]), nil, flags)
 	if err != nil || sent == 0 {
 		return errUnsent
 	}
-	for err == nil && sent < len(body) {
-		var n int
-		if n, err = unix.SendmsgN(s.ctl, body[sent:], nil, nil, unix.MSG_NOSIGNAL); err == unix.EINTR {
-			err = nil
-			continue
+	for deadline := time.Now().Add(launchWithin); sent < len(body); {
+		n, err := unix.SendmsgN(s.ctl, body[sent:], nil, nil, flags)
+		switch {
+		case err == nil:
+			sent += n
+		case err == unix.EINTR:
+		case err != unix.EAGAIN:
+			return err
+		case time.Now().After(deadline):
+			return errStuck
+		default:
+			time.Sleep(sendAgain)
 		}
-		sent += n
 	}
-	return err
+	return nil
 }
 
 // report waits for the stage's next report.
