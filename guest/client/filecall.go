@@ -4,9 +4,11 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
@@ -37,14 +39,30 @@ type fileCall struct {
 
 // call prepares an operation on path.
 func (f *Files) call(op, path string, m wire.File) (*fileCall, error) {
-	var err error
-	if m.Root, m.Path, err = f.locate(path); err != nil {
+	at, err := f.locate(path)
+	if err != nil {
 		return nil, err
 	}
+	if at.ReadOnly && changes(m.Op) {
+		if m.Op == wire.FileMkdir && at.Rel == "" {
+			return nil, fserr.New(op, path, syscall.EEXIST)
+		}
+		return nil, fserr.New(op, path, syscall.EROFS)
+	}
+	m.Root, m.Path = at.Root, at.Rel
 	return &fileCall{
 		c: f.c, op: op, path: path, req: m,
 		answered: make(chan struct{}), ended: make(chan struct{}), off: make(chan struct{}),
 	}, nil
+}
+
+// changes reports whether an operation is none that only looks.
+func changes(op wire.FileOp) bool {
+	switch op {
+	case wire.FileStat, wire.FileLstat, wire.FileReadLink, wire.FileRead, wire.FileReadDir:
+		return false
+	}
+	return true
 }
 
 // frame implements stream.

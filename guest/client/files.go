@@ -25,10 +25,17 @@ const (
 	maxInline = 64
 )
 
-// A Locate tells which mount the absolute path inside belongs to: the
-// mount's own path, and the path below it. Its errors are returned as they
-// are.
-type Locate func(path string) (root, rel string, err error)
+// A Spot is where a path lies: the mount's own path inside, and the path
+// below it. Nothing is changed in a read-only mount: the kernel holds that,
+// too, but may name another reason first, such as who owns a file.
+type Spot struct {
+	Root, Rel string
+	ReadOnly  bool
+}
+
+// A Locate tells where the absolute path inside lies. Its errors are returned
+// as they are.
+type Locate func(path string) (Spot, error)
 
 // Files are the file operations of the guest. Beside those of
 // [sandbox.Files] there are Lstat, ReadLink and Symlink. They are safe for
@@ -147,18 +154,22 @@ func (f *Files) Remove(ctx context.Context, path string, recursive bool) error {
 
 // Rename implements [sandbox.Files]. Both names must be in one mount.
 func (f *Files) Rename(ctx context.Context, from, to string) error {
-	root, _, err := f.locate(from)
+	at, err := f.locate(from)
 	if err != nil {
 		return err
 	}
-	toRoot, rel, err := f.locate(to)
-	if err != nil {
+	goal, err := f.locate(to)
+	switch {
+	case err != nil:
 		return err
-	}
-	if root != toRoot {
+	case at.ReadOnly:
+		return fserr.New("rename", from, syscall.EROFS)
+	case goal.ReadOnly:
+		return fserr.New("rename", to, syscall.EROFS)
+	case at.Root != goal.Root:
 		return fserr.New("rename", to, syscall.EXDEV)
 	}
-	return f.change(ctx, "rename", from, wire.File{Op: wire.FileRename, Other: rel})
+	return f.change(ctx, "rename", from, wire.File{Op: wire.FileRename, Other: goal.Rel})
 }
 
 // change does an operation that returns nothing.

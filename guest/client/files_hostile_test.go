@@ -48,7 +48,9 @@ func liar(t testing.TB, say script, features ...string) *client.Files {
 		theirs.Close()
 		c.Close()
 	})
-	f, err := c.Files(func(p string) (string, string, error) { return "/m", strings.TrimPrefix(p, "/"), nil })
+	f, err := c.Files(func(p string) (client.Spot, error) {
+		return client.Spot{Root: "/m", Rel: strings.TrimPrefix(p, "/")}, nil
+	})
 	if len(features) == 0 {
 		codeIs(t, err, sandbox.CodeUnsupported)
 		return nil
@@ -234,7 +236,7 @@ func TestSilentFiles(t *testing.T) {
 			for _, op := range []string{"stat", "mkdir", "readdir", "read", "write", "stream"} {
 				t.Run(name+"/"+op, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						f, err := guest.connect(t).Files(func(p string) (string, string, error) { return "/m", p[1:], nil })
+						f, err := guest.connect(t).Files(func(p string) (client.Spot, error) { return client.Spot{Root: "/m", Rel: p[1:]}, nil })
 						must(t, err)
 						ctx, bound := t.Context(), 90*time.Second
 						if limited {

@@ -36,8 +36,8 @@ func endlessWriter(dir, file string) error {
 
 // plainFiles serves one folder.
 func plainFiles(c *client.Client, root string) *client.Files {
-	f, err := c.Files(func(p string) (string, string, error) {
-		return root, strings.TrimPrefix(strings.TrimPrefix(p, root), "/"), nil
+	f, err := c.Files(func(p string) (client.Spot, error) {
+		return client.Spot{Root: root, Rel: strings.TrimPrefix(strings.TrimPrefix(p, root), "/")}, nil
 	})
 	if err != nil {
 		panic(err)

@@ -38,9 +38,9 @@ func (b box) Usage(context.Context) (sandbox.Usage, error) {
 func (b box) Files(context.Context) (sandbox.Files, error) { return b.files() }
 
 func (b box) files() (*client.Files, error) {
-	return b.Client.Files(func(path string) (string, string, error) {
+	return b.Client.Files(func(path string) (client.Spot, error) {
 		p, err := b.table.Inside(path)
-		return p.Root.Target, p.Rel, err
+		return client.Spot{Root: p.Root.Target, Rel: p.Rel}, err
 	})
 }
 

@@ -5,19 +5,21 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and
-// each is kept to its mount of the Spec. The files end with the handle. A
+// each is kept to its mount of the Spec; a
+// read-only one is read-only here whoever owns what is in it. The files end with the handle. A
 // container whose guest has none is [sandbox.CodeUnsupported].
 func (h *handle) Files(context.Context) (sandbox.Files, error) {
 	table, err := mountpath.New(h.spec.Mounts, h.spec.Tmpfs)
 	if err != nil {
 		return nil, err
 	}
-	files, err := h.guest.Files(func(path string) (root, rel string, err error) {
+	files, err := h.guest.Files(func(path string) (client.Spot, error) {
 		p, err := table.Inside(path)
-		return p.Root.Target, p.Rel, err
+		return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err
 	})
 	if err != nil {
 		return nil, err
