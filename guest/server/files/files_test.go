@@ -107,10 +107,14 @@ func TestLinksThatLeadOut(t *testing.T) {
 	})
 }
 
-// TestMagicLinks serves a folder whose links do not lead where they say.
+// TestMagicLinks serves a folder whose links do not lead where they say. It
+// would be no mount for the outside.
 func TestMagicLinks(t *testing.T) {
 	for name, k := range kernels(t) {
-		r := open(t, k, "/proc/self")
+		fd, err := unix.Open("/proc/self", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(fd)
+		r := &Root{k: k, fd: fd, names: [][]string{{"proc", "self"}}}
 		for _, rel := range []string{"exe", "cwd/.", "root/etc/passwd", "fd/0", "ns/pid"} {
 			if m, err := r.Stat(rel); err == nil {
 				t.Errorf("%s: %s was followed: %+v", name, rel, m)
@@ -172,9 +176,13 @@ func TestRoots(t *testing.T) {
 	must(t, os.WriteFile(dir+"/file", []byte("x"), 0o644))
 	link(t, "/", dir+"/top")
 	link(t, "file", dir+"/link")
+	// User code can put a link where it may rename the folder above a mount.
+	// What /proc says of us is not for clients.
+	link(t, "/proc/self", dir+"/us")
+	link(t, "/proc/self/cwd", dir+"/cwd")
 	must(t, unix.Mkfifo(dir+"/pipe", 0o600))
 	roots := NewRoots(Probe())
-	for _, target := range []string{"", "/", "relative", dir + "/", dir + "/..", dir + "/nothing", dir + "/top", dir + "/link", dir + "/pipe"} {
+	for _, target := range []string{"", "/", "relative", dir + "/", dir + "/..", dir + "/nothing", dir + "/top", dir + "/link", dir + "/pipe", "/proc", "/proc/self", dir + "/us", dir + "/us/fd", dir + "/us/maps", dir + "/cwd"} {
 		if _, err := roots.Get(target); !errors.Is(err, ErrNoRoot) {
 			t.Errorf("%q: %v", target, err)
 		}

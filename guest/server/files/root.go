@@ -79,7 +79,7 @@ func openRoot(k Kernel, target string) (*Root, error) {
 	}
 	r := &Root{k: k, names: [][]string{elements(target)}}
 	r.named.Store(!k.Proc)
-	fd, err := unix.Open(target, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := k.openFolder(target)
 	if err == unix.ENOTDIR {
 		return r.openSingle(target)
 	}
@@ -102,7 +102,7 @@ func openRoot(k Kernel, target string) (*Root, error) {
 // folder is not served.
 func (r *Root) openSingle(target string) (*Root, error) {
 	dir, name := path.Split(target)
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := r.k.openFolder(dir)
 	if err != nil {
 		return nil, ErrNoRoot
 	}
@@ -112,6 +112,29 @@ func (r *Root) openSingle(target string) (*Root, error) {
 	}
 	r.fd, r.single = fd, name
 	return r, nil
+}
+
+// openFolder opens a folder by its absolute path. User code can put a link
+// into the path of a mount when it may rename a folder above it. Then it gets
+// what it could read itself; but in /proc we are somebody else than it, so
+// nothing is served from there.
+func (k Kernel) openFolder(target string) (int, error) {
+	fd, err := k.openat2(unix.AT_FDCWD, target, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS)
+	if err == unix.ENOSYS {
+		fd, err = unix.Open(target, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Statfs_t
+	if err = unix.Fstatfs(fd, &st); err == nil && st.Type == unix.PROC_SUPER_MAGIC {
+		err = unix.EACCES
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // procFD is the path of one of our own descriptors. The guest cannot be
