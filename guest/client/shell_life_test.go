@@ -103,6 +103,8 @@ func TestShellSignal(t *testing.T) {
 			t.Errorf("got %+v, %v, %q", exit, err, out)
 		}
 		p, _ = begin(t, ctx, s, "trap - USR1; echo ready; sleep 1000", sandbox.Command{})
+		// Before it sleeps, bash may take the signal for its own affair.
+		eventually(t, 10*time.Second, "it sleeps", func() bool { return strings.Contains(strings.Join(g.inside(), ","), "sleep 1000") })
 		must(t, p.Signal(ctx, "INT"))
 		if exit, err := p.Wait(); err != nil || exit.Code != 130 || !exit.Restarted {
 			t.Errorf("got %+v, %v", exit, err)
