@@ -163,7 +163,7 @@ func Kill(t Tree, limit time.Duration) error {
 			return err
 		}
 		for _, p := range left {
-			_ = unix.Kill(p.PID, unix.SIGKILL) // gone already is fine
+			kill(p, t.Root)
 		}
 		if err == nil && len(left) == 0 && t.Gone == nil {
 			return nil
@@ -176,6 +176,17 @@ func Kill(t Tree, limit time.Duration) error {
 		if time.Now().After(deadline) {
 			return ErrAlive
 		}
+	}
+}
+
+// kill ends p, unless its number is somebody else's by now: p was seen up to
+// seconds ago, and may have been ended by another process of its tree since.
+// A child that was adopted by a process inside the tree is passed over, too;
+// the next round knows its parent.
+func kill(p Proc, root int) {
+	now, ok := read(p.PID, make([]byte, statSize))
+	if ok && (now.Parent == p.Parent || now.Parent == root) {
+		_ = unix.Kill(p.PID, unix.SIGKILL) // gone already is fine
 	}
 }
 

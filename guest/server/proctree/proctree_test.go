@@ -4,7 +4,9 @@ package proctree
 
 import (
 	"os"
+	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -64,6 +66,34 @@ func TestDescendants(t *testing.T) {
 			slices.Sort(got)
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestKillSparesAReusedNumber kills processes that were seen with another
+// parent, as if their numbers had been given to somebody else meanwhile.
+func TestKillSparesAReusedNumber(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		parent, root int
+		dies         bool
+	}{
+		{"same parent", os.Getpid(), 1 << 30, true},
+		{"adopted by the root", 1 << 30, os.Getpid(), true},
+		{"another parent", 1 << 30, 1 << 30, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.Command("sleep", "1000")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			kill(Proc{PID: cmd.Process.Pid, Parent: tt.parent}, tt.root)
+			_ = cmd.Process.Signal(syscall.SIGTERM) // comes second
+			_ = cmd.Wait()
+			died := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+			if died != tt.dies {
+				t.Errorf("killed: %v, want %v", died, tt.dies)
 			}
 		})
 	}
