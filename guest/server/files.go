@@ -16,6 +16,8 @@ const (
 	// maxFileWorkers bounds the file operations that are in system calls at
 	// once; see threads.go. One that waits for its client is not.
 	maxFileWorkers = 4
+	// maxFileClosers bounds the files that are being closed at once.
+	maxFileClosers = 2
 	// maxOpenFiles bounds the files that are open between system calls, so
 	// that descriptors are left for commands.
 	maxOpenFiles = 1024
@@ -25,6 +27,7 @@ const (
 type fileServer struct {
 	roots   *files.Roots
 	workers chan struct{}
+	closers chan struct{}
 	open    chan struct{}
 	walks   bool // there is no openat2
 }
@@ -33,7 +36,7 @@ func newFileServer() *fileServer {
 	k := files.Probe()
 	return &fileServer{
 		roots: files.NewRoots(k), walks: !k.Openat2,
-		workers: make(chan struct{}, maxFileWorkers), open: make(chan struct{}, maxOpenFiles),
+		workers: make(chan struct{}, maxFileWorkers), closers: make(chan struct{}, maxFileClosers), open: make(chan struct{}, maxOpenFiles),
 	}
 }
 
@@ -149,12 +152,13 @@ func (o *fileOp) work(f func() error) error {
 	return f()
 }
 
-// finally is work for what has to be done at the end, also of an operation
-// that was called off. To close a file can be work: its space is given back
-// then, if it has no name any more.
+// finally runs f, which closes a file, at the end of an operation that may
+// have been called off. That can be work: the space of a file without a name
+// is given back then. It has a bound of its own, so that it does not wait for
+// a disk that hangs up those who work.
 func (o *fileOp) finally(f func()) {
-	o.conn.srv.files.workers <- struct{}{}
-	defer func() { <-o.conn.srv.files.workers }()
+	o.conn.srv.files.closers <- struct{}{}
+	defer func() { <-o.conn.srv.files.closers }()
 	f()
 }
 

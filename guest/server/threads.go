@@ -14,10 +14,11 @@ const (
 	// are busy or inside a system call. Nothing here stays inside one for
 	// long: sockets, pipes and terminals are polled, forks are one at a
 	// time, walks over /proc are two at a time, and file operations, which
-	// a slow disk may hold up, are maxFileWorkers at a time. When user code
+	// a slow disk may hold up, are maxFileWorkers at a time, and closing a
+	// file is maxFileClosers at a time. When user code
 	// has used up the process limit, a runtime that needed one more thread
 	// would abort.
-	warmThreads = 10 + maxFileWorkers
+	warmThreads = 10 + maxFileWorkers + maxFileClosers
 	// maxProcs bounds how many of them run Go code at once.
 	maxProcs = 4
 	// gcPercent makes the smallest heap that is collected 1 MiB.
