@@ -259,3 +259,24 @@ func TestUnreadFiles(t *testing.T) {
 		must(t, r.Close())
 	}
 }
+
+// TestUnreadFilesLeaveRoom holds that a client that opens what it may and
+// reads nothing does not keep others from their files.
+func TestUnreadFilesLeaveRoom(t *testing.T) {
+	p := newPlaces(t)
+	g := startGuest(t)
+	greedy, other := plainFiles(g.client(client.Options{}), p.work), plainFiles(g.client(client.Options{}), p.work)
+	file := p.work + "/big"
+	must(t, other.Write(t.Context(), file, io.LimitReader(zeros{}, 4<<20), sandbox.WriteOptions{}))
+	for opened := 0; ; opened++ {
+		r, err := greedy.Read(t.Context(), file, 0, -1)
+		if err != nil {
+			if opened < 256 || opened > 1024 {
+				t.Errorf("after %d files: %v", opened, err)
+			}
+			break
+		}
+		defer r.Close()
+	}
+	must(t, everything(t.Context(), other, p.work+"/d"))
+}

@@ -30,7 +30,8 @@ type conn struct {
 	bufs *buffers
 	// Content of files has buffers of its own: one that is taken while a disk
 	// hangs must not hold up the output of commands.
-	fileBufs *buffers
+	fileBufs  *buffers
+	fileSlots chan struct{} // holds a token for each file that is open, see maxConnFiles
 
 	wg sync.WaitGroup // streams that end with the connection
 
@@ -56,7 +57,7 @@ type stream interface {
 func (s *Server) serve(f *os.File) {
 	c := &conn{
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
-		fileBufs: newBuffers(&s.frames),
+		fileBufs: newBuffers(&s.frames), fileSlots: make(chan struct{}, maxConnFiles),
 	}
 	defer f.Close()
 	if !s.enter(c) {

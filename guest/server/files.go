@@ -21,6 +21,9 @@ const (
 	// maxOpenFiles bounds the files that are open between system calls, so
 	// that descriptors are left for commands.
 	maxOpenFiles = 1024
+	// maxConnFiles is how many of them one connection may have, so that a
+	// client that reads none of its files leaves some to others.
+	maxConnFiles = maxOpenFiles / 2
 )
 
 // A fileServer is what the file operations of all connections share.
@@ -171,12 +174,19 @@ func (o *fileOp) pause() error {
 
 // keep claims the right to hold a file open while waiting for the client.
 func (o *fileOp) keep() (release func(), err error) {
+	own, all := o.conn.fileSlots, o.conn.srv.files.open
 	select {
-	case o.conn.srv.files.open <- struct{}{}:
-		return func() { <-o.conn.srv.files.open }, nil
+	case own <- struct{}{}:
 	default:
 		return nil, unix.EMFILE
 	}
+	select {
+	case all <- struct{}{}:
+	default:
+		<-own
+		return nil, unix.EMFILE
+	}
+	return func() { <-all; <-own }, nil
 }
 
 // run does the operation and sends the last answer.
