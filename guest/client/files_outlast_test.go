@@ -280,3 +280,20 @@ func TestUnreadFilesLeaveRoom(t *testing.T) {
 	}
 	must(t, everything(t.Context(), other, p.work+"/d"))
 }
+
+// TestMkdirUnreadable makes folders that their owner cannot read, whose mode
+// the umask would change.
+func TestMkdirUnreadable(t *testing.T) {
+	p := newPlaces(t)
+	g := startGuest(t)
+	f := plainFiles(g.client(client.Options{}), p.work)
+	for _, perm := range []os.FileMode{0o333, 0o222, 0o777, 0o022} {
+		dir := fmt.Sprintf("%s/%o", p.work, perm)
+		if err := f.Mkdir(t.Context(), dir, perm); err != nil {
+			t.Errorf("%o: %v", perm, err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != perm {
+			t.Errorf("%o: %v, %v", perm, info.Mode(), err)
+		}
+	}
+}

@@ -18,7 +18,12 @@ func (r *Root) Mkdir(rel string, perm uint32) error {
 // afterwards: if user code puts another folder in the place of the new one,
 // that changes the mode of that, as it could itself.
 func (k Kernel) mkdir(dir int, name string, perm uint32) error {
-	if err := unix.Mkdirat(dir, name, perm); err != nil || perm&k.Umask == 0 {
+	taken := perm & k.Umask
+	first := perm
+	if taken != 0 {
+		first |= unix.S_IRUSR // to be opened again
+	}
+	if err := unix.Mkdirat(dir, name, first); err != nil || taken == 0 {
 		return err
 	}
 	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
