@@ -55,11 +55,12 @@ func (t *terminal) attach(ctx context.Context, p sandbox.Process, raw bool) erro
 	if !raw {
 		return nil
 	}
+	t.forget = t.rites.atExit(func() { t.cook() }) // before it is raw: a signal may come in between
 	state, err := term.MakeRaw(int(t.file.Fd()))
 	if err != nil {
 		return err
 	}
-	t.saved, t.forget = state, t.rites.atExit(func() { t.cook() })
+	t.saved = state
 	return nil
 }
 
