@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // Walk calls fn for root and everything below it, folders before what is in
@@ -15,12 +16,16 @@ import (
 // does, with the same meaning of [fs.SkipDir], [fs.SkipAll] and of a second
 // call for a folder that cannot be read. Links are reported and not followed.
 // Paths are root joined with names and stay as root was given.
+//
+// A branch whose folders hold more than a million entries together, all of
+// which would be in memory at once, is [sandbox.CodeBudgetExceeded].
 func Walk(ctx context.Context, f sandbox.Files, root string, fn fs.WalkDirFunc) error {
 	info, err := f.Stat(ctx, root)
 	if err != nil {
 		err = fn(root, nil, err)
 	} else {
-		err = walk(ctx, f, root, fs.FileInfoToDirEntry(info), fn)
+		w := &walker{ctx: ctx, files: f, fn: fn}
+		err = w.walk(root, fs.FileInfoToDirEntry(info))
 	}
 	if errors.Is(err, fs.SkipDir) || errors.Is(err, fs.SkipAll) {
 		return nil
@@ -28,16 +33,29 @@ func Walk(ctx context.Context, f sandbox.Files, root string, fn fs.WalkDirFunc) 
 	return err
 }
 
-func walk(ctx context.Context, f sandbox.Files, name string, d fs.DirEntry, fn fs.WalkDirFunc) error {
-	if err := fn(name, d, nil); err != nil || !d.IsDir() {
+// maxHeld bounds the entries that a walk holds: those of the folder that it
+// is in, and of all folders above.
+const maxHeld = 1 << 20
+
+// A walker is one walk.
+type walker struct {
+	ctx   context.Context // of the Walk that it belongs to
+	files sandbox.Files
+	fn    fs.WalkDirFunc
+	held  int
+}
+
+func (w *walker) walk(name string, d fs.DirEntry) error {
+	if err := w.fn(name, d, nil); err != nil || !d.IsDir() {
 		if errors.Is(err, fs.SkipDir) && d.IsDir() {
 			return nil
 		}
 		return err
 	}
-	entries, err := f.ReadDir(ctx, name)
+	entries, err := w.list(name)
+	defer func() { w.held -= len(entries) }()
 	if err != nil {
-		if err = fn(name, d, err); err != nil {
+		if err = w.fn(name, d, err); err != nil {
 			if errors.Is(err, fs.SkipDir) {
 				return nil
 			}
@@ -45,7 +63,7 @@ func walk(ctx context.Context, f sandbox.Files, name string, d fs.DirEntry, fn f
 		}
 	}
 	for _, e := range entries {
-		if err := walk(ctx, f, join(name, e.Name()), e, fn); err != nil {
+		if err := w.walk(join(name, e.Name()), e); err != nil {
 			if errors.Is(err, fs.SkipDir) {
 				break
 			}
@@ -53,6 +71,19 @@ func walk(ctx context.Context, f sandbox.Files, name string, d fs.DirEntry, fn f
 		}
 	}
 	return nil
+}
+
+// list returns what is in the folder name, which counts as held then.
+func (w *walker) list(name string) ([]fs.DirEntry, error) {
+	entries, err := w.files.ReadDir(w.ctx, name)
+	if w.held+len(entries) > maxHeld {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "walk", Field: "path", Resource: termsafe.Line(name),
+			Message: termsafe.Line(name) + " and the folders above it have too many entries", Hint: "walk a part of the tree",
+		}
+	}
+	w.held += len(entries)
+	return entries, err
 }
 
 // join appends a name to a folder's path without cleaning, because ".." in
