@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"sync"
 )
 
 // Version is the protocol version of this package, and MinVersion the
@@ -180,45 +179,4 @@ func (r *Reader) payload(n int) ([]byte, error) {
 		done += step
 	}
 	return r.buf[:n:n], nil
-}
-
-// A Writer writes whole frames, one write call each. It is safe for
-// concurrent use. After an error every later write fails with that error.
-type Writer struct {
-	mu  sync.Mutex
-	w   io.Writer
-	buf []byte
-	err error
-}
-
-// NewWriter returns a Writer on w.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
-
-// Write writes f.
-func (w *Writer) Write(f Frame) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf = AppendFrame(w.buf[:0], f)
-	err := w.flush(w.buf)
-	if cap(w.buf) > 2*MaxData {
-		w.buf = nil
-	}
-	return err
-}
-
-// WriteInPlace writes f with the payload that lies at b[HeaderLen:], and
-// puts the header before it; f.Payload is ignored.
-func (w *Writer) WriteInPlace(f Frame, b []byte) error {
-	PutHeader(b, f, len(b)-HeaderLen)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.flush(b)
-}
-
-// flush writes b. Precondition: mu is held.
-func (w *Writer) flush(b []byte) error {
-	if w.err == nil {
-		_, w.err = w.w.Write(b)
-	}
-	return w.err
 }
