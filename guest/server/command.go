@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
 	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
@@ -20,6 +21,7 @@ type command struct {
 	conn  *conn
 	id    uint32
 	start wire.Start
+	pass  pass // at the gate
 
 	launched chan struct{} // closed when the program runs or could not be started
 	gone     chan struct{} // closed when no process of it is left
@@ -67,12 +69,27 @@ func (c *conn) start(f wire.Frame) error {
 	m := newCommand(c, f.Stream, s)
 	c.begin(m.id, m, m.detach)
 	c.srv.running.Add(1)
+	m.pass = pass{queue: &c.queue, start: m.begin, busy: m.busy}
+	if c.srv.gate.enter(&m.pass) {
+		m.begin()
+	}
+	return nil
+}
+
+// begin is called when it is the command's turn. It does not wait.
+func (m *command) begin() {
 	failure := m.prepare()
 	if failure == nil {
 		m.hurry()
 	}
 	go m.run(failure)
-	return nil
+}
+
+// busy reports whether the program keeps a processor busy, or will soon.
+func (m *command) busy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pid == 0 || proctree.Running(m.pid)
 }
 
 // end forgets a command that has sent its last answer.
@@ -92,22 +109,35 @@ func (m *command) run(failure *wire.Failed) {
 	}
 	m.body = nil
 	if failure != nil {
+		m.conn.srv.gate.leave(&m.pass)
 		close(m.gone)
 		close(m.launched)
 		m.closeStreams()
 		m.answer(wire.TypeFailed, failure.Encode())
 		return
 	}
-	m.answer(wire.TypeStarted, wire.Started{PID: uint32(m.pid)}.Encode())
+	m.report(wire.TypeStarted, wire.Started{PID: uint32(m.pid)}.Encode())
 	m.carry()
 	close(m.launched)
 	exit, err := m.await()
+	m.conn.srv.gate.leave(&m.pass)
 	if err != nil {
 		m.lost()
 		return
 	}
 	m.finish()
-	m.answer(wire.TypeExit, exit.Encode())
+	m.report(wire.TypeExit, exit.Encode())
+}
+
+// report sends an answer at once, unless others wait for their turn: then
+// answers go out together, which keeps both sides from a change of context
+// for each.
+func (m *command) report(t wire.Type, payload []byte) {
+	if !m.conn.srv.gate.crowded() {
+		m.answer(t, payload)
+		return
+	}
+	_ = m.conn.held.write(wire.Frame{Type: t, Stream: m.id, Payload: payload}) // as with answer
 }
 
 func (m *command) answer(t wire.Type, payload []byte) {
@@ -134,6 +164,10 @@ func (m *command) carry() {
 		o := &output{
 			file: m.streams.ours[ch], channel: uint8(ch), credits: credits,
 			bufs: m.conn.bufs, ended: make(chan struct{}),
+			end: func(f wire.Frame) error {
+				f.Stream = m.id
+				return m.conn.held.write(f)
+			},
 			send: func(f wire.Frame, b []byte) error {
 				f.Stream = m.id
 				return m.conn.w.WriteInPlace(f, b)

@@ -24,10 +24,12 @@ const (
 
 // A conn is one client's connection.
 type conn struct {
-	srv  *Server
-	f    *os.File
-	w    *wire.Writer
-	bufs *buffers
+	srv   *Server
+	f     *os.File
+	w     *wire.Writer
+	held  *holdback
+	bufs  *buffers
+	queue queue // of commands that wait for their turn
 	// Content of files has buffers of its own: one that is taken while a disk
 	// hangs must not hold up the output of commands.
 	fileBufs  *buffers
@@ -59,6 +61,7 @@ func (s *Server) serve(f *os.File) {
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
 		fileBufs: newBuffers(&s.frames), fileSlots: make(chan struct{}, maxConnFiles),
 	}
+	c.held = newHoldback(c.w)
 	defer f.Close()
 	if !s.enter(c) {
 		return
@@ -84,6 +87,7 @@ func (s *Server) serve(f *os.File) {
 	}
 	c.disconnect()
 	c.wg.Wait()
+	_, _ = c.w.Flush() // for the last answers; without a client they are nobody's
 }
 
 // goAway tells a client that broke the rules which one it was.

@@ -20,6 +20,11 @@ func failure(kind wire.Kind, err error) *wire.Failed {
 	return f
 }
 
+// calledOff is the failure of a command that was killed before its turn.
+func calledOff() *wire.Failed {
+	return &wire.Failed{Kind: wire.KindCalledOff, Text: "the command was ended before it started"}
+}
+
 // streamFailure is the failure to make pipes or a terminal.
 func streamFailure(err error, tty bool) *wire.Failed {
 	if tty && !scarce(err) {

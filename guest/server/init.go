@@ -108,12 +108,12 @@ func runInit(c initConfig) error {
 	} else {
 		sigs.IgnoreAll()
 	}
-	warmUp()
+	processors := warmUp()
 	fd, err := sigs.Open(sigs.Stop)
 	if err != nil {
 		return err
 	}
-	s, err := newServer(c.base(), isolation)
+	s, err := newServer(c.base(), isolation, processors)
 	if err != nil {
 		return err
 	}

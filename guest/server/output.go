@@ -46,6 +46,7 @@ type output struct {
 	credits *wire.Credits
 	bufs    *buffers
 	send    func(f wire.Frame, buf []byte) error // the payload lies behind the header
+	end     func(f wire.Frame) error             // sends the end, which is in no hurry: that of the command tells it too
 
 	finishing atomic.Bool
 	settled   atomic.Bool   // settle was called
@@ -93,7 +94,7 @@ func (o *output) pump() {
 			o.bufs.put(buf)
 		}
 		if state == ended && !o.finishing.Load() {
-			err = o.send(wire.Frame{Type: wire.TypeData, Flags: o.channel | wire.FlagEOF}, make([]byte, wire.HeaderLen))
+			err = o.end(wire.Frame{Type: wire.TypeData, Flags: o.channel | wire.FlagEOF})
 		}
 		if err != nil || state != more {
 			return

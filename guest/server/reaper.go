@@ -98,6 +98,7 @@ func (s *Server) reap() (strays bool) {
 // after the grace period. Process 1 need not find its victims one by one.
 func (s *Server) end() {
 	s.farewell()
+	s.gate.close()
 	s.pool.close()
 	send := func(sig unix.Signal) {
 		if os.Getpid() == 1 {

@@ -24,6 +24,7 @@ const maxWalkers = 2
 type Server struct {
 	nursery *nursery
 	pool    *pool
+	gate    *gate
 	null    *os.File
 	nullFD  int
 	frames  sync.Pool // of *[]byte, for output
@@ -51,7 +52,7 @@ type Server struct {
 }
 
 // newServer returns a Server whose commands are laid over base.
-func newServer(base wire.Start, isolation stage.Isolation) (*Server, error) {
+func newServer(base wire.Start, isolation stage.Isolation, processors int) (*Server, error) {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -73,6 +74,7 @@ func newServer(base wire.Start, isolation stage.Isolation) (*Server, error) {
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b
 	}
+	s.gate = newGate(processors)
 	s.pool = newPool(s.nursery.start, rest)
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 	s.features, s.degraded = abilities(isolation, s.keepsTrees)

@@ -104,7 +104,7 @@ func ttyPeer(master int) (int, error) {
 
 // resize sets the size of the terminal, if there is one.
 func (st *streams) resize(rows, cols uint16) error {
-	if st.tty == nil {
+	if st == nil || st.tty == nil {
 		return nil
 	}
 	conn, err := st.tty.SyscallConn()

@@ -16,6 +16,10 @@ const killWithin = 5 * time.Second
 // kill ends every process of the command; with grace, politely first. It
 // returns when they are gone or could not be ended within its bound.
 func (m *command) kill(grace time.Duration) {
+	if m.conn.srv.gate.withdraw(&m.pass) {
+		m.run(calledOff())
+		return
+	}
 	<-m.launched
 	if grace > 0 {
 		m.terminate(grace)

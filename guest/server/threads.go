@@ -25,10 +25,12 @@ const (
 	gcPercent = 25
 )
 
-// warmUp makes the threads that the process will ever need.
-func warmUp() {
+// warmUp makes the threads that the process will ever need. It returns how
+// many processors there are for the wall.
+func warmUp() (processors int) {
 	debug.SetGCPercent(gcPercent)
-	runtime.GOMAXPROCS(min(maxProcs, runtime.GOMAXPROCS(0)))
+	processors = runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(min(maxProcs, processors))
 	var meet, done sync.WaitGroup
 	meet.Add(warmThreads)
 	done.Add(warmThreads)
@@ -42,6 +44,7 @@ func warmUp() {
 		}()
 	}
 	done.Wait()
+	return processors
 }
 
 // rest gives memory back after work.

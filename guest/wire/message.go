@@ -183,7 +183,7 @@ const (
 	KindIrregular Kind = 33 // the path is a pipe, a socket or a device
 	KindNoRoot    Kind = 34 // the mount cannot be entered
 	KindFile      Kind = 35 // a file operation failed with Errno
-	KindCalledOff Kind = 36 // a file operation was ended by Kill
+	KindCalledOff Kind = 36 // a file operation, or a command that had to wait for its turn, was ended by Kill
 )
 
 // Failed answers a request that could not be done. It ends the stream.

@@ -88,6 +88,13 @@ func read(pid int, buf []byte) (Proc, bool) {
 	return p, ok && p.PID == pid
 }
 
+// Running reports whether the process pid runs or waits for a processor, and
+// for nothing else. What cannot be read does not.
+func Running(pid int) bool {
+	p, ok := read(pid, make([]byte, statSize))
+	return ok && p.State == 'R'
+}
+
 // parse reads "PID (comm) STATE PPID …". The name is chosen by the program
 // and may hold anything, so it ends at the last parenthesis.
 func parse(b []byte) (Proc, bool) {
