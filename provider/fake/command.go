@@ -25,6 +25,7 @@ type command struct {
 	env    map[string]string
 	stdout *stream
 	stderr *stream // that of stdout on a terminal
+	stdin  *pipe   // or nil
 	main   *Proc
 
 	done chan struct{} // closed when Wait may return
@@ -59,13 +60,20 @@ func (h *handle) launch(ctx context.Context, c sandbox.Command) (*command, error
 	main.Env, main.Dir = cmd.env, dir
 	main.Stdout, main.Stderr = &output{main, cmd.stdout}, &output{main, cmd.stderr}
 	cmd.main = main
+	if c.Stdin != nil {
+		if cmd.stdin, err = newPipe(); err != nil {
+			return nil, noPipe("start", h.spec.Name, err)
+		}
+		main.Stdin = &reader{main, cmd.stdin.out}
+	}
 	if err := cmd.enter("start", main); err != nil {
+		if cmd.stdin != nil {
+			cmd.stdin.close()
+		}
 		return nil, err
 	}
 	if c.Stdin != nil {
-		q := newQueue()
-		main.Stdin = &input{main, q}
-		go q.feed(c.Stdin, main.done)
+		go cmd.stdin.feed(c.Stdin)
 	}
 	main.run(program)
 	go cmd.supervise()
@@ -99,7 +107,7 @@ func (h *handle) directory(op, dir string) (string, error) {
 // resolve finds the program of the command.
 func (c *command) resolve(dir string) (Program, error) {
 	arg := c.spec.Args[0]
-	program, err := c.handle.lookup(arg, c.env["PATH"], dir)
+	_, program, err := c.handle.lookup(arg, c.env["PATH"], dir)
 	if err == nil {
 		return program, nil
 	}
@@ -112,40 +120,41 @@ func (c *command) resolve(dir string) (Program, error) {
 	}
 }
 
-// lookup finds the program that name means to a process in dir. Errors are
-// ENOENT and EACCES. A file that is no program of the engine is a script.
-func (h *handle) lookup(name, search, dir string) (Program, error) {
+// lookup finds the program that name means to a process in dir, and its file.
+// Errors are ENOENT and EACCES. A file that is no program of the engine is a
+// script.
+func (h *handle) lookup(name, search, dir string) (string, Program, error) {
 	view := h.boot.files.Free()
-	try := func(file string) (Program, error) {
+	try := func(file string) (string, Program, error) {
 		if !path.IsAbs(file) {
 			file = dir + "/" + file
 		}
 		info, err := view.Stat(file)
 		switch {
 		case err != nil:
-			return nil, syscall.ENOENT
+			return "", nil, syscall.ENOENT
 		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
-			return nil, syscall.EACCES
+			return "", nil, syscall.EACCES
 		}
 		if d := path.Dir(file); d == "/bin" || d == "/usr/bin" {
-			return h.e.programs[path.Base(file)], nil
+			return file, h.e.programs[path.Base(file)], nil
 		}
-		return scriptFile(file), nil
+		return file, scriptFile(file), nil
 	}
 	if strings.Contains(name, "/") {
 		return try(name)
 	}
 	last := error(syscall.ENOENT)
 	for d := range strings.SplitSeq(search, ":") {
-		program, err := try(d + "/" + name)
+		file, program, err := try(d + "/" + name)
 		if err == nil {
-			return program, nil
+			return file, program, nil
 		}
 		if err == syscall.EACCES {
 			last = err
 		}
 	}
-	return nil, last
+	return "", nil, last
 }
 
 // checkArgs refuses what no kernel can pass on.
@@ -201,6 +210,9 @@ func (c *command) supervise() {
 		c.kill()
 	}
 	<-c.gone
+	if c.stdin != nil {
+		c.stdin.close()
+	}
 	close(c.stdout.ended)
 	if c.stderr != c.stdout {
 		close(c.stderr.ended)
@@ -236,6 +248,12 @@ func (c *command) Signal(ctx context.Context, name string) error {
 		c.main.deliverLocked(name)
 	}
 	return nil
+}
+
+func noPipe(op, box string, err error) error {
+	e := failure(sandbox.CodeInternal, op, box, "no pipe could be made for the input")
+	e.Err = err
+	return e
 }
 
 func checkSignal(ctx context.Context, name, box string) error {

@@ -137,7 +137,7 @@ func TestPrograms(t *testing.T) {
 		{"sh passes the status on", []string{"sh", "-c", "exit 9"}, "", 9, "", ""},
 		{"sh without such a program", []string{"sh", "-c", "nope"}, "", 127, "", "sh: nope: not found\n"},
 		{"sh with two commands", []string{"sh", "-c", "a; echo b"}, "", 0, "b\n", "sh: a: not found\n"},
-		{"sh with bad syntax", []string{"sh", "-c", "echo a; ("}, "", 2, "", "sh: syntax error: expected a command, found \"\"\n"},
+		{"sh with bad syntax", []string{"sh", "-c", "echo a; ("}, "", 2, "", "sh: 1:9: `(` must be followed by a statement list\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,121 +4,131 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/interp"
+
+	"github.com/bulkhead-dev/sandbox/provider/fake/shelltext"
 )
 
 // wait waits for background processes, all or by their ids. A trapped signal
 // ends the waiting.
-func (r *interp) wait(args []string) flow {
-	r.status = 0
-	if len(args) == 1 {
-		for len(r.jobs) > 0 {
-			if !r.await(r.jobs[0]) {
-				return flowNext
+func (s *shellProc) wait(hc interp.HandlerContext, args []string) int {
+	if len(args) == 0 {
+		for len(s.jobs) > 0 {
+			if status, over := s.await(s.jobs[0]); !over {
+				return status
 			}
-			r.jobs = r.jobs[1:]
+			s.jobs = s.jobs[1:]
 		}
-		return r.ended(0)
+		return 0
 	}
-	for _, a := range args[1:] {
+	status := 0
+	for _, a := range args {
 		pid, _ := strconv.Atoi(a)
-		r.status = 127
-		for _, job := range r.jobs {
+		status = 127
+		for _, job := range s.jobs {
 			if job.pid != pid {
 				continue
 			}
-			if !r.await(job) {
-				return flowNext
+			code, over := s.await(job)
+			if !over {
+				return code
 			}
-			r.status = job.code
+			status = code
 		}
 	}
-	return flowNext
+	return status
 }
 
-// await returns false when a trap has run instead; r.status is then its signal's.
-func (r *interp) await(job *Proc) bool {
+// await returns the status of a job, or that of a signal that came before.
+func (s *shellProc) await(job *Proc) (status int, over bool) {
 	select {
 	case <-job.done:
-		return true
+		return job.code, true
 	default:
 	}
 	select {
 	case <-job.done:
-		return true
-	case signal := <-r.pending:
+		return job.code, true
+	case signal := <-s.pending:
 		n, _ := signalNumber(signal)
-		r.status = 128 + n
-		r.due = append(r.due, signal)
-		return false
-	case <-r.p.dead:
+		s.due = append(s.due, signal)
+		return 128 + n, false
+	case <-s.p.dead:
 		runtime.Goexit()
 	}
-	return false
+	return 0, true
 }
 
-// runTraps runs the actions of the signals that have come.
-func (r *interp) runTraps() flow {
+// runTraps runs the actions of the signals that have come and reports whether
+// one of them has ended the shell. Otherwise it leaves no trace in the runner.
+func (s *shellProc) runTraps() (status int, exited bool) {
 	for {
 		select {
-		case signal := <-r.pending:
-			r.due = append(r.due, signal)
+		case signal := <-s.pending:
+			s.due = append(s.due, signal)
+			continue
 		default:
-			if len(r.due) == 0 {
-				return flowNext
+		}
+		if len(s.due) == 0 {
+			return 0, false
+		}
+		action := s.traps[s.due[0]]
+		s.due = s.due[1:]
+		for line, err := range s.scripts.Lines(action) {
+			if err != nil {
+				s.complain("%v", err)
+				break
+			}
+			for _, stmt := range line {
+				if status = s.run(stmt); s.runner.Exited() {
+					return status, true
+				}
 			}
 		}
-		if len(r.due) == 0 {
-			continue
-		}
-		signal := r.due[0]
-		r.due = r.due[1:]
-		status := r.status
-		r.calls++
-		f := r.text(r.traps[signal])
-		r.calls--
-		if f == flowExit {
-			return f
-		}
-		r.status = status
+		s.run(shelltext.Call("nothing"))
 	}
 }
 
 // trap sets what signals do: an action, nothing (the empty text) or the usual (-).
-func (r *interp) trap(args []string) flow {
-	if len(args) < 3 {
-		return r.wrong("trap: the fake needs an action and signals")
+func (s *shellProc) trap(hc interp.HandlerContext, args []string) int {
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
 	}
-	action := args[1]
-	for _, name := range args[2:] {
+	if len(args) < 2 {
+		return s.wrong(hc, "trap: the fake needs an action and signals")
+	}
+	action := args[0]
+	for _, name := range args[1:] {
 		name = strings.TrimPrefix(name, "SIG")
 		if number, err := strconv.Atoi(name); err == nil {
 			name = signalName(number)
 		}
 		if _, ok := signalNumber(name); !ok && name != "EXIT" {
-			return r.wrong("trap: %s: invalid signal", name)
+			return s.wrong(hc, "trap: %s: invalid signal", name)
 		}
 		switch {
 		case action == "-":
-			delete(r.traps, name)
-			r.p.Default(name)
+			delete(s.traps, name)
+			s.p.Default(name)
 		case name == "EXIT":
-			r.traps[name] = action
+			s.traps[name] = action
 		case action == "":
-			r.traps[name] = ""
-			r.p.Ignore(name)
+			s.traps[name] = ""
+			s.p.Ignore(name)
 		default:
-			r.traps[name] = action
+			s.traps[name] = action
 		}
 	}
 	var trapped []string
-	for name, action := range r.traps {
+	for name, action := range s.traps {
 		if action != "" && name != "EXIT" {
 			trapped = append(trapped, name)
 		}
 	}
-	r.pending = nil
+	s.pending = nil
 	if len(trapped) > 0 {
-		r.pending = r.p.Trap(trapped...)
+		s.pending = s.p.Trap(trapped...)
 	}
-	return r.ended(0)
+	return 0
 }

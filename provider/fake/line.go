@@ -15,7 +15,7 @@ type line struct {
 	live *shellRun // that runs it
 
 	stdout, stderr *stream
-	stdin          *queue        // or nil
+	stdin          *pipe         // or nil
 	ended          chan struct{} // closed when the shell has come to the line's end
 	status         int           // valid after ended
 	state          shellState    // valid after ended
@@ -29,33 +29,36 @@ type line struct {
 
 var _ sandbox.Process = (*line)(nil)
 
-func newLine(s *shell, text string, c sandbox.Command) *line {
+func newLine(s *shell, text string, c sandbox.Command) (*line, error) {
 	l := &line{
 		s: s, text: text, spec: c, stdout: newStream(false), stderr: newStream(false),
 		ended: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}),
 	}
 	if c.Stdin != nil {
-		l.stdin = newQueue()
+		var err error
+		if l.stdin, err = newPipe(); err != nil {
+			return nil, noPipe("run line", s.h.spec.Name, err)
+		}
 	}
-	return l
+	return l, nil
 }
 
-// run runs the line in the shell's own process.
-func (l *line) run(r *interp) flow {
-	p := r.p
+// run runs the line in the shell's own process and reports whether that exits,
+// with which status.
+func (l *line) run(s *shellProc) (status int, exited bool) {
+	p := s.p
 	p.Stdout, p.Stderr = &output{p, l.stdout}, &output{p, l.stderr}
 	p.Stdin = &emptyInput{}
 	if l.stdin != nil {
-		p.Stdin = &input{p, l.stdin}
+		p.Stdin = &reader{p, l.stdin.out}
 	}
-	r.io = p.stdio()
-	f := r.text(l.text)
-	if f == flowExit {
-		return f
+	s.attach(p.stdio())
+	if status, exited = s.text(l.text); exited {
+		return status, true
 	}
-	l.status, l.state = r.status, r.clone()
+	l.status, l.state = status, shellState{s.runner, s.scripts, s.umask}.clone()
 	close(l.ended)
-	return flowNext
+	return status, false
 }
 
 // attend starts the goroutines around the line.
@@ -64,7 +67,7 @@ func (l *line) attend(ctx context.Context) {
 	pumps.Go(func() { l.stdout.drain(l.spec.Stdout) })
 	pumps.Go(func() { l.stderr.drain(l.spec.Stderr) })
 	if l.stdin != nil {
-		go l.stdin.feed(l.spec.Stdin, l.over)
+		go l.stdin.feed(l.spec.Stdin)
 	}
 	watched := make(chan struct{})
 	go func() {
@@ -78,12 +81,20 @@ func (l *line) attend(ctx context.Context) {
 		}
 		close(l.over)
 		<-watched
+		l.closeInput()
 		close(l.stdout.ended)
 		close(l.stderr.ended)
 		l.settle()
 		pumps.Wait()
 		close(l.done)
 	}()
+}
+
+// closeInput ends the line's input, of which nobody else reads the rest.
+func (l *line) closeInput() {
+	if l.stdin != nil {
+		l.stdin.close()
+	}
 }
 
 // settle finds the result and gives the turn back.

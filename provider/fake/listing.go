@@ -150,7 +150,10 @@ func wc(p *Proc) int {
 		}
 		if err != nil {
 			fmt.Fprintln(p.Stdout, n)
-			return truth(err == io.EOF)
+			if err == io.EOF {
+				return 0
+			}
+			return 1
 		}
 	}
 }

@@ -1,9 +1,13 @@
 package fake
 
 import (
+	"context"
+	"errors"
 	"io"
+	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
@@ -33,91 +37,103 @@ func (s *share) release() {
 	}
 }
 
-// A pipe carries bytes between processes without a buffer.
+// A pipe carries bytes between processes, and from outside to a command. It is
+// a kernel's, because the interpreter takes nothing else as standard input.
 type pipe struct {
-	chunks   chan []byte
-	turn     chan struct{} // of readers; holds one token
-	rest     []byte        // guarded by the token
-	noWriter chan struct{}
-	noReader chan struct{}
-	writers  *share
-	readers  *share
+	out, in *os.File // what is read from, and written to
+	*share           // of in
 }
 
-// newPipe returns a pipe both of whose ends its maker holds.
-func newPipe() *pipe {
-	p := &pipe{
-		chunks: make(chan []byte), turn: make(chan struct{}, 1),
-		noWriter: make(chan struct{}), noReader: make(chan struct{}),
+// newPipe returns a pipe whose end for writing its maker holds.
+func newPipe() (*pipe, error) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
-	p.turn <- struct{}{}
-	p.writers = newShare(func() { close(p.noWriter) })
-	p.readers = newShare(func() { close(p.noReader) })
-	return p
+	return &pipe{out, in, newShare(func() { in.Close() })}, nil
 }
 
-// A pipeWriter is a process's end for writing.
-type pipeWriter struct {
+// close ends the pipe, whoever holds it.
+func (p *pipe) close() {
+	p.out.Close()
+	p.in.Close()
+}
+
+// feed copies r to the pipe until its end or until nobody reads any more. It
+// may stay in r.Read after the command has ended; that is its caller's reader.
+func (p *pipe) feed(r io.Reader) {
+	io.Copy(p.in, onlyReader{r}) // nobody learns how it ended
+	p.release()
+}
+
+// A reader is a process's end of a pipe for reading. Whoever made the pipe
+// closes it.
+type reader struct {
+	p    *Proc
+	file *os.File
+}
+
+func (r *reader) pass(p *Proc) any { return &reader{p, r.file} }
+
+// Read ends the goroutine when the process is killed while it waits.
+func (r *reader) Read(b []byte) (int, error) {
+	r.p.checkpoint()
+	stop := context.AfterFunc(r.p.ctx, func() { r.file.SetReadDeadline(time.Unix(0, 1)) })
+	defer stop()
+	for {
+		n, err := r.file.Read(b)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			r.p.yield(func() { r.file.SetReadDeadline(time.Time{}) })
+			continue
+		case errors.Is(err, os.ErrClosed):
+			err = io.EOF // whoever it belonged to has ended
+		}
+		return n, err
+	}
+}
+
+// A writer is a process's end of a pipe for writing.
+type writer struct {
 	p    *Proc
 	pipe *pipe
 }
 
-func (w *pipeWriter) pass(p *Proc) any {
-	w.pipe.writers.hold(p)
-	return &pipeWriter{p, w.pipe}
+func (w *writer) pass(p *Proc) any {
+	w.pipe.hold(p)
+	return &writer{p, w.pipe}
 }
 
 // Write ends the process by PIPE when nobody can read.
-func (w *pipeWriter) Write(b []byte) (int, error) {
-	n := len(b)
-	for len(b) > 0 {
-		w.p.checkpoint()
-		chunk := append([]byte(nil), b[:min(len(b), chunkSize)]...)
-		select {
-		case w.pipe.chunks <- chunk:
-			b = b[len(chunk):]
-		case <-w.pipe.noReader:
+func (w *writer) Write(b []byte) (int, error) {
+	w.p.checkpoint()
+	stop := context.AfterFunc(w.p.ctx, func() { w.pipe.in.SetWriteDeadline(time.Unix(0, 1)) })
+	defer stop()
+	for n := 0; ; {
+		more, err := w.pipe.in.Write(b[n:])
+		n += more
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.p.yield(func() { w.pipe.in.SetWriteDeadline(time.Time{}) })
+			continue
+		case err != nil:
 			w.p.Raise("PIPE")
-			return n - len(b), io.ErrClosedPipe
-		case <-w.p.dead:
-			runtime.Goexit()
 		}
+		return n, err
 	}
-	return n, nil
 }
 
-// A pipeReader is a process's end for reading.
-type pipeReader struct {
-	p    *Proc
-	pipe *pipe
-}
-
-func (r *pipeReader) pass(p *Proc) any {
-	r.pipe.readers.hold(p)
-	return &pipeReader{p, r.pipe}
-}
-
-func (r *pipeReader) Read(b []byte) (int, error) {
-	r.p.checkpoint()
+// yield is for a process that was woken because one that shares a pipe with it
+// was killed. If it is the killed one it ends here; if not, it waits until the
+// other has had its turn.
+func (p *Proc) yield(again func()) {
 	select {
-	case <-r.pipe.turn:
-		defer func() { r.pipe.turn <- struct{}{} }()
-	case <-r.p.dead:
+	case <-p.dead:
+		again()
 		runtime.Goexit()
+	case <-time.After(time.Millisecond):
+		again()
 	}
-	for len(r.pipe.rest) == 0 {
-		select {
-		case chunk := <-r.pipe.chunks:
-			r.pipe.rest = chunk
-		case <-r.pipe.noWriter:
-			return 0, io.EOF
-		case <-r.p.dead:
-			runtime.Goexit()
-		}
-	}
-	n := copy(b, r.pipe.rest)
-	r.pipe.rest = r.pipe.rest[n:]
-	return n, nil
 }
 
 // A fileEnd is a process's hold on an open file.
@@ -145,4 +161,10 @@ func (f *fileEnd) Read(b []byte) (int, error) {
 func (f *fileEnd) Write(b []byte) (int, error) {
 	f.p.checkpoint()
 	return f.file.Write(b)
+}
+
+// Close lets go for the process that opened the file.
+func (f *fileEnd) Close() error {
+	f.share.release()
+	return nil
 }

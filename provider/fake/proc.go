@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"maps"
@@ -32,9 +33,11 @@ type Proc struct {
 
 	tree *tree
 	pid  int
-	dead chan struct{} // closed when a signal ends it
-	done chan struct{} // closed when its goroutine has ended
-	held []*share      // let go of at its end
+	ctx  context.Context // ended when a signal ends the process
+	end  context.CancelFunc
+	dead <-chan struct{} // of ctx
+	done chan struct{}   // closed when its goroutine has ended
+	held []*share        // let go of at its end
 
 	// Guarded by Engine.mu.
 	signal  string                 // that ended it, or empty
@@ -46,9 +49,10 @@ type Proc struct {
 
 // newProc returns a process with nothing but its arguments.
 func (t *tree) newProc(args []string) *Proc {
+	ctx, end := context.WithCancel(context.Background())
 	return &Proc{
 		Args: args, Umask: 0o022, tree: t, shown: slices.Clone(args),
-		dead: make(chan struct{}), done: make(chan struct{}),
+		ctx: ctx, end: end, dead: ctx.Done(), done: make(chan struct{}),
 		ignored: map[string]bool{}, traps: map[string]chan string{},
 		Stdin: &emptyInput{}, Stdout: io.Discard, Stderr: io.Discard,
 	}

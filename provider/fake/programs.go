@@ -17,9 +17,8 @@ import (
 func builtins() map[string]Program {
 	return map[string]Program{
 		"true": func(*Proc) int { return 0 }, "false": func(*Proc) int { return 1 },
-		"cat": cat, "echo": echo, "printf": printf, "env": env, "exit": exit,
-		"pwd":  func(p *Proc) int { fmt.Fprintln(p.Stdout, p.Dir); return 0 },
-		"test": test, "[": test, "kill": kill, "sh": sh, "sleep": sleep, "setsid": setsid, "yes": yes,
+		"cat": cat, "echo": echo, "printf": inShell("printf"), "env": env, "exit": exit,
+		"pwd": pwd, "test": inShell("test"), "[": inShell("["), "kill": kill, "sh": sh, "sleep": sleep, "setsid": setsid, "yes": yes,
 		"head": head, "seq": seq, "sort": sortLines, "wc": wc,
 		"chmod": chmod, "ln": ln, "ls": ls, "mkdir": mkdir, "mkfifo": mkfifo, "mv": mv, "readlink": readlink,
 		"rm": rm, "rmdir": rmdir, "touch": touch,
@@ -51,6 +50,17 @@ type onlyReader struct{ io.Reader }
 
 func echo(p *Proc) int {
 	fmt.Fprintln(p.Stdout, strings.Join(p.Args[1:], " "))
+	return 0
+}
+
+// pwd tells the working directory without links.
+func pwd(p *Proc) int {
+	dir, err := p.Files().Real(p.Dir)
+	if err != nil {
+		fmt.Fprintln(p.Stderr, "pwd:", err)
+		return 1
+	}
+	fmt.Fprintln(p.Stdout, dir)
 	return 0
 }
 
@@ -93,7 +103,7 @@ func setsid(p *Proc) int {
 		fmt.Fprintln(p.Stderr, "setsid: no program is named")
 		return 1
 	}
-	program, err := p.tree.handle.lookup(p.Args[1], p.Env["PATH"], p.Dir)
+	_, program, err := p.tree.handle.lookup(p.Args[1], p.Env["PATH"], p.Dir)
 	if err != nil {
 		fmt.Fprintf(p.Stderr, "setsid: %s: %v\n", p.Args[1], err)
 		return 127

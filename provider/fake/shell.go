@@ -51,12 +51,11 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	}
 	s := &shell{
 		h: h, id: o.ID, turn: make(chan struct{}, 1), shut: make(chan struct{}),
-		kept: newShellState(h.environment(o.Env), dir),
+		kept: newShellState(h.environment(o.Env), dir, 0o022),
 	}
 	if s.id == "" {
 		s.id = rand.Text()
 	}
-	s.kept.vars["BASH_VERSION"] = variable{value: "fake"}
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
@@ -75,7 +74,6 @@ func (s *shell) Program() string { return "bash" }
 func (s *shell) begin() error {
 	run := &shellRun{tree: s.h.newTree(sandbox.Limits{}), lines: make(chan *line)}
 	main := run.newProc([]string{"bash"})
-	main.Dir, main.Umask = s.kept.dir, s.kept.umask
 	run.main = main
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,13 +85,14 @@ func (s *shell) begin() error {
 	}
 	state := s.kept.clone()
 	main.run(func(p *Proc) int {
-		r := newInterp(p, state)
-		r.lenient = true
+		sh := newShellProc(p, state, "bash")
+		sh.lenient = true
+		sh.set("BASH_VERSION", "fake")
 		for {
 			select {
 			case l := <-run.lines:
-				if f := l.run(r); f == flowExit {
-					return r.finish(f)
+				if status, exited := l.run(sh); exited {
+					return sh.finish(status)
 				}
 			case <-p.dead:
 				p.checkpoint()
@@ -143,12 +142,16 @@ func (s *shell) start(ctx context.Context, text string, c sandbox.Command) (*lin
 	if err := ctx.Err(); err != nil {
 		return nil, stepError(err, StepLine, s.h.spec.Name)
 	}
-	l := newLine(s, text, c)
+	l, err := newLine(s, text, c)
+	if err != nil {
+		return nil, err
+	}
 	for {
 		select {
 		case <-s.live.gone:
 			l.restarted = l.restarted || !s.told
 			if err := s.begin(); err != nil {
+				l.closeInput()
 				return nil, err
 			}
 			continue

@@ -49,7 +49,7 @@ func harmless(name string) bool {
 func (p *Proc) endLocked(signal string) {
 	if p.signal == "" {
 		p.signal = signal
-		close(p.dead)
+		p.end()
 	}
 }
 

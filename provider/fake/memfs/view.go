@@ -183,3 +183,20 @@ func (v View) Touch(name string, perm fs.FileMode) error {
 	v.f.disk.mu.Unlock()
 	return h.Close()
 }
+
+// Access holds that the user has the permission bits want (4 read, 2 write, 1
+// search) for what name leads to.
+func (v View) Access(name string, want fs.FileMode) error {
+	v.f.disk.mu.Lock()
+	defer v.f.disk.mu.Unlock()
+	at, err := v.existing(name, true)
+	switch {
+	case err != nil:
+		return err
+	case want&2 != 0 && at.at.m.readOnly:
+		return syscall.EROFS
+	case !v.f.may(at.at.n, want):
+		return syscall.EACCES
+	}
+	return nil
+}
