@@ -166,7 +166,7 @@ func (m *command) carry() {
 			bufs: m.conn.bufs, ended: make(chan struct{}),
 			end: func(f wire.Frame) error {
 				f.Stream = m.id
-				return m.conn.held.write(f)
+				return m.conn.ends.write(f)
 			},
 			send: func(f wire.Frame, b []byte) error {
 				f.Stream = m.id

@@ -27,7 +27,8 @@ type conn struct {
 	srv   *Server
 	f     *os.File
 	w     *wire.Writer
-	held  *holdback
+	held  *holdback // for answers to a crowd
+	ends  *holdback // for the ends of outputs
 	bufs  *buffers
 	queue queue // of commands that wait for their turn
 	// Content of files has buffers of its own: one that is taken while a disk
@@ -61,7 +62,7 @@ func (s *Server) serve(f *os.File) {
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
 		fileBufs: newBuffers(&s.frames), fileSlots: make(chan struct{}, maxConnFiles),
 	}
-	c.held = newHoldback(c.w)
+	c.held, c.ends = newHoldback(c.w, answersHeld), newHoldback(c.w, endsHeld)
 	defer f.Close()
 	if !s.enter(c) {
 		return
@@ -87,7 +88,7 @@ func (s *Server) serve(f *os.File) {
 	}
 	c.disconnect()
 	c.wg.Wait()
-	_, _ = c.w.Flush() // for the last answers; without a client they are nobody's
+	_ = c.w.Flush() // for the last answers; without a client they are nobody's
 }
 
 // goAway tells a client that broke the rules which one it was.

@@ -31,6 +31,17 @@
 // which a new one starts when a line finds it gone. Nothing of a shell's own
 // processes is trusted: what they can spoil is their shell.
 //
+// # Many at once
+//
+// Commands start in the order in which they were asked for, a few per
+// processor at a time (gate.go). A command makes way for the next one when it
+// ends, when its program waits for something, and after some milliseconds in
+// any case; clients take turns. So a crowd of short commands is served one
+// after the other, none of them much later than the others, and with few
+// stages and processes at a time; and commands that stay hold up nobody. One
+// that is killed, or whose client goes, before its turn never starts. While
+// some wait, answers are held back for a moment and go out together (held.go).
+//
 // # Forwarded connections
 //
 // Dial and Listen make sockets in our own namespaces and carry their bytes

@@ -9,52 +9,55 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// heldFor is about how long a frame is held back at most.
-const heldFor = time.Millisecond
+const (
+	// answersHeld is about how long an answer to one of many is held back
+	// at most.
+	answersHeld = time.Millisecond
+	// endsHeld is the same for the end of an output, which is told by that
+	// of its command too, usually at once.
+	endsHeld = 20 * time.Millisecond
+)
 
-// A holdback sees to it that frames which are held back go out in time when
-// no other frame takes them along. Its methods are safe for concurrent use.
+// A holdback writes frames together with what is written after them, and in
+// time when nothing is. Its methods are safe for concurrent use.
 type holdback struct {
 	w      *wire.Writer
+	period time.Duration
 	timer  *time.Timer
 	armed  atomic.Bool // timer runs
 	active atomic.Bool // something was held back since it ran out last
 }
 
-func newHoldback(w *wire.Writer) *holdback {
-	h := &holdback{w: w}
+func newHoldback(w *wire.Writer, period time.Duration) *holdback {
+	h := &holdback{w: w, period: period}
 	h.timer = time.AfterFunc(time.Hour, h.flush)
 	h.timer.Stop()
 	return h
 }
 
-// write writes f soon.
+// write writes f within about the period.
 func (h *holdback) write(f wire.Frame) error {
-	first, err := h.w.Hold(f)
-	if first {
-		h.active.Store(true)
-		h.arm()
+	err := h.w.Hold(f)
+	h.active.Store(true)
+	if !h.armed.Swap(true) {
+		h.timer.Reset(h.period)
 	}
 	return err
-}
-
-func (h *holdback) arm() {
-	if !h.armed.Swap(true) {
-		h.timer.Reset(heldFor)
-	}
 }
 
 // flush writes what is held back. The timer goes on running while there is
 // work: to set it anew for each frame costs more than a few turns for
 // nothing.
 func (h *holdback) flush() {
-	if h.active.Swap(false) {
-		_, _ = h.w.Flush() // an error is the connection's end, which its reader sees too
-		h.timer.Reset(heldFor)
-		return
+	again := h.active.Swap(false)
+	if !again {
+		h.armed.Store(false)
 	}
-	h.armed.Store(false)
-	// What was held back before this is written here, and what comes later
-	// arms the timer.
-	_, _ = h.w.Flush()
+	// What is held back before this is written here; what comes later finds
+	// the timer running or sets it. An error is the connection's end, which
+	// its reader sees too.
+	_ = h.w.Flush()
+	if again {
+		h.timer.Reset(h.period)
+	}
 }

@@ -14,7 +14,7 @@ import (
 // timer has stopped.
 func TestHeldFramesGoOut(t *testing.T) {
 	ours, theirs := socketPair(t)
-	h := newHoldback(wire.NewWriter(ours))
+	h := newHoldback(wire.NewWriter(ours), answersHeld)
 	r := wire.NewReader(theirs, 0)
 	for i := range uint32(100) {
 		for k := range uint32(3) {
@@ -31,7 +31,7 @@ func TestHeldFramesGoOut(t *testing.T) {
 			}
 		}
 		for i%10 == 0 && h.armed.Load() { // until it rests
-			time.Sleep(heldFor / 4)
+			time.Sleep(answersHeld / 4)
 		}
 	}
 }

@@ -147,6 +147,11 @@ func (o *output) read(rawRead func(func(uintptr) bool) error, n int) (buf *[]byt
 // when no process is left that could write more.
 func (o *output) finish() {
 	o.finishing.Store(true)
+	select {
+	case <-o.ended: // the usual end of a command is that of its output
+		return
+	default:
+	}
 	// A file that is closed already has no pump that waits.
 	_ = o.file.SetReadDeadline(time.Now())
 }

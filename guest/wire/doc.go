@@ -63,6 +63,9 @@
 //	Signal, Resize, Kill, Data, Credit, Stop belong to a started command,
 //	Kill, Data, Credit, Stop to a connection, Kill to a listener
 //
+// A command may have to wait until others have started. Killed before that it
+// is answered with Failed (KindCalledOff) and never starts.
+//
 // Kill on the stream of a shell ends the shell. A line is a started command
 // but for its end: processes that it has left running in its shell may live
 // on, and what they write after Exit is dropped.

@@ -29,26 +29,23 @@ func (w *Writer) Write(f Frame) error {
 	return w.flush()
 }
 
-// Hold holds f back to write it together with later frames. It reports
-// whether somebody has to see to it that [Writer.Flush] is called in time:
-// f is the only frame that is held back.
-func (w *Writer) Hold(f Frame) (first bool, err error) {
+// Hold holds f back to write it together with later frames. Somebody has to
+// see to it that [Writer.Flush] is called in time.
+func (w *Writer) Hold(f Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first = len(w.buf) == 0
 	w.buf = AppendFrame(w.buf, f)
 	if len(w.buf) > maxHeld {
-		return false, w.flush()
+		return w.flush()
 	}
-	return first, w.err
+	return w.err
 }
 
-// Flush writes what is held back, and reports whether there was anything.
-func (w *Writer) Flush() (wrote bool, err error) {
+// Flush writes what is held back.
+func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wrote = len(w.buf) > 0
-	return wrote, w.flush()
+	return w.flush()
 }
 
 // WriteInPlace writes f with the payload that lies at b[HeaderLen:], and

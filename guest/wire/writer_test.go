@@ -44,35 +44,35 @@ func inPlace(n int) []byte { return make([]byte, HeaderLen+n) }
 func TestWriterKeepsTheOrder(t *testing.T) {
 	to := &writes{}
 	w := NewWriter(to)
-	hold := func(stream uint32, wantFirst bool) {
+	hold := func(stream uint32) {
 		t.Helper()
-		if first, err := w.Hold(dataOf(stream, 1)); first != wantFirst || err != nil {
-			t.Errorf("frame %d: first %v, %v", stream, first, err)
+		if err := w.Hold(dataOf(stream, 1)); err != nil {
+			t.Errorf("frame %d: %v", stream, err)
 		}
 	}
-	flush := func(want bool) {
+	flush := func() {
 		t.Helper()
-		if wrote, err := w.Flush(); wrote != want || err != nil {
-			t.Errorf("flush: %v, %v", wrote, err)
+		if err := w.Flush(); err != nil {
+			t.Errorf("flush: %v", err)
 		}
 	}
-	flush(false)
-	hold(1, true)
-	hold(2, false)
+	flush()
+	hold(1)
+	hold(2)
 	if len(to.all) > 0 {
 		t.Error("written too early")
 	}
-	flush(true)
-	hold(3, true)
+	flush()
+	hold(3)
 	if err := w.Write(dataOf(4, 1)); err != nil {
 		t.Error(err)
 	}
-	flush(false)
-	hold(5, true)
+	flush()
+	hold(5)
 	if err := w.WriteInPlace(dataOf(6, 0), inPlace(10)); err != nil {
 		t.Error(err)
 	}
-	hold(7, true)
+	hold(7)
 	if err := w.WriteInPlace(dataOf(8, 0), inPlace(maxHeld)); err != nil {
 		t.Error(err)
 	}
@@ -92,7 +92,7 @@ func TestWriterHoldsLittle(t *testing.T) {
 	to := &writes{}
 	w := NewWriter(to)
 	for range 3 * maxHeld / 1000 {
-		if _, err := w.Hold(dataOf(1, 1000)); err != nil {
+		if err := w.Hold(dataOf(1, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,14 +110,13 @@ func TestWriterStaysBroken(t *testing.T) {
 	broken := errors.New("broken")
 	to := &writes{err: broken}
 	w := NewWriter(to)
-	if _, err := w.Hold(dataOf(1, 1)); err != nil {
+	if err := w.Hold(dataOf(1, 1)); err != nil {
 		t.Error("nothing was written yet:", err)
 	}
-	if _, err := w.Flush(); err != broken {
+	if err := w.Flush(); err != broken {
 		t.Error(err)
 	}
-	_, held := w.Hold(dataOf(2, 1))
-	for _, err := range []error{held, w.Write(dataOf(3, 1)), w.WriteInPlace(dataOf(4, 0), inPlace(1))} {
+	for _, err := range []error{w.Hold(dataOf(2, 1)), w.Write(dataOf(3, 1)), w.WriteInPlace(dataOf(4, 0), inPlace(1))} {
 		if err != broken {
 			t.Error(err)
 		}
