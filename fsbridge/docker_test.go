@@ -25,22 +25,21 @@ func TestDocker(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		want   string // the transport
-		rounds int
 		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
 	}{
-		{"scripts", fsbridge.TransportScript, 500, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"scripts", fsbridge.TransportScript, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
-		{"socket", fsbridge.TransportGuest, 0, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"socket", fsbridge.TransportGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return sb
 		}},
-		{"relay", fsbridge.TransportGuest, 0, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+		{"relay", fsbridge.TransportGuest, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
 			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 			return w.Reopen(s)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fstests.Run(t, fstests.Harness{Rounds: tt.rounds, New: func(t testing.TB) fstests.Rig {
+			fstests.Run(t, fstests.Harness{New: func(t testing.TB) fstests.Rig {
 				w := wall.New(t)
 				s := spec(t, w)
 				sb := tt.reopen(w, w.Create(s), s)
