@@ -11,9 +11,10 @@
 // package providertest. It has one process table, streams without buffers
 // between a program and its reader, signals, process trees and pausing; a file
 // system in memory (package memfs) that programs and sandbox.Files share;
-// shells that know the usual part of the language (package syntax); and a
-// loopback. The sources of mounts are folders in the engine's memory as well,
-// see [Engine.Folder]: nothing of the machine is read or written. It isolates
+// shells, whose language is that of mvdan.cc/sh and whose files, processes and
+// signals are the fake's (package shelltext); and a loopback. The sources of
+// mounts are folders in the engine's memory as well, see [Engine.Folder]:
+// nothing of the machine is read or written but nameless pipes. It isolates
 // nothing and must never run anything but tests: programs are functions of the
 // test itself.
 package fake

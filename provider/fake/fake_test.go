@@ -205,6 +205,7 @@ func TestPauseFreezes(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ticks
+		synctest.Wait() // the program stands in its next handover
 		if err := p.Pause(t.Context(), s.Name); err != nil {
 			t.Fatal(err)
 		}

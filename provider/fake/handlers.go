@@ -102,17 +102,19 @@ func ownership(args []string) []string {
 func execHandler(interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	return func(ctx context.Context, args []string) error {
 		s, hc := shellOf(ctx), interp.HandlerCtx(ctx)
+		name, ours := strings.CutPrefix(args[0], shelltext.Prefix)
 		var status int
-		if name, ok := strings.CutPrefix(args[0], shelltext.Prefix); ok {
-			done := false
-			if status, done = s.own(hc, name, args[1:]); done {
-				return nil // the runner has the status
-			}
+		done := false
+		if ours {
+			status, done = s.own(hc, name, args[1:])
 		} else {
 			status = s.foreground(hc, args)
 		}
-		if status == 0 {
-			return nil
+		if !done && name != "output" { // which is in the midst of a command
+			_, done = s.runTraps()
+		}
+		if done || status == 0 {
+			return nil // with done the runner has the status
 		}
 		return interp.ExitStatus(status)
 	}

@@ -129,7 +129,8 @@ func (s *shellProc) background(hc interp.HandlerContext, places []string) int {
 	return 0
 }
 
-// pipeline runs its parts side by side and returns the status of the last.
+// pipeline runs its parts side by side and returns the status of the last, or
+// with pipefail of the last that failed.
 func (s *shellProc) pipeline(hc interp.HandlerContext, places []string) int {
 	streams := s.streams(hc)
 	last := streams.out
@@ -155,9 +156,14 @@ func (s *shellProc) pipeline(hc interp.HandlerContext, places []string) int {
 			streams.in = &reader{s.p, to.out}
 		}
 	}
-	status := 0
+	status, failed := 0, 0
 	for _, p := range procs {
-		status = s.p.Join(p)
+		if status = s.p.Join(p); status != 0 {
+			failed = status
+		}
+	}
+	if failed != status && s.run(shelltext.Lacks("pipefail")) != 0 {
+		status = failed
 	}
 	return status
 }

@@ -28,6 +28,13 @@ func Assign(name, value string) *syntax.Stmt {
 	}}}}
 }
 
+// Lacks returns the statement that fails when an option of set is on.
+func Lacks(option string) *syntax.Stmt {
+	return &syntax.Stmt{Negated: true, Cmd: &syntax.TestClause{
+		X: &syntax.UnaryTest{Op: syntax.TsOptSet, X: word(&syntax.Lit{Value: option})},
+	}}
+}
+
 // prepare replaces in n, and below, what the interpreter would do itself.
 func (t *Scripts) prepare(n syntax.Node) { syntax.Walk(n, t.visit) }
 
