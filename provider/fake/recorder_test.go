@@ -55,7 +55,10 @@ func record(t *testing.T, c providertest.Check, h providertest.Harness) (bool, s
 		r.cleanups = r.cleanups[:len(r.cleanups)-1]
 		inGoroutine(last)
 	}
-	return r.Failed(), r.log.String()
+	failed := r.Failed()
+	r.mu.Lock() // what a check has given up on may still speak
+	defer r.mu.Unlock()
+	return failed, r.log.String()
 }
 
 // inGoroutine runs f where it may call Goexit.
