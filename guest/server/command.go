@@ -35,11 +35,13 @@ type command struct {
 	body    []byte     // the request for the stage, until that has it
 	asked   *stageProc // has the request already, or nil
 	streams *streams
+	endless bool // outputs end with the last answer only: what carries them may change
 
-	mu     sync.Mutex
-	stage  *stageProc
-	pid    int  // of the program; 0 before it runs and after it was reaped
-	detach bool // of the request
+	mu      sync.Mutex
+	stage   *stageProc
+	pid     int     // of the program; 0 before it runs and after it was reaped
+	detach  bool    // of the request
+	stopped [3]bool // by channel: the client does not want the output
 }
 
 func newCommand(c *conn, id uint32, s wire.Start) *command {
@@ -147,6 +149,11 @@ func (m *command) answer(t wire.Type, payload []byte) {
 
 // carry starts to move bytes.
 func (m *command) carry() {
+	m.carryInput()
+	m.carryOutputs()
+}
+
+func (m *command) carryInput() {
 	if m.inbox != nil {
 		m.input = &input{
 			file: m.streams.ours[wire.Stdin], tty: m.streams.tty != nil, inbox: m.inbox, ended: make(chan struct{}),
@@ -157,12 +164,17 @@ func (m *command) carry() {
 		}
 		go m.input.pump()
 	}
+}
+
+func (m *command) carryOutputs() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for ch, credits := range m.credits {
 		if credits == nil {
 			continue
 		}
 		o := &output{
-			file: m.streams.ours[ch], channel: uint8(ch), credits: credits,
+			file: m.streams.ours[ch], channel: uint8(ch), credits: credits, endless: m.endless,
 			bufs: m.conn.bufs, ended: make(chan struct{}),
 			end: func(f wire.Frame) error {
 				f.Stream = m.id
@@ -175,6 +187,9 @@ func (m *command) carry() {
 		}
 		m.outputs[ch] = o
 		go o.pump()
+		if m.stopped[ch] {
+			go o.dropRest()
+		}
 	}
 }
 

@@ -63,13 +63,12 @@ func (m *command) stop(f wire.Frame) error {
 		return wire.Violation("stop of a channel that is not open")
 	}
 	m.credits[ch].Close(errDetached)
-	go func() {
-		<-m.launched
-		if o := m.outputs[ch]; o != nil {
-			<-o.ended
-			o.drop()
-		}
-	}()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped[ch] = true
+	if o := m.outputs[ch]; o != nil { // otherwise it is dropped from the start
+		go o.dropRest()
+	}
 	return nil
 }
 

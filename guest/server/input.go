@@ -75,8 +75,8 @@ func (in *input) refuse() {
 
 // finish makes pump return, also one that waits for a reader.
 func (in *input) finish() {
+	in.inbox.Discard() // first, so that what still comes is not out of place
 	in.inbox.Close(errDetached)
-	in.inbox.Discard()
 	_ = in.file.SetWriteDeadline(time.Now()) // closed already is fine
 	<-in.ended
 	if !in.tty {

@@ -43,6 +43,7 @@ func (b *buffers) put(p *[]byte) {
 type output struct {
 	file    *os.File
 	channel uint8
+	endless bool // the end of file is not told
 	credits *wire.Credits
 	bufs    *buffers
 	send    func(f wire.Frame, buf []byte) error // the payload lies behind the header
@@ -93,7 +94,7 @@ func (o *output) pump() {
 			err = o.send(wire.Frame{Type: wire.TypeData, Flags: o.channel}, (*buf)[:wire.HeaderLen+got])
 			o.bufs.put(buf)
 		}
-		if state == ended && !o.finishing.Load() {
+		if state == ended && !o.endless && !o.finishing.Load() {
 			err = o.end(wire.Frame{Type: wire.TypeData, Flags: o.channel | wire.FlagEOF})
 		}
 		if err != nil || state != more {
@@ -179,6 +180,12 @@ func pending(f *os.File) (n int, err error) {
 		return 0, cerr
 	}
 	return n, err
+}
+
+// dropRest drops what comes once pump has returned.
+func (o *output) dropRest() {
+	<-o.ended
+	o.drop()
 }
 
 // drop reads and forgets until the end of the file. A detached command goes

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -22,14 +21,16 @@ type shell struct {
 	lines chan *shellLine // at most one: current
 	stop  chan struct{}   // closed when the shell is to end
 
-	mu      sync.Mutex
-	proc    *shellProc // nil while there is none
-	current *shellLine // the line that has not ended
-	over    bool       // stop is closed
+	mu       sync.Mutex
+	proc     *shellProc // nil while there is none
+	starting bool       // proc has not told its state yet
+	current  *shellLine // the line that has not been answered
+	over     bool       // stop is closed
 
 	// Of the goroutine of the shell.
-	state *shellState
-	lost  bool // a process has ended, and no line was told
+	state    *shellState
+	lost     bool // a process has ended, and no line was told
+	failures int  // in a row, to take up the state
 }
 
 // openShell opens the stream of a shell.
@@ -76,59 +77,6 @@ func (s *shell) open() *wire.Failed {
 		return failure(wire.KindResource, err)
 	}
 	return s.start()
-}
-
-// start starts a process that takes up the state that was kept. When a
-// working directory is gone, a shell with a state starts at the root.
-func (s *shell) start() *wire.Failed {
-	req := s.req
-	p, failure := startShell(s.conn, req, s.state.good)
-	if failure != nil && failure.Kind == wire.KindBadDir && s.state.good != nil {
-		req.Dir = "/"
-		p, failure = startShell(s.conn, req, s.state.good)
-	}
-	if failure != nil {
-		return failure
-	}
-	if !s.adopt(p) {
-		p.end()
-		return &wire.Failed{Kind: wire.KindInternal, Text: "the shell was closed"}
-	}
-	if err := s.prepare(p); err != nil {
-		s.abandon()
-		what := "the shell does not start: "
-		if s.state.good != nil {
-			s.state.drop()
-			what = "the state of the shell could not be restored, the next line finds a new one: "
-		}
-		return &wire.Failed{Kind: wire.KindInternal, Text: what + err.Error()}
-	}
-	return nil
-}
-
-// adopt makes p the process of the shell, unless the shell is to end.
-func (s *shell) adopt(p *shellProc) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
-	}
-	s.proc = p
-	return true
-}
-
-// prepare has the new process read the prelude and tell its state.
-func (s *shell) prepare(p *shellProc) error {
-	if err := p.hold.settle(); err != nil {
-		return err
-	}
-	token := randomHex(dialect.TokenLen / 2)
-	a := dialect.NewAnswer(token)
-	if err := p.say(p.dialect.Begin(token)); err != nil {
-		return err
-	}
-	s.state.begin()
-	return p.keepState(a, s.state)
 }
 
 // abandon ends the process of the shell and forgets it.
@@ -224,13 +172,15 @@ func (s *shell) event(f wire.Frame) error {
 func (s *shell) disconnect() { s.end() }
 
 // killLine ends the processes of the shell because of the line l. A line
-// that was not begun is never begun, and the shell stays as it is.
+// that was not begun is never begun, and the shell stays as it is, unless
+// it is being started for this line. A line that has ended is let be: the
+// shell may have another one.
 func (s *shell) killLine(l *shellLine, grace time.Duration) {
 	s.mu.Lock()
 	var p *shellProc
-	if s.current == l {
+	if s.current == l && !l.over {
 		l.killed = true
-		if l.begun {
+		if l.begun || s.starting {
 			p = s.proc
 		}
 	}

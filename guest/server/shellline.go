@@ -3,7 +3,6 @@
 package server
 
 import (
-	"errors"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
@@ -19,8 +18,13 @@ type shellLine struct {
 	text  string
 	cmd   *command
 
-	killed bool // guarded by the mutex of the shell
-	begun  bool // guarded by it too: the shell has, or may have, read the line
+	writes []string // what was written into the script for it
+	token  string
+
+	// Guarded by the mutex of the shell.
+	killed bool
+	begun  bool // the shell has, or may have, read the line
+	over   bool // it has come to its end, and cannot be killed any more
 }
 
 // line opens the stream of a line.
@@ -36,6 +40,7 @@ func (c *conn) line(f wire.Frame) error {
 		return c.refuse(f.Stream, wire.KindInvalid, "there is no such shell")
 	}
 	l := &shellLine{shell: s, text: m.Text, cmd: newCommand(c, f.Stream, wire.Start{Flags: m.Flags})}
+	l.cmd.endless = true // pipes change when it is given to a second process
 	c.begin(f.Stream, l, false)
 	if !s.take(l) {
 		l.fail(&wire.Failed{Kind: wire.KindInvalid, Text: "the shell is closed, or has another line"})
@@ -68,7 +73,7 @@ func (l *shellLine) event(f wire.Frame) error {
 func (s *shell) signalLine(l *shellLine, sig unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == l && l.begun && s.proc != nil {
+	if s.current == l && l.begun && !l.over && s.proc != nil {
 		s.proc.prog.signalGroup(sig)
 	}
 }
@@ -88,59 +93,19 @@ func (l *shellLine) disconnect() {
 // fail answers a line that never ran.
 func (l *shellLine) fail(f *wire.Failed) {
 	close(l.cmd.launched)
+	l.cmd.closeStreams()
 	l.conclude(wire.TypeFailed, f.Encode())
 }
 
 // conclude sends the last answer.
 func (l *shellLine) conclude(t wire.Type, payload []byte) {
+	if l.cmd.streams != nil {
+		l.cmd.streams.handedOver()
+	}
 	close(l.cmd.gone)
 	l.shell.dismiss(l)
 	l.cmd.answer(t, payload)
 	l.cmd.conn.finished(l.cmd.id, false)
-}
-
-// play runs one line to its end and makes the shell ready for the next.
-func (s *shell) play(l *shellLine) {
-	p, a, refused := s.hand(l)
-	if refused != nil {
-		l.fail(refused)
-		return
-	}
-	used := l.carry(p)
-	err := p.hear(a, func() bool { _, ok := a.Ended(); return ok }, firstLook, nil)
-	if err == nil && !s.killed(l) {
-		l.settle()
-		status, _ := a.Ended()
-		exit := wire.Exit{Code: status, Restarted: s.lost}
-		s.lost = false
-		l.conclude(wire.TypeExit, exit.Encode())
-		if p.settle(a, used, s.state) != nil {
-			s.abandon()
-			s.lost = true
-		}
-		return
-	}
-	s.bury(l, p, a)
-}
-
-// bury ends what is left of a process of the shell that has ended with the
-// line, or has to.
-func (s *shell) bury(l *shellLine, p *shellProc, a *dialect.Answer) {
-	s.forget()
-	p.kill(0)
-	<-p.prog.gone
-	l.finish()
-	p.release()
-	s.lost = false
-	if p.exitErr != nil {
-		l.conclude(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the shell was killed")).Encode())
-		return
-	}
-	exit := wire.Exit{Code: p.exit.Code, Signal: p.exit.Signal, Restarted: true}
-	if status, ok := a.Ended(); ok { // within the time that it had to end by itself
-		exit.Code, exit.Signal = status, 0
-	}
-	l.conclude(wire.TypeExit, exit.Encode())
 }
 
 // hand gives the line to a process of the shell, which it starts if there
@@ -157,10 +122,9 @@ func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
 			}
 		}
 		p := s.proc
-		token := randomHex(dialect.TokenLen / 2)
-		err := l.give(p, token)
+		err := l.give(p)
 		if err == nil {
-			return p, dialect.NewAnswer(token), nil
+			return p, dialect.NewAnswer(l.token), nil
 		}
 		if err == errKilled {
 			return nil, nil, failure(wire.KindInternal, err)
@@ -175,10 +139,11 @@ func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
 }
 
 // give writes the line into the script of p.
-func (l *shellLine) give(p *shellProc, token string) error {
+func (l *shellLine) give(p *shellProc) error {
 	flags := l.cmd.start.Flags
+	l.token = randomHex(dialect.TokenLen / 2)
 	writes, text := p.dialect.Script(dialect.Line{
-		Text: l.text, Token: token, Stdin: l.cmd.inbox != nil,
+		Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})
@@ -187,37 +152,46 @@ func (l *shellLine) give(p *shellProc, token string) error {
 			return err
 		}
 	}
-	st := &streams{}
-	if l.cmd.inbox != nil {
-		if err := st.openPipe(wire.Stdin); err != nil {
-			return err
-		}
-		err := p.hold.put(put{hold.SlotStdin, st.child[wire.Stdin]})
-		st.handedOver()
-		if err == nil {
-			err = p.hold.settle()
-		}
-		if err != nil {
-			st.close()
-			return err
-		}
+	if err := l.giveInput(p); err != nil {
+		return err
 	}
 	l.shell.mu.Lock()
 	killed := l.killed
 	l.begun = !killed
 	l.shell.mu.Unlock()
 	if killed {
-		st.close()
 		return errKilled
 	}
-	l.cmd.streams = st
 	l.shell.state.begin()
+	l.writes = writes
 	if err := p.say(writes); err != nil {
-		st.close()
+		l.shell.takeBack(l)
 		return err
 	}
-	l.cmd.answer(wire.TypeStarted, wire.Started{PID: uint32(p.pid)}.Encode())
+	if !l.carried() {
+		l.cmd.answer(wire.TypeStarted, wire.Started{PID: uint32(p.pid)}.Encode())
+	}
 	return nil
+}
+
+// giveInput puts the read end of the line's input where the shell finds it.
+// It stays open here too, for another process of the shell.
+func (l *shellLine) giveInput(p *shellProc) error {
+	if l.cmd.streams == nil {
+		l.cmd.streams = &streams{}
+		if l.cmd.inbox != nil {
+			if err := l.cmd.streams.openPipe(wire.Stdin); err != nil {
+				return err
+			}
+		}
+	}
+	if l.cmd.inbox == nil {
+		return nil
+	}
+	if err := p.hold.put(put{hold.SlotStdin, l.cmd.streams.child[wire.Stdin]}); err != nil {
+		return err
+	}
+	return p.hold.settle()
 }
 
 // carry starts to move bytes, and returns the channels of output that the
@@ -229,9 +203,22 @@ func (l *shellLine) carry(p *shellProc) (used []int) {
 			used = append(used, ch)
 		}
 	}
-	l.cmd.carry()
-	close(l.cmd.launched)
+	l.cmd.carryOutputs()
+	if !l.carried() { // otherwise the input is on its way already
+		l.cmd.carryInput()
+		close(l.cmd.launched)
+	}
 	return used
+}
+
+// carried reports whether bytes are being moved.
+func (l *shellLine) carried() bool {
+	select {
+	case <-l.cmd.launched:
+		return true
+	default:
+		return false
+	}
 }
 
 // settle sends what the line has written, and leaves the pipes to what it
@@ -243,6 +230,7 @@ func (l *shellLine) settle() {
 		}
 	}
 	l.await()
+	l.endInput()
 }
 
 // finish sends what is left of a line whose processes are gone.
@@ -261,13 +249,28 @@ func (l *shellLine) await() {
 			<-o.ended
 		}
 	}
+}
+
+func (l *shellLine) endInput() {
 	if l.cmd.input != nil {
 		l.cmd.input.finish()
 	}
 }
 
-func (s *shell) killed(l *shellLine) bool {
+// ends reports whether the line, which has come to its end, was not killed
+// before that. It cannot be killed any more then.
+func (s *shell) ends(l *shellLine) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.killed
+	l.over = !l.killed
+	return l.over
+}
+
+// takeBack makes a line that was given to a process one that was not begun,
+// unless it was killed.
+func (s *shell) takeBack(l *shellLine) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.begun = false
+	return !l.killed
 }

@@ -37,6 +37,7 @@ func (p *shellProc) watch() {
 	defer m.conn.srv.sweepStrays()
 	m.conn.srv.leaveSession(program)
 	p.hold.close()
+	defer p.text.Close() // user code may have filled it
 	if err == nil {
 		p.exit = exitOf(r)
 		if !r.Empty {

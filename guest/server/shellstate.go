@@ -2,7 +2,10 @@
 
 package server
 
-import "os"
+import (
+	"io"
+	"os"
+)
 
 // maxState bounds the state that is kept of a shell in bytes. Of a larger
 // one nothing is kept: the state before it stays.
@@ -51,6 +54,25 @@ func (s *shellState) commit() {
 		s.good = s.files[s.next]
 		s.next = 1 - s.next
 	}
+}
+
+// copy returns a file of its own with what is kept, or nil when there is
+// nothing. User code can get at the file that its shell starts from, and
+// write there as much as there is memory; what the guest keeps must be out
+// of its reach, and the memory must go with the shell.
+func (s *shellState) copy() (*os.File, error) {
+	if s.good == nil {
+		return nil, nil
+	}
+	f, err := memoryFile()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(f, io.NewSectionReader(s.good, 0, maxState)); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // drop forgets what was kept.

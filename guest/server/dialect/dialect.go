@@ -49,7 +49,7 @@ type Line struct {
 // Script returns what to write for l, one write each. When text is true,
 // the text of the line is to be put into the holder's slot for it first.
 func (d Dialect) Script(l Line) (writes []string, text bool) {
-	redirect := d.redirections(l) + "\n"
+	redirect := d.redirections(l) + d.mend(l.Text) + "\n"
 	// Not "command eval", which would outlive errors in the line's syntax:
 	// in busybox, a subshell that fails then goes on as a second shell.
 	run, limit := `\eval `+quote(l.Text)+redirect, packet
@@ -60,6 +60,22 @@ func (d Dialect) Script(l Line) (writes []string, text bool) {
 		run = d.fromSlot() + redirect
 	}
 	return d.writes(run, l.Token), text
+}
+
+// mend has bash set its parser right, before that reads anything else. After
+// a command substitution that was not closed, bash 5.2 is about to write
+// beside its memory. A failed parse is told by the line's status; one in
+// what the line evaluates may be followed by something that succeeds.
+func (d Dialect) mend(text string) string {
+	if !d.bash {
+		return ""
+	}
+	for _, word := range []string{"eval", "source", ". "} {
+		if strings.Contains(text, word) {
+			return `; \__sandbox_mend all`
+		}
+	}
+	return `; \__sandbox_mend`
 }
 
 func (d Dialect) fromSlot() string {
@@ -99,11 +115,10 @@ func (d Dialect) Begin(token string) []string {
 
 // writes adds what asks for the answer.
 func (d Dialect) writes(run, token string) []string {
-	ask := `\__sandbox "$?" ` + token + "\n"
 	if d.bash {
-		return []string{run + ask + "\n"}
+		return []string{run + ask(token) + "\n"}
 	}
-	return []string{run, ask, "\n"}
+	return []string{run, ask(token), "\n"}
 }
 
 func (d Dialect) slot(n int) string { return d.dir + strconv.Itoa(n) }
@@ -111,4 +126,15 @@ func (d Dialect) slot(n int) string { return d.dir + strconv.Itoa(n) }
 // quote makes s one word of any POSIX shell.
 func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func ask(token string) string { return `\__sandbox "$?" ` + token + "\n" }
+
+// Unread reports whether a shell that has ended, and left that much of what
+// was written for a line, had not read the line to its end. Such a shell has
+// run nothing of it: a shell runs a command once it has read the whole of it.
+func Unread(writes []string, token, left string) bool {
+	all := strings.Join(writes, "")
+	rest := len(all) - strings.LastIndex(all, ask(token))
+	return rest <= len(all) && len(left) > rest && strings.HasSuffix(all, left)
 }

@@ -20,13 +20,15 @@ func TestScript(t *testing.T) {
 		text          bool
 	}{
 		{"bash", "bash", dialect.Line{Text: "echo 'a'", Stdout: true, Stderr: true},
-			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandbox_mend` + "\n" + ask + "\n"}, false},
 		{"bash, all", "bash", dialect.Line{Text: "a\n", Stdin: true, Stdout: true, Merge: true},
-			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1; \__sandbox_mend` + "\n" + ask + "\n"}, false},
 		{"bash, nothing", "bash", dialect.Line{},
-			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null; \__sandbox_mend` + "\n" + ask + "\n"}, false},
 		{"bash, long", "bash", dialect.Line{Text: long},
-			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null` + "\n" + ask + "\n"}, true},
+			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; \__sandbox_mend` + "\n" + ask + "\n"}, true},
+		{"bash, what evaluates", "bash", dialect.Line{Text: "eval x"},
+			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; \__sandbox_mend all` + "\n" + ask + "\n"}, false},
 		{"sh", "sh", dialect.Line{Text: "a", Stderr: true},
 			[]string{`\eval 'a' </dev/null >|/dev/null 2>|/proc/7/fd/4` + "\n", ask, "\n"}, false},
 		{"sh, long", "sh", dialect.Line{Text: long},
@@ -124,4 +126,29 @@ func FuzzAnswer(f *testing.F) {
 			t.Error("a mark that was not there")
 		}
 	})
+}
+
+// TestUnread holds that a line counts as not begun only where the shell
+// cannot have read the end of the command that runs it.
+func TestUnread(t *testing.T) {
+	for _, program := range []string{"bash", "sh"} {
+		d, _ := dialect.For(program, 7)
+		writes, _ := d.Script(dialect.Line{Text: "echo a\necho b", Token: token})
+		all := strings.Join(writes, "")
+		rest := `\__sandbox "$?" ` + token + "\n\n"
+		for n := range len(all) + 1 {
+			left := all[n:]
+			if got, want := dialect.Unread(writes, token, left), len(left) > len(rest); got != want {
+				t.Errorf("%s: %q: got %v", program, left, got)
+			}
+		}
+		for _, left := range []string{"", rest, "x" + rest, all + "\n", all + all, rest + all, all[1:] + "x"} {
+			if dialect.Unread(writes, token, left) {
+				t.Errorf("%s: %q counts as unread", program, left)
+			}
+		}
+	}
+	if dialect.Unread(nil, token, "") {
+		t.Error("nothing counts as unread")
+	}
 }

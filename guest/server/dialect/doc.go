@@ -6,7 +6,7 @@
 //
 // For each line the guest writes three things into the script's pipe:
 //
-//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4
+//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4; \__sandbox_mend
 //	\__sandbox "$?" TOKEN
 //	(an empty line)
 //

@@ -29,9 +29,18 @@ func (d Dialect) Prelude(restore bool) string {
 // must be there before functions could change what their commands mean, and
 // options that change how a script is read come last.
 //
+// __sandbox_mend makes an error of syntax, the one thing after which bash
+// forgets all that its parser has in hand.
+//
 // An answer keeps the line's status for the next line to see, except under
 // errexit, where it would end the shell.
 const bashPrelude = `\builtin shopt -s expand_aliases
+__sandbox_mend() {
+case $?${1-} in
+2|*all) builtin set -- "$?"; [[ -o posix ]] || builtin eval ')' 2>|/dev/null; builtin return "$1";;
+*) builtin return;;
+esac
+}
 __sandbox() {
 case $- in
 *T*) builtin set +T; __sandbox_state "$1" "$2" :functrace </dev/null >|@STATE@ 2>|@CONTROL@; builtin set -T;;
@@ -42,41 +51,67 @@ builtin return "$1"
 }
 __sandbox_state() {
 builtin printf '\0%s %d\n' "$2" "$1" >&2
-builtin printf '__sandbox_begin %q %q\n' "$PWD" "$BASHOPTS"
+builtin printf '__sandbox_begin %q %q\n' "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
 builtin declare -p
+[[ -o posix ]] && builtin printf 'builtin set +o posix\n'
 builtin alias -p
 builtin trap -p
 builtin umask -p
 builtin declare -f
 builtin declare -Fx
 builtin printf '__sandbox_end %q %q\n' "$BASHOPTS" "$SHELLOPTS$3"
+builtin eval || builtin return 0
 builtin printf '\0%s.\n' "$2" >&2
 }
-\builtin readonly -f __sandbox __sandbox_state
+\builtin readonly -f __sandbox __sandbox_mend __sandbox_state
 `
 
 // bashRestore reads the state. What cannot be set again (read-only
 // variables of bash itself) fails and is passed over. A function named
 // builtin is left out: nothing could go on with it.
+//
+// It works without variables, because user code may have made any of them
+// read-only, and without a builtin that was not asked for by builtin, because
+// from its middle on the functions of the user are there. While it reads,
+// extglob is on, without which functions that were defined under it cannot
+// be parsed, and posix off, under which any error would be the end. When
+// __sandbox_end was not reached the status says so.
 const bashRestore = `__sandbox_begin() {
-builtin cd -- "$1"
-local IFS=: o
-for o in $BASHOPTS; do case :$2: in *:"$o":*) ;; *) builtin shopt -u "$o";; esac; done
-for o in $2; do builtin shopt -s "$o"; done
+builtin cd -- "$1" || __sandbox_astray() { :; }
+__sandbox_each shopt -u "$BASHOPTS" "$2"
+__sandbox_each shopt -s "$2" ''
+builtin shopt -s extglob
 builtin shopt -u expand_aliases
+}
+__sandbox_each() {
+while [[ $3 ]]; do
+case :$4: in *:"${3%%:*}":*) ;; *) builtin "$1" "$2" "${3%%:*}";; esac
+case $3 in *:*) builtin set -- "$1" "$2" "${3#*:}" "$4";; *) builtin return 0;; esac
+done
 }
 __sandbox_end() {
 POSIXLY_CORRECT=y
 unset -f builtin
 unset POSIXLY_CORRECT
-local IFS=: o
-[[ . -ef $PWD ]] || builtin cd -P .
+if builtin declare -F __sandbox_astray; then
+builtin unset -f __sandbox_astray
+builtin cd -P .
+fi
+case :$1: in *:extglob:*) ;; *) builtin shopt -u extglob;; esac
 case :$1: in *:expand_aliases:*) builtin shopt -s expand_aliases;; esac
-for o in $SHELLOPTS; do case :$2: in *:"$o":*) ;; *) builtin set +o "$o";; esac; done
-for o in $2; do builtin set -o "$o"; done
+builtin unset -f __sandbox_begin __sandbox_end
+__sandbox_each set +o "$SHELLOPTS" "$2"
+__sandbox_each set -o "$2" ''
+}
+__sandbox_rest() {
+builtin unset -f __sandbox_each __sandbox_rest
+if builtin declare -F __sandbox_end; then
+builtin unset -f __sandbox_begin __sandbox_end
+builtin return 9
+fi
 }
 . @RESTORE@
-\builtin unset -f __sandbox_begin __sandbox_end
+\__sandbox_rest
 `
 
 // shPrelude defines how a POSIX shell answers. It has no functions in it:
@@ -99,11 +134,12 @@ trap
 command printf '__sandbox_cd\n'
 readonly -p
 set +o
+command printf '__sandbox_end\n'
 command printf '\000%s.\n' "$2" >&2
 }
 `
 
-// shRestore reads the state. An alias is listed without its command's
+// shRestore reads the state; its status is that of bashRestore. An alias is listed without its command's
 // name; one of several lines ends where a line ends with a quote.
 const shRestore = `__sandbox_alias() {
 __sandbox_a=
@@ -120,6 +156,13 @@ command cd -- "$PWD" || command cd -P .
 OLDPWD=$__sandbox_o
 unset __sandbox_o
 }
+__sandbox_end() {
+unset -f __sandbox_end
+}
 command . @RESTORE@
 unset -f __sandbox_alias __sandbox_cd
+if command -v __sandbox_end; then
+unset -f __sandbox_end
+return 9
+fi
 `

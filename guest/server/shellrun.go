@@ -1,0 +1,115 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// play runs one line to its end and makes the shell ready for the next. A
+// process that ends before it has read the line was not the line's to end,
+// and the line gets another one.
+func (s *shell) play(l *shellLine) {
+	var ended *shellProc // without having read the line
+	for {
+		p, a, refused := s.hand(l)
+		switch {
+		case refused != nil && ended != nil:
+			s.bury(l, ended, dialect.NewAnswer(l.token))
+			return
+		case refused != nil:
+			l.fail(refused)
+			return
+		}
+		used := l.carry(p)
+		err := p.hear(a, func() bool { _, ok := a.Ended(); return ok }, firstLook, nil)
+		if err == nil && s.ends(l) {
+			s.conclude(l, p, a, used)
+			return
+		}
+		s.forget()
+		p.kill(0)
+		<-p.prog.gone
+		l.finish()
+		unread := ended == nil && p.unread(l) && s.takeBack(l)
+		p.release()
+		if !unread {
+			s.bury(l, p, a)
+			return
+		}
+		ended, s.lost = p, true
+	}
+}
+
+// conclude answers a line that has come to its end and keeps the state.
+func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer, used []int) {
+	l.settle()
+	status, _ := a.Ended()
+	exit := wire.Exit{Code: status, Restarted: s.lost}
+	s.lost = false
+	l.conclude(wire.TypeExit, exit.Encode())
+	if p.settle(a, used, s.state) != nil {
+		s.abandon()
+		s.lost = true
+	}
+}
+
+// bury answers a line with which its process has ended.
+func (s *shell) bury(l *shellLine, p *shellProc, a *dialect.Answer) {
+	l.endInput()
+	s.lost = false
+	if p.exitErr != nil {
+		s.lost = true // an error does not tell that
+		l.conclude(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the shell was killed")).Encode())
+		return
+	}
+	exit := wire.Exit{Code: p.exit.Code, Signal: p.exit.Signal, Restarted: true}
+	if status, ok := a.Ended(); ok { // within the time that it had to end by itself
+		exit.Code, exit.Signal = status, 0
+	}
+	l.conclude(wire.TypeExit, exit.Encode())
+}
+
+// unread reports whether a shell whose processes are gone has ended before
+// it had read the line to its end, and so before it began to run it.
+func (p *shellProc) unread(l *shellLine) bool {
+	left, err := leftIn(p.script, len(p.buf))
+	return err == nil && dialect.Unread(l.writes, l.token, left)
+}
+
+// leftIn returns what lies in the pipe of which f is the write end, at most
+// n bytes and a little more.
+func leftIn(f *os.File, n int) (left string, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var fd int
+	cerr := conn.Control(func(ours uintptr) {
+		fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(int(ours)), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
+	if cerr != nil || err != nil {
+		return "", errors.Join(cerr, err)
+	}
+	defer unix.Close(fd)
+	b := make([]byte, n)
+	for len(left) < n {
+		got, err := unix.Read(fd, b)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN || got == 0:
+			return left, nil
+		case err != nil:
+			return "", err
+		default:
+			left += string(b[:got])
+		}
+	}
+	return left, nil
+}
