@@ -122,8 +122,7 @@ func TestShellLateKill(t *testing.T) {
 	p, err := s.Run(ctx, fmt.Sprintf("head -c %d /dev/zero", wire.Window+30_000), sandbox.Command{Stdout: out, Grace: 300 * time.Millisecond})
 	must(t, err)
 	eventually(t, 10*time.Second, "the shell waits for its next line", func() bool {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", shell))
-		return out.began.Load() && strings.HasPrefix(string(b), "0 0x0 ")
+		return out.began.Load() && atRest(shell)
 	})
 	cancel()
 	time.Sleep(100 * time.Millisecond) // for the word of it to be sent; it leaves no trace where all is well
@@ -133,6 +132,12 @@ func TestShellLateKill(t *testing.T) {
 	if got := line(t, s, "sleep 0.6; echo a"); exit.Code == 0 && (got.exit.Code != 0 || got.stdout != "a\n") {
 		t.Errorf("got %+v after %+v", got, exit)
 	}
+}
+
+// atRest reports whether a process reads its standard input, as a shell does
+// between two lines.
+func atRest(pid int) bool {
+	return strings.HasPrefix(readFile(fmt.Sprintf("/proc/%d/syscall", pid)), "0 0x0 ")
 }
 
 // pidOf returns the process inside whose command line begins so.

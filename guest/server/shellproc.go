@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -81,19 +82,24 @@ func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed
 	return p, nil
 }
 
-// shellCommand is the command by which a stage starts a shell. The limit of
-// the address space is for the shell alone, see hold.Args.
+// shellCommand is the command by which a stage starts a shell. Limits that
+// would hinder the holder are for the shell alone, see hold.Args.
 func shellCommand(m wire.Shell, bare bool) wire.Start {
 	s := wire.Start{Flags: wire.FlagNoStdin | wire.FlagNoStdout | wire.FlagNoStderr, Dir: m.Dir, Env: m.Env}
-	var memory uint64
+	var own []hold.Limit
 	for _, l := range m.Limits {
-		if l.Kind == wire.LimitAddressSpace {
-			memory = l.Value
-			continue
+		switch l.Kind {
+		case wire.LimitAddressSpace:
+			own = append(own, hold.Limit{Resource: unix.RLIMIT_AS, Soft: l.Value, Hard: l.Value})
+		case wire.LimitOpenFiles:
+			own = append(own, hold.Limit{Resource: unix.RLIMIT_NOFILE, Soft: l.Value, Hard: l.Value})
+		case wire.LimitCPU: // as for commands
+			own = append(own, hold.Limit{Resource: unix.RLIMIT_CPU, Soft: l.Value, Hard: l.Value + 1})
+		default:
+			s.Limits = append(s.Limits, l)
 		}
-		s.Limits = append(s.Limits, l)
 	}
-	s.Args = hold.Args(memory, bare)
+	s.Args = hold.Args(own, bare)
 	return s
 }
 
@@ -146,6 +152,9 @@ func (p *shellProc) begin(ends [3]int, restore *os.File) *wire.Failed {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return shellFailure(errno)
+	}
+	if err == io.EOF { // it is our own program until then, and lacks nothing but room
+		return failure(wire.KindResource, errors.New("the shell has ended on its way"))
 	}
 	known := false
 	if err == nil {

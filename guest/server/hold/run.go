@@ -25,14 +25,24 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// A Limit is a resource limit of the shell that its holder must not have: no
+// Go program could start under one of the address space, and descriptors
+// and processor time go to what earlier lines have left running.
+type Limit struct {
+	Resource   int
+	Soft, Hard uint64 // a hard limit that is lower already stays
+}
+
 // Args is the command line by which a stage starts a shell and its holder.
-// memory is the limit of the shell's address space in bytes, 0 for none: no
-// Go program could start under it, so it is set on the way to the shell.
-// bare leaves the environment to the state that the shell is given.
-func Args(memory uint64, bare bool) []string {
-	args := []string{selfExe, "hold", "run", strconv.FormatUint(memory, 10)}
+// The limits are set on the way to the shell. bare leaves the environment to
+// the state that the shell is given.
+func Args(limits []Limit, bare bool) []string {
+	args := []string{selfExe, "hold", "run", "full"}
 	if bare {
-		args = append(args, "bare")
+		args[3] = "bare"
+	}
+	for _, l := range limits {
+		args = append(args, strconv.Itoa(l.Resource), strconv.FormatUint(l.Soft, 10), strconv.FormatUint(l.Hard, 10))
 	}
 	return args
 }
@@ -45,16 +55,39 @@ func Main(args []string) int {
 	case len(args) == 1 && args[0] == "keep":
 		return keep()
 	case len(args) >= 2 && args[0] == "run":
-		memory, err := strconv.ParseUint(args[1], 10, 64)
-		if err == nil {
-			return run(memory, len(args) > 2)
+		if limits, ok := parseLimits(args[2:]); ok {
+			return run(limits, args[1] == "bare")
 		}
 	}
 	return 2
 }
 
+// parseLimits reads limits as Args writes them.
+func parseLimits(args []string) (limits []Limit, ok bool) {
+	for ; len(args) >= 3; args = args[3:] {
+		resource, err := strconv.Atoi(args[0])
+		soft, softErr := strconv.ParseUint(args[1], 10, 64)
+		hard, hardErr := strconv.ParseUint(args[2], 10, 64)
+		if err != nil || softErr != nil || hardErr != nil {
+			return nil, false
+		}
+		limits = append(limits, Limit{resource, soft, hard})
+	}
+	return limits, len(args) == 0
+}
+
+// set sets the limit of this process.
+func (l Limit) set() error {
+	var have unix.Rlimit
+	if err := unix.Getrlimit(l.Resource, &have); err != nil {
+		return err
+	}
+	hard := min(l.Hard, have.Max)
+	return unix.Setrlimit(l.Resource, &unix.Rlimit{Cur: min(l.Soft, hard), Max: hard})
+}
+
 // run starts the holder and becomes the shell.
-func run(memory uint64, bare bool) int {
+func run(limits []Limit, bare bool) int {
 	env := os.Environ()
 	s, ok := find(os.Getenv("PATH"))
 	if !ok {
@@ -85,9 +118,8 @@ func run(memory uint64, bare bool) int {
 			return fail(socket, err)
 		}
 	}
-	if memory > 0 {
-		l := unix.Rlimit{Cur: memory, Max: memory}
-		if err := unix.Prlimit(0, unix.RLIMIT_AS, &l, nil); err != nil {
+	for _, l := range limits {
+		if err := l.set(); err != nil {
 			return fail(socket, err)
 		}
 	}
