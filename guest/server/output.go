@@ -122,7 +122,7 @@ func (o *output) read(rawRead func(func(uintptr) bool) error, n int) (buf *[]byt
 		o.bufs.put(p)
 		got = 0
 		switch {
-		case err == unix.EAGAIN && !finishing:
+		case err == unix.EAGAIN && !finishing, err == nil && o.endless && !finishing:
 			return false
 		case err == unix.EAGAIN:
 			state = drained

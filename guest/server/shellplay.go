@@ -175,13 +175,18 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 }
 
 // settle makes the shell ready for the next line, after a line that has
-// used the channels: it gets new pipes, what processes of the line may hold
-// is let go of, and its state is kept. It overlaps with the shell's own
-// work.
+// used the channels: its pipes are kept where nobody is left who could write
+// there, and otherwise it gets new ones and the old ones are let go of; and
+// its state is kept. It overlaps with the shell's own work.
 func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) error {
 	var old []*os.File
+	var replace []int
 	for _, ch := range used {
-		old = append(old, p.outputs[ch])
+		f := p.outputs[ch]
+		if p.deserted(f) {
+			continue
+		}
+		old, replace = append(old, f), append(replace, ch)
 		p.outputs[ch] = nil
 	}
 	defer func() {
@@ -189,7 +194,7 @@ func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) err
 			f.Close()
 		}
 	}()
-	if err := p.arm(used...); err != nil {
+	if err := p.arm(replace...); err != nil {
 		return err
 	}
 	if err := p.keepState(a, state); err != nil {
@@ -204,6 +209,13 @@ func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) err
 		}
 	}
 	return nil
+}
+
+// deserted reports whether nobody can write to the pipe any more, and makes
+// it ready to be read again.
+func (p *shellProc) deserted(f *os.File) bool {
+	_, err := readNow(f, p.buf)
+	return err == io.EOF && f.SetReadDeadline(time.Time{}) == nil
 }
 
 // keepState hears the state of the shell to its end. A usual one fits into

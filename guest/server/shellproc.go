@@ -214,12 +214,30 @@ func (p *shellProc) arm(channels ...int) error {
 			return err
 		}
 		p.outputs[ch] = st.ours[ch]
-		puts = append(puts, put{slotOf(ch), st.child[ch]})
+		fd, err := duplicate(p.outputs[ch])
+		if err != nil {
+			return err
+		}
+		st.closes = append(st.closes, fd)
+		puts = append(puts, put{slotOf(ch), fd})
 	}
 	if len(puts) == 0 {
 		return nil
 	}
 	return p.hold.put(puts...)
+}
+
+// duplicate returns another descriptor of f.
+func duplicate(f *os.File) (fd int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	cerr := conn.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+	if cerr != nil {
+		return -1, cerr
+	}
+	return fd, err
 }
 
 func slotOf(channel int) byte { return byte(hold.SlotStdout + channel - wire.Stdout) }

@@ -21,7 +21,7 @@ const (
 	// settle is the pause before each turn of one caller, and settleMany
 	// that before each turn of many. rest is the pause before each command
 	// of a caller that thinks between its commands.
-	settle     = 10 * time.Millisecond
+	settle     = 50 * time.Millisecond
 	settleMany = 300 * time.Millisecond
 	rest       = 50 * time.Millisecond
 	// sampleWithin bounds one sample. Nothing measured here comes near.
