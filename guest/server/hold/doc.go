@@ -3,7 +3,7 @@
 // Package hold is the process that lives beside a persistent shell and
 // holds descriptors for it.
 //
-// A shell gets fresh pipes with each line, so that what a process of an
+// A shell gets fresh pipes unless nobody can write to the last ones, so that what a process of an
 // earlier line writes cannot come out with a later one. A shell cannot
 // receive descriptors, but it can open /proc/PID/fd/N of a process of its
 // own Landlock domain. That process is the holder: it takes descriptors
