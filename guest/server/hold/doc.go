@@ -3,9 +3,9 @@
 // Package hold is the process that lives beside a persistent shell and
 // holds descriptors for it.
 //
-// A shell gets fresh pipes unless nobody can write to the last ones, so that what a process of an
-// earlier line writes cannot come out with a later one. A shell cannot
-// receive descriptors, but it can open /proc/PID/fd/N of a process of its
+// A shell gets fresh pipes unless nobody can write to the last ones any
+// more, so that what a process of an earlier line writes cannot come out
+// with a later one. A shell cannot receive descriptors, but it can open /proc/PID/fd/N of a process of its
 // own Landlock domain. That process is the holder: it takes descriptors
 // from the guest over a Unix socket, puts them into numbered slots, and
 // runs to the end of its socket. No descriptor of the guest is open in the
