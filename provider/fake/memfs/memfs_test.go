@@ -23,7 +23,7 @@ func world(t *testing.T) (*memfs.FS, *memfs.Volume) {
 	root, small, ro := d.Tree(0, 0o755, 0), d.Tree(user, 0o755, 10), d.Tree(user, 0o755, 0)
 	must(t, memfs.NewFS(ro, user, false).Free().Touch("/file", 0o644))
 	f := memfs.NewFS(root, user, false)
-	must(t, f.Mount("/work", d.Tree(user, 0o755, 0), false))
+	must(t, f.Mount("/data", d.Tree(user, 0o755, 0), false))
 	must(t, f.Mount("/small", small, false))
 	must(t, f.Mount("/ro", ro, true))
 	must(t, f.Mount("/etc/one", d.File(0, 0o644, "one"), true))
@@ -60,52 +60,52 @@ func get(v memfs.View, name string) (string, error) {
 func TestErrnos(t *testing.T) {
 	f, _ := world(t)
 	v := f.Free()
-	must(t, put(v, "/work/file", "x"))
-	must(t, v.Mkdir("/work/dir", 0o755))
-	must(t, v.Mkdir("/work/full", 0o755))
-	must(t, put(v, "/work/full/f", ""))
-	must(t, v.Mkdir("/work/closed", 0o755))
-	must(t, put(v, "/work/closed/f", ""))
-	must(t, v.Chmod("/work/closed", 0))
-	must(t, v.Symlink("loop", "/work/loop"))
-	must(t, v.Mkfifo("/work/pipe", 0o644))
+	must(t, put(v, "/data/file", "x"))
+	must(t, v.Mkdir("/data/dir", 0o755))
+	must(t, v.Mkdir("/data/full", 0o755))
+	must(t, put(v, "/data/full/f", ""))
+	must(t, v.Mkdir("/data/closed", 0o755))
+	must(t, put(v, "/data/closed/f", ""))
+	must(t, v.Chmod("/data/closed", 0))
+	must(t, v.Symlink("loop", "/data/loop"))
+	must(t, v.Mkfifo("/data/pipe", 0o644))
 	for what, tt := range map[string]struct {
 		got  error
 		want syscall.Errno
 	}{
-		"missing":                   {put(v, "/work/no/f", ""), syscall.ENOENT},
-		"below a file":              {put(v, "/work/file/f", ""), syscall.ENOTDIR},
-		"file with a slash":         {second(v.Stat("/work/file/")), syscall.ENOTDIR},
-		"write to a folder":         {put(v, "/work/dir", ""), syscall.EISDIR},
-		"access to nothing":         {v.Access("/work/no", 4), syscall.ENOENT},
-		"access denied":             {v.Access("/work/closed", 1), syscall.EACCES},
+		"missing":                   {put(v, "/data/no/f", ""), syscall.ENOENT},
+		"below a file":              {put(v, "/data/file/f", ""), syscall.ENOTDIR},
+		"file with a slash":         {second(v.Stat("/data/file/")), syscall.ENOTDIR},
+		"write to a folder":         {put(v, "/data/dir", ""), syscall.EISDIR},
+		"access to nothing":         {v.Access("/data/no", 4), syscall.ENOENT},
+		"access denied":             {v.Access("/data/closed", 1), syscall.EACCES},
 		"write access to read-only": {v.Access("/ro/file", 2), syscall.EROFS},
-		"mkdir again":               {v.Mkdir("/work/dir/", 0), syscall.EEXIST},
-		"link over":                 {v.Symlink("x", "/work/file"), syscall.EEXIST},
-		"link to nothing":           {v.Symlink("", "/work/l"), syscall.ENOENT},
-		"loop":                      {second(v.Stat("/work/loop")), syscall.ELOOP},
-		"closed folder":             {second(v.Stat("/work/closed/f")), syscall.EACCES},
+		"mkdir again":               {v.Mkdir("/data/dir/", 0), syscall.EEXIST},
+		"link over":                 {v.Symlink("x", "/data/file"), syscall.EEXIST},
+		"link to nothing":           {v.Symlink("", "/data/l"), syscall.ENOENT},
+		"loop":                      {second(v.Stat("/data/loop")), syscall.ELOOP},
+		"closed folder":             {second(v.Stat("/data/closed/f")), syscall.EACCES},
 		"somebody's folder":         {v.Mkdir("/dir", 0), syscall.EACCES},
 		"somebody's mode":           {v.Chmod("/etc", 0), syscall.EPERM},
 		"read-only":                 {put(v, "/ro/file", ""), syscall.EROFS},
 		"read-only name":            {v.Mkdir("/ro/dir", 0), syscall.EROFS},
 		"read-only mode":            {v.Chmod("/ro/file", 0), syscall.EROFS},
 		"read-only file of a mount": {put(v, "/etc/one", ""), syscall.EROFS},
-		"full folder":               {v.Remove("/work/full", false), syscall.ENOTEMPTY},
+		"full folder":               {v.Remove("/data/full", false), syscall.ENOTEMPTY},
 		"a mount":                   {v.Remove("/small", true), syscall.EBUSY},
-		"onto a mount":              {v.Rename("/work/dir", "/small"), syscall.EBUSY},
-		"across mounts":             {v.Rename("/work/file", "/small/f"), syscall.EXDEV},
-		"hard link across":          {v.Link("/work/file", "/small/f"), syscall.EXDEV},
-		"hard link of a folder":     {v.Link("/work/dir", "/work/d2"), syscall.EPERM},
-		"folder into itself":        {v.Rename("/work/dir", "/work/dir/in"), syscall.EINVAL},
-		"folder over file":          {v.Rename("/work/dir", "/work/file"), syscall.ENOTDIR},
-		"file over folder":          {v.Rename("/work/file", "/work/dir"), syscall.EISDIR},
-		"over a full folder":        {v.Rename("/work/dir", "/work/full"), syscall.ENOTEMPTY},
+		"onto a mount":              {v.Rename("/data/dir", "/small"), syscall.EBUSY},
+		"across mounts":             {v.Rename("/data/file", "/small/f"), syscall.EXDEV},
+		"hard link across":          {v.Link("/data/file", "/small/f"), syscall.EXDEV},
+		"hard link of a folder":     {v.Link("/data/dir", "/data/d2"), syscall.EPERM},
+		"folder into itself":        {v.Rename("/data/dir", "/data/dir/in"), syscall.EINVAL},
+		"folder over file":          {v.Rename("/data/dir", "/data/file"), syscall.ENOTDIR},
+		"file over folder":          {v.Rename("/data/file", "/data/dir"), syscall.EISDIR},
+		"over a full folder":        {v.Rename("/data/dir", "/data/full"), syscall.ENOTEMPTY},
 		"too full":                  {put(v, "/small/f", "12345678901"), syscall.ENOSPC},
-		"pipe":                      {second(get(v, "/work/pipe")), syscall.EOPNOTSUPP},
-		"long name":                 {v.Mkdir("/work/"+strings.Repeat("n", 256), 0), syscall.ENAMETOOLONG},
-		"dot dot":                   {v.Remove("/work/dir/..", true), syscall.EBUSY},
-		"no link":                   {second(v.ReadLink("/work/file")), syscall.EINVAL},
+		"pipe":                      {second(get(v, "/data/pipe")), syscall.EOPNOTSUPP},
+		"long name":                 {v.Mkdir("/data/"+strings.Repeat("n", 256), 0), syscall.ENAMETOOLONG},
+		"dot dot":                   {v.Remove("/data/dir/..", true), syscall.EBUSY},
+		"no link":                   {second(v.ReadLink("/data/file")), syscall.EINVAL},
 		"relative":                  {second(v.Stat("work")), syscall.EINVAL},
 	} {
 		if tt.got != tt.want {
@@ -165,28 +165,28 @@ func TestConfined(t *testing.T) {
 	f, _ := world(t)
 	free := f.Free()
 	must(t, put(free, "/small/f", "secret"))
-	for link, target := range map[string]string{"abs": "/small/f", "rel": "../small/f", "dir": "/small", "home": "/work/in", "root": "/", "new": "/small/new"} {
-		must(t, free.Symlink(target, "/work/"+link))
+	for link, target := range map[string]string{"abs": "/small/f", "rel": "../small/f", "dir": "/small", "home": "/data/in", "root": "/", "new": "/small/new"} {
+		must(t, free.Symlink(target, "/data/"+link))
 	}
-	must(t, put(free, "/work/in", "mine"))
-	v, err := f.Confined("/work")
+	must(t, put(free, "/data/in", "mine"))
+	v, err := f.Confined("/data")
 	must(t, err)
-	for _, name := range []string{"/work/abs", "/work/rel", "/work/dir/f", "/work/root/small/f", "/small/f", "/work/../small/f"} {
+	for _, name := range []string{"/data/abs", "/data/rel", "/data/dir/f", "/data/root/small/f", "/small/f", "/data/../small/f"} {
 		if got, err := get(v, name); !errors.Is(err, memfs.ErrEscape) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"/work/new", "/work/dir/new", "/work/dir/a/b"} {
+	for _, name := range []string{"/data/new", "/data/dir/new", "/data/dir/a/b"} {
 		if _, err := v.Stage(name, 0o644, false); !errors.Is(err, memfs.ErrEscape) {
 			t.Errorf("staging %s: %v", name, err)
 		}
 	}
-	for _, name := range []string{"/work/in", "/work/home", "/work/root/work/in", "/small/../work/in"} {
+	for _, name := range []string{"/data/in", "/data/home", "/data/root/data/in", "/small/../data/in"} {
 		if got, err := get(v, name); err != nil || got != "mine" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if _, err := f.Confined("/work/in"); err == nil {
+	if _, err := f.Confined("/data/in"); err == nil {
 		t.Error("a folder that is no mount confines")
 	}
 }
@@ -195,27 +195,27 @@ func TestConfined(t *testing.T) {
 func TestStageKeeps(t *testing.T) {
 	f, _ := world(t)
 	v := f.Free()
-	must(t, put(v, "/work/f", "old"))
-	must(t, v.Chmod("/work/f", 0o600))
-	must(t, v.Link("/work/f", "/work/other"))
-	must(t, v.Symlink("f", "/work/link"))
-	s, err := v.Stage("/work/link", 0o644, false)
+	must(t, put(v, "/data/f", "old"))
+	must(t, v.Chmod("/data/f", 0o600))
+	must(t, v.Link("/data/f", "/data/other"))
+	must(t, v.Symlink("f", "/data/link"))
+	s, err := v.Stage("/data/link", 0o644, false)
 	must(t, err)
 	io.WriteString(s, "new")
-	if got, _ := get(v, "/work/f"); got != "old" {
+	if got, _ := get(v, "/data/f"); got != "old" {
 		t.Errorf("before the end the file holds %q", got)
 	}
 	must(t, s.Commit())
-	for name, want := range map[string]string{"/work/f": "new", "/work/link": "new", "/work/other": "old"} {
+	for name, want := range map[string]string{"/data/f": "new", "/data/link": "new", "/data/other": "old"} {
 		if got, err := get(v, name); err != nil || got != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	info, err := v.Stat("/work/f")
+	info, err := v.Stat("/data/f")
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if _, err := v.Stage("/work/f", 0o644, true); err != syscall.EEXIST {
+	if _, err := v.Stage("/data/f", 0o644, true); err != syscall.EEXIST {
 		t.Errorf("exclusive: %v", err)
 	}
 }
@@ -223,10 +223,10 @@ func TestStageKeeps(t *testing.T) {
 func TestReal(t *testing.T) {
 	f, _ := world(t)
 	v := f.Free()
-	must(t, v.Mkdir("/work/a", 0o755))
-	must(t, v.Symlink("/work/a", "/work/l"))
+	must(t, v.Mkdir("/data/a", 0o755))
+	must(t, v.Symlink("/data/a", "/data/l"))
 	for name, want := range map[string]string{
-		"/": "/", "/work": "/work", "/work/l": "/work/a", "/work/l/..": "/work", "/work/../small/.": "/small", "/../..": "/", "/etc": "/etc",
+		"/": "/", "/data": "/data", "/data/l": "/data/a", "/data/l/..": "/data", "/data/../small/.": "/small", "/../..": "/", "/etc": "/etc",
 	} {
 		if got, err := v.Real(name); err != nil || got != want {
 			t.Errorf("%s is %q, %v; want %q", name, got, err, want)
@@ -243,17 +243,17 @@ func FuzzWalk(f *testing.F) {
 		all, _ := world(t)
 		free := all.Free()
 		must(t, put(free, "/small/f", "secret"))
-		must(t, free.Mkdir("/work/a", 0o755))
+		must(t, free.Mkdir("/data/a", 0o755))
 		if target != "" {
-			must(t, free.Symlink(target, "/work/l"))
-			must(t, free.Symlink(target, "/work/a/up"))
+			must(t, free.Symlink(target, "/data/l"))
+			must(t, free.Symlink(target, "/data/a/up"))
 		}
-		v, err := all.Confined("/work")
+		v, err := all.Confined("/data")
 		must(t, err)
-		if got, err := get(v, path.Clean("/work")+"/"+name); err == nil && got == "secret" {
+		if got, err := get(v, path.Clean("/data")+"/"+name); err == nil && got == "secret" {
 			t.Fatalf("%q with a link to %q leads out", name, target)
 		}
-		if s, err := v.Stage("/work/"+name, 0o644, false); err == nil {
+		if s, err := v.Stage("/data/"+name, 0o644, false); err == nil {
 			io.WriteString(s, "x")
 			s.Commit() // may fail; what counts is where it went
 		}
@@ -261,7 +261,7 @@ func FuzzWalk(f *testing.F) {
 			t.Fatalf("%q with a link to %q wrote beyond the mount", name, target)
 		}
 		var info fs.FileInfo
-		if info, err = v.Stat("/work/" + name); err == nil && info.Size() < 0 {
+		if info, err = v.Stat("/data/" + name); err == nil && info.Size() < 0 {
 			t.Fatal("a negative size")
 		}
 	})
