@@ -43,7 +43,7 @@ func (b *buffers) put(p *[]byte) {
 type output struct {
 	file    *os.File
 	channel uint8
-	endless bool // the end of file is not told
+	endless bool // of a line: its pipe may be opened again, and serve the next line
 	credits *wire.Credits
 	bufs    *buffers
 	send    func(f wire.Frame, buf []byte) error // the payload lies behind the header
@@ -63,7 +63,9 @@ const (
 )
 
 // pump reads and sends until the end of the file, or, once finish was
-// called, until nothing is there any more.
+// called, until nothing is there any more. Where the client wants no more it
+// ends, unless o is endless: then it reads on and sends nothing, so that
+// nobody else reads from a pipe that serves the next line.
 func (o *output) pump() {
 	defer close(o.ended)
 	conn, err := o.file.SyscallConn()
@@ -72,7 +74,11 @@ func (o *output) pump() {
 	}
 	for {
 		n, err := o.credits.Take(wire.MaxData)
-		if err != nil {
+		unwanted := err != nil
+		switch {
+		case unwanted && o.endless:
+			n, err = wire.MaxData, nil
+		case unwanted:
 			return
 		}
 		// A read that settle did not wait for is not counted, so that at
@@ -91,7 +97,9 @@ func (o *output) pump() {
 			o.left.Add(int64(-got))
 		}
 		if buf != nil {
-			err = o.send(wire.Frame{Type: wire.TypeData, Flags: o.channel}, (*buf)[:wire.HeaderLen+got])
+			if !unwanted {
+				err = o.send(wire.Frame{Type: wire.TypeData, Flags: o.channel}, (*buf)[:wire.HeaderLen+got])
+			}
 			o.bufs.put(buf)
 		}
 		if state == ended && !o.endless && !o.finishing.Load() {
@@ -184,7 +192,9 @@ func pending(f *os.File) (n int, err error) {
 
 // dropRest drops what comes once pump has returned.
 func (o *output) dropRest() {
-	<-o.ended
+	if <-o.ended; o.endless {
+		return // pump has dropped it
+	}
 	o.drop()
 }
 
