@@ -14,10 +14,16 @@ import (
 // wire.MaxLine bytes.
 func (s *shell) Run(ctx context.Context, line string, cmd sandbox.Command) (sandbox.Process, error) {
 	p, err := s.run(ctx, line, cmd)
-	if err != nil {
-		return nil, s.c.named(err)
+	if err == nil {
+		return p, nil
 	}
-	return p, nil
+	switch sandbox.CodeOf(err) {
+	case sandbox.CodeExecution, sandbox.CodeValidation:
+		if s.isClosing() { // whatever a guest says of a line for a shell that goes
+			err = s.closed()
+		}
+	}
+	return nil, s.c.named(err)
 }
 
 func (s *shell) run(ctx context.Context, line string, cmd sandbox.Command) (*process, error) {
@@ -79,10 +85,7 @@ func (s *shell) await(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return contextError(ctx, "run line")
 	}
-	s.mu.Lock()
-	closing := s.closing
-	s.mu.Unlock()
-	if closing {
+	if s.isClosing() {
 		return s.closed()
 	}
 	select {
@@ -93,6 +96,12 @@ func (s *shell) await(ctx context.Context) error {
 	case <-ctx.Done():
 		return contextError(ctx, "wait for the line before")
 	}
+}
+
+func (s *shell) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 // note notes the line that runs, for a Close that comes meanwhile.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -100,4 +101,26 @@ func stateOf(pid int) string {
 func readFile(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
+}
+
+// TestShellCloseAtOnce closes a shell while a line is on its way to it: the
+// line ends with the shell, or there is no shell any more.
+func TestShellCloseAtOnce(t *testing.T) {
+	c := startGuest(t).client(client.Options{})
+	for i := range 300 {
+		s := openShell(t, c, sandbox.ShellOptions{})
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		for range i % 3 {
+			runtime.Gosched()
+		}
+		p, err := s.Run(context.Background(), "echo a", sandbox.Command{})
+		if err != nil {
+			codeIs(t, err, sandbox.CodeNotFound)
+		} else {
+			_, err = p.Wait()
+			must(t, err)
+		}
+		must(t, <-closed)
+	}
 }
