@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // buildProgram compiles a tiny static program for goarch.
@@ -173,7 +175,7 @@ func dynamicProgram(t *testing.T) string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip(err)
+		testenv.Lack(t, "sh", err)
 	}
 	return sh
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func open(t testing.TB) *Store {
@@ -34,9 +36,7 @@ func someone() Owner {
 
 func needRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	testenv.Require(t, "root")
 }
 
 func ensure(t testing.TB, s *Store, name string) string {

@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestBashCompletion lets bash itself complete.
 func TestBashCompletion(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("no bash here")
+		testenv.Lack(t, "bash", err)
 	}
 	script := filepath.Join(t.TempDir(), "sandbox.bash")
 	if err := os.WriteFile(script, []byte(call(t, &fake{}, "completion", "bash").stdout), 0o600); err != nil {

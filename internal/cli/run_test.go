@@ -15,6 +15,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestRunRequest(t *testing.T) {
@@ -201,7 +203,7 @@ func TestClosedOutputEndsTheCommand(t *testing.T) {
 func TestLostOutputIsAFailure(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("no /dev/full here")
+		testenv.Lack(t, "devfull", err)
 	}
 	defer full.Close()
 	f := &fake{run: func(_ context.Context, r manager.Request) (manager.Outcome, error) {

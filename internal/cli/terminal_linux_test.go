@@ -15,6 +15,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A fakeProcess remembers the sizes that it was given.
@@ -32,7 +34,7 @@ func openPTY(t *testing.T) (host, caller *os.File) {
 	t.Helper()
 	host, caller, err := pty.Open()
 	if err != nil {
-		t.Skip("no pseudo-terminal here:", err)
+		testenv.Lack(t, "pty", err)
 	}
 	t.Cleanup(func() { host.Close(); caller.Close() })
 	if err := pty.Setsize(host, &pty.Winsize{Rows: 33, Cols: 101}); err != nil {
