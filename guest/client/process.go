@@ -30,6 +30,11 @@ type process struct {
 	exit  sandbox.Exit  // readable once ended is closed, like err
 	err   error
 
+	delivery sync.Mutex
+	carrying bool    // guarded by delivery: carry was called
+	filled   [3]bool // guarded by delivery: bytes came on the channel
+	pumping  [3]bool // guarded by delivery: they have a goroutine that delivers them
+
 	awaited  atomic.Int32  // see arrived
 	unwatch  func() bool   // lets go of the context of Start; nil where that never ends
 	waited   chan struct{} // closed when Wait may return
@@ -112,6 +117,7 @@ func (p *process) data(f wire.Frame) error {
 		if err := p.boxes[ch].Put(f.Payload); err != nil {
 			return err
 		}
+		p.fill(ch)
 	}
 	if f.EOF() {
 		p.boxes[ch].Close(nil)

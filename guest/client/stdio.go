@@ -13,15 +13,10 @@ func (p *process) carry(ctx context.Context) {
 	if p.stdin != nil {
 		go p.pumpIn() // not waited for: its reader may never return
 	}
-	for ch, w := range []io.Writer{wire.Stdout: p.cmd.Stdout, wire.Stderr: p.cmd.Stderr} {
-		if box := p.boxes[ch]; box != nil {
-			if w == nil {
-				w = io.Discard
-			}
-			p.awaited.Add(1)
-			go p.pumpOut(uint8(ch), box, w)
-		}
-	}
+	p.delivery.Lock()
+	p.carrying = true
+	p.deliver()
+	p.delivery.Unlock()
 	if ctx.Done() != nil {
 		p.unwatch = context.AfterFunc(ctx, func() {
 			grace := min(max(p.cmd.Grace, 0), maxGrace)
@@ -33,6 +28,34 @@ func (p *process) carry(ctx context.Context) {
 		})
 	}
 	p.arrived()
+}
+
+// fill tells that bytes came on a channel; it is called by the reader only.
+func (p *process) fill(ch uint8) {
+	p.delivery.Lock()
+	defer p.delivery.Unlock()
+	if !p.filled[ch] {
+		p.filled[ch] = true
+		p.deliver()
+	}
+}
+
+// deliver starts to deliver what came. A channel gets a goroutine only when
+// there is something for it: most commands say nothing on one of them, and
+// many on neither. Precondition: delivery is held, and the end of the
+// process has not arrived, or carry has not.
+func (p *process) deliver() {
+	for ch, w := range []io.Writer{wire.Stdout: p.cmd.Stdout, wire.Stderr: p.cmd.Stderr} {
+		if !p.carrying || !p.filled[ch] || p.pumping[ch] {
+			continue
+		}
+		if w == nil {
+			w = io.Discard
+		}
+		p.pumping[ch] = true
+		p.awaited.Add(1)
+		go p.pumpOut(uint8(ch), p.boxes[ch], w)
+	}
 }
 
 // arrived counts what Wait waits for: the end of the command, the return of

@@ -20,6 +20,7 @@ type shellLine struct {
 
 	writes []string // what was written into the script for it
 	token  string
+	bearer *shellProc // the one whose output is carried, or nil
 
 	// Guarded by the mutex of the shell.
 	killed bool
@@ -168,9 +169,6 @@ func (l *shellLine) give(p *shellProc) error {
 		l.shell.takeBack(l)
 		return err
 	}
-	if !l.carried() {
-		l.cmd.answer(wire.TypeStarted, wire.Started{PID: uint32(p.pid)}.Encode())
-	}
 	return nil
 }
 
@@ -192,69 +190,6 @@ func (l *shellLine) giveInput(p *shellProc) error {
 		return err
 	}
 	return p.hold.settle()
-}
-
-// carry starts to move bytes, and returns the channels of output that the
-// line uses.
-func (l *shellLine) carry(p *shellProc) (used []int) {
-	for ch, credits := range l.cmd.credits {
-		if credits != nil {
-			l.cmd.streams.ours[ch] = p.outputs[ch]
-			used = append(used, ch)
-		}
-	}
-	l.cmd.carryOutputs()
-	if !l.carried() { // otherwise the input is on its way already
-		l.cmd.carryInput()
-		close(l.cmd.launched)
-	}
-	return used
-}
-
-// carried reports whether bytes are being moved.
-func (l *shellLine) carried() bool {
-	select {
-	case <-l.cmd.launched:
-		return true
-	default:
-		return false
-	}
-}
-
-// settle sends what the line has written, and leaves the pipes to what it
-// has left running.
-func (l *shellLine) settle() {
-	for _, o := range l.cmd.outputs {
-		if o != nil {
-			o.settle()
-		}
-	}
-	l.await()
-	l.endInput()
-}
-
-// finish sends what is left of a line whose processes are gone.
-func (l *shellLine) finish() {
-	for _, o := range l.cmd.outputs {
-		if o != nil {
-			o.finish()
-		}
-	}
-	l.await()
-}
-
-func (l *shellLine) await() {
-	for _, o := range l.cmd.outputs {
-		if o != nil {
-			<-o.ended
-		}
-	}
-}
-
-func (l *shellLine) endInput() {
-	if l.cmd.input != nil {
-		l.cmd.input.finish()
-	}
 }
 
 // ends reports whether the line, which has come to its end, was not killed

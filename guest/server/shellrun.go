@@ -27,15 +27,15 @@ func (s *shell) play(l *shellLine) {
 			l.fail(refused)
 			return
 		}
-		used := l.carry(p)
-		err := p.hear(a, func() bool { _, ok := a.Ended(); return ok }, firstLook, nil)
+		err := l.hear(p, a)
 		if err == nil && s.ends(l) {
-			s.conclude(l, p, a, used)
+			s.conclude(l, p, a)
 			return
 		}
 		s.forget()
 		p.kill(0)
 		<-p.prog.gone
+		l.carry(p)
 		l.finish()
 		unread := ended == nil && p.unread(l) && s.takeBack(l)
 		p.release()
@@ -48,13 +48,16 @@ func (s *shell) play(l *shellLine) {
 }
 
 // conclude answers a line that has come to its end and keeps the state.
-func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer, used []int) {
-	l.settle()
+func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
+	if !l.deliver(p) {
+		l.carry(p)
+		l.settle()
+	}
 	status, _ := a.Ended()
 	exit := wire.Exit{Code: status, Restarted: s.lost}
 	s.lost = false
 	l.conclude(wire.TypeExit, exit.Encode())
-	if p.settle(a, used, s.state) != nil {
+	if p.settle(a, l.used(), s.state) != nil {
 		s.abandon()
 		s.lost = true
 	}
