@@ -102,14 +102,6 @@ type Result struct {
 	Usage           Rusage
 }
 
-// A Violation is one thing that was tried and stopped.
-type Violation struct {
-	Kind     string // "path", "network", "syscall"
-	Resource string
-	Rule     string
-	Time     time.Time
-}
-
 // ShellOptions describe a persistent shell.
 type ShellOptions struct {
 	ID  string            // for people and logs; empty gets a random one

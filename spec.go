@@ -44,7 +44,11 @@ type Spec struct {
 	Guest GuestRef `json:"guest"`
 
 	Filesystem FilesystemRules `json:"filesystem"`
-	Egress     EgressRules     `json:"egress"`
+	// Grants open what Filesystem does not allow, and nothing that it denies.
+	// They are given while a sandbox is in use and bind late, per handle: a
+	// wall is built anew with them, but no sandbox made anew.
+	Grants []Grant     `json:"-"`
+	Egress EgressRules `json:"egress"`
 
 	// Options is the provider's own part, validated by the provider.
 	Options map[string]any `json:"options,omitempty"`
