@@ -1,0 +1,155 @@
+package violation
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// The element that tells of violations in the error output of a command.
+const (
+	tagName  = "sandbox_violations"
+	openTag  = "<" + tagName + ">"
+	closeTag = "</" + tagName + ">"
+)
+
+// Annotate returns what a command wrote to its error output with a block
+// behind it that tells of vs:
+//
+//	<sandbox_violations>
+//	<violation evidence="certain" operation="write" resource="/etc/x" rule="…"/>
+//	</sandbox_violations>
+//
+// The block is the last thing in the result, and the only one: in what the
+// command itself wrote every such tag, in any case and with blanks, gets a
+// backslash behind its angle bracket, so that a command can neither forge a
+// block nor end ours. Attributes are escaped for a terminal and as in XML, so
+// that no name of a file reaches out of its own. Without violations there is
+// no block, and the tags of the command are disarmed all the same.
+//
+// [Strip] takes all of it back.
+func Annotate(stderr []byte, vs []sandbox.Violation) []byte {
+	out := disarm(stderr)
+	if len(vs) == 0 {
+		return out
+	}
+	if len(stderr) > 0 {
+		out = append(out, '\n')
+	}
+	out = append(out, openTag+"\n"...)
+	for _, v := range vs {
+		out = append(out, element(v)...)
+	}
+	return append(out, closeTag+"\n"...)
+}
+
+// Strip takes away what [Annotate] added and nothing else: Strip(Annotate(x,
+// vs)) is x. It is for the results of Annotate only.
+func Strip(annotated []byte) []byte {
+	own := annotated
+	if i := bytes.Index(annotated, []byte(openTag)); i >= 0 {
+		own = annotated[:i]
+		if i > 0 {
+			own = own[:i-1] // the line feed before the block
+		}
+	}
+	return rearm(own)
+}
+
+// element writes one violation.
+func element(v sandbox.Violation) string {
+	var b strings.Builder
+	b.WriteString("<violation")
+	attribute := func(name, value string) {
+		if value != "" {
+			b.WriteString(" " + name + `="` + escape(value) + `"`)
+		}
+	}
+	attribute("evidence", string(v.Evidence))
+	attribute("kind", v.Kind)
+	attribute("operation", string(v.Operation))
+	attribute("resource", v.Resource)
+	attribute("rule", v.Rule)
+	if v.Builtin {
+		attribute("grantable", "no")
+	}
+	attribute("program", v.Program)
+	if v.PID != 0 {
+		attribute("pid", strconv.Itoa(v.PID))
+	}
+	b.WriteString("/>\n")
+	return b.String()
+}
+
+// escape makes text fit for an attribute and a terminal.
+func escape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(termsafe.Line(s))
+}
+
+// disarm puts a backslash behind the angle bracket of every tag of ours.
+func disarm(s []byte) []byte {
+	out := make([]byte, 0, len(s)+64)
+	last := 0
+	for _, at := range tags(s) {
+		out = append(append(out, s[last:at+1]...), '\\')
+		last = at + 1
+	}
+	return append(out, s[last:]...)
+}
+
+// rearm takes one backslash out of every tag that has one: disarm adds one to
+// each.
+func rearm(s []byte) []byte {
+	out := make([]byte, 0, len(s))
+	last := 0
+	for _, at := range tags(s) {
+		out = append(out, s[last:at+1]...)
+		last = at + 1
+		if last < len(s) && s[last] == '\\' {
+			last++
+		}
+	}
+	return append(out, s[last:]...)
+}
+
+// tags returns where the angle brackets stand of everything in s that is, or
+// may be taken for, a tag of ours: "<", any backslashes, any blanks and
+// slashes, the name in any case.
+func tags(s []byte) []int {
+	var out []int
+	for from := 0; ; {
+		i := indexFold(s, from, tagName)
+		if i < 0 {
+			return out
+		}
+		at := i
+		for at > from && isFiller(s[at-1]) {
+			at--
+		}
+		for at > from && s[at-1] == '\\' {
+			at--
+		}
+		if at > from && s[at-1] == '<' {
+			out = append(out, at-1)
+		}
+		from = i + len(tagName)
+	}
+}
+
+func isFiller(b byte) bool {
+	return b == ' ' || b == '\t' || b == '\n' || b == '\r' || b == '\v' || b == '\f' || b == '/'
+}
+
+// indexFold is the index of the ASCII word in s from from on, whatever the
+// case of its letters, or -1.
+func indexFold(s []byte, from int, word string) int {
+	for i := from; i+len(word) <= len(s); i++ {
+		if s[i]|0x20 == word[0] && bytes.EqualFold(s[i:i+len(word)], []byte(word)) {
+			return i
+		}
+	}
+	return -1
+}

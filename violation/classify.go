@@ -1,0 +1,235 @@
+// Package violation tells whether a command was stopped by the rules of its
+// wall, and writes that into the command's error output for whoever reads it.
+//
+// A program that fails says so in words, and words prove nothing: "Permission
+// denied" is what a file without read permission says as well. So a command
+// counts as blocked only when a fact speaks for it. The facts, from strong to
+// weak, are [sandbox.Evidence]:
+//
+//   - certain: the wall has seen the attempt and refused it;
+//   - strong: the command has failed, and a line of its error output has the
+//     text of a denial and names a path that the rules deny;
+//   - weak: the command has failed and names a denied path without such a
+//     text. That is reported and blocks nothing.
+//
+// What a command writes is input from inside the sandbox: a program can write
+// lines that make it look stopped. All it gains is a question to a person
+// that names the path it asks about.
+//
+// The package only computes. Its time is linear in a bounded part of its input.
+package violation
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// Bounds of what is looked at and reported.
+const (
+	// MaxTail is how many bytes at the end of the error output are looked at.
+	MaxTail = 64 << 10
+	// MaxViolations bounds what is reported of one command.
+	MaxViolations = 64
+
+	maxWeak   = 8       // weak ones among them
+	maxJudged = 1 << 10 // questions to the rules for one command
+	maxPath   = 4096    // bytes, as in the kernel
+	maxLines  = 1000    // at the end
+)
+
+// An Ending is what is known of a command that has ended.
+type Ending struct {
+	Exit      sandbox.Exit
+	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
+	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
+	Witnessed []sandbox.Violation // seen by the wall
+	At        time.Time           // stamps what is found in the output
+}
+
+// A Finding says what was stopped.
+type Finding struct {
+	Violations []sandbox.Violation // what was tried and stopped, certain ones first
+	Blocked    bool                // the command failed, and that is why, with evidence
+	Reason     string              // why, in one line for people; empty unless Blocked
+	Resource   string              // what it is about; empty unless Blocked
+
+	// Causes are the violations that Blocked rests on, the likeliest first:
+	// what the wall has seen and the program complains of, else what the
+	// program complains of, else what the wall has seen.
+	Causes []sandbox.Violation
+}
+
+// Classify judges the end of a command by the rules of its wall; j may be nil
+// for a wall without rules for paths.
+//
+// A command that succeeds is never blocked: what the wall refused it did
+// without, and that is reported only.
+func Classify(j sandbox.Judge, e Ending) Finding {
+	c := &classifier{judge: j, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
+	for _, v := range e.Witnessed {
+		v.Evidence = sandbox.EvidenceCertain
+		c.add(v)
+	}
+	if e.Exit.Code == 0 {
+		return Finding{Violations: c.found}
+	}
+	if j != nil {
+		lines := strings.Split(string(tail(e.Stderr)), "\n")
+		for _, line := range lines[max(0, len(lines)-maxLines):] {
+			c.line(plain(strings.TrimRight(line, "\r")))
+		}
+	}
+	return c.finding()
+}
+
+func tail(b []byte) []byte { return b[max(0, len(b)-MaxTail):] }
+
+// A classifier gathers the violations of one command.
+type classifier struct {
+	judge  sandbox.Judge
+	dir    string
+	at     time.Time
+	judged int // questions asked so far
+	weak   int // weak violations so far
+
+	found     []sandbox.Violation
+	confirmed map[string]bool // resources that a line with a denial's text names
+}
+
+// line looks for denied paths in one line. It ends with the surest reading
+// that names one: the others have pieces of the same name.
+func (c *classifier) line(line string) {
+	s := read(line)
+	for _, names := range s.names {
+		found := false
+		for _, name := range names {
+			found = c.name(s, name) || found
+		}
+		if found {
+			return
+		}
+	}
+}
+
+// name reports what may be a path if the rules deny it.
+func (c *classifier) name(s sentence, name string) bool {
+	p := c.resolve(name)
+	if p == "" {
+		return false
+	}
+	v, denied := c.ask(cmp.Or(s.op, sandbox.OpRead), p)
+	strong := s.denial
+	if !denied && s.denial && s.op == "" {
+		// Which operation failed is not said. Of a path that may be read
+		// the likelier reason is its mode, so this is a hint only.
+		v, denied = c.ask(sandbox.OpWrite, p)
+		strong = false
+	}
+	if !denied {
+		return false
+	}
+	v.Evidence = sandbox.EvidenceWeak
+	if strong {
+		v.Evidence = sandbox.EvidenceStrong
+		c.confirmed[p] = true
+	}
+	c.add(v)
+	return true
+}
+
+// resolve makes a name in the output an absolute path inside, or "".
+func (c *classifier) resolve(name string) string {
+	switch {
+	case name == "" || len(name) > maxPath || strings.ContainsRune(name, 0):
+		return ""
+	case path.IsAbs(name):
+		return path.Clean(name)
+	case path.IsAbs(c.dir):
+		return path.Join(c.dir, name)
+	}
+	return ""
+}
+
+// ask asks the rules about one operation on one path.
+func (c *classifier) ask(op sandbox.Operation, p string) (sandbox.Violation, bool) {
+	if c.judged == maxJudged {
+		return sandbox.Violation{}, false
+	}
+	c.judged++
+	verdict := c.judge.Judge(op, p)
+	return sandbox.Violation{
+		Kind: sandbox.ResourcePath, Operation: op, Resource: p, Rule: verdict.Rule,
+		Builtin: verdict.Builtin, HostPath: verdict.HostPath, Time: c.at,
+	}, !verdict.Allowed
+}
+
+// add reports v unless something is known of its resource that is as strong.
+func (c *classifier) add(v sandbox.Violation) {
+	same := slices.IndexFunc(c.found, func(f sandbox.Violation) bool {
+		return f.Kind == v.Kind && f.Resource == v.Resource &&
+			(f.Operation == v.Operation || f.Evidence == sandbox.EvidenceCertain && v.Evidence != sandbox.EvidenceCertain)
+	})
+	switch {
+	case same >= 0 && (c.found[same].Evidence != sandbox.EvidenceWeak || v.Evidence == sandbox.EvidenceWeak):
+	case same >= 0:
+		c.found[same] = v
+		c.weak--
+	case len(c.found) == MaxViolations || v.Evidence == sandbox.EvidenceWeak && c.weak == maxWeak:
+	default:
+		c.found = append(c.found, v)
+		if v.Evidence == sandbox.EvidenceWeak {
+			c.weak++
+		}
+	}
+}
+
+// finding weighs what was found of a command that has failed.
+func (c *classifier) finding() Finding {
+	slices.SortStableFunc(c.found, func(a, b sandbox.Violation) int { return rank(a.Evidence) - rank(b.Evidence) })
+	f := Finding{Violations: c.found}
+	for _, fits := range []func(sandbox.Violation) bool{
+		func(v sandbox.Violation) bool {
+			return v.Evidence == sandbox.EvidenceCertain && c.confirmed[v.Resource]
+		},
+		func(v sandbox.Violation) bool { return v.Evidence == sandbox.EvidenceStrong },
+		func(v sandbox.Violation) bool { return v.Evidence == sandbox.EvidenceCertain },
+	} {
+		for _, v := range c.found {
+			if fits(v) {
+				f.Causes = append(f.Causes, v)
+			}
+		}
+		if len(f.Causes) > 0 {
+			f.Blocked, f.Reason, f.Resource = true, Reason(f.Causes[0]), f.Causes[0].Resource
+			return f
+		}
+	}
+	return f
+}
+
+func rank(e sandbox.Evidence) int {
+	return slices.Index([]sandbox.Evidence{sandbox.EvidenceCertain, sandbox.EvidenceStrong, sandbox.EvidenceWeak}, e)
+}
+
+// Reason says in one line for people why v was stopped and how that is known.
+// It holds names from inside; whoever shows it makes it safe.
+func Reason(v sandbox.Violation) string {
+	how := "it names this path, which proves little"
+	switch v.Evidence {
+	case sandbox.EvidenceCertain:
+		how = "seen by the wall"
+	case sandbox.EvidenceStrong:
+		how = "reported by the program"
+	}
+	rule := v.Rule
+	if rule == "" {
+		rule = "the rules"
+	}
+	return fmt.Sprintf("%s %s: denied by %s (%s)", v.Operation, v.Resource, rule, how)
+}
