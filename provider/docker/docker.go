@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -254,7 +255,7 @@ func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sand
 	for _, what := range c.Hello().Degraded {
 		p.opts.Warn(s.Name, "weaker here: "+termsafe.Line(what))
 	}
-	return info, makeReady(ctx, c, s)
+	return info, within.MakeReady(ctx, c, s)
 }
 
 // discard removes what a failed Create made, also when ctx has ended.
