@@ -12,7 +12,7 @@ import (
 
 // Open implements [sandbox.Provider].
 func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
-	release, err := p.enter(ctx, s.Name)
+	release, err := p.turns.Enter(ctx, s.Name)
 	if err != nil {
 		return nil, err
 	}
