@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
@@ -167,7 +166,7 @@ func (p *Provider) findBwrap(named string) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", preflight.NoBwrap(path, err)
+		return "", noBwrap(path, err)
 	}
 	return path, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -120,13 +119,7 @@ func explain(ctx context.Context, name string, err error) error {
 		}
 		return sandbox.Errorf(sandbox.CodeUnavailable, "start", "the wall cannot be put up: %w", err)
 	}
-	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the wall cannot be put up", Err: failed,
-		Hint: "see what is missing with: sandbox doctor"}
-	if message, fix := preflight.Explain(failed.Stderr); message != "" {
-		e.Message += ": " + message
-		if fix != "" {
-			e.Hint = fix
-		}
-	}
-	return e
+	return explainBwrap(&sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the wall cannot be put up", Err: failed,
+	}, failed.Stderr)
 }
