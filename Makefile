@@ -29,7 +29,7 @@ help: ## show this list
 build: ## build bin/sandbox and bin/sandbox-guest
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(GUEST) ./cmd/sandbox-guest
-	$(GO) build -trimpath -o $(BIN)/sandbox ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/sandbox ./cmd/sandbox
 
 setup: ## install what is missing and start a Docker engine where none answers
 	@scripts/setup.sh
