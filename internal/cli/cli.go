@@ -139,6 +139,7 @@ func (a *app) options() Options {
 	return Options{
 		ConfigFile: a.globals.config.value,
 		StateDir:   a.globals.stateDir.value,
+		Provider:   a.globals.provider.value,
 		Log:        newLog(a.Stderr, a.globals.logLevel.value),
 		Progress:   images.NewProgress(a.Stderr),
 	}

@@ -77,6 +77,8 @@ func listTable(rows []manager.Row, foreign bool) *table {
 func marked(value string, match *bool) string {
 	mark := "changed"
 	switch {
+	case match == nil && value == "":
+		return "-"
 	case match == nil:
 		mark = "?"
 	case *match:
