@@ -149,4 +149,6 @@ var variables = map[string]string{
 	"guest/server/nofile.inherited":  "read once, before package os changes it",
 	"internal/testenv.buildGuest":    "built once per test process",
 	"internal/testenv.engineMissing": "asked once per test process",
+	"internal/testenv.userMissing":   "asked once per test process",
+	"internal/testenv.wallMissing":   "asked once per test process",
 }
