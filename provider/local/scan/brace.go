@@ -34,7 +34,7 @@ func parse(pattern string) (alternatives [][]string, why string) {
 	}
 	for _, p := range plain {
 		var segments []string
-		for s := range strings.SplitSeq(strings.ReplaceAll(p, `\/`, "/"), "/") {
+		for _, s := range split(p) {
 			switch s {
 			case "", ".":
 			case "..":
@@ -52,6 +52,26 @@ func parse(pattern string) (alternatives [][]string, why string) {
 		alternatives = append(alternatives, segments)
 	}
 	return alternatives, ""
+}
+
+// split cuts p at its slashes. A slash is one with a backslash before it too.
+func split(p string) []string {
+	var out []string
+	start := 0
+	for i := 0; i < len(p); i++ {
+		switch {
+		case p[i] == '\\' && i+1 < len(p) && p[i+1] != '/':
+			i++
+		case p[i] == '\\':
+			out = append(out, p[start:i])
+			i++
+			start = i + 1
+		case p[i] == '/':
+			out = append(out, p[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, p[start:])
 }
 
 // expand appends to out the patterns that p with its braces stands for. It

@@ -151,7 +151,8 @@ func FuzzMatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
 		if len(pattern) > 64 || len(name) > 64 || strings.Contains(name, "\x00") || name == "" || !strings.HasPrefix(pattern, "**/") ||
-			filepath.Clean("/"+name) != "/"+name || bytes.ContainsAny([]byte(pattern), "\xff\ufffd") || strings.Contains(pattern, "/.") {
+			filepath.Clean("/"+name) != "/"+name || bytes.ContainsAny([]byte(pattern), "\xff\ufffd") || strings.Contains(pattern, "/.") ||
+			strings.Contains(pattern, `\/`) {
 			return
 		}
 		m, err := compile([]Glob{{Pattern: pattern}}, nil, nil)
@@ -159,7 +160,7 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		pattern = strings.TrimRight(pattern, "/")
-		if strings.Contains(pattern, "//") || strings.HasSuffix(pattern, "/**") || strings.Contains(pattern, `\/`) {
+		if strings.Contains(pattern, "//") || strings.HasSuffix(pattern, "/**") {
 			return // other words for something else here
 		}
 		dir, base := filepath.Split("/" + name)

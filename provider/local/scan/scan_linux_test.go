@@ -98,7 +98,7 @@ func TestGlobs(t *testing.T) {
 	files := []string{
 		".env", ".env.local", "a/.env", "a/b/c/.env.prod", "node_modules/x/.env", "a/env", "a/.envrc", ".git/.env",
 		"a/credentials.json", "a/Credentials.json", "secrets/one.key", "secrets/sub/two.key", "k/x.pem", "k/y.pub", "dir.env/x",
-		"s/secret-1.txt", "s/deep/secret-2.txt", "s/deep/Secret-3.txt", "s/[x]", "s/{y}", "s/a*b", "s/axb",
+		"s/secret-1.txt", "s/deep/secret-2.txt", "s/deep/Secret-3.txt", "s/[x]", "s/{y}", "s/a*b", "s/axb", `back\/x`,
 	}
 	tests := []struct {
 		pattern string
@@ -126,6 +126,8 @@ func TestGlobs(t *testing.T) {
 		{`s/\[x\]`, []string{"s/[x]"}},
 		{`**/\{y\}`, []string{"s/{y}"}},
 		{`s/a\*b`, []string{"s/a*b"}},
+		{`s\/a\*b`, []string{"s/a*b"}},
+		{`back\\/x`, []string{"back\\/x"}},
 		{`s/a*b`, []string{"s/a*b", "s/axb"}},
 		{"**/dir.env", []string{"dir.env"}},
 		{"**/*/one.key", []string{"secrets/one.key"}},
