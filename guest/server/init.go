@@ -26,12 +26,13 @@ const DefaultDir = "/.sandbox/run"
 type initConfig struct {
 	dir    string // folder of the socket
 	fd     int    // one connection that is there already, or -1
+	fds    int    // the channel for descriptors beside it, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	masked bool   // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
-	c := initConfig{dir: DefaultDir, fd: -1}
+	c := initConfig{dir: DefaultDir, fd: -1, fds: -1}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
@@ -39,10 +40,9 @@ func parseInit(args []string) (initConfig, error) {
 		case "--dir":
 			c.dir = value
 		case "--fd":
-			c.fd, err = strconv.Atoi(value)
-			if err == nil && c.fd < 3 {
-				err = errors.New("below 3")
-			}
+			c.fd, err = parseFD(value)
+		case "--fds":
+			c.fds, err = parseFD(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
 		case "--masked":
@@ -54,7 +54,18 @@ func parseInit(args []string) (initConfig, error) {
 			return c, errors.New(a + ": " + err.Error())
 		}
 	}
+	if c.fds >= 0 && (c.fd < 0 || c.fd == c.fds) {
+		return c, errors.New("--fds needs a connection of its own: --fd")
+	}
 	return c, nil
+}
+
+func parseFD(s string) (fd int, err error) {
+	fd, err = strconv.Atoi(s)
+	if err == nil && fd < 3 {
+		err = errors.New("below 3")
+	}
+	return fd, err
 }
 
 // Init is the first process of a wall. It serves clients until the engine
@@ -63,6 +74,8 @@ func parseInit(args []string) (initConfig, error) {
 //	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
 //	init --fd=N           serve the one connection on descriptor N; its end
 //	                      is the end of the guest and of all it started
+//	--fds=M               with --fd: the channel for descriptors, see package
+//	                      guest/wire/handover
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -150,9 +163,16 @@ func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 		if err := unix.SetNonblock(c.fd, true); err != nil {
 			return nil, err
 		}
+		var beside *side
+		if c.fds >= 0 {
+			if beside, err = openSide(c.fds); err != nil {
+				return nil, err
+			}
+			s.features = append(s.features, wire.FeatureKeptShell)
+		}
 		done := make(chan struct{})
 		go func() {
-			s.serve(os.NewFile(uintptr(c.fd), "client"))
+			s.serve(os.NewFile(uintptr(c.fd), "client"), beside)
 			close(done)
 		}()
 		return done, nil

@@ -128,7 +128,7 @@ func (s *Server) admit(f *os.File) {
 	case s.conns <- struct{}{}:
 		go func() {
 			defer func() { <-s.conns }()
-			s.serve(f)
+			s.serve(f, nil)
 		}()
 	default:
 		f.Close()
