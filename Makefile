@@ -6,7 +6,7 @@ BIN := $(CURDIR)/bin
 GUEST := $(BIN)/sandbox-guest
 
 # Tests skip nothing of what is named here, see internal/testenv.
-export SANDBOX_TEST_REQUIRE ?= docker
+export SANDBOX_TEST_REQUIRE ?= docker,local
 # The guest that tests and commands put into sandboxes.
 export SANDBOX_GUEST ?= $(GUEST)
 # The administrator's folders, where Debian keeps dockerd and ip.
@@ -29,7 +29,7 @@ help: ## show this list
 build: ## build bin/sandbox and bin/sandbox-guest
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(GUEST) ./cmd/sandbox-guest
-	$(GO) build -trimpath -o $(BIN)/sandbox ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/sandbox ./cmd/sandbox
 
 setup: ## install what is missing and start a Docker engine where none answers
 	@scripts/setup.sh

@@ -58,8 +58,8 @@ func (p *problems) word(s string, field reflect.StructField, at string) {
 			p.badly(at, didYouMean(s, words), "%s is none of %s", strconv.Quote(s), strings.Join(words, ", "))
 		}
 	}
-	if form := forms(field.Tag.Get("form")); form != nil && !form.MatchString(s) {
-		p.badly(at, "it must match "+form.String(), "%s is not valid", strconv.Quote(s))
+	if form, ok := formOf(field.Tag.Get("form")); ok && !form.matches(s) {
+		p.badly(at, "it must match "+form.pattern, "%s is not valid", strconv.Quote(s))
 	}
 }
 
@@ -174,7 +174,7 @@ func (p *problems) docker(d *DockerSettings, at string) {
 	}
 	for i, s := range d.ExtraHosts {
 		name, addr, ok := strings.Cut(s, ":")
-		if !ok || !hostNameForm.MatchString(name) || !isAddress(addr) {
+		if !ok || !isHostName(name) || !isAddress(addr) {
 			p.badly(fmt.Sprintf("%s.extraHosts[%d]", at, i), "write NAME:ADDRESS", "%q is no name with an address", s)
 		}
 	}
@@ -193,7 +193,7 @@ const maxEnvValue = 128<<10 - 258
 
 func (p *problems) env(name, value, at string) {
 	switch {
-	case !variableForm.MatchString(name):
+	case !isVariable(name):
 		p.badly(at, "use letters, digits and _", "%s is no name of a variable", strconv.Quote(name))
 	case strings.IndexByte(value, 0) >= 0:
 		p.badly(at, "", "the value holds a NUL byte")

@@ -28,7 +28,7 @@ const (
 // A prefix that is not a lower-case letter or digit followed by at most 13
 // letters, digits and dashes is [sandbox.CodeValidation].
 func Name(prefix string, o sandbox.Owner) (string, error) {
-	if !prefixForm.MatchString(prefix) {
+	if !isNamePrefix(prefix) {
 		e := sandbox.Errorf(sandbox.CodeValidation, "name sandbox", "prefix %s is not valid", quoted(prefix))
 		e.Field, e.Hint = "docker.containerPrefix", "use a letter or digit and up to 13 of a-z 0-9 -"
 		return "", e

@@ -98,8 +98,8 @@ func words(s map[string]any, f reflect.StructField) {
 	if enum := f.Tag.Get("enum"); enum != "" {
 		s["enum"] = strings.Split(enum, ",")
 	}
-	if form := forms(f.Tag.Get("form")); form != nil {
-		s["pattern"] = form.String()
+	if form, ok := formOf(f.Tag.Get("form")); ok {
+		s["pattern"] = form.pattern
 	}
 }
 

@@ -37,10 +37,10 @@ func (w Who) Validate() error {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: field, Message: why}
 	}
 	const form = " is not valid; use up to 64 of A-Z a-z 0-9 . _ - and start with none of . and -"
-	if w.Tenant != "" && !nameForm.MatchString(w.Tenant) {
+	if w.Tenant != "" && !isName(w.Tenant) {
 		return bad("tenant", quoted(w.Tenant)+form)
 	}
-	if !nameForm.MatchString(w.Agent) {
+	if !isName(w.Agent) {
 		return bad("agent", quoted(w.Agent)+form)
 	}
 	if why := badSession(w.Session); why != "" {

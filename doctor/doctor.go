@@ -68,6 +68,13 @@ type Leftovers struct {
 	Corrupt []string // registry files that could not be read, or were set aside
 }
 
+// A WallCheck is a check that a wall brings along: the package of the wall
+// knows what it needs, and this one knows no wall but the engine's.
+type WallCheck struct {
+	Name string
+	Look func(ctx context.Context) (s Status, detail, fix string)
+}
+
 // Deps are what the checks ask. A nil function makes its checks warn that
 // they could not look.
 type Deps struct {
@@ -81,6 +88,9 @@ type Deps struct {
 	Settings  func() (Settings, error)        // reads and resolves the settings
 	StateDir  string
 	Leftovers func(ctx context.Context) (Leftovers, error)
+
+	// Local are the checks of the wall that needs no engine.
+	Local []WallCheck
 
 	Host     Host
 	Deadline time.Duration // of each check; default 10 s
@@ -106,33 +116,40 @@ func fail(fix, format string, args ...any) finding {
 type check struct {
 	name string
 	look func(ctx context.Context, e *examination) finding
+	wall string // the provider that it is about; empty: all
 }
 
-func checks() []check {
-	return []check{
-		{"engine", engineAnswers},
-		{"engine-address", engineIsLocal},
-		{"api-version", apiVersion},
-		{"storage-driver", storageDriver},
-		{"engine-disk", engineDisk},
-		{"cgroup", cgroup},
-		{"limits", limits},
-		{"seccomp", seccompSupport},
-		{"apparmor", appArmor},
-		{"engine-users", engineUsers},
-		{"runtimes", runtimes},
-		{"clock", clock},
-		{"image", imagePresent},
-		{"guest", guestBinary},
-		{"settings", settingsFile},
-		{"break-glass", breakGlass},
-		{"workspace-quota", workspaceQuota},
-		{"state-folder", stateFolder},
-		{"state-disk", stateDisk},
-		{"leftovers", leftovers},
-		{"user-namespaces", userNamespaces},
-		{"bwrap", bubblewrap},
+func checks(local []WallCheck) []check {
+	out := []check{
+		{"engine", engineAnswers, wallDocker},
+		{"engine-address", engineIsLocal, wallDocker},
+		{"api-version", apiVersion, wallDocker},
+		{"storage-driver", storageDriver, wallDocker},
+		{"engine-disk", engineDisk, wallDocker},
+		{"cgroup", cgroup, wallDocker},
+		{"limits", limits, wallDocker},
+		{"seccomp", seccompSupport, wallDocker},
+		{"apparmor", appArmor, wallDocker},
+		{"engine-users", engineUsers, wallDocker},
+		{"runtimes", runtimes, wallDocker},
+		{"clock", clock, wallDocker},
+		{"image", imagePresent, wallDocker},
+		{"guest", guestBinary, ""},
+		{"settings", settingsFile, ""},
+		{"break-glass", breakGlass, ""},
+		{"workspace-quota", workspaceQuota, ""},
+		{"state-folder", stateFolder, ""},
+		{"state-disk", stateDisk, ""},
+		{"leftovers", leftovers, ""},
 	}
+	for _, c := range local {
+		look := func(ctx context.Context, _ *examination) finding {
+			status, detail, fix := c.Look(ctx)
+			return finding{status, detail, fix}
+		}
+		out = append(out, check{c.Name, look, wallLocal})
+	}
+	return out
 }
 
 // An examination is one run: the deps, and answers that several checks share.
@@ -165,13 +182,14 @@ func Run(ctx context.Context, d Deps) Report {
 		}
 		return d.Settings()
 	})
-	list := checks()
+	list := checks(d.Local)
 	report := Report{Checks: make([]Check, len(list))}
 	var wg sync.WaitGroup
 	for i, c := range list {
 		wg.Go(func() { report.Checks[i] = examine(ctx, e, c) })
 	}
 	wg.Wait()
+	report.excuse(list, e.wanted(ctx))
 	return report
 }
 

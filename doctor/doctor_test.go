@@ -27,28 +27,28 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // A world is everything that the checks ask, healthy until a test makes it ill.
 type world struct {
-	posture   container.Posture
-	postErr   error
-	image     images.Image
-	imageErr  error
-	settings  doctor.Settings
-	setErr    error
-	left      doctor.Leftovers
-	leftErr   error
-	guest     string
-	guestErr  error
-	files     fstest.MapFS
-	disk      doctor.Disk
-	uid       int
-	owner     int
-	noWrite   bool
-	noBwrap   bool
-	bwrapFail bool
-	address   string
+	posture  container.Posture
+	postErr  error
+	image    images.Image
+	imageErr error
+	settings doctor.Settings
+	setErr   error
+	left     doctor.Leftovers
+	leftErr  error
+	guest    string
+	guestErr error
+	files    fstest.MapFS
+	disk     doctor.Disk
+	uid      int
+	owner    int
+	noWrite  bool
+	wall     doctor.Status // of the local wall's check
+	address  string
 }
 
 func healthy() *world {
 	return &world{
+		wall: doctor.OK,
 		posture: container.Posture{Host: "unix:///var/run/docker.sock", Version: "28.1.0", APIVersion: "1.49", Storage: "overlay2", RootDir: "/var/lib/docker",
 			CgroupVersion: "2", CgroupDriver: "systemd", Seccomp: true, AppArmor: true, Runtimes: []string{"runc", "runsc"}, Default: "runc",
 			Time: noon.Format(time.RFC3339Nano)},
@@ -56,8 +56,6 @@ func healthy() *world {
 		settings: doctor.Settings{Path: "/etc/sandbox.json", Provider: "docker", WorkspaceQuota: 1 << 30},
 		files: fstest.MapFS{
 			"state":           {Mode: fs.ModeDir | 0o700},
-			"usr/bin/bwrap":   {Mode: 0o755},
-			"etc/apparmor.d":  {Mode: fs.ModeDir | 0o755},
 			"proc/sys/kernel": {Mode: fs.ModeDir | 0o755},
 		},
 		disk:    doctor.Disk{Type: "ext4", Free: 50 << 30, Total: 100 << 30, FreeInodes: 1e6, Inodes: 2e6},
@@ -77,6 +75,9 @@ func (w *world) deps() doctor.Deps {
 		Settings:      func() (doctor.Settings, error) { return w.settings, w.setErr },
 		StateDir:      "/state",
 		Leftovers:     func(context.Context) (doctor.Leftovers, error) { return w.left, w.leftErr },
+		Local: []doctor.WallCheck{{Name: "bwrap", Look: func(context.Context) (doctor.Status, string, string) {
+			return w.wall, "bwrap is " + string(w.wall), "install it"
+		}}},
 		Host: doctor.Host{
 			OS: "linux", UID: w.uid,
 			ReadFile: func(p string) ([]byte, error) { return w.files.ReadFile(rel(p)) },
@@ -88,20 +89,9 @@ func (w *world) deps() doctor.Deps {
 				}
 				return nil
 			},
-			Disk: func(string) (doctor.Disk, error) { return w.disk, nil },
-			LookPath: func(string) (string, error) {
-				if w.noBwrap {
-					return "", fs.ErrNotExist
-				}
-				return "/usr/bin/bwrap", nil
-			},
-			Output: func(_ context.Context, name string, _ ...string) (string, error) {
-				if w.bwrapFail && strings.HasSuffix(name, "bwrap") {
-					return "", errors.New("exit status 1")
-				}
-				return "bubblewrap 0.8.0\n", nil
-			},
-			Now: func() time.Time { return noon },
+			Disk:   func(string) (doctor.Disk, error) { return w.disk, nil },
+			Output: func(context.Context, string, ...string) (string, error) { return "1\n", nil },
+			Now:    func() time.Time { return noon },
 		},
 	}
 }
@@ -134,7 +124,7 @@ func TestChecks(t *testing.T) {
 		{"engine answers", func(*world) {}, "engine", doctor.OK, "28.1.0", ""},
 		{"engine down", func(w *world) { w.postErr = down }, "engine", doctor.Fail, "no engine", "start it"},
 		{"engine down without hint", func(w *world) { w.postErr = errors.New("refused") }, "engine", doctor.Fail, "refused", "docker.io"},
-		{"engine down and not needed", func(w *world) { w.postErr, w.settings.Provider = down, "local" }, "engine", doctor.Warn, "needs none", "start it"},
+		{"engine down and not needed", func(w *world) { w.postErr, w.settings.Provider = down, "local" }, "engine", doctor.Warn, "does without", "start it"},
 		{"nothing known of a dead engine", func(w *world) { w.postErr = down }, "seccomp", doctor.Warn, "not known", "engine answer"},
 		{"unix socket", func(*world) {}, "engine-address", doctor.OK, "this machine", ""},
 		{"tcp engine", func(w *world) { w.posture.Host = "tcp://10.0.0.5:2376" }, "engine-address", doctor.Fail, "do not cross", "DOCKER_HOST"},
@@ -197,21 +187,6 @@ func TestChecks(t *testing.T) {
 			w.left = doctor.Leftovers{Orphans: []string{"a", "b", "c", "d"}, Corrupt: []string{"x"}}
 		}, "leftovers", doctor.Warn, "4 containers without record (a, b, c, …), 1 damaged", "prune"},
 		{"left not known", func(w *world) { w.leftErr = down }, "leftovers", doctor.Warn, "not known", ""},
-		{"userns for all", func(w *world) { w.uid = 1000 }, "user-namespaces", doctor.OK, "everybody", ""},
-		{"userns off", func(w *world) { w.set("proc/sys/user/max_user_namespaces", "0") }, "user-namespaces", doctor.Warn, "is 0", "sysctl -w user.max_user_namespaces"},
-		{"userns off and needed", func(w *world) { w.set("proc/sys/user/max_user_namespaces", "0"); w.settings.Provider = "local" }, "user-namespaces", doctor.Fail, "is 0", ""},
-		{"userns for root", func(w *world) { w.uid = 1000; w.set("proc/sys/kernel/unprivileged_userns_clone", "0") }, "user-namespaces", doctor.Warn, "root only", "unprivileged_userns_clone=1"},
-		{"userns of ubuntu", func(w *world) { w.uid = 1000; w.set("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") }, "user-namespaces", doctor.Warn, "AppArmor", "bwrap-userns-restrict"},
-		{"userns of ubuntu with profile", func(w *world) {
-			w.uid = 1000
-			w.set("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
-			w.set("etc/apparmor.d/bwrap-userns-restrict", "profile")
-		}, "user-namespaces", doctor.OK, "", ""},
-		{"bwrap", func(*world) {}, "bwrap", doctor.OK, "bubblewrap 0.8.0", ""},
-		{"no bwrap", func(w *world) { w.noBwrap = true }, "bwrap", doctor.Warn, "not installed", "apt-get install bubblewrap"},
-		{"no bwrap and needed", func(w *world) { w.noBwrap, w.settings.Provider = true, "local" }, "bwrap", doctor.Fail, "not installed", ""},
-		{"bwrap broken", func(w *world) { w.bwrapFail = true }, "bwrap", doctor.Warn, "does not start", "reinstall"},
-		{"bwrap set-user-id", func(w *world) { w.files["usr/bin/bwrap"].Mode = fs.ModeSetuid | 0o755 }, "bwrap", doctor.Warn, "set-user-id", "chmod u-s"},
 		{"control characters", func(w *world) { w.posture.Version = "1\x1b[2J" }, "engine", doctor.OK, `1\x1b[2J`, ""},
 	}
 	for _, tt := range tests {
@@ -227,6 +202,49 @@ func TestChecks(t *testing.T) {
 				t.Error("a failure without a fix")
 			}
 		})
+	}
+}
+
+// TestWallsThatAreNotWanted holds that what one wall lacks fails only those
+// who want that wall.
+func TestWallsThatAreNotWanted(t *testing.T) {
+	t.Parallel()
+	down := &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "cannot connect"}
+	tests := []struct {
+		name, provider string
+		noEngine       bool
+		wall           doctor.Status
+		engine, bwrap  doctor.Status // as reported
+	}{
+		{"docker without the engine", "docker", true, doctor.OK, doctor.Fail, doctor.OK},
+		{"docker without bwrap", "docker", false, doctor.Fail, doctor.OK, doctor.Warn},
+		{"local without the engine", "local", true, doctor.OK, doctor.Warn, doctor.OK},
+		{"local without bwrap", "local", false, doctor.Fail, doctor.OK, doctor.Fail},
+		{"local without both", "local", true, doctor.Fail, doctor.Warn, doctor.Fail},
+		{"auto without the engine", "auto", true, doctor.Warn, doctor.Warn, doctor.Warn},
+		{"auto without bwrap", "auto", false, doctor.Fail, doctor.OK, doctor.Warn},
+		{"auto without both", "auto", true, doctor.Fail, doctor.Fail, doctor.Fail},
+		{"no provider is known", "", true, doctor.Fail, doctor.Fail, doctor.Warn},
+	}
+	for _, tt := range tests {
+		w := healthy()
+		w.settings.Provider, w.wall = tt.provider, tt.wall
+		if tt.noEngine {
+			w.postErr = down
+		}
+		d := w.deps()
+		d.Guest = nil // only a built one passes
+		r := doctor.Run(t.Context(), d)
+		engine, bwrap := lookFor(t, r, "engine"), lookFor(t, r, "bwrap")
+		if engine.Status != tt.engine || bwrap.Status != tt.bwrap {
+			t.Errorf("%s: engine %s, bwrap %s", tt.name, engine.Status, bwrap.Status)
+		}
+		if want := tt.engine == doctor.Fail || tt.bwrap == doctor.Fail; r.Failed() != want {
+			t.Errorf("%s: failed %v", tt.name, r.Failed())
+		}
+		if tt.wall == doctor.Fail && bwrap.Status == doctor.Warn && (!strings.Contains(bwrap.Detail, "does without") || bwrap.Fix == "") {
+			t.Errorf("%s: %+v", tt.name, bwrap)
+		}
 	}
 }
 

@@ -21,9 +21,12 @@ const minAPI = "1.41"
 
 const startEngine = "install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io && sudo systemctl start docker), or name a running engine in DOCKER_HOST"
 
+// answerFirst is the fix of what is not known without an engine.
+const answerFirst = "make the engine answer first"
+
 // unknown is the finding of checks that need an answer of the engine.
 func unknown() finding {
-	return warn("make the engine answer first", "not known: the engine does not answer")
+	return warn(answerFirst, "not known: the engine does not answer")
 }
 
 func engineAnswers(_ context.Context, e *examination) finding {
@@ -37,9 +40,6 @@ func engineAnswers(_ context.Context, e *examination) finding {
 		fix = se.Hint
 	}
 	text := fmt.Sprintf("no engine at %s: %v", orUnknown(e.EngineAddress), err)
-	if s, serr := e.settings(); serr == nil && s.Provider == "local" {
-		return warn(fix, "%s; the provider local needs none", text)
-	}
 	return fail(fix, "%s", text)
 }
 

@@ -19,7 +19,6 @@ type Host struct {
 	Owner    func(fi fs.FileInfo) (uid int, known bool)
 	Writable func(path string) error // may we write there?
 	Disk     func(path string) (Disk, error)
-	LookPath func(name string) (string, error)
 	Output   func(ctx context.Context, name string, args ...string) (string, error)
 	Now      func() time.Time
 }

@@ -5,7 +5,6 @@ package doctor
 import (
 	"io/fs"
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 	"time"
@@ -20,7 +19,7 @@ func RealHost() Host {
 		ReadFile: os.ReadFile, Lstat: os.Lstat, Owner: owner,
 		Writable: func(path string) error { return unix.Access(path, unix.W_OK|unix.X_OK) },
 		Disk:     disk,
-		LookPath: exec.LookPath, Output: output, Now: time.Now,
+		Output:   output, Now: time.Now,
 	}
 }
 

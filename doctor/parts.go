@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"runtime"
 	"strings"
@@ -146,68 +145,4 @@ func inspectProgram(path string) (digest, machine string, static bool, err error
 		return "", "", false, err
 	}
 	return hex.EncodeToString(h.Sum(nil)), program.Machine.String(), static, nil
-}
-
-// wantsLocal reports whether the settings need the local wall.
-func (e *examination) wantsLocal() bool {
-	s, err := e.settings()
-	return err == nil && s.Provider == "local"
-}
-
-// needed turns a warning into a failure where the settings need the local wall.
-func (e *examination) needed(f finding) finding {
-	if f.status == Warn && e.wantsLocal() {
-		f.status = Fail
-	}
-	return f
-}
-
-// userNamespaces are what the local wall is built of; containers need none.
-func userNamespaces(_ context.Context, e *examination) finding {
-	if e.Host.OS != "linux" {
-		return ok("not needed on %s", e.Host.OS)
-	}
-	h := e.Host
-	switch {
-	case h.text("/proc/sys/user/max_user_namespaces") == "0":
-		return e.needed(warn("sudo sysctl -w user.max_user_namespaces=15000", "switched off: user.max_user_namespaces is 0; the local wall needs them, containers do not"))
-	case h.UID == 0:
-		return ok("available to root")
-	case h.text("/proc/sys/kernel/unprivileged_userns_clone") == "0":
-		return e.needed(warn("sudo sysctl -w kernel.unprivileged_userns_clone=1", "root only: kernel.unprivileged_userns_clone is 0; the local wall needs them, containers do not"))
-	case h.text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && !h.bwrapProfile():
-		return e.needed(warn("sudo apt-get install apparmor-profiles && sudo cp /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict",
-			"restricted by AppArmor (kernel.apparmor_restrict_unprivileged_userns is 1, as Ubuntu 24.04 has it) and bwrap has no profile that allows them; the local wall needs them, containers do not"))
-	}
-	return ok("available to everybody")
-}
-
-// bwrapProfile reports whether AppArmor has a profile that lets bwrap make
-// user namespaces.
-func (h Host) bwrapProfile() bool {
-	for _, name := range []string{"bwrap-userns-restrict", "bwrap"} {
-		if _, err := h.Lstat("/etc/apparmor.d/" + name); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-func bubblewrap(ctx context.Context, e *examination) finding {
-	if e.Host.OS != "linux" {
-		return ok("not needed on %s", e.Host.OS)
-	}
-	path, err := e.Host.LookPath("bwrap")
-	if err != nil {
-		return e.needed(warn("sudo apt-get install bubblewrap", "not installed; the local wall needs it, containers do not"))
-	}
-	out, err := e.Host.Output(ctx, path, "--version")
-	if err != nil {
-		return e.needed(warn("sudo apt-get install --reinstall bubblewrap", "%s does not start: %v", path, err))
-	}
-	seen := fmt.Sprintf("%s, %s", path, strings.TrimSpace(out))
-	if fi, err := e.Host.Lstat(path); err == nil && fi.Mode()&fs.ModeSetuid != 0 {
-		return warn("sudo chmod u-s "+path+", where user namespaces are available", "%s, set-user-id: it cannot keep nested namespaces out", seen)
-	}
-	return ok("%s", seen)
 }

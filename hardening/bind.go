@@ -16,7 +16,7 @@ type Bind struct {
 // Only the form is checked; see [Source] and [Target] for the rest.
 func ParseBind(field, s string) (Bind, error) {
 	const hint = "write SOURCE:TARGET, SOURCE:TARGET:ro or SOURCE:TARGET:rw"
-	if windowsDrive.MatchString(s) {
+	if onWindowsDrive(s) {
 		return Bind{}, refuse(field, s, "it is a path on a Windows drive", "use the absolute path of a folder or file")
 	}
 	p := strings.Split(s, ":")

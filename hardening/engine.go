@@ -3,17 +3,9 @@ package hardening
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-)
-
-var (
-	networkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-	networkID   = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
-	runtimeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-	profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@+-]{0,127}$`)
 )
 
 // fold makes variants of case and surrounding space equal.
@@ -33,9 +25,9 @@ func Network(field, v string) error {
 		return refuse(field, v, "the sandbox would join the network namespace of another container", `use "none", "bridge" or a network of its own`)
 	case joined:
 		return refuse(field, v, "the sandbox would join a network namespace given from outside", `use "none", "bridge" or a network of its own`)
-	case networkID.MatchString(f):
+	case isNetworkID(f):
 		return refuse(field, v, "a network given by its id hides which one it is", "use the name of the network")
-	case !networkName.MatchString(v):
+	case !isNetworkName(v):
 		return refuse(field, v, "it is not the name of a network", `use "none", "bridge" or a network of its own`)
 	}
 	return nil
@@ -98,7 +90,7 @@ func AppArmor(field, v string) error {
 		return nil
 	case isUnconfined(v):
 		return refuse(field, v, "an unconfined AppArmor profile takes a wall away", "leave it out to get the engine's profile")
-	case !profileName.MatchString(v):
+	case !isProfileName(v):
 		return refuse(field, v, "it is not the name of a profile", "leave it out to get the engine's profile")
 	}
 	return nil
@@ -151,7 +143,7 @@ func forbids(action string) bool {
 
 // Runtime refuses what is not the plain name of an engine runtime.
 func Runtime(field, v string) error {
-	if v == "" || runtimeName.MatchString(v) {
+	if v == "" || isRuntimeName(v) {
 		return nil
 	}
 	return refuse(field, v, "it is not the name of a runtime; a path would run a program of the host as root", `use a name that the engine knows, such as "runsc"`)

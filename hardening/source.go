@@ -3,18 +3,12 @@ package hardening
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-)
-
-var (
-	windowsDrive = regexp.MustCompile(`^[A-Za-z]:`)
-	volumeName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 )
 
 // maxPath is PATH_MAX of Linux, in bytes.
@@ -83,7 +77,7 @@ func shape(field, s string) error {
 		return no("it contains a NUL byte")
 	case strings.ContainsFunc(s, unprintable):
 		return no("it contains a control or invisible character")
-	case windowsDrive.MatchString(s) && !strings.HasPrefix(s, "/"):
+	case onWindowsDrive(s) && !strings.HasPrefix(s, "/"):
 		return no("it is a path on a Windows drive")
 	case strings.HasPrefix(s, `\\`), strings.HasPrefix(s, "//"):
 		return no("it is a UNC path, which can name another host")
@@ -91,7 +85,7 @@ func shape(field, s string) error {
 		return no("it contains a backslash")
 	case strings.HasPrefix(s, "~"):
 		return no("it names a home that was not expanded")
-	case volumeName.MatchString(s):
+	case isVolumeName(s):
 		return no("it is the name of a volume, whose place on the host cannot be checked")
 	case !strings.HasPrefix(s, "/"):
 		return no("it is relative")

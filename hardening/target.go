@@ -58,7 +58,7 @@ func targetShape(field, t string) error {
 		return no("it is longer than a path can be")
 	case !utf8.ValidString(t), strings.ContainsFunc(t, unprintable):
 		return no("it contains a control or invisible character")
-	case windowsDrive.MatchString(t), strings.Contains(t, `\`):
+	case onWindowsDrive(t), strings.Contains(t, `\`):
 		return no("it is a Windows path")
 	case !strings.HasPrefix(t, "/"):
 		return no("it is relative")

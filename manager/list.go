@@ -52,13 +52,15 @@ type ListOptions struct {
 
 // List reconciles records with what the providers say, in one call to each
 // provider. When a provider does not answer, the rows it is asked about
-// are still returned, with status unknown, together with its error.
+// are still returned, with status unknown, together with its error. The
+// silence of one that no record names and no session is to use is not an
+// error.
 func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 	out := Listing{Containers: []Row{}, Browsers: []Row{}}
 	// Records are read first: a sandbox that is made in between then shows
 	// up as an orphan for once, and never as missing.
-	records, recordErr := m.readRecords()
-	infos, down, listErr := m.live(ctx, o.Foreign)
+	records, unread, recordErr := m.readRecords()
+	infos, down, listErr := m.live(ctx, o.Foreign, func(provider string) bool { return m.matters(provider, records, unread) })
 	var rows []Row
 	if o.Foreign {
 		for _, info := range infos {
@@ -86,8 +88,8 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 }
 
 // live asks every provider for its sandboxes. down names the providers
-// that did not answer.
-func (m *Manager) live(ctx context.Context, foreign bool) (infos []sandbox.Info, down map[string]bool, err error) {
+// that did not answer; err is of those among them that matter.
+func (m *Manager) live(ctx context.Context, foreign bool, matters func(provider string) bool) (infos []sandbox.Info, down map[string]bool, err error) {
 	f := sandbox.Filter{Instance: m.state.Instance()}
 	if foreign {
 		f.Instance = ""
@@ -99,9 +101,15 @@ func (m *Manager) live(ctx context.Context, foreign bool) (infos []sandbox.Info,
 			return nil, nil, getErr
 		}
 		got, listErr := p.List(ctx, f)
-		if listErr != nil {
+		switch {
+		case listErr == nil:
+		case matters(name):
 			down[name] = true
 			err = errors.Join(err, listErr)
+		case foreign:
+			m.log.WithError(listErr).Warnf("%s does not answer; what others have there is not shown", name)
+		default:
+			m.log.WithError(listErr).Debugf("%s does not answer, and nothing of ours is known to be there", name)
 		}
 		infos = append(infos, got...)
 	}
@@ -109,7 +117,8 @@ func (m *Manager) live(ctx context.Context, foreign bool) (infos []sandbox.Info,
 }
 
 // reconcile joins records and live sandboxes by name: recorded but gone is
-// missing, there but not recorded is an orphan, not to be told is unknown.
+// missing, there but not recorded is an orphan, not to be told is unknown. A
+// session that has changed its provider has one record, of the newer wall.
 func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, down map[string]bool) []Row {
 	byName := make(map[string]*registry.Record, len(records))
 	for i := range records {
@@ -118,7 +127,12 @@ func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, dow
 	rows := make([]Row, 0, len(records))
 	for _, info := range infos {
 		rec := byName[info.Name]
-		delete(byName, info.Name)
+		if rec != nil && rec.Provider != info.Provider {
+			rec = nil
+		}
+		if rec != nil {
+			delete(byName, info.Name)
+		}
 		rows = append(rows, m.rowOf(info, rec))
 	}
 	for _, rec := range byName {
@@ -170,23 +184,29 @@ func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Reco
 	now := newSnapshot(m)
 	for i := range rows {
 		r, rec := &rows[i], byName[rows[i].Name]
-		if rec == nil || r.Status == sandbox.StatusUnknown || r.Status == sandbox.StatusMissing {
+		if rec == nil || rec.Provider != r.Provider || r.Status == sandbox.StatusUnknown || r.Status == sandbox.StatusMissing {
 			continue
 		}
 		w, err := now.want(ctx, *rec)
-		if err != nil || w.spec.ImageID == "" {
+		images := err == nil && w.provider.Features().Images
+		if err != nil || images && w.spec.ImageID == "" {
 			continue
 		}
-		image, config := w.spec.ImageID == rec.ImageID, w.hash == r.ConfigHash
-		r.ImageMatch, r.ConfigMatch = &image, &config
+		config := w.hash == r.ConfigHash
+		r.ConfigMatch = &config
+		if images {
+			image := w.spec.ImageID == rec.ImageID
+			r.ImageMatch = &image
+		}
 	}
 }
 
-// readRecords lists the records. One that cannot be read is logged, not fatal.
-func (m *Manager) readRecords() ([]registry.Record, error) {
+// readRecords lists the records. Those that cannot be read are counted and
+// logged, which is not fatal.
+func (m *Manager) readRecords() (records []registry.Record, unread int, err error) {
 	records, problems, err := m.records.List("")
 	for _, p := range problems {
 		m.log.Warn(p.Err.Error())
 	}
-	return records, err
+	return records, len(problems), err
 }

@@ -45,7 +45,7 @@ type Host struct {
 	Guest func() (sandbox.GuestRef, error)
 }
 
-// Options are the parts a Manager is made of. All fields but Now are needed.
+// Options are the parts a Manager is made of. All fields but Now and Provider are needed.
 type Options struct {
 	Settings  *config.Settings
 	State     *statedir.Dir
@@ -54,6 +54,10 @@ type Options struct {
 	Host      Host
 	Log       logrus.FieldLogger
 	Now       func() time.Time // default time.Now
+
+	// Provider is the one that the caller names for all its calls; empty
+	// leaves it to the settings. The silence of others matters less.
+	Provider string
 }
 
 // A Manager runs commands in sandboxes and keeps account of them. It is
@@ -67,6 +71,7 @@ type Manager struct {
 	host      Host
 	log       logrus.FieldLogger
 	now       func() time.Time
+	chosen    string // provider named for all calls, or empty
 
 	records *registry.Store
 	leases  *lease.Dir

@@ -18,7 +18,7 @@ func New(o Options) (*Manager, error) {
 		o.Now = time.Now
 	}
 	return &Manager{
-		settings: o.Settings, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now,
+		settings: o.Settings, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider,
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{},
 	}, nil
 }

@@ -48,6 +48,8 @@ type broom struct {
 	grace time.Duration
 	rules map[string]prune.Rules // by agent
 	out   Pruned
+
+	silent []string // providers that do not answer and have nothing known of ours
 }
 
 func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
@@ -63,6 +65,11 @@ func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration
 			return b.out, err
 		}
 		infos, err := p.List(ctx, sandbox.Filter{Instance: m.state.Instance(), Tenant: o.Tenant})
+		if err != nil && !m.matters(name, records, len(problems)) {
+			m.log.WithError(err).Debugf("%s does not answer, and nothing of ours is known to be there", name)
+			b.silent = append(b.silent, name)
+			continue
+		}
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue
@@ -125,6 +132,9 @@ func (b *broom) forget(ctx context.Context, store *workspace.Store, e workspace.
 		}
 	}
 	for _, name := range b.m.providers.Names() {
+		if slices.Contains(b.silent, name) {
+			continue
+		}
 		p, err := b.m.providers.Get(name)
 		if err != nil {
 			return false, err

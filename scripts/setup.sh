@@ -238,6 +238,17 @@ if [ -n "$missing" ]; then
     install_packages $missing
 fi
 
+# Ubuntu lets bubblewrap make user namespaces only with a profile for it,
+# which it has ready and does not load.
+restricted=/proc/sys/kernel/apparmor_restrict_unprivileged_userns
+profile=bwrap-userns-restrict
+if [ -r "$restricted" ] && [ "$(cat "$restricted")" = 1 ] && ! [ -e "/etc/apparmor.d/$profile" ] && ! [ -e /etc/apparmor.d/bwrap ]; then
+    say "AppArmor keeps bubblewrap from making walls; loading the distribution's profile $profile"
+    [ -e "/usr/share/apparmor/extra-profiles/$profile" ] || install_packages apparmor-profiles
+    as_root cp "/usr/share/apparmor/extra-profiles/$profile" "/etc/apparmor.d/$profile"
+    as_root apparmor_parser -r "/etc/apparmor.d/$profile"
+fi
+
 if ! engine_answers; then
     start_engine
 fi

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -49,6 +50,7 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		Settings:  func() (doctor.Settings, error) { return facts(o, who, flags) },
 		Leftovers: func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
 		Host:      doctor.RealHost(),
+		Local:     wallChecks(),
 	}
 	var err error
 	if d.StateDir, err = stateFolder(o.StateDir); err != nil {
@@ -66,6 +68,19 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	d.EngineAddress, d.Posture = engine.Host(), engine.Posture
 	d.Image = images.New(api, images.Config{}).Inspect
 	return d, nil
+}
+
+// wallChecks are the checks of the local wall.
+func wallChecks() []doctor.WallCheck {
+	host := preflight.RealHost("")
+	var out []doctor.WallCheck
+	for _, c := range preflight.Checks() {
+		out = append(out, doctor.WallCheck{Name: c.Name, Look: func(ctx context.Context) (doctor.Status, string, string) {
+			f := c.Look(ctx, host)
+			return doctor.Status(f.Status), f.Detail, f.Fix
+		}})
+	}
+	return out
 }
 
 func resolve(o cli.Options, who config.Who, flags *config.SandboxSettings) (config.Resolved, string, error) {

@@ -30,8 +30,10 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 	}
 	flags = alone(flags, r)
 	disks := []string{h.state.Path()}
-	if p, err := h.engine.Posture(ctx); err == nil && p.RootDir != "" {
-		disks = append(disks, p.RootDir)
+	if h.engine != nil {
+		if p, err := h.engine.Posture(ctx); err == nil && p.RootDir != "" {
+			disks = append(disks, p.RootDir)
+		}
 	}
 	var report attack.Report
 	ctx, done := context.WithTimeout(ctx, selfTestWithin)
@@ -40,7 +42,7 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 		return h.lend(ctx, o, who, flags, func(victim sandbox.Sandbox, s sandbox.Spec) error {
 			report = attack.Run(ctx, victim, s, attack.Options{
 				Neighbour:      neighbour,
-				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return h.containers(o).Open(ctx, s) },
+				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return h.reopen(ctx, s) },
 				WorkspaceQuota: int64(r.WorkspaceQuota),
 				Disks:          disks,
 				Progress:       func(r attack.Result) { o.Log.Infof("%s: %s: %s", r.Name, r.Outcome, r.Seen) },
@@ -49,6 +51,15 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 		})
 	})
 	return report, err
+}
+
+// reopen returns another handle to the sandbox of s.
+func (h *house) reopen(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	p, err := h.walls.Get(s.Provider)
+	if err != nil {
+		return nil, err
+	}
+	return p.Open(ctx, s)
 }
 
 // alone is flags made such that the sandbox is shared with nobody, whatever

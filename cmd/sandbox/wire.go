@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,11 +35,14 @@ type house struct {
 	state    *statedir.Dir
 	world    hardening.World
 	env      map[string]string // ours
-	engine   *container.Engine
-	images   *images.Store
+	engine   *container.Engine // nil when its address is no good
+	noEngine error             // why
+	images   *images.Store     // nil like engine
+	walls    *provider.Set
 }
 
-// open makes the parts. Nothing talks to the engine yet.
+// open makes the parts. Nothing talks to the engine yet, and a bad address of
+// one is nobody's failure but those who want it.
 func open(o cli.Options) (*house, error) {
 	h := &house{env: environment(os.Environ())}
 	var err error
@@ -48,19 +53,34 @@ func open(o cli.Options) (*house, error) {
 		return nil, err
 	}
 	api, err := container.Dial()
-	if err != nil {
-		return nil, err
+	if h.noEngine = err; err == nil {
+		h.engine = container.New(api, container.Deadlines{})
+		h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
 	}
-	h.engine = container.New(api, container.Deadlines{})
-	h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
-	if h.world, err = h.look(); err != nil {
+	if h.world, err = h.look(); err == nil {
+		h.walls, err = provider.New(h.containers(o))
+	}
+	if err != nil {
 		h.close()
 		return nil, err
 	}
 	return h, nil
 }
 
-func (h *house) close() { h.engine.Close() }
+// close lets go of every wall that ends with us, and of the engine.
+func (h *house) close() {
+	if h.walls != nil {
+		for _, name := range h.walls.Names() {
+			p, _ := h.walls.Get(name)
+			if c, ok := p.(io.Closer); ok {
+				c.Close()
+			}
+		}
+	}
+	if h.engine != nil {
+		h.engine.Close()
+	}
+}
 
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
@@ -77,15 +97,16 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 }
 
 func (h *house) manager(o cli.Options) (*manager.Manager, error) {
-	set, err := provider.New(h.containers(o))
-	if err != nil {
-		return nil, err
+	var source manager.Images = noImages{h.noEngine}
+	if h.images != nil {
+		source = images.Source{Store: h.images, Progress: o.Progress}
 	}
 	return manager.New(manager.Options{
 		Settings:  h.settings,
 		State:     h.state,
-		Providers: set,
-		Images:    images.Source{Store: h.images, Progress: o.Progress},
+		Providers: h.walls,
+		Provider:  o.Provider,
+		Images:    source,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest),
@@ -95,7 +116,10 @@ func (h *house) manager(o cli.Options) (*manager.Manager, error) {
 }
 
 // containers returns the provider of Docker containers.
-func (h *house) containers(o cli.Options) *docker.Provider {
+func (h *house) containers(o cli.Options) sandbox.Provider {
+	if h.engine == nil {
+		return provider.Unusable("docker", h.noEngine)
+	}
 	return docker.New(h.engine, docker.Options{
 		Sockets: h.state,
 		World:   h.worldNow,
@@ -118,8 +142,18 @@ func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if h.images == nil {
+		h.close()
+		return nil, nil, h.noEngine
+	}
 	return h.images, h.close, nil
 }
+
+// noImages stands for images where no engine can hold any.
+type noImages struct{ why error }
+
+func (n noImages) Current(context.Context, string, []string) (string, error) { return "", n.why }
+func (n noImages) Ensure(context.Context, string, []string) (string, error)  { return "", n.why }
 
 // look finds out what of this host no sandbox may see, and where our own
 // workspaces lie. Of settings somewhere else than in our own folder the file
@@ -137,7 +171,11 @@ func (h *house) look() (hardening.World, error) {
 	if dir, err := os.UserConfigDir(); err == nil {
 		sensitive = append(sensitive, filepath.Join(dir, "sandbox"))
 	}
-	for _, s := range []string{h.engine.Host(), "unix:///var/run/docker.sock"} {
+	sockets := []string{"unix:///var/run/docker.sock"}
+	if h.engine != nil {
+		sockets = append(sockets, h.engine.Host())
+	}
+	for _, s := range sockets {
 		if path, ok := strings.CutPrefix(s, "unix://"); ok && filepath.IsAbs(path) {
 			sensitive = append(sensitive, path)
 		}

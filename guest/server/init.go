@@ -26,12 +26,14 @@ const DefaultDir = "/.sandbox/run"
 type initConfig struct {
 	dir    string // folder of the socket
 	fd     int    // one connection that is there already, or -1
+	accept int    // a channel over which connections are passed, or -1
+	fds    int    // the channel for descriptors beside it, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	masked bool   // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
-	c := initConfig{dir: DefaultDir, fd: -1}
+	c := initConfig{dir: DefaultDir, fd: -1, accept: -1, fds: -1}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
@@ -39,10 +41,11 @@ func parseInit(args []string) (initConfig, error) {
 		case "--dir":
 			c.dir = value
 		case "--fd":
-			c.fd, err = strconv.Atoi(value)
-			if err == nil && c.fd < 3 {
-				err = errors.New("below 3")
-			}
+			c.fd, err = parseFD(value)
+		case "--accept":
+			c.accept, err = parseFD(value)
+		case "--fds":
+			c.fds, err = parseFD(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
 		case "--masked":
@@ -54,7 +57,18 @@ func parseInit(args []string) (initConfig, error) {
 			return c, errors.New(a + ": " + err.Error())
 		}
 	}
+	if c.fds >= 0 && (c.fd < 0 || c.fd == c.fds) {
+		return c, errors.New("--fds needs a connection of its own: --fd")
+	}
 	return c, nil
+}
+
+func parseFD(s string) (fd int, err error) {
+	fd, err = strconv.Atoi(s)
+	if err == nil && fd < 3 {
+		err = errors.New("below 3")
+	}
+	return fd, err
 }
 
 // Init is the first process of a wall. It serves clients until the engine
@@ -63,6 +77,11 @@ func parseInit(args []string) (initConfig, error) {
 //	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
 //	init --fd=N           serve the one connection on descriptor N; its end
 //	                      is the end of the guest and of all it started
+//	--fds=M               with --fd: the channel for descriptors, see package
+//	                      guest/wire/handover
+//	init --accept=N       serve the connections that come as descriptors over
+//	                      the socket N, each with a channel of its own for
+//	                      further ones; the end of N is that of the guest
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -146,25 +165,44 @@ func (c initConfig) base() wire.Start {
 // nothing left to serve.
 func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 	if c.fd >= 0 {
-		unix.CloseOnExec(c.fd)
-		if err := unix.SetNonblock(c.fd, true); err != nil {
-			return nil, err
+		var beside *side
+		if c.fds >= 0 {
+			if beside, err = openSide(c.fds); err != nil {
+				return nil, err
+			}
+			s.features = append(s.features, wire.FeatureKeptShell)
 		}
-		done := make(chan struct{})
-		go func() {
-			s.serve(os.NewFile(uintptr(c.fd), "client"))
-			close(done)
-		}()
-		return done, nil
+		return inherited(c.fd, func(f *os.File) { s.serve(f, beside) })
+	}
+	if c.accept >= 0 {
+		s.features = append(s.features, wire.FeatureKeptShell)
+		return inherited(c.accept, s.admitPassed)
 	}
 	l, err := listenUnix(AbstractName)
 	if err != nil {
 		return nil, err
 	}
-	go l.serve(s.fromEngine, s.admit)
-	d := &socketDir{path: c.dir, admit: s.admit, ok: fromOutside}
+	alone := func(f *os.File) { s.admit(f, nil) }
+	go l.serve(s.fromEngine, alone)
+	d := &socketDir{path: c.dir, admit: alone, ok: fromOutside}
 	ready := make(chan struct{})
 	go d.keep(ready)
 	<-ready
 	return nil, nil
+}
+
+// inherited calls serve with a descriptor that the guest was started with,
+// out of reach of its children. The returned channel is closed when serve
+// returns.
+func inherited(fd int, serve func(*os.File)) (over <-chan struct{}, err error) {
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		serve(os.NewFile(uintptr(fd), "client"))
+		close(done)
+	}()
+	return done, nil
 }

@@ -52,6 +52,7 @@
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
 //	Shell      → ShellOpened, then Done              | Failed
+//	KeptShell  → as Shell
 //	Line       → as Start
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed

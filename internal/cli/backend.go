@@ -37,6 +37,7 @@ type Backend interface {
 type Options struct {
 	ConfigFile string // empty: not named by a flag
 	StateDir   string // empty: not named by a flag
+	Provider   string // empty: not named by a flag
 	Log        logrus.FieldLogger
 	Progress   images.Progress // hears what is done to images
 }

@@ -12,6 +12,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -34,7 +36,7 @@ func (p Program) Run(parent context.Context) int {
 	defer in.stop()
 	a := &app{Program: p, globals: newGlobals(), interrupts: in}
 	root := a.cli()
-	err := root.RunContext(ctx, arrange(a.Args, wordsOf(root)))
+	err := root.RunContext(ctx, arrange(a.Args, lookup(root)))
 	if exit, ok := err.(ucli.ExitCoder); ok {
 		err = &usageError{message: exit.Error()}
 	}
@@ -52,6 +54,7 @@ type app struct {
 func (a *app) cli() *ucli.App {
 	root := &ucli.App{
 		Name:                      "sandbox",
+		Compiled:                  time.Unix(0, 0), // or the library looks at the file
 		Usage:                     "run untrusted code inside walls",
 		UsageText:                 "sandbox [flags] COMMAND [flags] [arguments]",
 		HideVersion:               true,
@@ -83,6 +86,9 @@ func (a *app) complete(c *ucli.Command, above string) {
 		return &usageError{command: name, message: err.Error()}
 	}
 	c.HideHelpCommand = true // or "sandbox run -- help" would not run help
+	if !a.mentions(c.Name) {
+		return
+	}
 	c.Flags = append(c.Flags, a.globals.flags()...)
 	for _, sub := range c.Subcommands {
 		a.complete(sub, name+" ")
@@ -95,6 +101,13 @@ func (a *app) complete(c *ucli.Command, above string) {
 			return usagef(name, "%q needs a further word", "sandbox "+name)
 		}
 	}
+}
+
+// mentions reports whether this call can come to the command called name, or
+// shows all of them. Describing those that it cannot come to would take as
+// long as carrying out a small one.
+func (a *app) mentions(name string) bool {
+	return len(a.Args) == 0 || slices.Contains(a.Args, name) || slices.Contains(a.Args, completionName)
 }
 
 func onUsageError(_ *ucli.Context, err error, _ bool) error {
@@ -126,6 +139,7 @@ func (a *app) options() Options {
 	return Options{
 		ConfigFile: a.globals.config.value,
 		StateDir:   a.globals.stateDir.value,
+		Provider:   a.globals.provider.value,
 		Log:        newLog(a.Stderr, a.globals.logLevel.value),
 		Progress:   images.NewProgress(a.Stderr),
 	}

@@ -9,11 +9,13 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
+const completionName = "completion"
+
 // completionCommand prints scripts that complete commands and flags. They
 // hold all words themselves: completing starts no program.
 func (a *app) completionCommand(root *ucli.App) *ucli.Command {
 	return &ucli.Command{
-		Name:      "completion",
+		Name:      completionName,
 		Usage:     "print a completion script for bash, zsh or fish",
 		UsageText: "sandbox completion (bash | zsh | fish)",
 		Description: "bash: source <(sandbox completion bash)\n" +

@@ -64,13 +64,21 @@ func listTable(rows []manager.Row, foreign bool) *table {
 	t := newTable(columns...)
 	for _, r := range rows {
 		cells := []string{r.Name, string(r.Status), string(r.Scope), r.ScopeKey, r.Tenant, r.Agent,
-			marked(r.Image, r.ImageMatch), marked(short(r.ConfigHash), r.ConfigMatch), age(r.AgeSeconds), age(r.IdleSeconds)}
+			imageCell(r), marked(short(r.ConfigHash), r.ConfigMatch), age(r.AgeSeconds), age(r.IdleSeconds)}
 		if foreign {
 			cells = append(cells, r.Instance)
 		}
 		t.add(cells...)
 	}
 	return t
+}
+
+// imageCell is empty for a wall that is compared and has no image.
+func imageCell(r manager.Row) string {
+	if r.Image == "" && r.ImageMatch == nil && r.ConfigMatch != nil {
+		return ""
+	}
+	return marked(r.Image, r.ImageMatch)
 }
 
 // marked adds to a value how it compares with what is wanted now.

@@ -3,19 +3,21 @@ package cli
 import (
 	"slices"
 	"strings"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 // arrange rewrites the arguments of a call, the program's name first, into
 // the order that the library understands: "help fs rm" as "fs rm --help", and
 // flags before other arguments where people write them anywhere.
-func arrange(args []string, all []words) []string {
+func arrange(args []string, find func(path string) words) []string {
 	for i := 1; i < len(args); i++ {
 		switch {
 		case args[i] == "help" && i+1 < len(args) && !isFlag(args[i+1]):
 			return append(slices.Delete(slices.Clone(args), i, i+1), "--help")
 		case args[i] == "--", !isFlag(args[i]):
-			return permute(args, all)
-		case find(all, "").takesValue(args[i]):
+			return permute(args, find)
+		case find("").takesValue(args[i]):
 			i++
 		}
 	}
@@ -26,10 +28,10 @@ func arrange(args []string, all []words) []string {
 // that they may stand anywhere, as people write them: "fs rm old -r". What
 // follows -- stays as it is. Calls of other commands are returned unchanged,
 // since the arguments of run are the program's own.
-func permute(args []string, all []words) []string {
+func permute(args []string, find func(path string) words) []string {
 	path, at := "", 1
+	w := find(path)
 	for ; at < len(args); at++ {
-		w := find(all, path)
 		switch {
 		case args[at] == "--":
 			return args
@@ -40,6 +42,10 @@ func permute(args []string, all []words) []string {
 			continue
 		case slices.Contains(w.commands, args[at]):
 			path = strings.TrimSpace(path + " " + args[at])
+			if path != "cp" && path != "fs" && !strings.HasPrefix(path, "fs ") {
+				return args
+			}
+			w = find(path)
 			continue
 		}
 		break
@@ -47,7 +53,6 @@ func permute(args []string, all []words) []string {
 	if path != "cp" && !strings.HasPrefix(path, "fs ") || at > len(args) {
 		return args
 	}
-	w := find(all, path)
 	flags, rest := slices.Clone(args[:at]), []string(nil)
 	for ; at < len(args); at++ {
 		switch {
@@ -69,13 +74,25 @@ func permute(args []string, all []words) []string {
 // isFlag reports whether arg is a flag. A dash alone is a name for a stream.
 func isFlag(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
 
-func find(all []words, path string) words {
-	for _, w := range all {
-		if w.path == path {
-			return w
+// lookup returns what finds the words of one command; those of commands that
+// are not asked for are never collected. An unknown command has none.
+func lookup(root *ucli.App) func(path string) words {
+	return func(path string) words {
+		flags, list := root.Flags, root.Commands
+		for name := range strings.FieldsSeq(path) {
+			at := slices.IndexFunc(list, func(c *ucli.Command) bool { return c.Name == name })
+			if at < 0 {
+				return words{}
+			}
+			flags, list = list[at].Flags, list[at].Subcommands
 		}
+		w := words{path: path}
+		w.flags, w.valued = flagWords(flags)
+		for _, c := range list {
+			w.commands = append(w.commands, c.Name)
+		}
+		return w
 	}
-	return words{}
 }
 
 // takesValue reports whether the argument after flag belongs to it. Of short

@@ -6,7 +6,7 @@ import (
 )
 
 func TestArrange(t *testing.T) {
-	all := wordsOf((&app{globals: newGlobals()}).cli())
+	find := lookup((&app{globals: newGlobals()}).cli())
 	tests := []struct{ args, want string }{
 		{"fs rm old -r", "fs rm -r -- old"},
 		{"fs read x --offset 5 --limit=3", "fs read --offset 5 --limit=3 -- x"},
@@ -31,7 +31,7 @@ func TestArrange(t *testing.T) {
 		{"--session", "--session"},
 	}
 	for _, tt := range tests {
-		got := arrange(append([]string{"sandbox"}, strings.Fields(tt.args)...), all)
+		got := arrange(append([]string{"sandbox"}, strings.Fields(tt.args)...), find)
 		if s := strings.Join(got[1:], " "); s != tt.want {
 			t.Errorf("%q became %q, want %q", tt.args, s, tt.want)
 		}

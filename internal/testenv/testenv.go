@@ -18,7 +18,9 @@ import (
 )
 
 // Require skips the test unless the machine has what is named: "docker",
-// an engine that answers; "root", a process with user id 0.
+// an engine that answers; "root", a process with user id 0; "local", a
+// bubblewrap that starts walls for ordinary users; "user", the means to run a
+// program as an ordinary user, which root and ordinary users have.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -46,6 +48,10 @@ func missing(need string) string {
 			return "this is not root"
 		}
 		return ""
+	case "local":
+		return wallMissing()
+	case "user":
+		return userMissing()
 	}
 	return "nobody knows how to look for it"
 }

@@ -1,0 +1,53 @@
+package doctor
+
+import "context"
+
+// The names of the walls, as settings write them.
+const (
+	wallDocker = "docker"
+	wallLocal  = "local"
+	wallAuto   = "auto"
+)
+
+// wanted is the provider that the settings name; when they cannot be read in
+// time it is the default.
+func (e *examination) wanted(ctx context.Context) string {
+	answer := make(chan string, 1)
+	go func() {
+		s, err := e.settings()
+		if err != nil || s.Provider == "" {
+			s.Provider = wallDocker
+		}
+		answer <- s.Provider
+	}()
+	select {
+	case name := <-answer:
+		return name
+	case <-ctx.Done():
+		return wallDocker
+	}
+}
+
+// excuse turns failures of a wall that the settings do not want into
+// warnings: they are worth knowing, and nothing fails for them. With auto one
+// wall that stands is enough; when none does, both have failed.
+func (r Report) excuse(list []check, wanted string) {
+	failed := map[string]bool{}
+	for i, c := range list {
+		failed[c.wall] = failed[c.wall] || r.Checks[i].Status == Fail
+	}
+	if wanted == wallAuto && failed[wallDocker] && failed[wallLocal] {
+		return
+	}
+	for i, c := range list {
+		check := &r.Checks[i]
+		switch {
+		case c.wall == "" || c.wall == wanted:
+		case check.Status == Fail:
+			check.Status = Warn
+			check.Detail += "; the provider " + wanted + " does without it"
+		case check.Fix == answerFirst:
+			check.Fix = "" // nobody waits for it
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// OrdinaryUser is the id of the user and group that [AsUser] runs programs
+// as when the tests run as root. No account needs to have it.
+const OrdinaryUser = 471100
+
+// AsUser makes cmd run as an ordinary user, without any group of ours: as
+// [OrdinaryUser] when we are root, else as ourselves. What it needs must be
+// readable for that user.
+func AsUser(cmd *exec.Cmd) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: OrdinaryUser, Gid: OrdinaryUser}
+}
+
+// userMissing asks once a process whether programs run as an ordinary user.
+var userMissing = sync.OnceValue(func() string {
+	cmd := exec.Command("id", "-u")
+	cmd.Dir = "/"
+	AsUser(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "no program runs as an ordinary user: " + err.Error()
+	}
+	if strings.TrimSpace(string(out)) == "0" {
+		return "an ordinary user is root here"
+	}
+	return ""
+})
+
+// wallMissing asks once a process whether bubblewrap starts a wall for an
+// ordinary user; root's walls run as one too. It does not ask the code under
+// test whether the machine is good enough for it.
+var wallMissing = sync.OnceValue(func() string {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return "bubblewrap is not installed"
+	}
+	cmd := exec.Command(path, "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-net", "--cap-drop", "ALL",
+		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", path, "--version")
+	cmd.Dir = "/"
+	AsUser(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "bubblewrap starts no wall: " + err.Error() + ": " + strings.TrimSpace(string(out))
+	}
+	return ""
+})

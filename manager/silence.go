@@ -1,0 +1,23 @@
+package manager
+
+import (
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// matters reports whether it matters that the provider called name does not
+// answer: a record names it, or a record cannot be read and may name it, or
+// sessions are to use it. A machine without Docker, whose settings and calls
+// ask for another wall, is no failure: nothing that is known of was made
+// there.
+func (m *Manager) matters(name string, records []registry.Record, problems int) bool {
+	if problems > 0 || slices.ContainsFunc(records, func(r registry.Record) bool { return r.Provider == name }) {
+		return true
+	}
+	if m.chosen != "" {
+		return m.chosen == name
+	}
+	return slices.Contains(config.Providers(m.settings), name)
+}

@@ -1,0 +1,209 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/fake"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// A machine has walls called docker and local, both in memory, and a state
+// folder.
+type machine struct {
+	t             *testing.T
+	state         *statedir.Dir
+	docker, local sandbox.Provider
+	log           *logBuffer
+}
+
+// noEngine is a provider of which nothing answers.
+func noEngine() sandbox.Provider {
+	return provider.Unusable("docker", &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "ask", Message: "no engine"})
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
+	must(t, err)
+	return &machine{t: t, state: state, docker: noEngine(), local: fake.New(fake.Options{Name: "local"}), log: &logBuffer{}}
+}
+
+// manager returns a conductor whose calls name the provider chosen, if any.
+func (c *machine) manager(settings, chosen string) *manager.Manager {
+	c.t.Helper()
+	parsed, err := config.Parse("test", []byte(settings))
+	must(c.t, err)
+	set, err := provider.New(c.docker, c.local)
+	must(c.t, err)
+	log := logrus.New()
+	log.SetOutput(io.MultiWriter(c.log))
+	m, err := manager.New(manager.Options{
+		Settings: parsed, State: c.state, Providers: set, Images: nowhere{}, Log: log, Provider: chosen,
+		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
+			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
+		}},
+	})
+	must(c.t, err)
+	c.t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// nowhere holds no images, and nobody may ask for one.
+type nowhere struct{}
+
+var errAsked = errors.New("asked for an image")
+
+func (nowhere) Current(context.Context, string, []string) (string, error) { return "", errAsked }
+func (nowhere) Ensure(context.Context, string, []string) (string, error)  { return "", errAsked }
+
+func (c *machine) run(m *manager.Manager, session string, flags *config.SandboxSettings) {
+	c.t.Helper()
+	out, err := m.Run(context.Background(), manager.Request{
+		Who: config.Who{Agent: "main", Session: session}, Flags: flags, Command: sandbox.Command{Args: []string{"true"}},
+	})
+	if err != nil || out.Exit.Code != 0 {
+		c.t.Fatalf("run: %+v, %v", out, err)
+	}
+}
+
+const (
+	local  = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
+	auto   = `{"agents": {"defaults": {"sandbox": {"provider": "auto"}}}}`
+	plain  = `{}`
+	either = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}, "list": [{"id": "b", "sandbox": {"provider": "docker"}}]}}`
+)
+
+// TestSilenceOfAnEngineThatNobodyWants holds that a machine without Docker
+// lists, measures and sweeps without a failure when nobody asks for Docker,
+// and with one when somebody does or has.
+func TestSilenceOfAnEngineThatNobodyWants(t *testing.T) {
+	tests := []struct {
+		name, settings, chosen string
+		recorded               bool // a sandbox of docker
+		fails                  bool
+	}{
+		{"settings say local", local, "", false, false},
+		{"settings say auto", auto, "", false, false},
+		{"a flag says local", plain, "local", false, false},
+		{"settings say docker", plain, "", false, true},
+		{"settings say docker for one agent", either, "", false, true},
+		{"a flag says docker", local, "docker", false, true},
+		{"one is recorded", local, "", true, true},
+		{"one is recorded, a flag says local", plain, "local", true, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newMachine(t)
+			m, ctx := c.manager(tt.settings, tt.chosen), context.Background()
+			c.run(m, "mine", config.Overrides{Provider: "local"}.Layer())
+			rows := 1
+			if tt.recorded {
+				c.record("sbx-old-0000000000000000")
+				rows++
+			}
+			l, err := m.List(ctx, manager.ListOptions{})
+			if got := err != nil; got != tt.fails {
+				t.Errorf("list says %v", err)
+			}
+			if len(l.Containers) != rows {
+				t.Fatalf("%d rows: %+v", len(l.Containers), l.Containers)
+			}
+			for _, r := range l.Containers {
+				if want := map[string]sandbox.Status{"docker": sandbox.StatusUnknown, "local": sandbox.StatusRunning}[r.Provider]; r.Status != want {
+					t.Errorf("%s of %s is %s, want %s", r.Name, r.Provider, r.Status, want)
+				}
+			}
+			_, stats := m.Stats(ctx, "")
+			_, swept := m.Prune(ctx, manager.PruneOptions{Workspaces: true})
+			for what, err := range map[string]error{"stats": stats, "prune": swept} {
+				if got := err != nil; got != tt.fails {
+					t.Errorf("%s says %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// record writes the record of a sandbox of docker.
+func (c *machine) record(name string) {
+	c.t.Helper()
+	records, err := registry.Open(c.state.Registry())
+	must(c.t, err)
+	must(c.t, records.Put(registry.Record{
+		Name: name, Kind: sandbox.KindSandbox, Provider: "docker", Instance: c.state.Instance(), Agent: "main", Session: "old",
+		Scope: sandbox.ScopeSession, ScopeKey: "old", CreatedAt: time.Now(), LastUsedAt: time.Now(),
+	}))
+}
+
+// TestForgottenWorkspacesGoWithoutAnEngine holds that the silence of an
+// engine nobody wants keeps no leftovers alive, and that of a wanted one does.
+func TestForgottenWorkspacesGoWithoutAnEngine(t *testing.T) {
+	for _, tt := range []struct {
+		settings string
+		gone     int
+	}{{local, 1}, {plain, 0}} {
+		c := newMachine(t)
+		m := c.manager(tt.settings, "")
+		c.run(m, "mine", config.Overrides{Provider: "local"}.Layer())
+		rows, err := c.manager(local, "").Select(context.Background(), "", manager.Selector{Session: "mine"}, false)
+		must(t, err)
+		if r := m.Recreate(context.Background(), rows); len(r.Removed) != 1 {
+			t.Fatalf("%+v", r)
+		}
+		out, err := m.Prune(context.Background(), manager.PruneOptions{Workspaces: true})
+		if len(out.Removed) != tt.gone || (err != nil) != (tt.gone == 0) {
+			t.Errorf("with %s: %+v, %v", tt.settings, out, err)
+		}
+	}
+}
+
+// TestListingTellsOfAWallWithoutImages holds that settings are compared
+// though there is no image to compare, and none is asked for.
+func TestListingTellsOfAWallWithoutImages(t *testing.T) {
+	c := newMachine(t)
+	m := c.manager(local, "")
+	c.run(m, "mine", nil)
+	l, err := m.List(context.Background(), manager.ListOptions{})
+	must(t, err)
+	r := l.Containers[0]
+	if r.ImageMatch != nil || r.ConfigMatch == nil || !*r.ConfigMatch {
+		t.Errorf("image %v, settings %v", r.ImageMatch, r.ConfigMatch)
+	}
+}
+
+// TestSessionThatChangedItsWall holds that the older sandbox of a session is
+// an orphan and not taken for the newer one.
+func TestSessionThatChangedItsWall(t *testing.T) {
+	c := newMachine(t)
+	c.docker = fake.New(fake.Options{Name: "docker"})
+	m, ctx := c.manager(local, ""), context.Background()
+	c.run(m, "mine", nil)
+	l, err := m.List(ctx, manager.ListOptions{})
+	must(t, err)
+	info, err := c.local.Inspect(ctx, l.Containers[0].Name)
+	must(t, err)
+	_, err = c.docker.Create(ctx, sandbox.Spec{Name: info.Name, Kind: info.Kind, Provider: "docker", Owner: info.Owner, UID: 1, GID: 1, Security: sandbox.Security{NoNewPrivileges: true}})
+	must(t, err)
+	l, err = m.List(ctx, manager.ListOptions{})
+	must(t, err)
+	got := map[string]sandbox.Status{}
+	for _, r := range l.Containers {
+		got[r.Provider] = r.Status
+	}
+	if len(l.Containers) != 2 || got["docker"] != sandbox.StatusOrphan || got["local"] != sandbox.StatusRunning {
+		t.Errorf("%+v", l.Containers)
+	}
+}

@@ -1,0 +1,206 @@
+package preflight_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+)
+
+// A machine is all that the checks ask, healthy until a test makes it ill.
+type machine struct {
+	os, version, help string
+	files             fstest.MapFS
+	noBwrap, setID    bool
+	says              string // by which a start fails
+	landlock          int
+	landlockErr       error
+	filterErr         error
+}
+
+func healthy() *machine {
+	m := &machine{os: "linux", version: "bubblewrap 0.11.0\n", help: strings.Join(preflight.Needed(), "\n"), landlock: 5, files: fstest.MapFS{}}
+	m.set("proc/sys/kernel/osrelease", "6.12.0-amd64\n")
+	m.set("proc/sys/user/max_user_namespaces", "63000\n")
+	m.set("etc/os-release", "ID=debian\n")
+	return m
+}
+
+func (m *machine) set(path, content string) { m.files[path] = &fstest.MapFile{Data: []byte(content)} }
+
+func (m *machine) host() preflight.Host {
+	return preflight.Host{
+		OS:       m.os,
+		ReadFile: func(p string) ([]byte, error) { return fs.ReadFile(m.files, strings.TrimPrefix(p, "/")) },
+		LookPath: func(name string) (string, error) {
+			if m.noBwrap {
+				return "", errors.New("not found in PATH")
+			}
+			return "/usr/bin/" + name, nil
+		},
+		SetID: func(string) (bool, error) { return m.setID, nil },
+		Run: func(_ context.Context, _ string, args ...string) (string, error) {
+			switch {
+			case args[0] == "--version":
+				return m.version, nil
+			case args[0] == "--help":
+				return m.help, nil
+			case m.says != "":
+				return m.says, errors.New("exit status 1")
+			}
+			return m.version, nil
+		},
+		Landlock: func() (int, error) { return m.landlock, m.landlockErr },
+		Filters:  func() error { return m.filterErr },
+	}
+}
+
+func look(t *testing.T, h preflight.Host, name string) preflight.Finding {
+	t.Helper()
+	for _, c := range preflight.Checks() {
+		if c.Name == name {
+			return c.Look(context.Background(), h)
+		}
+	}
+	t.Fatalf("there is no check %q", name)
+	return preflight.Finding{}
+}
+
+const (
+	ok   = preflight.OK
+	warn = preflight.Warn
+	fail = preflight.Fail
+)
+
+func TestChecks(t *testing.T) {
+	restricted := func(m *machine) { m.set("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n") }
+	tests := []struct {
+		name        string
+		ill         func(*machine)
+		check       string
+		want        preflight.Status
+		detail, fix string // parts
+	}{
+		{"linux", func(*machine) {}, "platform", ok, "6.12", ""},
+		{"wsl 1", func(m *machine) { m.set("proc/sys/kernel/osrelease", "4.4.0-19041-Microsoft\n") }, "platform", fail, "WSL 1", "--set-version"},
+		{"wsl 2", func(m *machine) { m.set("proc/sys/kernel/osrelease", "5.15.90.1-microsoft-standard-WSL2\n") }, "platform", ok, "", ""},
+		{"windows", func(m *machine) { m.os = "windows" }, "platform", fail, "windows", "docker"},
+		{"windows needs no bwrap", func(m *machine) { m.os, m.noBwrap = "windows", true }, "bwrap", ok, "not needed", ""},
+		{"macos", func(m *machine) { m.os = "darwin" }, "platform", ok, "sandbox-exec", ""},
+
+		{"bwrap", func(*machine) {}, "bwrap", ok, "/usr/bin/bwrap, bubblewrap 0.11.0", ""},
+		{"none on debian", func(m *machine) { m.noBwrap = true }, "bwrap", fail, "not installed", "sudo apt-get install bubblewrap"},
+		{"none on ubuntu's child", func(m *machine) {
+			m.noBwrap = true
+			m.set("etc/os-release", "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n")
+		}, "bwrap", fail, "", "apt-get"},
+		{"none on fedora", func(m *machine) { m.noBwrap = true; m.set("etc/os-release", "ID=fedora\n") }, "bwrap", fail, "", "sudo dnf install bubblewrap"},
+		{"none on alpine", func(m *machine) { m.noBwrap = true; m.set("etc/os-release", "ID=alpine\n") }, "bwrap", fail, "", "sudo apk add bubblewrap"},
+		{"none on arch", func(m *machine) { m.noBwrap = true; m.set("etc/os-release", "ID=arch\n") }, "bwrap", fail, "", "sudo pacman -S bubblewrap"},
+		{"none on something", func(m *machine) { m.noBwrap = true; delete(m.files, "etc/os-release") }, "bwrap", fail, "", "of your distribution"},
+		{"old", func(m *machine) {
+			m.version, m.help = "bubblewrap 0.4.1\n", strings.ReplaceAll(m.help, "--disable-userns", "")
+		}, "bwrap", fail, "(older than 0.8.0), lacks --disable-userns", "upgrade"},
+		{"lacks an option and is not old", func(m *machine) { m.help = strings.ReplaceAll(m.help, "--size", "") }, "bwrap", fail, "0.11.0, lacks --size", "upgrade"},
+		{"set-user-id", func(m *machine) { m.setID = true }, "bwrap", fail, "set-user-id", "chmod u-s"},
+
+		{"namespaces", func(*machine) {}, "user-namespaces", ok, "everybody", ""},
+		{"no namespaces", func(m *machine) { m.set("proc/sys/user/max_user_namespaces", "0\n") }, "user-namespaces", fail, "is 0", "user.max_user_namespaces=15000"},
+		{"for root only", func(m *machine) { m.set("proc/sys/kernel/unprivileged_userns_clone", "0\n") }, "user-namespaces", fail, "root only", "kernel.unprivileged_userns_clone=1"},
+		{"apparmor", restricted, "user-namespaces", fail, "AppArmor", "bwrap-userns-restrict"},
+		{"apparmor with a profile", func(m *machine) { restricted(m); m.set("etc/apparmor.d/bwrap-userns-restrict", "x") }, "user-namespaces", ok, "", ""},
+
+		{"start", func(*machine) {}, "wall-start", ok, "starts", ""},
+		{"start without bwrap", func(m *machine) { m.noBwrap = true }, "wall-start", fail, "not tried", "install"},
+		{"start under apparmor", func(m *machine) {
+			restricted(m)
+			m.says = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted"
+		}, "wall-start", fail, "AppArmor restricts", "bwrap-userns-restrict"},
+		{"start with no namespaces", func(m *machine) {
+			m.set("proc/sys/kernel/unprivileged_userns_clone", "0\n")
+			m.says = "bwrap: No permissions to create new namespace, likely because the kernel does not allow non-privileged user namespaces."
+		}, "wall-start", fail, "unprivileged_userns_clone is 0", "sysctl -w"},
+		{"start in a container", func(m *machine) { m.says = "bwrap: No permissions to create new namespace" }, "wall-start", fail, "inside a container", "outside"},
+		{"start at the limit", func(m *machine) { m.says = "bwrap: Creating new namespace failed: No space left on device" }, "wall-start", fail, "limit", "max_user_namespaces"},
+		{"start where proc is masked", func(m *machine) {
+			m.says = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
+		}, "wall-start", fail, "/proc", "container"},
+		{"start that says something else", func(m *machine) { m.says = "bwrap: moon is full" }, "wall-start", fail, "moon is full", "doctor"},
+
+		{"filters", func(*machine) {}, "wall-filters", ok, "", ""},
+		{"no filters", func(m *machine) { m.filterErr = errors.New("function not implemented") }, "wall-filters", fail, "not implemented", "CONFIG_SECCOMP_FILTER"},
+		{"landlock", func(*machine) {}, "landlock", ok, "version 5", ""},
+		{"no landlock", func(m *machine) { m.landlockErr = errors.New("not supported") }, "landlock", fail, "not supported", "withoutLandlock"},
+		{"old landlock", func(m *machine) { m.landlock = 1 }, "landlock", warn, "truncation", "6.2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := healthy()
+			tt.ill(m)
+			f := look(t, m.host(), tt.check)
+			if f.Status != tt.want || !strings.Contains(f.Detail, tt.detail) || !strings.Contains(f.Fix, tt.fix) {
+				t.Errorf("%+v", f)
+			}
+			if (f.Status == ok) != (f.Fix == "") {
+				t.Errorf("status %s with the fix %q", f.Status, f.Fix)
+			}
+		})
+	}
+}
+
+func TestOlder(t *testing.T) {
+	tests := []struct {
+		version string
+		want    bool
+	}{
+		{"bubblewrap 0.8.0\n", false}, {"bubblewrap 0.7.9", true}, {"bubblewrap 0.10", false}, {"0.4", true},
+		{"bubblewrap 1.0.0", false}, {"bubblewrap 0.8.0-2ubuntu1", false}, {"", false}, {"bubblewrap", false},
+	}
+	for _, tt := range tests {
+		if got := preflight.Older(tt.version, "0.8.0"); got != tt.want {
+			t.Errorf("%q is older: %v", tt.version, got)
+		}
+	}
+}
+
+// TestThisMachine holds that the checks agree with what this machine can do:
+// where walls are known to start, every one of them passes.
+func TestThisMachine(t *testing.T) {
+	testenv.Require(t, "local")
+	for _, c := range preflight.Checks() {
+		if f := c.Look(context.Background(), preflight.RealHost("")); f.Status == fail {
+			t.Errorf("%s: %+v", c.Name, f)
+		}
+	}
+}
+
+// TestMissingProgram asks this machine for a bwrap that is not there.
+func TestMissingProgram(t *testing.T) {
+	h := preflight.RealHost(t.TempDir() + "/bwrap")
+	for _, name := range []string{"bwrap", "wall-start"} {
+		if f := look(t, h, name); f.Status != fail || f.Fix == "" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// TestHangingProgram holds that a program which hangs and floods is ended
+// with the context and costs no memory.
+func TestHangingProgram(t *testing.T) {
+	path := t.TempDir() + "/bwrap"
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nhead -c 1000000 /dev/zero\nexec sleep 600\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, done := context.WithCancel(context.Background())
+	done()
+	out, err := preflight.RealHost("").Run(ctx, path)
+	if err == nil || len(out) > 16<<10 {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+}
