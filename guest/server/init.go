@@ -26,12 +26,13 @@ const DefaultDir = "/.sandbox/run"
 type initConfig struct {
 	dir    string // folder of the socket
 	fd     int    // one connection that is there already, or -1
+	accept int    // a channel over which connections are passed, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	masked bool   // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
-	c := initConfig{dir: DefaultDir, fd: -1}
+	c := initConfig{dir: DefaultDir, fd: -1, accept: -1}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
@@ -39,10 +40,9 @@ func parseInit(args []string) (initConfig, error) {
 		case "--dir":
 			c.dir = value
 		case "--fd":
-			c.fd, err = strconv.Atoi(value)
-			if err == nil && c.fd < 3 {
-				err = errors.New("below 3")
-			}
+			c.fd, err = descriptor(value)
+		case "--accept":
+			c.accept, err = descriptor(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
 		case "--masked":
@@ -57,12 +57,23 @@ func parseInit(args []string) (initConfig, error) {
 	return c, nil
 }
 
+// descriptor reads the number of a descriptor that the guest was started with.
+func descriptor(value string) (int, error) {
+	fd, err := strconv.Atoi(value)
+	if err == nil && fd < 3 {
+		err = errors.New("below 3")
+	}
+	return fd, err
+}
+
 // Init is the first process of a wall. It serves clients until the engine
 // tells it to stop, and returns the exit code of the process.
 //
 //	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
 //	init --fd=N           serve the one connection on descriptor N; its end
 //	                      is the end of the guest and of all it started
+//	init --accept=N       serve the connections that come as descriptors over
+//	                      the socket N; its end is the end of the guest
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -146,16 +157,10 @@ func (c initConfig) base() wire.Start {
 // nothing left to serve.
 func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 	if c.fd >= 0 {
-		unix.CloseOnExec(c.fd)
-		if err := unix.SetNonblock(c.fd, true); err != nil {
-			return nil, err
-		}
-		done := make(chan struct{})
-		go func() {
-			s.serve(os.NewFile(uintptr(c.fd), "client"))
-			close(done)
-		}()
-		return done, nil
+		return inherited(c.fd, s.serve)
+	}
+	if c.accept >= 0 {
+		return inherited(c.accept, s.admitPassed)
 	}
 	l, err := listenUnix(AbstractName)
 	if err != nil {
@@ -167,4 +172,20 @@ func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 	go d.keep(ready)
 	<-ready
 	return nil, nil
+}
+
+// inherited calls serve with a descriptor that the guest was started with,
+// out of reach of its children. The returned channel is closed when serve
+// returns.
+func inherited(fd int, serve func(*os.File)) (over <-chan struct{}, err error) {
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		serve(os.NewFile(uintptr(fd), "client"))
+		close(done)
+	}()
+	return done, nil
 }

@@ -9,13 +9,14 @@ package docker
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/turns"
+	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -66,13 +67,7 @@ type Provider struct {
 	engine Engine
 	opts   Options
 
-	mu   sync.Mutex
-	busy map[string]*gate // by sandbox name: one Create or Open brings up at a time
-}
-
-type gate struct {
-	ch      chan struct{}
-	waiting int
+	turns turns.Turns // by sandbox name: one Create or Open brings up at a time
 }
 
 // New returns a Provider on the engine.
@@ -86,7 +81,7 @@ func New(e Engine, o Options) *Provider {
 	if o.Warn == nil {
 		o.Warn = func(string, string) {}
 	}
-	return &Provider{engine: e, opts: o, busy: map[string]*gate{}}
+	return &Provider{engine: e, opts: o}
 }
 
 // Name is "docker".
@@ -150,7 +145,7 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 
 // Create implements [sandbox.Provider].
 func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
-	release, err := p.enter(ctx, s.Name)
+	release, err := p.turns.Enter(ctx, s.Name)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -254,7 +249,7 @@ func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sand
 	for _, what := range c.Hello().Degraded {
 		p.opts.Warn(s.Name, "weaker here: "+termsafe.Line(what))
 	}
-	return info, makeReady(ctx, c, s)
+	return info, within.MakeReady(ctx, c, s)
 }
 
 // discard removes what a failed Create made, also when ctx has ended.
@@ -274,32 +269,6 @@ func (p *Provider) discardOurs(ctx context.Context, s sandbox.Spec, hash string)
 	info, err := p.engine.Inspect(ctx, s.Name)
 	if err == nil && info.Owner.Same(s.Owner) && info.ConfigHash == hash && info.StartedAt.IsZero() {
 		p.discard(ctx, info.ID)
-	}
-}
-
-// enter admits one caller at a time for the sandbox name.
-func (p *Provider) enter(ctx context.Context, name string) (release func(), err error) {
-	p.mu.Lock()
-	g := p.busy[name]
-	if g == nil {
-		g = &gate{ch: make(chan struct{}, 1)}
-		p.busy[name] = g
-	}
-	g.waiting++
-	p.mu.Unlock()
-	leave := func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if g.waiting--; g.waiting == 0 {
-			delete(p.busy, name)
-		}
-	}
-	select {
-	case g.ch <- struct{}{}:
-		return func() { <-g.ch; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for "+name, "another call is bringing it up: %w", ctx.Err())
 	}
 }
 

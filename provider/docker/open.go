@@ -1,20 +1,18 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Open implements [sandbox.Provider].
 func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
-	release, err := p.enter(ctx, s.Name)
+	release, err := p.turns.Enter(ctx, s.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +31,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	if err := makeReady(ctx, c, s); err != nil {
+	if err := within.MakeReady(ctx, c, s); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -105,42 +103,6 @@ func (p *Provider) openSockets(s sandbox.Spec) error {
 	return err
 }
 
-// makeReady runs the OnStart lines unless they have been run since the
-// guest started. The guest keeps the mark in its memory, so it is gone
-// with a restart and cannot be forged from a file.
-func makeReady(ctx context.Context, c *client.Client, s sandbox.Spec) error {
-	const tag = "ready"
-	if c.Hello().Ready == tag {
-		return nil
-	}
-	for i, line := range s.OnStart {
-		if err := runOnStart(ctx, c, s, line); err != nil {
-			return &sandbox.Error{Code: sandbox.CodeExecution, Op: "start", Field: fmt.Sprintf("docker.onStart[%d]", i), Resource: s.Name, Message: "the start command failed", Err: err, Hint: "correct the command in the settings"}
-		}
-	}
-	return c.SetReady(ctx, tag)
-}
-
-func runOnStart(ctx context.Context, c *client.Client, s sandbox.Spec, line string) error {
-	out := &lastBytes{limit: 2 << 10}
-	proc, err := c.Start(ctx, sandbox.Command{
-		Args: []string{"sh", "-c", line}, Env: s.Env, Dir: s.Workdir, Stdout: out, Stderr: out, Limits: s.Limits,
-		// What a start command leaves running is meant to stay.
-		Detach: true,
-	})
-	if err != nil {
-		return err
-	}
-	exit, err := proc.Wait()
-	if err != nil {
-		return err
-	}
-	if exit.Code != 0 {
-		return fmt.Errorf("exit status %d: %s", exit.Code, termsafe.Line(strings.TrimSpace(out.buf.String())))
-	}
-	return nil
-}
-
 func notOurs(op, name string) error {
 	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: name, Message: "a container of that name exists that is not ours", Hint: "remove or rename it: docker rename " + name + " other-name"}
 }
@@ -159,18 +121,4 @@ func explainStart(err error, s sandbox.Spec) error {
 		out.Field, out.Hint = "docker.runtime", "check that the runtime "+s.Runtime+" works on this host: sandbox doctor"
 	}
 	return &out
-}
-
-// lastBytes is a writer that keeps the last limit bytes.
-type lastBytes struct {
-	limit int
-	buf   bytes.Buffer
-}
-
-func (l *lastBytes) Write(p []byte) (int, error) {
-	l.buf.Write(p)
-	if over := l.buf.Len() - l.limit; over > 0 {
-		l.buf.Next(over)
-	}
-	return len(p), nil
 }

@@ -1,0 +1,46 @@
+package local
+
+import (
+	"net"
+	"sync"
+)
+
+// A conn is a connection that keeps its wall up until it is closed.
+type conn struct {
+	net.Conn
+	seat *seat
+	once sync.Once
+}
+
+func (c *conn) Close() error {
+	defer c.once.Do(c.seat.release)
+	return c.Conn.Close()
+}
+
+// CloseWrite ends the one direction, as connections of the guest can.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Conn.Close()
+}
+
+// CloseRead ends the other.
+func (c *conn) CloseRead() error {
+	if half, ok := c.Conn.(interface{ CloseRead() error }); ok {
+		return half.CloseRead()
+	}
+	return nil
+}
+
+// A listener is one that keeps its wall up until it is closed.
+type listener struct {
+	net.Listener
+	seat *seat
+	once sync.Once
+}
+
+func (l *listener) Close() error {
+	defer l.once.Do(l.seat.release)
+	return l.Listener.Close()
+}

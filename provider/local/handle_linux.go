@@ -1,0 +1,222 @@
+package local
+
+import (
+	"context"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/within"
+)
+
+// A handle is an open local sandbox. It has a seat in one wall for what comes
+// next; earlier seats last as long as something runs in them.
+type handle struct {
+	site    *site
+	spec    sandbox.Spec
+	planner *planner
+	closing chan struct{} // closed by Close
+
+	mu    sync.Mutex
+	seat  *seat
+	older []*seat // that something still uses
+	over  bool
+}
+
+// A seat is a handle's session with the guest of one wall.
+type seat struct {
+	h    *handle
+	wall *wall
+	*client.Client
+
+	using int  // commands, shells and the like; guarded by the handle
+	left  bool // another seat has taken its place; guarded by the handle
+	gone  bool // it was given back; guarded by the handle
+}
+
+// Info implements [sandbox.Sandbox].
+func (h *handle) Info() sandbox.Info {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return infoOf(h.site.def, []record.Wall{h.seat.wall.noted})
+}
+
+// sit takes a seat in the wall that is wanted now. The caller has its turn.
+func (h *handle) sit(ctx context.Context) (*seat, error) {
+	pl, err := h.planner.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.sitIn(ctx, pl)
+}
+
+// sitIn takes a seat in the wall of pl. One that falls before there is a
+// session with it is replaced once.
+func (h *handle) sitIn(ctx context.Context, pl planned) (*seat, error) {
+	s, fallen, err := h.sitOnce(ctx, pl)
+	if fallen && ctx.Err() == nil {
+		s, _, err = h.sitOnce(ctx, pl)
+	}
+	return s, err
+}
+
+func (h *handle) sitOnce(ctx context.Context, pl planned) (_ *seat, fallen bool, err error) {
+	w, err := h.site.wallFor(ctx, h.spec, pl)
+	if err != nil {
+		return nil, false, err
+	}
+	c, err := w.Connect(ctx, client.Options{Name: h.spec.Name})
+	if err == nil {
+		if err = within.MakeReady(ctx, c, h.spec); err != nil {
+			c.Close()
+		}
+	}
+	if err != nil {
+		h.site.leave(w)
+		return nil, !w.First().Alive(), explain(ctx, h.spec.Name, err)
+	}
+	return &seat{h: h, wall: w, Client: c}, false, nil
+}
+
+// use returns the seat for something new, in a wall that is as rules and host
+// ask for now. The caller gives it back with [seat.release].
+func (h *handle) use(ctx context.Context) (*seat, error) {
+	if err := h.ready(); err != nil {
+		return nil, err
+	}
+	pl, err := h.planner.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := h.take(pl.key); s != nil || err != nil {
+		return s, err
+	}
+	release, err := h.site.p.turns.Enter(ctx, h.spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if s, err := h.take(pl.key); s != nil || err != nil {
+		return s, err // another call was first
+	}
+	next, err := h.sitIn(ctx, pl)
+	if err != nil {
+		return nil, err
+	}
+	return h.move(next)
+}
+
+// ready returns an error when nothing can be started through the handle.
+func (h *handle) ready() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.over:
+		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the handle was closed"}
+	case h.seat.wall.fallen():
+		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the wall has ended", Hint: "open the sandbox again", Retryable: true}
+	}
+	return nil
+}
+
+// take returns the present seat when its wall is the one of that key.
+func (h *handle) take(key string) (*seat, error) {
+	if err := h.ready(); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seat.wall.key != key {
+		return nil, nil
+	}
+	h.seat.using++
+	return h.seat, nil
+}
+
+// move puts next in the place of the present seat, and returns it in use.
+func (h *handle) move(next *seat) (*seat, error) {
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		next.giveBack()
+		return nil, h.ready()
+	}
+	last := h.seat
+	h.seat, next.using, last.left = next, 1, true
+	done := last.using == 0
+	if !done {
+		h.older = append(h.older, last)
+	}
+	h.mu.Unlock()
+	if done {
+		last.giveBack()
+	}
+	return next, nil
+}
+
+// release says that what the seat was taken for has ended.
+func (s *seat) release() {
+	h := s.h
+	h.mu.Lock()
+	s.using--
+	done := s.left && s.using == 0 && !s.gone
+	if done {
+		for i, old := range h.older {
+			if old == s {
+				h.older = append(h.older[:i], h.older[i+1:]...)
+				break
+			}
+		}
+	}
+	h.mu.Unlock()
+	if done {
+		s.giveBack()
+	}
+}
+
+// giveBack ends the session, and leaves the wall.
+func (s *seat) giveBack() {
+	s.h.mu.Lock()
+	gone := s.gone
+	s.gone = true
+	s.h.mu.Unlock()
+	if gone {
+		return
+	}
+	s.Client.Close()
+	s.h.site.leave(s.wall)
+}
+
+// Close implements [sandbox.Sandbox].
+func (h *handle) Close() error {
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		return nil
+	}
+	h.over = true
+	close(h.closing)
+	seats := append(h.older, h.seat)
+	h.older = nil
+	h.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range seats {
+		wg.Go(s.giveBack)
+	}
+	wg.Wait()
+	return nil
+}
+
+// Ping reports whether the guest answers.
+func (h *handle) Ping(ctx context.Context) error {
+	if err := h.ready(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	c := h.seat.Client
+	h.mu.Unlock()
+	return c.Ping(ctx)
+}
+
+var _ sandbox.Sandbox = (*handle)(nil)

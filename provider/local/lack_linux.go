@@ -1,0 +1,27 @@
+package local
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+)
+
+// noBwrap says that there is no bubblewrap at path, and how to get it.
+func noBwrap(path string, cause error) error {
+	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: path, Message: "there is no bubblewrap, of which local walls are made", Err: cause}
+	for _, c := range preflight.Checks() {
+		if c.Name == "bwrap" {
+			e.Hint = c.Look(context.Background(), preflight.RealHost(path)).Fix
+		}
+	}
+	return e
+}
+
+// explainBwrap adds to e what bubblewrap's words mean for the machine.
+func explainBwrap(e *sandbox.Error, stderr string) *sandbox.Error {
+	why, fix := preflight.RealHost("").Explain(stderr)
+	e.Message += ": " + why
+	e.Hint = fix
+	return e
+}

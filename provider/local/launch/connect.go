@@ -1,0 +1,74 @@
+//go:build linux
+
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/guest/client"
+)
+
+// passedByte is what each message of the channel holds beside its descriptor.
+const passedByte = 'c'
+
+// Connect opens one more session with the guest. Commands of one session end
+// with it, those of others do not.
+func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a connection: %w", err)
+	}
+	ours := os.NewFile(uintptr(pair[0]), "guest")
+	err = w.pass(pair[1])
+	unix.Close(pair[1])
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	conn, err := net.FileConn(ours)
+	ours.Close() // conn has its own copy
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(ctx, conn, o)
+	if err != nil {
+		return nil, w.explain(ctx, err)
+	}
+	return c, nil
+}
+
+// pass sends a descriptor over the channel.
+func (w *Wall) pass(fd int) error {
+	raw, err := w.channel.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sendErr error
+	err = raw.Control(func(channel uintptr) {
+		sendErr = unix.Sendmsg(int(channel), []byte{passedByte}, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	if err = errors.Join(err, sendErr); err != nil {
+		return fmt.Errorf("pass a connection: %w", err)
+	}
+	return nil
+}
+
+// explain adds what the wall has complained of to a handshake that failed.
+func (w *Wall) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	w.awaitComplaint()
+	select {
+	case <-w.ended:
+		return &Failed{Program: w.cmd.Path, Stderr: w.Stderr(), Cause: err}
+	default:
+		return err
+	}
+}

@@ -1,0 +1,295 @@
+//go:build linux
+
+// Package launch starts a local wall, keeps the thread that holds it alive,
+// and connects to the guest inside.
+//
+// A wall is one process tree below bubblewrap. It ends with its orchestrator
+// in two ways that do not depend on each other: the kernel kills bubblewrap
+// when the thread that started it ends, and the guest ends itself when the
+// channel over which it gets its connections is closed.
+package launch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/provider/local/procs"
+)
+
+const (
+	maxInfo   = 4 << 10 // bytes of what bubblewrap says of its child
+	maxStderr = 8 << 10 // bytes kept of what it complains of
+	// killWithin bounds how long a killed wall may take to be gone.
+	killWithin = 10 * time.Second
+	// politeWithin bounds how long a wall that was asked to end may take. The
+	// guest itself gives what runs inside two seconds.
+	politeWithin = 4 * time.Second
+)
+
+// An Order says what to start.
+type Order struct {
+	Bwrap   string   // absolute path of the program
+	Args    []string // of bubblewrap, without those that name descriptors
+	Filters [][]byte // seccomp programs for all of the wall
+	Guest   string   // path of the guest inside
+	Config  []byte   // what the guest is told at its start; nil is nothing
+
+	// Down, when not nil, has the wall be started by root's way down.
+	Down *Down
+}
+
+// Down is for an orchestrator that is root, which the wall must not be.
+type Down struct {
+	Guest    string // path of the guest's binary on the host
+	UID, GID int
+	Sources  []string // as in [enter.Order]; Args name them as [enter.Staged]
+}
+
+// A Wall is a wall that was started. It is safe for concurrent use.
+type Wall struct {
+	cmd     *exec.Cmd
+	channel *os.File // over which connections are passed
+	stderr  *tail
+
+	first procs.ID // the guest, as the host numbers it
+
+	ended chan struct{} // closed when bubblewrap is gone, and all it started
+	once  sync.Once
+}
+
+// A Failed error says that a wall did not come up, in the words of the
+// program that failed.
+type Failed struct {
+	Program string
+	Stderr  string // untrusted as to control characters
+	Cause   error
+}
+
+// Error implements error.
+func (f *Failed) Error() string {
+	parts := []string{f.Program}
+	if f.Cause != nil {
+		parts = append(parts, f.Cause.Error())
+	}
+	if text := strings.TrimSpace(f.Stderr); text != "" {
+		parts = append(parts, strconv.QuoteToGraphic(text))
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap returns the cause.
+func (f *Failed) Unwrap() error { return f.Cause }
+
+// Start starts a wall and returns when its first process is known. When ctx
+// ends before, or an error is returned, nothing is left.
+func Start(ctx context.Context, o Order) (*Wall, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	files := &descriptors{}
+	defer files.close()
+	w := &Wall{ended: make(chan struct{}), stderr: &tail{limit: maxStderr}}
+	info, err := w.prepare(o, files)
+	if err != nil {
+		return nil, err
+	}
+	defer info.Close()
+	if err := w.run(files); err != nil {
+		w.channel.Close()
+		return nil, &Failed{Program: o.Bwrap, Cause: err}
+	}
+	files.close() // the child has its own
+	if err := w.learn(ctx, info); err != nil {
+		w.Kill()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &Failed{Program: o.Bwrap, Stderr: w.stderr.String(), Cause: err}
+	}
+	return w, nil
+}
+
+// prepare makes the descriptors and the command. It returns the end of the
+// pipe on which bubblewrap tells what it has started.
+func (w *Wall) prepare(o Order, files *descriptors) (info *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make the channel of connections: %w", err)
+	}
+	w.channel = os.NewFile(uintptr(pair[0]), "channel")
+	accept := files.add(os.NewFile(uintptr(pair[1]), "channel"))
+	info, tell, err := os.Pipe()
+	if err != nil {
+		w.channel.Close()
+		return nil, err
+	}
+	if err := w.compose(o, files, accept, files.add(tell)); err != nil {
+		w.channel.Close()
+		info.Close()
+		return nil, err
+	}
+	return info, nil
+}
+
+// compose writes the arguments where bubblewrap reads them and makes the
+// command.
+func (w *Wall) compose(o Order, files *descriptors, accept, tell int) error {
+	args := append([]string(nil), o.Args...)
+	args = append(args, "--info-fd", strconv.Itoa(tell))
+	for i, program := range o.Filters {
+		fd, err := files.memory("filter"+strconv.Itoa(i), program)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--add-seccomp-fd", strconv.Itoa(fd))
+	}
+	argsFD, err := files.memory("args", []byte(strings.Join(args, "\x00")+"\x00"))
+	if err != nil {
+		return err
+	}
+	argv := []string{o.Bwrap, "--args", strconv.Itoa(argsFD), "--", o.Guest, "init", "--accept=" + strconv.Itoa(accept)}
+	if o.Config != nil {
+		fd, err := files.memory("config", o.Config)
+		if err != nil {
+			return err
+		}
+		argv = append(argv, "--config="+strconv.Itoa(fd))
+	}
+	program := o.Bwrap
+	if d := o.Down; d != nil {
+		order, err := json.Marshal(enter.Order{UID: d.UID, GID: d.GID, Sources: d.Sources, Program: o.Bwrap, Args: argv})
+		if err != nil {
+			return err
+		}
+		fd, err := files.memory("order", order)
+		if err != nil {
+			return err
+		}
+		program, argv = d.Guest, []string{"sandbox-guest", "enter", "--order=" + strconv.Itoa(fd)}
+	}
+	w.cmd = &exec.Cmd{
+		Path: program, Args: argv, Dir: "/", Env: []string{}, ExtraFiles: files.list,
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	}
+	return nil
+}
+
+// run starts the command from a goroutine that keeps its thread until the
+// wall has ended: the signal of the parent's death is that of the thread's.
+func (w *Wall) run(files *descriptors) error {
+	complaints, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer write.Close()
+	w.cmd.Stderr = write
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := w.cmd.Start()
+		started <- err
+		if err != nil {
+			complaints.Close()
+			return
+		}
+		read := make(chan struct{})
+		go func() { defer close(read); _, _ = io.Copy(w.stderr, complaints) }()
+		_ = w.cmd.Wait() // how bubblewrap ends says nothing
+		// What it started has ended with it, and the pipe with that.
+		late := time.AfterFunc(time.Second, func() { complaints.Close() })
+		<-read
+		late.Stop()
+		complaints.Close()
+		close(w.ended)
+	}()
+	return <-started
+}
+
+// learn reads which process bubblewrap has started.
+func (w *Wall) learn(ctx context.Context, info *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = info.SetReadDeadline(time.Now()) })
+	defer stop()
+	b, err := io.ReadAll(io.LimitReader(info, maxInfo))
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Child int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&said); err != nil || said.Child <= 1 {
+		w.awaitComplaint()
+		return errors.New("it ended before it built the wall")
+	}
+	w.first, err = procs.Child(said.Child, w.cmd.Process.Pid)
+	if err != nil {
+		w.awaitComplaint()
+	}
+	return err
+}
+
+// awaitComplaint gives a program that has failed a moment to say why.
+func (w *Wall) awaitComplaint() {
+	select {
+	case <-w.ended:
+	case <-time.After(time.Second):
+	}
+}
+
+// First is the wall's first process, the guest, as the host numbers it.
+func (w *Wall) First() procs.ID { return w.first }
+
+// Ended is closed when nothing of the wall runs any more.
+func (w *Wall) Ended() <-chan struct{} { return w.ended }
+
+// Stderr is the last that bubblewrap and the guest have complained of.
+func (w *Wall) Stderr() string { return w.stderr.String() }
+
+// Kill ends the wall at once and returns when it is gone. It reports whether
+// that is so.
+func (w *Wall) Kill() bool {
+	w.once.Do(func() { w.channel.Close() })
+	ctx, done := context.WithTimeout(context.Background(), killWithin)
+	defer done()
+	if w.first.PID > 0 {
+		_ = w.first.Kill(ctx) // process 1 takes all others along
+	}
+	select {
+	case <-w.ended:
+		return true
+	case <-time.After(50 * time.Millisecond): // bubblewrap goes when its child has
+	}
+	_ = w.cmd.Process.Kill()
+	select {
+	case <-w.ended:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Close has the guest end everything that runs, politely, and ends the wall.
+func (w *Wall) Close() bool {
+	w.once.Do(func() { w.channel.Close() })
+	select {
+	case <-w.ended:
+		return true
+	case <-time.After(politeWithin):
+		return w.Kill()
+	}
+}

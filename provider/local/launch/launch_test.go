@@ -1,0 +1,171 @@
+//go:build linux
+
+package launch_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const guestInside = "/.sandbox/bin/sandbox-guest"
+
+// plain is a small wall: the system's programs and the guest.
+func plain(t testing.TB) launch.Order {
+	t.Helper()
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		testenv.Lack(t, "local", err)
+	}
+	guest := testenv.Guest(t)
+	const uid = 471100
+	o := launch.Order{Bwrap: bwrap, Guest: guestInside}
+	source := func(path string) string { return path }
+	if os.Geteuid() == 0 {
+		o.Down = &launch.Down{Guest: guest, UID: uid, GID: uid}
+		source = func(path string) string {
+			o.Down.Sources = append(o.Down.Sources, path)
+			return enter.Staged(len(o.Down.Sources) - 1)
+		}
+	}
+	o.Args = []string{
+		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns",
+		"--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin", "--cap-drop", "ALL",
+		"--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(uid),
+		"--ro-bind", source("/usr"), "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
+		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", source(guest), guestInside,
+	}
+	return o
+}
+
+func output(t testing.TB, c *client.Client, args ...string) string {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	var out bytes.Buffer
+	p, err := c.Start(ctx, sandbox.Command{Args: args, Stdout: &out, Stderr: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func start(t testing.TB, o launch.Order) *launch.Wall {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	w, err := launch.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !w.Kill() {
+			t.Error("the wall does not end")
+		}
+	})
+	return w
+}
+
+func connect(t testing.TB, w *launch.Wall) *client.Client {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	c, err := w.Connect(ctx, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestWallRunsCommands(t *testing.T) {
+	w := start(t, plain(t))
+	a, b := connect(t, w), connect(t, w)
+	if got := output(t, a, "echo", "first"); got != "first" {
+		t.Errorf("got %q", got)
+	}
+	a.Close()
+	if got := output(t, b, "id", "-u"); got != "471100" {
+		t.Errorf("the second session, after the first was closed: %q", got)
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(w.First().PID) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if uids, ok := strings.CutPrefix(line, "Uid:"); ok && strings.Fields(uids)[0] == "0" {
+			t.Errorf("the wall's first process is root on the host: %s", line)
+		}
+	}
+	if !w.Close() {
+		t.Error("it does not end")
+	}
+	if w.First().Alive() {
+		t.Error("its first process lives on")
+	}
+}
+
+func TestWallThatCannotBeBuilt(t *testing.T) {
+	o := plain(t)
+	o.Args = append(o.Args, "--ro-bind", "/no/such/folder", "/x")
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	w, err := launch.Start(ctx, o)
+	if err == nil {
+		defer w.Kill()
+		_, err = w.Connect(ctx, client.Options{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "/no/such/folder") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWallThatHangs(t *testing.T) {
+	o := plain(t)
+	script := filepath.Join(t.TempDir(), "bwrap")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o.Bwrap, o.Down = script, nil
+	ctx, done := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer done()
+	begin := time.Now()
+	if _, err := launch.Start(ctx, o); err == nil || ctx.Err() == nil {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func BenchmarkWall(b *testing.B) {
+	o := plain(b)
+	for b.Loop() {
+		w := start(b, o)
+		c := connect(b, w)
+		output(b, c, "true")
+		b.StopTimer()
+		c.Close()
+		w.Kill()
+		b.StartTimer()
+	}
+}

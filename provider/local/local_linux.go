@@ -1,0 +1,322 @@
+package local
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/turns"
+)
+
+// format is the version of the definitions.
+const format = "1"
+
+// A Provider is the wall named "local". It is safe for concurrent use. Its
+// walls belong to it: Close ends them.
+type Provider struct {
+	o     Options
+	turns turns.Turns // by sandbox name: one call brings up or takes away at a time
+	swept sync.Once
+
+	bwrap    string // in PATH when the Provider was made
+	bwrapErr error
+
+	// defs opens the folder of definitions when it is first needed.
+	defs func() (*record.Dir, error)
+
+	mu     sync.Mutex
+	sites  map[string]*site // by the sandbox's name
+	closed bool
+	up     sync.WaitGroup // of walls
+}
+
+// New returns a Provider. Nothing but PATH is looked at before the first call.
+func New(o Options) *Provider {
+	if o.Ready == 0 {
+		o.Ready = 30 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Warn == nil {
+		o.Warn = func(string, string) {}
+	}
+	if o.World == nil {
+		o.World = func() hardening.World { return hardening.World{} }
+	}
+	p := &Provider{o: o, sites: map[string]*site{}}
+	p.defs = sync.OnceValues(func() (*record.Dir, error) { return record.Open(filepath.Join(o.State, "local", "sandboxes")) })
+	p.bwrap, p.bwrapErr = exec.LookPath("bwrap")
+	return p
+}
+
+// Name is "local".
+func (p *Provider) Name() string { return "local" }
+
+// Features says what local walls can do. They end with the process that put
+// them up, and cannot be frozen: a stopped process 1 does not stop the others.
+func (p *Provider) Features() sandbox.Features {
+	return sandbox.Features{TTY: true, Usage: true, Shells: true, Files: true, Dial: true, Listen: true}
+}
+
+// Inspect implements [sandbox.Provider].
+func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+	if err := ended(ctx, "inspect"); err != nil {
+		return sandbox.Info{}, err
+	}
+	defs, err := p.defs()
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	def, walls, err := defs.Get(name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	return infoOf(def, walls), nil
+}
+
+// List implements [sandbox.Provider]. A definition that cannot be read fails
+// the call: a list with holes would let its sandbox be forgotten.
+func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+	defs, err := p.defs()
+	if err != nil {
+		return nil, err
+	}
+	names, err := defs.Names()
+	if err != nil {
+		return nil, err
+	}
+	var out []sandbox.Info
+	for _, name := range names {
+		if err := ended(ctx, "list"); err != nil {
+			return nil, err
+		}
+		if f.Name != "" && f.Name != name {
+			continue
+		}
+		def, walls, err := defs.Get(name)
+		if sandbox.IsNotFound(err) {
+			continue // not made yet, or removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if info := infoOf(def, walls); matches(info, f) {
+			out = append(out, info)
+		}
+	}
+	return out, nil
+}
+
+func matches(i sandbox.Info, f sandbox.Filter) bool {
+	return (f.Instance == "" || f.Instance == i.Owner.Instance) && (f.Tenant == "" || f.Tenant == i.Owner.Tenant) &&
+		(f.Kind == "" || f.Kind == i.Kind) && (f.Name == "" || f.Name == i.Name)
+}
+
+// infoOf describes a sandbox. Of several walls the newest counts.
+func infoOf(def record.Definition, walls []record.Wall) sandbox.Info {
+	i := sandbox.Info{
+		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusStopped,
+		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt,
+	}
+	for _, w := range walls {
+		i.Status = sandbox.StatusRunning
+		if !w.StartedAt.Before(i.StartedAt) {
+			i.StartedAt, i.PID = w.StartedAt, w.Process.PID
+		}
+	}
+	return i
+}
+
+// Remove implements [sandbox.Provider]. It ends the walls of every process.
+func (p *Provider) Remove(ctx context.Context, name string) error {
+	release, err := p.turns.Enter(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := ended(ctx, "remove"); err != nil {
+		return err
+	}
+	defs, err := p.defs()
+	if err != nil {
+		return err
+	}
+	if err := defs.Remove(ctx, name); err != nil {
+		return err
+	}
+	if s := p.forget(name); s != nil {
+		s.end(false)
+	}
+	return nil
+}
+
+// Create implements [sandbox.Provider].
+func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	release, err := p.turns.Enter(ctx, s.Name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defer release()
+	if err := p.check(ctx, s); err != nil {
+		return sandbox.Info{}, err
+	}
+	hash, err := confighash.Sum(s)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defs, err := p.defs()
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	p.swept.Do(func() { err = defs.Sweep(ctx) })
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	def := record.Definition{
+		Format: format, ID: record.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash,
+		CreatedAt: p.o.Now().UTC().Round(0),
+	}
+	slot, err := defs.Claim(ctx, s.Name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	st := newSite(p, def)
+	w, err := st.raise(ctx, s, slot)
+	if err == nil {
+		if err = defs.Commit(ctx, slot, def); err != nil {
+			w.discard()
+		}
+	}
+	if err != nil {
+		if undo := defs.Abandon(s.Name, slot); undo != nil {
+			p.o.Warn(s.Name, "could not take back a half-made sandbox: "+undo.Error())
+		}
+		return sandbox.Info{}, err
+	}
+	if err := p.adopt(st, w); err != nil {
+		return sandbox.Info{}, err
+	}
+	return infoOf(def, []record.Wall{w.noted}), nil
+}
+
+// check refuses what no wall may have, and what a local one cannot do.
+func (p *Provider) check(ctx context.Context, s sandbox.Spec) error {
+	if err := ended(ctx, "create"); err != nil {
+		return err
+	}
+	if err := refuse(s); err != nil {
+		return err
+	}
+	return hardening.Check(s, p.o.World())
+}
+
+// Open implements [sandbox.Provider].
+func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	release, err := p.turns.Enter(ctx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := ended(ctx, "open"); err != nil {
+		return nil, err
+	}
+	defs, err := p.defs()
+	if err != nil {
+		return nil, err
+	}
+	def, _, err := defs.Get(s.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !def.Owner.Same(s.Owner) {
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
+	}
+	if err := p.check(ctx, s); err != nil {
+		return nil, err
+	}
+	return p.site(def).open(ctx, s)
+}
+
+// site returns what this process has of the sandbox def.
+func (p *Provider) site(def record.Definition) *site {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sites[def.Name]
+	if s == nil || s.def.ID != def.ID {
+		s = newSite(p, def) // the walls of another ID have ended with it
+		p.sites[def.Name] = s
+	}
+	return s
+}
+
+// forget drops the sandbox name and returns what this process had of it.
+func (p *Provider) forget(name string) *site {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sites[name]
+	delete(p.sites, name)
+	return s
+}
+
+// adopt takes a new site with its first wall.
+func (p *Provider) adopt(s *site, w *wall) error {
+	p.mu.Lock()
+	p.sites[s.def.Name] = s
+	p.mu.Unlock()
+	return s.admit(w)
+}
+
+// Close ends every wall of this Provider and returns when they are gone.
+// Definitions stay. Calls that come later fail.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	var all []*site
+	for _, s := range p.sites {
+		all = append(all, s)
+	}
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() { s.end(true) })
+	}
+	wg.Wait()
+	p.up.Wait()
+	return nil
+}
+
+// ended says that ctx is over.
+func ended(ctx context.Context, op string) error {
+	if err := ctx.Err(); err != nil {
+		return sandbox.Errorf(sandbox.CodeTimeout, op, "given up: %w", err)
+	}
+	return nil
+}
+
+// UsageOf tells what the sandbox name costs now, without starting it: the sum
+// over its walls in every process.
+func (p *Provider) UsageOf(ctx context.Context, name string) (sandbox.Usage, error) {
+	if err := ended(ctx, "usage"); err != nil {
+		return sandbox.Usage{}, err
+	}
+	defs, err := p.defs()
+	if err != nil {
+		return sandbox.Usage{}, err
+	}
+	_, walls, err := defs.Get(name)
+	if err != nil {
+		return sandbox.Usage{}, err
+	}
+	walls = slices.DeleteFunc(walls, func(w record.Wall) bool { return w.Process.PID == 0 })
+	return usageOf(walls, 0)
+}
+
+var _ sandbox.Provider = (*Provider)(nil)

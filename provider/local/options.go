@@ -1,0 +1,138 @@
+// Package local builds walls on this machine without an engine, an image or
+// root: namespaces and mounts by bubblewrap on Linux, a profile of
+// sandbox-exec on macOS.
+//
+// A definition outlives the program (see package record); the wall itself
+// belongs to the process that put it up and ends with it. What a wall shows
+// and closes is computed by package plan from the Spec and from what there is
+// on the host, anew before each command: when a file has appeared that a rule
+// closes, or something was granted, the next command finds a new wall.
+package local
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/seccomp"
+)
+
+// Options of a Provider.
+type Options struct {
+	// State is the state folder; definitions and stubs are kept below it.
+	State string
+	// World is asked at each start of a wall for the facts that the
+	// hardening rules need. Its Home, Workspaces and Sensitive also say what
+	// a wall must not show.
+	World func() hardening.World
+	// Warn receives what somebody should know of a sandbox that works all
+	// the same. Nil drops it.
+	Warn func(name, warning string)
+	// Ready bounds how long a wall may take until it serves; default 30 s.
+	Ready time.Duration
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// settings are the provider's own part of a Spec.
+type settings struct {
+	bwrap                string // absolute path; empty is looked up in PATH
+	observe              bool
+	withoutLandlock      bool
+	withoutDisableUserns bool
+	withoutSeccomp       bool
+}
+
+// parseSettings reads Spec.Options.
+func parseSettings(options map[string]any) (settings, error) {
+	s := settings{observe: true}
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		ok := true
+		switch v := options[key]; key {
+		case "bwrap":
+			s.bwrap, ok = v.(string)
+			ok = ok && (s.bwrap == "" || s.bwrap[0] == '/')
+		case "observe":
+			s.observe, ok = v.(bool)
+		case "withoutLandlock":
+			s.withoutLandlock, ok = v.(bool)
+		case "withoutDisableUserns":
+			s.withoutDisableUserns, ok = v.(bool)
+		case "withoutSeccomp":
+			s.withoutSeccomp, ok = v.(bool)
+		default:
+			return s, &sandbox.Error{
+				Code: sandbox.CodeValidation, Op: "read options", Field: "providerOptions." + key, Message: "the local provider has no such option",
+				Hint: "it has bwrap, observe, withoutLandlock, withoutDisableUserns and withoutSeccomp",
+			}
+		}
+		if !ok {
+			return s, &sandbox.Error{Code: sandbox.CodeValidation, Op: "read options", Field: "providerOptions." + key,
+				Message: fmt.Sprintf("%v is not valid", options[key]), Hint: "bwrap is an absolute path, the others are true or false"}
+		}
+	}
+	return s, nil
+}
+
+// Notes returns what a person should know of the local wall of s that the
+// Spec does not say: which limits it cannot enforce, and which layers were
+// switched off.
+func Notes(s sandbox.Spec) []string {
+	var notes []string
+	if s.Resources.Memory > 0 {
+		notes = append(notes, "docker.memory is not enforced: a local wall has no cgroup of its own; limits.memory bounds each command")
+	}
+	if s.Resources.NanoCPUs > 0 {
+		notes = append(notes, "docker.cpus is not enforced: a local wall has no cgroup of its own; limits.cpuSeconds bounds each command")
+	}
+	o, err := parseSettings(s.Options)
+	if err != nil {
+		return notes
+	}
+	for _, n := range []struct {
+		set  bool
+		text string
+	}{
+		{o.withoutLandlock, "providerOptions.withoutLandlock: mounts alone decide what can be read and written"},
+		{o.withoutDisableUserns, "providerOptions.withoutDisableUserns: code inside may make namespaces of its own, which opens more of the kernel"},
+		{o.withoutSeccomp, "providerOptions.withoutSeccomp: every system call can be reached, Unix sockets that are visible included"},
+		{!o.observe, "providerOptions.observe is off: what the wall stops is not seen, only what programs say of it"},
+	} {
+		if n.set {
+			notes = append(notes, n.text)
+		}
+	}
+	return notes
+}
+
+// refuse returns an error for the first thing in s that a local wall cannot
+// do. Nothing is left out in silence.
+func refuse(s sandbox.Spec) error {
+	for _, r := range []struct {
+		bad     bool
+		field   string
+		message string
+	}{
+		{s.Network != "none" && s.Network != "", "docker.network", "a local wall has no network but its own loopback"},
+		{len(s.DNS) > 0, "docker.dns", "a local wall has no network, so nothing asks name servers"},
+		{len(s.ExtraHosts) > 0, "docker.extraHosts", "a local wall shows the host's own /etc/hosts"},
+		{len(s.Setup) > 0, "docker.setup", "a local wall has no image that commands could be run on"},
+		{s.Runtime != "", "docker.runtime", "a local wall has no engine whose runtime could be chosen"},
+		{s.GPUs != "", "docker.gpus", "a local wall shows no devices of the host"},
+		{s.Security.AppArmor != "", "docker.apparmorProfile", "a local wall cannot change the AppArmor profile"},
+		{s.Security.Seccomp != "" && s.Security.Seccomp != seccomp.Profile(), "docker.seccompProfile", "a local wall has a filter of its own, which cannot be replaced"},
+		{!s.ReadOnlyRoot, "docker.readOnlyRoot", "the root of a local wall is always read-only"},
+		{!slices.Equal(s.Security.CapDrop, []string{"ALL"}), "docker.capDrop", "a local wall keeps no capability"},
+		{len(s.Filesystem.AllowUnixSockets) > 0, "filesystem.allowUnixSockets", "a local wall cannot open single sockets yet"},
+	} {
+		if r.bad {
+			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: r.field, Resource: s.Name, Message: r.message,
+				Hint: "leave the setting out, or use the docker provider"}
+		}
+	}
+	_, err := parseSettings(s.Options)
+	return err
+}

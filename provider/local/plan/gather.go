@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// A Host answers what there is on the machine. It follows no link in the last
+// part of a path. A stub of ours ([Plan.Stubs]) counts as [Missing], so that
+// the plan of a wall stays the same while it stands.
+type Host interface {
+	Kind(path string) (Kind, error)
+	Names(dir string) ([]string, error)
+	Link(path string) (Target, error)
+}
+
+// Gather asks h for what [Make] has to know of the host, and only that, and
+// returns w with the answers. Kinds, Names and Links that are in w already
+// are not asked for again. Its errors are those of h, and Make's.
+func Gather(w World, h Host) (World, error) {
+	w.Kinds, w.Names, w.Links = copied(w.Kinds), copied(w.Names), copied(w.Links)
+	_, err := build(w, recorder{h, known{&w}})
+	return w, err
+}
+
+func copied[V any](m map[string]V) map[string]V {
+	c := maps.Clone(m)
+	if c == nil {
+		c = map[string]V{}
+	}
+	return c
+}
+
+// known answers from a World.
+type known struct{ w *World }
+
+func (k known) Kind(p string) (Kind, error) { return lookup(k.w.Kinds, p, "what there is at") }
+
+func (k known) Names(p string) ([]string, error) { return lookup(k.w.Names, p, "the names in") }
+
+func (k known) Link(p string) (Target, error) { return lookup(k.w.Links, p, "where the link leads at") }
+
+func lookup[V any](m map[string]V, p, what string) (V, error) {
+	v, ok := m[p]
+	if !ok {
+		return v, sandbox.Errorf(sandbox.CodeInternal, op, "the plan lacks %s %s", what, p)
+	}
+	return v, nil
+}
+
+// recorder asks a host and notes the answers.
+type recorder struct {
+	host Host
+	known
+}
+
+func (r recorder) Kind(p string) (Kind, error) {
+	return record(r.w.Kinds, p, r.host.Kind)
+}
+
+func (r recorder) Names(p string) ([]string, error) {
+	return record(r.w.Names, p, r.host.Names)
+}
+
+func (r recorder) Link(p string) (Target, error) {
+	return record(r.w.Links, p, r.host.Link)
+}
+
+func record[V any](m map[string]V, p string, ask func(string) (V, error)) (V, error) {
+	if v, ok := m[p]; ok {
+		return v, nil
+	}
+	v, err := ask(p)
+	if err != nil {
+		return v, fmt.Errorf("look at %s: %w", p, err)
+	}
+	m[p] = v
+	return v, nil
+}

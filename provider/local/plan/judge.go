@@ -1,0 +1,153 @@
+package plan
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// Judge says what the rules make of op on the path inside, which is absolute
+// and need not exist. Links of the host are not known here: a path through
+// one is judged by where its name lies. What nothing shows can be granted,
+// under the name it would have on the host; what is ours cannot.
+func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
+	if !strings.HasPrefix(inside, "/") || strings.IndexByte(inside, 0) >= 0 {
+		return sandbox.Verdict{Rule: "not an absolute path", Builtin: true}
+	}
+	at := p.resolve(path.Clean(inside))
+	l, ok := topOf(p.layers, at)
+	if !ok || l.kind == layerOwn || under(at, ours) {
+		return p.judgeOwn(op, at, l)
+	}
+	switch l.kind {
+	case layerTmpfs:
+		return sandbox.Verdict{Allowed: op != sandbox.OpConnect, Rule: ruleTmpfs}
+	case layerFolder:
+		// The names of the host that could be shown lie in views of their own.
+		return sandbox.Verdict{
+			Allowed: op == sandbox.OpRead, Rule: readOnly(op, l.view.Why), HostPath: l.host(at),
+		}
+	}
+	v := sandbox.Verdict{HostPath: l.host(at)}
+	if c, denied := over(p.closures, v.HostPath); denied && (c.read || op != sandbox.OpRead) {
+		v.Rule, v.Builtin = c.rule, true
+		return v
+	}
+	if rule, frozen := p.frozen(v.HostPath); frozen && op == sandbox.OpWrite && l.view.Write {
+		v.Rule, v.Builtin = rule, true
+		return v
+	}
+	switch op {
+	case sandbox.OpRead:
+		v.Allowed, v.Rule = true, l.view.Why
+	case sandbox.OpWrite:
+		v.Allowed, v.Rule = l.view.Write, readOnly(op, l.view.Why)
+		if l.view.Write {
+			v.Rule = l.view.Why
+		}
+	default:
+		v.Rule, v.Builtin = ruleSocket, true
+	}
+	return v
+}
+
+// The names of rules that no setting has.
+const (
+	ruleTmpfs  = "memory of the sandbox"
+	ruleHidden = "nothing shows it"
+	ruleSystem = "part of the sandbox"
+	ruleSocket = "sockets of the host are closed"
+	ours       = "/.sandbox"
+)
+
+func readOnly(op sandbox.Operation, why string) string {
+	if op == sandbox.OpRead {
+		return why
+	}
+	return "shown read-only: " + why
+}
+
+// judgeOwn judges what no view and no tmpfs of the settings decides.
+func (p Plan) judgeOwn(op sandbox.Operation, at string, l layer) sandbox.Verdict {
+	switch {
+	case l.target == "/dev/shm":
+		return sandbox.Verdict{Allowed: op != sandbox.OpConnect, Rule: ruleTmpfs}
+	case l.target == "/dev" && op == sandbox.OpWrite:
+		name := strings.TrimPrefix(at, "/dev/")
+		return sandbox.Verdict{Allowed: slices.Contains(devices, name) || strings.HasPrefix(name, "pts/"), Rule: ruleSystem, Builtin: true}
+	case l.kind == layerOwn, under(at, ours):
+		return sandbox.Verdict{Allowed: op == sandbox.OpRead, Rule: ruleSystem, Builtin: true}
+	}
+	v := sandbox.Verdict{Rule: ruleHidden, HostPath: at}
+	if c, denied := over(p.closures, at); denied && (c.read || op != sandbox.OpRead) {
+		v.Rule, v.Builtin = c.rule, true
+	}
+	return v
+}
+
+// devices are the names in /dev that can be written to.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "stdin", "stdout", "stderr", "console"}
+
+// frozen returns the rule by which the name of the host path h cannot be
+// made, renamed or removed, and what it names not be written to.
+func (p Plan) frozen(h string) (rule string, ok bool) {
+	if rule := p.closures[h].frozen; rule != "" {
+		return rule, true
+	}
+	if c := p.closures[path.Dir(h)]; c.frozen != "" && !slices.Contains(c.names, path.Base(h)) {
+		return c.frozen, true
+	}
+	return "", false
+}
+
+// resolve follows the links that the plan itself makes.
+func (p Plan) resolve(at string) string {
+	for range maxLinks {
+		i := slices.IndexFunc(p.links, func(s Symlink) bool { return under(at, s.Target) })
+		if i < 0 {
+			return at
+		}
+		s := p.links[i]
+		to := s.To
+		if !strings.HasPrefix(to, "/") {
+			to = path.Join(path.Dir(s.Target), to)
+		}
+		at = moved(at, s.Target, path.Clean(to))
+	}
+	return at
+}
+
+// Writable returns the paths inside below which something may be written, as
+// far as mounts do not close parts of it; sorted. It is what a second layer
+// that can only allow has to allow. /dev is in it, for its devices.
+func (p Plan) Writable() []string {
+	return p.targets(func(l layer) bool {
+		return l.kind == layerTmpfs || l.shows() && l.view.Write || l.target == "/dev" || l.target == "/dev/shm"
+	})
+}
+
+// Readable returns the paths inside below which something may be read, those
+// of [Plan.Writable] included; sorted. Folders that merely lead there are not
+// in it.
+func (p Plan) Readable() []string {
+	return p.targets(func(l layer) bool { return !l.closed.closes() })
+}
+
+func (p Plan) targets(want func(layer) bool) []string {
+	var list []string
+	for target, l := range p.layers {
+		if want(l) {
+			list = append(list, target)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Same reports whether q shows and closes exactly what p does, so that a wall
+// that stands by p need not be built anew for q.
+func (p Plan) Same(q Plan) bool {
+	return slices.Equal(p.Ops, q.Ops) && slices.Equal(p.Stubs, q.Stubs)
+}

@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"cmp"
+	"path"
+	"slices"
+)
+
+// Make computes the plan of a wall that shows and closes what w says. It is an
+// error where w contradicts itself, and where a deny closes what the wall
+// cannot do without.
+func Make(w World) (Plan, error) {
+	b, err := build(w, known{&w})
+	if err != nil {
+		return Plan{}, err
+	}
+	return b.plan, nil
+}
+
+// builder holds what is known so far.
+type builder struct {
+	w        World
+	host     Host
+	closures map[string]closure // by path of the host
+	layers   map[string]layer   // by target
+	links    map[string]string  // by target
+	stubs    map[string]bool    // mount points that the host gets; true for folders
+	ops      map[string]Op      // by target
+	shut     []string           // targets in memory that become read-only at the end
+	probes   map[Probe]bool
+	plan     Plan
+}
+
+func build(w World, h Host) (*builder, error) {
+	b := &builder{
+		w: w, host: h,
+		closures: map[string]closure{}, layers: map[string]layer{}, links: map[string]string{},
+		ops: map[string]Op{}, probes: map[Probe]bool{},
+	}
+	for _, step := range []func() error{b.close, b.stack, b.emit} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// emit turns layers and closures into steps and probes.
+func (b *builder) emit() error {
+	for _, l := range b.sortedLayers() {
+		b.mount(l)
+	}
+	for target, to := range b.links {
+		b.parents(target)
+		b.ops[target] = Op{Kind: OpSymlink, Source: to, Target: target}
+	}
+	for _, c := range b.sortedClosures() {
+		for _, l := range b.sortedLayers() {
+			if err := b.closeIn(l, c); err != nil {
+				return err
+			}
+		}
+	}
+	b.finish()
+	mounts := 0
+	for _, o := range b.plan.Ops {
+		if o.Kind != OpDir && o.Kind != OpSymlink && o.Kind != OpRemountRo {
+			mounts++
+		}
+	}
+	if mounts > maxMounts {
+		return tooMuch("mounts are needed", mounts, maxMounts)
+	}
+	return nil
+}
+
+// finish puts everything in order: parents first, and the folders of memory
+// read-only when all is mounted.
+func (b *builder) finish() {
+	byDepth := func(a, b string) int {
+		return cmp.Or(cmp.Compare(depth(a), depth(b)), cmp.Compare(a, b))
+	}
+	p := &b.plan
+	for _, o := range b.ops {
+		p.Ops = append(p.Ops, o)
+	}
+	slices.SortFunc(p.Ops, func(a, b Op) int { return byDepth(a.Target, b.Target) })
+	slices.SortFunc(b.shut, func(a, b string) int { return byDepth(b, a) })
+	for _, target := range append(b.shut, "/") {
+		p.Ops = append(p.Ops, Op{Kind: OpRemountRo, Target: target})
+	}
+	for s, dir := range b.stubs {
+		p.Stubs = append(p.Stubs, Stub{Path: s, Dir: dir})
+	}
+	slices.SortFunc(p.Stubs, func(a, b Stub) int { return byDepth(a.Path, b.Path) })
+	for probe := range b.probes {
+		p.Probes = append(p.Probes, probe)
+	}
+	slices.SortFunc(p.Probes, func(a, b Probe) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Want, b.Want), cmp.Compare(a.Rule, b.Rule))
+	})
+	slices.Sort(p.Notes)
+	p.Notes = slices.Compact(p.Notes)
+	for target, to := range b.links {
+		p.links = append(p.links, Symlink{target, to})
+	}
+	slices.SortFunc(p.links, func(a, b Symlink) int { return cmp.Compare(a.Target, b.Target) })
+	p.layers, p.closures = b.layers, b.closures
+}
+
+// parents makes the folders between target and what it is mounted on, where
+// that is memory; elsewhere they are there, see mountPoint.
+func (b *builder) parents(target string) {
+	on, ok := b.top(path.Dir(target))
+	from := "/"
+	if ok {
+		from = on.target
+	}
+	if ok && on.shows() {
+		mask := b.maskOn(on, target)
+		if mask == "" {
+			return
+		}
+		from = mask
+	}
+	for _, dir := range down(from, path.Dir(target)) {
+		if _, taken := b.ops[dir]; !taken {
+			b.ops[dir] = Op{Kind: OpDir, Target: dir, Mode: 0o755}
+		}
+	}
+}
+
+// maskOn returns where the view l has a closed folder above target, or "".
+func (b *builder) maskOn(l layer, target string) string {
+	for _, p := range down(l.target, path.Dir(target)) {
+		if b.closures[l.host(p)].read {
+			return p
+		}
+	}
+	return ""
+}

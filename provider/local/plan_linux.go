@@ -1,0 +1,192 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// A planned wall is what rules and host ask for at one moment. Walls of one
+// key are alike.
+type planned struct {
+	plan  plan.Plan
+	world plan.World
+	key   string
+}
+
+// A planner computes plans for one handle.
+type planner struct {
+	site *site
+	spec sandbox.Spec
+
+	mu      sync.Mutex
+	picture *world.Picture
+}
+
+func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
+
+// plan looks at the host and says what the wall has to be now.
+func (p *planner) plan(ctx context.Context) (planned, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.picture == nil {
+		pic, err := p.look()
+		if err != nil {
+			return planned{}, err
+		}
+		p.picture = &pic
+	}
+	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
+	if err != nil {
+		return planned{}, err
+	}
+	w := p.picture.World
+	if err := unchanged(w.Views); err != nil {
+		return planned{}, err
+	}
+	w.Denies = append(w.Denies[:len(w.Denies):len(w.Denies)], found.Denies()...)
+	w, err = plan.Gather(w, world.Disk{})
+	if err != nil {
+		return planned{}, err
+	}
+	made, err := plan.Make(w)
+	if err != nil {
+		return planned{}, err
+	}
+	return planned{plan: made, world: w, key: keyOf(made)}, nil
+}
+
+// look asks for what does not change while the handle is open.
+func (p *planner) look() (world.Picture, error) {
+	facts := p.site.p.o.World()
+	views, links, err := world.System()
+	if err != nil {
+		return world.Picture{}, err
+	}
+	return world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
+}
+
+// unchanged refuses a view whose source leads elsewhere than when it was
+// judged: a link was put in its way.
+func unchanged(views []plan.View) error {
+	for _, v := range views {
+		real, err := hostpath.Canonical(v.Source)
+		if err == nil && real != v.Source && !v.Optional {
+			err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: v.Source, Message: "it leads to " + real + " now: a link was put in its way after it was resolved", Hint: "name the folder itself"}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyOf names a plan by everything that the wall is made from.
+func keyOf(p plan.Plan) string {
+	return strings.Join(bwrap.Args(p, bwrap.Options{BlockFD: -1, InfoFD: -1, StatusFD: -1}), "\x00")
+}
+
+// defaultPath is where programs are looked for inside.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// order says how the planned wall is started.
+func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
+	set, err := parseSettings(spec.Options)
+	if err != nil {
+		return launch.Order{}, err
+	}
+	o := launch.Order{Guest: guestInside}
+	if o.Bwrap, err = p.findBwrap(set.bwrap); err != nil {
+		return o, err
+	}
+	mask, err := p.maskFile()
+	if err != nil {
+		return o, err
+	}
+	made := pl.plan
+	if os.Geteuid() == 0 {
+		o.Down = &launch.Down{Guest: filepath.Join(spec.Guest.Dir, statedir.GuestBinary), UID: spec.UID, GID: spec.GID}
+		made.Ops = append([]plan.Op(nil), made.Ops...)
+		for i := range made.Ops {
+			if k := made.Ops[i].Kind; k == plan.OpBind || k == plan.OpRoBind {
+				made.Ops[i].Source = stage(o.Down, made.Ops[i].Source)
+			}
+		}
+		mask = stage(o.Down, mask)
+	}
+	o.Args = bwrap.Args(made, bwrap.Options{
+		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: spec.Name,
+		Env:     map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
+		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
+	})
+	return o, nil
+}
+
+// stage gives a source a place where the wall's user finds it.
+func stage(d *launch.Down, source string) string {
+	for i, s := range d.Sources {
+		if s == source {
+			return enter.Staged(i)
+		}
+	}
+	d.Sources = append(d.Sources, source)
+	return enter.Staged(len(d.Sources) - 1)
+}
+
+// findBwrap returns the absolute path of bubblewrap: the one that settings
+// name, else the one that was in PATH when the Provider was made.
+func (p *Provider) findBwrap(named string) (string, error) {
+	path, err := named, error(nil)
+	if path == "" {
+		path, err = p.bwrap, p.bwrapErr
+	}
+	if err == nil && !filepath.IsAbs(path) {
+		err = exec.ErrDot
+	}
+	if err == nil {
+		var st os.FileInfo
+		if st, err = os.Stat(path); err == nil && !st.Mode().IsRegular() {
+			err = fs.ErrInvalid
+		}
+	}
+	if err != nil {
+		return "", noBwrap(path, err)
+	}
+	return path, nil
+}
+
+// maskFile returns the file that stands for every closed file: empty, and
+// readable by nobody.
+func (p *Provider) maskFile() (string, error) {
+	path := filepath.Join(p.o.State, "local", "mask")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		f.Close()
+	} else if !errors.Is(err, fs.ErrExist) {
+		return "", statedir.Unavailable("start", path, err)
+	}
+	st, err := os.Lstat(path)
+	if err == nil && (!st.Mode().IsRegular() || st.Size() != 0) {
+		err = errors.New("it is not an empty file")
+	}
+	if err == nil && st.Mode().Perm() != 0 {
+		err = os.Chmod(path, 0)
+	}
+	return path, statedir.Unavailable("start", path, err)
+}

@@ -1,0 +1,120 @@
+package record
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"golang.org/x/sys/unix"
+)
+
+// A Wall is one that some process has up or is putting up.
+type Wall struct {
+	Process   Process   `json:"process"` // its first process; zero until it is known
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// A Slot is the place of a wall of this process in the folder of its sandbox.
+type Slot struct {
+	f    *os.File
+	path string
+}
+
+// newSlot makes and locks a file for a wall. The caller holds the lock.
+func (d *Dir) newSlot(name string) (*Slot, error) {
+	path := filepath.Join(d.folder(name), wallsDir, randomHex())
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	// Somebody may be looking at it just now, for some microseconds.
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		_ = os.Remove(path)
+		return nil, err
+	}
+	return &Slot{f: f, path: path}, nil
+}
+
+// Started notes the wall's first process, so that any process can end it.
+func (s *Slot) Started(w Wall) error {
+	b, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	_, err = s.f.WriteAt(b, 0)
+	return statedir.Unavailable("note wall", s.path, err)
+}
+
+// Gone reports whether the slot was taken away: somebody has removed the
+// sandbox.
+func (s *Slot) Gone() bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(s.f.Fd()), &st) != nil || st.Nlink == 0
+}
+
+// Release gives the slot up. The wall must have ended.
+func (s *Slot) Release() {
+	if !s.Gone() {
+		_ = os.Remove(s.path) // a file that stays counts as nothing
+	}
+	s.f.Close()
+}
+
+// walls returns the walls of the sandbox name that are up.
+func (d *Dir) walls(name string) ([]Wall, error) {
+	folder := filepath.Join(d.folder(name), wallsDir)
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, statedir.Unavailable("inspect", folder, err)
+	}
+	var up []Wall
+	for _, e := range entries {
+		w, alive, err := look(filepath.Join(folder, e.Name()))
+		if err != nil {
+			return nil, statedir.Unavailable("inspect", folder, err)
+		}
+		if alive {
+			up = append(up, w)
+		}
+	}
+	return up, nil
+}
+
+// look reads the file of a wall. It is up while its file is locked and its
+// first process, once that is known, lives.
+func look(path string) (w Wall, up bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return w, false, nil
+	}
+	if err != nil {
+		return w, false, err
+	}
+	defer f.Close()
+	free := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if free != nil && !errors.Is(free, unix.EWOULDBLOCK) {
+		return w, false, free
+	}
+	b := make([]byte, maxFile)
+	n, _ := f.ReadAt(b, 0)
+	if n == 0 || json.Unmarshal(b[:n], &w) != nil {
+		return Wall{}, free != nil, nil // it is being put up, or never was
+	}
+	return w, free != nil && w.Process.Alive(), nil
+}
+
+func randomHex() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // does not fail
+	return hex.EncodeToString(b[:])
+}

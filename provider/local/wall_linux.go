@@ -1,0 +1,125 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
+	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// guestInside is the guest's binary as the wall shows it.
+const guestInside = sandbox.GuestDir + "/bin/sandbox-guest"
+
+// A wall is one that is up, or was.
+type wall struct {
+	*launch.Wall
+	planned
+	site  *site
+	slot  *record.Slot
+	noted record.Wall
+
+	users   int  // seats; guarded by the site
+	retired bool // it takes no new users; guarded by the site
+
+	// detached says that something was started that outlives its handle.
+	detached atomic.Bool
+}
+
+// fallen reports whether the wall has ended.
+func (w *wall) fallen() bool {
+	select {
+	case <-w.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// idle reports whether nobody would miss the wall. The caller holds the
+// site's mu.
+func (w *wall) idle() bool { return w.users == 0 && !w.detached.Load() }
+
+// busy reports whether something may run that nobody waits for.
+func (w *wall) busy() bool { return w.detached.Load() }
+
+// take ends a wall in which nothing runs.
+func (w *wall) take() { go w.Kill() }
+
+// letGo gives up what the wall kept on the host. It has ended.
+func (w *wall) letGo() {}
+
+// discard ends a wall that was never admitted.
+func (w *wall) discard() {
+	w.Kill()
+	w.letGo()
+}
+
+// build puts up a wall as pl says and makes it ready for commands. On an error
+// nothing of it is left but the slot.
+func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *record.Slot) (_ *wall, err error) {
+	ctx, done := context.WithTimeout(ctx, s.p.o.Ready)
+	defer done()
+	defer func() { err = explain(ctx, spec.Name, err) }()
+	order, err := s.p.order(spec, pl)
+	if err != nil {
+		return nil, err
+	}
+	lw, err := launch.Start(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	w := &wall{Wall: lw, planned: pl, site: s, slot: slot}
+	defer func() {
+		if err != nil {
+			w.discard()
+		}
+	}()
+	w.noted = record.Wall{Process: lw.First(), StartedAt: s.p.o.Now().UTC().Round(0)}
+	if err := slot.Started(w.noted); err != nil {
+		return nil, err
+	}
+	return w, w.makeReady(ctx, spec)
+}
+
+// makeReady runs what comes before the first command.
+func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
+	c, err := w.Connect(ctx, client.Options{Name: spec.Name})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, what := range c.Hello().Degraded {
+		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
+	}
+	if len(spec.OnStart) > 0 {
+		w.detached.Store(true) // what they leave running is meant to stay
+	}
+	return within.MakeReady(ctx, c, spec)
+}
+
+// explain turns the failure to put up a wall into an error for people.
+func explain(ctx context.Context, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "start", Resource: name, Message: "the wall was not up in time", Err: errors.Join(ctx.Err(), err), Retryable: true}
+	}
+	var failed *launch.Failed
+	if !errors.As(err, &failed) {
+		var known *sandbox.Error
+		if errors.As(err, &known) {
+			return err
+		}
+		return sandbox.Errorf(sandbox.CodeUnavailable, "start", "the wall cannot be put up: %w", err)
+	}
+	return explainBwrap(&sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the wall cannot be put up", Err: failed,
+	}, failed.Stderr)
+}

@@ -1,0 +1,221 @@
+// Package world tells the planner of a local wall what the wall's Spec shows
+// and closes, and what there is on the host at those places.
+//
+// It decides nothing about mounts: package plan does. What it adds to the Spec
+// is what every wall shows (the system's programs) and what none may (the
+// secrets among the system's settings, and our own state).
+package world
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
+)
+
+// A Place says where the parts of this installation are. Paths are canonical.
+type Place struct {
+	Home string // of the user that runs us, or empty
+	// Workspaces are folders in which our own workspaces lie. A workspace
+	// outside of them is the agent's own folder.
+	Workspaces []string
+	// Sensitive is what no sandbox may see: the state folder, the settings.
+	Sensitive []string
+}
+
+// A Picture is what a Spec says of files, before the host is asked.
+type Picture struct {
+	World plan.World   // without what [plan.Gather] fills in
+	Scan  scan.Request // what has to be looked for before each plan
+	Own   string       // the agent's own folder where it is the workspace, or empty
+}
+
+// systemFolders are shown read-only when they exist.
+func systemFolders() []string {
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store"}
+}
+
+// Of returns the picture of s. It is an error where s asks for what a local
+// wall cannot show.
+func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Picture, error) {
+	p := Picture{World: plan.World{Symlinks: links, Tmpfs: s.Tmpfs, ShmSize: s.Resources.ShmSize}}
+	views := slices.Clone(system)
+	for _, m := range s.Mounts {
+		if m.Role == sandbox.RoleSocket {
+			continue // the guest is reached over a descriptor
+		}
+		views = append(views, plan.View{Source: m.Source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
+		if m.Role == sandbox.RoleWorkspace && !below(m.Source, at.Workspaces) {
+			// Worktrees of git and tools remember absolute paths.
+			p.Own = m.Source
+			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
+		}
+	}
+	allowed, err := allowed(s.Filesystem)
+	if err != nil {
+		return p, err
+	}
+	p.World.Views = append(views, allowed...)
+	p.World.Denies, p.Scan.Globs = denied(s.Filesystem)
+	hide(&p.World, at)
+	p.World = plan.Granted(p.World, s.Grants)
+	p.request(len(system), at)
+	return p, nil
+}
+
+// allowed returns the views of what settings allow.
+func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
+	var views []plan.View
+	for _, l := range []struct {
+		field string
+		paths []string
+		write bool
+	}{{"filesystem.allowRead", f.AllowRead, false}, {"filesystem.allowWrite", f.AllowWrite, true}} {
+		for _, p := range l.paths {
+			switch {
+			case IsGlob(p):
+				return nil, &sandbox.Error{
+					Code: sandbox.CodeUnsupported, Op: "plan", Field: l.field, Resource: p,
+					Message: "a local wall cannot show what matches a pattern", Hint: "name the folder; what must stay closed in it can be a pattern in filesystem.denyRead",
+				}
+			case strings.HasPrefix(p, "~"):
+				continue // there is no home, and so nothing of it
+			case !path.IsAbs(p):
+				return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Field: l.field, Resource: p, Message: "the path is not absolute"}
+			}
+			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Optional: true, Why: l.field + ": " + p})
+		}
+	}
+	return views, nil
+}
+
+// IsGlob reports whether a rule is a pattern and no path.
+func IsGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }
+
+// denied returns what settings deny, by path and by pattern.
+func denied(f sandbox.FilesystemRules) (paths []plan.Deny, globs []scan.Glob) {
+	for _, l := range []struct {
+		field string
+		rules []string
+		read  bool
+	}{{"filesystem.denyRead", f.DenyRead, true}, {"filesystem.denyWrite", f.DenyWrite, false}} {
+		for _, r := range l.rules {
+			rule := l.field + ": " + r
+			switch {
+			case strings.HasPrefix(r, "~"): // there is no home, and so nothing of it
+			case IsGlob(r) || !path.IsAbs(r):
+				globs = append(globs, scan.Glob{Pattern: r, Read: l.read, Rule: rule})
+			default:
+				paths = append(paths, plan.Deny{Path: path.Clean(r), Read: l.read, Rule: rule})
+			}
+		}
+	}
+	return paths, globs
+}
+
+// secrets are files and folders among the system's settings that programs
+// inside have no use for.
+func secrets() []string {
+	return []string{
+		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/security/opasswd", "/etc/sudoers", "/etc/sudoers.d",
+		"/etc/ssl/private", "/etc/pki/tls/private", "/etc/krb5.keytab", "/etc/docker", "/etc/kubernetes", "/etc/rancher",
+		"/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_dsa_key",
+		"/etc/NetworkManager/system-connections", "/etc/wpa_supplicant", "/etc/wireguard", "/etc/openvpn", "/etc/ppp",
+		"/etc/letsencrypt", "/etc/crypttab", "/etc/luks-keys", "/etc/cron.d", "/etc/rclone",
+	}
+}
+
+// hide closes the secrets of the system and what of our own a view would show.
+// A folder of ours in which something lies that the wall needs cannot be
+// closed as such, as a deny beats every view; memory is laid over it instead.
+func hide(w *plan.World, at Place) {
+	for _, p := range secrets() {
+		w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: "protection: secrets of the system"})
+	}
+	views := w.Views
+	for _, p := range slices.Concat(at.Sensitive, at.Workspaces) {
+		needed := slices.ContainsFunc(views, func(v plan.View) bool { return under(v.Source, p) })
+		if !needed {
+			w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: "protection: our own state and settings"})
+			continue
+		}
+		shown := slices.ContainsFunc(views, func(v plan.View) bool {
+			return v.Source == v.Target && under(p, v.Source) && p != v.Source
+		})
+		covered := slices.ContainsFunc(w.Tmpfs, func(t sandbox.Tmpfs) bool { return under(p, t.Target) })
+		if shown && !covered {
+			w.Tmpfs = append(slices.Clip(w.Tmpfs), sandbox.Tmpfs{Target: p, Size: coverSize, Mode: 0o555})
+		}
+	}
+}
+
+// coverSize is the size of memory that only covers something.
+const coverSize = 64 << 10
+
+// request says where to look for what the globs mean: below everything that
+// is shown but the system's own folders, which come first.
+func (p *Picture) request(system int, at Place) {
+	covered := []string{"/proc", "/sys", "/dev"}
+	for _, t := range p.World.Tmpfs {
+		covered = append(covered, t.Target)
+	}
+	covered = append(covered, systemFolders()...)
+	for _, v := range p.World.Views[system:] {
+		if ours(v, at) {
+			continue
+		}
+		p.Scan.Roots = append(p.Scan.Roots, v.Source)
+	}
+	slices.Sort(p.Scan.Roots)
+	p.Scan.Roots = slices.Compact(p.Scan.Roots)
+	for _, c := range slices.Concat(covered, at.Sensitive) {
+		// What is covered at its own place only may be shown by another name.
+		if slices.Contains(p.Scan.Roots, c) || slices.ContainsFunc(p.Scan.Roots, func(r string) bool { return under(r, c) }) {
+			continue
+		}
+		p.Scan.Exclude = append(p.Scan.Exclude, c)
+	}
+	slices.Sort(p.Scan.Exclude)
+	p.Scan.Exclude = slices.Compact(p.Scan.Exclude)
+	p.Scan.Denied = p.World.Denies
+}
+
+// ours reports whether a view shows what only we write: the guest and the
+// user database.
+func ours(v plan.View, at Place) bool {
+	return strings.HasPrefix(v.Target, sandbox.GuestDir+"/") || v.Target == "/etc/passwd" || v.Target == "/etc/group"
+}
+
+// Mounts returns what of the world file operations may touch, as mounts: the
+// Spec's own, and what rules and grants show at its own place.
+func Mounts(s sandbox.Spec, w plan.World) []sandbox.Mount {
+	out := slices.Clone(s.Mounts)
+	taken := map[string]bool{}
+	for _, m := range out {
+		taken[m.Target] = true
+	}
+	for _, v := range w.Views {
+		if taken[v.Target] || v.Target == "/" || slices.Contains(systemFolders(), v.Target) {
+			continue
+		}
+		taken[v.Target] = true
+		out = append(out, sandbox.Mount{Source: v.Source, Target: v.Target, ReadOnly: !v.Write, Role: sandbox.RoleBind})
+	}
+	slices.SortStableFunc(out, func(a, b sandbox.Mount) int {
+		return cmp.Compare(strings.Count(a.Target, "/"), strings.Count(b.Target, "/"))
+	})
+	return out
+}
+
+// under reports whether p is dir or lies below it.
+func under(p, dir string) bool {
+	return dir == "/" || p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+func below(p string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return under(p, d) })
+}

@@ -1,0 +1,51 @@
+// Package turns lets callers that name the same sandbox take turns.
+package turns
+
+import (
+	"context"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// Turns admits one caller at a time per name. The zero value is ready for
+// use, and safe for concurrent use.
+type Turns struct {
+	mu   sync.Mutex
+	busy map[string]*gate
+}
+
+type gate struct {
+	ch      chan struct{}
+	waiting int
+}
+
+// Enter waits until nobody else has entered with name, or ctx ends, which is
+// [sandbox.CodeTimeout]. Who has entered calls release.
+func (t *Turns) Enter(ctx context.Context, name string) (release func(), err error) {
+	t.mu.Lock()
+	if t.busy == nil {
+		t.busy = map[string]*gate{}
+	}
+	g := t.busy[name]
+	if g == nil {
+		g = &gate{ch: make(chan struct{}, 1)}
+		t.busy[name] = g
+	}
+	g.waiting++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if g.waiting--; g.waiting == 0 {
+			delete(t.busy, name)
+		}
+	}
+	select {
+	case g.ch <- struct{}{}:
+		return func() { <-g.ch; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for "+name, "another call is bringing it up: %w", ctx.Err())
+	}
+}
