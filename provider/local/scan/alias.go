@@ -1,0 +1,190 @@
+package scan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+type inode struct{ dev, ino uint64 }
+
+// An origin is the denied file or folder that something was found for.
+type origin struct {
+	path string
+	rule string
+	read bool
+}
+
+// A wanted is a denied file that has more names than one.
+type wanted struct {
+	origin
+	links uint64
+	names map[string]bool // the denied ones
+	other map[string]bool // those found besides
+}
+
+// want notes a denied file whose other names are to be found.
+func (w *walk) want(st *unix.Stat_t, o origin) {
+	if st.Nlink < 2 {
+		return
+	}
+	key := inode{uint64(st.Dev), st.Ino}
+	f := w.wanted[key]
+	if f == nil {
+		f = &wanted{origin: o, names: map[string]bool{}, other: map[string]bool{}}
+		w.wanted[key] = f
+	}
+	if o.read && !f.read {
+		f.origin = o
+	}
+	f.links = max(f.links, uint64(st.Nlink))
+	f.names[o.path] = true
+}
+
+// links wants the files of the denied folder n that have several names.
+func (w *walk) links(fd int, p string, n *node, o origin) error {
+	if now := time.Now(); len(n.files) > 0 && (!n.trusted || now.Sub(n.looked) > linkAge) {
+		n.linked, n.looked = nil, now
+		for _, name := range n.files {
+			var st unix.Stat_t
+			switch err := statAt(fd, name, &st); {
+			case err == nil && st.Nlink > 1:
+				n.linked = append(n.linked, linked{name, st})
+			case err != nil && !gone(err) && !closedTo(err):
+				return w.lost(join(p, name), err)
+			}
+		}
+	}
+	for _, l := range n.linked {
+		o.path = join(p, l.name)
+		w.want(&l.st, o)
+	}
+	return nil
+}
+
+// aliases looks for the other names of denied files in every folder that this
+// scan came by.
+func (w *walk) aliases() error {
+	inos := map[uint64]bool{}
+	for key, f := range w.wanted {
+		if uint64(len(f.names)) < f.links {
+			inos[key.ino] = true
+		}
+	}
+	if len(inos) == 0 {
+		return nil
+	}
+	for _, r := range w.roots { // one may be a file
+		var st unix.Stat_t
+		if err := unix.Lstat(r, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG {
+			if err := w.alias(r, &st); err != nil {
+				return err
+			}
+		}
+	}
+	for p, n := range w.s.trees {
+		if err := w.search(strings.TrimSuffix(p, "\x00"), n, inos); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.wanted {
+		if seen := uint64(len(f.names) + len(f.other)); seen < f.links {
+			w.out.Unseen += int(f.links - seen)
+		}
+	}
+	return nil
+}
+
+// search looks for the inodes in n, which lies at p, and below it.
+func (w *walk) search(p string, n *node, inos map[uint64]bool) error {
+	if n.scan != w.id {
+		return nil // not visited this time: gone, or no longer asked for
+	}
+	if err := w.within(p, 0); err != nil {
+		return err
+	}
+	for _, l := range n.linked {
+		if err := w.alias(join(p, l.name), &l.st); err != nil {
+			return err
+		}
+	}
+	if look := !n.inodes && !n.closed; look || holds(n.inos, inos) {
+		if err := w.name(p, inos, look); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.subs {
+		if err := w.search(join(p, s.name), s.node, inos); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func holds(list []uint64, inos map[uint64]bool) bool {
+	for _, i := range list {
+		if inos[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// name reads the folder at p again for the names behind the inodes. All says
+// that the folder does not tell inodes, so that every file is asked.
+func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
+	fd, err := openPath(p, unix.O_RDONLY)
+	if err != nil {
+		if gone(err) {
+			return nil
+		}
+		return w.lost(p, err)
+	}
+	defer unix.Close(fd)
+	err = list(fd, w.buf, func(name []byte, kind uint8, ino uint64) error {
+		if kind != unix.DT_REG && kind != unix.DT_UNKNOWN || !all && !inos[ino] {
+			return nil
+		}
+		var st unix.Stat_t
+		switch err := statAt(fd, string(name), &st); {
+		case err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG:
+			return w.alias(join(p, string(name)), &st)
+		case err != nil && !gone(err):
+			return w.lost(join(p, string(name)), err)
+		}
+		return nil
+	})
+	return w.explain(p, err)
+}
+
+// alias reports the file at p if it is a wanted one under another name.
+func (w *walk) alias(p string, st *unix.Stat_t) error {
+	f := w.wanted[inode{uint64(st.Dev), st.Ino}]
+	if f == nil || f.names[p] || f.other[p] {
+		return nil
+	}
+	if len(w.out.Aliases)+len(w.out.Hits) >= w.s.limits.Hits {
+		return w.over(p, fmt.Sprintf("more than %d files match", w.s.limits.Hits))
+	}
+	f.other[p] = true
+	w.out.Aliases = append(w.out.Aliases, Alias{
+		Path: p, Of: f.path, Dev: uint64(st.Dev), Ino: st.Ino, Read: f.read, Rule: f.rule,
+	})
+	return nil
+}
+
+// explain makes an error of the system at p one of ours.
+func (w *walk) explain(p string, err error) error {
+	var ours *sandbox.Error
+	switch {
+	case err == nil || errors.As(err, &ours):
+		return err
+	case gone(err):
+		return nil
+	}
+	return w.lost(p, err)
+}

@@ -1,0 +1,200 @@
+package scan
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// A matcher tells which globs a path matches. Nearly every name matches none,
+// so it looks at the last segment first, and at most once by its bytes.
+type matcher struct {
+	globs  []Glob
+	exact  map[string][]*compiled // by a last segment without special characters
+	loose  []*compiled
+	find   map[string]bool
+	folded *matcher // the same without regard to case, for folders that have none
+	fold   bool
+}
+
+// A compiled is one alternative of a glob.
+type compiled struct {
+	glob           int
+	base           string // folder that tail is taken from, "" for anywhere
+	tail           string // pattern of the rest of the path
+	last           string // its last segment
+	prefix, suffix string // of last, literal
+	single         bool   // tail is last, at any depth
+}
+
+// compile makes the matcher for patterns below roots.
+func compile(globs []Glob, roots, find []string) (*matcher, error) {
+	m := &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}}
+	m.folded = &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}, fold: true}
+	for _, name := range find {
+		m.find[name], m.folded.find[foldCase(name)] = true, true
+	}
+	for i, g := range globs {
+		alternatives, why := parse(g.Pattern)
+		if why != "" {
+			e := failed(sandbox.CodeValidation, g.Pattern, fmt.Sprintf("the pattern %q %s", g.Pattern, why), "correct or remove it", nil)
+			return nil, e
+		}
+		for _, segments := range alternatives {
+			var bases []string
+			switch {
+			case strings.HasPrefix(g.Pattern, "/"):
+				bases = []string{"/"}
+			case segments[0] == "**":
+				bases = []string{""}
+			default:
+				bases = roots
+			}
+			for _, base := range bases {
+				if err := m.add(i, base, segments); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return m, nil
+}
+
+// add takes one alternative below base into m and its folded twin. What of
+// the pattern names folders plainly becomes part of the base, with its links
+// resolved, because the paths it is held against have none.
+func (m *matcher) add(glob int, base string, segments []string) error {
+	last := len(segments) - 1
+	n := 0
+	if base != "" {
+		for n < last && plain(segments[n]) {
+			base = strings.TrimSuffix(base, "/") + "/" + unescape(segments[n])
+			n++
+		}
+		canonical, err := hostpath.Canonical(base)
+		if err != nil {
+			return err
+		}
+		base = canonical
+	}
+	tail := strings.Join(segments[n:], "/")
+	m.insert(glob, base, tail, segments[last])
+	m.folded.insert(glob, foldCase(base), foldCase(tail), foldCase(segments[last]))
+	return nil
+}
+
+func (m *matcher) insert(glob int, base, tail, last string) {
+	c := &compiled{glob: glob, base: base, tail: tail, last: last}
+	c.single = base == "" && (tail == "**/"+last || tail == last)
+	if plain(last) {
+		name := unescape(last)
+		m.exact[name] = append(m.exact[name], c)
+		return
+	}
+	c.prefix = last[:strings.IndexAny(last, `*?[\`)]
+	if !strings.ContainsAny(last, `[\`) {
+		c.suffix = last[strings.LastIndexAny(last, "*?")+1:]
+	}
+	m.loose = append(m.loose, c)
+}
+
+// matches returns the glob that decides over name in the folder dir, which
+// reads if any that matches reads, and -1 for none.
+func (m *matcher) matches(dir string, name []byte, fold bool) (glob int, read bool) {
+	if fold && !m.fold {
+		return m.folded.matches(foldCase(dir), []byte(foldCase(string(name))), true)
+	}
+	glob = -1
+	take := func(c *compiled) {
+		if g := m.globs[c.glob]; glob < 0 || g.Read && !read {
+			glob, read = c.glob, g.Read
+		}
+	}
+	for _, c := range m.exact[string(name)] {
+		if c.single || c.covers(dir, string(name)) {
+			take(c)
+		}
+	}
+	for _, c := range m.loose {
+		if len(name) < len(c.prefix) || string(name[:len(c.prefix)]) != c.prefix ||
+			len(name) < len(c.suffix) || string(name[len(name)-len(c.suffix):]) != c.suffix {
+			continue
+		}
+		if c.single && doublestar.MatchUnvalidated(c.last, string(name)) || !c.single && c.covers(dir, string(name)) {
+			take(c)
+		}
+	}
+	return glob, read
+}
+
+// finds reports whether name is one of those that are looked for.
+func (m *matcher) finds(name []byte, fold bool) bool {
+	if len(m.find) == 0 {
+		return false
+	}
+	if fold {
+		return m.folded.find[foldCase(string(name))]
+	}
+	return m.find[string(name)]
+}
+
+// covers holds the whole path against the pattern.
+func (c *compiled) covers(dir, name string) bool {
+	path := strings.TrimSuffix(dir, "/") + "/" + name
+	rel, ok := strings.CutPrefix(path, strings.TrimSuffix(c.base, "/")+"/")
+	return ok && doublestar.MatchUnvalidated(c.tail, rel)
+}
+
+// plain reports whether a segment stands for one name.
+func plain(segment string) bool {
+	for i := 0; i < len(segment); i++ {
+		switch segment[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return false
+		}
+	}
+	return true
+}
+
+// unescape removes the backslashes of a plain segment.
+func unescape(segment string) string {
+	if strings.IndexByte(segment, '\\') < 0 {
+		return segment
+	}
+	var b strings.Builder
+	for i := 0; i < len(segment); i++ {
+		if segment[i] == '\\' && i+1 < len(segment) {
+			i++
+		}
+		b.WriteByte(segment[i])
+	}
+	return b.String()
+}
+
+// foldCase maps names that differ in case alone to one. Bytes that are no
+// UTF-8 stay what they are.
+func foldCase(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n <= 1 {
+			b.WriteByte(s[0])
+		} else {
+			least := r
+			for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
+				least = min(least, o)
+			}
+			b.WriteRune(unicode.ToLower(least))
+		}
+		s = s[n:]
+	}
+	return b.String()
+}

@@ -1,0 +1,269 @@
+package scan
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"golang.org/x/sys/unix"
+)
+
+// A walk is one scan.
+type walk struct {
+	ctx     context.Context
+	s       *Scanner
+	begin   time.Time
+	end     time.Time
+	id      uint64
+	roots   []string
+	skip    map[string]bool // folders that are not looked into from above
+	denied  []plan.Deny
+	devices map[uint64]device
+	buf     []byte
+	out     Result
+	wanted  map[inode]*wanted
+}
+
+func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
+	w := &walk{
+		ctx: ctx, s: s, begin: time.Now(), denied: slices.Clone(q.Denied),
+		skip: map[string]bool{}, devices: map[uint64]device{}, buf: make([]byte, bufSize), wanted: map[inode]*wanted{},
+	}
+	w.end = w.begin.Add(s.limits.Time)
+	w.id = uint64(w.begin.UnixNano())
+	for _, p := range slices.Concat(q.Exclude, denied(q.Denied)) {
+		w.skip[path.Clean(p)] = true
+	}
+	for _, r := range q.Roots {
+		w.roots = append(w.roots, path.Clean(r))
+	}
+	slices.Sort(w.roots)
+	w.roots = slices.Compact(w.roots)
+	return w
+}
+
+// all looks at every root, then at what is denied by path, then for aliases.
+func (w *walk) all() error {
+	for i, r := range w.roots {
+		if err := w.above(r); err != nil {
+			return err
+		}
+		if w.skip[r] || slices.ContainsFunc(w.roots[:i], func(o string) bool { return w.reaches(o, r) }) {
+			continue // closed, not shown, or looked at already
+		}
+		if err := w.tree(r, false, nil); err != nil {
+			return err
+		}
+	}
+	for i := 0; i < len(w.denied); i++ { // hits that are links add to it
+		d := w.denied[i]
+		o := &origin{path: d.Path, rule: d.Rule, read: d.Read}
+		if err := w.tree(path.Clean(d.Path), true, o); err != nil {
+			return err
+		}
+	}
+	for p, n := range w.s.trees {
+		if n.scan != w.id {
+			delete(w.s.trees, p)
+		}
+	}
+	return w.aliases()
+}
+
+// reaches reports whether a walk from root comes by p.
+func (w *walk) reaches(root, p string) bool {
+	if !strings.HasPrefix(p, strings.TrimSuffix(root, "/")+"/") {
+		return false
+	}
+	for ; p != root; p = path.Dir(p) {
+		if w.skip[p] {
+			return false
+		}
+	}
+	return true
+}
+
+// above reports a root, or a folder that it lies in, that a glob matches.
+func (w *walk) above(root string) error {
+	for p := root; p != "/"; p = path.Dir(p) {
+		glob, read := w.s.match.matches(path.Dir(p), []byte(path.Base(p)), false)
+		if glob < 0 {
+			continue
+		}
+		fd, err := openPath(path.Dir(p), pathOnly)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return w.lost(p, err)
+		}
+		err = w.hit(fd, path.Dir(p), match{path.Base(p), glob, read})
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree visits the folder at p and everything below it. A denied path may be
+// a file: then it is only asked for the number of its names.
+func (w *walk) tree(p string, closed bool, o *origin) error {
+	dir, name := path.Split(p)
+	if name == "" {
+		name = "."
+	}
+	fd, err := openPath(dir, pathOnly)
+	if err != nil {
+		if gone(err) || closed && closedTo(err) {
+			return nil
+		}
+		return w.lost(p, err)
+	}
+	defer unix.Close(fd)
+	if o != nil {
+		var st unix.Stat_t
+		if err := statAt(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
+			if err == nil {
+				w.want(&st, *o)
+			}
+			return nil
+		}
+	}
+	key := p
+	if closed {
+		key += "\x00"
+	}
+	n := w.s.trees[key]
+	if n == nil {
+		n = &node{}
+		w.s.trees[key] = n
+	}
+	return w.visit(fd, name, p, n, o, 0)
+}
+
+// visit brings n up to date with the folder name in the folder parent, and
+// all that lies below it. An origin means that the folder is a denied one.
+func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) error {
+	if err := w.within(p, depth); err != nil {
+		return err
+	}
+	if n.trusted && n.closed == (o != nil) && len(n.subs) == 0 && len(n.hits) == 0 && !n.closed {
+		var st unix.Stat_t
+		if err := statAt(parent, name, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_DIR && identify(&st) == n.id {
+			return w.take(-1, p, n, o, depth)
+		}
+	}
+	fd, err := openAt(parent, name, pathOnly)
+	switch {
+	case err == nil:
+	case gone(err):
+		n.forget()
+		return nil
+	case closedTo(err):
+		return w.unreadable(p, n, o)
+	default:
+		return w.lost(p, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := eintr(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return w.lost(p, err)
+	}
+	if !n.trusted || n.closed != (o != nil) || identify(&st) != n.id {
+		if stop, err := w.read(fd, &st, p, n, o); stop || err != nil {
+			return err
+		}
+	}
+	return w.take(fd, p, n, o, depth)
+}
+
+// take reports what n holds and goes on below it. The descriptor is not
+// needed for a folder without folders and hits.
+func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
+	n.scan = w.id
+	if w.out.Entries += n.count; w.out.Entries > w.s.limits.Entries {
+		return w.over(p, "there are too many files and folders")
+	}
+	if o != nil {
+		if err := w.links(fd, p, n, *o); err != nil {
+			return err
+		}
+	} else {
+		for _, s := range n.sockets {
+			w.out.Sockets = append(w.out.Sockets, join(p, s))
+		}
+		for _, f := range n.found {
+			w.out.Found = append(w.out.Found, join(p, f))
+		}
+		for _, m := range n.hits {
+			if err := w.hit(fd, p, m); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range n.subs {
+		below := o
+		at := join(p, s.name)
+		if o == nil && s.closed {
+			i := slices.IndexFunc(n.hits, func(m match) bool { return m.name == s.name })
+			below = &origin{path: at, rule: w.s.match.globs[n.hits[i].glob].Rule, read: n.hits[i].read}
+		}
+		if w.skip[at] {
+			continue
+		}
+		if err := w.visit(fd, s.name, at, s.node, below, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within holds the bounds at the folder p.
+func (w *walk) within(p string, depth int) error {
+	if err := w.ctx.Err(); err != nil {
+		return w.lost(p, err)
+	}
+	if depth > maxDepth {
+		return w.over(p, "folders lie too deep in one another")
+	}
+	if time.Now().After(w.end) {
+		return w.over(p, "looking through everything takes too long")
+	}
+	return nil
+}
+
+// unreadable notes a folder that could not be looked into. In a denied one
+// nothing had to be found but links, and whoever cannot get in here cannot
+// get in through the wall.
+func (w *walk) unreadable(p string, n *node, o *origin) error {
+	n.forget()
+	if o == nil {
+		w.out.Unreadable = append(w.out.Unreadable, p)
+	}
+	return nil
+}
+
+func (w *walk) over(p, why string) error {
+	return failed(sandbox.CodeCapabilityBlocked, p, "the globs of filesystem.denyRead and denyWrite cannot be held: "+why,
+		"allow a narrower folder in filesystem.allowRead or allowWrite, or move what is not needed out of it", nil)
+}
+
+func (w *walk) lost(p string, cause error) error {
+	return failed(sandbox.CodeUnavailable, p, p+" cannot be looked through for denied files", "", cause)
+}
+
+func join(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}
+
+func segments(p string) []string {
+	return strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
+}
