@@ -20,7 +20,7 @@ func userNamespaces(_ context.Context, h Host) Finding {
 	case h.text("/proc/sys/kernel/unprivileged_userns_clone") == "0":
 		return fail(fixClone, "root only: kernel.unprivileged_userns_clone is 0")
 	case h.restricted():
-		return fail(FixAppArmor, "restricted by AppArmor (kernel.apparmor_restrict_unprivileged_userns is 1, as Ubuntu has it since 23.10) and bwrap has no profile that allows them")
+		return fail(fixAppArmor, "restricted by AppArmor (kernel.apparmor_restrict_unprivileged_userns is 1, as Ubuntu has it since 23.10) and bwrap has no profile that allows them")
 	}
 	return ok("available to everybody")
 }
@@ -52,21 +52,22 @@ func start(ctx context.Context, h Host) Finding {
 		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--size", "65536", "--perms", "1777", "--tmpfs", "/tmp",
 		"--", path, "--version")
 	if err != nil {
-		why, fix := h.diagnose(output)
+		why, fix := h.Explain(output)
 		return fail(fix, "no wall can be started: %s (%v%s)", why, err, said(output))
 	}
 	return ok("a wall with namespaces of its own starts")
 }
 
-// diagnose says what bwrap's words mean on this machine and how to mend it:
-// the switches of the host know better than the words, where they say no.
-func (h Host) diagnose(output string) (why, fix string) {
+// Explain says what bwrap's words mean on this machine and how to mend it. It
+// is asked when bwrap has failed; the switches of the host know better than
+// the words, where they say no.
+func (h Host) Explain(output string) (why, fix string) {
 	if h.restricted() && (strings.Contains(output, "Permission denied") || strings.Contains(output, "Operation not permitted")) {
-		return "AppArmor restricts user namespaces", FixAppArmor
+		return "AppArmor restricts user namespaces", fixAppArmor
 	}
-	why, fix = Explain(output)
+	why, fix = meaning(output)
 	switch {
-	case fix == FixUser:
+	case fix == fixUser:
 		if f := userNamespaces(context.Background(), h); f.Status == Fail {
 			return f.Detail, f.Fix
 		}
