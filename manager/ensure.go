@@ -17,6 +17,7 @@ type live struct {
 	sandbox.Sandbox
 	provider sandbox.Provider
 	spec     sandbox.Spec // what it was made from, as far as known
+	want     *want        // what was asked for
 	created  bool
 	scratch  bool   // the workspace is ours, not the agent's own folder
 	letGo    func() // gives the handle back
@@ -39,9 +40,18 @@ const goingPatience = 10 * time.Second
 // Callers in all processes take turns for one name, so that two of them
 // make one sandbox.
 func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, error) {
-	if l := m.warm(ctx, w); l != nil {
-		return l, nil
+	l := m.warm(ctx, w)
+	if l == nil {
+		var err error
+		if l, err = m.ensureInTurn(ctx, w, mustExist); err != nil {
+			return nil, err
+		}
 	}
+	l.want = w
+	return l, nil
+}
+
+func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*live, error) {
 	turn, err := m.leases.Ensure(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err
@@ -92,6 +102,7 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 	if err != nil {
 		return nil, err
 	}
+	w = w.late(hashOf(have), rec)
 	d, err := lifecycle.Decide(m.input(w, have, rec, leased))
 	if err != nil {
 		return nil, err
@@ -105,7 +116,9 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 			return nil, err
 		}
 		m.log.WithField("sandbox", name).Warnf("%s%s; apply the new settings with: %s", d.Reason, m.changes(w, rec), d.Hint)
-		return m.wake(ctx, w, kept(w, rec), rec, held, d.Wake)
+		spec := kept(w, rec)
+		spec.Grants = w.spec.Grants
+		return m.wake(ctx, w, spec, rec, held, d.Wake)
 	case lifecycle.Refuse:
 		refusal := d.Refusal(name)
 		refusal.Message += m.changes(w, rec)
@@ -121,6 +134,13 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 		}
 	}
 	return m.create(ctx, w, held)
+}
+
+func hashOf(have *sandbox.Info) string {
+	if have == nil {
+		return ""
+	}
+	return have.ConfigHash
 }
 
 func noSandbox(name string) error {
@@ -217,7 +237,11 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		sb.Close()
 		return nil, err
 	}
-	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: sb.Info().ConfigHash, limits: spec.Limits})
+	hash := sb.Info().ConfigHash
+	if hash == w.hash {
+		hash = w.wanted // which differs where rules came late
+	}
+	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: hash, limits: spec.Limits, granted: w.granted, private: w.private})
 	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), held: held, letGo: func() { m.handles.release(h) }}, nil
 }
 

@@ -74,7 +74,7 @@ type Questions struct {
 // Explain says what a session gets and why. It changes nothing: an image
 // that is missing stays so, and what cannot be found out is in Problems.
 func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q Questions) (Explanation, error) {
-	res, err := config.Resolve(m.settings, who, flags)
+	res, err := config.Resolve(m.settings.Load(), who, flags)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -133,7 +133,7 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 		e.Drift = append(e.Drift, drift(rec, w)...)
 	}
 	e.Files = m.explainFiles(ctx, w, have, rec)
-	d, err := lifecycle.Decide(m.input(w, have, rec, leased))
+	d, err := lifecycle.Decide(m.input(w.late(hashOf(have), rec), have, rec, leased))
 	if err != nil {
 		return err
 	}

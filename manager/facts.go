@@ -76,7 +76,7 @@ func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
 // nothing below them may be mounted, since code inside could have put a link
 // there.
 func (m *Manager) exposed() ([]string, error) {
-	dirs, err := config.WritableFolders(m.settings, m.host.Home, m.host.Env)
+	dirs, err := config.WritableFolders(m.settings.Load(), m.host.Home, m.host.Env)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +33,11 @@ type handles struct {
 type handle struct {
 	sandbox.Sandbox
 	name   string
-	hash   string         // of the sandbox itself, from its label
+	hash   string         // of what it was opened for, when that is what the sandbox is, else of the sandbox
 	limits sandbox.Limits // of its commands, which the hash leaves out
+
+	granted []sandbox.Grant // what was permitted, which the hash leaves out too
+	private bool            // permitted to one command alone
 
 	users int  // guarded by handles.mu, like what follows
 	kept  bool // for the next command
@@ -51,13 +55,22 @@ func (h *handles) get(name string) (*handle, bool) {
 }
 
 // put makes n known, with one user. It is kept for others unless there is
-// one for the name already, or it cannot tell whether it still answers.
+// one for the name already, it is private, or it cannot tell whether it still
+// answers. One with other permissions makes way for it.
 func (h *handles) put(n *handle) *handle {
+	n.users = 1
+	if _, ok := n.Sandbox.(pinger); !ok || n.private {
+		return n
+	}
+	h.mu.Lock()
+	last, taken := h.open[n.name]
+	h.mu.Unlock()
+	if taken && !slices.Equal(last.granted, n.granted) {
+		h.forget(last)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n.users = 1
-	_, taken := h.open[n.name]
-	if _, ok := n.Sandbox.(pinger); !ok || taken {
+	if _, taken := h.open[n.name]; taken {
 		return n
 	}
 	if h.open == nil {
@@ -132,7 +145,7 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 		l.letGo()
 		return nil
 	}
-	if h.hash != w.hash || h.limits != w.spec.Limits || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
+	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
 		l.close()
 		return nil
 	}

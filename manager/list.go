@@ -192,7 +192,7 @@ func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Reco
 		if err != nil || images && w.spec.ImageID == "" {
 			continue
 		}
-		config := w.hash == r.ConfigHash
+		config := w.late(r.ConfigHash, rec).hash == r.ConfigHash
 		r.ConfigMatch = &config
 		if images {
 			image := w.spec.ImageID == rec.ImageID

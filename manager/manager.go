@@ -12,6 +12,7 @@ package manager
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -58,25 +59,38 @@ type Options struct {
 	// Provider is the one that the caller names for all its calls; empty
 	// leaves it to the settings. The silence of others matters less.
 	Provider string
+
+	// Approver is asked when a command is stopped by a rule that a grant
+	// opens and its request says so; nil denies.
+	Approver sandbox.Approver
+	// Permanent keeps grants in the settings file; nil keeps none there.
+	Permanent Permanent
 }
+
+// Permanent adds g to the settings file, for the sandboxes of agent where the
+// file has settings of its own for it and for all otherwise.
+type Permanent func(agent string, g sandbox.Grant) error
 
 // A Manager runs commands in sandboxes and keeps account of them. It is
 // safe for concurrent use, and any number of processes may share a state
 // folder.
 type Manager struct {
-	settings  *config.Settings
+	settings  *atomic.Pointer[config.Settings] // changed by permanent permissions only
 	state     *statedir.Dir
 	providers *provider.Set
 	images    Images
 	host      Host
 	log       logrus.FieldLogger
 	now       func() time.Time
-	chosen    string // provider named for all calls, or empty
+	approver  sandbox.Approver // or nil
+	permanent Permanent        // or nil
+	chosen    string           // provider named for all calls, or empty
 
 	records *registry.Store
 	leases  *lease.Dir
 	owners  *workspace.Owners
 	handles *handles
+	grants  *grants
 }
 
 // A Request says who wants what run.
@@ -91,6 +105,12 @@ type Request struct {
 	// with a terminal resizes and signals it through that.
 	Started func(sandbox.Process)
 
+	// Ask has the approver asked when the command is stopped by a rule that
+	// a grant opens. When it is allowed the command is run again from the
+	// start, with the same input; Again, when set, hears of that before.
+	Ask   bool
+	Again func()
+
 	MustExist bool // fail with CodeNotFound rather than create
 	Remove    bool // remove the sandbox and its workspace afterwards
 }
@@ -102,4 +122,22 @@ type Outcome struct {
 	TimedOut bool // the command was ended at its time limit
 	Created  bool // the sandbox was made for this request
 	Duration time.Duration
+
+	// Blocked says that the command failed because rules stopped it, with
+	// evidence; the reason is one line for people and agents, and both hold
+	// names from inside. See package violation.
+	Blocked         bool
+	BlockedReason   string
+	BlockedResource string
+	Violations      []sandbox.Violation // also of commands that did without
+
+	Answers []Answer // to what was asked, in that order
+	causes  []sandbox.Violation
+}
+
+// An Answer is what became of one question about a permission.
+type Answer struct {
+	Request    sandbox.PermissionRequest `json:"request"`
+	Permission sandbox.Permission        `json:"permission"`
+	Note       string                    `json:"note,omitempty"` // what else there is to say about it
 }

@@ -1,8 +1,10 @@
 package manager
 
 import (
+	"sync/atomic"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
@@ -17,8 +19,10 @@ func New(o Options) (*Manager, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	settings := &atomic.Pointer[config.Settings]{}
+	settings.Store(o.Settings)
 	return &Manager{
-		settings: o.Settings, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider,
-		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{},
+		settings: settings, approver: o.Approver, permanent: o.Permanent, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider,
+		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, grants: &grants{},
 	}, nil
 }

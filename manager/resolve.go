@@ -19,6 +19,10 @@ type want struct {
 	agentDir string // canonical folder of the agent, to seed from; may be empty
 	quota    int64  // bytes of the scratch workspace; 0 is unbounded
 
+	wanted  string          // hash, also where rules came late
+	granted []sandbox.Grant // what was permitted for the session, and to this command
+	private bool            // something was permitted to this command alone
+
 	// settingsHash is the hash without the flags of this call; empty when
 	// there are none.
 	settingsHash string
@@ -35,7 +39,7 @@ const (
 // resolve turns a request into a want: settings, then the provider, then
 // the facts of this host, then the Spec and its hash.
 func (m *Manager) resolve(ctx context.Context, who config.Who, flags *config.SandboxSettings, i intent) (*want, error) {
-	res, err := config.Resolve(m.settings, who, flags)
+	res, err := config.Resolve(m.settings.Load(), who, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +102,9 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 	if w.spec, err = config.BuildSpec(res, f); err != nil {
 		return nil, err
 	}
+	w.permit(m.grants.list(w.spec.Owner))
 	w.hash, err = confighash.Sum(w.spec)
+	w.wanted = w.hash
 	return w, err
 }
 
@@ -107,7 +113,7 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 // from a flag and nothing is run in silence.
 func (m *Manager) hashWithout(ctx context.Context, who config.Who, p sandbox.Provider) string {
 	const unknown = "?"
-	res, err := config.Resolve(m.settings, who, nil)
+	res, err := config.Resolve(m.settings.Load(), who, nil)
 	if err != nil {
 		return unknown
 	}

@@ -19,7 +19,7 @@ var errTimeLimit = errors.New("time limit of the command")
 func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 	var out Outcome
 	err := m.lend(ctx, req, func(l *live) (err error) {
-		out, err = m.run(ctx, l, req)
+		out, err = m.runAsking(ctx, l, req)
 		return err
 	})
 	return out, err
@@ -54,6 +54,7 @@ func (m *Manager) lend(ctx context.Context, req Request, fn func(*live) error) e
 	if !req.Remove {
 		return err
 	}
+	m.grants.drop(live.spec.Owner)
 	return errors.Join(err, m.discard(context.WithoutCancel(ctx), live))
 }
 
@@ -70,7 +71,8 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 		defer done()
 	}
 	start := m.now()
-	proc, err := live.Start(ctx, req.Command)
+	watch, command := lookOut(live, req.Command)
+	proc, err := live.Start(ctx, command)
 	if err != nil {
 		return out, m.timeLimit(ctx, &out, err)
 	}
@@ -79,6 +81,7 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 	}
 	out.Exit, err = proc.Wait()
 	out.Duration = m.now().Sub(start)
+	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
 		out.TimedOut = true
@@ -109,7 +112,7 @@ func (m *Manager) record(l *live) {
 // exists asks for the sandbox of a request before anything is made for it:
 // neither an image nor a folder nor a user id.
 func (m *Manager) exists(ctx context.Context, req Request) error {
-	res, err := config.Resolve(m.settings, req.Who, req.Flags)
+	res, err := config.Resolve(m.settings.Load(), req.Who, req.Flags)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func newSnapshot(m *Manager) *snapshot {
 // want describes the sandbox that rec's owner would get now.
 func (s *snapshot) want(ctx context.Context, rec registry.Record) (*want, error) {
 	who := config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}
-	res, err := config.Resolve(s.m.settings, who, nil)
+	res, err := config.Resolve(s.m.settings.Load(), who, nil)
 	if err != nil {
 		return nil, err
 	}

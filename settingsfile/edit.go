@@ -88,7 +88,7 @@ func ruleOf(g sandbox.Grant) (rule, list string, err error) {
 	case !utf8.ValidString(g.Path) || strings.ContainsRune(g.Path, 0):
 		return "", "", refuseGrant(sandbox.CodeValidation, g.Path, "the path is not text", nil)
 	}
-	return strings.ReplaceAll(g.Path, "$", "$$"), list, nil
+	return config.GrantRule(g.Path), list, nil
 }
 
 // placeOf returns where the settings of agent are.

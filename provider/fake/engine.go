@@ -41,6 +41,8 @@ type Options struct {
 	// Without switches off what is true here: TTY, Shells, Files, Dial,
 	// Listen and Usage answer CodeUnsupported then. The others are ignored.
 	Without sandbox.Features
+	// Rules judge paths; nil allows everything.
+	Rules Rules
 	// Now is the clock that stamps sandboxes and files; nil is time.Now.
 	Now func() time.Time
 }
@@ -52,6 +54,7 @@ type Engine struct {
 	now      func() time.Time
 	without  sandbox.Features   // what is switched off
 	programs map[string]Program // not written after NewEngine
+	rules    Rules              // or nil
 	disk     *memfs.Disk
 
 	mu      sync.Mutex
@@ -69,6 +72,7 @@ func NewEngine(o Options) *Engine {
 		deadline: o.Deadline,
 		now:      o.Now,
 		programs: builtins(),
+		rules:    o.Rules,
 		boxes:    make(map[string]*box),
 		folders:  make(map[string]*memfs.Volume),
 		nextPID:  1,

@@ -20,6 +20,7 @@ type tree struct {
 	tty    *sandbox.TTY
 	killed bool
 	lost   bool // the sandbox ended under it
+	seen   []sandbox.Violation
 }
 
 func (h *handle) newTree(limits sandbox.Limits) *tree {

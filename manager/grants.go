@@ -1,0 +1,90 @@
+package manager
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// grants are the permissions given for sessions. They belong to one sandbox
+// of one tenant, outlast its walls and its being made anew, and end with the
+// Manager.
+type grants struct {
+	mu sync.Mutex
+	of map[grantKey][]sandbox.Grant
+}
+
+// A grantKey is what a sandbox is known by, whatever its name and wall.
+type grantKey struct {
+	tenant string
+	scope  sandbox.Scope
+	key    string
+}
+
+func keyOf(o sandbox.Owner) grantKey { return grantKey{o.Tenant, o.Scope, o.ScopeKey} }
+
+// list returns what was granted to the sandbox of o.
+func (g *grants) list(o sandbox.Owner) []sandbox.Grant {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.of[keyOf(o)])
+}
+
+// add grants n to the sandbox of o.
+func (g *grants) add(o sandbox.Owner, n sandbox.Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.of == nil {
+		g.of = map[grantKey][]sandbox.Grant{}
+	}
+	g.of[keyOf(o)] = with(g.of[keyOf(o)], n)
+}
+
+// drop takes back what was granted to the sandbox of o.
+func (g *grants) drop(o sandbox.Owner) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.of, keyOf(o))
+}
+
+// with returns a new list that has n once.
+func with(list []sandbox.Grant, n ...sandbox.Grant) []sandbox.Grant {
+	out := slices.Clone(list)
+	for _, g := range n {
+		if !slices.Contains(out, g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// permit sets what is permitted beyond the rules.
+func (w *want) permit(list []sandbox.Grant) { w.granted, w.spec.Grants = list, list }
+
+// late returns w with what only opens single paths as grants when the sandbox
+// that exists was made before it: such rules take effect in the next wall and
+// need no new sandbox. Everything else stays a difference. have is the hash of
+// the sandbox that exists, or empty.
+func (w *want) late(have string, rec *registry.Record) *want {
+	if have == "" || rec == nil || rec.Spec == nil || have == w.hash {
+		return w
+	}
+	opened, ok := config.LateGrants(rec.Spec.Filesystem, w.spec.Filesystem)
+	if !ok {
+		return w
+	}
+	out := *w
+	out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
+	out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
+	out.spec.Grants = with(w.spec.Grants, opened...)
+	hash, err := confighash.Sum(out.spec)
+	if err != nil || hash != have {
+		return w
+	}
+	out.hash = hash
+	return &out
+}

@@ -1,0 +1,198 @@
+package manager
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// Bounds of asking.
+const (
+	maxRounds = 8 // questions, and runs after the first, of one command
+	askWithin = 5 * time.Minute
+)
+
+// An asking is one command that may be run again with more permissions.
+type asking struct {
+	m       *Manager
+	live    *live
+	req     Request
+	input   *repeater
+	once    []sandbox.Grant // for this command alone
+	given   []sandbox.Grant // all that were given on the way
+	answers []Answer
+}
+
+// runAsking runs the command and asks for permission as long as it is blocked
+// by something that can be permitted.
+func (m *Manager) runAsking(ctx context.Context, l *live, req Request) (Outcome, error) {
+	if !req.Ask {
+		return m.run(ctx, l, req)
+	}
+	a := &asking{m: m, live: l, req: req, input: newRepeater(req.Command.Stdin)}
+	out, err := a.run(ctx, l)
+	for err == nil && out.Blocked && a.permit(ctx, &out) {
+		created := out.Created
+		if out, err = a.again(ctx); err != nil {
+			return out, err
+		}
+		out.Created = created
+	}
+	out.Answers = a.answers
+	return out, err
+}
+
+// run runs the command in l, with its input from the start.
+func (a *asking) run(ctx context.Context, l *live) (Outcome, error) {
+	req := a.req
+	in, ok := a.input.next()
+	if !ok {
+		return Outcome{Name: l.name()}, &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: l.name(), Message: "the command cannot be run again because its input is gone"}
+	}
+	req.Command.Stdin = in
+	return a.m.run(ctx, l, req)
+}
+
+// again runs the command once more, in a handle that has what was given. The
+// first one stays leased meanwhile.
+func (a *asking) again(ctx context.Context) (Outcome, error) {
+	w := *a.live.want
+	w.permit(with(a.m.grants.list(w.spec.Owner), a.once...))
+	w.private = len(a.once) > 0
+	l, err := a.m.ensure(ctx, &w, a.req.MustExist)
+	if err != nil {
+		return Outcome{Name: a.live.name()}, err
+	}
+	defer l.close()
+	if a.req.Again != nil {
+		a.req.Again()
+	}
+	return a.run(ctx, l)
+}
+
+// permit asks about the first cause that a grant opens, and reports whether
+// the command is to be run again. If not, the outcome says why.
+func (a *asking) permit(ctx context.Context, out *Outcome) bool {
+	v, why := a.choose(out.causes)
+	if why == "" && !a.input.can() {
+		why = "nobody was asked, because the command's input cannot be given again: pass at most 1 MiB and close it, or use a file"
+	}
+	if why == "" && len(a.answers) == maxRounds {
+		why = fmt.Sprintf("nobody was asked, because %d questions are enough for one command", maxRounds)
+	}
+	if why != "" {
+		out.BlockedReason += "; " + why
+		return false
+	}
+	g := sandbox.Grant{Operation: v.Operation, Path: v.HostPath}
+	answer := a.ask(ctx, v, out.BlockedReason)
+	defer func() { a.answers = append(a.answers, answer) }()
+	switch answer.Permission {
+	case sandbox.AllowOnce:
+		a.once = append(a.once, g)
+	case sandbox.AllowPermanent:
+		answer.Note = a.keep(g)
+		a.m.grants.add(a.live.spec.Owner, g)
+	case sandbox.AllowSession:
+		a.m.grants.add(a.live.spec.Owner, g)
+	default:
+		out.BlockedReason += "; permission was asked for and denied"
+		if answer.Note != "" {
+			out.BlockedReason += " (" + answer.Note + ")"
+		}
+		out.BlockedReason += ": do without it, and do not try again in another way"
+		return false
+	}
+	a.given = append(a.given, g)
+	a.m.log.WithField("sandbox", a.live.name()).Infof("%s of %q is permitted: %s", g.Operation, g.Path, answer.Permission)
+	return true
+}
+
+// choose returns the first of causes that a grant opens, or why there is none.
+func (a *asking) choose(causes []sandbox.Violation) (v sandbox.Violation, why string) {
+	builtin, given := false, false
+	for _, v := range causes {
+		switch {
+		case v.Builtin:
+			builtin = true
+		case v.Kind != sandbox.ResourcePath || v.HostPath == "":
+		case slices.Contains(a.given, sandbox.Grant{Operation: v.Operation, Path: v.HostPath}):
+			given = true
+		default:
+			return v, ""
+		}
+	}
+	switch {
+	case given:
+		return v, "it was permitted, and is denied all the same"
+	case builtin:
+		return v, fmt.Sprintf("nobody can permit it: it is on a list of denials (%s)", sandbox.CodeCapabilityBlocked)
+	}
+	return v, "there is nothing to permit: no path of the host stands behind it"
+}
+
+// ask asks the approver. Whatever goes wrong is a denial.
+func (a *asking) ask(ctx context.Context, v sandbox.Violation, reason string) Answer {
+	o := a.live.spec.Owner
+	r := sandbox.PermissionRequest{
+		ID: newID(), Tenant: o.Tenant, Agent: a.req.Who.Agent, Session: a.req.Who.Session, Sandbox: a.live.name(),
+		Kind: v.Kind, Operation: v.Operation, Resource: v.HostPath, Inside: v.Resource,
+		Command: slices.Clone(a.req.Command.Args), Reason: reason, Expires: a.m.now().Add(askWithin),
+	}
+	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }
+	if a.m.approver == nil {
+		return denied("there is nobody to ask")
+	}
+	ctx, done := context.WithTimeout(ctx, askWithin)
+	defer done()
+	asked := r
+	asked.Command = slices.Clone(r.Command)
+	p, err := a.m.approver.Approve(ctx, asked)
+	switch {
+	case err != nil:
+		return denied(err.Error())
+	case ctx.Err() != nil:
+		return denied("nobody answered in time")
+	case p == sandbox.AllowOnce, p == sandbox.AllowSession, p == sandbox.AllowPermanent, p == sandbox.Deny:
+		return Answer{Request: r, Permission: p}
+	}
+	return denied("the answer was none of the four")
+}
+
+// keep writes g into the settings file and into the settings in force. It
+// returns why not when it cannot: the grant then ends with this program.
+func (a *asking) keep(g sandbox.Grant) (note string) {
+	agent := a.req.Who.Agent
+	switch {
+	case a.live.spec.Owner.Tenant != "":
+		note = "the settings file is shared by all tenants, so the permission holds for this session only"
+	case a.m.permanent == nil:
+		note = "there is no settings file to write to, so the permission holds for this session only"
+	default:
+		if err := a.m.permanent(agent, g); err != nil {
+			note = "the permission holds for this session only: " + err.Error()
+		}
+	}
+	if note != "" {
+		a.m.log.WithField("sandbox", a.live.name()).Warn(note)
+		return note
+	}
+	for {
+		old := a.m.settings.Load()
+		if a.m.settings.CompareAndSwap(old, config.Granted(old, agent, g)) {
+			return ""
+		}
+	}
+}
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
