@@ -19,6 +19,7 @@ type Explanation struct {
 	Session   string `json:"session"`
 	Sandboxed bool   `json:"sandboxed"`
 	Reason    string `json:"reason"`
+	Gate      Gate   `json:"gate"` // where commands run
 
 	Provider       string `json:"provider"`
 	ProviderReason string `json:"providerReason"`
@@ -89,9 +90,17 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 		e.Verdicts = verdicts(q, nil)
+		e.Gate = Gate{Place: Nowhere, Reason: "nothing can be run as things are"}
 		return e, nil
 	}
+	e.Gate = w.gate
 	e.describe(w)
+	if w.gate.Place == OnHost {
+		e.Verdicts = verdicts(q, nil)
+		e.Next = "run on the host, without a wall"
+		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env and the limits of a command hold")
+		return e, nil
+	}
 	judge := e.plan(ctx, w)
 	e.Verdicts = verdicts(q, func(path string) []Verdict { return judged(judge, w.spec.Workdir, path) })
 	if err := m.explainNext(ctx, w, &e); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/hostpath"
@@ -29,6 +30,10 @@ type Share struct {
 // ctx: settings bound commands, and how long a copy takes depends on its size.
 func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) error {
 	return m.lend(ctx, req, func(l *live) error {
+		if l.want.gate.Place == OnHost {
+			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
+				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}
+		}
 		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -16,6 +15,7 @@ type want struct {
 	hash     string
 	provider sandbox.Provider
 	why      string // why this provider
+	gate     Gate
 	agentDir string // canonical folder of the agent, to seed from; may be empty
 	quota    int64  // bytes of the scratch workspace; 0 is unbounded
 
@@ -43,12 +43,7 @@ func (m *Manager) resolve(ctx context.Context, who config.Who, flags *config.San
 	if err != nil {
 		return nil, err
 	}
-	if i == effects {
-		if err := mustBeSandboxed(res); err != nil {
-			return nil, err
-		}
-	}
-	p, why, err := m.choose(ctx, res)
+	p, why, gate, err := m.enter(ctx, res, i)
 	if err != nil {
 		return nil, err
 	}
@@ -56,26 +51,11 @@ func (m *Manager) resolve(ctx context.Context, who config.Who, flags *config.San
 	if err != nil {
 		return nil, err
 	}
-	w.why = why
+	w.why, w.gate = why, gate
 	if flags != nil {
 		w.settingsHash = m.hashWithout(ctx, who, p)
 	}
 	return w, nil
-}
-
-// mustBeSandboxed refuses a session that settings leave outside: what was
-// asked to run in a sandbox never runs on the host instead.
-func mustBeSandboxed(res config.Resolved) error {
-	field, why := "mode", res.Reason
-	switch {
-	case !res.PlatformEnabled(runtime.GOOS, false):
-		field, why = "enabledPlatforms", "enabledPlatforms does not name "+runtime.GOOS
-	case res.Sandboxed:
-		return nil
-	}
-	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "resolve", Field: field,
-		Message: "this session is not sandboxed (" + why + "), and commands are never run on the host instead",
-		Hint:    "change the setting, or use another session; see: sandbox explain"}
 }
 
 // choose returns the provider that settings name, and why it is that one.

@@ -27,9 +27,15 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 
 // Lend brings the sandbox of a request up as Run does and hands it to fn
 // with its Spec instead of running the command. It is leased until fn
-// returns, and must not be closed by fn.
+// returns, and must not be closed by fn. A session outside of walls has none:
+// that is [sandbox.CodeCapabilityBlocked].
 func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
-	return m.lend(ctx, req, func(l *live) error { return fn(l.Sandbox, l.spec) })
+	return m.lend(ctx, req, func(l *live) error {
+		if l.want.gate.Place != InWall {
+			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "lend", Field: l.want.gate.Field, Message: "this session has no sandbox: " + l.want.gate.Reason}
+		}
+		return fn(l.Sandbox, l.spec)
+	})
 }
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
@@ -44,6 +50,9 @@ func (m *Manager) lend(ctx context.Context, req Request, fn func(*live) error) e
 		return err
 	}
 	m.pruneIfDue(ctx, w)
+	if w.gate.Place == OnHost {
+		return m.lendHost(ctx, w, req, fn)
+	}
 	live, err := m.ensure(ctx, w, req.MustExist)
 	if err != nil {
 		return err
@@ -120,9 +129,9 @@ func (m *Manager) exists(ctx context.Context, req Request) error {
 	if err != nil {
 		return err
 	}
-	p, _, err := m.choose(ctx, res)
-	if err != nil {
-		return err
+	p, _, gate, err := m.enter(ctx, res, observe)
+	if err != nil || gate.Place != InWall {
+		return err // resolve decides what then
 	}
 	if _, err = p.Inspect(ctx, name); sandbox.IsNotFound(err) {
 		return noSandbox(name)

@@ -69,7 +69,13 @@ func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSett
 	if flags != nil {
 		own = *flags
 	}
-	own.Enabled = new(true)
+	own.Enabled, own.FailIfUnavailable = new(true), new(true)
+	commands := config.CommandSettings{}
+	if own.Commands != nil {
+		commands = *own.Commands
+	}
+	commands.AllowUnsandboxed = new(false) // never on the host
+	own.Commands = &commands
 	own.Mode, own.Scope = new(sandbox.ModeAll), new(sandbox.ScopeSession)
 	if r.WorkspaceAccess == sandbox.AccessRW {
 		own.WorkspaceAccess = new(sandbox.AccessNone)

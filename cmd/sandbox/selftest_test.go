@@ -13,6 +13,7 @@ func TestAttackIsAlone(t *testing.T) {
 	tests := []struct{ name, file string }{
 		{"defaults", `{}`},
 		{"off", `{"enabled": false, "mode": "off"}`},
+		{"on the host", `{"failIfUnavailable": false, "enabledPlatforms": ["darwin"], "commands": {"allowUnsandboxed": true}}`},
 		{"shared by all", `{"scope": "shared", "mode": "non-main"}`},
 		{"the agent's own folder", `{"scope": "agent", "workspaceAccess": "rw"}`},
 	}
@@ -32,7 +33,7 @@ func TestAttackIsAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.Sandboxed || got.ScopeKey != "doctor-x" || got.Scope != sandbox.ScopeSession || got.WorkspaceAccess == sandbox.AccessRW || got.Provider != "docker" {
+			if !got.Sandboxed || got.ScopeKey != "doctor-x" || got.Scope != sandbox.ScopeSession || got.WorkspaceAccess == sandbox.AccessRW || got.Provider != "docker" || got.Commands.AllowUnsandboxed || !got.FailIfUnavailable {
 				t.Errorf("the attack would hit %+v", got.Values)
 			}
 			if flags.Scope != nil {

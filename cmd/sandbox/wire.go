@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
+	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -58,7 +59,7 @@ func open(o cli.Options) (*house, error) {
 		h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
 	}
 	if h.world, err = h.look(); err == nil {
-		h.walls, err = provider.New(h.containers(o))
+		h.walls, err = provider.New(h.containers(o), host.New(os.Environ()))
 	}
 	if err != nil {
 		h.close()

@@ -86,7 +86,7 @@ func explainHead(e manager.Explanation) *table {
 	}
 	t := &table{}
 	t.and("session", e.Session).and("agent", e.Agent).and("tenant", e.Tenant).
-		and("sandboxed", answer+": "+e.Reason)
+		and("sandboxed", answer+": "+e.Reason).and("commands run", gateText(e.Gate))
 	if !e.Sandboxed {
 		return t
 	}
@@ -95,6 +95,12 @@ func explainHead(e manager.Explanation) *table {
 		and("next use", e.Next).and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
 		and("user", e.User).and("workspace", e.Workspace).and("files", filesText(e.Files)).
 		and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
+}
+
+// gateText says where commands run.
+func gateText(g manager.Gate) string {
+	where := map[manager.Place]string{manager.InWall: "in the wall", manager.OnHost: "ON THE HOST, WITHOUT A WALL", manager.Nowhere: "nowhere"}[g.Place]
+	return where + ": " + g.Reason
 }
 
 // filesText says how file operations reach the sandbox.

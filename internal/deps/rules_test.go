@@ -23,7 +23,7 @@ var pure = []string{
 
 // concrete lists the providers that exist; the word stands for itself and
 // what lies below it.
-var concrete = []string{"./provider/docker/...", "./provider/local/...", "./provider/fake/..."}
+var concrete = []string{"./provider/docker/...", "./provider/host/...", "./provider/local/...", "./provider/fake/..."}
 
 // rules is the whole architecture in one table.
 var rules = []rule{

@@ -1,0 +1,154 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/provider"
+)
+
+// hostName is the provider without a wall. Settings cannot name it: only the
+// gate leads there.
+const hostName = "host"
+
+// A Place is where the commands of a session run.
+type Place string
+
+// The places. Nowhere means that they are refused.
+const (
+	InWall  Place = "wall"
+	OnHost  Place = "host"
+	Nowhere Place = "nowhere"
+)
+
+// A Gate says where the commands of a session run, and why.
+type Gate struct {
+	Place  Place  `json:"place"`
+	Reason string `json:"reason"`
+	Field  string `json:"field,omitempty"` // the setting that decided against a wall
+}
+
+// passage is the one decision about running without a wall. wall says why the
+// wall cannot be built, nil when that is not known to be so; host, whether
+// this program can run commands without one.
+//
+// Outside of a wall is only what settings leave outside, by enabled, mode or
+// enabledPlatforms, or by failIfUnavailable where the wall is missing; and
+// only when commands.allowUnsandboxed says so as well. Everything else is
+// refused.
+func passage(res config.Resolved, goos string, wall error, host bool) Gate {
+	g := Gate{Place: Nowhere}
+	switch {
+	case !res.PlatformEnabled(goos, false):
+		g.Field, g.Reason = "enabledPlatforms", "enabledPlatforms does not name "+goos
+	case !res.Enabled:
+		g.Field, g.Reason = "enabled", res.Reason
+	case !res.Sandboxed:
+		g.Field, g.Reason = "mode", res.Reason
+	case wall == nil:
+		return Gate{Place: InWall, Reason: res.Reason}
+	case res.FailIfUnavailable:
+		g.Field, g.Reason = "failIfUnavailable", "the wall cannot be built and failIfUnavailable is true"
+		return g
+	default:
+		g.Field, g.Reason = "failIfUnavailable", fmt.Sprintf("the wall cannot be built and failIfUnavailable is false (%v)", wall)
+	}
+	switch {
+	case !res.Commands.AllowUnsandboxed:
+		g.Reason += ", and commands.allowUnsandboxed is false"
+	case !host:
+		g.Reason += ", and this program cannot run commands without a wall"
+	default:
+		g.Place, g.Reason = OnHost, g.Reason+", and commands.allowUnsandboxed is true"
+	}
+	return g
+}
+
+// refusal is the error for commands that run nowhere. Where a wall was wanted
+// the reason why there is none is the error.
+func (g Gate) refusal(wall error) error {
+	if wall != nil {
+		return wall
+	}
+	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "resolve", Field: g.Field,
+		Message: "this session is not sandboxed (" + g.Reason + "), so its commands are not run",
+		Hint:    "change the setting, or use another session; see: sandbox explain"}
+}
+
+// enter finds where the session of res belongs and the provider for it. With
+// effects a session without a place is an error, and one outside of a wall is
+// told of in the log each time.
+func (m *Manager) enter(ctx context.Context, res config.Resolved, i intent) (sandbox.Provider, string, Gate, error) {
+	host, noHost := m.providers.Get(hostName)
+	g := passage(res, runtime.GOOS, nil, noHost == nil)
+	var p sandbox.Provider
+	var why string
+	var wall error
+	if g.Place == InWall || g.Place == Nowhere && i == observe {
+		p, why, wall = m.choose(ctx, res)
+		if wall == nil && g.Place == InWall && !res.FailIfUnavailable {
+			wall = probe(ctx, p)
+		}
+		if g.Place == InWall && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
+			g = passage(res, runtime.GOOS, wall, noHost == nil)
+		}
+	}
+	switch {
+	case g.Place == OnHost:
+		if i == effects {
+			m.log.Warnf("commands of session %q run on the host without a wall: %s", res.Session, g.Reason)
+		}
+		return host, g.Reason, g, nil
+	case wall != nil:
+		return nil, "", g, wall
+	case g.Place == Nowhere && i == effects:
+		return nil, "", g, g.refusal(nil)
+	}
+	return p, why, g, nil
+}
+
+// probe asks whether the wall of p can be built now, where p can tell. The end
+// of ctx is no answer.
+func probe(ctx context.Context, p sandbox.Provider) error {
+	pr, ok := p.(provider.Prober)
+	if !ok {
+		return nil
+	}
+	err := pr.Probe(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "probe", Message: "the call ended before the wall was looked at", Err: ctx.Err()}
+	}
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "probe", Resource: p.Name(), Message: "the wall cannot be built", Hint: "see what it needs with: sandbox doctor", Retryable: true, Err: err}
+}
+
+// lendHost is lend for a session outside of walls: there is no sandbox to
+// find, record or remove, only a workspace.
+func (m *Manager) lendHost(ctx context.Context, w *want, req Request, fn func(*live) error) error {
+	held, err := m.leases.Shared(ctx, w.spec.Name)
+	if err != nil {
+		return err
+	}
+	if err := m.prepare(ctx, w, w.spec); err != nil {
+		held.Release()
+		return err
+	}
+	sb, err := w.provider.Open(ctx, w.spec)
+	if err != nil {
+		held.Release()
+		return err
+	}
+	l := &live{Sandbox: sb, provider: w.provider, spec: w.spec, want: w, scratch: w.scratch(), held: held, letGo: func() { sb.Close() }}
+	err = fn(l)
+	l.close()
+	if req.Remove && l.scratch {
+		return errors.Join(err, m.removeScratch(context.WithoutCancel(ctx), w.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
+	}
+	return err
+}
