@@ -14,9 +14,10 @@ import (
 func withoutEffect() []struct{ path, why string } {
 	return []struct{ path, why string }{
 		{"requireEvidence", "evidence is not recorded yet"},
-		{"filesystem", "path rules beyond the mounts are not applied yet"},
+		{"filesystem", "path rules beyond the mounts hold with the provider local only"},
 		{"network", "rules for hosts are not applied yet: docker.network alone decides what can be reached"},
-		{"commands", "commands are not judged yet: every command runs inside the sandbox"},
+		{"commands.strictness", notJudged}, {"commands.allow", notJudged}, {"commands.block", notJudged},
+		{"commands.excluded", notJudged}, {"commands.subagentBlock", notJudged}, {"commands.autoAllowIfSandboxed", notJudged},
 		{"limits.memory", "memory is bounded for the sandbox as a whole by docker.memory"},
 		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit"},
 		{"browser", "there is no browser yet"},
@@ -25,6 +26,8 @@ func withoutEffect() []struct{ path, why string } {
 		{"idle", "idle sandboxes are not frozen yet"},
 	}
 }
+
+const notJudged = "commands are not judged yet: every command runs inside the sandbox"
 
 // noEffect lists the values that somebody set, in a file, by a flag or by
 // naming a preset, and that do nothing.
@@ -37,6 +40,9 @@ func noEffect(r Resolved, m merged) []Notice {
 			continue
 		}
 		for _, e := range table {
+			if e.path == "filesystem" && r.Provider != "docker" {
+				continue
+			}
 			if path == e.path || strings.HasPrefix(path, e.path+".") {
 				out = append(out, Notice{Path: r.field(path), Value: valueAt(&m.settings, path), Why: e.why})
 			}

@@ -293,6 +293,12 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
+	for provider, want := range map[string]int{"docker": 2, "local": 1} {
+		r = resolve(t, inDefaults(`"provider":"`+provider+`","filesystem":{"allowRead":["/x"]},"commands":{"allowUnsandboxed":true,"block":["rm"]}`), ann, config.Overrides{})
+		if len(r.NoEffect) != want {
+			t.Errorf("with %s: %v", provider, r.NoEffect)
+		}
+	}
 	r = resolve(t, inDefaults(`"preset":"strict"`), ann, config.Overrides{})
 	if s := fmt.Sprint(r.NoEffect); !strings.Contains(s, "requireEvidence") {
 		t.Errorf("a preset that was named asks for evidence, and nothing says that there is none: %s", s)

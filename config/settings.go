@@ -37,7 +37,7 @@ type AgentSettings struct {
 // the layer.
 type SandboxSettings struct {
 	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
-	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its wall cannot be built; default true."`
+	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its wall cannot be built; default true. When false it runs on the host without a wall, where commands.allowUnsandboxed permits it."`
 	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
 	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. Default docker."`
 	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
@@ -96,7 +96,7 @@ type CommandSettings struct {
 	Block                []string `json:"block,omitempty" doc:"Commands that are denied."`
 	Excluded             []string `json:"excluded,omitempty" merge:"append" doc:"Commands that are run outside, where allowUnsandboxed permits it."`
 	SubagentBlock        []string `json:"subagentBlock,omitempty" doc:"Commands that are denied to sub-agents beyond block."`
-	AllowUnsandboxed     *bool    `json:"allowUnsandboxed,omitempty" doc:"Whether a command may ask to run outside; default false."`
+	AllowUnsandboxed     *bool    `json:"allowUnsandboxed,omitempty" doc:"Whether sessions that other settings leave outside, and those whose wall cannot be built where failIfUnavailable is false, run on the host without a wall; otherwise they are refused. Default false."`
 	AutoAllowIfSandboxed *bool    `json:"autoAllowIfSandboxed,omitempty" doc:"Whether a command inside needs no approval; default true."`
 }
 

@@ -51,7 +51,7 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 	f := violation.Classify(rules, e)
 	out.Violations = f.Violations
 	if ended {
-		out.Blocked, out.BlockedReason, out.BlockedResource, out.causes = f.Blocked, f.Reason, f.Resource, f.Causes
+		out.Blocked, out.BlockedReason, out.BlockedResource, out.Causes = f.Blocked, f.Reason, f.Resource, f.Causes
 	}
 }
 

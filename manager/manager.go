@@ -131,8 +131,8 @@ type Outcome struct {
 	BlockedResource string
 	Violations      []sandbox.Violation // also of commands that did without
 
-	Answers []Answer // to what was asked, in that order
-	causes  []sandbox.Violation
+	Answers []Answer            // to what was asked, in that order
+	Causes  []sandbox.Violation // what Blocked rests on, the likeliest first
 }
 
 // An Answer is what became of one question about a permission.

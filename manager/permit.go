@@ -79,7 +79,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 // permit asks about the first cause that a grant opens, and reports whether
 // the command is to be run again. If not, the outcome says why.
 func (a *asking) permit(ctx context.Context, out *Outcome) bool {
-	v, why := a.choose(out.causes)
+	v, why := a.choose(out.Causes)
 	if why == "" && !a.input.can() {
 		why = "nobody was asked, because the command's input cannot be given again: pass at most 1 MiB and close it, or use a file"
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
@@ -20,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/host"
+	"github.com/bulkhead-dev/sandbox/settingsfile"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -112,7 +114,9 @@ func (h *house) manager(o cli.Options) (*manager.Manager, error) {
 			Home: h.world.Home, Env: h.env, CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest),
 		},
-		Log: o.Log,
+		Log:       o.Log,
+		Approver:  approve.New(approve.Options{Front: o.Approver}),
+		Permanent: func(agent string, g sandbox.Grant) error { return settingsfile.AllowPermanent(o.ConfigFile, agent, g) },
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -39,7 +40,8 @@ type Options struct {
 	StateDir   string // empty: not named by a flag
 	Provider   string // empty: not named by a flag
 	Log        logrus.FieldLogger
-	Progress   images.Progress // hears what is done to images
+	Approver   sandbox.Approver // answers what --ask asks
+	Progress   images.Progress  // hears what is done to images
 }
 
 // A Conductor brings sandboxes up and keeps account of them;

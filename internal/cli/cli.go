@@ -142,6 +142,7 @@ func (a *app) options() Options {
 		Provider:   a.globals.provider.value,
 		Log:        newLog(a.Stderr, a.globals.logLevel.value),
 		Progress:   images.NewProgress(a.Stderr),
+		Approver:   a.approver(),
 	}
 }
 

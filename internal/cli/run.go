@@ -41,6 +41,7 @@ func (a *app) runCommand() *ucli.Command {
 		UsageText: "sandbox run [flags] -- COMMAND [arguments]",
 		Description: "Output is passed on as it comes; the exit status is the command's own.\n" +
 			"Standard input is empty unless -i is given.\n" +
+			"With --ask, a command that a rule of the wall stopped can be run again with a permission that you give.\n" +
 			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed. 127: there is no such command. 2: wrong usage.",
 		Flags:  flags,
 		Action: func(c *ucli.Context) error { return a.run(c, f, false) },
@@ -73,7 +74,7 @@ func newRunFlags() *runFlags {
 func (f *runFlags) common() []ucli.Flag {
 	return append(f.process(),
 		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the command reach `HOST`", Value: &f.domains},
-		&ucli.BoolFlag{Name: "ask", Usage: "ask before a host is reached", Destination: &f.ask},
+		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal, when the command is stopped by a rule that can be opened, and run it again if allowed", Destination: &f.ask},
 	)
 }
 
@@ -106,6 +107,9 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	if f.tty && !isTerminal(a.Stdin) {
 		return usagef(c.Command.Name, "-t needs a terminal as standard input")
 	}
+	if f.ask && (f.tty || f.stdin) {
+		return usagef(c.Command.Name, "--ask cannot be combined with -i or -t: the answers would be the command's input")
+	}
 	if err := f.unsupported(c.Command.Name); err != nil {
 		return err
 	}
@@ -114,6 +118,9 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 		return err
 	}
 	req.Command.Args, req.MustExist, req.Remove = c.Args().Slice(), mustExist, f.remove
+	if req.Ask = f.ask; f.ask {
+		req.Again = func() { a.say("allowed: the command is run again") }
+	}
 	if f.remove && !a.globals.session.given {
 		req.Who.Session = freshSession()
 	}
@@ -134,12 +141,8 @@ func (a *app) request(f *runFlags) (manager.Request, error) {
 // unsupported refuses the flags whose feature does not exist: to run
 // without it would be to pretend.
 func (f *runFlags) unsupported(op string) error {
-	flag := "allow-domain"
-	switch {
-	case len(f.domains.values) > 0:
-	case f.ask:
-		flag = "ask"
-	default:
+	const flag = "allow-domain"
+	if len(f.domains.values) == 0 {
 		return nil
 	}
 	return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: op, Field: flag,
@@ -229,6 +232,9 @@ func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run
 	case out.TimedOut:
 		a.say("the command was ended at its time limit after %s", out.Duration.Round(time.Millisecond))
 		return silentStatus(statusTimedOut)
+	}
+	if err := a.sayBlocked(out); err != nil {
+		return err
 	}
 	return silentStatus(out.Exit.Code & 0xff)
 }

@@ -70,7 +70,7 @@ func TestRemoveUsesASessionOfItsOwn(t *testing.T) {
 }
 
 func TestFlagsWithoutFeatureAreRefused(t *testing.T) {
-	for _, flag := range []string{"--allow-domain=example.com", "--ask"} {
+	for _, flag := range []string{"--allow-domain=example.com"} {
 		f := &fake{}
 		r := call(t, f, "run", flag, "--", "true")
 		if r.status != 125 || !strings.HasPrefix(r.stderr, "sandbox: SANDBOX.UNSUPPORTED: ") || f.request.Command.Args != nil {

@@ -37,7 +37,7 @@ func filled() *fake {
 		},
 		pruned: manager.Pruned{Removed: []manager.Removed{{Name: "sbx-b", Reason: "idle for 2d"}}, Kept: 3},
 		explained: manager.Explanation{
-			Agent: "main", Session: hostile, Sandboxed: true, Reason: "mode is all", Provider: "docker", ProviderReason: "set by default",
+			Agent: "main", Session: hostile, Sandboxed: true, Reason: "mode is all", Gate: manager.Gate{Place: manager.InWall, Reason: "mode is all"}, Provider: "docker", ProviderReason: "set by default",
 			Name: "sbx-default-0123456789abcdef", Scope: sandbox.ScopeSession, ScopeKey: "default", User: "1000:1000", Workspace: "/srv/ws", Image: "sandbox:bookworm-slim",
 			ConfigHash: "2fd4e1", Status: sandbox.StatusMissing, Next: "create: there is none",
 			Settings: []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
@@ -118,7 +118,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// maxShown is how much of a command a question shows, in bytes.
+const maxShown = 400
+
+// A prompt asks the person at the terminal about permissions, one question at
+// a time. Everything that it shows comes from inside and is made safe.
+type prompt struct {
+	mu  sync.Mutex // held while it asks
+	in  *os.File
+	out *os.File
+}
+
+// approver is who answers for this call: the person at the terminal, or
+// nobody, which denies.
+func (a *app) approver() sandbox.Approver {
+	if !isTerminal(a.Stdin) || !isTerminal(a.Stderr) {
+		return nobody{}
+	}
+	return &prompt{in: a.Stdin, out: a.Stderr}
+}
+
+// nobody denies because there is no terminal to ask on.
+type nobody struct{}
+
+// Approve implements [sandbox.Approver].
+func (nobody) Approve(context.Context, sandbox.PermissionRequest) (sandbox.Permission, error) {
+	return sandbox.Deny, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ask", Field: "--ask", Message: "nobody can be asked, because standard input and standard error are not both a terminal"}
+}
+
+// Approve implements [sandbox.Approver]. Any answer but the words it offers,
+// and their first letters, is a denial. What was typed before the question
+// was there is no answer to it.
+func (p *prompt) Approve(ctx context.Context, r sandbox.PermissionRequest) (sandbox.Permission, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return sandbox.Deny, err
+	}
+	in, err := newInput(p.in)
+	if err != nil {
+		return sandbox.Deny, err
+	}
+	defer in.Close()
+	defer context.AfterFunc(ctx, func() { in.Close() })()
+	forgetTyped(p.in)
+	if _, err := io.WriteString(p.out, question(r)); err != nil {
+		return sandbox.Deny, err
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, 1024)).ReadString('\n')
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(p.out)
+		return sandbox.Deny, ctx.Err()
+	case err != nil && err != io.EOF:
+		return sandbox.Deny, err
+	case err == io.EOF:
+		fmt.Fprintln(p.out) // the cursor stands behind the question
+	}
+	return answered(line), nil
+}
+
+// question is what a person reads.
+func question(r sandbox.PermissionRequest) string {
+	command := termsafe.Line(strings.Join(r.Command, " "))
+	if len(command) > maxShown {
+		command = strings.ToValidUTF8(command[:maxShown], "") + " …"
+	}
+	what := fmt.Sprintf("%s %s %s", termsafe.Line(string(r.Operation)), termsafe.Line(r.Kind), termsafe.Line(r.Resource))
+	if r.Inside != "" && r.Inside != r.Resource {
+		what += " (inside: " + termsafe.Line(r.Inside) + ")"
+	}
+	return "sandbox: a command was stopped, and can be run again if you allow this:\n" +
+		"  permission  " + what + ", and everything below it\n" +
+		"  command     " + command + "\n" +
+		"  because     " + termsafe.Line(r.Reason) + "\n" +
+		"  sandbox     " + termsafe.Line(r.Sandbox) + "\n" +
+		"Allow [o]nce, for this [s]ession while this program runs, [p]ermanently in the settings file, or deny? [o/s/p/N] "
+}
+
+// answered reads an answer.
+func answered(line string) sandbox.Permission {
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "o", "once":
+		return sandbox.AllowOnce
+	case "s", "session":
+		return sandbox.AllowSession
+	case "p", "permanently":
+		return sandbox.AllowPermanent
+	}
+	return sandbox.Deny
+}
+
+// blockedView is what --format json says of a command that rules stopped.
+type blockedView struct {
+	Blocked    bool                `json:"blocked"`
+	Resource   string              `json:"resource"`
+	Reason     string              `json:"reason"`
+	Hint       string              `json:"hint,omitempty"`
+	Violations []sandbox.Violation `json:"violations"`
+	Answers    []manager.Answer    `json:"answers"`
+}
+
+// sayBlocked says on standard error that rules stopped the command, behind
+// what the command said itself: one line, or one JSON document.
+func (a *app) sayBlocked(out manager.Outcome) error {
+	if !out.Blocked {
+		return nil
+	}
+	hint := howToAllow(out)
+	if a.globals.json() {
+		return writeJSON(a.Stderr, blockedView{
+			Blocked: true, Resource: out.BlockedResource, Reason: out.BlockedReason, Hint: hint,
+			Violations: notNil(out.Violations), Answers: notNil(out.Answers),
+		})
+	}
+	tier := sandbox.Evidence("")
+	if len(out.Causes) > 0 {
+		tier = out.Causes[0].Evidence
+	}
+	line := fmt.Sprintf("blocked: %s: %s", tier, termsafe.Line(out.BlockedReason))
+	if hint != "" {
+		line += "; " + hint
+	}
+	a.say("%s", line)
+	return nil
+}
+
+// howToAllow says what would open the first cause, if anything does.
+func howToAllow(out manager.Outcome) string {
+	if len(out.Causes) == 0 {
+		return ""
+	}
+	v := out.Causes[0]
+	switch {
+	case v.Builtin:
+		return "no permission opens what is denied there"
+	case v.Kind != sandbox.ResourcePath || v.HostPath == "" || len(out.Answers) > 0:
+		return ""
+	case v.Operation == sandbox.OpWrite:
+		return "allow it with --ask, or with filesystem.allowWrite in the settings"
+	}
+	return "allow it with --ask, or with filesystem.allowRead in the settings"
+}

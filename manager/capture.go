@@ -1,0 +1,71 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/violation"
+)
+
+// Capture is Run for callers who want the output at the end: tools and remote
+// ones. Of each stream limits.maxOutputBytes of the settings are kept, from
+// its start, and the rest is counted. Stdout and Stderr of the request's
+// command must be nil; it has no terminal.
+//
+// Stderr of the result tells of violations; see [violation.Annotate], and
+// [violation.Strip] for showing it to people. Of a command that was run again
+// it is the output of the last run.
+func (m *Manager) Capture(ctx context.Context, req Request) (sandbox.Result, error) {
+	if req.Command.Stdout != nil || req.Command.Stderr != nil || req.Command.TTY != nil {
+		return sandbox.Result{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "capture", Field: "command", Message: "output that is captured cannot go elsewhere or to a terminal"}
+	}
+	var out Outcome
+	var stdout, stderr captured
+	err := m.lend(ctx, req, func(l *live) (err error) {
+		stdout.limit, stderr.limit = l.spec.Limits.MaxOutputBytes, l.spec.Limits.MaxOutputBytes
+		req.Command.Stdout, req.Command.Stderr = &stdout, &stderr
+		again := req.Again
+		req.Again = func() {
+			stdout.reset()
+			stderr.reset()
+			if again != nil {
+				again()
+			}
+		}
+		out, err = m.runAsking(ctx, l, req)
+		return err
+	})
+	return sandbox.Result{
+		Stdout: stdout.kept.Bytes(), Stderr: violation.Annotate(stderr.kept.Bytes(), out.Violations),
+		StdoutBytes: stdout.written, StderrBytes: stderr.written, Truncated: stdout.cut() || stderr.cut(),
+		ExitCode: out.Exit.Code, Signal: out.Exit.Signal, TimedOut: out.TimedOut, Restarted: out.Exit.Restarted,
+		Blocked: out.Blocked, BlockedReason: out.BlockedReason, BlockedResource: out.BlockedResource, Violations: out.Violations,
+		Duration: out.Duration, Usage: out.Exit.Usage,
+	}, err
+}
+
+// captured keeps the start of what is written.
+type captured struct {
+	limit   int64 // bytes; 0 is unbounded
+	kept    bytes.Buffer
+	written int64
+}
+
+// Write implements io.Writer. It takes everything.
+func (c *captured) Write(p []byte) (int, error) {
+	c.written += int64(len(p))
+	keep := p
+	if c.limit > 0 {
+		keep = p[:max(0, min(int64(len(p)), c.limit-int64(c.kept.Len())))]
+	}
+	c.kept.Write(keep)
+	return len(p), nil
+}
+
+func (c *captured) cut() bool { return c.written > int64(c.kept.Len()) }
+
+func (c *captured) reset() {
+	c.kept.Reset()
+	c.written = 0
+}

@@ -1,0 +1,42 @@
+package manager_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/violation"
+)
+
+func TestCapture(t *testing.T) {
+	g := newGuarded(t, sandbox.AllowOnce, sandbox.Deny)
+	m := g.manager(`{"agents": {"defaults": {"sandbox": {"provider": "local", "limits": {"maxOutputBytes": 10}}}}}`)
+	capture := func(ask bool, args ...string) sandbox.Result {
+		t.Helper()
+		r, err := m.Capture(context.Background(), manager.Request{Who: someone, Ask: ask, Command: sandbox.Command{Args: args}})
+		must(t, err)
+		return r
+	}
+	r := capture(false, "sh", "-c", "echo 123456789; echo more; echo err >&2; exit 3")
+	if string(r.Stdout) != "123456789\n" || r.StdoutBytes != 15 || !r.Truncated || string(r.Stderr) != "err\n" || r.StderrBytes != 4 || r.ExitCode != 3 || r.Blocked {
+		t.Errorf("%+v", r)
+	}
+	r = capture(false, "reach", "/d")
+	if !r.Blocked || r.BlockedResource != "/d" || len(r.Violations) != 1 || !strings.Contains(string(r.Stderr), "<sandbox_violations>") || string(violation.Strip(r.Stderr)) != "touch: can" {
+		t.Errorf("%+v: %s", r, r.Stderr)
+	}
+	r = capture(true, "reach", "/d")
+	if r.Blocked || string(r.Stdout) != "done" || len(r.Stderr) != 0 || r.StderrBytes != 0 {
+		t.Errorf("run again: %+v: %s", r, r.Stderr)
+	}
+	r = capture(true, "reach", "/d")
+	if !r.Blocked || !strings.Contains(r.BlockedReason, "asked for and denied") {
+		t.Errorf("denied: %+v", r)
+	}
+	if _, err := m.Capture(context.Background(), manager.Request{Who: someone, Command: sandbox.Command{Args: []string{"true"}, Stdout: io.Discard}}); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("output that goes elsewhere: %v", err)
+	}
+}
