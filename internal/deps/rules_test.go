@@ -18,7 +18,7 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./budget", "./config", "./confighash", "./grant", "./hardening", "./lifecycle",
-	"./hostpath/pathvar", "./policy/...", "./seccomp", "./termsafe", "./toolpolicy",
+	"./hostpath/pathvar", "./policy/...", "./seccomp/...", "./termsafe", "./toolpolicy",
 }
 
 // concrete lists the providers that exist; the word stands for itself and
