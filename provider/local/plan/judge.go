@@ -50,6 +50,9 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 	default:
 		v.Rule, v.Builtin = ruleSocket, true
 	}
+	if l.view.Fixed {
+		v.Builtin, v.HostPath = !v.Allowed, ""
+	}
 	return v
 }
 
