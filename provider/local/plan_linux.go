@@ -15,10 +15,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/enter"
-	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -32,13 +32,16 @@ type planned struct {
 	key   string
 }
 
-// A planner computes plans for one handle.
+// A planner computes plans for one handle. It remembers the last one, which
+// holds for as long as the host answers what it answered then.
 type planner struct {
 	site *site
 	spec sandbox.Spec
 
 	mu      sync.Mutex
 	picture *world.Picture
+	last    planned
+	found   scan.Result // what last was made from
 }
 
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
@@ -58,12 +61,20 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	w := p.picture.World
-	if err := unchanged(w.Views); err != nil {
+	if err := world.Unmoved(p.picture.World.Views); err != nil {
 		return planned{}, err
 	}
+	if p.last.key != "" && found.Same(p.found) && world.Still(p.last.world, world.Disk{}) {
+		return p.last, nil
+	}
+	return p.make(found)
+}
+
+// make computes a new plan from what was found.
+func (p *planner) make(found scan.Result) (planned, error) {
+	w := p.picture.World
 	w.Denies = append(w.Denies[:len(w.Denies):len(w.Denies)], found.Denies()...)
-	w, err = plan.Gather(w, world.Disk{})
+	w, err := plan.Gather(w, world.Disk{})
 	if err != nil {
 		return planned{}, err
 	}
@@ -71,7 +82,8 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	return planned{plan: made, world: w, key: keyOf(made)}, nil
+	p.last, p.found = planned{plan: made, world: w, key: keyOf(made)}, found
+	return p.last, nil
 }
 
 // look asks for what does not change while the handle is open.
@@ -82,21 +94,6 @@ func (p *planner) look() (world.Picture, error) {
 		return world.Picture{}, err
 	}
 	return world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
-}
-
-// unchanged refuses a view whose source leads elsewhere than when it was
-// judged: a link was put in its way.
-func unchanged(views []plan.View) error {
-	for _, v := range views {
-		real, err := hostpath.Canonical(v.Source)
-		if err == nil && real != v.Source && !v.Optional {
-			err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: v.Source, Message: "it leads to " + real + " now: a link was put in its way after it was resolved", Hint: "name the folder itself"}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // keyOf names a plan by everything that the wall is made from.
