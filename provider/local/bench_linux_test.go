@@ -30,9 +30,9 @@ func BenchmarkPlan(b *testing.B) {
 	home := b.TempDir()
 	rules := []string{filepath.Join(home, ".ssh"), filepath.Join(home, ".aws"), filepath.Join(home, ".kube"), "/etc/shadow", "**/.env", "**/.env.*", "**/credentials.json", "**/secrets.json"}
 	s := sandbox.Spec{
-		Name:   "sbx-bench",
-		Mounts: []sandbox.Mount{{Source: ws, Target: "/workspace", Role: sandbox.RoleWorkspace}},
-		Tmpfs:  []sandbox.Tmpfs{{Target: "/tmp", Size: 1 << 20, Mode: 0o1777}, {Target: sandbox.HomeDir, Size: 1 << 20, Mode: 0o700}},
+		Name:       "sbx-bench",
+		Mounts:     []sandbox.Mount{{Source: ws, Target: "/workspace", Role: sandbox.RoleWorkspace}},
+		Tmpfs:      []sandbox.Tmpfs{{Target: "/tmp", Size: 1 << 20, Mode: 0o1777}, {Target: sandbox.HomeDir, Size: 1 << 20, Mode: 0o700}},
 		Filesystem: sandbox.FilesystemRules{DenyRead: rules, DenyWrite: rules},
 	}
 	p := New(Options{State: b.TempDir()})

@@ -135,6 +135,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 			}
 		}
 		mask = stage(o.Down, mask)
+		if strings.HasPrefix(o.Bwrap, enter.Stage+"/") {
+			o.Bwrap = stage(o.Down, o.Bwrap) // its own path will be covered
+		}
 	}
 	o.Args = bwrap.Args(made, bwrap.Options{
 		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: spec.Name,

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/within"
@@ -10,7 +9,7 @@ import (
 
 // Start implements [sandbox.Sandbox].
 func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
-	s, err := h.use(ctx)
+	s, err := h.use(ctx, mustStand)
 	if err != nil {
 		return nil, err
 	}
@@ -27,48 +26,39 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	return out, nil
 }
 
-// A process is a command that keeps its wall up while it runs.
+// Judge implements [sandbox.Judge] by the plan of the wall in which the next
+// command would have run when this one was started last.
+func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
+	h.mu.Lock()
+	w := h.seat.wall
+	h.mu.Unlock()
+	return w.plan.Judge(op, path)
+}
+
+// A process is a command that keeps its wall up while it runs, or a line of a
+// shell, which does that for it.
 type process struct {
 	sandbox.Process
-	seat *seat
-	once sync.Once
+	seat   *seat
+	reborn bool // it found a shell without the state of the one before
+}
+
+// Wait implements [sandbox.Process].
+func (p *process) Wait() (sandbox.Exit, error) {
+	exit, err := p.Process.Wait()
+	if err == nil && p.reborn {
+		exit.Restarted = true
+	}
+	return exit, err
 }
 
 // follow gives the seat back when the command has ended.
 func (p *process) follow() {
 	_, _ = p.Process.Wait()
-	p.once.Do(p.seat.release)
-}
-
-// OpenShell implements [sandbox.Sandbox].
-func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
-	s, err := h.use(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o, limits := within.Shell(o, h.spec)
-	sh, err := s.Client.OpenShell(ctx, o, limits)
-	if err != nil {
-		s.release()
-		return nil, err
-	}
-	return &shell{Shell: sh, seat: s}, nil
-}
-
-// A shell is one that keeps its wall up until it is closed.
-type shell struct {
-	sandbox.Shell
-	seat *seat
-	once sync.Once
-}
-
-// Close implements [sandbox.Shell].
-func (s *shell) Close() error {
-	defer s.once.Do(s.seat.release)
-	return s.Shell.Close()
+	p.seat.release()
 }
 
 var (
 	_ sandbox.Process = (*process)(nil)
-	_ sandbox.Shell   = (*shell)(nil)
+	_ sandbox.Judge   = (*handle)(nil)
 )
