@@ -196,4 +196,3 @@ func hostile(t *testing.T) (ws, mask string, w plan.World) {
 		},
 	}
 }
-

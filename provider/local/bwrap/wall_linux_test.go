@@ -121,4 +121,3 @@ func TestRootShownByName(t *testing.T) {
 		}
 	}
 }
-
