@@ -23,6 +23,9 @@ func (b *builder) mount(l layer) {
 		b.shut = append(b.shut, l.target)
 	case l.target == "/dev/shm":
 		o.Kind, o.Size, o.Mode = OpTmpfs, b.w.ShmSize, 0o1777
+		if o.Size <= 0 {
+			o.Size = defaultShm
+		}
 		b.probe(l.target, Writable, "/dev/shm")
 	case l.kind == layerTmpfs:
 		o.Kind, o.Size, o.Mode = OpTmpfs, l.tmpfs.Size, l.tmpfs.Mode

@@ -89,7 +89,7 @@ type World struct {
 	Views    []View
 	Symlinks []Symlink
 	Tmpfs    []sandbox.Tmpfs
-	ShmSize  int64 // bytes of /dev/shm
+	ShmSize  int64 // bytes of /dev/shm; 0 is 64 MiB, never unbounded
 	Denies   []Deny
 	// Kinds tells what there is at every Source and every Deny path, at each
 	// ancestor of a Deny path, and where else Make looks. A path that is not

@@ -224,3 +224,18 @@ func TestSame(t *testing.T) {
 		t.Error("a new file has changed nothing")
 	}
 }
+
+// TestMemoryIsBounded holds that whatever stays writable has a size.
+func TestMemoryIsBounded(t *testing.T) {
+	w := scratch()
+	w.ShmSize = 0
+	p, err := Make(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range p.Ops {
+		if o.Kind == OpTmpfs && o.Size <= 0 {
+			t.Errorf("%s has no bound", o.Target)
+		}
+	}
+}
