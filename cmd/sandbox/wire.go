@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
+	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -58,7 +59,7 @@ func open(o cli.Options) (*house, error) {
 		h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
 	}
 	if h.world, err = h.look(); err == nil {
-		h.walls, err = provider.New(h.containers(o))
+		h.walls, err = provider.New(h.containers(o), h.local(o))
 	}
 	if err != nil {
 		h.close()
@@ -124,6 +125,15 @@ func (h *house) containers(o cli.Options) sandbox.Provider {
 		Sockets: h.state,
 		World:   h.worldNow,
 		Warn:    func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
+	})
+}
+
+// local returns the provider of walls that need no engine.
+func (h *house) local(o cli.Options) *local.Provider {
+	return local.New(local.Options{
+		State: h.state.Path(),
+		World: h.worldNow,
+		Warn:  func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }
 
