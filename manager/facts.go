@@ -40,7 +40,8 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 			return f, "", err
 		}
 	}
-	if socketsCross(res.Docker.Runtime) {
+	// A wall that ends with us is reached by what it inherited.
+	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
 		f.SocketDir = m.state.SocketPath(name)
 	}
 	uid, gid := f.UID, f.GID

@@ -42,7 +42,10 @@ type planner struct {
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
 
 // plan looks at the host and says what the wall has to be now.
-func (p *planner) plan(ctx context.Context) (planned, error) {
+func (p *planner) plan(ctx context.Context) (planned, error) { return p.planOn(ctx, world.Disk{}) }
+
+// planOn is plan on a host that may differ from what is on the disk.
+func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.picture == nil {
@@ -61,7 +64,7 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 		return planned{}, err
 	}
 	w.Denies = append(w.Denies[:len(w.Denies):len(w.Denies)], found.Denies()...)
-	w, err = plan.Gather(w, world.Disk{})
+	w, err = plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
 	}
