@@ -40,7 +40,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 			return f, "", err
 		}
 	}
-	// A wall that ends with us is reached by what it inherited.
+	// A wall that ends with us is reached over descriptors that it was born with.
 	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
 		f.SocketDir = m.state.SocketPath(name)
 	}

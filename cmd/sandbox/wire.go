@@ -128,8 +128,8 @@ func (h *house) containers(o cli.Options) sandbox.Provider {
 	})
 }
 
-// local returns the provider of walls that need no engine.
-func (h *house) local(o cli.Options) *local.Provider {
+// local returns the provider of walls without an engine.
+func (h *house) local(o cli.Options) sandbox.Provider {
 	return local.New(local.Options{
 		State: h.state.Path(),
 		World: h.worldNow,

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -51,12 +52,17 @@ type Options struct {
 	Limits sandbox.Limits    // for limits that a command leaves at zero; Timeout, MaxOutputBytes and Processes are the caller's business
 	// Name of the sandbox, for errors.
 	Name string
+	// Descriptors is our end of the channel for descriptors to a guest that
+	// was started with --fds, a SOCK_SEQPACKET Unix socket; nil is none. New
+	// takes it over. Shells of the client are StateKeepers then.
+	Descriptors *os.File
 }
 
 // A Client is one connection to a guest. It is safe for concurrent use.
 type Client struct {
 	o     Options
 	conn  io.ReadWriteCloser
+	side  *side // nil without Options.Descriptors
 	hello wire.Hello
 
 	writing chan struct{} // holds one token: the right to write
@@ -94,10 +100,15 @@ func New(ctx context.Context, conn io.ReadWriteCloser, o Options) (*Client, erro
 		streams: map[uint32]stream{}, done: make(chan struct{}),
 	}
 	c.writing <- struct{}{}
+	beside, err := openSide(o.Descriptors)
+	if err != nil {
+		conn.Close()
+		return nil, c.named(invalid("descriptors", err.Error()))
+	}
+	c.side = beside
 	r := wire.NewReader(conn, wire.MaxData)
 	greeted := make(chan error, 1)
 	go func() { greeted <- c.greet(r) }()
-	var err error
 	select {
 	case err = <-greeted:
 	case <-ctx.Done():
@@ -107,9 +118,13 @@ func New(ctx context.Context, conn io.ReadWriteCloser, o Options) (*Client, erro
 	}
 	if err != nil {
 		conn.Close()
+		c.side.close()
 		return nil, c.named(err)
 	}
 	go c.read(r)
+	if c.side != nil {
+		go c.side.read(c.end)
+	}
 	return c, nil
 }
 

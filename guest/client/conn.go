@@ -10,10 +10,20 @@ import (
 // open registers s under a new stream number and sends the request that
 // opens it.
 func (c *Client) open(ctx context.Context, t wire.Type, payload []byte, s stream) (uint32, error) {
+	return c.openAfter(ctx, func() error { return nil }, t, payload, s)
+}
+
+// openAfter is open, and does something immediately before, of which the
+// guest may see a part: when that fails the connection ends.
+func (c *Client) openAfter(ctx context.Context, before func() error, t wire.Type, payload []byte, s stream) (uint32, error) {
 	if err := c.lock(ctx); err != nil {
 		return 0, err
 	}
 	defer c.unlock()
+	if err := before(); err != nil {
+		c.end(err)
+		return 0, c.Err()
+	}
 	c.mu.Lock()
 	if c.ending || c.last == 1<<31-1 {
 		c.mu.Unlock()
@@ -170,6 +180,7 @@ func (c *Client) end(err error) {
 		for _, s := range lost {
 			s.lost(err)
 		}
+		c.side.close()
 		c.conn.Close() // last: nobody who waits waits for that
 	})
 }

@@ -107,6 +107,12 @@ func (s *shell) isClosing() bool {
 // note notes the line that runs, for a Close that comes meanwhile.
 func (s *shell) note(p *process) {
 	s.mu.Lock()
+	if l := s.line; l != nil {
+		s.before = l.id
+		if l.hasEnded() && l.wentWell() {
+			s.whole = l.id
+		}
+	}
 	s.line = p
 	closing := s.closing
 	s.mu.Unlock()

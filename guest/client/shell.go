@@ -27,11 +27,16 @@ type shell struct {
 	isOpen bool          // guarded by the reader
 	ended  chan struct{} // closed when its processes are gone or the connection is
 
+	kept   *keeping // its state, nil where that is not handed over
+	ticket uint32   // of kept
+
 	turn chan struct{} // holds one token: the right to run a line
 
 	mu      sync.Mutex
 	closing bool
 	line    *process // the last one that was begun
+	before  uint32   // the line before it
+	whole   uint32   // the last one before it that went well
 }
 
 var _ sandbox.Shell = (*shell)(nil)
@@ -45,15 +50,20 @@ var _ sandbox.Shell = (*shell)(nil)
 // A guest from before shells is an error of CodeUnsupported. For the others
 // see Start. Exit.Usage of a line is zero: nobody counts the parts that
 // lines have in what their shell costs.
+//
+// With Options.Descriptors the shell is a StateKeeper.
 func (c *Client) OpenShell(ctx context.Context, o sandbox.ShellOptions, limits sandbox.Limits) (sandbox.Shell, error) {
-	s, err := c.openShell(ctx, o, limits)
-	if err != nil {
+	s, err := c.openShell(ctx, o, limits, nil)
+	switch {
+	case err != nil:
 		return nil, c.named(err)
+	case s.kept != nil:
+		return keptShell{s}, nil
 	}
 	return s, nil
 }
 
-func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits sandbox.Limits) (*shell, error) {
+func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits sandbox.Limits, from *ShellState) (*shell, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, contextError(ctx, "open shell")
 	}
@@ -63,7 +73,7 @@ func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits s
 			Hint: "recreate the sandbox to get the current guest",
 		}
 	}
-	payload, err := c.shellRequest(o, limits)
+	m, err := c.shellRequest(o, limits)
 	if err != nil {
 		return nil, err
 	}
@@ -74,35 +84,37 @@ func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits s
 		s.id = randomID()
 	}
 	s.turn <- struct{}{}
-	if s.stream, err = c.open(ctx, wire.TypeShell, payload, s); err != nil {
+	if err = c.requestShell(ctx, s, m, from); err == nil {
+		select {
+		case <-s.opened:
+			if s.failed != nil {
+				err = s.failed
+			} else if err = s.awaitFiles(ctx); err != nil {
+				s.kill()
+			}
+		case <-ctx.Done():
+			s.kill()
+			err = contextError(ctx, "open shell")
+		}
+	}
+	if err != nil {
+		s.unkeep()
 		return nil, err
 	}
-	select {
-	case <-s.opened:
-		return s, s.failed
-	case <-ctx.Done():
-		s.kill()
-		return nil, contextError(ctx, "open shell")
-	}
+	return s, nil
 }
 
-func (c *Client) shellRequest(o sandbox.ShellOptions, l sandbox.Limits) ([]byte, error) {
+func (c *Client) shellRequest(o sandbox.ShellOptions, l sandbox.Limits) (wire.Shell, error) {
 	m := wire.Shell{Dir: o.Dir, Limits: limits(c.o.Limits, l)}
 	if m.Dir == "" {
 		m.Dir = c.o.Dir
 	}
 	if strings.ContainsRune(m.Dir, 0) {
-		return nil, invalid("dir", "the path holds a NUL byte")
+		return m, invalid("dir", "the path holds a NUL byte")
 	}
 	var err error
-	if m.Env, err = environment(c.o.Env, o.Env); err != nil {
-		return nil, err
-	}
-	payload := m.Encode()
-	if len(payload) > wire.MaxRequest {
-		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")
-	}
-	return payload, nil
+	m.Env, err = environment(c.o.Env, o.Env)
+	return m, err
 }
 
 func randomID() string {
@@ -145,9 +157,13 @@ func (s *shell) lost(err error) { s.finish(err) }
 func (s *shell) finish(err error) {
 	if !s.isOpen {
 		s.failed = err
+		s.c.side.forget(s.ticket)
 		close(s.opened)
 	}
 	close(s.ended)
+	if s.kept != nil {
+		go s.kept.retire()
+	}
 }
 
 // ID implements sandbox.Shell.
@@ -164,6 +180,7 @@ func (s *shell) Close() error {
 	s.closing = true
 	s.mu.Unlock()
 	if first {
+		s.unkeep()
 		s.kill()
 		if line != nil {
 			line.settleAfter(settleWithin)

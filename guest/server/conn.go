@@ -31,6 +31,7 @@ type conn struct {
 	ends  *holdback // for the ends of outputs
 	bufs  *buffers
 	queue queue // of commands that wait for their turn
+	side  *side // nil where there is none
 	// Content of files has buffers of its own: one that is taken while a disk
 	// hangs must not hold up the output of commands.
 	fileBufs  *buffers
@@ -57,10 +58,12 @@ type stream interface {
 
 // serve speaks with one client until the connection ends, and returns when
 // every command of it that is not detached has ended.
-func (s *Server) serve(f *os.File) {
+func (s *Server) serve(f *os.File, beside *side) {
+	defer beside.close()
 	c := &conn{
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
 		fileBufs: newBuffers(&s.frames), fileSlots: make(chan struct{}, maxConnFiles),
+		side: beside,
 	}
 	c.held, c.ends = newHoldback(c.w, answersHeld), newHoldback(c.w, endsHeld)
 	defer f.Close()
@@ -74,6 +77,7 @@ func (s *Server) serve(f *os.File) {
 		c.goAway(err)
 		return
 	}
+	go beside.serve(c)
 	bye := false
 	for err == nil && !bye {
 		var frame wire.Frame
@@ -182,6 +186,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.file(f)
 	case wire.TypeShell:
 		return c.openShell(f)
+	case wire.TypeKeptShell:
+		return c.openKept(f)
 	case wire.TypeLine:
 		return c.line(f)
 	}

@@ -27,12 +27,13 @@ type initConfig struct {
 	dir    string // folder of the socket
 	fd     int    // one connection that is there already, or -1
 	accept int    // a channel over which connections are passed, or -1
+	fds    int    // the channel for descriptors beside it, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	masked bool   // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
-	c := initConfig{dir: DefaultDir, fd: -1, accept: -1}
+	c := initConfig{dir: DefaultDir, fd: -1, accept: -1, fds: -1}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
@@ -40,9 +41,11 @@ func parseInit(args []string) (initConfig, error) {
 		case "--dir":
 			c.dir = value
 		case "--fd":
-			c.fd, err = descriptor(value)
+			c.fd, err = parseFD(value)
 		case "--accept":
-			c.accept, err = descriptor(value)
+			c.accept, err = parseFD(value)
+		case "--fds":
+			c.fds, err = parseFD(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
 		case "--masked":
@@ -54,12 +57,14 @@ func parseInit(args []string) (initConfig, error) {
 			return c, errors.New(a + ": " + err.Error())
 		}
 	}
+	if c.fds >= 0 && (c.fd < 0 || c.fd == c.fds) {
+		return c, errors.New("--fds needs a connection of its own: --fd")
+	}
 	return c, nil
 }
 
-// descriptor reads the number of a descriptor that the guest was started with.
-func descriptor(value string) (int, error) {
-	fd, err := strconv.Atoi(value)
+func parseFD(s string) (fd int, err error) {
+	fd, err = strconv.Atoi(s)
 	if err == nil && fd < 3 {
 		err = errors.New("below 3")
 	}
@@ -72,8 +77,11 @@ func descriptor(value string) (int, error) {
 //	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
 //	init --fd=N           serve the one connection on descriptor N; its end
 //	                      is the end of the guest and of all it started
+//	--fds=M               with --fd: the channel for descriptors, see package
+//	                      guest/wire/handover
 //	init --accept=N       serve the connections that come as descriptors over
-//	                      the socket N; its end is the end of the guest
+//	                      the socket N, each with a channel of its own for
+//	                      further ones; the end of N is that of the guest
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -157,17 +165,26 @@ func (c initConfig) base() wire.Start {
 // nothing left to serve.
 func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 	if c.fd >= 0 {
-		return inherited(c.fd, s.serve)
+		var beside *side
+		if c.fds >= 0 {
+			if beside, err = openSide(c.fds); err != nil {
+				return nil, err
+			}
+			s.features = append(s.features, wire.FeatureKeptShell)
+		}
+		return inherited(c.fd, func(f *os.File) { s.serve(f, beside) })
 	}
 	if c.accept >= 0 {
+		s.features = append(s.features, wire.FeatureKeptShell)
 		return inherited(c.accept, s.admitPassed)
 	}
 	l, err := listenUnix(AbstractName)
 	if err != nil {
 		return nil, err
 	}
-	go l.serve(s.fromEngine, s.admit)
-	d := &socketDir{path: c.dir, admit: s.admit, ok: fromOutside}
+	alone := func(f *os.File) { s.admit(f, nil) }
+	go l.serve(s.fromEngine, alone)
+	d := &socketDir{path: c.dir, admit: alone, ok: fromOutside}
 	ready := make(chan struct{})
 	go d.keep(ready)
 	<-ready

@@ -121,16 +121,17 @@ func (s *Server) setReady(tag string) {
 	s.ready = tag
 }
 
-// admit serves a vetted connection in the background, or closes it when
-// there are too many.
-func (s *Server) admit(f *os.File) {
+// admit serves a vetted connection in the background, with what is beside it,
+// or closes both when there are too many.
+func (s *Server) admit(f *os.File, beside *side) {
 	select {
 	case s.conns <- struct{}{}:
 		go func() {
 			defer func() { <-s.conns }()
-			s.serve(f)
+			s.serve(f, beside)
 		}()
 	default:
 		f.Close()
+		beside.close()
 	}
 }

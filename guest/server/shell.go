@@ -17,6 +17,7 @@ type shell struct {
 	conn *conn
 	id   uint32
 	req  wire.Shell
+	kept kept // of the goroutine of the shell
 
 	lines chan *shellLine // at most one: current
 	stop  chan struct{}   // closed when the shell is to end
@@ -39,11 +40,16 @@ func (c *conn) openShell(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	s := &shell{conn: c, id: f.Stream, req: m, lines: make(chan *shellLine, 1), stop: make(chan struct{})}
+	c.runShell(f.Stream, m, kept{})
+	return nil
+}
+
+// runShell begins a shell on a new stream.
+func (c *conn) runShell(id uint32, m wire.Shell, k kept) {
+	s := &shell{conn: c, id: id, req: m, kept: k, lines: make(chan *shellLine, 1), stop: make(chan struct{})}
 	c.begin(s.id, s, false)
 	c.srv.running.Add(1)
 	go s.run()
-	return nil
 }
 
 // run runs the shell to its end and sends the answers.
@@ -76,7 +82,10 @@ func (s *shell) open() *wire.Failed {
 	if s.state, err = newShellState(); err != nil {
 		return failure(wire.KindResource, err)
 	}
-	return s.start()
+	if refused := s.fetch(); refused != nil {
+		return refused
+	}
+	return s.takenUp(s.start())
 }
 
 // abandon ends the process of the shell and forgets it.

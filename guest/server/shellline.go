@@ -163,7 +163,7 @@ func (l *shellLine) give(p *shellProc) error {
 	if killed {
 		return errKilled
 	}
-	l.shell.state.begin()
+	l.shell.state.begin(l.cmd.id)
 	l.writes = writes
 	if err := p.say(writes); err != nil {
 		l.shell.takeBack(l)

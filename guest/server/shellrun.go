@@ -16,6 +16,12 @@ import (
 // process that ends before it has read the line was not the line's to end,
 // and the line gets another one.
 func (s *shell) play(l *shellLine) {
+	defer s.state.over(l.cmd.id)
+	if s.kept.part {
+		s.kept.part = false
+		l.fail(failure(wire.KindInternal, errors.New(partText+": "+errPart.Error())))
+		return
+	}
 	var ended *shellProc // without having read the line
 	for {
 		p, a, refused := s.hand(l)

@@ -18,6 +18,8 @@ const maxFailures = 2
 // errPart means that a shell has not taken up all of its state.
 var errPart = errors.New("a part of the state is lost")
 
+const partText = "the state of the shell could be restored in part only, the next line finds that"
+
 // start starts a process that takes up the state that was kept. When a
 // working directory is gone, a shell with a state starts at the root.
 func (s *shell) start() *wire.Failed {
@@ -36,6 +38,10 @@ func (s *shell) start() *wire.Failed {
 	}
 	if refused != nil {
 		return refused
+	}
+	if s.foreign(p) {
+		p.end()
+		return failure(wire.KindInvalid, errors.New("the state is that of another shell than "+p.program))
 	}
 	if !s.adopt(p) {
 		p.end()
@@ -82,7 +88,7 @@ func (s *shell) unprepared(err error) *wire.Failed {
 	text := "the shell does not start"
 	switch {
 	case err == errPart:
-		text = "the state of the shell could be restored in part only, the next line finds that"
+		text = partText
 	case s.state.good != nil:
 		text = "the state of the shell could not be restored, the next line tries again"
 		if s.failures++; s.failures == maxFailures {
@@ -107,7 +113,7 @@ func (s *shell) prepare(p *shellProc, restoring bool) error {
 	if err := p.say(p.dialect.Begin(token)); err != nil {
 		return err
 	}
-	s.state.begin()
+	s.state.again()
 	if err := p.keepState(a, s.state); err != nil || !restoring {
 		return err
 	}

@@ -5,21 +5,38 @@ package server
 import (
 	"io"
 	"os"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
-// maxState bounds the state that is kept of a shell in bytes. Of a larger
-// one nothing is kept: the state before it stays.
-const maxState = 16 << 20
+const (
+	// maxState bounds the state that is kept of a shell in bytes. Of a larger
+	// one nothing is kept: the state before it stays.
+	maxState = snapshot.MaxSize
+	// roomyState is how long a file stays that is to be written again. What
+	// is left in it beyond the new state is nobody's.
+	roomyState = 64 << 10
+)
 
 // A shellState is what a new process of a shell starts from: what the last
 // one said of itself after a line, as a script that only a shell reads. The
 // next state goes to a second file, so that there is always a whole one.
+//
+// Where somebody outside wants to read it after our end, there is an index
+// too, see package snapshot.
 type shellState struct {
 	files [2]*os.File
-	next  int   // the file that is written
-	size  int64 // of it, or beyond maxState
+	next  int      // the file that is written
+	line  uint32   // after which the next state is told
+	size  int64    // of it, or beyond maxState
+	room  [2]int64 // what was written to the files at most since they were empty
 	err   error
 	good  *os.File // nil: there is none yet
+	whole int64    // size of what is kept
+
+	index  *os.File        // nil: nobody wants to know
+	sum    uint32          // of what was written
+	record snapshot.Record // the one in the index
 }
 
 func newShellState() (*shellState, error) {
@@ -35,10 +52,16 @@ func newShellState() (*shellState, error) {
 	return s, nil
 }
 
-// begin starts a new state.
-func (s *shellState) begin() {
-	s.size, s.err = 0, s.files[s.next].Truncate(0)
+// begin starts a new state, that after the line.
+func (s *shellState) begin(line uint32) {
+	s.line, s.size, s.sum, s.err = line, 0, 0, nil
+	if s.room[s.next] > roomyState {
+		s.room[s.next], s.err = 0, s.files[s.next].Truncate(0)
+	}
 }
+
+// again starts a new state that is meant to be the one that is kept.
+func (s *shellState) again() { s.begin(s.record.Kept) }
 
 // write adds to the new state.
 func (s *shellState) write(p []byte) {
@@ -46,13 +69,71 @@ func (s *shellState) write(p []byte) {
 		return
 	}
 	_, s.err = s.files[s.next].WriteAt(p, s.size-int64(len(p)))
+	s.room[s.next] = max(s.room[s.next], s.size)
+	if s.index != nil {
+		s.sum = snapshot.Sum(s.sum, p)
+	}
 }
 
 // commit makes the new state the one that is kept, if it is whole.
 func (s *shellState) commit() {
-	if s.err == nil && s.size <= maxState {
-		s.good = s.files[s.next]
-		s.next = 1 - s.next
+	if s.err != nil || s.size > maxState {
+		return
+	}
+	r := s.record
+	r.File, r.Kept, r.Over, r.Size, r.Sum = uint32(s.next), s.line, max(r.Over, s.line), uint32(s.size), s.sum
+	if s.publish(r) != nil {
+		return // the last record still speaks of the other file
+	}
+	s.good, s.whole = s.files[s.next], s.size
+	s.next = 1 - s.next
+}
+
+// over says that no state will be kept of the line any more.
+func (s *shellState) over(line uint32) {
+	if r := s.record; r.Over < line {
+		r.Over = line
+		_ = s.publish(r) // who waits for it gives up after a while
+	}
+}
+
+// publish writes the next record of the index, if there is one.
+func (s *shellState) publish(r snapshot.Record) error {
+	r.Serial++
+	if s.index != nil {
+		b, offset := r.Encode()
+		if _, err := s.index.WriteAt(b[:], offset); err != nil {
+			return err
+		}
+	}
+	s.record = r
+	return nil
+}
+
+// expose makes the index. Precondition: nothing is kept yet.
+func (s *shellState) expose() (err error) {
+	if s.index, err = memoryFile(); err != nil {
+		return err
+	}
+	return s.publish(snapshot.Record{File: snapshot.None})
+}
+
+// load makes what is in f the state that is kept.
+func (s *shellState) load(f *os.File) error {
+	s.again()
+	r, b := io.NewSectionReader(f, 0, maxState+1), make([]byte, controlSize)
+	for {
+		n, err := r.Read(b)
+		s.write(b[:n])
+		switch {
+		case err == io.EOF:
+			if s.commit(); s.good == nil {
+				return errState
+			}
+			return nil
+		case err != nil:
+			return err
+		}
 	}
 }
 
@@ -68,7 +149,7 @@ func (s *shellState) copy() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(f, io.NewSectionReader(s.good, 0, maxState)); err != nil {
+	if _, err := io.Copy(f, io.NewSectionReader(s.good, 0, s.whole)); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -76,10 +157,15 @@ func (s *shellState) copy() (*os.File, error) {
 }
 
 // drop forgets what was kept.
-func (s *shellState) drop() { s.good = nil }
+func (s *shellState) drop() {
+	s.good = nil
+	r := s.record
+	r.File, r.Size, r.Sum = snapshot.None, 0, 0
+	_ = s.publish(r)
+}
 
 func (s *shellState) close() {
-	for _, f := range s.files {
+	for _, f := range append(s.files[:], s.index) {
 		if f != nil {
 			f.Close()
 		}

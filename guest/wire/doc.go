@@ -26,6 +26,10 @@
 //	0x70-0x7f  requests from the guest: Accepted
 //	0x80-0xff  hints: a receiver that does not know one skips it
 //
+// A hint of a stream may come from the moment when it is opened to its last
+// answer, and one for a stream that has ended is skipped too. There is one so
+// far: Attempt, of a command or a line, at most [MaxAttempts] on a stream.
+//
 // An unknown request is answered with Failed (KindUnsupported) and the
 // connection lives on. Any other unknown type, a malformed payload, a frame
 // for a stream that never was, a broken window or a header that breaks its
@@ -52,6 +56,7 @@
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
 //	Shell      → ShellOpened, then Done              | Failed
+//	KeptShell  → as Shell
 //	Line       → as Start
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed
@@ -117,6 +122,12 @@
 // so is one for a listener that does not stand. Kill closes a listener;
 // Accepted may still be under way until its Done, and connections that were
 // accepted live on.
+//
+// # Beside the connection
+//
+// [Config] and the lists of checks ([EncodeChecks]) are no frames: a guest
+// that gets a configuration reads it before it serves, and its check mode is
+// a command like any other, with a list on its standard streams.
 //
 // # The end
 //

@@ -34,13 +34,14 @@ const (
 	TypePong   Type = 0x04 // from the guest: the same bytes
 	TypeBye    Type = 0x05 // from the client: end what is not detached, then close
 
-	TypeStart    Type = 0x10 // Start
-	TypeSetReady Type = 0x11 // SetReady
-	TypeShell    Type = 0x12 // Shell
-	TypeLine     Type = 0x13 // Line
-	TypeFile     Type = 0x14 // File
-	TypeDial     Type = 0x18 // Dial: a byte stream to an endpoint inside
-	TypeListen   Type = 0x19 // Listen: byte streams from an endpoint inside
+	TypeStart     Type = 0x10 // Start
+	TypeSetReady  Type = 0x11 // SetReady
+	TypeShell     Type = 0x12 // Shell
+	TypeLine      Type = 0x13 // Line
+	TypeFile      Type = 0x14 // File
+	TypeKeptShell Type = 0x15 // KeptShell
+	TypeDial      Type = 0x18 // Dial: a byte stream to an endpoint inside
+	TypeListen    Type = 0x19 // Listen: byte streams from an endpoint inside
 
 	TypeStarted Type = 0x40 // Started
 	TypeExit    Type = 0x41 // Exit
@@ -55,6 +56,8 @@ const (
 	TypeOpened  Type = 0x4a // ShellOpened
 
 	TypeFileAnswer Type = 0x50 // FileAnswer
+
+	TypeAttempt Type = 0x80 // a hint: Attempt
 )
 
 // IsRequest reports whether t opens a stream.

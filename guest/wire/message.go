@@ -25,6 +25,8 @@ const (
 	FeatureDetach = "detach" // Start with FlagDetach
 	FeatureShell  = "shell"  // Shell and Line
 
+	FeatureKeptShell = "shell.kept" // KeptShell: there is a channel for descriptors
+
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"
 	// FeatureFilesWalk: the kernel has no openat2, so that the guest follows

@@ -48,6 +48,38 @@ func DecodeShell(p []byte) (Shell, error) {
 	return m, d.end("shell request")
 }
 
+// KeptShell asks for a shell whose state the client keeps too, so that it
+// outlives the guest. The files of the state are handed over beside the
+// connection (package handover) before the answer. It is a Shell otherwise.
+type KeptShell struct {
+	Ticket uint32 // of what is handed over, in both directions
+	// From is the program ("bash" or "sh") of the state that the client has
+	// handed over with the ticket, and that the shell takes up instead of its
+	// environment; empty for a new shell.
+	From  string
+	Shell Shell
+}
+
+// Encode returns the payload of a KeptShell frame.
+func (m KeptShell) Encode() []byte {
+	var e encoder
+	e.u32(m.Ticket)
+	e.str(m.From)
+	return append(e.b, m.Shell.Encode()...)
+}
+
+// DecodeKeptShell reads the payload of a KeptShell frame.
+func DecodeKeptShell(p []byte) (KeptShell, error) {
+	d := decoder{b: p}
+	m := KeptShell{Ticket: d.u32(), From: d.str()}
+	if d.bad || m.Ticket == 0 || m.From != "" && m.From != "bash" && m.From != "sh" {
+		return KeptShell{}, Violation("malformed request for a kept shell")
+	}
+	var err error
+	m.Shell, err = DecodeShell(d.b)
+	return m, err
+}
+
 // ShellOpened says that the shell is ready for its first line.
 type ShellOpened struct {
 	Program string // "bash" or "sh"

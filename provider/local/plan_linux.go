@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -121,6 +123,13 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	mask, err := p.maskFile()
 	if err != nil {
 		return o, err
+	}
+	if !set.withoutSeccomp {
+		arch, err := bpf.ArchOf(runtime.GOARCH)
+		if err != nil {
+			return o, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
+		}
+		o.Filters = [][]byte{bpf.Wall(arch).Bytes()}
 	}
 	made := pl.plan
 	if os.Geteuid() == 0 {

@@ -14,26 +14,35 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
-// passedByte is what each message of the channel holds beside its descriptor.
+// passedByte is what each message of the channel holds beside its descriptors.
 const passedByte = 'c'
 
-// Connect opens one more session with the guest. Commands of one session end
-// with it, those of others do not.
+// Connect opens one more session with the guest, with a channel for
+// descriptors beside it. Commands of one session end with it, those of others
+// do not.
 func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	stream, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a connection: %w", err)
 	}
-	ours := os.NewFile(uintptr(pair[0]), "guest")
-	err = w.pass(pair[1])
-	unix.Close(pair[1])
+	ours := os.NewFile(uintptr(stream[0]), "guest")
+	side, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		ours.Close()
-		return nil, err
+		unix.Close(stream[1])
+		return nil, fmt.Errorf("make a connection: %w", err)
 	}
-	conn, err := net.FileConn(ours)
+	o.Descriptors = os.NewFile(uintptr(side[0]), "descriptors")
+	err = w.pass(stream[1], side[1])
+	unix.Close(stream[1])
+	unix.Close(side[1])
+	var conn net.Conn
+	if err == nil {
+		conn, err = net.FileConn(ours)
+	}
 	ours.Close() // conn has its own copy
 	if err != nil {
+		o.Descriptors.Close()
 		return nil, err
 	}
 	c, err := client.New(ctx, conn, o)
@@ -43,15 +52,15 @@ func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, e
 	return c, nil
 }
 
-// pass sends a descriptor over the channel.
-func (w *Wall) pass(fd int) error {
+// pass sends a connection and what is beside it over the channel.
+func (w *Wall) pass(fds ...int) error {
 	raw, err := w.channel.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var sendErr error
 	err = raw.Control(func(channel uintptr) {
-		sendErr = unix.Sendmsg(int(channel), []byte{passedByte}, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		sendErr = unix.Sendmsg(int(channel), []byte{passedByte}, unix.UnixRights(fds...), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})
 	if err = errors.Join(err, sendErr); err != nil {
 		return fmt.Errorf("pass a connection: %w", err)

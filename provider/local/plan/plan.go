@@ -50,7 +50,9 @@ type View struct {
 	// Optional is a view that may be left out where Source is missing, and
 	// closed by a deny. Otherwise either is an error: the wall needs it.
 	Optional bool
-	Why      string // the setting or the need that it comes from
+	// Fixed is a view of our own making: no grant changes what it shows.
+	Fixed bool
+	Why   string // the setting or the need that it comes from
 }
 
 // A Symlink is made in the new root: /bin where the host has usr/bin.

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
+)
+
+// errDropped means that a shell was closed, and its state with it.
+var errDropped = errors.New("the state is not kept any more")
+
+// A keeping is the state of one shell: as long as the shell lives in the
+// files of the guest, and then in our memory, because files are as large as
+// the guest makes them.
+type keeping struct {
+	came chan struct{} // closed when files are there, or never will be
+
+	mu      sync.Mutex
+	files   []*os.File // index and two contents; nil when they are not there
+	filled  bool
+	dropped bool
+	ended   bool // record, content and err are what there was at the end
+	record  snapshot.Record
+	content []byte
+	err     error
+}
+
+// fill takes the files, nil for none. Only the first call counts.
+func (k *keeping) fill(files []*os.File) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.filled || k.dropped {
+		closeAll(files)
+	} else {
+		k.files = files
+	}
+	if !k.filled {
+		k.filled = true
+		close(k.came)
+	}
+}
+
+// here reports whether the files came.
+func (k *keeping) here() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.files != nil
+}
+
+// over returns the last line of which nothing more will be kept. Once the
+// shell has ended that is any line.
+func (k *keeping) over(line uint32) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended || k.files == nil {
+		return true, nil
+	}
+	r, err := snapshot.Look(k.files[0])
+	return r.Over >= line, err
+}
+
+// read returns the last whole state.
+func (k *keeping) read() (snapshot.Record, []byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.dropped:
+		return snapshot.Record{}, nil, errDropped
+	case k.ended:
+		return k.record, k.content, k.err
+	case k.files == nil:
+		return snapshot.Record{}, nil, snapshot.ErrNoRecord
+	}
+	return snapshot.Read(k.files[0], [2]io.ReaderAt{k.files[1], k.files[2]})
+}
+
+// retire notes the last whole state and lets go of the files, of a shell
+// that has ended.
+func (k *keeping) retire() {
+	record, content, err := k.read()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended || k.dropped {
+		return
+	}
+	k.ended, k.record, k.content, k.err = true, record, content, err
+	closeAll(k.files)
+	k.files = nil
+}
+
+// drop lets go of everything.
+func (k *keeping) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	closeAll(k.files)
+	k.files, k.content, k.dropped = nil, nil, true
+}
