@@ -96,8 +96,6 @@ func (w *world) deps() doctor.Deps {
 	}
 }
 
-func (w *world) set(path, text string) { w.files[path] = &fstest.MapFile{Data: []byte(text + "\n")} }
-
 func lookFor(t *testing.T, r doctor.Report, name string) doctor.Check {
 	t.Helper()
 	for _, c := range r.Checks {

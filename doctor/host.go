@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 )
 
@@ -38,15 +37,6 @@ func (h Host) now() time.Time {
 		return time.Now()
 	}
 	return h.Now()
-}
-
-// text reads a small file of the kernel; "" when it is not there.
-func (h Host) text(path string) string {
-	b, err := h.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }
 
 // maxOutput bounds what is kept of a program's output in bytes.

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -41,6 +42,9 @@ type Explanation struct {
 	HaveHash   string              `json:"haveHash"`
 	Next       string              `json:"next"` // what the next run would do, and why
 	Drift      []confighash.Change `json:"drift"`
+	Layers     []provider.Layer    `json:"layers"` // what keeps code inside, where the provider tells
+	Wall       []provider.Step     `json:"wall"`   // how the inside is made, where the provider tells
+	Notes      []string            `json:"notes"`  // what of the settings the provider does not enforce
 	Verdicts   []Verdict           `json:"verdicts"`
 	Problems   []string            `json:"problems"` // what could not be found out
 }
@@ -55,10 +59,11 @@ type Setting struct {
 
 // A Verdict answers one question of explain.
 type Verdict struct {
-	Kind    string `json:"kind"` // tool, command, path, host
-	Subject string `json:"subject"`
-	Verdict string `json:"verdict"` // allow, ask, deny, or unknown
-	Reason  string `json:"reason"`
+	Kind      string `json:"kind"`                // tool, command, path, host
+	Operation string `json:"operation,omitempty"` // of a path: read or write
+	Subject   string `json:"subject"`
+	Verdict   string `json:"verdict"` // allow, ask, deny, or unknown
+	Reason    string `json:"reason"`
 }
 
 // Questions are what explain can be asked beside the settings.
@@ -78,14 +83,17 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
-		Verdicts: verdicts(q), Problems: []string{},
+		Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
 	w, err := m.resolve(ctx, who, flags, observe)
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
+		e.Verdicts = verdicts(q, nil)
 		return e, nil
 	}
 	e.describe(w)
+	judge := e.plan(ctx, w)
+	e.Verdicts = verdicts(q, func(path string) []Verdict { return judged(judge, w.spec.Workdir, path) })
 	if err := m.explainNext(ctx, w, &e); err != nil {
 		e.Status = sandbox.StatusUnknown
 		e.Problems = append(e.Problems, err.Error())
@@ -147,22 +155,6 @@ func noticesOf(ns []config.Notice) []Setting {
 	out := []Setting{}
 	for _, n := range ns {
 		out = append(out, Setting{Path: n.Path, Value: n.Value, Note: n.Why})
-	}
-	return out
-}
-
-// verdicts answers for policies that do not exist yet: nothing decides
-// about these questions, and saying so beats guessing.
-func verdicts(q Questions) []Verdict {
-	out := []Verdict{}
-	for _, v := range []Verdict{
-		{Kind: "tool", Subject: q.Tool}, {Kind: "command", Subject: q.Command}, {Kind: "path", Subject: q.Path}, {Kind: "host", Subject: q.Host},
-	} {
-		if v.Subject == "" {
-			continue
-		}
-		v.Verdict, v.Reason = "unknown", "no "+v.Kind+" policy is enforced in this version; the wall alone decides"
-		out = append(out, v)
 	}
 	return out
 }

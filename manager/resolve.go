@@ -98,6 +98,13 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 	if w.spec, err = config.BuildSpec(res, f); err != nil {
 		return nil, err
 	}
+	if !p.Features().Images {
+		if res.Origin("docker.image") == "flag" {
+			return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "docker.image", Resource: res.Docker.Image,
+				Message: "the provider " + p.Name() + " runs programs of this host and has no images", Hint: "leave --image out, or use another provider"}
+		}
+		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
+	}
 	w.hash, err = confighash.Sum(w.spec)
 	return w, err
 }

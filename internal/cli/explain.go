@@ -44,6 +44,7 @@ func (a *app) showExplanation(e manager.Explanation) error {
 	e.Settings, e.NoEffect, e.Dangerous = notNil(e.Settings), notNil(e.NoEffect), notNil(e.Dangerous)
 	e.Mounts, e.Tmpfs, e.Drift = notNil(e.Mounts), notNil(e.Tmpfs), notNil(e.Drift)
 	e.Verdicts, e.Problems = notNil(e.Verdicts), notNil(e.Problems)
+	e.Layers, e.Wall, e.Notes = notNil(e.Layers), notNil(e.Wall), notNil(e.Notes)
 	if a.globals.json() {
 		return writeJSON(a.Stdout, e)
 	}
@@ -65,11 +66,14 @@ func explainText(e manager.Explanation) string {
 		_ = t.write(indented{&b, title != ""})
 	}
 	section("", explainHead(e))
-	section("Problems", explainProblems(e))
+	section("Problems", explainLines(e.Problems))
+	section("Not enforced, or weaker than usual", explainLines(e.Notes))
 	section("Verdicts", explainVerdicts(e))
 	section("Changed since the sandbox was made", explainDrift(e))
+	section("Layers", explainLayers(e))
 	section("Mounts", explainMounts(e))
-	section("Dangerous switches in force", explainDangerous(e))
+	section("How the inside is made, later steps over earlier ones", explainWall(e))
+	section("Dangerous switches in force", explainLines(e.Dangerous))
 	section("Settings", explainSettings(e.Settings))
 	section("Without effect", explainSettings(e.NoEffect))
 	return b.String()
@@ -111,10 +115,31 @@ func filesText(f manager.FileTransport) string {
 	return text
 }
 
-func explainProblems(e manager.Explanation) *table {
+// explainLines is a table of one column.
+func explainLines(lines []string) *table {
 	t := &table{}
-	for _, p := range e.Problems {
-		t.add(p)
+	for _, l := range lines {
+		t.add(l)
+	}
+	return t
+}
+
+func explainLayers(e manager.Explanation) *table {
+	t := &table{}
+	for _, l := range e.Layers {
+		state := "off"
+		if l.On {
+			state = "on"
+		}
+		t.add(l.Name, state, l.Detail)
+	}
+	return t
+}
+
+func explainWall(e manager.Explanation) *table {
+	t := &table{}
+	for _, s := range e.Wall {
+		t.add(s.Target, s.Does, s.Source, s.Rule)
 	}
 	return t
 }
@@ -122,7 +147,7 @@ func explainProblems(e manager.Explanation) *table {
 func explainVerdicts(e manager.Explanation) *table {
 	t := &table{}
 	for _, v := range e.Verdicts {
-		t.add(v.Kind, v.Subject, v.Verdict, v.Reason)
+		t.add(strings.TrimSpace(v.Kind+" "+v.Operation), v.Subject, v.Verdict, v.Reason)
 	}
 	return t
 }
@@ -154,14 +179,6 @@ func explainMounts(e manager.Explanation) *table {
 			mode = "rw,exec"
 		}
 		t.add(f.Target, mode, "tmpfs", units.BytesSize(float64(f.Size)))
-	}
-	return t
-}
-
-func explainDangerous(e manager.Explanation) *table {
-	t := &table{}
-	for _, d := range e.Dangerous {
-		t.add(d)
 	}
 	return t
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -44,7 +45,10 @@ func filled() *fake {
 			Files:    manager.FileTransport{Transport: "script", Durable: true, Note: "the guest cannot serve files"},
 			Tmpfs:    []sandbox.Tmpfs{{Target: "/tmp", Size: 512 << 20, Exec: true}},
 			Drift:    []confighash.Change{{Field: "docker.memory", From: "2g", To: "1g", Tightens: true}},
-			Verdicts: []manager.Verdict{{Kind: "host", Subject: "example.com", Verdict: "deny", Reason: "there is no network"}},
+			Layers:   []provider.Layer{{Name: "mounts", On: true, Detail: "a root of its own"}, {Name: "landlock", Detail: "providerOptions.withoutLandlock"}},
+			Wall:     []provider.Step{{Does: "read-only", Target: "/usr", Source: "/usr", Rule: "the system"}, {Does: "hidden", Target: "/workspace/" + hostile, Rule: "**/.env"}},
+			Notes:    []string{"docker.memory is not enforced"},
+			Verdicts: []manager.Verdict{{Kind: "path", Operation: "read", Subject: "/usr", Verdict: "allow", Reason: "the system"}, {Kind: "host", Subject: "example.com", Verdict: "deny", Reason: "there is no network"}},
 			Problems: []string{"the engine does not answer"},
 		},
 		stats: []manager.Stat{{Name: "sbx-a", ScopeKey: "default", Status: sandbox.StatusRunning, CPUSeconds: 1.26, Memory: 5 << 20, MemoryLimit: 2 << 30, PIDs: 3, PIDsLimit: 512, WorkspaceBytes: 4096},
@@ -114,7 +118,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

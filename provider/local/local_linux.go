@@ -125,6 +125,7 @@ func infoOf(def record.Definition, walls []record.Wall) sandbox.Info {
 	i := sandbox.Info{
 		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusStopped,
 		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt,
+		StartedAt: def.CreatedAt, // without a first wall there would be no definition
 	}
 	for _, w := range walls {
 		i.Status = sandbox.StatusRunning

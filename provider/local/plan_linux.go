@@ -47,7 +47,10 @@ type planner struct {
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
 
 // plan looks at the host and says what the wall has to be now.
-func (p *planner) plan(ctx context.Context) (planned, error) {
+func (p *planner) plan(ctx context.Context) (planned, error) { return p.planOn(ctx, world.Disk{}) }
+
+// planOn is plan on a host that may differ from what is on the disk.
+func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.picture == nil {
@@ -64,17 +67,17 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 	if err := world.Unmoved(p.picture.World.Views); err != nil {
 		return planned{}, err
 	}
-	if p.last.key != "" && found.Same(p.found) && world.Still(p.last.world, world.Disk{}) {
+	if p.last.key != "" && found.Same(p.found) && world.Still(p.last.world, host) {
 		return p.last, nil
 	}
-	return p.make(found)
+	return p.make(found, host)
 }
 
 // make computes a new plan from what was found.
-func (p *planner) make(found scan.Result) (planned, error) {
+func (p *planner) make(found scan.Result, host plan.Host) (planned, error) {
 	w := p.picture.World
 	w.Denies = append(w.Denies[:len(w.Denies):len(w.Denies)], found.Denies()...)
-	w, err := plan.Gather(w, world.Disk{})
+	w, err := plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
 	}

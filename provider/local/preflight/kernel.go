@@ -6,9 +6,8 @@ import (
 )
 
 const (
-	fixRestricted = "sudo apt-get install apparmor-profiles && sudo cp /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict"
-	fixClone      = "sudo sysctl -w kernel.unprivileged_userns_clone=1, and put the line into a file in /etc/sysctl.d to keep it"
-	fixMax        = "sudo sysctl -w user.max_user_namespaces=15000, and put the line into a file in /etc/sysctl.d to keep it"
+	fixClone = "sudo sysctl -w kernel.unprivileged_userns_clone=1, and put the line into a file in /etc/sysctl.d to keep it"
+	fixMax   = "sudo sysctl -w user.max_user_namespaces=15000, and put the line into a file in /etc/sysctl.d to keep it"
 )
 
 // userNamespaces looks at the switches by which hosts keep ordinary users
@@ -21,7 +20,7 @@ func userNamespaces(_ context.Context, h Host) Finding {
 	case h.text("/proc/sys/kernel/unprivileged_userns_clone") == "0":
 		return fail(fixClone, "root only: kernel.unprivileged_userns_clone is 0")
 	case h.restricted():
-		return fail(fixRestricted, "restricted by AppArmor (kernel.apparmor_restrict_unprivileged_userns is 1, as Ubuntu has it since 23.10) and bwrap has no profile that allows them")
+		return fail(fixAppArmor, "restricted by AppArmor (kernel.apparmor_restrict_unprivileged_userns is 1, as Ubuntu has it since 23.10) and bwrap has no profile that allows them")
 	}
 	return ok("available to everybody")
 }
@@ -59,33 +58,28 @@ func start(ctx context.Context, h Host) Finding {
 	return ok("a wall with namespaces of its own starts")
 }
 
-// Explain says what bwrap's words mean for the machine and how to mend it.
-// It is asked when bwrap has failed; the reason is a guess where bwrap does
-// not give it away.
+// Explain says what bwrap's words mean on this machine and how to mend it. It
+// is asked when bwrap has failed; the switches of the host know better than
+// the words, where they say no.
 func (h Host) Explain(output string) (why, fix string) {
-	has := func(s string) bool { return strings.Contains(output, s) }
+	if h.restricted() && (strings.Contains(output, "Permission denied") || strings.Contains(output, "Operation not permitted")) {
+		return "AppArmor restricts user namespaces", fixAppArmor
+	}
+	why, fix = meaning(output)
 	switch {
-	case h.restricted() && (has("RTM_NEWADDR") || has("Permission denied") || has("Operation not permitted")):
-		return "AppArmor restricts user namespaces", fixRestricted
-	case has("No permissions to create new namespace"), has("No permissions to creating new namespace"), has("Creating new namespace failed: Operation not permitted"):
+	case fix == fixUser:
 		if f := userNamespaces(context.Background(), h); f.Status == Fail {
 			return f.Detail, f.Fix
 		}
-		return "the kernel gives ordinary users no namespaces; inside a container its seccomp profile may be the reason", "allow user namespaces on the host (" + fixMax + "), or run outside of the container"
-	case has("Creating new namespace failed"), has("max_user_namespaces"), has("No space left on device"):
-		return "the limit of user namespaces is reached", fixMax
-	case has("RTM_NEWADDR"):
-		return "the loopback of the new network cannot be set up, as where AppArmor restricts user namespaces", fixRestricted
-	case has("setting up uid map"), has("setting up gid map"):
-		return "user ids cannot be mapped in a new user namespace", "allow user namespaces for this user; inside a container, run outside of it"
-	case has("Can't mount proc"):
-		return "no new /proc can be mounted, as in a container that masks parts of its own", "run outside of the container, or start it with its /proc unmasked"
-	case has("Unknown option"), has("nrecognized option"):
-		return "this bubblewrap is too old", "upgrade bubblewrap to " + MinBwrap + " or later"
-	case has("Can't find source path"):
-		return "a folder that the wall shows is not there or not to be reached by the user that it runs as", "let that user enter the folders above it, or leave it out of the settings"
+		why += "; inside a container its seccomp profile may be the reason"
+		fix += ", or run outside of the container"
+	case fix == "":
+		fix = "see what bubblewrap says"
 	}
-	return "bubblewrap failed", "run sandbox doctor, and see what bubblewrap says"
+	if why == "" {
+		why = "bubblewrap failed"
+	}
+	return why, fix
 }
 
 // filters looks for what the wall's second layer is made of.

@@ -131,7 +131,7 @@ func TestChecks(t *testing.T) {
 		{"start where proc is masked", func(m *machine) {
 			m.says = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
 		}, "wall-start", fail, "/proc", "container"},
-		{"start that says something else", func(m *machine) { m.says = "bwrap: moon is full" }, "wall-start", fail, "moon is full", "doctor"},
+		{"start that says something else", func(m *machine) { m.says = "bwrap: moon is full" }, "wall-start", fail, "moon is full", "what bubblewrap says"},
 
 		{"filters", func(*machine) {}, "wall-filters", ok, "", ""},
 		{"no filters", func(m *machine) { m.filterErr = errors.New("function not implemented") }, "wall-filters", fail, "not implemented", "CONFIG_SECCOMP_FILTER"},
@@ -151,6 +151,26 @@ func TestChecks(t *testing.T) {
 				t.Errorf("status %s with the fix %q", f.Status, f.Fix)
 			}
 		})
+	}
+}
+
+// TestExplain holds that every complaint gets a fix, and the known ones their
+// own.
+func TestExplain(t *testing.T) {
+	tests := []struct{ stderr, message, fix string }{
+		{"bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", "restricts", "apparmor_parser"},
+		{"bwrap: setting up uid map: Permission denied", "restricts", "apparmor_parser"},
+		{"bwrap: No permissions to creating new namespace, likely because", "does not let", "sysctl"},
+		{"bwrap: Unknown option --disable-userns", "too old", "upgrade"},
+		{"bwrap: Can't find source path /x: Permission denied", "cannot reach", "what bubblewrap says"},
+		{"bwrap: execvp true: No such file or directory", "bubblewrap failed", "what bubblewrap says"},
+		{"", "bubblewrap failed", "what bubblewrap says"},
+	}
+	for _, tt := range tests {
+		message, fix := healthy().host().Explain(tt.stderr)
+		if !strings.Contains(fix, tt.fix) || !strings.Contains(message, tt.message) {
+			t.Errorf("%q means %q, %q", tt.stderr, message, fix)
+		}
 	}
 }
 

@@ -1,0 +1,88 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+)
+
+// A planner is a wall in memory that tells how it would enforce a Spec.
+type planner struct {
+	sandbox.Provider
+	plan provider.Plan
+	err  error
+}
+
+func (p planner) Plan(context.Context, sandbox.Spec) (provider.Plan, error) { return p.plan, p.err }
+
+func explain(t *testing.T, c *machine, q manager.Questions) manager.Explanation {
+	t.Helper()
+	e, err := c.manager(local, "").Explain(context.Background(), config.Who{Agent: "main", Session: "s"}, nil, q)
+	must(t, err)
+	return e
+}
+
+// TestExplainTellsThePlan holds that layers, steps and notes of a provider
+// come through, and that paths are judged by it.
+func TestExplainTellsThePlan(t *testing.T) {
+	c := newMachine(t)
+	c.local = planner{Provider: c.local, plan: provider.Plan{
+		Layers: []provider.Layer{{Name: "landlock", On: false, Detail: "switched off"}},
+		Steps:  []provider.Step{{Does: "hidden", Target: "/workspace/.env", Rule: "**/.env"}},
+		Notes:  []string{"docker.memory is not enforced"},
+		Judge: func(op sandbox.Operation, inside string) sandbox.Verdict {
+			switch {
+			case strings.HasSuffix(inside, "/.env"):
+				return sandbox.Verdict{Rule: "**/.env", Builtin: true, HostPath: "/home/me/.env"}
+			case op == sandbox.OpWrite:
+				return sandbox.Verdict{Rule: "nothing shows it", HostPath: inside}
+			}
+			return sandbox.Verdict{Allowed: true, Rule: "/usr", HostPath: inside}
+		},
+	}}
+	tests := []struct {
+		path string
+		want []manager.Verdict
+	}{
+		{".env", []manager.Verdict{
+			{Kind: "path", Operation: "read", Subject: "/workspace/.env", Verdict: "deny", Reason: "**/.env; nothing can grant it (on the host: /home/me/.env)"},
+			{Kind: "path", Operation: "write", Subject: "/workspace/.env", Verdict: "deny", Reason: "**/.env; nothing can grant it (on the host: /home/me/.env)"},
+		}},
+		{"/usr/bin/env", []manager.Verdict{
+			{Kind: "path", Operation: "read", Subject: "/usr/bin/env", Verdict: "allow", Reason: "/usr"},
+			{Kind: "path", Operation: "write", Subject: "/usr/bin/env", Verdict: "deny", Reason: "nothing shows it; it could be granted"},
+		}},
+	}
+	for _, tt := range tests {
+		e := explain(t, c, manager.Questions{Path: tt.path, Host: "example.com"})
+		if len(e.Layers) != 1 || len(e.Wall) != 1 || len(e.Notes) != 1 || len(e.Problems) != 0 {
+			t.Errorf("%+v", e)
+		}
+		if len(e.Verdicts) != 3 || e.Verdicts[0] != tt.want[0] || e.Verdicts[1] != tt.want[1] {
+			t.Errorf("of %s: %+v", tt.path, e.Verdicts)
+		}
+		if len(e.Verdicts) == 3 && (e.Verdicts[2].Kind != "host" || e.Verdicts[2].Verdict != "unknown") {
+			t.Errorf("of the host: %+v", e.Verdicts[2])
+		}
+	}
+}
+
+// TestExplainWithoutAPlan holds that nothing is said to be allowed or denied
+// when the provider cannot tell.
+func TestExplainWithoutAPlan(t *testing.T) {
+	c := newMachine(t)
+	walls := []sandbox.Provider{c.local, planner{Provider: c.local, err: errors.New("the workspace is gone")}}
+	for i, w := range walls {
+		c.local = w
+		e := explain(t, c, manager.Questions{Path: "/etc"})
+		if len(e.Verdicts) != 1 || e.Verdicts[0].Verdict != "unknown" || len(e.Problems) != i {
+			t.Errorf("%+v, problems %v", e.Verdicts, e.Problems)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A Planner is a provider that can tell how it would enforce a Spec, without
+// doing any of it: nothing is made, started or recorded.
+type Planner interface {
+	Plan(ctx context.Context, s sandbox.Spec) (Plan, error)
+}
+
+// A Plan is what stands between code inside and the host.
+type Plan struct {
+	Layers []Layer // in the order in which they take effect
+	Steps  []Step  // by which the inside is made, in order: a later one wins
+	Notes  []string
+
+	// Judge says what the rules make of an operation on a path inside; nil
+	// when the provider has no rules for paths.
+	Judge func(op sandbox.Operation, inside string) sandbox.Verdict
+}
+
+// A Layer is one of several means that hold by themselves.
+type Layer struct {
+	Name   string `json:"name"`
+	On     bool   `json:"on"`
+	Detail string `json:"detail"` // what it does, or why it is off
+}
+
+// A Step makes one thing inside.
+type Step struct {
+	Does   string `json:"does"`             // "read-only", "writable", "hidden", …
+	Target string `json:"target"`           // inside
+	Source string `json:"source,omitempty"` // on the host
+	Rule   string `json:"rule,omitempty"`   // why it is there
+}
