@@ -143,6 +143,7 @@ func TestShellOutlivesItsWall(t *testing.T) {
 	must(t, err)
 	defer shell.Close()
 	line(t, shell, "mkdir d; cd d; x=kept; f() { echo called $1; }")
+	line(t, shell, "true") // which begins when the state after the one before is kept
 	r.kill(t, p, s.Name)
 	if _, err := sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("a command finds its wall fallen: %v", err)
