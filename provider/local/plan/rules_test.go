@@ -225,6 +225,41 @@ func TestSame(t *testing.T) {
 	}
 }
 
+// TestStill holds that a world is known to have changed by each of its facts.
+func TestStill(t *testing.T) {
+	fresh := func() tree {
+		return host(map[string]Kind{"/state/ws/l": Link, "/opt": Dir}, map[string]Target{"/state/ws/l": {"a", "/state/ws/a"}})
+	}
+	w, err := Gather(world(func(w *World) {
+		w.Views = append(w.Views, View{Source: "/", Target: "/", Optional: true, Why: "all"})
+		w.Denies = append(w.Denies, Deny{Path: "/state/ws/l", Keep: true, Rule: "r"})
+	}), fresh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Still(w, fresh()) {
+		t.Error("nothing has changed, but Still says so")
+	}
+	for name, change := range map[string]func(tree){
+		"kind": func(h tree) { h.kinds["/state/ws/a/.env"] = Missing },
+		"link": func(h tree) { h.links["/state/ws/l"] = Target{"b", "/state/ws/b"} },
+		"name": func(h tree) { h.kinds["/srv"] = Dir },
+	} {
+		h := fresh()
+		change(h)
+		if Still(w, h) {
+			t.Errorf("the %s has changed unnoticed", name)
+		}
+	}
+	if Still(w, broken{fresh()}) {
+		t.Error("a host that cannot answer counts as unchanged")
+	}
+	p, err := Draw(w, fresh())
+	if q, err2 := Make(w); err != nil || err2 != nil || !p.Same(q) {
+		t.Errorf("Draw and Make differ: %v, %v", err, err2)
+	}
+}
+
 // TestMemoryIsBounded holds that whatever stays writable has a size.
 func TestMemoryIsBounded(t *testing.T) {
 	w := scratch()
