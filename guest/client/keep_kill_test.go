@@ -89,6 +89,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 		}
 		must(t, a.Close())
 		must(t, next.c.Close())
+		_ = next.cmd.Wait()
 		must(t, s.Close())
 	}
 	move()

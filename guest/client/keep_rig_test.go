@@ -47,11 +47,12 @@ func startWall(t testing.TB, o client.Options) wall {
 	return wall{g, c}
 }
 
-// fall kills the guest and waits until the client has noticed.
+// fall kills the guest and waits until it is gone and the client has noticed.
 func (w wall) fall() {
 	w.t.Helper()
 	must(w.t, w.cmd.Process.Signal(syscall.SIGKILL))
 	<-w.c.Done()
+	_ = w.cmd.Wait()
 }
 
 // keptShell opens a shell in w, from the state in from unless that is nil.

@@ -151,6 +151,21 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestEndWithMessagesUnread holds that this is an end as any other.
+func TestEndWithMessagesUnread(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	c, err := handover.NewConn(os.NewFile(uintptr(pair[0]), "ours"))
+	must(t, err)
+	defer c.Close()
+	files, _ := pipes(t, 1)
+	must(t, c.Send(handover.KindState, 1, files, time.Second))
+	must(t, unix.Close(pair[1]))
+	if _, err := c.Receive(); err != io.EOF {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCloseEndsReceive(t *testing.T) {
 	c, _ := channel(t)
 	ended := make(chan error)
