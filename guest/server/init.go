@@ -26,12 +26,13 @@ const DefaultDir = "/.sandbox/run"
 type initConfig struct {
 	dir    string // folder of the socket
 	fd     int    // one connection that is there already, or -1
+	config int    // descriptor of a wire.Config, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	masked bool   // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
-	c := initConfig{dir: DefaultDir, fd: -1}
+	c := initConfig{dir: DefaultDir, fd: -1, config: -1}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
@@ -39,10 +40,9 @@ func parseInit(args []string) (initConfig, error) {
 		case "--dir":
 			c.dir = value
 		case "--fd":
-			c.fd, err = strconv.Atoi(value)
-			if err == nil && c.fd < 3 {
-				err = errors.New("below 3")
-			}
+			c.fd, err = descriptor(value)
+		case "--config":
+			c.config, err = descriptor(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
 		case "--masked":
@@ -57,12 +57,22 @@ func parseInit(args []string) (initConfig, error) {
 	return c, nil
 }
 
+// descriptor reads the number of an inherited descriptor.
+func descriptor(s string) (int, error) {
+	fd, err := strconv.Atoi(s)
+	if err == nil && fd < 3 {
+		err = errors.New("below 3")
+	}
+	return fd, err
+}
+
 // Init is the first process of a wall. It serves clients until the engine
 // tells it to stop, and returns the exit code of the process.
 //
 //	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
 //	init --fd=N           serve the one connection on descriptor N; its end
 //	                      is the end of the guest and of all it started
+//	--config=N            read a wire.Config from descriptor N first
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -113,7 +123,11 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer(c.base(), isolation, processors)
+	conf, err := c.wall()
+	if err != nil {
+		return err
+	}
+	s, err := newServer(c.base(), conf, isolation, processors)
 	if err != nil {
 		return err
 	}

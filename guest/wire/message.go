@@ -25,6 +25,9 @@ const (
 	FeatureDetach = "detach" // Start with FlagDetach
 	FeatureShell  = "shell"  // Shell and Line
 
+	// FeatureObserve: Attempt hints.
+	FeatureObserve = "observe"
+
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"
 	// FeatureFilesWalk: the kernel has no openat2, so that the guest follows
