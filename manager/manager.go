@@ -77,6 +77,10 @@ type Manager struct {
 	leases  *lease.Dir
 	owners  *workspace.Owners
 	handles *handles
+
+	// writable are the folders that settings let sandboxes write to, as they
+	// are spelled. Not to be changed.
+	writable func() ([]string, error)
 }
 
 // A Request says who wants what run.

@@ -1,8 +1,10 @@
 package manager
 
 import (
+	"sync"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
@@ -20,5 +22,6 @@ func New(o Options) (*Manager, error) {
 	return &Manager{
 		settings: o.Settings, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider,
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{},
+		writable: sync.OnceValues(func() ([]string, error) { return config.WritableFolders(o.Settings, o.Host.Home, o.Host.Env) }),
 	}, nil
 }

@@ -19,9 +19,9 @@ type want struct {
 	agentDir string // canonical folder of the agent, to seed from; may be empty
 	quota    int64  // bytes of the scratch workspace; 0 is unbounded
 
-	// settingsHash is the hash without the flags of this call; empty when
-	// there are none.
-	settingsHash string
+	// settingsHash is the hash without the flags of this call; nil when there
+	// are none. It is asked for only when the hashes differ.
+	settingsHash func() string
 }
 
 // An intent says whether gathering facts may change the world.
@@ -54,7 +54,7 @@ func (m *Manager) resolve(ctx context.Context, who config.Who, flags *config.San
 	}
 	w.why = why
 	if flags != nil {
-		w.settingsHash = m.hashWithout(ctx, who, p)
+		w.settingsHash = func() string { return m.hashWithout(ctx, who, p) }
 	}
 	return w, nil
 }

@@ -40,6 +40,10 @@ type house struct {
 	noEngine error             // why
 	images   *images.Store     // nil like engine
 	walls    *provider.Set
+
+	// writable are the folders that settings let sandboxes write to, as they
+	// are spelled. Not to be changed.
+	writable func() ([]string, error)
 }
 
 // open makes the parts. Nothing talks to the engine yet, and a bad address of
@@ -58,7 +62,9 @@ func open(o cli.Options) (*house, error) {
 		h.engine = container.New(api, container.Deadlines{})
 		h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
 	}
-	if h.world, err = h.look(); err == nil {
+	h.world, err = h.look()
+	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
+	if err == nil {
 		h.walls, err = provider.New(h.containers(o), h.local(o))
 	}
 	if err != nil {
@@ -210,7 +216,7 @@ func (h *house) look() (hardening.World, error) {
 // the root suspect, which refuses them all.
 func (h *house) worldNow() hardening.World {
 	w := h.world
-	dirs, err := config.WritableFolders(h.settings, w.Home, h.env)
+	dirs, err := h.writable()
 	if err == nil {
 		w.Exposed, err = canonical(dirs)
 	}

@@ -98,7 +98,8 @@ func Init(args []string) int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain(err)
 	}
-	if !c.masked {
+	// Nothing but who started us can have blocked it by now.
+	if !c.masked && !sigs.Blocked(sigs.Stop) {
 		return complain(restart(args))
 	}
 	if err := runInit(c); err != nil {
