@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
@@ -148,12 +150,8 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if err != nil {
 		return o, err
 	}
-	if !set.withoutSeccomp {
-		arch, err := bpf.ArchOf(runtime.GOARCH)
-		if err != nil {
-			return o, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
-		}
-		o.Filters = [][]byte{bpf.Wall(arch).Bytes()}
+	if o.Filters, o.Config, err = confinement(spec, set, pl.plan); err != nil {
+		return o, err
 	}
 	made := pl.plan
 	if os.Geteuid() == 0 {
@@ -175,6 +173,25 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
 	})
 	return o, nil
+}
+
+// confinement returns the filters of the wall as a whole, and what the guest
+// is told of those that it puts on each command.
+func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte, config []byte, err error) {
+	c := wire.Config{Landlock: !set.withoutLandlock, Readable: p.Readable(), Writable: p.Writable()}
+	if n := spec.Resources.PIDs; n > 0 && n <= math.MaxUint32 {
+		c.Processes = uint32(n)
+	}
+	if !set.withoutSeccomp {
+		arch, err := bpf.ArchOf(runtime.GOARCH)
+		if err != nil {
+			return nil, nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
+		}
+		filters = [][]byte{bpf.Wall(arch).Bytes()}
+		c.Observe = set.observe
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe}).Bytes()
+	}
+	return filters, c.Encode(), nil
 }
 
 // stage gives a source a place where the wall's user finds it.
