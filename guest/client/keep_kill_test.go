@@ -11,6 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"go.uber.org/goleak"
 )
 
 // TestShellGuestKilledAnywhere kills guests at random times while their shell
@@ -70,7 +71,7 @@ func linesUntilEnd(t *testing.T, s sandbox.Shell) (told int) {
 }
 
 // TestShellWallsLeaveNothing has shells move from guest to guest, and looks
-// for descriptors that stay open and memory that stays taken in the client.
+// for descriptors, memory and goroutines that stay in the client.
 func TestShellWallsLeaveNothing(t *testing.T) {
 	move := func() {
 		w := startWall(t, client.Options{})
@@ -92,12 +93,14 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 		_ = next.cmd.Wait()
 		must(t, s.Close())
 	}
+	known := goleak.IgnoreCurrent()
 	move()
 	open := descriptors(t, syscall.Getpid())
 	for range 10 {
 		move()
 	}
 	eventually(t, 10*time.Second, "descriptors are closed", func() bool { return descriptors(t, syscall.Getpid()) <= open })
+	goleak.VerifyNone(t, known)
 }
 
 // TestShellKeptThousand opens shells from states, and ends them in several

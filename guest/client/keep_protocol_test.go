@@ -77,7 +77,9 @@ func (w *rawWall) wants(what string, ty wire.Type, payload []byte, want wire.Typ
 	}
 }
 
-func restore(ticket byte) string { return "BKFD\x02\x01\x00\x00" + string([]byte{ticket}) + "\x00\x00\x00" }
+func restore(ticket byte) string {
+	return "BKFD\x02\x01\x00\x00" + string([]byte{ticket}) + "\x00\x00\x00"
+}
 
 // TestKeptShellRequests holds what the guest makes of requests for shells
 // without what they need, and that it lives on.

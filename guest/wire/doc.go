@@ -75,6 +75,11 @@
 // but for its end: processes that it has left running in its shell may live
 // on, and what they write after Exit is dropped.
 //
+// A KeptShell is a Shell whose state outlives the guest. It names what goes
+// over the channel for descriptors beside the connection, see package
+// handover. Its first line says that it found its shell gone (Restarted) when
+// it was opened with a state.
+//
 // Exit comes last: the program has ended, none of its processes is left
 // (unless it was started with [FlagDetach]) and all output has been sent.
 // It ends every channel of the stream.

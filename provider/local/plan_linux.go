@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,9 +18,11 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/protect"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
@@ -41,7 +46,13 @@ type planner struct {
 	mu      sync.Mutex
 	picture *world.Picture
 	last    planned
-	found   scan.Result // what last was made from
+	seen    seen // what last was made from
+}
+
+// seen is what was found on the host, beside what package plan asks for.
+type seen struct {
+	found scan.Result
+	facts protect.Facts
 }
 
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
@@ -60,23 +71,40 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 		}
 		p.picture = &pic
 	}
-	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
-	if err != nil {
-		return planned{}, err
-	}
 	if err := world.Unmoved(p.picture.World.Views); err != nil {
 		return planned{}, err
 	}
-	if p.last.key != "" && found.Same(p.found) && world.Still(p.last.world, host) {
+	now, err := p.search(ctx)
+	if err != nil {
+		return planned{}, err
+	}
+	if p.last.key != "" && now.found.Same(p.seen.found) && reflect.DeepEqual(now.facts, p.seen.facts) && plan.Still(p.last.world, host) {
 		return p.last, nil
 	}
-	return p.make(found, host)
+	return p.make(now, host)
+}
+
+// search finds what rules without a fixed path mean now.
+func (p *planner) search(ctx context.Context) (seen, error) {
+	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
+	if err != nil {
+		return seen{}, err
+	}
+	q := p.picture.Protect
+	if q.Own == "" && len(q.Writable) == 0 {
+		return seen{found: found}, nil
+	}
+	q.Found = found.Found
+	facts, err := protect.Look(q)
+	return seen{found: found, facts: facts}, err
 }
 
 // make computes a new plan from what was found.
-func (p *planner) make(found scan.Result, host plan.Host) (planned, error) {
+func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	w := p.picture.World
-	w.Denies = append(w.Denies[:len(w.Denies):len(w.Denies)], found.Denies()...)
+	rules := protect.Decide(now.facts)
+	w.Views = slices.Concat(w.Views, rules.Views)
+	w.Denies = slices.Concat(w.Denies, now.found.Denies(), rules.Denies)
 	w, err := plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
@@ -85,7 +113,8 @@ func (p *planner) make(found scan.Result, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	p.last, p.found = planned{plan: made, world: w, key: keyOf(made)}, found
+	made.Notes = slices.Concat(made.Notes, rules.Notes)
+	p.last, p.seen = planned{plan: made, world: w, key: keyOf(made)}, now
 	return p.last, nil
 }
 
@@ -121,12 +150,8 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if err != nil {
 		return o, err
 	}
-	if !set.withoutSeccomp {
-		arch, err := bpf.ArchOf(runtime.GOARCH)
-		if err != nil {
-			return o, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
-		}
-		o.Filters = [][]byte{bpf.Wall(arch).Bytes()}
+	if o.Filters, o.Config, err = confinement(spec, set, pl.plan); err != nil {
+		return o, err
 	}
 	made := pl.plan
 	if os.Geteuid() == 0 {
@@ -148,6 +173,25 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
 	})
 	return o, nil
+}
+
+// confinement returns the filters of the wall as a whole, and what the guest
+// is told of those that it puts on each command.
+func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte, config []byte, err error) {
+	c := wire.Config{Landlock: !set.withoutLandlock, Readable: p.Readable(), Writable: p.Writable()}
+	if n := spec.Resources.PIDs; n > 0 && n <= math.MaxUint32 {
+		c.Processes = uint32(n)
+	}
+	if !set.withoutSeccomp {
+		arch, err := bpf.ArchOf(runtime.GOARCH)
+		if err != nil {
+			return nil, nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
+		}
+		filters = [][]byte{bpf.Wall(arch).Bytes()}
+		c.Observe = set.observe
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe}).Bytes()
+	}
+	return filters, c.Encode(), nil
 }
 
 // stage gives a source a place where the wall's user finds it.

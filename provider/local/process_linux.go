@@ -2,8 +2,10 @@ package local
 
 import (
 	"context"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
@@ -52,6 +54,28 @@ func (p *process) Wait() (sandbox.Exit, error) {
 	return exit, err
 }
 
+// Violations implements [sandbox.Witness]: what the guest saw being tried and
+// the rules of this command's wall deny. What a program tells of itself, such
+// as its name, is as it says.
+func (p *process) Violations() []sandbox.Violation {
+	seen, ok := p.Process.(client.Observed)
+	if !ok {
+		return nil
+	}
+	var out []sandbox.Violation
+	for _, a := range seen.Attempts() {
+		v := p.seat.wall.plan.Judge(a.Operation, a.Path)
+		if v.Allowed {
+			continue
+		}
+		out = append(out, sandbox.Violation{
+			Kind: sandbox.ResourcePath, Operation: a.Operation, Resource: a.Path, Rule: v.Rule, Builtin: v.Builtin,
+			Evidence: sandbox.EvidenceCertain, Program: strings.ToValidUTF8(a.Program, "?"), PID: a.PID, HostPath: v.HostPath, Time: a.Time,
+		})
+	}
+	return out
+}
+
 // follow gives the seat back when the command has ended.
 func (p *process) follow() {
 	_, _ = p.Process.Wait()
@@ -60,5 +84,6 @@ func (p *process) follow() {
 
 var (
 	_ sandbox.Process = (*process)(nil)
+	_ sandbox.Witness = (*process)(nil)
 	_ sandbox.Judge   = (*handle)(nil)
 )
