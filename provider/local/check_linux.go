@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,9 +13,28 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
+
+// prove compares what the kernel says is mounted in the wall with the plan.
+// Nothing but the guest has run in it yet.
+func (w *wall) prove() error {
+	host, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	inside, err := os.ReadFile("/proc/" + strconv.Itoa(w.First().PID) + "/mountinfo")
+	if err != nil {
+		return err
+	}
+	mask, err := w.site.p.maskFile()
+	if err != nil {
+		return err
+	}
+	return bwrap.Prove(w.plan, mask, string(host), string(inside))
+}
 
 // check has the wall tried from inside, by a command like any other, before
 // the first command of a user: each deny must hold, and each folder that is

@@ -111,6 +111,9 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
 	for _, what := range c.Hello().Degraded {
 		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
 	}
+	if err := w.prove(); err != nil {
+		return err
+	}
 	if err := w.check(ctx, c); err != nil {
 		return err
 	}
