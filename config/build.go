@@ -68,7 +68,7 @@ func missingFact(s sandbox.Spec, r Resolved, f Facts) error {
 		{"Instance", f.Instance != ""},
 		{"Provider", s.Provider != "auto"},
 		{"ImageID", f.ImageID != "" || s.Provider != "docker"},
-		{"Guest", f.Guest.Dir != "" && f.Guest.Digest != "" || s.Provider != "docker"},
+		{"Guest", f.Guest.Dir != "" && f.Guest.Digest != "" || s.Provider != "docker" && s.Provider != "local"},
 		{"AgentDir", f.AgentDir != "" || !needsAgentDir(r)},
 		{"SeccompOverride", f.SeccompOverride != "" || r.Docker.SeccompProfile == ""},
 	} {

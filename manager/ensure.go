@@ -202,8 +202,11 @@ func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.R
 
 func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycle.Input {
 	in := lifecycle.Input{
-		Owner: w.spec.Owner, WantHash: w.hash, SettingsHash: w.settingsHash, Drift: w.res.DriftPolicy,
+		Owner: w.spec.Owner, WantHash: w.hash, Drift: w.res.DriftPolicy,
 		Known: true, Have: have, Leased: leased, Now: m.now(),
+	}
+	if w.settingsHash != nil && have != nil && have.ConfigHash != w.hash {
+		in.SettingsHash = w.settingsHash()
 	}
 	if rec != nil {
 		in.LastUsed = rec.LastUsedAt

@@ -19,9 +19,12 @@ import (
 func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (config.Facts, string, error) {
 	f := config.Facts{
 		Instance: m.state.Instance(), Provider: p.Name(),
-		Seccomp: seccomp.Profile(), HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
+		HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
 		Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive,
 		Canonical: map[string]string{}, Via: map[string][]string{},
+	}
+	if p.Features().Images { // other walls have a filter of their own
+		f.Seccomp = seccomp.Profile()
 	}
 	owner := m.owner(res)
 	name, err := config.Name(res.Docker.ContainerPrefix, owner)
@@ -40,7 +43,8 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 			return f, "", err
 		}
 	}
-	if socketsCross(res.Docker.Runtime) {
+	// A wall that ends with us is reached over descriptors that it was born with.
+	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
 		f.SocketDir = m.state.SocketPath(name)
 	}
 	uid, gid := f.UID, f.GID
@@ -76,11 +80,12 @@ func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
 // nothing below them may be mounted, since code inside could have put a link
 // there.
 func (m *Manager) exposed() ([]string, error) {
-	dirs, err := config.WritableFolders(m.settings.Load(), m.host.Home, m.host.Env)
+	spelled, err := m.writable()
 	if err != nil {
 		return nil, err
 	}
-	for i, dir := range dirs {
+	dirs := make([]string, len(spelled))
+	for i, dir := range spelled {
 		if dirs[i], err = hostpath.Canonical(dir); err != nil {
 			return nil, err
 		}

@@ -91,6 +91,10 @@ type Manager struct {
 	owners  *workspace.Owners
 	handles *handles
 	grants  *grants
+
+	// writable are the folders that settings let sandboxes write to, as they
+	// are spelled. Not to be changed.
+	writable func() ([]string, error)
 }
 
 // A Request says who wants what run.

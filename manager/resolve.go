@@ -23,9 +23,9 @@ type want struct {
 	granted []sandbox.Grant // what was permitted for the session, and to this command
 	private bool            // something was permitted to this command alone
 
-	// settingsHash is the hash without the flags of this call; empty when
-	// there are none.
-	settingsHash string
+	// settingsHash is the hash without the flags of this call; nil when there
+	// are none. It is asked for only when the hashes differ.
+	settingsHash func() string
 }
 
 // An intent says whether gathering facts may change the world.
@@ -53,7 +53,7 @@ func (m *Manager) resolve(ctx context.Context, who config.Who, flags *config.San
 	}
 	w.why, w.gate = why, gate
 	if flags != nil {
-		w.settingsHash = m.hashWithout(ctx, who, p)
+		w.settingsHash = func() string { return m.hashWithout(ctx, who, p) }
 	}
 	return w, nil
 }
@@ -81,6 +81,13 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 	w := &want{res: res, provider: p, agentDir: agentDir, quota: int64(res.WorkspaceQuota)}
 	if w.spec, err = config.BuildSpec(res, f); err != nil {
 		return nil, err
+	}
+	if !p.Features().Images {
+		if res.Origin("docker.image") == "flag" {
+			return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "docker.image", Resource: res.Docker.Image,
+				Message: "the provider " + p.Name() + " runs programs of this host and has no images", Hint: "leave --image out, or use another provider"}
+		}
+		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
 	}
 	w.permit(m.grants.list(w.spec.Owner))
 	w.hash, err = confighash.Sum(w.spec)

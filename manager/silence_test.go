@@ -207,3 +207,24 @@ func TestSessionThatChangedItsWall(t *testing.T) {
 		t.Errorf("%+v", l.Containers)
 	}
 }
+
+// TestImageOfAWallWithoutImages holds that an image that a call names is
+// refused and never left out in silence, and one of the settings, which are
+// for every provider, is no part of the sandbox.
+func TestImageOfAWallWithoutImages(t *testing.T) {
+	c := newMachine(t)
+	m := c.manager(`{"agents": {"defaults": {"sandbox": {"provider": "local", "docker": {"image": "debian:12"}}}}}`, "")
+	c.run(m, "mine", nil)
+	l, err := m.List(context.Background(), manager.ListOptions{})
+	must(t, err)
+	if l.Containers[0].Image != "" {
+		t.Errorf("the image is %q", l.Containers[0].Image)
+	}
+	_, err = m.Run(context.Background(), manager.Request{
+		Who: config.Who{Agent: "main", Session: "other"}, Flags: config.Overrides{Image: "alpine"}.Layer(), Command: sandbox.Command{Args: []string{"true"}},
+	})
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeUnsupported || e.Field != "docker.image" {
+		t.Errorf("%v", err)
+	}
+}

@@ -28,6 +28,12 @@ func TestDockerScripts(t *testing.T) {
 	testscript.Run(t, params(t, "testdata/docker"))
 }
 
+// TestLocalScripts runs commands behind the local wall, without an engine.
+func TestLocalScripts(t *testing.T) {
+	testenv.Require(t, "local")
+	testscript.Run(t, params(t, "testdata/local"))
+}
+
 // params gives each script a home and a state folder of its own. Every
 // container that a script leaves is removed with it: the state folder's
 // instance id marks them, so nobody else's are touched.

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/host"
+	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
@@ -42,6 +43,10 @@ type house struct {
 	noEngine error             // why
 	images   *images.Store     // nil like engine
 	walls    *provider.Set
+
+	// writable are the folders that settings let sandboxes write to, as they
+	// are spelled. Not to be changed.
+	writable func() ([]string, error)
 }
 
 // open makes the parts. Nothing talks to the engine yet, and a bad address of
@@ -60,8 +65,10 @@ func open(o cli.Options) (*house, error) {
 		h.engine = container.New(api, container.Deadlines{})
 		h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
 	}
-	if h.world, err = h.look(); err == nil {
-		h.walls, err = provider.New(h.containers(o), host.New(os.Environ()))
+	h.world, err = h.look()
+	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
+	if err == nil {
+		h.walls, err = provider.New(h.containers(o), h.local(o), host.New(os.Environ()))
 	}
 	if err != nil {
 		h.close()
@@ -129,6 +136,15 @@ func (h *house) containers(o cli.Options) sandbox.Provider {
 		Sockets: h.state,
 		World:   h.worldNow,
 		Warn:    func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
+	})
+}
+
+// local returns the provider of walls without an engine.
+func (h *house) local(o cli.Options) sandbox.Provider {
+	return local.New(local.Options{
+		State: h.state.Path(),
+		World: h.worldNow,
+		Warn:  func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }
 
@@ -205,7 +221,7 @@ func (h *house) look() (hardening.World, error) {
 // the root suspect, which refuses them all.
 func (h *house) worldNow() hardening.World {
 	w := h.world
-	dirs, err := config.WritableFolders(h.settings, w.Home, h.env)
+	dirs, err := h.writable()
 	if err == nil {
 		w.Exposed, err = canonical(dirs)
 	}

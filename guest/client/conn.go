@@ -137,7 +137,7 @@ func (c *Client) deliver(f wire.Frame) error {
 	c.mu.Unlock()
 	switch {
 	case f.Type.IsHint():
-		return nil
+		return hint(s, f)
 	case s == nil:
 		return wire.Violation("frame for a stream that is not open")
 	}

@@ -50,8 +50,8 @@ func (k *keeping) here() bool {
 	return k.files != nil
 }
 
-// over returns the last line of which nothing more will be kept. Once the
-// shell has ended that is any line.
+// over reports whether nothing more will be kept of the line. Of a shell that
+// has ended that is so of any line.
 func (k *keeping) over(line uint32) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -30,6 +30,8 @@ type process struct {
 	exit  sandbox.Exit  // readable once ended is closed, like err
 	err   error
 
+	attempts attempts
+
 	delivery sync.Mutex
 	carrying bool    // guarded by delivery: carry was called
 	filled   [3]bool // guarded by delivery: bytes came on the channel

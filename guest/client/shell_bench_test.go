@@ -15,7 +15,15 @@ import (
 // line, and of the time that a caller waits for who makes a short pause.
 func BenchmarkShellBuiltin(b *testing.B) {
 	c := startGuest(b).client(client.Options{})
-	s := openShell(b, c, sandbox.ShellOptions{})
+	benchBuiltin(b, openShell(b, c, sandbox.ShellOptions{}))
+}
+
+// BenchmarkShellBuiltinKept is the same in a shell whose state is handed over.
+func BenchmarkShellBuiltinKept(b *testing.B) {
+	benchBuiltin(b, openShell(b, startWall(b, client.Options{}).c, sandbox.ShellOptions{}))
+}
+
+func benchBuiltin(b *testing.B, s sandbox.Shell) {
 	ctx := context.Background()
 	run := func() time.Duration {
 		start := time.Now()

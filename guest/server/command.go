@@ -35,7 +35,8 @@ type command struct {
 	body    []byte     // the request for the stage, until that has it
 	asked   *stageProc // has the request already, or nil
 	streams *streams
-	endless bool // outputs end with the last answer only: what carries them may change
+	witness *witness // nil where nobody looks
+	endless bool     // outputs end with the last answer only: what carries them may change
 
 	mu      sync.Mutex
 	stage   *stageProc
@@ -49,6 +50,7 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
+	m.witness = c.newWitness(id)
 	tty := s.Flags&wire.FlagTTY != 0
 	if tty || s.Flags&wire.FlagNoStdin == 0 {
 		m.inbox = wire.NewInbox()
@@ -128,6 +130,7 @@ func (m *command) run(failure *wire.Failed) {
 		return
 	}
 	m.finish()
+	m.witness.close()
 	m.report(wire.TypeExit, exit.Encode())
 }
 
@@ -228,6 +231,7 @@ func (m *command) vacate() {
 	close(m.gone)
 	m.killing.Lock()
 	defer m.killing.Unlock()
+	m.stage.witness.Store(nil)
 	m.conn.srv.pool.put(m.stage)
 }
 
@@ -250,6 +254,7 @@ func (m *command) lost() {
 	m.sweep()
 	close(m.gone)
 	m.finish()
+	m.witness.close()
 	m.answer(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the command was killed")).Encode())
 }
 

@@ -31,6 +31,12 @@
 // which a new one starts when a line finds it gone. Nothing of a shell's own
 // processes is trusted: what they can spoil is their shell.
 //
+// A kept shell outlives us. Its state lies in files in memory (package
+// snapshot), of which the client has descriptors too (package handover), and
+// a shell of another guest can be opened with it. The state after a line is
+// there a moment after the line's end was told, because writing it takes a
+// shell longer than most lines; whoever reads it can tell which line it is of.
+//
 // # Many at once
 //
 // Commands start in the order in which they were asked for, a few per

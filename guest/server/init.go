@@ -28,12 +28,13 @@ type initConfig struct {
 	fd     int    // one connection that is there already, or -1
 	accept int    // a channel over which connections are passed, or -1
 	fds    int    // the channel for descriptors beside it, or -1
+	config int    // descriptor of a wire.Config, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	masked bool   // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
-	c := initConfig{dir: DefaultDir, fd: -1, accept: -1, fds: -1}
+	c := initConfig{dir: DefaultDir, fd: -1, accept: -1, fds: -1, config: -1}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
@@ -41,11 +42,13 @@ func parseInit(args []string) (initConfig, error) {
 		case "--dir":
 			c.dir = value
 		case "--fd":
-			c.fd, err = parseFD(value)
+			c.fd, err = descriptor(value)
 		case "--accept":
-			c.accept, err = parseFD(value)
+			c.accept, err = descriptor(value)
 		case "--fds":
-			c.fds, err = parseFD(value)
+			c.fds, err = descriptor(value)
+		case "--config":
+			c.config, err = descriptor(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
 		case "--masked":
@@ -63,7 +66,8 @@ func parseInit(args []string) (initConfig, error) {
 	return c, nil
 }
 
-func parseFD(s string) (fd int, err error) {
+// descriptor reads the number of an inherited descriptor.
+func descriptor(s string) (fd int, err error) {
 	fd, err = strconv.Atoi(s)
 	if err == nil && fd < 3 {
 		err = errors.New("below 3")
@@ -82,6 +86,7 @@ func parseFD(s string) (fd int, err error) {
 //	init --accept=N       serve the connections that come as descriptors over
 //	                      the socket N, each with a channel of its own for
 //	                      further ones; the end of N is that of the guest
+//	--config=N            read a wire.Config from descriptor N first
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -93,7 +98,8 @@ func Init(args []string) int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain(err)
 	}
-	if !c.masked {
+	// Nothing but who started us can have blocked it by now.
+	if !c.masked && !sigs.Blocked(sigs.Stop) {
 		return complain(restart(args))
 	}
 	if err := runInit(c); err != nil {
@@ -132,7 +138,11 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer(c.base(), isolation, processors)
+	conf, err := c.wall()
+	if err != nil {
+		return err
+	}
+	s, err := newServer(c.base(), conf, isolation, processors)
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,7 @@ func (m *command) hurry() {
 	if proc == nil {
 		return
 	}
+	proc.witness.Store(m.witness)
 	if proc.request(m.body, m.streams.child) != nil {
 		proc.close() // it has died, and the next one is tried by launch
 		return
@@ -100,6 +101,7 @@ func (m *command) takeStage() (*stageProc, error) {
 		if err != nil {
 			return nil, err
 		}
+		proc.witness.Store(m.witness)
 		err = proc.request(m.body, m.streams.child)
 		if err == nil {
 			return proc, nil

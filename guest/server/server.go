@@ -51,18 +51,24 @@ type Server struct {
 	sessions map[int]bool       // of running commands, by their program's pid
 }
 
-// newServer returns a Server whose commands are laid over base.
-func newServer(base wire.Start, isolation stage.Isolation, processors int) (*Server, error) {
+// newServer returns a Server whose commands are laid over base and held by conf.
+func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, processors int) (*Server, error) {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	maker, err := stage.NewMaker(base, int(null.Fd()))
+	maker, err := stage.NewMaker(base, int(null.Fd()), stage.Confinement{
+		Landlock: conf.Landlock, Readable: conf.Readable, Writable: conf.Writable, Filter: conf.Filter, Observe: conf.Observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	eyes, err := newEyes(conf)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		nursery: newNursery(maker),
+		nursery: newNursery(maker, eyes),
 		null:    null,
 		nullFD:  int(null.Fd()),
 		walkers: make(chan struct{}, maxWalkers),
@@ -78,6 +84,12 @@ func newServer(base wire.Start, isolation stage.Isolation, processors int) (*Ser
 	s.pool = newPool(s.nursery.start, rest)
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 	s.features, s.degraded = abilities(isolation, s.keepsTrees)
+	if eyes != nil {
+		s.features = append(s.features, wire.FeatureObserve)
+	}
+	if conf.Landlock && !isolation.Truncate {
+		s.degraded = append(s.degraded, "the kernel has no Landlock of version 3 or later: truncating a file by its name is held by mounts alone")
+	}
 	s.files = newFileServer()
 	s.features = append(s.features, s.files.features()...)
 	return s, nil

@@ -58,8 +58,9 @@ func (s *shell) fetch() *wire.Failed {
 	return nil
 }
 
-// take up goes on with a shell that was opened: one that has taken up a part
-// of its state tells its first line, as it would have between two lines.
+// takenUp goes on with a shell whose first process was started, or refused:
+// one that has taken up a part of its state tells its first line, as it would
+// have between two lines. Then it hands over where the state is kept.
 func (s *shell) takenUp(refused *wire.Failed) *wire.Failed {
 	if refused != nil && s.kept.from != "" && s.proc != nil {
 		s.kept.part, refused = true, nil

@@ -103,6 +103,7 @@ func (l *shellLine) conclude(t wire.Type, payload []byte) {
 	if l.cmd.streams != nil {
 		l.cmd.streams.handedOver()
 	}
+	l.cmd.witness.close()
 	close(l.cmd.gone)
 	l.shell.dismiss(l)
 	l.cmd.answer(t, payload)
@@ -165,6 +166,7 @@ func (l *shellLine) give(p *shellProc) error {
 	}
 	l.shell.state.begin(l.cmd.id)
 	l.writes = writes
+	p.prog.testify(l.cmd.witness)
 	if err := p.say(writes); err != nil {
 		l.shell.takeBack(l)
 		return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/stage"
@@ -23,18 +24,21 @@ type stageProc struct {
 	ctl     int      // our end of its socket; not polled: it is written to only
 	reports *os.File // our end of its pipe
 	once    sync.Once
+	// witness is told what the command's processes try. Nil: nobody is.
+	witness atomic.Pointer[witness]
 }
 
 // A nursery makes stages and knows which processes are stages.
 type nursery struct {
 	maker *stage.Maker
+	eyes  *eyes // nil: nobody looks
 
 	mu   sync.Mutex            // held over fork, so that the reaper meets no unknown stage
 	live map[int]chan struct{} // closed when the stage was reaped
 }
 
-func newNursery(maker *stage.Maker) *nursery {
-	return &nursery{maker: maker, live: map[int]chan struct{}{}}
+func newNursery(maker *stage.Maker, e *eyes) *nursery {
+	return &nursery{maker: maker, eyes: e, live: map[int]chan struct{}{}}
 }
 
 // is reports whether pid is a living stage.
@@ -74,10 +78,10 @@ func (n *nursery) start() (*stageProc, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(control[1])
 	var reports [2]int
 	if err := unix.Pipe2(reports[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(control[0])
+		unix.Close(control[1])
 		return nil, err
 	}
 	defer unix.Close(reports[1])
@@ -85,6 +89,10 @@ func (n *nursery) start() (*stageProc, error) {
 	s := &stageProc{ctl: control[0], reports: os.NewFile(uintptr(reports[0]), "stage")}
 	if err == nil {
 		s.pid, err = n.fork(control[1], reports[1])
+	}
+	unix.Close(control[1])
+	if err == nil {
+		err = n.eyes.open(s)
 	}
 	if err != nil {
 		s.close()

@@ -15,10 +15,11 @@ const (
 	// long: sockets, pipes and terminals are polled, forks are one at a
 	// time, walks over /proc are two at a time, and file operations, which
 	// a slow disk may hold up, are maxFileWorkers at a time, and closing a
-	// file is maxFileClosers at a time. When user code
+	// file is maxFileClosers at a time, and following the paths of commands
+	// that are observed maxResolvers at a time. When user code
 	// has used up the process limit, a runtime that needed one more thread
 	// would abort.
-	warmThreads = 10 + maxFileWorkers + maxFileClosers
+	warmThreads = 10 + maxFileWorkers + maxFileClosers + maxResolvers
 	// maxProcs bounds how many of them run Go code at once.
 	maxProcs = 4
 	// gcPercent makes the smallest heap that is collected 1 MiB.

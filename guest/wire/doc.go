@@ -26,6 +26,10 @@
 //	0x70-0x7f  requests from the guest: Accepted
 //	0x80-0xff  hints: a receiver that does not know one skips it
 //
+// A hint of a stream may come from the moment when it is opened to its last
+// answer, and one for a stream that has ended is skipped too. There is one so
+// far: Attempt, of a command or a line, at most [MaxAttempts] on a stream.
+//
 // An unknown request is answered with Failed (KindUnsupported) and the
 // connection lives on. Any other unknown type, a malformed payload, a frame
 // for a stream that never was, a broken window or a header that breaks its
@@ -70,6 +74,11 @@
 // Kill on the stream of a shell ends the shell. A line is a started command
 // but for its end: processes that it has left running in its shell may live
 // on, and what they write after Exit is dropped.
+//
+// A KeptShell is a Shell whose state outlives the guest. It names what goes
+// over the channel for descriptors beside the connection, see package
+// handover. Its first line says that it found its shell gone (Restarted) when
+// it was opened with a state.
 //
 // Exit comes last: the program has ended, none of its processes is left
 // (unless it was started with [FlagDetach]) and all output has been sent.
@@ -118,6 +127,12 @@
 // so is one for a listener that does not stand. Kill closes a listener;
 // Accepted may still be under way until its Done, and connections that were
 // accepted live on.
+//
+// # Beside the connection
+//
+// [Config] and the lists of checks ([EncodeChecks]) are no frames: a guest
+// that gets a configuration reads it before it serves, and its check mode is
+// a command like any other, with a list on its standard streams.
 //
 // # The end
 //

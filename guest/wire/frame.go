@@ -56,6 +56,8 @@ const (
 	TypeOpened  Type = 0x4a // ShellOpened
 
 	TypeFileAnswer Type = 0x50 // FileAnswer
+
+	TypeAttempt Type = 0x80 // a hint: Attempt
 )
 
 // IsRequest reports whether t opens a stream.

@@ -26,6 +26,8 @@ const (
 	FeatureShell  = "shell"  // Shell and Line
 
 	FeatureKeptShell = "shell.kept" // KeptShell: there is a channel for descriptors
+	// FeatureObserve: Attempt hints.
+	FeatureObserve = "observe"
 
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"

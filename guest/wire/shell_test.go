@@ -94,3 +94,39 @@ func FuzzShellMessages(f *testing.F) {
 		}
 	})
 }
+
+func TestKeptShell(t *testing.T) {
+	shell := wire.Shell{Dir: "/d", Limits: []wire.Limit{{Kind: wire.LimitCPU, Value: 5}}, Env: []string{"K=v"}}
+	for _, want := range []wire.KeptShell{{Ticket: 1, Shell: shell}, {Ticket: 1 << 31, From: "bash", Shell: shell}, {Ticket: 2, From: "sh"}} {
+		p := want.Encode()
+		if got, err := wire.DecodeKeptShell(append(p[:len(p):len(p)], "later fields"...)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		for n := range len(p) {
+			if _, err := wire.DecodeKeptShell(p[:n]); !isViolation(err) {
+				t.Errorf("cut to %d bytes: %v", n, err)
+			}
+		}
+	}
+	for name, m := range map[string]wire.KeptShell{
+		"no ticket": {Shell: shell}, "another program": {Ticket: 1, From: "zsh"}, "path": {Ticket: 1, From: "/bin/sh"},
+		"too many limits": {Ticket: 1, Shell: wire.Shell{Limits: make([]wire.Limit, 17)}},
+	} {
+		if _, err := wire.DecodeKeptShell(m.Encode()); !isViolation(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzKeptShell(f *testing.F) {
+	f.Add(wire.KeptShell{Ticket: 1, From: "sh", Shell: wire.Shell{Dir: "/d", Env: []string{"a=b"}}}.Encode())
+	f.Fuzz(func(t *testing.T, in []byte) {
+		m, err := wire.DecodeKeptShell(in)
+		if err != nil {
+			return
+		}
+		if again, err := wire.DecodeKeptShell(m.Encode()); err != nil || !reflect.DeepEqual(m, again) {
+			t.Errorf("%+v became %+v, %v", m, again, err)
+		}
+	})
+}

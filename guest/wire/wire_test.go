@@ -35,6 +35,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 		"credit":       {wire.Credit{N: 9}.Encode(), as(wire.DecodeCredit), wire.Credit{N: 9}},
 		"signal":       {wire.Signal{Number: 15}.Encode(), as(wire.DecodeSignal), wire.Signal{Number: 15}},
 		"resize":       {wire.Resize{Rows: 1, Cols: 2}.Encode(), as(wire.DecodeResize), wire.Resize{Rows: 1, Cols: 2}},
+		"attempt":      {wire.Attempt{PID: 3, Path: "/etc/x\xff", Program: "sh\n"}.Encode(), as(wire.DecodeAttempt), wire.Attempt{PID: 3, Path: "/etc/x\xff", Program: "sh\n"}},
 		"kill":         {wire.Kill{GraceMillis: 10}.Encode(), as(wire.DecodeKill), wire.Kill{GraceMillis: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -110,7 +110,7 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep rep
 		}
 		err = errors.Join(err, r.Close())
 	}()
-	s := measure.Session{Rig: r, Effort: o.effort, Program: o.sandbox(), Log: say}
+	s := measure.Session{Rig: r, Effort: o.effort, Program: o.sandbox(), Guest: o.guest, Log: say}
 	if o.only != "" {
 		s.Only = func(op string) bool { return strings.Contains(op, o.only) }
 	}

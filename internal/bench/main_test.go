@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,9 +95,13 @@ func checkResults(t *testing.T, rep report.Report) {
 		}
 	}
 	all := []string{report.WayEngine, report.WaySocket, report.WayRelay, report.WayHost}
-	want := map[string][]string{report.OpPing: all[:3], report.OpBuiltin: all[:3], report.OpStart: all[:2]}
+	withLocal := append(slices.Clone(all), report.WayLocal)
+	want := map[string][]string{
+		report.OpPing: all[:3], report.OpBuiltin: append(slices.Clone(all[:3]), report.WayLocal), report.OpStart: all[:2],
+		report.OpExec: withLocal, report.OpRested: withLocal, report.OpWallStart: {report.WayHand, report.WayLocal},
+	}
 	for _, op := range []string{
-		report.OpExec, report.OpRested, report.OpStat, report.OpList, report.OpRead4K, report.OpRead1M, report.OpRead64M,
+		report.OpStat, report.OpList, report.OpRead4K, report.OpRead1M, report.OpRead64M,
 		report.OpWrite4K, report.OpWrite1M, report.OpWrite64M, report.OpCallers16, report.OpCallers64,
 	} {
 		want[op] = all

@@ -15,7 +15,7 @@ import (
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and
 // each is kept to its mount.
 func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
-	s, err := h.use(ctx)
+	s, err := h.use(ctx, mustStand)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 // Dial implements [sandbox.Dialer]: it connects to an address inside the
 // wall, in its network and file system and not in the host's.
 func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	s, err := h.use(ctx)
+	s, err := h.use(ctx, mustStand)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // Listen implements [sandbox.Listener]: programs inside the wall connect to
 // what it returns.
 func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
-	s, err := h.use(ctx)
+	s, err := h.use(ctx, mustStand)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener
 // Usage implements [sandbox.Sandbox]. Memory is the sum over the processes,
 // pages that several share counted for each; disk and network are not counted.
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
-	if err := h.ready(); err != nil {
+	if err := h.ready(mustStand); err != nil {
 		return sandbox.Usage{}, err
 	}
 	if err := ended(ctx, "usage"); err != nil {

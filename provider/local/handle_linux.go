@@ -79,17 +79,24 @@ func (h *handle) sitOnce(ctx context.Context, pl planned) (_ *seat, fallen bool,
 	return &seat{h: h, wall: w, Client: c}, false, nil
 }
 
+// What [handle.use] does about a wall that has fallen. Who starts something
+// new has to know that what he left there is gone; a shell tells it by itself.
+const (
+	mustStand = false
+	mayRevive = true
+)
+
 // use returns the seat for something new, in a wall that is as rules and host
 // ask for now. The caller gives it back with [seat.release].
-func (h *handle) use(ctx context.Context) (*seat, error) {
-	if err := h.ready(); err != nil {
+func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
+	if err := h.ready(revive); err != nil {
 		return nil, err
 	}
 	pl, err := h.planner.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s, err := h.take(pl.key); s != nil || err != nil {
+	if s, err := h.take(pl.key, revive); s != nil || err != nil {
 		return s, err
 	}
 	release, err := h.site.p.turns.Enter(ctx, h.spec.Name)
@@ -97,7 +104,7 @@ func (h *handle) use(ctx context.Context) (*seat, error) {
 		return nil, err
 	}
 	defer release()
-	if s, err := h.take(pl.key); s != nil || err != nil {
+	if s, err := h.take(pl.key, revive); s != nil || err != nil {
 		return s, err // another call was first
 	}
 	next, err := h.sitIn(ctx, pl)
@@ -108,26 +115,26 @@ func (h *handle) use(ctx context.Context) (*seat, error) {
 }
 
 // ready returns an error when nothing can be started through the handle.
-func (h *handle) ready() error {
+func (h *handle) ready(revive bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.over:
 		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the handle was closed"}
-	case h.seat.wall.fallen():
+	case !revive && h.seat.wall.fallen():
 		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the wall has ended", Hint: "open the sandbox again", Retryable: true}
 	}
 	return nil
 }
 
 // take returns the present seat when its wall is the one of that key.
-func (h *handle) take(key string) (*seat, error) {
-	if err := h.ready(); err != nil {
+func (h *handle) take(key string, revive bool) (*seat, error) {
+	if err := h.ready(revive); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seat.wall.key != key {
+	if h.seat.wall.key != key || !h.seat.wall.stubs.Intact() || revive && h.seat.ended() {
 		return nil, nil
 	}
 	h.seat.using++
@@ -140,7 +147,7 @@ func (h *handle) move(next *seat) (*seat, error) {
 	if h.over {
 		h.mu.Unlock()
 		next.giveBack()
-		return nil, h.ready()
+		return nil, h.ready(mustStand)
 	}
 	last := h.seat
 	h.seat, next.using, last.left = next, 1, true
@@ -154,6 +161,9 @@ func (h *handle) move(next *seat) (*seat, error) {
 	}
 	return next, nil
 }
+
+// ended reports whether the session is over, as that of a fallen wall is.
+func (s *seat) ended() bool { return s.wall.fallen() || s.Client.Err() != nil }
 
 // release says that what the seat was taken for has ended.
 func (s *seat) release() {
@@ -210,7 +220,7 @@ func (h *handle) Close() error {
 
 // Ping reports whether the guest answers.
 func (h *handle) Ping(ctx context.Context) error {
-	if err := h.ready(); err != nil {
+	if err := h.ready(mustStand); err != nil {
 		return err
 	}
 	h.mu.Lock()

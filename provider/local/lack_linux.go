@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // noBwrap says that there is no bubblewrap at path, and how to get it.
@@ -24,4 +25,22 @@ func explainBwrap(e *sandbox.Error, stderr string) *sandbox.Error {
 	e.Message += ": " + why
 	e.Hint = fix
 	return e
+}
+
+// Probe reports whether a wall can be put up here now, by putting up a tiny
+// one.
+func (p *Provider) Probe(ctx context.Context) error {
+	if _, err := p.defs(); err != nil {
+		return err
+	}
+	host := preflight.RealHost(p.bwrap)
+	for _, c := range preflight.Checks() {
+		if err := ended(ctx, "probe"); err != nil {
+			return err
+		}
+		if f := c.Look(ctx, host); f.Status == preflight.Fail {
+			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "probe", Resource: c.Name, Message: termsafe.Line(f.Detail), Hint: f.Fix}
+		}
+	}
+	return nil
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,11 +18,14 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/enter"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/protect"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -30,19 +37,37 @@ type planned struct {
 	key   string
 }
 
-// A planner computes plans for one handle.
+// A planner computes plans for one handle. It remembers the last one, which
+// holds for as long as the host answers what it answered then.
 type planner struct {
 	site *site
 	spec sandbox.Spec
 
 	mu      sync.Mutex
 	picture *world.Picture
+	last    planned
+	seen    seen // what last was made from
+}
+
+// seen is what was found on the host, beside what package plan asks for.
+type seen struct {
+	found scan.Result
+	facts protect.Facts
 }
 
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
 
 // plan looks at the host and says what the wall has to be now.
 func (p *planner) plan(ctx context.Context) (planned, error) {
+	stubs, err := p.site.p.stubs()
+	if err != nil {
+		return planned{}, err
+	}
+	return p.planOn(ctx, world.Disk{Stub: stubs.Is})
+}
+
+// planOn is plan on a host that may differ from what is on the disk.
+func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.picture == nil {
@@ -52,16 +77,41 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 		}
 		p.picture = &pic
 	}
-	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
+	if err := world.Unmoved(p.picture.World.Views); err != nil {
+		return planned{}, err
+	}
+	now, err := p.search(ctx)
 	if err != nil {
 		return planned{}, err
 	}
-	w := p.picture.World
-	if err := unchanged(w.Views); err != nil {
-		return planned{}, err
+	if p.last.key != "" && now.found.Same(p.seen.found) && reflect.DeepEqual(now.facts, p.seen.facts) && plan.Still(p.last.world, host) {
+		return p.last, nil
 	}
-	w.Denies = append(w.Denies[:len(w.Denies):len(w.Denies)], found.Denies()...)
-	w, err = plan.Gather(w, world.Disk{})
+	return p.make(now, host)
+}
+
+// search finds what rules without a fixed path mean now.
+func (p *planner) search(ctx context.Context) (seen, error) {
+	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
+	if err != nil {
+		return seen{}, err
+	}
+	q := p.picture.Protect
+	if q.Own == "" && len(q.Writable) == 0 {
+		return seen{found: found}, nil
+	}
+	q.Found = found.Found
+	facts, err := protect.Look(q)
+	return seen{found: found, facts: facts}, err
+}
+
+// make computes a new plan from what was found.
+func (p *planner) make(now seen, host plan.Host) (planned, error) {
+	w := p.picture.World
+	rules := protect.Decide(now.facts)
+	w.Views = slices.Concat(w.Views, rules.Views)
+	w.Denies = slices.Concat(w.Denies, now.found.Denies(), rules.Denies)
+	w, err := plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
 	}
@@ -69,7 +119,9 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	return planned{plan: made, world: w, key: keyOf(made)}, nil
+	made.Notes = slices.Concat(made.Notes, rules.Notes)
+	p.last, p.seen = planned{plan: made, world: w, key: keyOf(made)}, now
+	return p.last, nil
 }
 
 // look asks for what does not change while the handle is open.
@@ -80,21 +132,6 @@ func (p *planner) look() (world.Picture, error) {
 		return world.Picture{}, err
 	}
 	return world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
-}
-
-// unchanged refuses a view whose source leads elsewhere than when it was
-// judged: a link was put in its way.
-func unchanged(views []plan.View) error {
-	for _, v := range views {
-		real, err := hostpath.Canonical(v.Source)
-		if err == nil && real != v.Source && !v.Optional {
-			err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: v.Source, Message: "it leads to " + real + " now: a link was put in its way after it was resolved", Hint: "name the folder itself"}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // keyOf names a plan by everything that the wall is made from.
@@ -119,6 +156,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if err != nil {
 		return o, err
 	}
+	if o.Filters, o.Config, err = confinement(spec, set, pl.plan); err != nil {
+		return o, err
+	}
 	made := pl.plan
 	if os.Geteuid() == 0 {
 		o.Down = &launch.Down{Guest: filepath.Join(spec.Guest.Dir, statedir.GuestBinary), UID: spec.UID, GID: spec.GID}
@@ -129,6 +169,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 			}
 		}
 		mask = stage(o.Down, mask)
+		if strings.HasPrefix(o.Bwrap, enter.Stage+"/") {
+			o.Bwrap = stage(o.Down, o.Bwrap) // its own path will be covered
+		}
 	}
 	o.Args = bwrap.Args(made, bwrap.Options{
 		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: spec.Name,
@@ -136,6 +179,25 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
 	})
 	return o, nil
+}
+
+// confinement returns the filters of the wall as a whole, and what the guest
+// is told of those that it puts on each command.
+func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte, config []byte, err error) {
+	c := wire.Config{Landlock: !set.withoutLandlock, Readable: p.Readable(), Writable: p.Writable()}
+	if n := spec.Resources.PIDs; n > 0 && n <= math.MaxUint32 {
+		c.Processes = uint32(n)
+	}
+	if !set.withoutSeccomp {
+		arch, err := bpf.ArchOf(runtime.GOARCH)
+		if err != nil {
+			return nil, nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
+		}
+		filters = [][]byte{bpf.Wall(arch).Bytes()}
+		c.Observe = set.observe
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe}).Bytes()
+	}
+	return filters, c.Encode(), nil
 }
 
 // stage gives a source a place where the wall's user finds it.

@@ -2,15 +2,16 @@ package local
 
 import (
 	"context"
-	"sync"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Start implements [sandbox.Sandbox].
 func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
-	s, err := h.use(ctx)
+	s, err := h.use(ctx, mustStand)
 	if err != nil {
 		return nil, err
 	}
@@ -27,48 +28,62 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	return out, nil
 }
 
-// A process is a command that keeps its wall up while it runs.
+// Judge implements [sandbox.Judge] by the plan of the wall in which the next
+// command would have run when this one was started last.
+func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
+	h.mu.Lock()
+	w := h.seat.wall
+	h.mu.Unlock()
+	return w.plan.Judge(op, path)
+}
+
+// A process is a command that keeps its wall up while it runs, or a line of a
+// shell, which does that for it.
 type process struct {
 	sandbox.Process
-	seat *seat
-	once sync.Once
+	seat   *seat
+	reborn bool // it found a shell without the state of the one before
+}
+
+// Wait implements [sandbox.Process].
+func (p *process) Wait() (sandbox.Exit, error) {
+	exit, err := p.Process.Wait()
+	if err == nil && p.reborn {
+		exit.Restarted = true
+	}
+	return exit, err
+}
+
+// Violations implements [sandbox.Witness]: what the guest saw being tried and
+// the rules of this command's wall deny. What a program tells of itself, such
+// as its name, is as it says.
+func (p *process) Violations() []sandbox.Violation {
+	seen, ok := p.Process.(client.Observed)
+	if !ok {
+		return nil
+	}
+	var out []sandbox.Violation
+	for _, a := range seen.Attempts() {
+		v := p.seat.wall.plan.Judge(a.Operation, a.Path)
+		if v.Allowed {
+			continue
+		}
+		out = append(out, sandbox.Violation{
+			Kind: sandbox.ResourcePath, Operation: a.Operation, Resource: a.Path, Rule: v.Rule, Builtin: v.Builtin,
+			Evidence: sandbox.EvidenceCertain, Program: strings.ToValidUTF8(a.Program, "?"), PID: a.PID, HostPath: v.HostPath, Time: a.Time,
+		})
+	}
+	return out
 }
 
 // follow gives the seat back when the command has ended.
 func (p *process) follow() {
 	_, _ = p.Process.Wait()
-	p.once.Do(p.seat.release)
-}
-
-// OpenShell implements [sandbox.Sandbox].
-func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
-	s, err := h.use(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o, limits := within.Shell(o, h.spec)
-	sh, err := s.Client.OpenShell(ctx, o, limits)
-	if err != nil {
-		s.release()
-		return nil, err
-	}
-	return &shell{Shell: sh, seat: s}, nil
-}
-
-// A shell is one that keeps its wall up until it is closed.
-type shell struct {
-	sandbox.Shell
-	seat *seat
-	once sync.Once
-}
-
-// Close implements [sandbox.Shell].
-func (s *shell) Close() error {
-	defer s.once.Do(s.seat.release)
-	return s.Shell.Close()
+	p.seat.release()
 }
 
 var (
 	_ sandbox.Process = (*process)(nil)
-	_ sandbox.Shell   = (*shell)(nil)
+	_ sandbox.Witness = (*process)(nil)
+	_ sandbox.Judge   = (*handle)(nil)
 )

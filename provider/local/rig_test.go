@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,9 +35,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		testenv.Lack(t, "local", err)
-	}
+	testenv.Require(t, "local")
 	base := t.TempDir()
 	st, err := statedir.Open(filepath.Join(base, "state"))
 	must(t, err)

@@ -54,6 +54,27 @@ func Block(signals ...unix.Signal) error {
 	return unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
 }
 
+// Unblock undoes Block in the calling thread.
+func Unblock(signals ...unix.Signal) error {
+	set := setOf(signals)
+	return unix.PthreadSigmask(unix.SIG_UNBLOCK, &set, nil)
+}
+
+// Blocked reports whether the calling thread has the signal blocked.
+func Blocked(s unix.Signal) bool {
+	var have unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, nil, &have); err != nil {
+		return false
+	}
+	want := setOf([]unix.Signal{s})
+	for i := range want.Val {
+		if want.Val[i]&^have.Val[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func setOf(signals []unix.Signal) unix.Sigset_t {
 	var set unix.Sigset_t
 	for _, s := range signals {

@@ -29,10 +29,14 @@ type Maker struct {
 	hard   map[int]uint64 // hard limits, which commands inherit
 }
 
-// NewMaker returns a Maker of stages whose commands are laid over base and
-// read null where there is nothing to read. It is made once in a process
-// and never given back.
-func NewMaker(base wire.Start, null int) (*Maker, error) {
+// NewMaker returns a Maker of stages whose commands are laid over base, held
+// by c, and read null where there is nothing to read. It is made once in a
+// process and never given back.
+func NewMaker(base wire.Start, null int, c Confinement) (*Maker, error) {
+	ruleset, err := c.ruleset()
+	if err != nil {
+		return nil, err
+	}
 	keep, err := ownSpans()
 	if err != nil {
 		return nil, err
@@ -44,7 +48,7 @@ func NewMaker(base wire.Start, null int) (*Maker, error) {
 	}
 	at := uintptr(unsafe.Pointer(&memory[0]))
 	m := &Maker{memory: memory, base: base, hard: map[int]uint64{}}
-	m.birth = birth{fds: [othersFD]int{null, null, null, -1, -1, newRuleset()}, page: uintptr(os.Getpagesize()), keep: inOrder(keep, span{at, at + memorySize})}
+	m.birth = birth{fds: [othersFD]int{null, null, null, -1, -1, ruleset}, page: uintptr(os.Getpagesize()), keep: inOrder(keep, span{at, at + memorySize})}
 	m.birth.title, m.birth.titleSize = commandLine()
 	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_CORE} {
 		var l unix.Rlimit
@@ -54,7 +58,7 @@ func NewMaker(base wire.Start, null int) (*Maker, error) {
 		m.hard[resource] = l.Max
 	}
 	m.birth.nofile = int(min(m.hard[unix.RLIMIT_NOFILE], 1<<16))
-	return m, nil
+	return m, m.setFilter(c)
 }
 
 // Request returns what a stage has to be sent for s, with the descriptors
@@ -68,6 +72,9 @@ func (m *Maker) Request(s wire.Start) ([]byte, *Report) {
 // Fork makes a stage that takes requests from the Unix stream socket control
 // and writes reports into the pipe reports; both descriptors stay the
 // caller's. It must not be called by two at once.
+//
+// With [Confinement.Observe] the first thing in the socket is the listener of
+// the stage, see [ReceiveListener].
 func (m *Maker) Fork(control, reports int) (pid int, err error) {
 	bench := (*workbench)(unsafe.Pointer(&m.memory[0]))
 	bench.birth = m.birth

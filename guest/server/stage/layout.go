@@ -17,6 +17,7 @@ import (
 // multiples of every page size.
 const (
 	slot        = 64 << 10
+	filterAt    = slot / 2 // the filter of system calls
 	sharedAt    = 1 * slot
 	requestAt   = 2 * slot
 	memorySize  = requestAt + requestSize
@@ -40,6 +41,7 @@ type workbench struct {
 	message message
 	vector  vector
 	rights  rights
+	program program
 	status  unix.WaitStatus
 	usage   unix.Rusage
 	report  Report
@@ -55,6 +57,14 @@ type birth struct {
 	keep      [4]span
 	title     unsafe.Pointer // the words of the command line, as others see them
 	titleSize int
+	filter    uintptr // instructions of the filter at filterAt, 0: none
+	observe   uintptr // 1: the filter has a listener, which the guest gets
+}
+
+// A program is the kernel's sock_fprog.
+type program struct {
+	size         uint16
+	instructions uintptr
 }
 
 // A span is a piece of the address space, page by page.

@@ -25,7 +25,7 @@ func live(b *workbench) {
 	anchor(b)
 	if shed(b) && furnish(b) {
 		settle(b)
-		for receive(b) && serve(b) {
+		for held := restrict(b); held && receive(b) && serve(b); {
 		}
 	}
 	for {

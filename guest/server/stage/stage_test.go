@@ -29,7 +29,7 @@ func newRig(t testing.TB, base wire.Start) *rig {
 	t.Helper()
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	must(t, err)
-	maker, err := NewMaker(base, null)
+	maker, err := NewMaker(base, null, Confinement{})
 	must(t, err)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)

@@ -116,7 +116,13 @@ func (c *Conn) Receive() (Message, error) {
 			}
 		}
 	})
-	if err = errors.Join(err, got); err != nil {
+	if got == unix.ECONNRESET { // an end with messages that it had not read
+		got = io.EOF
+	}
+	if err == nil {
+		err = got
+	}
+	if err != nil {
 		return Message{}, err
 	}
 	return understand(b[:n], oob[:oobn], flags)

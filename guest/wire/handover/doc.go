@@ -25,7 +25,8 @@
 //	KindRestore  from the client, before a KeptShell that takes up a state:
 //	             one file with it
 //
-// There are no answers. A packet of any other form, of a kind or ticket that
+// A further use is a further kind, with a request that names its ticket and a
+// feature that says so. There are no answers. A packet of any other form, of a kind or ticket that
 // nobody asked for, or with other descriptors than it says is a violation,
 // and ends the channel and the connection that it belongs to.
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/bench/plain"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
+	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // truePath is the program whose run costs nothing but fork and exec.
@@ -37,12 +38,13 @@ func (s *Session) ping(context.Context) (operation, error) {
 
 // exec runs /bin/true with its output captured, as every caller does.
 func (s *Session) exec(context.Context) (operation, error) {
-	return operation{rounds: 100, ways: []way{
+	op := operation{rounds: 100, ways: []way{
 		{name: report.WayEngine, turn: 3, take: timed(s.plainExec(truePath), nil)},
 		{name: report.WaySocket, turn: 15, take: timed(start(s.Rig.Socket, truePath), nil)},
 		{name: report.WayRelay, turn: 15, take: timed(start(s.Rig.Relay, truePath), nil)},
 		{name: report.WayHost, turn: 15, take: timed(hostExec(truePath), nil)},
-	}}, nil
+	}}
+	return s.locally(op, 15, func(l *rig.Local) sample { return timed(start(l.Sandbox, truePath), nil) }), nil
 }
 
 // rested is exec by a caller that does something else between its commands,
@@ -108,7 +110,11 @@ func (s *Session) builtin(ctx context.Context) (operation, error) {
 		}
 		return errors.Join(errs...)
 	}
-	for _, g := range s.guests() {
+	guests := s.guests()
+	if s.local != nil {
+		guests = append(guests, guestWay{report.WayLocal, s.local.Sandbox})
+	}
+	for _, g := range guests {
 		sh, err := g.sb.OpenShell(ctx, sandbox.ShellOptions{ID: "bench-" + g.name})
 		why, err := unsupported(err)
 		if err != nil {
@@ -120,6 +126,9 @@ func (s *Session) builtin(ctx context.Context) (operation, error) {
 			w.take = timed(runLine(sh, ":"), nil)
 		}
 		op.ways = append(op.ways, w)
+	}
+	if s.local == nil {
+		op.ways = append(op.ways, way{name: report.WayLocal, lacks: s.noLocal})
 	}
 	return op, nil
 }

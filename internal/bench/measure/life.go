@@ -27,9 +27,10 @@ func (s *Session) operations() []prepared {
 		{report.OpCallers16, s.callers(16)},
 		{report.OpCallers64, s.callers(64)},
 		{report.OpStart, s.start},
+		{report.OpWallStart, s.wallStart},
 	}
 	if s.Program != "" {
-		all = append(all, prepared{report.OpProgram, s.program})
+		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})
 	}
 	return all
 }

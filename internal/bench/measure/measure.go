@@ -64,9 +64,12 @@ type Session struct {
 	Only   func(op string) bool // nil: every operation
 	// Program is the path of sandbox(1); empty leaves its start out.
 	Program string
+	Guest   string // path of the guest that Program is to use
 	Log     func(format string, args ...any)
 
 	payload *payloads
+	local   *rig.Local // nil where no local wall stands
+	noLocal string     // why
 }
 
 // Run measures everything. The results are in the order of the operations.
@@ -85,6 +88,7 @@ func (s *Session) Run(ctx context.Context) (report.Report, error) {
 	if err != nil {
 		return rep, err
 	}
+	s.openLocal(ctx)
 	for _, prepare := range s.operations() {
 		if s.Only != nil && !s.Only(prepare.name) {
 			continue

@@ -54,6 +54,10 @@ var budgets = []budget{
 	{"write of 64 MiB over the socket", "MB/s", true, 500, rate(OpWrite64M, WaySocket)},
 	{"exec over the relay, against the engine", "×", true, 15, ratio(OpExec, WayRelay)},
 	{"read of 4 KiB over the relay, against the engine", "×", true, 80, ratio(OpRead4K, WayRelay)},
+	{"local wall and first command in a running program, p50", "ms", false, 30, p50(OpWallStart, WayLocal)},
+	{"exec behind the local wall, p50", "ms", false, 1.5, p50(OpExec, WayLocal)},
+	{"shell builtin behind the local wall, p50", "ms", false, 0.25, p50(OpBuiltin, WayLocal)},
+	{"sandbox --provider local run, in the same bwrap typed by hand", "×", false, 3, against(OpOneShot, WayLocal, WayHand)},
 	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
 	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(MemoryFresh)},
 	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(MemoryUsed)},
@@ -77,6 +81,18 @@ func rate(op, way string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		res, ok := r.find(op, way)
 		return res.Rate, ok && res.Rate > 0
+	}
+}
+
+// against is the median of one way in medians of another.
+func against(op, way, yardstick string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		ours, ok := r.find(op, way)
+		theirs, ok1 := r.find(op, yardstick)
+		if !ok || !ok1 || theirs.P50 <= 0 {
+			return 0, false
+		}
+		return float64(ours.P50) / float64(theirs.P50), true
 	}
 }
 

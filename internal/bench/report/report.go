@@ -10,6 +10,8 @@ const (
 	WayEngine = "engine" // the plain engine API: what everything is compared with
 	WaySocket = "socket" // the guest, over its socket
 	WayRelay  = "relay"  // the guest, over one exec stream of the engine
+	WayLocal  = "local"  // the guest behind the local wall, over an inherited connection
+	WayHand   = "bwrap"  // bubblewrap alone, typed by hand, with the local wall's namespaces and mounts
 	WayHost   = "host"   // the same work on the host without any wall: the floor
 )
 
@@ -30,6 +32,8 @@ const (
 	OpCallers16 = "exec, 16 callers"
 	OpCallers64 = "exec, 64 callers"
 	OpStart     = "start of a sandbox"
+	OpWallStart = "local wall and first command"
+	OpOneShot   = "one command, all in all"
 	OpProgram   = "start of sandbox(1)"
 )
 

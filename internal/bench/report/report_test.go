@@ -43,6 +43,10 @@ func example() report.Report {
 			{Op: report.OpRead64M, Way: report.WaySocket, Bytes: 64 << 20, Summary: times(24, 67_108_864*time.Nanosecond, 80_000*us)},
 			{Op: report.OpWrite64M, Way: report.WaySocket, Bytes: 64 << 20, Summary: times(24, 134_217_728*time.Nanosecond, 160_000*us)},
 			{Op: report.OpCallers64, Way: report.WaySocket, Summary: times(6400, 12_000*us, 20_000*us)},
+			{Op: report.OpWallStart, Way: report.WayHand, Summary: times(40, 4_000*us, 5_000*us)},
+			{Op: report.OpWallStart, Way: report.WayLocal, Summary: times(40, 16_000*us, 20_000*us)},
+			{Op: report.OpOneShot, Way: report.WayHand, Summary: times(60, 4_000*us, 5_000*us)},
+			{Op: report.OpOneShot, Way: report.WayLocal, Summary: times(60, 14_000*us, 18_000*us)},
 			{Op: report.OpProgram, Way: report.WayHost, Summary: times(50, 6_700*us, 7_300*us)},
 		},
 		Memory: []report.Memory{
@@ -90,9 +94,15 @@ func TestVerdicts(t *testing.T) {
 		"write of 64 MiB over the socket":                      report.Met,    // 500 of 500
 		"exec over the relay, against the engine":              report.Missed, // 10 of 15
 		"read of 4 KiB over the relay, against the engine":     report.NotMeasured,
-		"64 callers over the socket, p99 in p50 of one caller": report.Met,    // 20 of 20
-		"guest and stages, idle, fresh (PSS)":                  report.Met,    // 3 of 6 MiB
-		"guest and stages, idle, after 1,000 commands (PSS)":   report.Missed, // 7 of 6
+		"64 callers over the socket, p99 in p50 of one caller": report.Met, // 20 of 20
+
+		"local wall and first command in a running program, p50":        report.Met, // 16 of 30
+		"exec behind the local wall, p50":                               report.NotMeasured,
+		"shell builtin behind the local wall, p50":                      report.NotMeasured,
+		"sandbox --provider local run, in the same bwrap typed by hand": report.Missed, // 3.5 of 3
+
+		"guest and stages, idle, fresh (PSS)":                report.Met,    // 3 of 6 MiB
+		"guest and stages, idle, after 1,000 commands (PSS)": report.Missed, // 7 of 6
 	}
 	got := map[string]string{}
 	for _, v := range example().Verdicts {

@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
 
@@ -202,7 +203,7 @@ func (w *Wall) run(files *descriptors) error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := w.cmd.Start()
+		err := startDeaf(w.cmd)
 		started <- err
 		if err != nil {
 			complaints.Close()
@@ -219,6 +220,17 @@ func (w *Wall) run(files *descriptors) error {
 		close(w.ended)
 	}()
 	return <-started
+}
+
+// startDeaf starts cmd with the signal blocked that the guest wants blocked
+// from its start on, so that it need not start twice. The caller is locked to
+// its thread.
+func startDeaf(cmd *exec.Cmd) error {
+	if err := sigs.Block(sigs.Stop); err != nil {
+		return err
+	}
+	defer sigs.Unblock(sigs.Stop)
+	return cmd.Start()
 }
 
 // learn reads which process bubblewrap has started.

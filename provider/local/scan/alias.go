@@ -7,6 +7,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,10 +52,10 @@ func (w *walk) links(fd int, p string, n *node, o origin) error {
 		n.linked, n.looked = nil, now
 		for _, name := range n.files {
 			var st unix.Stat_t
-			switch err := statAt(fd, name, &st); {
+			switch err := nolink.Stat(fd, name, &st); {
 			case err == nil && st.Nlink > 1:
 				n.linked = append(n.linked, linked{name, st})
-			case err != nil && !gone(err) && !closedTo(err):
+			case err != nil && !nolink.Gone(err) && !closedTo(err):
 				return w.lost(join(p, name), err)
 			}
 		}
@@ -137,9 +138,9 @@ func holds(list []uint64, inos map[uint64]bool) bool {
 // name reads the folder at p again for the names behind the inodes. All says
 // that the folder does not tell inodes, so that every file is asked.
 func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
-	fd, err := openPath(p, unix.O_RDONLY)
+	fd, err := nolink.Folder(p, unix.O_RDONLY)
 	if err != nil {
-		if gone(err) {
+		if nolink.Gone(err) {
 			return nil
 		}
 		return w.lost(p, err)
@@ -150,10 +151,10 @@ func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
 			return nil
 		}
 		var st unix.Stat_t
-		switch err := statAt(fd, string(name), &st); {
+		switch err := nolink.Stat(fd, string(name), &st); {
 		case err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG:
 			return w.alias(join(p, string(name)), &st)
-		case err != nil && !gone(err):
+		case err != nil && !nolink.Gone(err):
 			return w.lost(join(p, string(name)), err)
 		}
 		return nil
@@ -183,7 +184,7 @@ func (w *walk) explain(p string, err error) error {
 	switch {
 	case err == nil || errors.As(err, &ours):
 		return err
-	case gone(err):
+	case nolink.Gone(err):
 		return nil
 	}
 	return w.lost(p, err)

@@ -1,6 +1,9 @@
 package scan
 
-import "golang.org/x/sys/unix"
+import (
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"golang.org/x/sys/unix"
+)
 
 // A device is what is known of the file system that a folder lies on.
 type device struct {
@@ -31,7 +34,7 @@ const casefolded = 0x40000000
 // known is not relied on for anything.
 func deviceOf(fd int) (device, error) {
 	var st unix.Statfs_t
-	if err := eintr(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
+	if err := nolink.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return device{}, err
 	}
 	switch uint32(st.Type) {
@@ -59,6 +62,3 @@ func foldsHere(fd int) bool {
 	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
 	return err == nil && flags&casefolded != 0
 }
-
-// pathOnly opens a folder to go through it, which needs no right to read it.
-const pathOnly = unix.O_PATH

@@ -2,8 +2,6 @@
 
 package scan
 
-import "golang.org/x/sys/unix"
-
 // A device is what is known of the file system that a folder lies on: here
 // nothing, so nothing is relied on, and names that differ in case alone count
 // as one.
@@ -12,5 +10,3 @@ type device struct{ times, inodes, fold, folds, kernel bool }
 func deviceOf(int) (device, error) { return device{fold: true}, nil }
 
 func foldsHere(int) bool { return true }
-
-const pathOnly = unix.O_RDONLY

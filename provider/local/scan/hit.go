@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -15,8 +16,8 @@ import (
 func (w *walk) hit(fd int, p string, m match) error {
 	at := join(p, m.name)
 	var st unix.Stat_t
-	if err := statAt(fd, m.name, &st); err != nil {
-		if gone(err) {
+	if err := nolink.Stat(fd, m.name, &st); err != nil {
+		if nolink.Gone(err) {
 			return nil
 		}
 		if !closedTo(err) { // a folder whose names can be read and nothing more

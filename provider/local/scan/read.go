@@ -3,6 +3,7 @@ package scan
 import (
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,9 +19,9 @@ func (w *walk) read(fd int, st *unix.Stat_t, p string, n *node, o *origin) (stop
 		w.out.Skipped = append(w.out.Skipped, p)
 		return true, nil
 	}
-	open, err := openAt(fd, ".", unix.O_RDONLY)
+	open, err := nolink.At(fd, ".", unix.O_RDONLY)
 	if err != nil {
-		if gone(err) { // removed, and still held by fd
+		if nolink.Gone(err) { // removed, and still held by fd
 			n.forget()
 			return true, nil
 		}
@@ -69,8 +70,8 @@ func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 	}
 	if kind == unix.DT_UNKNOWN {
 		var st unix.Stat_t
-		if err := statAt(r.fd, string(name), &st); err != nil {
-			if gone(err) {
+		if err := nolink.Stat(r.fd, string(name), &st); err != nil {
+			if nolink.Gone(err) {
 				return nil
 			}
 			return r.w.lost(join(r.dir, string(name)), err)

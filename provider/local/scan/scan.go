@@ -126,13 +126,17 @@ const (
 	RuleSocket     = "protection: unix sockets"
 )
 
-// Denies returns what is to be closed: hits, where links lead, aliases,
-// folders that could not be looked into, and sockets.
+// Denies returns what is to be closed: hits, aliases, folders that could not
+// be looked into, and sockets. Of a hit that is a link it is what the link
+// leads to, as far as [Hit.To] has it: a plan closes what a denied link leads
+// to, so a link to "/usr" that code inside has made would close every wall.
 func (r Result) Denies() []plan.Deny {
 	var out []plan.Deny
 	for _, h := range r.Hits {
-		out = append(out, plan.Deny{Path: h.Path, Read: h.Read, Rule: h.Rule})
-		if h.To != "" {
+		switch {
+		case h.Kind != plan.Link:
+			out = append(out, plan.Deny{Path: h.Path, Read: h.Read, Rule: h.Rule})
+		case h.To != "":
 			out = append(out, plan.Deny{Path: h.To, Read: h.Read, Rule: h.Rule})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -94,8 +95,8 @@ func (w *walk) above(root string) error {
 		if glob < 0 {
 			continue
 		}
-		fd, err := openPath(path.Dir(p), pathOnly)
-		if gone(err) {
+		fd, err := nolink.Folder(path.Dir(p), nolink.PathOnly)
+		if nolink.Gone(err) {
 			continue
 		}
 		if err != nil {
@@ -117,9 +118,9 @@ func (w *walk) tree(p string, closed bool, o *origin) error {
 	if name == "" {
 		name = "."
 	}
-	fd, err := openPath(dir, pathOnly)
+	fd, err := nolink.Folder(dir, nolink.PathOnly)
 	if err != nil {
-		if gone(err) || closed && closedTo(err) {
+		if nolink.Gone(err) || closed && closedTo(err) {
 			return nil
 		}
 		return w.lost(p, err)
@@ -127,7 +128,7 @@ func (w *walk) tree(p string, closed bool, o *origin) error {
 	defer unix.Close(fd)
 	if o != nil {
 		var st unix.Stat_t
-		if err := statAt(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
+		if err := nolink.Stat(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
 			if err == nil {
 				w.want(&st, *o)
 			}
@@ -154,14 +155,14 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	}
 	if n.trusted && n.closed == (o != nil) && len(n.subs) == 0 && len(n.hits) == 0 && !n.closed {
 		var st unix.Stat_t
-		if err := statAt(parent, name, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_DIR && identify(&st) == n.id {
+		if err := nolink.Stat(parent, name, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_DIR && identify(&st) == n.id {
 			return w.take(-1, p, n, o, depth)
 		}
 	}
-	fd, err := openAt(parent, name, pathOnly)
+	fd, err := nolink.At(parent, name, nolink.PathOnly)
 	switch {
 	case err == nil:
-	case gone(err):
+	case nolink.Gone(err):
 		n.forget()
 		return nil
 	case closedTo(err):
@@ -171,7 +172,7 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := eintr(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if err := nolink.Retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return w.lost(p, err)
 	}
 	if !n.trusted || n.closed != (o != nil) || identify(&st) != n.id {
@@ -262,8 +263,4 @@ func join(dir, name string) string {
 		return "/" + name
 	}
 	return dir + "/" + name
-}
-
-func segments(p string) []string {
-	return strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/protect"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 )
 
@@ -31,7 +32,8 @@ type Place struct {
 type Picture struct {
 	World plan.World   // without what [plan.Gather] fills in
 	Scan  scan.Request // what has to be looked for before each plan
-	Own   string       // the agent's own folder where it is the workspace, or empty
+	// Protect asks for what is closed although no setting says so.
+	Protect protect.Request
 }
 
 // systemFolders are shown read-only when they exist.
@@ -51,7 +53,7 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 		views = append(views, plan.View{Source: m.Source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
 		if m.Role == sandbox.RoleWorkspace && !below(m.Source, at.Workspaces) {
 			// Worktrees of git and tools remember absolute paths.
-			p.Own = m.Source
+			p.Protect.Own = m.Source
 			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
 		}
 	}
@@ -64,6 +66,7 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	hide(&p.World, at)
 	p.World = plan.Granted(p.World, s.Grants)
 	p.request(len(system), at)
+	p.endangered(at)
 	return p, nil
 }
 
@@ -182,6 +185,30 @@ func (p *Picture) request(system int, at Place) {
 	slices.Sort(p.Scan.Exclude)
 	p.Scan.Exclude = slices.Compact(p.Scan.Exclude)
 	p.Scan.Denied = p.World.Denies
+}
+
+// endangered says which folders of people the wall can write. A scratch
+// workspace is none.
+func (p *Picture) endangered(at Place) {
+	q := &p.Protect
+	q.Home = at.Home
+	for _, v := range p.World.Views {
+		switch {
+		case !v.Write || v.Source == q.Own || below(v.Source, at.Workspaces):
+		default:
+			q.Writable = append(q.Writable, v.Source)
+		}
+	}
+	slices.Sort(q.Writable)
+	q.Writable = slices.Compact(q.Writable)
+	for _, s := range at.Sensitive {
+		if !slices.ContainsFunc(at.Workspaces, func(w string) bool { return under(w, s) }) {
+			q.Settings = append(q.Settings, s)
+		}
+	}
+	if q.Own != "" || len(q.Writable) > 0 {
+		p.Scan.Find = []string{".git"}
+	}
 }
 
 // ours reports whether a view shows what only we write: the guest and the

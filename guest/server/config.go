@@ -1,0 +1,55 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// fewestProcesses is the least bound of processes under which the guest
+// itself can live, with some room for commands.
+const fewestProcesses = warmThreads + 16
+
+// wall reads the configuration, and sets what holds for the guest too. It is
+// called when all threads are there.
+func (c initConfig) wall() (wire.Config, error) {
+	if c.config < 0 {
+		return wire.Config{}, nil
+	}
+	f := os.NewFile(uintptr(c.config), "configuration")
+	defer f.Close()
+	_, _ = f.Seek(0, io.SeekStart) // a pipe has no start
+	body, err := io.ReadAll(io.LimitReader(f, wire.MaxConfig+1))
+	if err != nil {
+		return wire.Config{}, err
+	}
+	conf, err := wire.DecodeConfig(body)
+	if err != nil {
+		return wire.Config{}, err
+	}
+	return conf, limitProcesses(conf.Processes)
+}
+
+// limitProcesses bounds the processes and threads of our user in the user
+// namespace of the wall. A bound that is there already and lower stays.
+func limitProcesses(n uint32) error {
+	if n == 0 {
+		return nil
+	}
+	if n < fewestProcesses {
+		return errors.New("a bound of " + strconv.Itoa(int(n)) + " processes is below the least one, " + strconv.Itoa(fewestProcesses))
+	}
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &l); err != nil {
+		return os.NewSyscallError("getrlimit", err)
+	}
+	l.Max = min(l.Max, uint64(n))
+	l.Cur = l.Max
+	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NPROC, &l))
+}

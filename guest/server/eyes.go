@@ -1,0 +1,133 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/observe"
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// birthWithin bounds how long a new stage may take to give its listener.
+	birthWithin = 10 * time.Second
+	// maxResolvers bounds the paths that are followed at once: a file system
+	// that hangs would take a thread for each.
+	maxResolvers = 4
+	// patience is how long one of them may take before somebody else looks
+	// after its stage, and how long it is waited for one.
+	patience = 100 * time.Millisecond
+	// settleWithin bounds how long the end of a command waits for the last
+	// path that it has tried.
+	settleWithin = time.Second
+)
+
+// eyes look at what the commands of a wall try. A nil one sees nothing.
+type eyes struct {
+	observer  *observe.Observer
+	resolvers chan struct{} // holds a token for each that is at work
+
+	births sync.Mutex // one stage at a time is waited for
+}
+
+func newEyes(c wire.Config) (*eyes, error) {
+	if !c.Observe {
+		return nil, nil
+	}
+	o, err := observe.New(c.Writable)
+	if err != nil {
+		return nil, err
+	}
+	return &eyes{observer: o, resolvers: make(chan struct{}, maxResolvers)}, nil
+}
+
+// open takes the listener of a new stage and looks at it from then on.
+func (e *eyes) open(s *stageProc) error {
+	if e == nil {
+		return nil
+	}
+	e.births.Lock()
+	defer e.births.Unlock()
+	limit := unix.NsecToTimeval(birthWithin.Nanoseconds())
+	if err := unix.SetsockoptTimeval(s.ctl, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return err
+	}
+	fd, err := stage.ReceiveListener(s.ctl)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	go e.watch(s, os.NewFile(uintptr(fd), "listener"))
+	return nil
+}
+
+// watch answers the calls of a stage's processes until the last one is gone.
+func (e *eyes) watch(s *stageProc, listener *os.File) {
+	conn, err := listener.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	for {
+		var seen *observe.Sighting
+		var w *witness
+		rerr := conn.Read(func(fd uintptr) bool {
+			seen, err = e.observer.Take(int(fd), func() { w = s.witness.Load().begin() })
+			return !errors.Is(err, observe.ErrNone)
+		})
+		switch {
+		case rerr != nil || err == io.EOF:
+			listener.Close()
+			return
+		case err != nil: // no memory to be had; a call that waits is not given up
+			time.Sleep(time.Millisecond)
+		case w != nil:
+			if !e.follow(seen, w, func() { e.watch(s, listener) }) {
+				return
+			}
+		}
+	}
+}
+
+// follow finds out what a sighting was about, and tells the witness. It
+// returns false when that took so long that another one has begun to do our
+// work.
+func (e *eyes) follow(seen *observe.Sighting, w *witness, other func()) bool {
+	defer w.end()
+	if !e.enter() {
+		return true
+	}
+	relief := time.AfterFunc(patience, other)
+	found := e.observer.Resolve(seen)
+	<-e.resolvers
+	for _, a := range found {
+		w.tell(a)
+	}
+	return relief.Stop()
+}
+
+// enter takes a token of the resolvers, unless all are stuck.
+func (e *eyes) enter() bool {
+	select {
+	case e.resolvers <- struct{}{}:
+		return true
+	default:
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case e.resolvers <- struct{}{}:
+		return true
+	case <-limit.C:
+		return false
+	}
+}

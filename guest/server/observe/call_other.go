@@ -1,0 +1,6 @@
+//go:build linux && !amd64 && !arm64
+
+package observe
+
+// olderTargetsOf is targetsOf for calls that newer processors do not have.
+func olderTargetsOf(int32) []target { return nil }

@@ -1,0 +1,182 @@
+//go:build linux
+
+package observe
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
+)
+
+// An Observer looks after the listeners of one wall. It is safe for
+// concurrent use.
+type Observer struct{ judge judge }
+
+// New returns an Observer for a wall whose commands may write below writable,
+// as far as mounts let them.
+func New(writable []string) (*Observer, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	j, err := newJudge(writable, mounts)
+	if err != nil {
+		return nil, err
+	}
+	return &Observer{judge: j}, nil
+}
+
+// A Sighting is what was read of a call while it waited.
+type Sighting struct {
+	pid     int
+	program string
+	asks    []ask
+}
+
+// An ask is one path of a call.
+type ask struct {
+	kind   kind
+	path   string // absolute, as the program has it
+	follow bool
+}
+
+// Take takes the next call that waits at a listener, reads what it is about,
+// calls seen if there is something to find out, and then lets the call go on.
+// It returns nil for a call that is about nothing. Without a call it returns
+// ErrNone, and io.EOF when no process is left that could make one.
+func (o *Observer) Take(listener int, seen func()) (*Sighting, error) {
+	var n notice
+	if err := take(listener, &n); err != nil {
+		return nil, err
+	}
+	s := o.look(&n)
+	if s != nil {
+		seen()
+	}
+	if !letGo(listener, &n) && s != nil {
+		s.asks = nil
+	}
+	return s, nil
+}
+
+// look reads what a call is about.
+func (o *Observer) look(n *notice) *Sighting {
+	s := &Sighting{pid: int(n.pid)}
+	for _, t := range targetsOf(n.number) {
+		a, ok := readAsk(n, t)
+		if !ok {
+			continue
+		}
+		s.asks = append(s.asks, a)
+	}
+	if len(s.asks) == 0 {
+		return nil
+	}
+	s.program = comm(s.pid) // its process may be gone before we have found out what it is about
+	return s
+}
+
+// readAsk reads one path of a call.
+func readAsk(n *notice, t target) (ask, bool) {
+	a := ask{kind: t.kind}
+	flags, ok := flagsOf(n, t)
+	if !ok {
+		return a, false
+	}
+	a.follow = t.nofollow != never && uint32(flags)&t.nofollow == 0
+	if t.kind == open {
+		if a.kind, ok = kindOfOpen(flags); !ok {
+			return a, false
+		}
+		a.follow = a.follow && a.kind != create
+	}
+	name, ok := text(int(n.pid), n.args[t.path])
+	if !ok || name == "" { // nothing, or an open file
+		return a, false
+	}
+	if name[0] == '/' {
+		a.path = name
+		return a, true
+	}
+	base := "/proc/" + strconv.Itoa(int(n.pid)) + "/cwd"
+	if t.dir != absent && int32(n.args[t.dir]) != unix.AT_FDCWD {
+		base = "/proc/" + strconv.Itoa(int(n.pid)) + "/fd/" + strconv.Itoa(int(int32(n.args[t.dir])))
+	}
+	folder, ok := readlink(base)
+	if !ok || folder[0] != '/' {
+		return a, false
+	}
+	a.path = join(folder, name)
+	return a, true
+}
+
+// flagsOf are the flags of a call.
+func flagsOf(n *notice, t target) (uint64, bool) {
+	switch {
+	case n.number == unix.SYS_OPENAT2:
+		var b [8]byte // struct open_how begins with them
+		if got, ok := read(int(n.pid), n.args[2], b[:]); !ok || got != len(b) {
+			return 0, false
+		}
+		var flags uint64
+		for i, v := range b { // both processors are little-endian
+			flags |= uint64(v) << (8 * i)
+		}
+		return flags, true
+	case t.flags == absent:
+		return 0, true
+	}
+	return uint64(uint32(n.args[t.flags])), true
+}
+
+// kindOfOpen says what opening a file with these flags does. False means that
+// nothing is changed.
+func kindOfOpen(flags uint64) (kind, bool) {
+	const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
+	switch {
+	case flags&unix.O_PATH != 0:
+		return change, false
+	case flags&tmpfile != 0:
+		return change, true // the folder
+	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
+		return create, true
+	case flags&unix.O_CREAT != 0:
+		return put, true
+	case flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_TRUNC|unix.O_APPEND) != 0:
+		return change, true
+	}
+	return change, false
+}
+
+// Resolve finds out which paths of s the wall refuses. It may take as long
+// as a slow file system.
+func (o *Observer) Resolve(s *Sighting) []wire.Attempt {
+	var found []wire.Attempt
+	for _, a := range s.asks {
+		at, ok := find(a.path, a.follow)
+		if ok && a.kind == remove && !a.kind.sensible(at) {
+			break // then nothing is put elsewhere either
+		}
+		if !ok || len(at.path) >= maxPath || !o.judge.refuses(a.kind, at.path) || !a.kind.sensible(at) {
+			continue
+		}
+		found = append(found, wire.Attempt{PID: uint32(s.pid), Path: at.path, Program: s.program})
+	}
+	return found
+}
+
+// sensible reports whether a call could have done anything at a place: one
+// that fails for another reason was stopped by nobody.
+func (k kind) sensible(at place) bool {
+	switch {
+	case at.closed:
+		return true
+	case k == create:
+		return !at.exists
+	case k == remove || k == change:
+		return at.exists
+	}
+	return true
+}

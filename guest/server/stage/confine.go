@@ -1,0 +1,155 @@
+//go:build linux
+
+package stage
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Confinement is what holds commands beside what lies between them. Its
+// zero value is nothing more.
+type Confinement struct {
+	// Landlock leaves commands only what is below Readable (reading and
+	// executing) and Writable (everything), the usual devices, /proc, and the
+	// names in folders: a rule for a folder holds for all below it, and
+	// without the names nobody could list the root. NewMaker fails where the
+	// kernel cannot do that.
+	Landlock           bool
+	Readable, Writable []string
+	// Filter is a program for seccomp(2), as it lies in memory. Stages get it
+	// at birth, and make none of the calls that a filter of commands is about.
+	Filter []byte
+	// Observe makes a listener for the Filter of each stage.
+	Observe bool
+}
+
+// Rights of Landlock.
+const (
+	ofFiles = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	toRead = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	toList = unix.LANDLOCK_ACCESS_FS_READ_DIR // to the names in folders
+	// procfs knows by itself whom its files are for.
+	toProc  = toList | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	firstFS = 1<<13 - 1 // all that the first version knew
+)
+
+// allRights are the rights to files that a version of Landlock knows, of
+// those that we know.
+func allRights(abi int) uint64 {
+	all := uint64(firstFS)
+	if abi >= abiRefer {
+		all |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if abi >= abiTruncate {
+		all |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= abiIoctl {
+		all |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return all
+}
+
+// devices are what every program may expect below /dev.
+func devices() []string {
+	return []string{
+		"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
+		"/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm",
+	}
+}
+
+// ruleset makes the rule set that commands enter.
+func (c Confinement) ruleset() (int, error) {
+	abi := landlockABI()
+	if !c.Landlock {
+		return scopes(abi), nil
+	}
+	if abi < abiRefer {
+		return -1, errors.New("the kernel has no Landlock of version 2 or later, which the wall is to have as its second layer")
+	}
+	all := allRights(abi)
+	fd, err := newRuleset(abi, all)
+	if err != nil {
+		return -1, os.NewSyscallError("landlock_create_ruleset", err)
+	}
+	allow := func(access uint64, paths ...string) {
+		for _, path := range paths {
+			// Nothing is allowed at what is not there, or not ours to see.
+			if e := allowBeneath(fd, path, access&all); e != nil && e != unix.ENOENT && e != unix.ENOTDIR && e != unix.EACCES && err == nil {
+				err = &os.PathError{Op: "allow by Landlock", Path: path, Err: e}
+			}
+		}
+	}
+	allow(toRead, c.Readable...)
+	allow(toRead, "/proc/self/exe") // shells are started through it
+	allow(all, c.Writable...)
+	allow(all, devices()...)
+	allow(toProc, "/proc")
+	allow(toList, "/")
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// setFilter puts the filter where stages find it.
+func (m *Maker) setFilter(c Confinement) error {
+	const room = sharedAt - filterAt
+	if len(c.Filter)%8 != 0 || len(c.Filter) > room {
+		return errors.New("the filter of system calls is malformed")
+	}
+	if notifies(c.Filter) != c.Observe {
+		return errors.New("the filter of system calls is not the one for this observer")
+	}
+	m.birth.filter = uintptr(copy(m.memory[filterAt:], c.Filter)) / 8
+	if c.Observe {
+		m.birth.observe = 1
+	}
+	return nil
+}
+
+// notifies reports whether a filter hands calls to a listener. Without one
+// they would fail.
+func notifies(filter []byte) bool {
+	const give = 0x06 // BPF_RET | BPF_K
+	for i := range slices.Chunk(filter, 8) {
+		if binary.NativeEndian.Uint16(i) == give && binary.NativeEndian.Uint32(i[4:])&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_USER_NOTIF {
+			return true
+		}
+	}
+	return false
+}
+
+// ReceiveListener takes the listener of a new stage from the guest's end of
+// its socket. It waits as long as the socket allows.
+func ReceiveListener(control int) (listener int, err error) {
+	var one [1]byte
+	oob := make([]byte, unix.CmsgSpace(int(unsafe.Sizeof(int32(0)))))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(control, one[:], oob, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return -1, os.NewSyscallError("recvmsg", err)
+		case n == 0:
+			return -1, errors.New("a stage could not set its filter of system calls")
+		}
+		list, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil || len(list) != 1 {
+			return -1, errors.New("a stage has sent no listener")
+		}
+		fds, err := unix.ParseUnixRights(&list[0])
+		if err != nil || len(fds) != 1 {
+			return -1, errors.New("a stage has sent no listener")
+		}
+		return fds[0], nil
+	}
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// A witness tells the client what the processes of one command, or line, have
+// tried. Its methods are safe for concurrent use, and do nothing for nil.
+type witness struct {
+	send func(wire.Attempt)
+
+	mu      sync.Mutex
+	told    map[string]bool // by path
+	pending int             // sightings that are followed
+	over    bool            // nothing is told any more
+	idle    chan struct{}   // closed when none is followed any more, once over
+}
+
+// newWitness returns the witness of a stream; nil where nobody looks, and for
+// the process of a shell, whose lines have streams.
+func (c *conn) newWitness(stream uint32) *witness {
+	if c.srv.nursery.eyes == nil || stream == 0 {
+		return nil
+	}
+	return &witness{told: map[string]bool{}, idle: make(chan struct{}), send: func(m wire.Attempt) {
+		// A failed write is the connection's end, which its reader sees too.
+		_ = c.w.Write(wire.Frame{Type: wire.TypeAttempt, Stream: stream, Payload: m.Encode()})
+	}}
+}
+
+// begin says that there is something to follow, and returns nil if it is of
+// no interest any more. For each begin there is an end.
+func (w *witness) begin() *witness {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over || len(w.told) == wire.MaxAttempts {
+		return nil
+	}
+	w.pending++
+	return w
+}
+
+func (w *witness) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pending--; w.pending == 0 && w.over {
+		close(w.idle)
+	}
+}
+
+// tell tells an attempt, if it is the first one at its path. It is called
+// between begin and end.
+func (w *witness) tell(m wire.Attempt) {
+	w.mu.Lock()
+	fresh := !w.told[m.Path] && len(w.told) < wire.MaxAttempts
+	if fresh {
+		w.told[m.Path] = true
+	}
+	w.mu.Unlock()
+	if fresh {
+		w.send(m)
+	}
+}
+
+// close waits, not for ever, until everything that was seen so far has been
+// told. Nothing is told of what comes later.
+func (w *witness) close() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	busy := w.pending > 0 && !w.over
+	w.over = true
+	w.mu.Unlock()
+	if !busy {
+		return
+	}
+	limit := time.NewTimer(settleWithin)
+	defer limit.Stop()
+	select {
+	case <-w.idle:
+	case <-limit.C:
+	}
+}
+
+// testify has w told from now on what the processes of m try, as long as the
+// stage is that of m.
+func (m *command) testify(w *witness) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pid != 0 {
+		m.stage.witness.Store(w)
+	}
+}

@@ -1,0 +1,88 @@
+package measure
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/bulkhead-dev/sandbox/internal/bench/report"
+	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
+)
+
+// locally adds the sandbox behind the local wall to the ways of op, or why
+// there is none.
+func (s *Session) locally(op operation, turn int, take func(l *rig.Local) sample) operation {
+	w := way{name: report.WayLocal, turn: turn, lacks: s.noLocal}
+	if s.local != nil {
+		w.take = take(s.local)
+	}
+	op.ways = append(op.ways, w)
+	return op
+}
+
+// openLocal puts the local wall up. A machine on which none stands is
+// measured without.
+func (s *Session) openLocal(ctx context.Context) {
+	var err error
+	if s.local, err = s.Rig.OpenLocal(ctx); err != nil {
+		s.local, s.noLocal = nil, err.Error()
+		s.Log("no local wall: %v", err)
+	}
+}
+
+// wallStart puts a wall up in this program, with a definition that is there
+// already, and runs its first command, beside bubblewrap alone with the same
+// namespaces and mounts and nothing of ours. The wall is taken down after the
+// clock has stopped.
+func (s *Session) wallStart(context.Context) (operation, error) {
+	op := operation{rounds: 40, cold: true}
+	if s.local == nil {
+		op.ways = []way{{name: report.WayHand, lacks: s.noLocal}}
+		return s.locally(op, 1, nil), nil
+	}
+	op.ways = []way{{name: report.WayHand, turn: 1, take: timed(hostExec(s.local.Hand...), nil)}}
+	spec, err := s.Rig.LocalSpec("first")
+	if err != nil {
+		return op, err
+	}
+	p := s.Rig.LocalProvider()
+	remove := func(ctx context.Context) error { return p.Remove(ctx, spec.Name) }
+	begin := func(ctx context.Context) error {
+		if _, err := p.Create(ctx, spec); err != nil {
+			return err
+		}
+		sb, err := p.Open(ctx, spec)
+		if err != nil {
+			return err
+		}
+		defer sb.Close()
+		return start(sb, truePath)(ctx)
+	}
+	return s.locally(op, 1, func(*rig.Local) sample { return timed(begin, remove) }), nil
+}
+
+// oneShot is what a person or a job pays for one command: sandbox(1) behind
+// the local wall, beside bubblewrap typed by hand. The session is there
+// already, its wall is not: that ends with each call.
+func (s *Session) oneShot(context.Context) (operation, error) {
+	if s.local == nil {
+		return operation{ways: []way{{name: report.WayHand, lacks: s.noLocal}, {name: report.WayLocal, lacks: s.noLocal}}}, nil
+	}
+	settings := filepath.Join(s.Rig.StateDir(), "bench-settings.json")
+	if err := os.WriteFile(settings, []byte("{}\n"), 0o600); err != nil {
+		return operation{}, err
+	}
+	program := func(ctx context.Context) error {
+		var out, errOut bytes.Buffer
+		c := exec.CommandContext(ctx, s.Program, "--config", settings, "--state-dir", s.Rig.StateDir(), "--provider", "local", "--session", "bench-one-shot", "run", "--", truePath)
+		c.Env = append(os.Environ(), "SANDBOX_GUEST="+s.Guest)
+		c.Stdout, c.Stderr = &out, &errOut
+		return silent(0, &out, &errOut, c.Run())
+	}
+	return operation{rounds: 60, cold: true, ways: []way{
+		{name: report.WayHand, turn: 1, take: timed(hostExec(s.local.Hand...), nil)},
+		{name: report.WayLocal, turn: 1, take: timed(program, nil)},
+	}}, nil
+}

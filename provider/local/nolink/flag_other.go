@@ -1,0 +1,8 @@
+//go:build !linux
+
+package nolink
+
+import "golang.org/x/sys/unix"
+
+// PathOnly opens a folder to go through it.
+const PathOnly = unix.O_RDONLY

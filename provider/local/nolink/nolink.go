@@ -1,0 +1,103 @@
+// Package nolink opens paths of the host without following any link on the
+// way. Code in a wall can exchange a folder that it may write for a link at
+// any moment; what is opened here is what the path said, or nothing.
+package nolink
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder opens the folder at path, which is absolute, with the flags how: one
+// name after the other, none of them a link (ENOTDIR or ELOOP then). The
+// caller closes it.
+func Folder(path string, how int) (int, error) {
+	fd, err := At(unix.AT_FDCWD, "/", PathOnly)
+	if err != nil {
+		return -1, err
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if name == "" {
+			continue
+		}
+		next, err := At(fd, name, PathOnly)
+		unix.Close(fd)
+		if err != nil {
+			return -1, err
+		}
+		fd = next
+	}
+	if how == PathOnly {
+		return fd, nil
+	}
+	defer unix.Close(fd)
+	return At(fd, ".", how)
+}
+
+// At opens the folder name in the folder fd, which must not be a link.
+func At(fd int, name string, how int) (int, error) {
+	sub := -1
+	err := Retry(func() (err error) {
+		sub, err = unix.Openat(fd, name, how|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return sub, err
+}
+
+// ErrOdd says that a file is no regular file or longer than expected.
+var ErrOdd = errors.New("is no regular file, or too long")
+
+// File returns the content of the regular file at path, at most limit bytes;
+// anything else, and a longer one, is [ErrOdd].
+func File(path string, limit int64) ([]byte, error) {
+	i := strings.LastIndexByte(path, '/') + 1
+	dir, err := Folder(path[:i], PathOnly)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	fd := -1
+	err = Retry(func() (err error) {
+		fd, err = unix.Openat(dir, path[i:], unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !fi.Mode().IsRegular() || fi.Size() > limit {
+		return nil, ErrOdd
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return nil, ErrOdd
+	}
+	return data, err
+}
+
+// Stat looks at name in the folder fd, not through a link.
+func Stat(fd int, name string, st *unix.Stat_t) error {
+	return Retry(func() error { return unix.Fstatat(fd, name, st, unix.AT_SYMLINK_NOFOLLOW) })
+}
+
+// Gone reports whether err says that something is not there, or that
+// something else is there by now.
+func Gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ESTALE)
+}
+
+// Retry calls fn until no signal interrupts it.
+func Retry(fn func() error) error {
+	for {
+		if err := fn(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package protect
+
+import (
+	"path"
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+// repo closes what git runs and obeys in one repository, and what would make
+// a repository of a folder that is none.
+func (d *decision) repo(r Repo) {
+	pointer := path.Join(r.Place, ".git")
+	switch {
+	case r.Dir == "" && r.Own:
+		d.deny(plan.Deny{Path: pointer, Keep: true, Dir: r.Kind != plan.File, Rule: RuleNoRepo})
+		d.deny(plan.Deny{Path: path.Join(r.Place, "HEAD"), Keep: true, Dir: true, Rule: RuleNoBare})
+		if r.Trouble != "" {
+			d.note(pointer + " is not followed: " + r.Trouble + "; git does not work in the sandbox")
+		}
+	case r.Bare && r.Own: // a .git in it would come first
+		d.deny(plan.Deny{Path: pointer, Keep: true, Dir: true, Rule: RuleNoRepo})
+	case r.Dir == "" || r.Bare:
+	case r.Kind == plan.File:
+		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})
+	case r.Kind == plan.Link && r.Own:
+		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})
+		d.note(pointer + " is a link; nothing can be committed in the sandbox")
+	}
+	for _, f := range r.Folders {
+		d.folder(f)
+	}
+	if r.Own && r.Main != "" && r.Believed {
+		d.worktree(r)
+	}
+}
+
+// folder closes hooks and configuration of one git folder. A file "commondir"
+// in it would have git take both from elsewhere.
+func (d *decision) folder(f Folder) {
+	if f.Odd {
+		d.deny(plan.Deny{Path: f.Path, Rule: RuleLinks})
+		d.note(f.Path + " has links in it where none belong, or too many submodules; nothing can be committed there in the sandbox")
+		return
+	}
+	d.deny(plan.Deny{Path: path.Join(f.Path, "hooks"), Keep: true, Dir: true, Rule: RuleHooks})
+	d.deny(plan.Deny{Path: path.Join(f.Path, "config"), Keep: true, Rule: RuleConfig})
+	d.deny(plan.Deny{Path: path.Join(f.Path, "commondir"), Keep: true, Rule: RuleConfig})
+	d.deny(plan.Deny{Path: path.Join(f.Path, "config.worktree"), Keep: f.WorktreeConfig, Rule: RuleConfig})
+	for _, w := range f.Worktrees {
+		for _, name := range []string{"commondir", "gitdir"} {
+			d.deny(plan.Deny{Path: path.Join(w, name), Rule: RulePointer})
+		}
+		d.deny(plan.Deny{Path: path.Join(w, "config.worktree"), Keep: f.WorktreeConfig, Rule: RuleConfig})
+	}
+	for _, n := range f.Named {
+		if d.writable(n.Path) && !d.holds(n.Path) {
+			d.deny(plan.Deny{Path: n.Path, Keep: true, Dir: n.Dir, Rule: RuleConfig})
+		}
+	}
+}
+
+// worktree opens what commits in a worktree write. What lies in a folder that
+// can be written anyway needs no view.
+func (d *decision) worktree(r Repo) {
+	if d.writable(r.Main) {
+		return
+	}
+	d.out.Views = append(d.out.Views, plan.View{Source: r.Main, Target: r.Main, Optional: true, Why: whyWorktree})
+	for _, p := range r.Open {
+		d.out.Views = append(d.out.Views, plan.View{Source: p, Target: p, Write: true, Optional: true, Why: whyWorktree})
+	}
+	if !slices.Contains(r.Open, path.Join(r.Main, "objects")) || !slices.Contains(r.Open, path.Join(r.Main, "refs")) {
+		d.note(r.Main + " lacks objects or refs that can be written; nothing can be committed in the sandbox")
+	}
+}

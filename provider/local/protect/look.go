@@ -1,0 +1,213 @@
+package protect
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of what is looked at. Beyond the first the wall is refused, beyond
+// the others a git folder is closed as a whole.
+const (
+	maxRepos   = 512
+	maxFolders = 256 // submodules and worktrees of one repository, each
+	maxDepth   = 6   // of submodules in submodules, and of slashes in their names
+	maxConfig  = 256 << 10
+)
+
+// Look gathers the facts. It starts no program, follows no link that it does
+// not check, and takes anything odd for what has to be closed.
+//
+// A path that is not absolute is [sandbox.CodeValidation]; more than 512
+// repositories are [sandbox.CodeCapabilityBlocked].
+func Look(q Request) (Facts, error) {
+	f := Facts{Request: q, Links: map[string]string{}, Targets: map[string]string{}}
+	for _, p := range slices.Concat([]string{q.Own, q.Home}, q.Writable, q.Found, q.Settings) {
+		if p != "" && (!strings.HasPrefix(p, "/") || path.Clean(p) != p) {
+			return Facts{}, failed(sandbox.CodeValidation, p, fmt.Sprintf("the path %q is not absolute and clean", p), "")
+		}
+	}
+	l := look{f: &f, roots: q.roots(), kinds: map[string]uint32{}}
+	for _, p := range q.places() {
+		if link := l.detour(p.path); link != "" {
+			f.Links[p.path] = link
+			if c, err := hostpath.Canonical(link); err == nil {
+				f.Targets[link] = c
+			}
+		}
+	}
+	places := l.candidates()
+	if len(places) > maxRepos {
+		return Facts{}, failed(sandbox.CodeCapabilityBlocked, places[maxRepos],
+			fmt.Sprintf("more than %d git repositories lie in the folders that can be written, too many to protect", maxRepos),
+			"allow narrower folders in filesystem.allowWrite")
+	}
+	for _, p := range places {
+		f.Repos = append(f.Repos, l.repo(p))
+	}
+	return f, nil
+}
+
+// A look is Look at work.
+type look struct {
+	f     *Facts
+	roots []string
+	kinds map[string]uint32
+}
+
+func (l *look) writable(p string) bool {
+	return slices.ContainsFunc(l.roots, func(r string) bool { return within(p, r) })
+}
+
+// detour returns the first link on the way to p, or "".
+func (l *look) detour(p string) string {
+	for i := 1; i <= len(p); i++ {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		kind, ok := l.kinds[p[:i]]
+		if !ok {
+			kind = lstat(p[:i])
+			l.kinds[p[:i]] = kind
+		}
+		switch kind {
+		case unix.S_IFLNK:
+			return p[:i]
+		case unix.S_IFDIR:
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// candidates returns the folders that are repositories or could be made one:
+// the roots, what a scan found, and what roots lie in the git folder of.
+func (l *look) candidates() []string {
+	out := slices.Clone(l.roots)
+	for _, p := range l.f.Found {
+		out = append(out, path.Dir(p))
+	}
+	for _, r := range l.roots {
+		for p := r; p != "/"; p = path.Dir(p) {
+			if path.Base(p) == ".git" {
+				out = append(out, path.Dir(p))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// repo looks at one folder.
+func (l *look) repo(place string) Repo {
+	r := Repo{Place: place, Own: place == l.f.Own && place != ""}
+	git := path.Join(place, ".git")
+	switch lstat(git) {
+	case unix.S_IFDIR:
+		r.Kind = plan.Dir
+		if isGit(git) {
+			r.Dir = git
+			l.folder(&r, git, 0)
+		}
+	case unix.S_IFREG:
+		r.Kind = plan.File
+		l.pointer(&r)
+	case unix.S_IFLNK:
+		r.Kind = plan.Link
+		if to, err := hostpath.Canonical(git); err == nil && isGit(to) {
+			r.Dir = to
+			if l.writable(to) {
+				l.folder(&r, to, 0)
+			}
+		}
+	}
+	if r.Dir == "" && isGit(place) {
+		r.Dir, r.Bare = place, true
+		l.folder(&r, place, 0)
+	}
+	return r
+}
+
+// folder looks at a git folder and those of its submodules.
+func (l *look) folder(r *Repo, dir string, depth int) {
+	f := Folder{Path: dir}
+	for _, name := range []string{"hooks", "config", "commondir", "config.worktree", "worktrees", "modules"} {
+		f.Odd = f.Odd || lstat(dir+"/"+name) == unix.S_IFLNK
+	}
+	names, ok := list(dir + "/worktrees")
+	f.Odd = f.Odd || !ok
+	for _, n := range names {
+		f.Worktrees = append(f.Worktrees, dir+"/worktrees/"+n)
+	}
+	top := r.Place
+	if depth > 0 || r.Main != "" {
+		top = "" // its files lie elsewhere
+	}
+	l.config(&f, top)
+	if to, ok := readPath(dir+"/commondir", dir); ok && to != dir && r.Main != to {
+		f.Named = append(f.Named, Named{path.Join(to, "config"), false}, Named{path.Join(to, "hooks"), true})
+	}
+	at := len(r.Folders)
+	r.Folders = append(r.Folders, f)
+	if !f.Odd && !l.modules(r, dir+"/modules", depth) {
+		r.Folders[at].Odd = true
+	}
+}
+
+// modules looks for the git folders of submodules in dir. It reports false
+// when they are too many, or lie behind links.
+func (l *look) modules(r *Repo, dir string, depth int) bool {
+	names, ok := list(dir)
+	if !ok || len(names) > 0 && depth >= maxDepth {
+		return false
+	}
+	for _, n := range names {
+		sub := dir + "/" + n
+		switch lstat(sub) {
+		case unix.S_IFLNK:
+			return false
+		case unix.S_IFDIR:
+		default:
+			continue
+		}
+		if len(r.Folders) >= maxFolders {
+			return false
+		}
+		if isGit(sub) {
+			l.folder(r, sub, depth+1)
+		} else if !l.modules(r, sub, depth+1) { // a name with a slash in it
+			return false
+		}
+	}
+	return true
+}
+
+// list returns the names in the folder at p, none when it is missing. It
+// reports false when there are too many, or they cannot be told.
+func list(p string) ([]string, bool) {
+	fd, err := nolink.Folder(p, unix.O_RDONLY)
+	if err != nil {
+		return nil, nolink.Gone(err)
+	}
+	f := os.NewFile(uintptr(fd), p)
+	defer f.Close()
+	names, err := f.Readdirnames(maxFolders + 1)
+	if len(names) == 0 {
+		return nil, true
+	}
+	slices.Sort(names)
+	return names, err == nil && len(names) <= maxFolders
+}
+
+func failed(code sandbox.Code, resource, message, hint string) error {
+	return &sandbox.Error{Code: code, Op: "look for what to protect", Resource: resource, Message: message, Hint: hint}
+}

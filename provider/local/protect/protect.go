@@ -1,0 +1,195 @@
+// Package protect names what a wall closes for writing although no setting
+// says so: files by which code inside could have something run on the host
+// later, in the hands of a person or of a program that trusts the folder.
+//
+// Closed are, in every folder that the wall may write: settings files of this
+// project; hooks and configuration of git repositories, which git runs and
+// obeys; start-up files of shells and desktops in the home folder; and in the
+// agent's own folder and the home, skills and settings of agents and editors.
+// The tables are in table.go.
+//
+// What is missing is kept missing where something on the host would trust it
+// at once. So the agent's own folder keeps its lack of a repository: one that
+// code inside has made runs programs as soon as git, or a prompt that asks
+// git, looks at the folder. A person makes the repository instead. For the
+// same reason it cannot become a bare repository; its name "HEAD" stays free,
+// without which there is none.
+//
+// A scratch workspace is not protected, and is not to be named in a Request:
+// all of it was made inside, and nobody works there on the host. Likewise
+// code inside can make repositories in folders below the agent's own. They
+// are protected from the next scan on, which does not undo what was made
+// with them: whoever runs git in folders that a sandbox made should do it as
+// [GitEnv] does.
+//
+// [Look] gathers what there is, [Decide] is pure.
+package protect
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+// A Request says which folders are in danger. All paths are absolute and
+// canonical.
+type Request struct {
+	Own      string   // the agent's own folder where it is the writable workspace, or empty
+	Writable []string // sources of the other writable views, scratch workspaces left out
+	Found    []string // places of ".git" that a scan found below them
+	Home     string   // of the user; empty when there is none
+	Settings []string // settings files of this project, missing ones too
+}
+
+// Rules are what has to be closed and what has to be opened.
+type Rules struct {
+	Denies []plan.Deny // all for writing alone, sorted by path
+	// Views open the parts of a main repository that a commit in one of its
+	// worktrees writes, and the rest of it for reading, at the same paths as
+	// on the host.
+	Views []plan.View
+	Notes []string // what a person should know: what does not work, and why
+}
+
+// Facts are what [Look] found, plain data.
+type Facts struct {
+	Request
+	Repos []Repo
+	// Own folder and home: what on the way to a protected path is a link, by
+	// that path. Paths without are not in it.
+	Links map[string]string
+	// Targets tells where those links lead.
+	Targets map[string]string
+}
+
+// A Repo is a git repository, or a place where one could be made.
+type Repo struct {
+	Place string    // the folder that git would work in
+	Own   bool      // it is the agent's own folder
+	Kind  plan.Kind // of Place/.git
+	Dir   string    // the git folder; empty when there is none that git would take
+	Bare  bool      // Dir is Place itself
+	// Main is, for a worktree, the git folder of the main repository, Believed
+	// whether that knows the worktree, and Open the folders of it that commits
+	// write.
+	Main     string
+	Believed bool
+	Open     []string
+	Trouble  string // why a pointer to a git folder leads nowhere
+	Folders  []Folder
+}
+
+// A Folder is a git folder with hooks and configuration: the repository's,
+// or one of its submodules'.
+type Folder struct {
+	Path string
+	// Odd says that something to be closed in it is a link, or that there is
+	// too much in it, so that all of it has to be closed.
+	Odd            bool
+	WorktreeConfig bool     // config.worktree counts
+	Worktrees      []string // folders of its worktrees
+	Named          []Named  // what its configuration has git run or read
+}
+
+// A Named is a path that the configuration of a repository names.
+type Named struct {
+	Path string // canonical
+	Dir  bool   // a folder of hooks; otherwise a file with more configuration
+}
+
+// Names of rules.
+const (
+	RuleSettings = "protection: settings file"
+	RuleHooks    = "protection: git hooks"
+	RuleConfig   = "protection: git config"
+	RuleLinks    = "protection: git folder with links in it"
+	RulePointer  = "protection: git folder pointer"
+	RuleNoRepo   = "protection: no new git repository"
+	RuleNoBare   = "protection: no new bare git repository"
+	RuleStartup  = "protection: start-up files"
+	RuleAgent    = "protection: agent skills and settings"
+	RuleEditor   = "protection: editor settings that run code"
+	whyWorktree  = "main repository of the git worktree"
+)
+
+// Decide turns facts into rules. It is pure.
+func Decide(f Facts) Rules {
+	d := decision{f: f, roots: f.roots(), denies: map[string]plan.Deny{}}
+	for _, s := range f.Settings {
+		d.deny(plan.Deny{Path: s, Keep: true, Rule: RuleSettings})
+	}
+	for _, p := range f.places() {
+		d.place(p)
+	}
+	for _, r := range f.Repos {
+		d.repo(r)
+	}
+	for _, p := range slices.Sorted(maps.Keys(d.denies)) {
+		d.out.Denies = append(d.out.Denies, d.denies[p])
+	}
+	return d.out
+}
+
+// roots returns every folder that can be written.
+func (q Request) roots() []string {
+	out := slices.Clone(q.Writable)
+	if q.Own != "" {
+		out = append(out, q.Own)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// A decision is Decide at work.
+type decision struct {
+	f      Facts
+	roots  []string
+	denies map[string]plan.Deny
+	out    Rules
+}
+
+func (d *decision) deny(n plan.Deny) {
+	old, ok := d.denies[n.Path]
+	if !ok {
+		old = n
+	}
+	old.Keep = old.Keep || n.Keep
+	old.Dir = old.Dir || n.Dir
+	d.denies[n.Path] = old
+}
+
+func (d *decision) note(s string) { d.out.Notes = append(d.out.Notes, s) }
+
+// writable reports whether p lies in a folder that can be written.
+func (d *decision) writable(p string) bool {
+	return slices.ContainsFunc(d.roots, func(r string) bool { return within(p, r) })
+}
+
+// holds reports whether p is or holds a folder that can be written, so that
+// closing it would close that too.
+func (d *decision) holds(p string) bool {
+	return slices.ContainsFunc(d.roots, func(r string) bool { return within(r, p) })
+}
+
+// place closes one line of the tables. Where a link lies on the way, what it
+// leads to is closed with it, and the link itself kept if the line says so.
+func (d *decision) place(p place) {
+	link, detour := d.f.Links[p.path]
+	switch to := d.f.Targets[link]; {
+	case !detour:
+		d.deny(plan.Deny{Path: p.path, Keep: p.keep, Dir: p.dir, Rule: p.rule})
+	case p.keep:
+		d.deny(plan.Deny{Path: link, Keep: true, Rule: p.rule})
+		d.note(link + " is a link that has to stay, so no file can be made, renamed or removed in " + path.Dir(link))
+	case to != "" && d.writable(to) && !d.holds(to):
+		d.deny(plan.Deny{Path: to, Rule: p.rule})
+	}
+}
+
+// within reports whether p is dir or lies below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}

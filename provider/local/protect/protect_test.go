@@ -1,0 +1,194 @@
+package protect
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+func TestOwnFolderWithRepository(t *testing.T) {
+	r := newRig(t)
+	r.repo("own")
+	r.repo("lib")
+	r.git("own", "submodule", "--quiet", "add", r.at("lib"), "vendor/lib")
+	r.git("own", "worktree", "add", "-q", r.at("other"))
+	r.must(os.RemoveAll(r.at("own/.git/modules/vendor/lib/hooks")))
+	got := r.rules(Request{Own: r.at("own"), Found: []string{r.at("own/.git"), r.at("own/vendor/lib/.git")}})
+	r.want(r.lines(got.Denies, ofGit...),
+		"own/.git/commondir keep", "own/.git/config keep", "own/.git/config.worktree", "own/.git/hooks keep dir",
+		"own/.git/modules/vendor/lib/commondir keep", "own/.git/modules/vendor/lib/config keep",
+		"own/.git/modules/vendor/lib/config.worktree", "own/.git/modules/vendor/lib/hooks keep dir",
+		"own/.git/worktrees/other/commondir", "own/.git/worktrees/other/config.worktree", "own/.git/worktrees/other/gitdir",
+		"own/vendor/lib/.git keep",
+	)
+	if len(got.Views) != 0 || len(got.Notes) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOwnFolderWithoutRepository(t *testing.T) {
+	r := newRig(t)
+	r.dir("own")
+	want := []string{"own/.git keep dir", "own/HEAD keep dir"}
+	r.want(r.lines(r.rules(Request{Own: r.at("own")}).Denies, ofGit...), want...)
+	r.dir("own/.git") // as a stub, and as somebody half made it
+	r.dir("own/HEAD")
+	r.dir("own/objects")
+	r.dir("own/refs")
+	r.want(r.lines(r.rules(Request{Own: r.at("own")}).Denies, ofGit...), want...)
+	r.want(r.lines(r.rules(Request{Writable: []string{r.at("own")}}).Denies, ofGit...))
+}
+
+func TestBareRepository(t *testing.T) {
+	r := newRig(t)
+	r.dir("own")
+	r.git("own", "init", "-q", "--bare")
+	inside := []string{"own/commondir keep", "own/config keep", "own/config.worktree", "own/hooks keep dir"}
+	r.want(r.lines(r.rules(Request{Own: r.at("own")}).Denies, ofGit...), append([]string{"own/.git keep dir"}, inside...)...)
+	r.want(r.lines(r.rules(Request{Writable: []string{r.at("own")}}).Denies, ofGit...), inside...)
+}
+
+func TestNestedAndOuterRepositories(t *testing.T) {
+	r := newRig(t)
+	r.repo("p/a")
+	r.repo("p/b")
+	r.dir("p/half/.git")
+	r.git("p/b", "config", "extensions.worktreeConfig", "true")
+	got := r.rules(Request{Writable: []string{r.at("p")}, Found: []string{r.at("p/a/.git"), r.at("p/b/.git"), r.at("p/half/.git")}})
+	r.want(r.lines(got.Denies, ofGit...),
+		"p/a/.git/commondir keep", "p/a/.git/config keep", "p/a/.git/config.worktree", "p/a/.git/hooks keep dir",
+		"p/b/.git/commondir keep", "p/b/.git/config keep", "p/b/.git/config.worktree keep", "p/b/.git/hooks keep dir",
+	)
+	got = r.rules(Request{Writable: []string{r.at("p/a/.git/hooks")}})
+	if lines := r.lines(got.Denies, RuleHooks); !slices.Contains(lines, "p/a/.git/hooks keep dir") {
+		t.Errorf("a view of the hooks themselves: %q", lines)
+	}
+}
+
+func TestLinksInGitFolders(t *testing.T) {
+	for _, name := range []string{"hooks", "config", "commondir", "worktrees", "modules", "modules/x"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.repo("own")
+			r.must(os.RemoveAll(r.at("own/.git/" + name)))
+			r.link("../file", "own/.git/"+name)
+			got := r.rules(Request{Own: r.at("own")})
+			r.want(r.lines(got.Denies, ofGit...), "own/.git")
+			if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "committed") {
+				t.Errorf("notes %q", got.Notes)
+			}
+		})
+	}
+	t.Run(".git", func(t *testing.T) {
+		r := newRig(t)
+		r.repo("elsewhere")
+		r.dir("own")
+		r.link("../elsewhere/.git", "own/.git")
+		r.want(r.lines(r.rules(Request{Own: r.at("own")}).Denies, ofGit...), "own/.git keep")
+		got := r.rules(Request{Own: r.at("own"), Writable: []string{r.at("elsewhere")}})
+		if lines := r.lines(got.Denies, RuleHooks); !slices.Equal(lines, []string{"elsewhere/.git/hooks keep dir"}) {
+			t.Errorf("hooks behind the link: %q", lines)
+		}
+	})
+}
+
+// TestWhatConfigurationNames holds that hooks and configuration elsewhere are
+// closed too, as git itself finds them.
+func TestWhatConfigurationNames(t *testing.T) {
+	r := newRig(t)
+	r.repo("own")
+	r.git("own", "config", "core.hooksPath", ".githooks")
+	r.git("own", "config", "include.path", "../more.conf")
+	r.git("own", "config", "includeIf.gitdir:/**.path", r.at("own/cond.conf"))
+	r.git("own", "config", "--add", "include.path", "~/private.conf")
+	r.write("own/more.conf", "[include]\npath = sub/third.conf\n[core]hooksPath = \"/usr/share/hooks\"\n")
+	r.write("own/cond.conf", "[include]\npath = .\n") // holds nothing that can be read
+	got := r.rules(Request{Own: r.at("own"), Home: r.at("home")})
+	lines := r.lines(got.Denies, RuleConfig)
+	for _, w := range []string{"own/.githooks keep dir", "own/cond.conf keep", "own/more.conf keep", "own/sub/third.conf keep"} {
+		if !slices.Contains(lines, w) {
+			t.Errorf("%q is not among %q", w, lines)
+		}
+	}
+	if slices.Contains(lines, "own keep") || len(lines) != 7 {
+		t.Errorf("closed: %q", lines)
+	}
+}
+
+func TestHomeAndTables(t *testing.T) {
+	r := newRig(t)
+	r.dir("home/.config")
+	r.write("home/.bashrc", "")
+	lines := r.lines(r.rules(Request{Home: r.at("home"), Writable: []string{r.root}}).Denies)
+	for _, w := range []string{
+		"home/.bashrc keep", "home/.bash_profile keep", "home/.zshenv keep", "home/.config/fish keep dir", "home/.gitconfig keep",
+		"home/.config/git keep dir", "home/.claude keep dir", "home/.config/systemd keep dir", ".vscode dir", ".bashrc",
+	} {
+		if !slices.Contains(lines, w) {
+			t.Errorf("%q is not among %q", w, lines)
+		}
+	}
+	lines = r.lines(r.rules(Request{Home: r.at("home"), Writable: []string{r.at("home/.config")}}).Denies, RuleStartup)
+	if !slices.Contains(lines, "home/.config/fish keep dir") || slices.Contains(lines, "home/.bashrc keep") {
+		t.Errorf("of a part of the home: %q", lines)
+	}
+	lines = r.lines(r.rules(Request{Home: r.at("home"), Own: r.at("own")}).Denies, RuleAgent, RuleEditor)
+	r.want(lines, "own/.agents keep dir", "own/.claude keep dir", "own/.codex keep dir", "own/.cursor keep dir", "own/.devcontainer dir",
+		"own/.exrc", "own/.gemini keep dir", "own/.idea dir", "own/.mcp.json", "own/.nvim.lua", "own/.opencode keep dir", "own/.vim dir",
+		"own/.vscode dir", "own/.zed dir", "own/skills dir")
+	got := r.rules(Request{Settings: []string{r.at("conf/sandbox.json")}})
+	r.want(r.lines(got.Denies), "conf/sandbox.json keep")
+}
+
+// TestLinksOnTheWay holds what becomes of tables where somebody, or a
+// repository that was cloned, has put links.
+func TestLinksOnTheWay(t *testing.T) {
+	r := newRig(t)
+	r.dir("own/elsewhere")
+	r.link("elsewhere", "own/.claude")   // kept
+	r.link("elsewhere", "own/.vscode")   // not kept, leads inside
+	r.link("..", "own/.idea")            // would close everything
+	r.link("/usr", "own/.zed")           // not ours to close
+	r.link("nowhere/x", "own/.mcp.json") // dangling
+	r.link(".vim", "own/.vim")           // a loop
+	got := r.rules(Request{Own: r.at("own")})
+	r.want(r.lines(got.Denies, RuleAgent, RuleEditor), "own/.agents keep dir", "own/.claude keep", "own/.codex keep dir", "own/.cursor keep dir",
+		"own/.devcontainer dir", "own/.exrc", "own/.gemini keep dir", "own/.nvim.lua", "own/.opencode keep dir", "own/elsewhere",
+		"own/nowhere/x", "own/skills dir")
+	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], r.at("own/.claude")) {
+		t.Errorf("notes %q", got.Notes)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	r := newRig(t)
+	var found []string
+	for i := range maxRepos + 1 {
+		found = append(found, r.at(fmt.Sprint(i))+"/.git")
+	}
+	if _, err := Look(Request{Writable: []string{r.root}, Found: found}); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("many repositories: %v", err)
+	}
+	if _, err := Look(Request{Own: "a"}); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("relative path: %v", err)
+	}
+	r.repo("own")
+	for i := range maxFolders + 1 {
+		r.dir(fmt.Sprintf("own/.git/worktrees/w%d", i))
+	}
+	r.want(r.lines(r.rules(Request{Own: r.at("own")}).Denies, ofGit...), "own/.git")
+}
+
+func TestDecideIsSorted(t *testing.T) {
+	r := newRig(t)
+	r.repo("own")
+	d := r.rules(Request{Own: r.at("own"), Home: r.root}).Denies
+	if !slices.IsSortedFunc(d, func(a, b plan.Deny) int { return strings.Compare(a.Path, b.Path) }) {
+		t.Error("denies are not in order")
+	}
+}

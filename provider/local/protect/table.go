@@ -1,0 +1,101 @@
+package protect
+
+import "path"
+
+// A place is one path to close for writing.
+type place struct {
+	path string
+	dir  bool // what is missing is made a folder for a while; otherwise a file
+	keep bool // what is missing stays missing
+	rule string
+}
+
+// A line of a table is a path below a folder.
+type line struct {
+	rel  string
+	dir  bool
+	keep bool
+}
+
+// startup are files and folders of a home that something runs or obeys
+// without being asked: at a login, at the start of a shell, at the next use of
+// git. Programs that a person installs for himself (~/.local/bin, ~/go/bin)
+// are not here: whoever opens the home for writing opens these.
+var startup = []line{
+	{".bashrc", false, true}, {".bash_profile", false, true}, {".bash_login", false, true}, {".bash_logout", false, true},
+	{".bash_aliases", false, true}, {".profile", false, true}, {".inputrc", false, true}, {".bashrc.d", true, true},
+	{".zshrc", false, true}, {".zprofile", false, true}, {".zshenv", false, true}, {".zlogin", false, true}, {".zlogout", false, true},
+	{".kshrc", false, true}, {".mkshrc", false, true}, {".cshrc", false, true}, {".tcshrc", false, true}, {".login", false, true},
+	{".config/fish", true, true}, {".config/zsh", true, true}, {".config/nushell", true, true}, {".config/powershell", true, true},
+	{".envrc", false, true}, {".config/direnv", true, true},
+	{".gitconfig", false, true}, {".config/git", true, true},
+	{".pam_environment", false, true}, {".xprofile", false, true}, {".xsession", false, true}, {".xsessionrc", false, true}, {".xinitrc", false, true},
+	{".config/systemd", true, true}, {".config/environment.d", true, true}, {".config/autostart", true, true},
+	{".tmux.conf", false, true}, {".screenrc", false, true}, {".vimrc", false, true}, {".config/nvim", true, true},
+	{"Library/LaunchAgents", true, true},
+}
+
+// stray are start-up files that count only where somebody put them: in a
+// folder that is no home nothing reads one that appears, but a person who
+// keeps his dotfiles there links to them. direnv asks before it reads a new
+// .envrc.
+var stray = []line{
+	{".bashrc", false, false}, {".bash_profile", false, false}, {".bash_login", false, false}, {".bash_logout", false, false},
+	{".profile", false, false}, {".inputrc", false, false}, {".zshrc", false, false}, {".zprofile", false, false},
+	{".zshenv", false, false}, {".zlogin", false, false}, {".zlogout", false, false}, {".config/fish", true, false},
+	{".envrc", false, false}, {".gitconfig", false, false},
+}
+
+// agents are folders from which agents on the host take instructions, skills,
+// commands and hooks. They are closed as a whole: to close single files in
+// them, missing ones would have to be made for a while, and end up in commits.
+var agents = []line{
+	{".claude", true, true}, {".agents", true, true}, {".codex", true, true}, {".cursor", true, true}, {".gemini", true, true},
+	{".opencode", true, true}, {".mcp.json", false, false},
+}
+
+// skills is the folder that this project seeds scratch workspaces from. Many
+// projects have another use for the name, so it counts only where it exists.
+var skills = []line{{"skills", true, false}}
+
+// editors ask before they trust a folder, so only what is there counts.
+var editors = []line{
+	{".vscode", true, false}, {".idea", true, false}, {".zed", true, false}, {".devcontainer", true, false},
+	{".vim", true, false}, {".exrc", false, false}, {".nvim.lua", false, false},
+}
+
+// places returns the lines of all tables that lie in folders which can be
+// written.
+func (q Request) places() []place {
+	var out []place
+	seen := map[string]bool{}
+	roots := q.roots()
+	add := func(dir, rule string, lines []line) {
+		for _, l := range lines {
+			p := place{path.Join(dir, l.rel), l.dir, l.keep, rule}
+			open := false
+			for _, r := range roots {
+				open = open || within(p.path, r)
+			}
+			if open && !seen[p.path] {
+				seen[p.path] = true
+				out = append(out, p)
+			}
+		}
+	}
+	if q.Home != "" {
+		add(q.Home, RuleStartup, startup)
+		add(q.Home, RuleAgent, agents)
+		add(q.Home, RuleAgent, []line{{".claude.json", false, true}})
+	}
+	if q.Own != "" {
+		add(q.Own, RuleAgent, agents)
+		add(q.Own, RuleAgent, skills)
+		add(q.Own, RuleEditor, editors)
+	}
+	for _, r := range roots {
+		add(r, RuleStartup, stray)
+		add(r, RuleEditor, editors)
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+package local
+
+import (
+	"context"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/provider/within"
+)
+
+// OpenShell implements [sandbox.Sandbox].
+func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
+	seat, err := h.use(ctx, mustStand)
+	if err != nil {
+		return nil, err
+	}
+	s := &shell{h: h, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	s.options, s.limits = within.Shell(o, h.spec)
+	inner, err := seat.Client.OpenShell(ctx, s.options, s.limits)
+	if err != nil {
+		seat.release()
+		return nil, err
+	}
+	s.inner, s.seat = inner, seat
+	s.options.ID = inner.ID() // the same in whatever wall it goes on
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+// A shell is one that outlives its wall: where rules or grants ask for a new
+// one, or the old one has fallen, the next line finds a new shell there, in
+// the state after the last line that came to its end.
+type shell struct {
+	h       *handle
+	options sandbox.ShellOptions
+	limits  sandbox.Limits
+
+	turn    chan struct{} // holds one token: the right to begin a line
+	closing chan struct{} // closed by Close
+	once    sync.Once
+
+	mu     sync.Mutex
+	inner  sandbox.Shell
+	seat   *seat
+	reborn bool // a new shell without the state of the old one; the next line says so
+}
+
+// ID implements [sandbox.Shell].
+func (s *shell) ID() string { return s.options.ID }
+
+// Program implements [sandbox.Shell].
+func (s *shell) Program() string {
+	inner, _ := s.now()
+	return inner.Program()
+}
+
+func (s *shell) now() (sandbox.Shell, *seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inner, s.seat
+}
+
+// Run implements [sandbox.Shell].
+func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbox.Process, error) {
+	select {
+	case <-s.turn:
+	default:
+		// Somebody else's turn: the shell inside knows how to wait, and what
+		// to refuse before; but it may only be asked once the one before us
+		// has found his wall.
+		select {
+		case <-s.turn:
+		case <-s.closing:
+			return nil, s.closed()
+		case <-ctx.Done():
+			return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for the line before", "given up: %w", ctx.Err())
+		}
+	}
+	p, reborn, err := s.begin(ctx, line, c)
+	if err != nil {
+		s.turn <- struct{}{}
+		return nil, err
+	}
+	out := &process{Process: p, seat: nil, reborn: reborn}
+	_, out.seat = s.now()
+	go func() {
+		_, _ = p.Wait()
+		s.turn <- struct{}{}
+	}()
+	return out, nil
+}
+
+// begin starts a line, in a wall that is as rules and host ask for now. The
+// caller has the turn.
+func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sandbox.Process, reborn bool, err error) {
+	if s.isClosed() {
+		return nil, false, s.closed()
+	}
+	seat, err := s.h.use(ctx, mayRevive)
+	if sandbox.IsNotFound(err) {
+		err = s.lost(err)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if _, mine := s.now(); seat == mine {
+		seat.release() // we have it in use already
+	} else if err := s.moveTo(ctx, seat); err != nil {
+		seat.release()
+		return nil, false, err
+	}
+	s.mu.Lock()
+	inner := s.inner
+	reborn = s.reborn
+	s.mu.Unlock()
+	if p, err = inner.Run(ctx, line, c); err == nil {
+		s.mu.Lock()
+		s.reborn = false
+		s.mu.Unlock()
+	}
+	return p, reborn, err
+}
+
+// moveTo starts the shell anew at next, which it then has in use, and ends the
+// old one.
+func (s *shell) moveTo(ctx context.Context, next *seat) error {
+	old, last := s.now()
+	inner, reborn, err := s.again(ctx, old, next)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	closed := s.isClosed()
+	if !closed {
+		s.inner, s.seat, s.reborn = inner, next, reborn
+	}
+	s.mu.Unlock()
+	if closed {
+		_ = inner.Close()
+		return s.closed()
+	}
+	_ = old.Close()
+	last.release()
+	return nil
+}
+
+// again opens a shell at next in the state of old; reborn says that there was
+// no state to be had.
+func (s *shell) again(ctx context.Context, old sandbox.Shell, next *seat) (inner sandbox.Shell, reborn bool, err error) {
+	state, err := stateOf(ctx, old)
+	if err != nil {
+		return nil, false, err
+	}
+	if state == nil {
+		inner, err = next.Client.OpenShell(ctx, s.options, s.limits)
+		return inner, true, err
+	}
+	inner, err = next.Client.OpenShellFrom(ctx, s.options, s.limits, state)
+	return inner, false, err
+}
+
+// stateOf returns the state of a shell, or nil when it has left none.
+func stateOf(ctx context.Context, s sandbox.Shell) (*client.ShellState, error) {
+	keeper, ok := s.(client.StateKeeper)
+	if !ok {
+		return nil, nil
+	}
+	state, err := keeper.State(ctx)
+	switch sandbox.CodeOf(err) {
+	case "":
+		return state, nil
+	case sandbox.CodeNotFound, sandbox.CodeUnavailable:
+		return nil, nil
+	}
+	return nil, err
+}
+
+// lost says that the sandbox of the shell is no more.
+func (s *shell) lost(cause error) error {
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "run line", Resource: s.h.spec.Name, Message: "the sandbox was removed", Err: cause}
+}
+
+func (s *shell) isClosed() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *shell) closed() error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "run line", Resource: s.h.spec.Name, Message: "the shell " + s.options.ID + " is closed"}
+}
+
+// Close implements [sandbox.Shell].
+func (s *shell) Close() (err error) {
+	s.once.Do(func() {
+		s.mu.Lock()
+		close(s.closing)
+		inner, seat := s.inner, s.seat
+		s.mu.Unlock()
+		err = inner.Close()
+		seat.release()
+	})
+	return err
+}
+
+var _ sandbox.Shell = (*shell)(nil)

@@ -1,0 +1,26 @@
+package stub
+
+import (
+	"errors"
+	"os"
+
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"golang.org/x/sys/unix"
+)
+
+// rename gives the thing called from in the folder dir the name to, and
+// replaces nothing: the error is EEXIST then. A file system that cannot do
+// that in one step does it in two.
+func rename(dir int, from, to string) error {
+	err := nolink.Retry(func() error { return unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE) })
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := nolink.Stat(dir, to, &st); err == nil {
+		return os.ErrExist
+	} else if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nolink.Retry(func() error { return unix.Renameat(dir, from, dir, to) })
+}

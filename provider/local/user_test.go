@@ -1,0 +1,53 @@
+//go:build linux
+
+package local_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// TestAsAnOrdinaryUser runs all other tests once more as somebody who is not
+// root and whose walls are built without root's way down.
+func TestAsAnOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("all tests run as an ordinary user already")
+	}
+	testenv.Require(t, "user")
+	dir, err := os.MkdirTemp("", "local-user-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chown(dir, testenv.OrdinaryUser, testenv.OrdinaryUser))
+	must(t, os.Chmod(dir, 0o755))
+	self, err := os.Executable()
+	must(t, err)
+	program, guest := filepath.Join(dir, "tests"), filepath.Join(dir, "sandbox-guest")
+	copyProgram(t, self, program)
+	copyProgram(t, testenv.Guest(t), guest)
+	cmd := exec.Command(program, "-test.v", "-test.count=1")
+	testenv.AsUser(cmd)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "SANDBOX_GUEST="+guest)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	src, err := os.Open(from)
+	must(t, err)
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	must(t, err)
+	_, err = io.Copy(dst, src)
+	must(t, err)
+	must(t, dst.Close())
+	must(t, os.Chmod(to, 0o755))
+}

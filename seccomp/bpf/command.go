@@ -1,0 +1,61 @@
+package bpf
+
+// Options are what differs between the filters of commands.
+type Options struct {
+	// UnixSockets lets commands make Unix sockets of their own, by which they
+	// reach every socket that they can see as a file.
+	UnixSockets bool
+	// Observe hands calls that change files to a listener. Without a listener
+	// they fail with ENOSYS.
+	Observe bool
+}
+
+// Command returns the filter of commands, which comes on top of the wall's.
+func Command(a Arch, o Options) Program {
+	return compile(a, commandRules(o), 0, Allow)
+}
+
+// Flags of open(2). On both processors they have these values.
+const (
+	writeIntent = 0x1 | 0x2 | 0x40 | 0x200 | 0x400 // O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_APPEND; O_TMPFILE comes with one of them
+	sockType    = 0xf                              // the type of a socket, without flags
+	sockDgram   = 2
+	sockRaw     = 3 // a datagram socket, for Unix sockets
+)
+
+func commandRules(o Options) []rule {
+	var rules []rule
+	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
+	if o.Observe {
+		on("openat", test{kind: hasAny, arg: 2, value: writeIntent}, Notify)
+		on("open", test{kind: hasAny, arg: 1, value: writeIntent}, Notify)
+	}
+	if !o.UnixSockets {
+		on("socket", test{kind: is, value: afUnix}, Refuse(eperm))
+		// A pair stays, if it cannot be used to reach anybody else: an end
+		// of a pair for datagrams can be connected anew.
+		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, Refuse(eperm))
+		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, Refuse(eperm))
+	}
+	on("process_vm_readv", test{}, Refuse(eperm))
+	if o.Observe {
+		on("utimensat", test{kind: null, arg: 1}, Allow) // of an open file
+		for _, call := range Observed() {
+			on(call, test{}, Notify)
+		}
+	}
+	return rules
+}
+
+// Observed returns the names of the calls that an observer is told of
+// whatever their arguments are, in alphabetical order: all that change what a
+// path names, and openat2, whose flags lie in memory. It is told of open and
+// openat too, if they are meant for more than reading.
+func Observed() []string {
+	return []string{
+		"chmod", "chown", "creat", "fchmodat", "fchmodat2", "fchownat", "file_setattr", "futimesat", "lchown", "link", "linkat",
+		"lremovexattr", "lsetxattr", "mkdir", "mkdirat", "mknod", "mknodat", "openat2", "removexattr", "removexattrat",
+		"rename", "renameat", "renameat2", "rmdir", "setxattr", "setxattrat", "symlink", "symlinkat", "truncate",
+		"unlink", "unlinkat", "utime", "utimensat", "utimes",
+	}
+}

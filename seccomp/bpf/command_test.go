@@ -1,0 +1,88 @@
+package bpf
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestCommand(t *testing.T) {
+	const creat, wronly, cloexec, directory = 0x40, 1, 0x80000, 0x10000
+	plain, sockets, observed := Options{}, Options{UnixSockets: true}, Options{Observe: true}
+	for _, tt := range []struct {
+		what string
+		o    Options
+		call string
+		args [6]uint64
+		want Action
+	}{
+		{"Unix socket", plain, "socket", [6]uint64{1, 1}, Refuse(eperm)},
+		{"Unix socket, observed", observed, "socket", [6]uint64{1, 1}, Refuse(eperm)},
+		{"Unix socket, allowed", sockets, "socket", [6]uint64{1, 1}, Allow},
+		{"internet socket", plain, "socket", [6]uint64{2, 1}, Allow},
+		{"pair of streams", plain, "socketpair", [6]uint64{1, 1}, Allow},
+		{"pair of streams, closed on exec", plain, "socketpair", [6]uint64{1, 1 | cloexec}, Allow},
+		{"pair of packets", plain, "socketpair", [6]uint64{1, 5}, Allow},
+		{"pair of datagrams", plain, "socketpair", [6]uint64{1, 2 | cloexec}, Refuse(eperm)},
+		{"pair of datagrams by another name", plain, "socketpair", [6]uint64{1, 3}, Refuse(eperm)},
+		{"pair of datagrams, allowed", sockets, "socketpair", [6]uint64{1, 2}, Allow},
+		{"memory of others", plain, "process_vm_readv", [6]uint64{7}, Refuse(eperm)},
+		{"memory of others, sockets allowed", sockets, "process_vm_readv", [6]uint64{7}, Refuse(eperm)},
+		{"writing, not observed", plain, "openat", [6]uint64{0, 0, wronly}, Allow},
+		{"reading", observed, "openat", [6]uint64{0, 0, cloexec | directory}, Allow},
+		{"writing", observed, "openat", [6]uint64{0, 0, wronly}, Notify},
+		{"reading and writing", observed, "openat", [6]uint64{0, 0, 2 | cloexec}, Notify},
+		{"making", observed, "openat", [6]uint64{0, 0, creat}, Notify},
+		{"truncating", observed, "openat", [6]uint64{0, 0, 0x200}, Notify},
+		{"appending", observed, "openat", [6]uint64{0, 0, 0x400}, Notify},
+		{"flags in another argument", observed, "openat", [6]uint64{wronly, wronly, 0, wronly}, Allow},
+		{"by the new call", observed, "openat2", [6]uint64{}, Notify},
+		{"times by path", observed, "utimensat", [6]uint64{0, 0x1000}, Notify},
+		{"times by a path at a round address", observed, "utimensat", [6]uint64{0, 1 << 32}, Notify},
+		{"times of an open file", observed, "utimensat", [6]uint64{3, 0}, Allow},
+	} {
+		for name, a := range architectures(t) {
+			c := call{arch: a.audit, number: a.number(t, tt.call), args: tt.args}
+			if got := Command(a, tt.o).run(t, c); got != tt.want {
+				t.Errorf("%s, %s: got %#x, want %#x", name, tt.what, got, tt.want)
+			}
+		}
+	}
+}
+
+// TestOpenAlone holds the same for the older call that amd64 has.
+func TestOpenAlone(t *testing.T) {
+	a := architectures(t)["amd64"]
+	p := Command(a, Options{Observe: true})
+	for flags, want := range map[uint64]Action{0: Allow, 0x80000: Allow, 1: Notify, 2: Notify, 0x40: Notify, 1<<32 | 2: Notify, 1 << 32: Allow} {
+		if got := p.run(t, call{arch: a.audit, number: a.number(t, "open"), args: [6]uint64{0, flags}}); got != want {
+			t.Errorf("open with %#x: got %#x, want %#x", flags, got, want)
+		}
+	}
+}
+
+func TestObserved(t *testing.T) {
+	if !slices.IsSorted(Observed()) {
+		t.Error("the list is not in order")
+	}
+	for name, a := range architectures(t) {
+		for _, o := range []Options{{}, {UnixSockets: true}, {Observe: true}, {Observe: true, UnixSockets: true}} {
+			p := Command(a, o)
+			wellFormed(t, p)
+			want := Allow
+			if o.Observe {
+				want = Notify
+			}
+			for _, n := range Observed() {
+				if a.has(n) {
+					refused := p.run(t, call{arch: a.audit, number: a.number(t, n), args: [6]uint64{3, 0x7f00_0000_1000}})
+					if refused != want {
+						t.Errorf("%s, %+v: %s gives %#x, want %#x", name, o, n, refused, want)
+					}
+				}
+			}
+			if got := p.run(t, call{arch: a.audit ^ 1, number: 1}); got != Kill {
+				t.Errorf("%s: another architecture gives %#x", name, got)
+			}
+		}
+	}
+}

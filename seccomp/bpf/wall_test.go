@@ -1,0 +1,169 @@
+package bpf
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/seccomp"
+)
+
+// dirt is what a program may put into the upper half of an argument, which
+// the kernel does not look at.
+var dirt = []uint64{0, 1 << 32, 0xffff_ffff_0000_0000}
+
+func TestWallByArguments(t *testing.T) {
+	for _, tt := range []struct {
+		call string
+		args [6]uint64
+		want Action
+	}{
+		{"ioctl", [6]uint64{0, tiocsti}, Refuse(eperm)},
+		{"ioctl", [6]uint64{0, tioclinux}, Refuse(eperm)},
+		{"ioctl", [6]uint64{0, 0x5413}, Allow}, // TIOCGWINSZ
+		{"ioctl", [6]uint64{tiocsti, 0x5401}, Allow},
+		{"socket", [6]uint64{1}, Allow}, {"socket", [6]uint64{2}, Allow},
+		{"socket", [6]uint64{10}, Allow}, {"socket", [6]uint64{16}, Allow},
+		{"socket", [6]uint64{0}, Refuse(eafnosupport)}, {"socket", [6]uint64{17}, Refuse(eafnosupport)}, // AF_PACKET
+		{"socket", [6]uint64{38}, Refuse(eafnosupport)}, {"socket", [6]uint64{40}, Refuse(eafnosupport)}, // AF_ALG, AF_VSOCK
+		{"socket", [6]uint64{0xffffffff}, Refuse(eafnosupport)},
+		{"socketpair", [6]uint64{1}, Allow}, {"socketpair", [6]uint64{30}, Refuse(eafnosupport)}, // AF_TIPC
+		{"clone", [6]uint64{0x11}, Allow}, {"clone", [6]uint64{0x3d0f00}, Allow}, // a process, a thread
+		{"clone", [6]uint64{0x00020000 | 17}, Refuse(eperm)}, {"clone", [6]uint64{0x02000000}, Refuse(eperm)},
+		{"clone", [6]uint64{0x04000000}, Refuse(eperm)}, {"clone", [6]uint64{0x08000000}, Refuse(eperm)},
+		{"clone", [6]uint64{0x10000000}, Refuse(eperm)}, {"clone", [6]uint64{0x20000000}, Refuse(eperm)},
+		{"clone", [6]uint64{0x40000000}, Refuse(eperm)}, {"clone", [6]uint64{0, 0x40000000}, Allow},
+		{"unshare", [6]uint64{0x400}, Allow}, {"unshare", [6]uint64{0x10000000}, Refuse(eperm)},
+		{"unshare", [6]uint64{0x80}, Refuse(eperm)}, {"unshare", [6]uint64{0x00020000}, Refuse(eperm)},
+		{"clone3", [6]uint64{}, Refuse(enosys)},
+		{"prlimit64", [6]uint64{0, 7}, Allow}, {"prlimit64", [6]uint64{1, 7}, Refuse(eperm)},
+		{"sched_setattr", [6]uint64{0, 1}, Allow}, {"sched_setattr", [6]uint64{1}, Refuse(eperm)},
+		{"sched_setscheduler", [6]uint64{0, 1}, Allow}, {"sched_setscheduler", [6]uint64{2}, Refuse(eperm)},
+		{"sched_setparam", [6]uint64{0, 1}, Allow}, {"sched_setparam", [6]uint64{2}, Refuse(eperm)},
+		{"setpriority", [6]uint64{0, 0, 5}, Allow}, {"setpriority", [6]uint64{0, 1}, Refuse(eperm)}, {"setpriority", [6]uint64{2, 0}, Refuse(eperm)},
+		{"ioprio_set", [6]uint64{1, 0, 5}, Allow}, {"ioprio_set", [6]uint64{1, 1}, Refuse(eperm)}, {"ioprio_set", [6]uint64{3, 0}, Refuse(eperm)},
+		{"personality", [6]uint64{0}, Allow}, {"personality", [6]uint64{8}, Allow}, {"personality", [6]uint64{0x20000}, Allow},
+		{"personality", [6]uint64{0x20008}, Allow}, {"personality", [6]uint64{0xffffffff}, Allow},
+		{"personality", [6]uint64{0x0400000}, Refuse(eperm)}, {"personality", [6]uint64{0x0040000}, Refuse(eperm)}, // READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE
+	} {
+		for name, a := range architectures(t) {
+			for _, upper := range dirt {
+				c := call{arch: a.audit, number: a.number(t, tt.call), args: tt.args}
+				for i := range c.args {
+					c.args[i] |= upper
+				}
+				if got := Wall(a).run(t, c); got != tt.want {
+					t.Errorf("%s: %s%x gives %#x, want %#x", name, tt.call, c.args, got, tt.want)
+				}
+			}
+		}
+	}
+}
+
+func TestWallByName(t *testing.T) {
+	for name, a := range architectures(t) {
+		p := Wall(a)
+		wellFormed(t, p)
+		for want, list := range map[Action][]string{Refuse(enosys): absent(), Refuse(eperm): forbidden()} {
+			for _, call := range list {
+				if _, known := numbers()[call]; !known {
+					t.Errorf("%s is in no table of numbers", call)
+				}
+				if a.has(call) {
+					refused(t, p, name+": "+call, a.audit, a.number(t, call), want)
+				}
+			}
+		}
+		refused(t, p, name+": newer than the table", a.audit, newest+1, Refuse(enosys))
+		refused(t, p, name+": the newest number", a.audit, newest, Allow)
+		refused(t, p, name+": -1", a.audit, 0xffffffff, Refuse(enosys))
+		refused(t, p, name+": 32 bits", 0x40000003, 1, Kill)
+		refused(t, p, name+": no architecture", 0, 1, Kill)
+	}
+	both := architectures(t)
+	refused(t, Wall(both["amd64"]), "x32", both["amd64"].audit, 0x40000000|59, Refuse(enosys))
+	refused(t, Wall(both["amd64"]), "x32, mount", both["amd64"].audit, 0x40000000|165, Refuse(enosys))
+	refused(t, Wall(both["amd64"]), "the other one", both["arm64"].audit, 63, Kill)
+	refused(t, Wall(both["arm64"]), "the other one", both["amd64"].audit, 1, Kill)
+	if _, err := ArchOf("riscv64"); err == nil {
+		t.Error("there is a filter for riscv64")
+	}
+}
+
+func refused(t *testing.T, p Program, what string, arch, number uint32, want Action) {
+	t.Helper()
+	if got := p.run(t, call{arch: arch, number: number}); got != want {
+		t.Errorf("%s gives %#x, want %#x", what, got, want)
+	}
+}
+
+// TestWallIsTheContainersFilter holds that a wall without an engine refuses
+// what the profile for engines does not allow, and nothing more.
+func TestWallIsTheContainersFilter(t *testing.T) {
+	var profile struct {
+		Syscalls []struct {
+			Names    []string
+			Action   string
+			Includes struct{ Arches []string }
+		}
+	}
+	if err := json.Unmarshal([]byte(seccomp.Profile()), &profile); err != nil {
+		t.Fatal(err)
+	}
+	differs := map[string]string{
+		"process_vm_readv":      "the guest reads by it; the command filter refuses it",
+		"unshare":               "without namespaces it is harmless",
+		"file_getattr":          "newer than the profile, and about files as fgetxattr is",
+		"file_setattr":          "newer than the profile, and about files as fsetxattr is",
+		"rseq_slice_yield":      "newer than the profile, and about the caller's own time",
+		"arch_specific_syscall": "a range of numbers",
+		"getpmsg":               "no kernel has it", "putpmsg": "no kernel has it", "afs_syscall": "no kernel has it",
+		"tuxcall": "no kernel has it", "security": "no kernel has it", "vserver": "no kernel has it",
+	}
+	used := map[string]bool{}
+	for name, a := range architectures(t) {
+		allowed := map[string]bool{}
+		for _, r := range profile.Syscalls {
+			if inc := r.Includes.Arches; r.Action != "SCMP_ACT_ALLOW" || inc != nil && !slices.Contains(inc, name) {
+				continue
+			}
+			for _, n := range r.Names {
+				allowed[n] = true
+			}
+		}
+		p := Wall(a)
+		for n, number := range kernelNumbers(t, name) {
+			got := p.run(t, call{arch: a.audit, number: number, args: [6]uint64{1}})
+			if n == "clone" || n == "unshare" || n == "personality" || n == "setpriority" || allowed[n] && a.has(n) {
+				got = p.run(t, call{arch: a.audit, number: number, args: argsAllowed(n)})
+			}
+			if _, known := differs[n]; known {
+				used[n] = true
+				continue
+			}
+			if (got == Allow) != allowed[n] {
+				t.Errorf("%s: %s gives %#x, and the profile's word is %v", name, n, got, allowed[n])
+			}
+		}
+	}
+	for n := range maps.Keys(differs) {
+		if !used[n] {
+			t.Errorf("%s is no exception any more", n)
+		}
+	}
+	for n := range seccomp.Denied() {
+		if _, known := numbers()[n]; !known && !slices.Contains([]string{"ipc", "socketcall", "umount", "vm86", "vm86old"}, n) {
+			t.Errorf("%s is denied in containers and not known here", n)
+		}
+	}
+}
+
+// argsAllowed are arguments with which both filters allow a call, if at all.
+func argsAllowed(call string) [6]uint64 {
+	switch call {
+	case "socket", "socketpair", "ioprio_set":
+		return [6]uint64{1}
+	}
+	return [6]uint64{}
+}
