@@ -6,18 +6,14 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/observe"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// birthWithin bounds how long a new stage may take to give its listener.
-	birthWithin = 10 * time.Second
 	// maxResolvers bounds the paths that are followed at once: a file system
 	// that hangs would take a thread for each.
 	maxResolvers = 4
@@ -33,8 +29,6 @@ const (
 type eyes struct {
 	observer  *observe.Observer
 	resolvers chan struct{} // holds a token for each that is at work
-
-	births sync.Mutex // one stage at a time is waited for
 }
 
 func newEyes(c wire.Config) (*eyes, error) {
@@ -48,26 +42,13 @@ func newEyes(c wire.Config) (*eyes, error) {
 	return &eyes{observer: o, resolvers: make(chan struct{}, maxResolvers)}, nil
 }
 
-// open takes the listener of a new stage and looks at it from then on.
-func (e *eyes) open(s *stageProc) error {
-	if e == nil {
-		return nil
-	}
-	e.births.Lock()
-	defer e.births.Unlock()
-	limit := unix.NsecToTimeval(birthWithin.Nanoseconds())
-	if err := unix.SetsockoptTimeval(s.ctl, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+// open looks at the listener of a new stage from now on.
+func (e *eyes) open(s *stageProc, listener int) error {
+	if err := unix.SetNonblock(listener, true); err != nil {
+		unix.Close(listener)
 		return err
 	}
-	fd, err := stage.ReceiveListener(s.ctl)
-	if err != nil {
-		return err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return err
-	}
-	go e.watch(s, os.NewFile(uintptr(fd), "listener"))
+	go e.watch(s, os.NewFile(uintptr(listener), "listener"))
 	return nil
 }
 
