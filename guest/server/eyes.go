@@ -28,6 +28,7 @@ const (
 // eyes look at what the commands of a wall try. A nil one sees nothing.
 type eyes struct {
 	observer  *observe.Observer
+	resolve   func(*observe.Sighting) []wire.Attempt // the observer's
 	resolvers chan struct{} // holds a token for each that is at work
 }
 
@@ -39,7 +40,7 @@ func newEyes(c wire.Config) (*eyes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &eyes{observer: o, resolvers: make(chan struct{}, maxResolvers)}, nil
+	return &eyes{observer: o, resolve: o.Resolve, resolvers: make(chan struct{}, maxResolvers)}, nil
 }
 
 // open looks at the listener of a new stage from now on.
@@ -88,7 +89,7 @@ func (e *eyes) follow(seen *observe.Sighting, w *witness, other func()) bool {
 		return true
 	}
 	relief := time.AfterFunc(patience, other)
-	found := e.observer.Resolve(seen)
+	found := e.resolve(seen)
 	<-e.resolvers
 	for _, a := range found {
 		w.tell(a)
