@@ -29,10 +29,10 @@ type Options struct {
 	// SeccompFDs are descriptors of compiled filters that apply to everything
 	// inside. They are read to their end.
 	SeccompFDs []int
-	// BlockFD, when not negative, has bwrap wait with the command until
+	// BlockFD, when above 0, has bwrap wait with the command until
 	// something can be read from it or its other end is closed.
 	BlockFD int
-	// InfoFD and StatusFD, when not negative, get bwrap's JSON about the
+	// InfoFD and StatusFD, when above 0, get bwrap's JSON about the
 	// processes; the first names the one inside as the host knows it.
 	InfoFD, StatusFD int
 	// DisableUserns has the kernel refuse further user namespaces inside.
@@ -67,7 +67,7 @@ func Args(p plan.Plan, o Options) []string {
 		flag string
 		fd   int
 	}{{"--block-fd", o.BlockFD}, {"--info-fd", o.InfoFD}, {"--json-status-fd", o.StatusFD}} {
-		if fd.fd >= 0 {
+		if fd.fd > 0 {
 			args = append(args, fd.flag, strconv.Itoa(fd.fd))
 		}
 	}

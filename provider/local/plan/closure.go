@@ -35,6 +35,21 @@ func (b *builder) close() error {
 	return nil
 }
 
+// awaken closes the missing paths that a stub makes be there, whether a rule
+// keeps them or a mount needs them.
+func (b *builder) awaken() error {
+	for p, latent := range b.latent {
+		_, needed := b.stubs[p]
+		if !needed && !b.closures[p].stub {
+			continue
+		}
+		for _, c := range latent {
+			b.add(c)
+		}
+	}
+	return nil
+}
+
 // deny adds the closure of d, at the links-th link on the way.
 func (b *builder) deny(d Deny, links int) error {
 	if !clean(d.Path) || d.Rule == "" {
@@ -67,10 +82,14 @@ func (b *builder) deny(d Deny, links int) error {
 	return nil
 }
 
+// keepMissing closes p, the first missing part of d's path.
 func (b *builder) keepMissing(p string, d Deny) {
+	leaf := p == d.Path
 	if d.Keep {
-		leaf := p == d.Path
 		b.add(closure{path: p, read: d.Read && leaf, stub: true, dir: d.Dir || !leaf, rule: d.Rule})
+	}
+	if !d.Keep || !leaf {
+		b.latent[d.Path] = append(b.latent[d.Path], closure{path: d.Path, read: d.Read, stub: true, dir: d.Dir, rule: d.Rule})
 	}
 }
 

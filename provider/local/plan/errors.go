@@ -13,6 +13,8 @@ const (
 	maxDenies = 16384
 	maxLinks  = 16
 	maxOpened = 64
+
+	defaultShm = 64 << 20 // bytes, as other engines have it
 )
 
 const op = "plan the wall"

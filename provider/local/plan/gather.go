@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
@@ -23,6 +24,39 @@ func Gather(w World, h Host) (World, error) {
 	w.Kinds, w.Names, w.Links = copied(w.Kinds), copied(w.Names), copied(w.Links)
 	_, err := build(w, recorder{h, known{&w}})
 	return w, err
+}
+
+// Draw is Gather and Make in one, for who does not keep the world.
+func Draw(w World, h Host) (Plan, error) {
+	w.Kinds, w.Names, w.Links = copied(w.Kinds), copied(w.Names), copied(w.Links)
+	b, err := build(w, recorder{h, known{&w}})
+	if err != nil {
+		return Plan{}, err
+	}
+	return b.plan, nil
+}
+
+// Still reports whether h answers as it did when w was gathered, so that the
+// plan of w is the plan of now. It asks less than a plan costs. What h cannot
+// answer any more counts as changed.
+func Still(w World, h Host) bool {
+	for p, kind := range w.Kinds {
+		if now, err := h.Kind(p); err != nil || now != kind {
+			return false
+		}
+	}
+	for p, target := range w.Links {
+		if now, err := h.Link(p); err != nil || now != target {
+			return false
+		}
+	}
+	for p, names := range w.Names {
+		now, err := h.Names(p)
+		if err != nil || !slices.Equal(slices.Sorted(slices.Values(now)), slices.Sorted(slices.Values(names))) {
+			return false
+		}
+	}
+	return true
 }
 
 func copied[V any](m map[string]V) map[string]V {

@@ -16,7 +16,7 @@ func Granted(w World, gs []sandbox.Grant) World {
 				continue
 			}
 			if at := moved(g.Path, shown.Source, shown.Target); v.Write && !shown.Write && at != g.Path {
-				w.Views = append(w.Views, View{v.Source, at, true, true, v.Why})
+				w.Views = append(w.Views, View{Source: v.Source, Target: at, Write: true, Optional: true, Why: v.Why})
 			}
 		}
 		if !coveredBy(views, v) {

@@ -35,7 +35,7 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 		v.Rule, v.Builtin = c.rule, true
 		return v
 	}
-	if rule, frozen := p.frozen(v.HostPath); frozen && op == sandbox.OpWrite && l.view.Write {
+	if rule, frozen := p.frozen(l, v.HostPath); frozen && op == sandbox.OpWrite && l.view.Write {
 		v.Rule, v.Builtin = rule, true
 		return v
 	}
@@ -49,6 +49,9 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 		}
 	default:
 		v.Rule, v.Builtin = ruleSocket, true
+	}
+	if l.view.Fixed {
+		v.Builtin, v.HostPath = !v.Allowed, ""
 	}
 	return v
 }
@@ -90,14 +93,16 @@ func (p Plan) judgeOwn(op sandbox.Operation, at string, l layer) sandbox.Verdict
 // devices are the names in /dev that can be written to.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "stdin", "stdout", "stderr", "console"}
 
-// frozen returns the rule by which the name of the host path h cannot be
-// made, renamed or removed, and what it names not be written to.
-func (p Plan) frozen(h string) (rule string, ok bool) {
+// frozen returns the rule by which the view l shows the host path h in a folder
+// whose names have to stay, as none of the names that can be written to.
+func (p Plan) frozen(l layer, h string) (rule string, ok bool) {
 	if rule := p.closures[h].frozen; rule != "" {
 		return rule, true
 	}
-	if c := p.closures[path.Dir(h)]; c.frozen != "" && !slices.Contains(c.names, path.Base(h)) {
-		return c.frozen, true
+	for q := h; q != l.view.Source; q = path.Dir(q) {
+		if c := p.closures[path.Dir(q)]; c.frozen != "" && !slices.Contains(c.names, path.Base(q)) {
+			return c.frozen, true
+		}
 	}
 	return "", false
 }

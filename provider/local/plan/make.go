@@ -21,12 +21,13 @@ func Make(w World) (Plan, error) {
 type builder struct {
 	w        World
 	host     Host
-	closures map[string]closure // by path of the host
-	layers   map[string]layer   // by target
-	links    map[string]string  // by target
-	stubs    map[string]bool    // mount points that the host gets; true for folders
-	ops      map[string]Op      // by target
-	shut     []string           // targets in memory that become read-only at the end
+	closures map[string]closure   // by path of the host
+	latent   map[string][]closure // of missing paths, in force once they are there
+	layers   map[string]layer     // by target
+	links    map[string]string    // by target
+	stubs    map[string]bool      // mount points that the host gets; true for folders
+	ops      map[string]Op        // by target
+	shut     []string             // targets in memory that become read-only at the end
 	probes   map[Probe]bool
 	plan     Plan
 }
@@ -34,10 +35,10 @@ type builder struct {
 func build(w World, h Host) (*builder, error) {
 	b := &builder{
 		w: w, host: h,
-		closures: map[string]closure{}, layers: map[string]layer{}, links: map[string]string{},
+		closures: map[string]closure{}, latent: map[string][]closure{}, layers: map[string]layer{}, links: map[string]string{},
 		ops: map[string]Op{}, probes: map[Probe]bool{},
 	}
-	for _, step := range []func() error{b.close, b.stack, b.emit} {
+	for _, step := range []func() error{b.close, b.stack, b.awaken, b.emit} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -54,8 +55,19 @@ func (b *builder) emit() error {
 		b.parents(target)
 		b.ops[target] = Op{Kind: OpSymlink, Source: to, Target: target}
 	}
+	// Writable views come first: they have stubs made, which others show too.
+	layers := b.sortedLayers()
+	slices.SortStableFunc(layers, func(a, b layer) int {
+		switch {
+		case a.view.Write == b.view.Write:
+			return 0
+		case a.view.Write:
+			return -1
+		}
+		return 1
+	})
 	for _, c := range b.sortedClosures() {
-		for _, l := range b.sortedLayers() {
+		for _, l := range layers {
 			if err := b.closeIn(l, c); err != nil {
 				return err
 			}
@@ -130,10 +142,14 @@ func (b *builder) parents(target string) {
 	}
 }
 
+// masks reports whether c, which the view l shows, is closed by a mask there.
+// What is missing needs none where nothing can be made.
+func masks(l layer, c closure) bool { return c.read && (!c.stub || l.view.Write) }
+
 // maskOn returns where the view l has a closed folder above target, or "".
 func (b *builder) maskOn(l layer, target string) string {
 	for _, p := range down(l.target, path.Dir(target)) {
-		if b.closures[l.host(p)].read {
+		if masks(l, b.closures[l.host(p)]) {
 			return p
 		}
 	}

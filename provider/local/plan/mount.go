@@ -23,6 +23,9 @@ func (b *builder) mount(l layer) {
 		b.shut = append(b.shut, l.target)
 	case l.target == "/dev/shm":
 		o.Kind, o.Size, o.Mode = OpTmpfs, b.w.ShmSize, 0o1777
+		if o.Size <= 0 {
+			o.Size = defaultShm
+		}
 		b.probe(l.target, Writable, "/dev/shm")
 	case l.kind == layerTmpfs:
 		o.Kind, o.Size, o.Mode = OpTmpfs, l.tmpfs.Size, l.tmpfs.Mode
@@ -83,9 +86,10 @@ func (b *builder) closeIn(l layer, c closure) error {
 	if above, ok := over(b.closures, path.Dir(c.path)); ok && (above.read || !c.read) {
 		return nil // closed as part of it
 	}
+	_, made := b.stubs[c.path]
 	switch {
-	case !l.view.Write && c.stub:
-		return nil
+	case !l.view.Write && c.stub && !(c.read && made):
+		return nil // nothing is there, and nothing can be made
 	case !l.view.Write && !c.read:
 		b.probe(target, Unwritable, c.rule)
 		return nil
@@ -146,26 +150,36 @@ func (b *builder) freeze(l layer, c closure, target string) error {
 	b.plan.Notes = append(b.plan.Notes, "no name can be made, renamed or removed in "+target+
 		", because a link lies there that has to stay as it is ("+c.frozen+")")
 	for _, name := range names {
-		q := path.Join(c.path, name)
-		kind, err := b.host.Kind(q)
+		kind, err := b.host.Kind(path.Join(c.path, name))
 		if err != nil {
 			return err
 		}
-		at := l.inside(q)
-		if kind != Dir && kind != File {
-			continue
+		if kind == Dir || kind == File {
+			c.names = append(c.names, name)
+			b.thaw(l, c, name, kind)
 		}
-		c.names = append(c.names, name)
-		if top, _ := b.top(at); top.target != l.target || b.closures[q].closes() {
-			continue
-		}
-		if _, ok := b.ops[at]; !ok {
-			b.ops[at] = Op{Kind: OpBind, Source: q, Target: at, File: kind == File, Rule: l.view.Why}
-			b.probe(at, Pinned, c.frozen)
+	}
+	for s, dir := range b.stubs {
+		if path.Dir(s) == c.path && dir {
+			c.names = append(c.names, path.Base(s))
+			b.thaw(l, c, path.Base(s), Dir)
 		}
 	}
 	b.closures[c.path] = c
 	return nil
+}
+
+// thaw keeps what is called name in the frozen folder c as writable as it was.
+func (b *builder) thaw(l layer, c closure, name string, kind Kind) {
+	q := path.Join(c.path, name)
+	at := l.inside(q)
+	if top, _ := b.top(at); top.target != l.target || b.closures[q].closes() {
+		return
+	}
+	if _, ok := b.ops[at]; !ok {
+		b.ops[at] = Op{Kind: OpBind, Source: q, Target: at, File: kind == File, Rule: l.view.Why}
+		b.probe(at, Pinned, c.frozen)
+	}
 }
 
 func (b *builder) probe(path string, want Want, rule string) {

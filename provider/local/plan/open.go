@@ -54,7 +54,7 @@ func (b *builder) openOnce() (again bool, err error) {
 func (b *builder) mountPoint(l, on layer) (fits bool, err error) {
 	want := on.host(l.target)
 	for _, q := range down(on.view.Source, want) {
-		if c := b.closures[q]; c.read && q != want {
+		if c := b.closures[q]; q != want && masks(on, c) {
 			if c.kind == Dir || c.stub && c.dir {
 				return true, nil // the mask has room for it
 			}

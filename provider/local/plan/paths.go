@@ -31,10 +31,13 @@ func up(p string) iter.Seq[string] {
 	}
 }
 
-// down yields the paths from just below dir to p, which is under it, p
-// included; none where they are equal.
+// down returns the paths from just below dir to p, p included; none where p
+// is dir or not under it.
 func down(dir, p string) []string {
 	var list []string
+	if !under(p, dir) {
+		return nil
+	}
 	for q := p; q != dir; q = path.Dir(q) {
 		list = append(list, q)
 	}

@@ -50,7 +50,9 @@ type View struct {
 	// Optional is a view that may be left out where Source is missing, and
 	// closed by a deny. Otherwise either is an error: the wall needs it.
 	Optional bool
-	Why      string // the setting or the need that it comes from
+	// Fixed is a view of our own making: no grant changes what it shows.
+	Fixed bool
+	Why   string // the setting or the need that it comes from
 }
 
 // A Symlink is made in the new root: /bin where the host has usr/bin.
@@ -87,7 +89,7 @@ type World struct {
 	Views    []View
 	Symlinks []Symlink
 	Tmpfs    []sandbox.Tmpfs
-	ShmSize  int64 // bytes of /dev/shm
+	ShmSize  int64 // bytes of /dev/shm; 0 is 64 MiB, never unbounded
 	Denies   []Deny
 	// Kinds tells what there is at every Source and every Deny path, at each
 	// ancestor of a Deny path, and where else Make looks. A path that is not

@@ -1,0 +1,264 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"reflect"
+	"testing"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// check plans the world on the host, runs the plan in the model and returns
+// what is wrong. It is not planned where Make refuses.
+func check(w World, h tree) (planned bool, wrong error) {
+	w, err := Gather(w, h)
+	if err != nil {
+		return false, nil
+	}
+	p, err := Make(w)
+	if err != nil {
+		return true, fmt.Errorf("what Gather gathered is not enough: %w", err)
+	}
+	m, err := simulate(p, h)
+	if err != nil {
+		return true, err
+	}
+	for _, hold := range []func(World, Plan, *model) error{holdSights, holdWrites, holdKept, holdProbes} {
+		if err := hold(w, p, m); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// denied says what the denies of w say of the host path p, computed without
+// any of Make's code: links of denies are followed here.
+func denied(w World, m *model, p string) (read, write bool) {
+	for _, d := range w.Denies {
+		at := d.Path
+		for m.host.kinds[at] == Link {
+			at = m.host.links[at].Real
+		}
+		if p == at || len(p) > len(at) && p[:len(at)+1] == at+"/" {
+			read, write = read || d.Read, true
+		}
+	}
+	return read, write
+}
+
+// holdSights holds that nothing visible is denied, that what is read-only
+// stays so, that no folder above a closed path can be renamed, and that the
+// judge says of every path what the mounts do.
+func holdSights(w World, p Plan, m *model) (wrong error) {
+	fail := func(s sight, format string, args ...any) {
+		if wrong == nil {
+			wrong = fmt.Errorf("%s shows %q: %s", s.path, s.host, fmt.Sprintf(format, args...))
+		}
+	}
+	m.walk(func(s sight) {
+		if s.host == "" {
+			if s.mask || s.writable && s.path != "/proc" && p.Judge(sandbox.OpWrite, s.path).Allowed {
+				return
+			}
+			if s.writable && s.path != "/proc" {
+				fail(s, "memory that is writable, which the judge does not know")
+			}
+			return
+		}
+		read, write := denied(w, m, s.host)
+		switch {
+		case read:
+			fail(s, "denied for reading")
+		case write && s.writable && s.kind != Socket && s.kind != Other:
+			fail(s, "denied for writing")
+		}
+		if s.kind == Dir && s.writable && !s.point {
+			for _, d := range w.Denies {
+				if d.Path != s.host && under(d.Path, s.host) && (m.host.kinds[d.Path] != Missing && m.host.kinds[d.Path] != Link || d.Keep) && shownBelow(m, s, d.Path) {
+					fail(s, "can be renamed away with %s in it", d.Path)
+				}
+			}
+		}
+		if s.kind == Socket || s.kind == Other || s.kind == Link {
+			return
+		}
+		if v := p.Judge(sandbox.OpRead, s.path); !v.Allowed || v.HostPath != s.host {
+			fail(s, "the judge does not let it be read: %+v", v)
+		}
+		if v := p.Judge(sandbox.OpWrite, s.path); v.Allowed != s.writable && !parentFrozen(w, m, s.host) {
+			fail(s, "writable is %v, but the judge says %+v", s.writable, v)
+		}
+	})
+	return wrong
+}
+
+// shownBelow reports whether the host path p is what lies below s at its
+// place, rather than something mounted there.
+func shownBelow(m *model, s sight, p string) bool {
+	in, rel := m.place(moved(p, s.host, s.path))
+	return in.mask || in.source != "" && path.Join(in.source, rel) == p
+}
+
+// parentFrozen reports whether a link that has to stay lies in p or beside it.
+func parentFrozen(w World, m *model, p string) bool {
+	for _, d := range w.Denies {
+		for at := d.Path; d.Keep && m.host.kinds[at] == Link; at = m.host.links[at].Real {
+			if dir := path.Dir(at); dir == p || dir == path.Dir(p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holdWrites holds that what is to be writable is, unless it is denied.
+func holdWrites(w World, p Plan, m *model) error {
+	for target, l := range p.layers {
+		if l.kind != layerView || !l.view.Write {
+			continue
+		}
+		for h, kind := range m.host.kinds {
+			if kind != Dir && kind != File || !under(h, l.view.Source) {
+				continue
+			}
+			at := moved(h, l.view.Source, target)
+			if top, _ := topOf(p.layers, at); top.target != target || maskedAbove(m, at) {
+				continue
+			}
+			_, write := denied(w, m, h)
+			if write || isStub(p, h) || parentFrozen(w, m, h) {
+				continue
+			}
+			if in, rel := m.place(at); in.ro || path.Join(in.source, rel) != h {
+				return fmt.Errorf("%s is to be writable and is not: %s %v", at, in.source, in.ro)
+			}
+		}
+	}
+	return nil
+}
+
+func maskedAbove(m *model, p string) bool {
+	for q := range up(p) {
+		if in, _ := m.place(q); in.mask {
+			return true
+		}
+	}
+	return false
+}
+
+func isStub(p Plan, h string) bool {
+	for _, s := range p.Stubs {
+		if under(h, s.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdKept holds that no missing path that is to stay so can be made, and no
+// link that is to stay be removed, through any view.
+func holdKept(w World, _ Plan, m *model) (wrong error) {
+	m.walk(func(s sight) {
+		if s.host == "" || s.kind != Dir || !s.writable || wrong != nil {
+			return
+		}
+		for _, d := range w.Denies {
+			if !d.Keep || d.Path == s.host || !under(d.Path, s.host) {
+				continue
+			}
+			name := down(s.host, d.Path)[0]
+			in, rel := m.place(moved(name, s.host, s.path))
+			switch kind := m.kind(in, rel); {
+			case kind == Missing:
+				wrong = fmt.Errorf("%s: %s can be made", s.path, name)
+			case kind == Link && name == d.Path:
+				wrong = fmt.Errorf("%s: the link %s can be removed", s.path, name)
+			case kind == File && rel != "" && name != d.Path:
+				wrong = fmt.Errorf("%s: the file %s can make way for a folder", s.path, name)
+			}
+		}
+	})
+	return wrong
+}
+
+// holdProbes holds that what is probed is so.
+func holdProbes(_ World, p Plan, m *model) error {
+	for _, probe := range p.Probes {
+		in, rel := m.place(probe.Path)
+		ok := false
+		switch probe.Want {
+		case Unreadable:
+			ok = in.mask
+		case Unwritable:
+			ok = in.ro
+		case Writable:
+			ok = !in.ro && m.kind(in, rel) != Missing
+		case Pinned:
+			ok = rel == ""
+		}
+		if !ok {
+			return fmt.Errorf("the probe %+v does not hold", probe)
+		}
+	}
+	return nil
+}
+
+// TestPlansHold tries many small worlds.
+func TestPlansHold(t *testing.T) {
+	rounds := 15000
+	if testing.Short() {
+		rounds = 2000
+	}
+	planned := 0
+	for seed := range rounds {
+		ok, wrong := checkSeed(uint64(seed))
+		if wrong != nil {
+			t.Fatalf("seed %d: %v", seed, wrong)
+		}
+		if ok {
+			planned++
+		}
+	}
+	if planned < rounds/3 {
+		t.Errorf("only %d of %d worlds could be planned", planned, rounds)
+	}
+}
+
+func checkSeed(seed uint64) (planned bool, wrong error) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	h, paths := randomTree(r)
+	return check(randomWorld(r, h, paths), h)
+}
+
+// FuzzPlans does the same for as long as one likes.
+func FuzzPlans(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		if _, wrong := checkSeed(seed); wrong != nil {
+			t.Error(wrong)
+		}
+	})
+}
+
+// TestOrderOfDenies holds that the order of denies means nothing.
+func TestOrderOfDenies(t *testing.T) {
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		h, paths := randomTree(r)
+		w, err := Gather(randomWorld(r, h, paths), h)
+		if err != nil {
+			continue
+		}
+		p, err := Make(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Shuffle(len(w.Denies), func(i, j int) { w.Denies[i], w.Denies[j] = w.Denies[j], w.Denies[i] })
+		q, err := Make(w)
+		if err != nil || !reflect.DeepEqual(p, q) {
+			t.Fatalf("seed %d: another plan: %v\n%+v\n%+v", seed, err, p.Ops, q.Ops)
+		}
+	}
+}
