@@ -15,7 +15,7 @@ import (
 type Attempt struct {
 	Operation sandbox.Operation
 	Path      string // absolute, as it is called inside, without links as far as it exists
-	Program   string // as the process calls itself, any bytes; empty when it had gone before it was asked
+	Program   string // as the process calls itself, any bytes
 	PID       int    // of the thread, inside
 	Time      time.Time
 }

@@ -23,15 +23,15 @@ func socketPair(t testing.TB, kind int) (ours, theirs *os.File) {
 	return os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
 }
 
-// A wall is a guest that was born with its connection and with the channel
+// A fallible is a guest that was born with its connection and with the channel
 // for descriptors, as the first process of namespaces.
-type wall struct {
+type fallible struct {
 	*guest
 	c *client.Client
 }
 
 // startWall starts a guest as a wall without an engine does.
-func startWall(t testing.TB, o client.Options) wall {
+func startWall(t testing.TB, o client.Options) fallible {
 	t.Helper()
 	conn, theirs := socketPair(t, unix.SOCK_STREAM)
 	side, theirSide := socketPair(t, unix.SOCK_SEQPACKET)
@@ -44,11 +44,11 @@ func startWall(t testing.TB, o client.Options) wall {
 	c, err := client.New(ctx, conn, o)
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	return wall{g, c}
+	return fallible{g, c}
 }
 
 // fall kills the guest and waits until it is gone and the client has noticed.
-func (w wall) fall() {
+func (w fallible) fall() {
 	w.t.Helper()
 	must(w.t, w.cmd.Process.Signal(syscall.SIGKILL))
 	<-w.c.Done()
@@ -56,7 +56,7 @@ func (w wall) fall() {
 }
 
 // keptShell opens a shell in w, from the state in from unless that is nil.
-func keptShell(t testing.TB, w wall, o sandbox.ShellOptions, from *client.ShellState) client.StateKeeper {
+func keptShell(t testing.TB, w fallible, o sandbox.ShellOptions, from *client.ShellState) client.StateKeeper {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

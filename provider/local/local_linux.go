@@ -11,7 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/turns"
 )
 
@@ -28,8 +30,10 @@ type Provider struct {
 	bwrap    string // in PATH when the Provider was made
 	bwrapErr error
 
-	// defs opens the folder of definitions when it is first needed.
-	defs func() (*record.Dir, error)
+	// defs opens the folder of definitions when it is first needed, and stubs
+	// the records of what was made on the host for walls to be put on.
+	defs  func() (*record.Dir, error)
+	stubs func() (*stub.Dir, error)
 
 	mu     sync.Mutex
 	sites  map[string]*site // by the sandbox's name
@@ -53,6 +57,7 @@ func New(o Options) *Provider {
 	}
 	p := &Provider{o: o, sites: map[string]*site{}}
 	p.defs = sync.OnceValues(func() (*record.Dir, error) { return record.Open(filepath.Join(o.State, "local", "sandboxes")) })
+	p.stubs = sync.OnceValues(func() (*stub.Dir, error) { return stub.Open(filepath.Join(o.State, "local", "stubs")) })
 	p.bwrap, p.bwrapErr = exec.LookPath("bwrap")
 	return p
 }
@@ -177,8 +182,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	p.swept.Do(func() { err = defs.Sweep(ctx) })
-	if err != nil {
+	if err := p.sweep(ctx, defs); err != nil {
 		return sandbox.Info{}, err
 	}
 	def := record.Definition{
@@ -233,6 +237,9 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
+	if err := p.sweep(ctx, defs); err != nil {
+		return nil, err
+	}
 	def, _, err := defs.Get(s.Name)
 	if err != nil {
 		return nil, err
@@ -244,6 +251,32 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		return nil, err
 	}
 	return p.site(def).open(ctx, s)
+}
+
+// sweep removes, once, what crashes have left behind.
+func (p *Provider) sweep(ctx context.Context, defs *record.Dir) (err error) {
+	p.swept.Do(func() {
+		if err = defs.Sweep(ctx); err != nil {
+			return
+		}
+		var stubs *stub.Dir
+		if stubs, err = p.stubs(); err != nil {
+			return
+		}
+		if _, undone := stubs.Sweep(ctx); undone != nil {
+			p.o.Warn("", "could not remove what held the place of a closed path: "+undone.Error())
+		}
+	})
+	return err
+}
+
+// hold has the stubs made that a plan needs.
+func (p *Provider) hold(ctx context.Context, needed []plan.Stub) (*stub.Held, error) {
+	stubs, err := p.stubs()
+	if err != nil {
+		return nil, err
+	}
+	return stubs.Make(ctx, needed)
 }
 
 // site returns what this process has of the sandbox def.

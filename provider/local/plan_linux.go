@@ -58,7 +58,13 @@ type seen struct {
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
 
 // plan looks at the host and says what the wall has to be now.
-func (p *planner) plan(ctx context.Context) (planned, error) { return p.planOn(ctx, world.Disk{}) }
+func (p *planner) plan(ctx context.Context) (planned, error) {
+	stubs, err := p.site.p.stubs()
+	if err != nil {
+		return planned{}, err
+	}
+	return p.planOn(ctx, world.Disk{Stub: stubs.Is})
+}
 
 // planOn is plan on a host that may differ from what is on the disk.
 func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {

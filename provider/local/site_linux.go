@@ -77,7 +77,7 @@ func (s *site) find(key string) (*wall, error) {
 		return nil, closedProvider(s.def.Name)
 	}
 	for _, w := range s.walls {
-		if w.key == key && !w.retired && !w.fallen() && w.First().Alive() {
+		if w.key == key && !w.retired && w.sound() && w.First().Alive() {
 			w.users++
 			return w, nil
 		}

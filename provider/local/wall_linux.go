@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
@@ -22,6 +23,7 @@ type wall struct {
 	planned
 	site  *site
 	slot  *record.Slot
+	stubs *stub.Held
 	noted record.Wall
 
 	users   int  // seats; guarded by the site
@@ -52,7 +54,15 @@ func (w *wall) busy() bool { return w.detached.Load() }
 func (w *wall) take() { go w.Kill() }
 
 // letGo gives up what the wall kept on the host. It has ended.
-func (w *wall) letGo() {}
+func (w *wall) letGo() {
+	if err := w.stubs.Release(); err != nil {
+		w.site.p.o.Warn(w.site.def.Name, "could not remove what held the place of a closed path: "+err.Error())
+	}
+}
+
+// sound reports whether the wall is up and what it was put on is still there:
+// who removes a stub on the host takes the mount over it along.
+func (w *wall) sound() bool { return !w.fallen() && w.stubs.Intact() }
 
 // discard ends a wall that was never admitted.
 func (w *wall) discard() {
@@ -70,11 +80,15 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *r
 	if err != nil {
 		return nil, err
 	}
-	lw, err := launch.Start(ctx, order)
+	held, err := s.p.hold(ctx, pl.plan.Stubs)
 	if err != nil {
 		return nil, err
 	}
-	w := &wall{Wall: lw, planned: pl, site: s, slot: slot}
+	lw, err := launch.Start(ctx, order)
+	if err != nil {
+		return nil, errors.Join(err, held.Release())
+	}
+	w := &wall{Wall: lw, planned: pl, site: s, slot: slot, stubs: held}
 	defer func() {
 		if err != nil {
 			w.discard()
@@ -96,6 +110,12 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
 	defer c.Close()
 	for _, what := range c.Hello().Degraded {
 		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
+	}
+	if err := w.prove(); err != nil {
+		return err
+	}
+	if err := w.check(ctx, c); err != nil {
+		return err
 	}
 	if len(spec.OnStart) > 0 {
 		w.detached.Store(true) // what they leave running is meant to stay

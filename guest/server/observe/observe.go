@@ -4,7 +4,6 @@ package observe
 
 import (
 	"os"
-	"path"
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -32,7 +31,7 @@ func New(writable []string) (*Observer, error) {
 // A Sighting is what was read of a call while it waited.
 type Sighting struct {
 	pid     int
-	program string // empty: not asked yet
+	program string
 	asks    []ask
 }
 
@@ -65,21 +64,17 @@ func (o *Observer) Take(listener int, seen func()) (*Sighting, error) {
 // look reads what a call is about.
 func (o *Observer) look(n *notice) *Sighting {
 	s := &Sighting{pid: int(n.pid)}
-	likely := false
 	for _, t := range targetsOf(n.number) {
 		a, ok := readAsk(n, t)
 		if !ok {
 			continue
 		}
 		s.asks = append(s.asks, a)
-		likely = likely || o.judge.refuses(a.kind, path.Clean(a.path))
 	}
 	if len(s.asks) == 0 {
 		return nil
 	}
-	if likely { // and its process may be gone before we have found out for sure
-		s.program = comm(s.pid)
-	}
+	s.program = comm(s.pid) // its process may be gone before we have found out what it is about
 	return s
 }
 
@@ -166,9 +161,6 @@ func (o *Observer) Resolve(s *Sighting) []wire.Attempt {
 		}
 		if !ok || len(at.path) >= maxPath || !o.judge.refuses(a.kind, at.path) || !a.kind.sensible(at) {
 			continue
-		}
-		if s.program == "" {
-			s.program = comm(s.pid)
 		}
 		found = append(found, wire.Attempt{PID: uint32(s.pid), Path: at.path, Program: s.program})
 	}

@@ -52,7 +52,7 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 		return plan.Missing, unreachable(path)
 	case err != nil:
 		return plan.Missing, err
-	case d.Stub != nil && d.Stub(path):
+	case d.Stub != nil && mayBeStub(st) && d.Stub(path):
 		return plan.Missing, nil
 	}
 	switch m := st.Mode(); {
@@ -66,6 +66,15 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 		return plan.Socket, nil
 	}
 	return plan.Other, nil
+}
+
+// mayBeStub spares the records of stubs a look for what is none at a glance.
+func mayBeStub(st os.FileInfo) bool {
+	if st.IsDir() {
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		return !ok || sys.Nlink <= 2 // file systems that do not count folders say 1
+	}
+	return st.Mode().IsRegular() && st.Size() == 0
 }
 
 // unreachable returns nil for a path below a folder of somebody else that does

@@ -1,0 +1,177 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// A wall is a guest inside bubblewrap, as an ordinary user, with a workspace
+// of which a part is closed.
+type wall struct {
+	*client.Client
+	cmd  *exec.Cmd
+	work string // folder of the host that is /workspace
+}
+
+// A wallPlan is what a test changes of a wall.
+type wallPlan struct {
+	config  wire.Config
+	sockets bool // commands may make Unix sockets
+	open    bool // no filter for the whole wall
+	mute    bool // what the guest says on standard error is not shown
+}
+
+// observing is a wall as it usually is.
+func observing() wallPlan {
+	return wallPlan{config: wire.Config{
+		Landlock: true, Observe: true, Processes: 512,
+		Readable: []string{"/usr", "/etc", "/.sandbox", "/not-there"}, Writable: []string{"/workspace", "/tmp"},
+	}}
+}
+
+// start starts the wall and waits until its guest answers.
+func (p wallPlan) start(t testing.TB) *wall {
+	t.Helper()
+	w, conn := p.launch(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var err error
+	w.Client, err = client.New(ctx, conn, client.Options{Dir: "/workspace"})
+	must(t, err)
+	t.Cleanup(func() { w.Client.Close() })
+	return w
+}
+
+// launch starts bubblewrap and returns our end of the guest's connection.
+func (p wallPlan) launch(t testing.TB) (*wall, net.Conn) {
+	t.Helper()
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		testenv.Lack(t, "local", "bubblewrap is not installed")
+	}
+	if os.Geteuid() != 0 {
+		testenv.Lack(t, "root", "the wall gets a user of its own")
+	}
+	w := &wall{work: workspace(t)}
+	self, err := os.Executable()
+	must(t, err)
+	copyFile(t, self, filepath.Join(w.work, "..", "probe"))
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	arch, err := bpf.ArchOf(runtime.GOARCH)
+	must(t, err)
+	p.config.Filter = bpf.Command(arch, bpf.Options{Observe: p.config.Observe, UnixSockets: p.sockets}).Bytes()
+	files := []*os.File{os.NewFile(uintptr(pair[1]), "guest"), inMemory(t, p.config.Encode()), inMemory(t, bpf.Wall(arch).Bytes())}
+	w.cmd = exec.Command(bwrap, p.args(t, w.work)...)
+	w.cmd.ExtraFiles = files
+	w.cmd.Dir = "/"
+	if !p.mute {
+		w.cmd.Stderr = os.Stderr
+	}
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: guestUID, Gid: guestUID}}
+	must(t, w.cmd.Start())
+	t.Cleanup(func() {
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+	})
+	for _, f := range files {
+		f.Close()
+	}
+	ours := os.NewFile(uintptr(pair[0]), "client")
+	conn, err := net.FileConn(ours)
+	must(t, err)
+	ours.Close()
+	return w, conn
+}
+
+// args is the command line of bubblewrap: descriptor 3 is the connection, 4
+// the configuration, 5 the filter of the wall.
+func (p wallPlan) args(t testing.TB, work string) []string {
+	args := []string{
+		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--disable-userns",
+		"--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin",
+		"--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
+		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+		"--symlink", "usr/lib64", "/lib64", "--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache",
+		"--dir", "/etc", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/private",
+		"--ro-bind", filepath.Dir(binary.path(t)), "/.sandbox/bin", "--ro-bind", filepath.Join(work, "..", "probe"), "/.sandbox/probe",
+		"--bind", work, "/workspace", "--ro-bind", work + "/closed", "/workspace/closed", "--ro-bind", work + "/key", "/workspace/key",
+		"--bind", work + "/pinned", "/workspace/pinned",
+		"--perms", "0000", "--tmpfs", "/workspace/hidden", "--remount-ro", "/workspace/hidden", "--remount-ro", "/",
+	}
+	if !p.open {
+		args = append(args, "--add-seccomp-fd", "5")
+	}
+	return append(args, "--", "/.sandbox/bin/sandbox-guest", "init", "--fd=3", "--config=4")
+}
+
+// workspace makes a folder of the host with what the tests try to change.
+func workspace(t testing.TB) string {
+	t.Helper()
+	base, err := os.MkdirTemp("", "w")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(base) })
+	must(t, os.Chmod(base, 0o755))
+	work := filepath.Join(base, "work")
+	for _, dir := range []string{"", "closed", "pinned", "sub", "hidden"} {
+		must(t, os.Mkdir(filepath.Join(work, dir), 0o755))
+	}
+	for _, file := range []string{"closed/file", "key", "file", "pinned/file"} {
+		must(t, os.WriteFile(filepath.Join(work, file), []byte("content"), 0o644))
+	}
+	for to, link := range map[string]string{"/usr": "tousr", "closed": "toclosed", "/usr/dangling": "toair", "sub": "tosub"} {
+		must(t, os.Symlink(to, filepath.Join(work, link)))
+	}
+	must(t, filepath.WalkDir(work, func(path string, _ os.DirEntry, err error) error {
+		must(t, err)
+		return os.Lchown(path, guestUID, guestUID)
+	}))
+	return work
+}
+
+// inMemory returns a file without a name that holds b.
+func inMemory(t testing.TB, b []byte) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	must(t, err)
+	f := os.NewFile(uintptr(fd), "memory")
+	_, err = f.WriteAt(b, 0)
+	must(t, err)
+	return f
+}
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	must(t, err)
+	must(t, os.WriteFile(to, b, 0o755))
+}
+
+// probeEnv makes the test binary a program inside a wall: one of probes().
+const probeEnv = "GUEST_TEST_PROBE"
+
+// A finding is what a probe tells, one line of JSON each.
+type finding struct {
+	What  string
+	Errno int
+}
+
+func tell(what string, errno syscall.Errno) {
+	b, _ := json.Marshal(finding{what, int(errno)})
+	fmt.Println(string(b))
+}

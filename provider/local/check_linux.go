@@ -1,0 +1,142 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// prove compares what the kernel says is mounted in the wall with the plan.
+// Nothing but the guest has run in it yet.
+func (w *wall) prove() error {
+	host, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	inside, err := os.ReadFile("/proc/" + strconv.Itoa(w.First().PID) + "/mountinfo")
+	if err != nil {
+		return err
+	}
+	mask, err := w.site.p.maskFile()
+	if err != nil {
+		return err
+	}
+	return bwrap.Prove(w.plan, mask, string(host), string(inside))
+}
+
+// check has the wall tried from inside, by a command like any other, before
+// the first command of a user: each deny must hold, and each folder that is
+// to be writable must be. An error tells what did not hold, and the plan.
+func (w *wall) check(ctx context.Context, c *client.Client) error {
+	checks := checksOf(w.plan.Probes)
+	if len(checks) == 0 {
+		return nil
+	}
+	out, complaint := &bounded{limit: wire.MaxChecks}, &bounded{limit: 2 << 10}
+	p, err := c.Start(ctx, sandbox.Command{
+		Args: []string{guestInside, "check"}, Dir: "/", Stdin: bytes.NewReader(wire.EncodeChecks(checks)), Stdout: out, Stderr: complaint,
+	})
+	if err != nil {
+		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
+	}
+	exit, err := p.Wait()
+	if err != nil {
+		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
+	}
+	misses, err := wire.DecodeMisses(out.b, len(checks))
+	switch {
+	case exit.Code > 1 || exit.Signal != "" || err != nil:
+		return w.unproven(nil, fmt.Errorf("the guest could not try it (status %d, %w): %s", exit.Code, errOr(err), termsafe.Line(string(complaint.b))))
+	case len(misses) > 0 || exit.Code != 0:
+		return w.unproven(misses, nil)
+	}
+	return nil
+}
+
+func errOr(err error) error {
+	if err == nil {
+		return errors.New("no reason told")
+	}
+	return err
+}
+
+// checksOf are the probes of a plan as the guest takes them, in order.
+func checksOf(probes []plan.Probe) []wire.Check {
+	wants := map[plan.Want]wire.Want{
+		plan.Unreadable: wire.Unreadable, plan.Unwritable: wire.Unwritable, plan.Writable: wire.Writable, plan.Pinned: wire.Pinned,
+	}
+	checks := make([]wire.Check, len(probes))
+	for i, p := range probes {
+		checks[i] = wire.Check{Path: p.Path, Want: wants[p.Want]} // an unknown want is refused inside
+	}
+	return checks
+}
+
+// shownMisses bounds how many failed probes an error tells of.
+const shownMisses = 8
+
+// unproven says that the wall is not what its plan says.
+func (w *wall) unproven(misses []wire.Miss, cause error) error {
+	var what []string
+	for i, m := range misses {
+		if i == shownMisses {
+			what = append(what, fmt.Sprintf("and %d more", len(misses)-i))
+			break
+		}
+		p := w.plan.Probes[m.Index]
+		text := fmt.Sprintf("%s is not %s (%s)", strconv.Quote(p.Path), p.Want, p.Rule)
+		if m.Errno != 0 {
+			text += ": " + syscall.Errno(m.Errno).Error()
+		}
+		what = append(what, text)
+	}
+	e := &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "check the wall", Resource: w.site.def.Name, Err: cause,
+		Message: "the wall does not hold what its rules say, so nothing runs in it",
+		Hint:    "see what was planned with: sandbox explain",
+	}
+	if len(what) > 0 {
+		e.Message += ": " + strings.Join(what, "; ")
+	}
+	e.Message += "\nthe plan:\n" + printed(w.plan)
+	return e
+}
+
+// printed is a plan for people.
+func printed(p plan.Plan) string {
+	var b strings.Builder
+	for _, op := range p.Ops {
+		fmt.Fprintf(&b, "  %s %s", op.Kind, strconv.Quote(op.Target))
+		if op.Source != "" {
+			fmt.Fprintf(&b, " from %s", strconv.Quote(op.Source))
+		}
+		if op.Rule != "" {
+			fmt.Fprintf(&b, " (%s)", op.Rule)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// bounded is a writer that keeps the first limit bytes.
+type bounded struct {
+	limit int
+	b     []byte
+}
+
+func (w *bounded) Write(p []byte) (int, error) {
+	w.b = append(w.b, p[:min(len(p), w.limit-len(w.b))]...)
+	return len(p), nil
+}
