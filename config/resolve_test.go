@@ -288,10 +288,16 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 		got = append(got, n.Path+" "+n.Value)
 	}
 	want := []string{
-		defaultsPath + `limits.memory "1g"`, defaultsPath + `network.allowedDomains ["a.example"]`, defaultsPath + "pool.size 3",
+		defaultsPath + `network.allowedDomains ["a.example"]`, defaultsPath + "pool.size 3",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
+	}
+	for provider, notices := range map[string]int{"docker": 1, "auto": 1, "local": 0} {
+		r = resolve(t, inDefaults(`"provider":"`+provider+`","filesystem":{"allowRead":["/srv"]}`), ann, config.Overrides{})
+		if len(r.NoEffect) != notices {
+			t.Errorf("path rules with the provider %s: %v", provider, r.NoEffect)
+		}
 	}
 	r = resolve(t, inDefaults(`"preset":"strict"`), ann, config.Overrides{})
 	if s := fmt.Sprint(r.NoEffect); !strings.Contains(s, "requireEvidence") {
