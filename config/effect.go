@@ -7,23 +7,23 @@ import (
 )
 
 // withoutEffect is the one table of settings that are accepted and checked
-// while the feature behind them does not exist. A path stands for all below it.
+// while the feature behind them does not exist. A path stands for all below it;
+// except names a provider with which it has an effect.
 //
 // One that opens something opens nothing; one that tightens something does not
 // tighten it yet, and the notice is there to say so.
-func withoutEffect() []struct{ path, why string } {
-	return []struct{ path, why string }{
-		{"requireEvidence", "evidence is not recorded yet"},
-		{"filesystem", "path rules beyond the mounts hold with the provider local only"},
-		{"network", "rules for hosts are not applied yet: docker.network alone decides what can be reached"},
-		{"commands.strictness", notJudged}, {"commands.allow", notJudged}, {"commands.block", notJudged},
-		{"commands.excluded", notJudged}, {"commands.subagentBlock", notJudged}, {"commands.autoAllowIfSandboxed", notJudged},
-		{"limits.memory", "memory is bounded for the sandbox as a whole by docker.memory"},
-		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit"},
-		{"browser", "there is no browser yet"},
-		{"tools", "tools are not served yet"},
-		{"pool", "sandboxes are not kept ready yet"},
-		{"idle", "idle sandboxes are not frozen yet"},
+func withoutEffect() []struct{ path, why, except string } {
+	return []struct{ path, why, except string }{
+		{"requireEvidence", "evidence is not recorded yet", ""},
+		{"filesystem", "path rules beyond the mounts are applied by the local provider alone", "local"},
+		{"network", "rules for hosts are not applied yet: docker.network alone decides what can be reached", ""},
+		{"commands.strictness", notJudged, ""}, {"commands.allow", notJudged, ""}, {"commands.block", notJudged, ""},
+		{"commands.excluded", notJudged, ""}, {"commands.subagentBlock", notJudged, ""}, {"commands.autoAllowIfSandboxed", notJudged, ""},
+		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit", ""},
+		{"browser", "there is no browser yet", ""},
+		{"tools", "tools are not served yet", ""},
+		{"pool", "sandboxes are not kept ready yet", ""},
+		{"idle", "idle sandboxes are not frozen yet", ""},
 	}
 }
 
@@ -40,7 +40,7 @@ func noEffect(r Resolved, m merged) []Notice {
 			continue
 		}
 		for _, e := range table {
-			if e.path == "filesystem" && r.Provider != "docker" {
+			if e.except == r.Provider && e.except != "" {
 				continue
 			}
 			if path == e.path || strings.HasPrefix(path, e.path+".") {

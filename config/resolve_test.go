@@ -288,15 +288,15 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 		got = append(got, n.Path+" "+n.Value)
 	}
 	want := []string{
-		defaultsPath + `limits.memory "1g"`, defaultsPath + `network.allowedDomains ["a.example"]`, defaultsPath + "pool.size 3",
+		defaultsPath + `network.allowedDomains ["a.example"]`, defaultsPath + "pool.size 3",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	for provider, want := range map[string]int{"docker": 2, "local": 1} {
-		r = resolve(t, inDefaults(`"provider":"`+provider+`","filesystem":{"allowRead":["/x"]},"commands":{"allowUnsandboxed":true,"block":["rm"]}`), ann, config.Overrides{})
-		if len(r.NoEffect) != want {
-			t.Errorf("with %s: %v", provider, r.NoEffect)
+	for provider, notices := range map[string]int{"docker": 2, "auto": 2, "local": 1} {
+		r = resolve(t, inDefaults(`"provider":"`+provider+`","filesystem":{"allowRead":["/srv"]},"commands":{"allowUnsandboxed":true,"block":["rm"]}`), ann, config.Overrides{})
+		if len(r.NoEffect) != notices {
+			t.Errorf("path rules and a blocked command with the provider %s: %v", provider, r.NoEffect)
 		}
 	}
 	r = resolve(t, inDefaults(`"preset":"strict"`), ann, config.Overrides{})

@@ -45,12 +45,21 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return h.reopen(ctx, s) },
 				WorkspaceQuota: int64(r.WorkspaceQuota),
 				Disks:          disks,
+				NoMemoryLimit:  noMemoryLimit(s.Provider),
 				Progress:       func(r attack.Result) { o.Log.Infof("%s: %s: %s", r.Name, r.Outcome, r.Seen) },
 			})
 			return nil
 		})
 	})
 	return report, err
+}
+
+// noMemoryLimit says why a provider enforces no limit of memory, or nothing.
+func noMemoryLimit(provider string) string {
+	if provider == "local" {
+		return "a local wall has no control group, so nothing bounds the memory of a sandbox; limits.memory bounds each command"
+	}
+	return ""
 }
 
 // reopen returns another handle to the sandbox of s.

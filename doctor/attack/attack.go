@@ -79,6 +79,10 @@ type Options struct {
 	// WorkspaceQuota is the bound of the workspace in bytes; 0 is unbounded.
 	WorkspaceQuota int64
 
+	// NoMemoryLimit says why the wall bounds no memory, for walls that cannot;
+	// empty is for those that do.
+	NoMemoryLimit string
+
 	// Disks are host folders whose file systems must not fill up: the state
 	// folder, the engine's data folder.
 	Disks []string

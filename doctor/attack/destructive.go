@@ -168,6 +168,9 @@ func starve(ctx context.Context, r *rig) finding {
 
 // memory asks for 4 GiB, or for more than the limit where that is larger.
 func memory(ctx context.Context, r *rig) finding {
+	if r.opts.NoMemoryLimit != "" {
+		return finding{Skipped, "warning: " + r.opts.NoMemoryLimit}
+	}
 	limit := r.spec.Resources.Memory
 	if limit <= 0 {
 		return finding{Unproven, "the settings set no limit of memory"}

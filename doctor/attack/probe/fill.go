@@ -111,7 +111,7 @@ func fillDisk(args []string) verdict {
 	}
 	var full, over []string
 	for _, m := range mounts {
-		if m.inMemory() || !m.writable() || slices.Contains(args[1:], m.target) {
+		if m.inMemory() || !m.writable() || isDevice(m.target) || slices.Contains(args[1:], m.target) {
 			continue
 		}
 		n, err := fillMount(m.target, limit)
@@ -129,6 +129,13 @@ func fillDisk(args []string) verdict {
 		return held("no writable place on a disk")
 	}
 	return held(strings.Join(full, "; "))
+}
+
+// isDevice reports a device file, which some walls mount one by one and which
+// keeps nothing of what is written to it.
+func isDevice(target string) bool {
+	fi, err := os.Stat(target)
+	return err == nil && fi.Mode()&os.ModeDevice != 0
 }
 
 // fillQuota writes up to args[0] bytes, more than the quota, to the folder

@@ -4,6 +4,7 @@ package probe
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -210,6 +211,8 @@ func replaceSocket([]string) verdict {
 	removed := unix.Unlink(path)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
+		os.Stdout.WriteString("ready\n") // for the side that waits to knock
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		return held("socket: ", reason(err))
 	}
 	bound := unix.Bind(fd, &unix.SockaddrUnix{Name: path})

@@ -38,11 +38,13 @@ func runFor(path string, args []string) error {
 	return exec.CommandContext(ctx, path, args...).Run()
 }
 
-// containerTools start walls of their own, in which they would be root.
+// containerTools start walls of their own, in which they would be root, or
+// ask an engine for one. What only reads its own empty folder, as runc does
+// when it lists, proves nothing.
 func containerTools([]string) verdict {
 	return runAll(
 		"unshare -Ur true", "unshare -m true", "nsenter -t 1 -m true", "nsenter -t 1 -a true",
-		"bwrap --bind / / true", "chroot / true", "docker ps", "podman info", "runc list", "ctr version",
+		"bwrap --bind / / true", "chroot / true", "docker ps", "podman info", "ctr version",
 		"systemd-run true", "mount -t tmpfs none /tmp", "umount /proc/sys",
 	)
 }

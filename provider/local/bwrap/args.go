@@ -109,7 +109,9 @@ func mount(op plan.Op, o Options) []string {
 	case plan.OpRemountRo:
 		return []string{"--remount-ro", op.Target}
 	case plan.OpProc:
-		return []string{"--proc", op.Target}
+		// What the wall's namespaces have of settings would belong to the
+		// user inside. The host's folder shows who opens it his own.
+		return []string{"--proc", op.Target, "--ro-bind", "/proc/sys", op.Target + "/sys"}
 	case plan.OpDev:
 		return []string{"--dev", op.Target}
 	}
