@@ -24,15 +24,15 @@ func TestCapture(t *testing.T) {
 	if string(r.Stdout) != "123456789\n" || r.StdoutBytes != 15 || !r.Truncated || string(r.Stderr) != "err\n" || r.StderrBytes != 4 || r.ExitCode != 3 || r.Blocked {
 		t.Errorf("%+v", r)
 	}
-	r = capture(false, "reach", "/d")
-	if !r.Blocked || r.BlockedResource != "/d" || len(r.Violations) != 1 || !strings.Contains(string(r.Stderr), "<sandbox_violations>") || string(violation.Strip(r.Stderr)) != "touch: can" {
+	r = capture(false, "reach", "HOST/x")
+	if !r.Blocked || r.BlockedResource != g.host+"/x" || len(r.Violations) != 1 || !strings.Contains(string(r.Stderr), "<sandbox_violations>") || string(violation.Strip(r.Stderr)) != "touch: can" {
 		t.Errorf("%+v: %s", r, r.Stderr)
 	}
-	r = capture(true, "reach", "/d")
+	r = capture(true, "reach", "HOST/x")
 	if r.Blocked || string(r.Stdout) != "done" || len(r.Stderr) != 0 || r.StderrBytes != 0 {
 		t.Errorf("run again: %+v: %s", r, r.Stderr)
 	}
-	r = capture(true, "reach", "/d")
+	r = capture(true, "reach", "HOST/x")
 	if !r.Blocked || !strings.Contains(r.BlockedReason, "asked for and denied") {
 		t.Errorf("denied: %+v", r)
 	}

@@ -79,7 +79,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 // permit asks about the first cause that a grant opens, and reports whether
 // the command is to be run again. If not, the outcome says why.
 func (a *asking) permit(ctx context.Context, out *Outcome) bool {
-	v, why := a.choose(out.Causes)
+	v, g, why := a.choose(out.Causes)
 	if why == "" && !a.input.can() {
 		why = "nobody was asked, because the command's input cannot be given again: pass at most 1 MiB and close it, or use a file"
 	}
@@ -90,8 +90,7 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 		out.BlockedReason += "; " + why
 		return false
 	}
-	g := sandbox.Grant{Operation: v.Operation, Path: v.HostPath}
-	answer := a.ask(ctx, v, out.BlockedReason)
+	answer := a.ask(ctx, v, g, out.BlockedReason)
 	defer func() { a.answers = append(a.answers, answer) }()
 	switch answer.Permission {
 	case sandbox.AllowOnce:
@@ -114,35 +113,40 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 	return true
 }
 
-// choose returns the first of causes that a grant opens, or why there is none.
-func (a *asking) choose(causes []sandbox.Violation) (v sandbox.Violation, why string) {
-	builtin, given := false, false
+// listed says that a deny stands against it.
+const listed = "nobody can permit it: it is on a list of denials (" + string(sandbox.CodeCapabilityBlocked) + ")"
+
+// choose returns the first of causes that a grant opens, with the grant, or
+// why there is none.
+func (a *asking) choose(causes []sandbox.Violation) (v sandbox.Violation, g sandbox.Grant, why string) {
+	why = "there is nothing to permit: no path of the host stands behind it"
 	for _, v := range causes {
 		switch {
 		case v.Builtin:
-			builtin = true
+			why = listed
+			continue
 		case v.Kind != sandbox.ResourcePath || v.HostPath == "":
-		case slices.Contains(a.given, sandbox.Grant{Operation: v.Operation, Path: v.HostPath}):
-			given = true
+			continue
+		}
+		g, no := opening(a.live, v)
+		switch {
+		case no != "":
+			why = no
+		case slices.Contains(a.given, g):
+			why = "it was permitted, and is denied all the same"
 		default:
-			return v, ""
+			return v, g, ""
 		}
 	}
-	switch {
-	case given:
-		return v, "it was permitted, and is denied all the same"
-	case builtin:
-		return v, fmt.Sprintf("nobody can permit it: it is on a list of denials (%s)", sandbox.CodeCapabilityBlocked)
-	}
-	return v, "there is nothing to permit: no path of the host stands behind it"
+	return v, g, why
 }
 
 // ask asks the approver. Whatever goes wrong is a denial.
-func (a *asking) ask(ctx context.Context, v sandbox.Violation, reason string) Answer {
+func (a *asking) ask(ctx context.Context, v sandbox.Violation, g sandbox.Grant, reason string) Answer {
 	o := a.live.spec.Owner
 	r := sandbox.PermissionRequest{
 		ID: newID(), Tenant: o.Tenant, Agent: a.req.Who.Agent, Session: a.req.Who.Session, Sandbox: a.live.name(),
-		Kind: v.Kind, Operation: v.Operation, Resource: v.HostPath, Inside: v.Resource,
+		Kind: v.Kind, Operation: g.Operation, Resource: g.Path, Inside: v.Resource,
 		Command: slices.Clone(a.req.Command.Args), Reason: reason, Expires: a.m.now().Add(askWithin),
 	}
 	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type guarded struct {
 	state *statedir.Dir
 	wall  sandbox.Provider
 	log   *logBuffer
+	host  string // a folder outside, with files that may be permitted
 
 	mu      sync.Mutex
 	answers []sandbox.Permission // given in turn; then the last one again
@@ -45,7 +47,10 @@ func newGuarded(t *testing.T, answers ...sandbox.Permission) *guarded {
 	t.Helper()
 	state, err := statedir.Open(t.TempDir() + "/state")
 	must(t, err)
-	g := &guarded{t: t, state: state, answers: answers, log: &logBuffer{}}
+	g := &guarded{t: t, state: state, answers: answers, log: &logBuffer{}, host: t.TempDir()}
+	for _, name := range strings.Fields("x a b c 1 2 3 4 5 6 7 8 9 10") {
+		must(t, os.WriteFile(g.host+"/"+name, nil, 0o600))
+	}
 	g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: map[string]fake.Program{"reach": g.reach}})
 	return g
 }
@@ -83,6 +88,7 @@ func (g *guarded) reach(p *fake.Proc) int {
 		return 3
 	}
 	for _, path := range p.Args[1:] {
+		path = strings.Replace(path, "HOST", g.host, 1)
 		path, seen := strings.CutPrefix(path, "seen:")
 		v := p.Judge(sandbox.OpWrite, path)
 		if v.Allowed {
@@ -168,12 +174,12 @@ func TestAnswersAreCarriedOut(t *testing.T) {
 			g := newGuarded(t, tt.answer)
 			m := g.manager(guardedSettings)
 			mute := func(r *manager.Request) { r.Ask = false }
-			out, o := g.try(m, someone, []string{"/data/x"})
+			out, o := g.try(m, someone, []string{"HOST/x"})
 			if (o.Exit.Code == 0) != tt.first || (out == "done") != tt.first || o.Blocked == tt.first || len(g.asked) != 1 || len(o.Answers) != 1 {
 				t.Errorf("%q, %+v; asked %+v", out, o, g.asked)
 			}
 			for who, want := range map[config.Who]bool{someone: tt.again, other: tt.else_, {Tenant: "t", Agent: "main", Session: "s"}: tt.else_} {
-				if out, o := g.try(m, who, []string{"/data/x"}, mute); (o.Exit.Code == 0) != want {
+				if out, o := g.try(m, who, []string{"HOST/x"}, mute); (o.Exit.Code == 0) != want {
 					t.Errorf("later, %+v: %q, %+v", who, out, o)
 				}
 			}
@@ -187,19 +193,19 @@ func TestAnswersAreCarriedOut(t *testing.T) {
 // TestRequestSaysWhatIsAsked holds every part of a request.
 func TestRequestSaysWhatIsAsked(t *testing.T) {
 	g := newGuarded(t, sandbox.Deny)
-	_, o := g.try(g.manager(guardedSettings), config.Who{Tenant: "acme", Agent: "a", Session: "s"}, []string{"seen:/data/x"})
+	_, o := g.try(g.manager(guardedSettings), config.Who{Tenant: "acme", Agent: "a", Session: "s"}, []string{"seen:HOST/x"})
 	r := g.asked[0]
 	if len(r.ID) != 32 || r.Expires.IsZero() || r.Sandbox != o.Name {
 		t.Errorf("%+v", r)
 	}
 	want := sandbox.PermissionRequest{
 		ID: r.ID, Expires: r.Expires, Sandbox: r.Sandbox, Tenant: "acme", Agent: "a", Session: "s", Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite,
-		Resource: "/data/x", Inside: "/data/x", Command: []string{"reach", "seen:/data/x"}, Reason: "write /data/x: denied by allowWrite (seen by the wall)",
+		Resource: g.host + "/x", Inside: g.host + "/x", Command: []string{"reach", "seen:HOST/x"}, Reason: "write " + g.host + "/x: denied by allowWrite (seen by the wall)",
 	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("request (-want +got):\n%s", d)
 	}
-	if !o.Blocked || o.BlockedResource != "/data/x" || !strings.Contains(o.BlockedReason, "asked for and denied") || len(o.Violations) != 1 || o.Violations[0].PID == 0 {
+	if !o.Blocked || o.BlockedResource != g.host+"/x" || !strings.Contains(o.BlockedReason, "asked for and denied") || len(o.Violations) != 1 || o.Violations[0].PID == 0 {
 		t.Errorf("%+v", o)
 	}
 }
@@ -218,10 +224,10 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 		{"on a list of denials", []string{"/secret/x"}, nil, "SANDBOX.CAPABILITY_BLOCKED"},
 		{"seen, on a list of denials", []string{"seen:/secret/x"}, nil, "SANDBOX.CAPABILITY_BLOCKED"},
 		{"nothing of the host", []string{"/nowhere/x"}, nil, "no path of the host"},
-		{"not wanted", []string{"/data/x"}, func(r *manager.Request) { r.Ask = false }, "denied by allowWrite"},
-		{"input too long", []string{"/data/x"}, func(r *manager.Request) { r.Command.Stdin = io.LimitReader(zeros{}, 1<<20+1) }, "input cannot be given again"},
-		{"input without end", []string{"/data/x"}, func(r *manager.Request) {
-			r.Command.Stdin, r.Command.Args = endless, []string{"sh", "-c", "reach /data/x </dev/null"}
+		{"not wanted", []string{"HOST/x"}, func(r *manager.Request) { r.Ask = false }, "denied by allowWrite"},
+		{"input too long", []string{"HOST/x"}, func(r *manager.Request) { r.Command.Stdin = io.LimitReader(zeros{}, 1<<20+1) }, "input cannot be given again"},
+		{"input without end", []string{"HOST/x"}, func(r *manager.Request) {
+			r.Command.Stdin, r.Command.Args = endless, []string{"sh", "-c", "reach HOST/x </dev/null"}
 		}, "input cannot be given again"},
 	}
 	for _, tt := range tests {
@@ -246,12 +252,12 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 func TestTroubleIsADenial(t *testing.T) {
 	g := newGuarded(t, sandbox.AllowSession)
 	g.fails = errors.New("the terminal burned down")
-	_, o := g.try(g.manager(guardedSettings), someone, []string{"/data/x"})
+	_, o := g.try(g.manager(guardedSettings), someone, []string{"HOST/x"})
 	if o.Exit.Code == 0 || !strings.Contains(o.BlockedReason, "burned down") || o.Answers[0].Permission != sandbox.Deny {
 		t.Errorf("%+v", o)
 	}
 	g = newGuarded(t)
-	_, o = g.try(g.manager(guardedSettings), someone, []string{"/data/x"})
+	_, o = g.try(g.manager(guardedSettings), someone, []string{"HOST/x"})
 	if o.Exit.Code == 0 || !strings.Contains(o.BlockedReason, "nobody to ask") {
 		t.Errorf("%+v", o)
 	}
@@ -272,7 +278,7 @@ func TestInputIsGivenAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, sandbox.AllowOnce)
 			again := 0
-			out, o := g.try(g.manager(guardedSettings), someone, []string{"/a", "/b", "/c"}, func(r *manager.Request) {
+			out, o := g.try(g.manager(guardedSettings), someone, []string{"HOST/a", "HOST/b", "HOST/c"}, func(r *manager.Request) {
 				r.Command.Stdin = in
 				r.Again = func() { again++ }
 			})
@@ -291,15 +297,15 @@ func TestInputIsGivenAgain(t *testing.T) {
 // and never the same one twice.
 func TestRoundsAreBounded(t *testing.T) {
 	g := newGuarded(t, sandbox.AllowOnce)
-	_, o := g.try(g.manager(guardedSettings), someone, strings.Fields("/1 /2 /3 /4 /5 /6 /7 /8 /9 /10"))
-	if len(g.asked) != 8 || g.runs != 9 || !o.Blocked || o.BlockedResource != "/9" || !strings.Contains(o.BlockedReason, "8 questions") {
+	_, o := g.try(g.manager(guardedSettings), someone, strings.Fields("HOST/1 HOST/2 HOST/3 HOST/4 HOST/5 HOST/6 HOST/7 HOST/8 HOST/9 HOST/10"))
+	if len(g.asked) != 8 || g.runs != 9 || !o.Blocked || o.BlockedResource != g.host+"/9" || !strings.Contains(o.BlockedReason, "8 questions") {
 		t.Errorf("asked %d times, %d runs, %+v", len(g.asked), g.runs, o)
 	}
 	g = newGuarded(t, sandbox.AllowSession)
 	g.wall = fake.New(fake.Options{Name: "local", Programs: map[string]fake.Program{"reach": g.reach}, Rules: func(s sandbox.Spec, op sandbox.Operation, p string) sandbox.Verdict {
 		return rulesOf(sandbox.Spec{}, op, p) // grants do not work
 	}})
-	_, o = g.try(g.manager(guardedSettings), someone, []string{"/data/x"})
+	_, o = g.try(g.manager(guardedSettings), someone, []string{"HOST/x"})
 	if len(g.asked) != 1 || g.runs != 2 || !strings.Contains(o.BlockedReason, "denied all the same") {
 		t.Errorf("asked %d times, %d runs, %+v", len(g.asked), g.runs, o)
 	}
@@ -310,17 +316,17 @@ func TestRoundsAreBounded(t *testing.T) {
 func TestPermissionsOutlastWalls(t *testing.T) {
 	g := newGuarded(t, sandbox.AllowSession)
 	m := g.manager(guardedSettings)
-	g.try(m, someone, []string{"/data/x"})
+	g.try(m, someone, []string{"HOST/x"})
 	rows, err := m.Select(context.Background(), "", manager.Selector{Session: "s"}, false)
 	must(t, err)
 	if r := m.Recreate(context.Background(), rows); len(r.Removed) != 1 {
 		t.Fatalf("%+v", r)
 	}
-	if _, o := g.try(m, someone, []string{"/data/x"}); o.Exit.Code != 0 || len(g.asked) != 1 {
+	if _, o := g.try(m, someone, []string{"HOST/x"}); o.Exit.Code != 0 || len(g.asked) != 1 {
 		t.Errorf("%+v", o)
 	}
 	next := g.manager(guardedSettings)
-	if _, o := g.try(next, someone, []string{"/data/x"}, func(r *manager.Request) { r.Ask = false }); o.Exit.Code == 0 {
+	if _, o := g.try(next, someone, []string{"HOST/x"}, func(r *manager.Request) { r.Ask = false }); o.Exit.Code == 0 {
 		t.Errorf("in the next program: %+v", o)
 	}
 }
@@ -343,18 +349,18 @@ func TestPermanentPermissions(t *testing.T) {
 			g.keepErr = tt.err
 			m := g.manager(guardedSettings)
 			who := config.Who{Tenant: tt.tenant, Agent: "main", Session: "s"}
-			_, o := g.try(m, who, []string{"/data/x"})
+			_, o := g.try(m, who, []string{"HOST/x"})
 			if o.Exit.Code != 0 || len(o.Answers) != 1 || !strings.Contains(o.Answers[0].Note, tt.note) || (o.Answers[0].Note == "") != (tt.note == "") {
 				t.Fatalf("%+v", o)
 			}
 			if tt.note != "" && !strings.Contains(g.log.String(), tt.note) {
 				t.Errorf("the log says %q", g.log)
 			}
-			if _, o := g.try(m, who, []string{"/data/x"}, mute); o.Exit.Code != 0 {
+			if _, o := g.try(m, who, []string{"HOST/x"}, mute); o.Exit.Code != 0 {
 				t.Errorf("the session itself: %+v", o)
 			}
 			who.Session = "other"
-			if _, o := g.try(m, who, []string{"/data/x"}, mute); (o.Exit.Code == 0) != (tt.note == "") {
+			if _, o := g.try(m, who, []string{"HOST/x"}, mute); (o.Exit.Code == 0) != (tt.note == "") {
 				t.Errorf("another session: %+v", o)
 			}
 		})
@@ -367,11 +373,11 @@ func TestNewRulesNeedNoNewSandbox(t *testing.T) {
 	g := newGuarded(t, sandbox.Deny)
 	const refuse = `{"agents": {"defaults": {"sandbox": {"provider": "local", "driftPolicy": "refuse"%s}}}}`
 	before := strings.Replace(refuse, "%s", "", 1)
-	after := strings.Replace(refuse, "%s", `, "filesystem": {"allowWrite": ["/data"]}`, 1)
+	after := strings.Replace(refuse, "%s", `, "filesystem": {"allowWrite": ["`+g.host+`"]}`, 1)
 	_, first := g.try(g.manager(before), someone, nil)
 	m := g.manager(after)
 	for range 2 {
-		if _, o := g.try(m, someone, []string{"/data/x"}); o.Exit.Code != 0 || o.Created || o.Name != first.Name {
+		if _, o := g.try(m, someone, []string{"HOST/x"}); o.Exit.Code != 0 || o.Created || o.Name != first.Name {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -384,7 +390,41 @@ func TestNewRulesNeedNoNewSandbox(t *testing.T) {
 		t.Errorf("the log says %q", g.log)
 	}
 	// Taken back, it is a difference again that nothing overlooks.
-	if _, o := g.try(g.manager(before), someone, []string{"/data/x"}); o.Exit.Code == 0 {
+	if _, o := g.try(g.manager(before), someone, []string{"HOST/x"}); o.Exit.Code == 0 {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestWhatIsPermitted holds what stands in the request when a path is not
+// there yet, or is reached by a link.
+func TestWhatIsPermitted(t *testing.T) {
+	tests := []struct {
+		name, path string
+		want       string // below the folder of the host, or empty for no question
+		reason     string
+	}{
+		{"there", "HOST/x", "/x", ""},
+		{"to be made", "HOST/new", "/", ""},
+		{"to be made deeper", "HOST/none/new", "", "no folder for it"},
+		{"below a file", "HOST/x/new", "", "to permit"},
+		{"through a link", "HOST/link/x", "/x", ""},
+		{"to be made at the root", "/askhasnosuchpath", "", "permit everything"},
+		{"to be made beside a denial", "/secret", "", "list of denials"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGuarded(t, sandbox.Deny)
+			must(t, os.Symlink(g.host, g.host+"/link"))
+			_, o := g.try(g.manager(guardedSettings), someone, []string{tt.path})
+			if tt.want == "" {
+				if len(g.asked) != 0 || !strings.Contains(o.BlockedReason, tt.reason) {
+					t.Errorf("asked %+v: %s", g.asked, o.BlockedReason)
+				}
+				return
+			}
+			if len(g.asked) != 1 || g.asked[0].Resource != filepath.Clean(g.host+tt.want) {
+				t.Errorf("asked %+v: %s", g.asked, o.BlockedReason)
+			}
+		})
 	}
 }

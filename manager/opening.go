@@ -1,0 +1,50 @@
+package manager
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+)
+
+// opening finds what has to be permitted for v to go well: the path of the
+// host, or the folder in which it is to be made when there is none yet. It
+// returns why nothing can be permitted otherwise.
+func opening(l *live, v sandbox.Violation) (g sandbox.Grant, why string) {
+	place, err := hostpath.Canonical(v.HostPath)
+	if err != nil {
+		return g, "there is nothing to permit: what the path leads to cannot be told"
+	}
+	_, err = os.Lstat(place)
+	switch {
+	case err == nil:
+		return granting(v.Operation, place)
+	case !errors.Is(err, fs.ErrNotExist), v.Operation != sandbox.OpWrite:
+		return g, "there is nothing to permit: the host has no such path"
+	}
+	place = path.Dir(place)
+	if st, err := os.Lstat(place); err != nil || !st.IsDir() {
+		return g, "there is nothing to permit: the host has no folder for it"
+	}
+	// The rules were asked about the path, not about the folder around it.
+	if j, ok := l.Sandbox.(sandbox.Judge); ok {
+		switch verdict := j.Judge(sandbox.OpWrite, path.Dir(v.Resource)); {
+		case verdict.Builtin:
+			return g, listed
+		case verdict.Allowed:
+			return g, "there is nothing to permit: the folder around it may be written, so it is something else that stops it"
+		}
+	}
+	return granting(sandbox.OpWrite, place)
+}
+
+// granting is a grant of place, which is not everything.
+func granting(op sandbox.Operation, place string) (sandbox.Grant, string) {
+	if place == "/" {
+		return sandbox.Grant{}, "nobody can permit everything"
+	}
+	return sandbox.Grant{Operation: op, Path: place}, ""
+}
