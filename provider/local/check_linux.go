@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,10 +60,25 @@ func (w *wall) check(ctx context.Context, c *client.Client) error {
 	switch {
 	case exit.Code > 1 || exit.Signal != "" || err != nil:
 		return w.unproven(nil, fmt.Errorf("the guest could not try it (status %d, %w): %s", exit.Code, errOr(err), termsafe.Line(string(complaint.b))))
-	case len(misses) > 0 || exit.Code != 0:
+	case exit.Code != 0 && len(misses) == 0:
+		return w.unproven(nil, nil)
+	}
+	if misses = w.held(misses); len(misses) > 0 {
 		return w.unproven(misses, nil)
 	}
 	return nil
+}
+
+// held leaves out the misses that are no fault of the wall: what settings and
+// grants open may be a file, in which nothing can be made, or closed to the
+// user of the sandbox by its own mode. Commands are told so as they would be
+// on the host.
+func (w *wall) held(misses []wire.Miss) []wire.Miss {
+	return slices.DeleteFunc(misses, func(m wire.Miss) bool {
+		p, errno := w.plan.Probes[m.Index], syscall.Errno(m.Errno)
+		opened := !strings.HasPrefix(p.Rule, "mount: ") && p.Rule != "docker.tmpfs" && p.Rule != "/dev/shm"
+		return p.Want == plan.Writable && opened && (errno == syscall.ENOTDIR || errno == syscall.EACCES)
+	})
 }
 
 func errOr(err error) error {
