@@ -10,24 +10,28 @@ import (
 	"github.com/bulkhead-dev/sandbox/hostpath"
 )
 
+// nothing says that no grant helps. It does not say why: that would tell code
+// inside what the host has.
+const nothing = "there is nothing to permit"
+
 // opening finds what has to be permitted for v to go well: the path of the
 // host, or the folder in which it is to be made when there is none yet. It
 // returns why nothing can be permitted otherwise.
 func opening(l *live, v sandbox.Violation) (g sandbox.Grant, why string) {
 	place, err := hostpath.Canonical(v.HostPath)
 	if err != nil {
-		return g, "there is nothing to permit: what the path leads to cannot be told"
+		return g, nothing
 	}
 	_, err = os.Lstat(place)
 	switch {
 	case err == nil:
 		return granting(v.Operation, place)
 	case !errors.Is(err, fs.ErrNotExist), v.Operation != sandbox.OpWrite:
-		return g, "there is nothing to permit: the host has no such path"
+		return g, nothing
 	}
 	place = path.Dir(place)
 	if st, err := os.Lstat(place); err != nil || !st.IsDir() {
-		return g, "there is nothing to permit: the host has no folder for it"
+		return g, nothing
 	}
 	// The rules were asked about the path, not about the folder around it.
 	if j, ok := l.Sandbox.(sandbox.Judge); ok {
@@ -35,7 +39,7 @@ func opening(l *live, v sandbox.Violation) (g sandbox.Grant, why string) {
 		case verdict.Builtin:
 			return g, listed
 		case verdict.Allowed:
-			return g, "there is nothing to permit: the folder around it may be written, so it is something else that stops it"
+			return g, nothing
 		}
 	}
 	return granting(sandbox.OpWrite, place)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/violation"
 )
 
 // Bounds of asking.
@@ -37,7 +38,7 @@ func (m *Manager) runAsking(ctx context.Context, l *live, req Request) (Outcome,
 	}
 	a := &asking{m: m, live: l, req: req, input: newRepeater(req.Command.Stdin)}
 	out, err := a.run(ctx, l)
-	for err == nil && out.Blocked && a.permit(ctx, &out) {
+	for err == nil && !out.TimedOut && out.Exit.Code != 0 && a.permit(ctx, &out) {
 		created := out.Created
 		if out, err = a.again(ctx); err != nil {
 			return out, err
@@ -78,19 +79,36 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 
 // permit asks about the first cause that a grant opens, and reports whether
 // the command is to be run again. If not, the outcome says why.
+//
+// Of a command that is not blocked it asks about what it names, is hidden from
+// it and is there on the host: hidden files are missing inside, which no
+// denial's text tells of. Without such a thing nothing is asked or said.
 func (a *asking) permit(ctx context.Context, out *Outcome) bool {
-	v, g, why := a.choose(out.Causes)
+	causes := out.Causes
+	if !out.Blocked {
+		causes = slices.DeleteFunc(slices.Clone(out.Violations), func(v sandbox.Violation) bool {
+			return v.Evidence != sandbox.EvidenceWeak || v.Operation != sandbox.OpRead
+		})
+	}
+	v, g, why := a.choose(causes)
+	reason := out.BlockedReason
+	if !out.Blocked {
+		reason = violation.Reason(v)
+	}
 	if why == "" && !a.input.can() {
 		why = "nobody was asked, because the command's input cannot be given again: pass at most 1 MiB and close it, or use a file"
 	}
 	if why == "" && len(a.answers) == maxRounds {
 		why = fmt.Sprintf("nobody was asked, because %d questions are enough for one command", maxRounds)
 	}
-	if why != "" {
+	switch {
+	case why != "" && out.Blocked:
 		out.BlockedReason += "; " + why
+		fallthrough
+	case why != "":
 		return false
 	}
-	answer := a.ask(ctx, v, g, out.BlockedReason)
+	answer := a.ask(ctx, v, g, reason)
 	defer func() { a.answers = append(a.answers, answer) }()
 	switch answer.Permission {
 	case sandbox.AllowOnce:
@@ -101,7 +119,11 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 	case sandbox.AllowSession:
 		a.m.grants.add(a.live.spec.Owner, g)
 	default:
-		out.BlockedReason += "; permission was asked for and denied"
+		if !out.Blocked {
+			// It is denied by the person now, whatever stopped it before.
+			out.Blocked, out.BlockedResource, out.Causes = true, v.Resource, []sandbox.Violation{v}
+		}
+		out.BlockedReason = reason + "; permission was asked for and denied"
 		if answer.Note != "" {
 			out.BlockedReason += " (" + answer.Note + ")"
 		}

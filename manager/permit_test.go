@@ -200,7 +200,7 @@ func TestRequestSaysWhatIsAsked(t *testing.T) {
 	}
 	want := sandbox.PermissionRequest{
 		ID: r.ID, Expires: r.Expires, Sandbox: r.Sandbox, Tenant: "acme", Agent: "a", Session: "s", Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite,
-		Resource: g.host + "/x", Inside: g.host + "/x", Command: []string{"reach", "seen:HOST/x"}, Reason: "write " + g.host + "/x: denied by allowWrite (seen by the wall)",
+		Resource: g.host + "/x", Inside: g.host + "/x", Command: []string{"reach", "seen:HOST/x"}, Reason: "write " + g.host + "/x: denied: allowWrite (seen by the wall)",
 	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("request (-want +got):\n%s", d)
@@ -224,7 +224,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 		{"on a list of denials", []string{"/secret/x"}, nil, "SANDBOX.CAPABILITY_BLOCKED"},
 		{"seen, on a list of denials", []string{"seen:/secret/x"}, nil, "SANDBOX.CAPABILITY_BLOCKED"},
 		{"nothing of the host", []string{"/nowhere/x"}, nil, "no path of the host"},
-		{"not wanted", []string{"HOST/x"}, func(r *manager.Request) { r.Ask = false }, "denied by allowWrite"},
+		{"not wanted", []string{"HOST/x"}, func(r *manager.Request) { r.Ask = false }, "denied: allowWrite"},
 		{"input too long", []string{"HOST/x"}, func(r *manager.Request) { r.Command.Stdin = io.LimitReader(zeros{}, 1<<20+1) }, "input cannot be given again"},
 		{"input without end", []string{"HOST/x"}, func(r *manager.Request) {
 			r.Command.Stdin, r.Command.Args = endless, []string{"sh", "-c", "reach HOST/x </dev/null"}
@@ -405,7 +405,7 @@ func TestWhatIsPermitted(t *testing.T) {
 	}{
 		{"there", "HOST/x", "/x", ""},
 		{"to be made", "HOST/new", "/", ""},
-		{"to be made deeper", "HOST/none/new", "", "no folder for it"},
+		{"to be made deeper", "HOST/none/new", "", "nothing to permit"},
 		{"below a file", "HOST/x/new", "", "to permit"},
 		{"through a link", "HOST/link/x", "/x", ""},
 		{"to be made at the root", "/askhasnosuchpath", "", "permit everything"},
@@ -426,5 +426,34 @@ func TestWhatIsPermitted(t *testing.T) {
 				t.Errorf("asked %+v: %s", g.asked, o.BlockedReason)
 			}
 		})
+	}
+}
+
+// TestHiddenFiles holds that a command which finds no file where the host has
+// one is asked about, and one that just names what is missing is not.
+func TestHiddenFiles(t *testing.T) {
+	for _, tt := range []struct {
+		path   string
+		answer sandbox.Permission
+		asked  int
+		code   int
+	}{{"HOST/x", sandbox.AllowOnce, 1, 0}, {"HOST/x", sandbox.Deny, 1, 2}, {"HOST/none", sandbox.AllowOnce, 0, 2}, {"/secret/x", sandbox.AllowOnce, 0, 2}} {
+		g := newGuarded(t, tt.answer)
+		path := strings.Replace(tt.path, "HOST", g.host, 1)
+		look := func(p *fake.Proc) int {
+			if p.Judge(sandbox.OpRead, path).Allowed {
+				return 0
+			}
+			io.WriteString(p.Stderr, "cat: "+path+": No such file or directory\n")
+			return 2
+		}
+		g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: map[string]fake.Program{"look": look}})
+		_, o := g.try(g.manager(guardedSettings), someone, nil, func(r *manager.Request) { r.Command.Args = []string{"look"} })
+		if len(g.asked) != tt.asked || o.Exit.Code != tt.code || o.Blocked != (tt.asked == 1 && tt.answer == sandbox.Deny) {
+			t.Errorf("%s, %s: asked %+v, %+v", tt.path, tt.answer, g.asked, o)
+		}
+		if o.Blocked && (o.BlockedResource != path || !strings.Contains(o.BlockedReason, "asked for and denied")) {
+			t.Errorf("%+v", o)
+		}
 	}
 }

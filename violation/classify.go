@@ -229,7 +229,7 @@ func Reason(v sandbox.Violation) string {
 	}
 	rule := v.Rule
 	if rule == "" {
-		rule = "the rules"
+		rule = "no rule allows it"
 	}
-	return fmt.Sprintf("%s %s: denied by %s (%s)", v.Operation, v.Resource, rule, how)
+	return fmt.Sprintf("%s %s: denied: %s (%s)", v.Operation, v.Resource, rule, how)
 }
