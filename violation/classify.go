@@ -220,7 +220,7 @@ func rank(e sandbox.Evidence) int {
 // Reason says in one line for people why v was stopped and how that is known.
 // It holds names from inside; whoever shows it makes it safe.
 func Reason(v sandbox.Violation) string {
-	how := "it names this path, which proves little"
+	how := "named by the program, which proves little"
 	switch v.Evidence {
 	case sandbox.EvidenceCertain:
 		how = "seen by the wall"

@@ -147,6 +147,8 @@ func howToAllow(out manager.Outcome) string {
 	}
 	v := out.Causes[0]
 	switch {
+	case strings.Contains(out.BlockedReason, string(sandbox.CodeCapabilityBlocked)):
+		return "" // it says so
 	case v.Builtin:
 		return "no permission opens what is denied there"
 	case v.Kind != sandbox.ResourcePath || v.HostPath == "" || len(out.Answers) > 0:
