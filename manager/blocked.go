@@ -15,13 +15,16 @@ type lookout struct {
 	live *live
 	dir  string
 	tail *tail // nil when there are no rules for paths
+
+	unjudged bool // nothing counts as blocked
 }
 
-// lookOut has the error output of c kept, which is its only output on a
+// lookOut has the error output of the command kept, which is its only output on a
 // terminal, and returns what to run instead.
-func lookOut(l *live, c sandbox.Command) (*lookout, sandbox.Command) {
-	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir)}
-	if _, ok := l.Sandbox.(sandbox.Judge); !ok {
+func lookOut(l *live, req Request) (*lookout, sandbox.Command) {
+	c := req.Command
+	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir), unjudged: req.unjudged}
+	if _, ok := l.Sandbox.(sandbox.Judge); !ok || req.unjudged {
 		return o, c
 	}
 	o.tail = &tail{}
@@ -50,7 +53,7 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 	}
 	f := violation.Classify(rules, e)
 	out.Violations = f.Violations
-	if ended {
+	if ended && !o.unjudged {
 		out.Blocked, out.BlockedReason, out.BlockedResource, out.Causes = f.Blocked, f.Reason, f.Resource, f.Causes
 	}
 }

@@ -40,3 +40,19 @@ func TestCapture(t *testing.T) {
 		t.Errorf("output that goes elsewhere: %v", err)
 	}
 }
+
+// TestInteractiveShellsAreNotBlocked holds that how a person leaves a shell
+// says nothing about rules.
+func TestInteractiveShellsAreNotBlocked(t *testing.T) {
+	g := newGuarded(t)
+	m := g.manager(guardedSettings)
+	line := "reach HOST/x; exit 1"
+	o, err := m.Shell(context.Background(), manager.Request{Who: someone, Command: sandbox.Command{TTY: &sandbox.TTY{Rows: 2, Cols: 20}, Stdin: strings.NewReader(line + "\n")}})
+	if err != nil || o.Blocked || o.Exit.Code == 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	o, err = m.Shell(context.Background(), manager.Request{Who: someone, Command: sandbox.Command{Args: []string{"-c", line}}})
+	if err != nil || !o.Blocked {
+		t.Errorf("of a line: %+v, %v", o, err)
+	}
+}

@@ -80,7 +80,7 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 		defer done()
 	}
 	start := m.now()
-	watch, command := lookOut(live, req.Command)
+	watch, command := lookOut(live, req)
 	proc, err := live.Start(ctx, command)
 	if err != nil {
 		return out, m.timeLimit(ctx, &out, err)

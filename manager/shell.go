@@ -31,6 +31,8 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 	err := m.lend(ctx, req, func(l *live) (err error) {
 		if interactive {
 			l.spec.Limits.Timeout = 0
+			// How a person leaves a shell says nothing about what was stopped in it.
+			req.unjudged = true
 		}
 		out, err = m.run(ctx, l, req)
 		return err
