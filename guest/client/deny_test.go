@@ -43,7 +43,8 @@ func denials() map[string][]unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: otherwise}
 	}
 	return map[string][]unix.SockFilter{
-		"openat2": {load, is(unix.SYS_OPENAT2, 1), fail(unix.ENOSYS)},
+		"landlock": {load, is(unix.SYS_LANDLOCK_CREATE_RULESET, 1), fail(unix.ENOSYS)},
+		"openat2":  {load, is(unix.SYS_OPENAT2, 1), fail(unix.ENOSYS)},
 		"tmpfile": {
 			load, is(unix.SYS_OPENAT, 3),
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: thirdArgument},

@@ -46,6 +46,14 @@ type Order struct {
 	Sources []string `json:"sources"` // absolute, clean and without links; files or folders
 	Program string   `json:"program"` // absolute path of what to execute
 	Args    []string `json:"args"`    // its arguments, with its name
+	Limits  []Limit  `json:"limits"`  // that the program and all it starts have
+}
+
+// A Limit is one of setrlimit(2).
+type Limit struct {
+	Resource int    `json:"resource"` // its number
+	Soft     uint64 `json:"soft"`
+	Hard     uint64 `json:"hard"`
 }
 
 // check refuses an order that would not lead down.
@@ -88,6 +96,9 @@ func run(args []string) error {
 	}
 	parent := os.Getppid()
 	if err := stage(o.Sources); err != nil {
+		return err
+	}
+	if err := limit(o.Limits); err != nil {
 		return err
 	}
 	if err := become(o.UID, o.GID); err != nil {
@@ -151,6 +162,29 @@ func become(uid, gid int) error {
 		}
 	}
 	return dropCapabilities()
+}
+
+// limit sets limits. Who may not raise a hard one, which some machines deny
+// to root too, keeps the one that there is.
+func limit(list []Limit) error {
+	for _, l := range list {
+		want := syscall.Rlimit{Cur: l.Soft, Max: l.Hard}
+		// The package that the runtime watches, or it would put the number of
+		// open files back when it executes.
+		err := syscall.Setrlimit(l.Resource, &want)
+		if err == syscall.EPERM {
+			var have syscall.Rlimit
+			if err = syscall.Getrlimit(l.Resource, &have); err == nil {
+				want.Max = min(want.Max, have.Max)
+				want.Cur = min(want.Cur, want.Max)
+				err = syscall.Setrlimit(l.Resource, &want)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("set limit %d: %w", l.Resource, err)
+		}
+	}
+	return nil
 }
 
 // dropCapabilities empties every set. Leaving user id 0 has emptied them

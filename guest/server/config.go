@@ -53,3 +53,18 @@ func limitProcesses(n uint32) error {
 	l.Cur = l.Max
 	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NPROC, &l))
 }
+
+// firstStage makes a stage, or has one be made. With a filter it is waited
+// for: a wall that cannot have its filter is not to be served.
+func (s *Server) firstStage(c wire.Config) error {
+	if c.Filter == nil {
+		s.pool.warm()
+		return nil
+	}
+	first, err := s.nursery.start()
+	if err != nil {
+		return err
+	}
+	s.pool.put(first)
+	return nil
+}

@@ -6,18 +6,14 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/observe"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// birthWithin bounds how long a new stage may take to give its listener.
-	birthWithin = 10 * time.Second
 	// maxResolvers bounds the paths that are followed at once: a file system
 	// that hangs would take a thread for each.
 	maxResolvers = 4
@@ -32,9 +28,8 @@ const (
 // eyes look at what the commands of a wall try. A nil one sees nothing.
 type eyes struct {
 	observer  *observe.Observer
+	resolve   func(*observe.Sighting) []wire.Attempt // the observer's
 	resolvers chan struct{} // holds a token for each that is at work
-
-	births sync.Mutex // one stage at a time is waited for
 }
 
 func newEyes(c wire.Config) (*eyes, error) {
@@ -45,29 +40,16 @@ func newEyes(c wire.Config) (*eyes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &eyes{observer: o, resolvers: make(chan struct{}, maxResolvers)}, nil
+	return &eyes{observer: o, resolve: o.Resolve, resolvers: make(chan struct{}, maxResolvers)}, nil
 }
 
-// open takes the listener of a new stage and looks at it from then on.
-func (e *eyes) open(s *stageProc) error {
-	if e == nil {
-		return nil
-	}
-	e.births.Lock()
-	defer e.births.Unlock()
-	limit := unix.NsecToTimeval(birthWithin.Nanoseconds())
-	if err := unix.SetsockoptTimeval(s.ctl, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+// open looks at the listener of a new stage from now on.
+func (e *eyes) open(s *stageProc, listener int) error {
+	if err := unix.SetNonblock(listener, true); err != nil {
+		unix.Close(listener)
 		return err
 	}
-	fd, err := stage.ReceiveListener(s.ctl)
-	if err != nil {
-		return err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return err
-	}
-	go e.watch(s, os.NewFile(uintptr(fd), "listener"))
+	go e.watch(s, os.NewFile(uintptr(listener), "listener"))
 	return nil
 }
 
@@ -107,7 +89,7 @@ func (e *eyes) follow(seen *observe.Sighting, w *witness, other func()) bool {
 		return true
 	}
 	relief := time.AfterFunc(patience, other)
-	found := e.observer.Resolve(seen)
+	found := e.resolve(seen)
 	<-e.resolvers
 	for _, a := range found {
 		w.tell(a)

@@ -149,7 +149,9 @@ func runInit(c initConfig) error {
 	go s.watchChildren()
 	stop := make(chan error, 1)
 	go func() { stop <- awaitStop(os.NewFile(uintptr(fd), "signals"), open) }()
-	s.pool.warm()
+	if err := s.firstStage(conf); err != nil {
+		return err
+	}
 	over, err := s.open(c)
 	if err != nil {
 		return err

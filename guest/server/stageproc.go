@@ -17,6 +17,9 @@ import (
 // stageEnd bounds how long a stage that was ended may take to be gone.
 const stageEnd = 10 * time.Second
 
+// stageBirth bounds how long a new stage may take to set its filter.
+const stageBirth = 10 * time.Second
+
 // A stageProc is the guest's handle to one stage process. One command at a
 // time owns it.
 type stageProc struct {
@@ -32,6 +35,8 @@ type stageProc struct {
 type nursery struct {
 	maker *stage.Maker
 	eyes  *eyes // nil: nobody looks
+
+	births sync.Mutex // of stages with a filter
 
 	mu   sync.Mutex            // held over fork, so that the reaper meets no unknown stage
 	live map[int]chan struct{} // closed when the stage was reaped
@@ -92,13 +97,32 @@ func (n *nursery) start() (*stageProc, error) {
 	}
 	unix.Close(control[1])
 	if err == nil {
-		err = n.eyes.open(s)
+		err = n.restricted(s)
 	}
 	if err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// restricted waits until a new stage has its filter. It is a wait in a system
+// call, for what a birth takes, and of one goroutine at a time.
+func (n *nursery) restricted(s *stageProc) error {
+	if !n.maker.Filters() {
+		return nil
+	}
+	n.births.Lock()
+	defer n.births.Unlock()
+	limit := unix.NsecToTimeval(stageBirth.Nanoseconds())
+	if err := unix.SetsockoptTimeval(s.ctl, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return err
+	}
+	listener, err := n.maker.AwaitFilter(s.ctl)
+	if err != nil || listener < 0 {
+		return err
+	}
+	return n.eyes.open(s, listener)
 }
 
 func (n *nursery) fork(control, reports int) (int, error) {

@@ -18,7 +18,8 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./budget", "./config", "./confighash", "./grant", "./hardening", "./lifecycle",
-	"./hostpath/pathvar", "./policy/...", "./provider/local/bwrap", "./provider/local/plan", "./seccomp/...", "./termsafe", "./toolpolicy",
+	"./hostpath/pathvar", "./policy/...", "./provider/local/bwrap", "./provider/local/pattern", "./provider/local/plan",
+	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy",
 }
 
 // concrete lists the providers that exist; the word stands for itself and

@@ -2,100 +2,167 @@ package local
 
 import (
 	"context"
-	"net"
+	"io"
+	"io/fs"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/local/procs"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and
-// each is kept to its mount.
+// each is kept to its mount. Each operation is done in a wall that is as rules
+// and host ask for then, as each command is.
 func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
-	s, err := h.use(ctx, mustStand)
+	f := &files{h: h}
+	s, _, err := f.use(ctx)
 	if err != nil {
 		return nil, err
+	}
+	s.release()
+	return f, nil
+}
+
+// files are the file operations of a handle.
+type files struct {
+	h *handle
+
+	mu     sync.Mutex
+	seat   *seat // whose the rest is
+	served *client.Files
+}
+
+// use returns the operations in the wall that is wanted now, and the seat there,
+// which the caller gives back.
+func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
+	s, err := f.h.use(ctx, mustStand)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seat == s {
+		return s, f.served, nil
+	}
+	table, err := mountpath.New(world.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
+	if err == nil {
+		f.served, err = s.Client.Files(func(path string) (client.Spot, error) {
+			p, err := table.Inside(path)
+			return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err
+		})
+	}
+	if err != nil {
+		f.seat = nil
+		s.release()
+		return nil, nil, err
+	}
+	f.seat = s
+	return s, f.served, nil
+}
+
+// Read implements [sandbox.Files].
+func (f *files) Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
+	s, served, err := f.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := served.Read(ctx, path, offset, limit)
+	if err != nil {
+		s.release()
+		return nil, err
+	}
+	return &content{ReadCloser: r, seat: s}, nil
+}
+
+// content is what is being read. It keeps its wall up until it is closed.
+type content struct {
+	io.ReadCloser
+	seat *seat
+	once sync.Once
+}
+
+func (c *content) Close() error {
+	defer c.once.Do(c.seat.release)
+	return c.ReadCloser.Close()
+}
+
+// WriteTo spares a copy where the content can do so.
+func (c *content) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.ReadCloser) }
+
+// Write implements [sandbox.Files].
+func (f *files) Write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
+	return f.do(ctx, func(c *client.Files) error { return c.Write(ctx, path, r, o) })
+}
+
+// Mkdir implements [sandbox.Files].
+func (f *files) Mkdir(ctx context.Context, path string, perm fs.FileMode) error {
+	return f.do(ctx, func(c *client.Files) error { return c.Mkdir(ctx, path, perm) })
+}
+
+// Remove implements [sandbox.Files].
+func (f *files) Remove(ctx context.Context, path string, recursive bool) error {
+	return f.do(ctx, func(c *client.Files) error { return c.Remove(ctx, path, recursive) })
+}
+
+// Rename implements [sandbox.Files].
+func (f *files) Rename(ctx context.Context, from, to string) error {
+	return f.do(ctx, func(c *client.Files) error { return c.Rename(ctx, from, to) })
+}
+
+// Stat implements [sandbox.Files].
+func (f *files) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
+	return ask(ctx, f, func(c *client.Files) (fs.FileInfo, error) { return c.Stat(ctx, path) })
+}
+
+// Lstat is Stat of a link itself.
+func (f *files) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
+	return ask(ctx, f, func(c *client.Files) (fs.FileInfo, error) { return c.Lstat(ctx, path) })
+}
+
+// ReadDir implements [sandbox.Files].
+func (f *files) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
+	return ask(ctx, f, func(c *client.Files) ([]fs.DirEntry, error) { return c.ReadDir(ctx, path) })
+}
+
+// ReadLink returns what a link holds.
+func (f *files) ReadLink(ctx context.Context, path string) (string, error) {
+	return ask(ctx, f, func(c *client.Files) (string, error) { return c.ReadLink(ctx, path) })
+}
+
+// Symlink makes a link.
+func (f *files) Symlink(ctx context.Context, target, path string) error {
+	return f.do(ctx, func(c *client.Files) error { return c.Symlink(ctx, target, path) })
+}
+
+// Note tells people what is less than it could be, or is empty.
+func (f *files) Note() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.served == nil {
+		return ""
+	}
+	return f.served.Note()
+}
+
+func (f *files) do(ctx context.Context, op func(*client.Files) error) error {
+	_, err := ask(ctx, f, func(c *client.Files) (struct{}, error) { return struct{}{}, op(c) })
+	return err
+}
+
+// ask does one operation.
+func ask[T any](ctx context.Context, f *files, op func(*client.Files) (T, error)) (T, error) {
+	s, served, err := f.use(ctx)
+	if err != nil {
+		var none T
+		return none, err
 	}
 	defer s.release()
-	table, err := mountpath.New(world.Mounts(h.spec, s.wall.world), h.spec.Tmpfs)
-	if err != nil {
-		return nil, err
-	}
-	files, err := s.Client.Files(func(path string) (client.Spot, error) {
-		p, err := table.Inside(path)
-		return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return files, nil
-}
-
-// Dial implements [sandbox.Dialer]: it connects to an address inside the
-// wall, in its network and file system and not in the host's.
-func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	s, err := h.use(ctx, mustStand)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.Client.Dial(ctx, network, addr)
-	if err != nil {
-		s.release()
-		return nil, err
-	}
-	return &conn{Conn: c, seat: s}, nil
-}
-
-// Listen implements [sandbox.Listener]: programs inside the wall connect to
-// what it returns.
-func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
-	s, err := h.use(ctx, mustStand)
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.Client.Listen(ctx, network, addr)
-	if err != nil {
-		s.release()
-		return nil, err
-	}
-	return &listener{Listener: l, seat: s}, nil
-}
-
-// Usage implements [sandbox.Sandbox]. Memory is the sum over the processes,
-// pages that several share counted for each; disk and network are not counted.
-func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
-	if err := h.ready(mustStand); err != nil {
-		return sandbox.Usage{}, err
-	}
-	if err := ended(ctx, "usage"); err != nil {
-		return sandbox.Usage{}, err
-	}
-	h.mu.Lock()
-	w := h.seat.wall.noted
-	h.mu.Unlock()
-	return usageOf([]record.Wall{w}, h.spec.Resources.PIDs)
-}
-
-// usageOf sums up walls.
-func usageOf(walls []record.Wall, pids int64) (sandbox.Usage, error) {
-	u := sandbox.Usage{PIDsLimit: pids}
-	for _, w := range walls {
-		c, err := procs.Tree(w.Process.PID)
-		if err != nil {
-			return u, sandbox.Errorf(sandbox.CodeUnavailable, "usage", "the wall has ended: %w", err)
-		}
-		u.CPU += c.CPU
-		u.Memory += c.Memory
-		u.PIDs += c.Threads
-	}
-	return u, nil
+	return op(served)
 }
 
 var (
+	_ sandbox.Files      = (*files)(nil)
 	_ sandbox.FileServer = (*handle)(nil)
-	_ sandbox.Dialer     = (*handle)(nil)
-	_ sandbox.Listener   = (*handle)(nil)
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,76 +68,6 @@ func (p *Provider) Name() string { return "local" }
 // them up, and cannot be frozen: a stopped process 1 does not stop the others.
 func (p *Provider) Features() sandbox.Features {
 	return sandbox.Features{TTY: true, Usage: true, Shells: true, Files: true, Dial: true, Listen: true}
-}
-
-// Inspect implements [sandbox.Provider].
-func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
-	if err := ended(ctx, "inspect"); err != nil {
-		return sandbox.Info{}, err
-	}
-	defs, err := p.defs()
-	if err != nil {
-		return sandbox.Info{}, err
-	}
-	def, walls, err := defs.Get(name)
-	if err != nil {
-		return sandbox.Info{}, err
-	}
-	return infoOf(def, walls), nil
-}
-
-// List implements [sandbox.Provider]. A definition that cannot be read fails
-// the call: a list with holes would let its sandbox be forgotten.
-func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
-	defs, err := p.defs()
-	if err != nil {
-		return nil, err
-	}
-	names, err := defs.Names()
-	if err != nil {
-		return nil, err
-	}
-	var out []sandbox.Info
-	for _, name := range names {
-		if err := ended(ctx, "list"); err != nil {
-			return nil, err
-		}
-		if f.Name != "" && f.Name != name {
-			continue
-		}
-		def, walls, err := defs.Get(name)
-		if sandbox.IsNotFound(err) {
-			continue // not made yet, or removed meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		if info := infoOf(def, walls); matches(info, f) {
-			out = append(out, info)
-		}
-	}
-	return out, nil
-}
-
-func matches(i sandbox.Info, f sandbox.Filter) bool {
-	return (f.Instance == "" || f.Instance == i.Owner.Instance) && (f.Tenant == "" || f.Tenant == i.Owner.Tenant) &&
-		(f.Kind == "" || f.Kind == i.Kind) && (f.Name == "" || f.Name == i.Name)
-}
-
-// infoOf describes a sandbox. Of several walls the newest counts.
-func infoOf(def record.Definition, walls []record.Wall) sandbox.Info {
-	i := sandbox.Info{
-		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusStopped,
-		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt,
-		StartedAt: def.CreatedAt, // without a first wall there would be no definition
-	}
-	for _, w := range walls {
-		i.Status = sandbox.StatusRunning
-		if !w.StartedAt.Before(i.StartedAt) {
-			i.StartedAt, i.PID = w.StartedAt, w.Process.PID
-		}
-	}
-	return i
 }
 
 // Remove implements [sandbox.Provider]. It ends the walls of every process.
@@ -333,24 +262,6 @@ func ended(ctx context.Context, op string) error {
 		return sandbox.Errorf(sandbox.CodeTimeout, op, "given up: %w", err)
 	}
 	return nil
-}
-
-// UsageOf tells what the sandbox name costs now, without starting it: the sum
-// over its walls in every process.
-func (p *Provider) UsageOf(ctx context.Context, name string) (sandbox.Usage, error) {
-	if err := ended(ctx, "usage"); err != nil {
-		return sandbox.Usage{}, err
-	}
-	defs, err := p.defs()
-	if err != nil {
-		return sandbox.Usage{}, err
-	}
-	_, walls, err := defs.Get(name)
-	if err != nil {
-		return sandbox.Usage{}, err
-	}
-	walls = slices.DeleteFunc(walls, func(w record.Wall) bool { return w.Process.PID == 0 })
-	return usageOf(walls, 0)
 }
 
 var _ sandbox.Provider = (*Provider)(nil)

@@ -156,6 +156,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if err != nil {
 		return o, err
 	}
+	if o.Limits, err = limits(spec.Resources.Ulimits); err != nil {
+		return o, err
+	}
 	if o.Filters, o.Config, err = confinement(spec, set, pl.plan); err != nil {
 		return o, err
 	}

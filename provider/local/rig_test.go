@@ -94,7 +94,7 @@ func (r *rig) spec(key string) sandbox.Spec {
 		},
 		ReadOnlyRoot: true, Network: "none",
 		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true},
-		Resources: sandbox.Resources{PIDs: 512, ShmSize: 8 << 20},
+		Resources: sandbox.Resources{PIDs: 512, ShmSize: 8 << 20, Ulimits: []sandbox.Ulimit{{Name: "core"}, {Name: "nofile", Soft: 4096, Hard: 8192}}},
 		Guest:     r.guest,
 		Filesystem: sandbox.FilesystemRules{
 			DenyRead:  []string{filepath.Join(r.home, ".ssh"), "/etc/shadow", "**/.env"},

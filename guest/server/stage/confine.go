@@ -127,29 +127,34 @@ func notifies(filter []byte) bool {
 	return false
 }
 
-// ReceiveListener takes the listener of a new stage from the guest's end of
-// its socket. It waits as long as the socket allows.
-func ReceiveListener(control int) (listener int, err error) {
+// Filters reports whether stages get a filter.
+func (m *Maker) Filters() bool { return m.birth.filter != 0 }
+
+// AwaitFilter waits, as long as the socket allows, until a new stage has set
+// its filter, and returns the listener of that, or -1 where none is made.
+// control is the guest's end of the socket of a stage that gets one.
+func (m *Maker) AwaitFilter(control int) (listener int, err error) {
 	var one [1]byte
 	oob := make([]byte, unix.CmsgSpace(int(unsafe.Sizeof(int32(0)))))
-	for {
-		n, oobn, _, _, err := unix.Recvmsg(control, one[:], oob, unix.MSG_CMSG_CLOEXEC)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return -1, os.NewSyscallError("recvmsg", err)
-		case n == 0:
-			return -1, errors.New("a stage could not set its filter of system calls")
-		}
-		list, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil || len(list) != 1 {
-			return -1, errors.New("a stage has sent no listener")
-		}
-		fds, err := unix.ParseUnixRights(&list[0])
-		if err != nil || len(fds) != 1 {
-			return -1, errors.New("a stage has sent no listener")
-		}
-		return fds[0], nil
+	n, oobn, _, _, err := unix.Recvmsg(control, one[:], oob, unix.MSG_CMSG_CLOEXEC)
+	for err == unix.EINTR {
+		n, oobn, _, _, err = unix.Recvmsg(control, one[:], oob, unix.MSG_CMSG_CLOEXEC)
 	}
+	switch {
+	case err != nil:
+		return -1, os.NewSyscallError("recvmsg", err)
+	case n == 0:
+		return -1, errors.New("a stage could not set the filter of system calls")
+	case m.birth.observe == 0:
+		return -1, nil
+	}
+	list, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(list) != 1 {
+		return -1, errors.New("a stage has sent no listener")
+	}
+	fds, err := unix.ParseUnixRights(&list[0])
+	if err != nil || len(fds) != 1 {
+		return -1, errors.New("a stage has sent no listener")
+	}
+	return fds[0], nil
 }

@@ -73,8 +73,8 @@ func (m *Maker) Request(s wire.Start) ([]byte, *Report) {
 // and writes reports into the pipe reports; both descriptors stay the
 // caller's. It must not be called by two at once.
 //
-// With [Confinement.Observe] the first thing in the socket is the listener of
-// the stage, see [ReceiveListener].
+// Where there is a filter the stage tells when it is set, see
+// [Maker.AwaitFilter]. Nothing may be sent to it before.
 func (m *Maker) Fork(control, reports int) (pid int, err error) {
 	bench := (*workbench)(unsafe.Pointer(&m.memory[0]))
 	bench.birth = m.birth

@@ -24,7 +24,7 @@ func restrict(b *workbench) bool {
 	b.program = program{size: uint16(b.birth.filter), instructions: uintptr(unsafe.Pointer(b)) + filterAt}
 	if b.birth.observe == 0 {
 		_, errno := setFilter(b, 0)
-		return errno == 0
+		return errno == 0 && tell(b, 0)
 	}
 	// A signal that comes while the guest has the call in its hands would
 	// have it made anew; newer kernels can hold signals back.
@@ -33,7 +33,14 @@ func restrict(b *workbench) bool {
 	if errno == unix.EINVAL {
 		fd, errno = setFilter(b, listen)
 	}
-	return errno == 0 && handOver(b, fd)
+	if errno != 0 {
+		return false
+	}
+	b.rights = rights{size: unsafe.Offsetof(b.rights.fds) + unsafe.Sizeof(b.rights.fds[0]), level: unix.SOL_SOCKET, kind: unix.SCM_RIGHTS}
+	b.rights.fds[0] = int32(fd)
+	told := tell(b, b.rights.size)
+	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	return told
 }
 
 //go:norace
@@ -43,25 +50,21 @@ func setFilter(b *workbench, flags uintptr) (fd uintptr, errno syscall.Errno) {
 	return fd, errno
 }
 
-// handOver gives the listener to the guest and closes it here.
+// tell tells the guest that the filter is set, with as many bytes of rights
+// as are said.
 //
 //go:norace
 //go:nosplit
-func handOver(b *workbench, listener uintptr) bool {
-	const one = 4 // bytes of a descriptor
-	b.rights = rights{size: unsafe.Offsetof(b.rights.fds) + one, level: unix.SOL_SOCKET, kind: unix.SCM_RIGHTS}
-	b.rights.fds[0] = int32(listener)
+func tell(b *workbench, control uintptr) bool {
 	b.vector = vector{uintptr(unsafe.Pointer(&b.report)), 1} // any byte
 	b.message = message{
 		vector: uintptr(unsafe.Pointer(&b.vector)), vectors: 1,
-		control: uintptr(unsafe.Pointer(&b.rights)), controlLen: b.rights.size,
+		control: uintptr(unsafe.Pointer(&b.rights)), controlLen: control,
 	}
 	for {
 		n, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, controlFD, uintptr(unsafe.Pointer(&b.message)), unix.MSG_NOSIGNAL)
-		if errno == unix.EINTR {
-			continue
+		if errno != unix.EINTR {
+			return n == 1
 		}
-		syscall.RawSyscall(unix.SYS_CLOSE, listener, 0, 0)
-		return n == 1
 	}
 }

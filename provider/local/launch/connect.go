@@ -43,7 +43,7 @@ func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, e
 	ours.Close() // conn has its own copy
 	if err != nil {
 		o.Descriptors.Close()
-		return nil, err
+		return nil, w.explain(ctx, err)
 	}
 	c, err := client.New(ctx, conn, o)
 	if err != nil {

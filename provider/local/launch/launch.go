@@ -16,9 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,6 +51,7 @@ type Order struct {
 	Filters [][]byte // seccomp programs for all of the wall
 	Guest   string   // path of the guest inside
 	Config  []byte   // what the guest is told at its start; nil is nothing
+	Limits  []Limit  // on everything inside
 
 	// Down, when not nil, has the wall be started by root's way down.
 	Down *Down
@@ -105,7 +108,9 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 	files := &descriptors{}
 	defer files.close()
 	w := &Wall{ended: make(chan struct{}), stderr: &tail{limit: maxStderr}}
-	info, err := w.prepare(o, files)
+	hold := &latch{}
+	defer hold.open()
+	info, err := w.prepare(o, files, hold)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +120,10 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 		return nil, &Failed{Program: o.Bwrap, Cause: err}
 	}
 	files.close() // the child has its own
-	if err := w.learn(ctx, info); err != nil {
+	if err = w.learn(ctx, info); err == nil && o.Down == nil {
+		err = limit(w.first.PID, o.Limits)
+	}
+	if err != nil {
 		w.Kill()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -127,7 +135,7 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 
 // prepare makes the descriptors and the command. It returns the end of the
 // pipe on which bubblewrap tells what it has started.
-func (w *Wall) prepare(o Order, files *descriptors) (info *os.File, err error) {
+func (w *Wall) prepare(o Order, files *descriptors, hold *latch) (info *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make the channel of connections: %w", err)
@@ -139,7 +147,17 @@ func (w *Wall) prepare(o Order, files *descriptors) (info *os.File, err error) {
 		w.channel.Close()
 		return nil, err
 	}
-	if err := w.compose(o, files, accept, files.add(tell)); err != nil {
+	extra := []string{"--info-fd", strconv.Itoa(files.add(tell))}
+	if o.Down == nil && len(o.Limits) > 0 {
+		var fd int
+		if fd, err = hold.add(files); err == nil {
+			extra = append(extra, "--block-fd", strconv.Itoa(fd))
+		}
+	}
+	if err == nil {
+		err = w.compose(o, files, accept, extra)
+	}
+	if err != nil {
 		w.channel.Close()
 		info.Close()
 		return nil, err
@@ -149,9 +167,8 @@ func (w *Wall) prepare(o Order, files *descriptors) (info *os.File, err error) {
 
 // compose writes the arguments where bubblewrap reads them and makes the
 // command.
-func (w *Wall) compose(o Order, files *descriptors, accept, tell int) error {
-	args := append([]string(nil), o.Args...)
-	args = append(args, "--info-fd", strconv.Itoa(tell))
+func (w *Wall) compose(o Order, files *descriptors, accept int, extra []string) error {
+	args := slices.Concat(o.Args, extra)
 	for i, program := range o.Filters {
 		fd, err := files.memory("filter"+strconv.Itoa(i), program)
 		if err != nil {
@@ -171,9 +188,15 @@ func (w *Wall) compose(o Order, files *descriptors, accept, tell int) error {
 		}
 		argv = append(argv, "--config="+strconv.Itoa(fd))
 	}
+	for _, l := range o.Limits {
+		if l.Resource == unix.RLIMIT_NOFILE && l.Soft <= math.MaxUint32 {
+			// The guest needs all that it may have, and its runtime takes it.
+			argv = append(argv, "--nofile="+strconv.FormatUint(l.Soft, 10))
+		}
+	}
 	program := o.Bwrap
 	if d := o.Down; d != nil {
-		order, err := json.Marshal(enter.Order{UID: d.UID, GID: d.GID, Sources: d.Sources, Program: o.Bwrap, Args: argv})
+		order, err := json.Marshal(enter.Order{UID: d.UID, GID: d.GID, Sources: d.Sources, Program: o.Bwrap, Args: argv, Limits: o.Limits})
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/pattern"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -41,7 +42,7 @@ func compile(globs []Glob, roots, find []string) (*matcher, error) {
 		m.find[name], m.folded.find[foldCase(name)] = true, true
 	}
 	for i, g := range globs {
-		alternatives, why := parse(g.Pattern)
+		alternatives, why := pattern.Parse(g.Pattern)
 		if why != "" {
 			e := failed(sandbox.CodeValidation, g.Pattern, fmt.Sprintf("the pattern %q %s", g.Pattern, why), "correct or remove it", nil)
 			return nil, e
@@ -73,8 +74,8 @@ func (m *matcher) add(glob int, base string, segments []string) error {
 	last := len(segments) - 1
 	n := 0
 	if base != "" {
-		for n < last && plain(segments[n]) {
-			base = strings.TrimSuffix(base, "/") + "/" + unescape(segments[n])
+		for n < last && pattern.Plain(segments[n]) {
+			base = strings.TrimSuffix(base, "/") + "/" + pattern.Unescape(segments[n])
 			n++
 		}
 		canonical, err := hostpath.Canonical(base)
@@ -92,8 +93,8 @@ func (m *matcher) add(glob int, base string, segments []string) error {
 func (m *matcher) insert(glob int, base, tail, last string) {
 	c := &compiled{glob: glob, base: base, tail: tail, last: last}
 	c.single = base == "" && (tail == "**/"+last || tail == last)
-	if plain(last) {
-		name := unescape(last)
+	if pattern.Plain(last) {
+		name := pattern.Unescape(last)
 		m.exact[name] = append(m.exact[name], c)
 		return
 	}
@@ -149,34 +150,6 @@ func (c *compiled) covers(dir, name string) bool {
 	path := strings.TrimSuffix(dir, "/") + "/" + name
 	rel, ok := strings.CutPrefix(path, strings.TrimSuffix(c.base, "/")+"/")
 	return ok && doublestar.MatchUnvalidated(c.tail, rel)
-}
-
-// plain reports whether a segment stands for one name.
-func plain(segment string) bool {
-	for i := 0; i < len(segment); i++ {
-		switch segment[i] {
-		case '\\':
-			i++
-		case '*', '?', '[':
-			return false
-		}
-	}
-	return true
-}
-
-// unescape removes the backslashes of a plain segment.
-func unescape(segment string) string {
-	if strings.IndexByte(segment, '\\') < 0 {
-		return segment
-	}
-	var b strings.Builder
-	for i := 0; i < len(segment); i++ {
-		if segment[i] == '\\' && i+1 < len(segment) {
-			i++
-		}
-		b.WriteByte(segment[i])
-	}
-	return b.String()
 }
 
 // foldCase maps names that differ in case alone to one. Bytes that are no

@@ -144,7 +144,7 @@ func TestGlobs(t *testing.T) {
 
 func TestBadPatterns(t *testing.T) {
 	for _, p := range []string{
-		"", "a[", "{a", `a\`, "**", "/", "/**", "a/../b", "[a/b]c", "{[a,b],c}", "x\x00y", strings.Repeat("a", maxPattern+1),
+		"", "a[", "{a", `a\`, "**", "/", "/**", "a/../b", "[a/b]c", "{[a,b],c}", "x\x00y", strings.Repeat("a", 5000),
 		strings.Repeat("{a,b}", 11), "{**,x}",
 	} {
 		_, err := New(Limits{}).Scan(context.Background(), Request{Globs: []Glob{{Pattern: p}}})

@@ -1,4 +1,8 @@
-package scan
+// Package pattern reads the globs of path rules: the words of doublestar, of
+// which it makes patterns without braces, cut at their slashes. It is pure;
+// who looks on the host what they match, and who writes them in other words,
+// builds on the same reading.
+package pattern
 
 import (
 	"strings"
@@ -13,11 +17,11 @@ const (
 	maxAlternatives = 1024
 )
 
-// parse checks the pattern and returns the patterns without braces that mean
+// Parse checks the pattern and returns the patterns without braces that mean
 // the same together, each as its segments: no empty ones, no ".", and no
 // "**" at the end, since what lies below a match is closed with it. Why says
 // what is wrong with a pattern that it does not take.
-func parse(pattern string) (alternatives [][]string, why string) {
+func Parse(pattern string) (alternatives [][]string, why string) {
 	switch {
 	case pattern == "" || len(pattern) > maxPattern:
 		return nil, "is empty or too long"
@@ -159,4 +163,32 @@ func oddClass(p string) bool {
 		}
 	}
 	return false
+}
+
+// Plain reports whether a segment stands for one name.
+func Plain(segment string) bool {
+	for i := 0; i < len(segment); i++ {
+		switch segment[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return false
+		}
+	}
+	return true
+}
+
+// Unescape returns the name that a plain segment stands for.
+func Unescape(segment string) string {
+	if strings.IndexByte(segment, '\\') < 0 {
+		return segment
+	}
+	var b strings.Builder
+	for i := 0; i < len(segment); i++ {
+		if segment[i] == '\\' && i+1 < len(segment) {
+			i++
+		}
+		b.WriteByte(segment[i])
+	}
+	return b.String()
 }

@@ -1,0 +1,107 @@
+//go:build linux
+
+package server
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/observe"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+func newTestWitness(send func(wire.Attempt)) *witness {
+	return &witness{told: map[string]bool{}, idle: make(chan struct{}), send: send}
+}
+
+// TestStuckResolver holds that a path which takes long is followed to its
+// end, while somebody else looks after the stage.
+func TestStuckResolver(t *testing.T) {
+	hang, relieved := make(chan struct{}), make(chan struct{})
+	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*observe.Sighting) []wire.Attempt {
+		<-hang
+		return []wire.Attempt{{Path: "/late"}}
+	}}
+	told := make(chan wire.Attempt, 1)
+	w := newTestWitness(func(m wire.Attempt) { told <- m })
+	goesOn := make(chan bool, 1)
+	go func() { goesOn <- e.follow(nil, w.begin(), func() { close(relieved) }) }()
+	<-relieved
+	close(hang)
+	if m := <-told; m.Path != "/late" {
+		t.Errorf("%+v", m)
+	}
+	if <-goesOn {
+		t.Error("two look after one stage")
+	}
+	if !e.follow(nil, w.begin(), func() { t.Error("relief for one that is fast") }) {
+		t.Error("one that was fast does not go on")
+	}
+}
+
+// TestAllResolversStuck holds that calls are let go on when no path can be
+// followed any more.
+func TestAllResolversStuck(t *testing.T) {
+	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*observe.Sighting) []wire.Attempt {
+		t.Error("there are more resolvers than may be")
+		return nil
+	}}
+	for range maxResolvers {
+		e.resolvers <- struct{}{}
+	}
+	w := newTestWitness(nil)
+	begin := time.Now()
+	if !e.follow(nil, w.begin(), nil) || time.Since(begin) < patience {
+		t.Error("nobody looks after the stage any more")
+	}
+	w.close()
+	select {
+	case <-w.idle:
+	default:
+		if w.pending != 0 {
+			t.Errorf("%d sightings are followed", w.pending)
+		}
+	}
+}
+
+func TestWitness(t *testing.T) {
+	var told []string
+	w := newTestWitness(func(m wire.Attempt) { told = append(told, m.Path) })
+	for i := range 200 {
+		if w.begin() == nil {
+			break
+		}
+		w.tell(wire.Attempt{Path: "/" + strconv.Itoa(i)})
+		w.tell(wire.Attempt{Path: "/" + strconv.Itoa(i)})
+		w.end()
+	}
+	if len(told) != wire.MaxAttempts || w.begin() != nil {
+		t.Errorf("%d were told", len(told))
+	}
+
+	w = newTestWitness(func(wire.Attempt) {})
+	last := w.begin()
+	closed := make(chan struct{})
+	go func() {
+		w.close()
+		close(closed)
+	}()
+	for w.begin() != nil { // until it is over
+		w.end()
+	}
+	select {
+	case <-closed:
+		t.Error("it does not wait for the last sighting")
+	default:
+	}
+	last.end()
+	<-closed
+	w.close() // again
+
+	var nobody *witness
+	if nobody.begin() != nil {
+		t.Error("nobody has begun")
+	}
+	nobody.close()
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package observe
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for _, dir := range []string{"d/e", "locked/in"} {
+		must(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
+	}
+	must(t, os.WriteFile(filepath.Join(base, "d/file"), nil, 0o600))
+	for name, to := range map[string]string{
+		"link": "d", "d/up": "../d/e", "air": "d/nothing", "far": base + "/none/x", "a": "b", "b": "a",
+		"fd": "/proc/self/fd/0", "chain": "air",
+	} {
+		must(t, os.Symlink(to, filepath.Join(base, name)))
+	}
+	for _, tt := range []struct {
+		path   string
+		follow bool
+		want   string // empty: no path
+		exists bool
+	}{
+		{"/d/file", true, "/d/file", true}, {"/d//./file", true, "/d/file", true}, {"/link/file", true, "/d/file", true},
+		{"/link", false, "/link", true}, {"/link", true, "/d", true}, {"/link/", true, "/d", true},
+		{"/d/up/../file", true, "/d/file", true}, {"/d/new", true, "/d/new", false}, {"/link/new", true, "/d/new", false},
+		{"/d/up/new", false, "/d/e/new", false}, {"/air", true, "/d/nothing", false}, {"/air", false, "/air", true},
+		{"/chain", true, "/d/nothing", false}, {"/far", true, "/none/x", false},
+		{"/none/none/new", true, "/none/none/new", false}, {"/link/none/../x", true, "/d/x", false},
+		{"/d/file/new", true, "/d/file/new", false}, {"/a", true, "", false}, {"/fd", true, "", false}, {"/d/new/", true, "/d/new", false},
+	} {
+		got, ok := find(base+tt.path, tt.follow)
+		if !ok {
+			got.path = base
+		}
+		if ok != (tt.want != "") || got.path != base+tt.want || got.exists != tt.exists {
+			t.Errorf("%s: %+v, %v", tt.path, got, ok)
+		}
+	}
+	if got, ok := find("/", true); !ok || got.path != "/" {
+		t.Errorf("the root: %+v", got)
+	}
+	for _, odd := range []string{"", "relative", strings.Repeat("/x", 3000), "/" + strings.Repeat("x", 300)} {
+		if got, ok := find(odd, true); ok {
+			t.Errorf("%.20q is found: %+v", odd, got)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

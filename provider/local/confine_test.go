@@ -1,0 +1,142 @@
+//go:build linux
+
+package local_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+func TestLimitsOfTheSpec(t *testing.T) {
+	r := newRig(t)
+	sb := r.open(r.provider(t), r.spec("a"))
+	if out, _ := sh(t, sb, "ulimit -Hn; ulimit -Sn; ulimit -Hc"); out != "8192\n4096\n0" {
+		t.Errorf("limits are %q", out)
+	}
+}
+
+// TestNobodyIsRoot looks at the wall's processes from outside.
+func TestNobodyIsRoot(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	sb := r.open(r.provider(t), s)
+	pid := sb.Info().PID
+	status, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "status"))
+	must(t, err)
+	for text := range strings.Lines(string(status)) {
+		f := strings.Fields(text)
+		switch {
+		case (f[0] == "Uid:" || f[0] == "Gid:") && (f[1] == "0" || f[2] == "0" || f[3] == "0" || f[4] == "0"):
+			t.Errorf("root on the host: %s", text)
+		case f[0] == "Groups:" && len(f) > 1 && os.Geteuid() == 0:
+			t.Errorf("it has groups: %s", text)
+		case f[0] == "CapEff:" && f[1] != "0000000000000000", f[0] == "CapPrm:" && f[1] != "0000000000000000":
+			t.Errorf("it has capabilities: %s", text)
+		case f[0] == "NoNewPrivs:" && f[1] != "1":
+			t.Errorf("it can gain privileges: %s", text)
+		}
+	}
+}
+
+func itoa(n int) string {
+	var b []byte
+	for ; n > 0; n /= 10 {
+		b = append([]byte{byte('0' + n%10)}, b...)
+	}
+	return string(b)
+}
+
+func TestWhatIsTriedIsTold(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	give(t, s, filepath.Join(workspaceOf(s), ".env"), "secret")
+	sb := r.open(r.provider(t), s)
+	var out bytes.Buffer
+	p, err := sb.Start(context.Background(), sandbox.Command{
+		Args: []string{"bash", "-c", "echo a >/etc/new; echo b >.env; echo c >fine; mkdir /home/other; true"}, Stdout: &out, Stderr: &out,
+	})
+	must(t, err)
+	exit, err := p.Wait()
+	must(t, err)
+	if exit.Code != 0 {
+		t.Errorf("%+v %s", exit, out.String())
+	}
+	got := map[string]sandbox.Violation{}
+	for _, v := range p.(sandbox.Witness).Violations() {
+		got[v.Resource] = v
+		if v.Evidence != sandbox.EvidenceCertain || v.Operation != sandbox.OpWrite || v.Kind != sandbox.ResourcePath || v.Rule == "" {
+			t.Errorf("violation %+v", v)
+		}
+	}
+	if v := got["/workspace/.env"]; !v.Builtin || v.HostPath != filepath.Join(workspaceOf(s), ".env") || v.Program != "bash" {
+		t.Errorf("of the closed file: %+v", v)
+	}
+	if v, ok := got["/etc/new"]; !ok || v.Builtin || v.HostPath != "/etc/new" {
+		t.Errorf("of the system's folder: %+v", got)
+	}
+	if _, ok := got["/workspace/fine"]; ok || len(got) != 3 {
+		t.Errorf("all: %+v", got)
+	}
+}
+
+func TestFilesFollowTheWall(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	sb := r.open(r.provider(t), s)
+	f, err := sb.(sandbox.FileServer).Files(context.Background())
+	must(t, err)
+	must(t, f.Write(context.Background(), "/workspace/a", strings.NewReader("text"), sandbox.WriteOptions{}))
+	reading, err := f.Read(context.Background(), "/workspace/a", 0, -1)
+	must(t, err)
+	give(t, s, filepath.Join(workspaceOf(s), ".env"), "secret")
+	if _, err := f.Read(context.Background(), "/workspace/.env", 0, -1); err == nil {
+		t.Error("a closed file can be read")
+	}
+	var old bytes.Buffer
+	if _, err := old.ReadFrom(reading); err != nil || old.String() != "text" {
+		t.Errorf("what was being read: %q, %v", old.String(), err)
+	}
+	must(t, reading.Close())
+	if _, err := f.Stat(context.Background(), "/workspace/a"); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the old wall stays", func() bool { return len(r.processes(t)) == 1 })
+}
+
+func TestRefusedSettings(t *testing.T) {
+	r := newRig(t)
+	p := r.provider(t)
+	for field, change := range map[string]func(*sandbox.Spec){
+		"docker.network":              func(s *sandbox.Spec) { s.Network = "bridge" },
+		"docker.dns":                  func(s *sandbox.Spec) { s.DNS = []string{"1.1.1.1"} },
+		"docker.extraHosts":           func(s *sandbox.Spec) { s.ExtraHosts = []string{"a:1.1.1.1"} },
+		"docker.setup":                func(s *sandbox.Spec) { s.Setup = []string{"true"} },
+		"docker.runtime":              func(s *sandbox.Spec) { s.Runtime = "runsc" },
+		"docker.gpus":                 func(s *sandbox.Spec) { s.GPUs = "all" },
+		"docker.apparmorProfile":      func(s *sandbox.Spec) { s.Security.AppArmor = "mine" },
+		"docker.seccompProfile":       func(s *sandbox.Spec) { s.Security.Seccomp = `{"defaultAction":"SCMP_ACT_ERRNO"}` },
+		"docker.readOnlyRoot":         func(s *sandbox.Spec) { s.ReadOnlyRoot = false },
+		"docker.capDrop":              func(s *sandbox.Spec) { s.Security.CapDrop = []string{"NET_RAW"} },
+		"filesystem.allowWrite":       func(s *sandbox.Spec) { s.Filesystem.AllowWrite = []string{"/srv/*"} },
+		"filesystem.allowUnixSockets": func(s *sandbox.Spec) { s.Filesystem.AllowUnixSockets = []string{"/run/x"} },
+		"providerOptions.bwarp":       func(s *sandbox.Spec) { s.Options = map[string]any{"bwarp": "/x"} },
+		"providerOptions.bwrap":       func(s *sandbox.Spec) { s.Options = map[string]any{"bwrap": "relative"} },
+		"providerOptions.observe":     func(s *sandbox.Spec) { s.Options = map[string]any{"observe": "no"} },
+		"docker.ulimits.nofiles":      func(s *sandbox.Spec) { s.Resources.Ulimits = []sandbox.Ulimit{{Name: "nofiles"}} },
+	} {
+		s := r.spec(field)
+		change(&s)
+		_, err := p.Create(context.Background(), s)
+		e, ok := err.(*sandbox.Error)
+		if !ok || e.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	r.leaks(t)
+}

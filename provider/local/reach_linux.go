@@ -1,0 +1,75 @@
+package local
+
+import (
+	"context"
+	"net"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/procs"
+	"github.com/bulkhead-dev/sandbox/provider/local/record"
+)
+
+// Dial implements [sandbox.Dialer]: it connects to an address inside the
+// wall, in its network and file system and not in the host's.
+func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	s, err := h.use(ctx, mustStand)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Client.Dial(ctx, network, addr)
+	if err != nil {
+		s.release()
+		return nil, err
+	}
+	return &conn{Conn: c, seat: s}, nil
+}
+
+// Listen implements [sandbox.Listener]: programs inside the wall connect to
+// what it returns.
+func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
+	s, err := h.use(ctx, mustStand)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Client.Listen(ctx, network, addr)
+	if err != nil {
+		s.release()
+		return nil, err
+	}
+	return &listener{Listener: l, seat: s}, nil
+}
+
+// Usage implements [sandbox.Sandbox]. Memory is the sum over the processes,
+// pages that several share counted for each; disk and network are not counted.
+func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
+	if err := h.ready(mustStand); err != nil {
+		return sandbox.Usage{}, err
+	}
+	if err := ended(ctx, "usage"); err != nil {
+		return sandbox.Usage{}, err
+	}
+	h.mu.Lock()
+	w := h.seat.wall.noted
+	h.mu.Unlock()
+	return usageOf([]record.Wall{w}, h.spec.Resources.PIDs)
+}
+
+// usageOf sums up walls.
+func usageOf(walls []record.Wall, pids int64) (sandbox.Usage, error) {
+	u := sandbox.Usage{PIDsLimit: pids}
+	for _, w := range walls {
+		c, err := procs.Tree(w.Process.PID)
+		if err != nil {
+			return u, sandbox.Errorf(sandbox.CodeUnavailable, "usage", "the wall has ended: %w", err)
+		}
+		u.CPU += c.CPU
+		u.Memory += c.Memory
+		u.PIDs += c.Threads
+	}
+	return u, nil
+}
+
+var (
+	_ sandbox.Dialer   = (*handle)(nil)
+	_ sandbox.Listener = (*handle)(nil)
+)

@@ -1,0 +1,214 @@
+// Package seatbelt writes what a local wall of macOS obeys: the profile text
+// and the arguments of sandbox-exec. It is pure, and tested on every platform;
+// only macOS runs it.
+//
+// In a profile the last rule that matches decides. So everything is denied,
+// then what the wall shows is allowed, and the denies of the policy come last.
+// A path appears only inside of a string of the profile, whatever is in it.
+//
+// The file system of macOS usually does not tell names apart that differ in
+// case alone, or in how accents are written, and the rules are held against
+// the name as it was first written. So denies match without regard to case,
+// and any sign beyond ASCII matches any. They close more than they name, never
+// less.
+package seatbelt
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+const op = "write sandbox profile"
+
+// Exec is the program that puts a profile in force. Apple calls it deprecated
+// and has everything of its own depend on what is behind it.
+const Exec = "/usr/bin/sandbox-exec"
+
+// maxProfile bounds the profile in bytes. It is an argument, and all arguments
+// and variables together may take a megabyte.
+const maxProfile = 512 << 10
+
+// Rules say what a wall allows. Paths are absolute and canonical, which on
+// macOS means "/private/tmp" and "/private/var" rather than the links to them.
+type Rules struct {
+	Tag      string   // marks this wall's lines in the system log: letters, digits, '.', '_' and '-', at most 64
+	Readable []string // files and folders
+	Writable []string // likewise; readable too
+	Tmp      []string // folders for temporary files, writable
+	Denies   []Deny   // by path; they hold for what is missing too
+	Globs    []Glob
+	Sockets  []string // Unix sockets that may be connected to
+}
+
+// A Deny closes a path and what lies below it for writing, or altogether.
+type Deny struct {
+	Path string
+	Read bool
+}
+
+// A Glob closes what a pattern matches; its words are those of package
+// pattern. A pattern that begins neither with "/" nor with "**/" is taken from
+// each writable and readable path.
+type Glob struct {
+	Pattern string
+	Read    bool
+}
+
+// Args returns the arguments that run command under the profile. The name of
+// the program is looked for by nobody: it has to be a path.
+func Args(profile string, command []string) ([]string, error) {
+	if len(command) == 0 || !strings.HasPrefix(command[0], "/") {
+		return nil, invalid("", "the command is not an absolute path")
+	}
+	if len(profile) > maxProfile {
+		return nil, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: op, Message: fmt.Sprintf("the profile has %d bytes, more than %d", len(profile), maxProfile),
+			Hint: "deny folders rather than many files in filesystem.denyRead and denyWrite"}
+	}
+	return append([]string{Exec, "-p", profile}, command...), nil
+}
+
+// Profile writes the profile for r. Paths that are not absolute and clean, an
+// odd tag and bad patterns are [sandbox.CodeValidation].
+func Profile(r Rules) (string, error) {
+	if r.Tag == "" || len(r.Tag) > 64 || strings.Trim(r.Tag, tagSigns) != "" {
+		return "", invalid(r.Tag, "the tag has signs in it that a log line must not have")
+	}
+	for _, list := range [][]string{r.Readable, r.Writable, r.Tmp, r.Sockets, denied(r.Denies)} {
+		for _, p := range list {
+			if !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.IndexByte(p, 0) >= 0 {
+				return "", invalid(p, "the path is not absolute and clean")
+			}
+		}
+	}
+	for _, d := range r.Denies {
+		if d.Path == "/" {
+			return "", invalid("/", "the rule closes every path there is")
+		}
+	}
+	closed, err := r.globs()
+	if err != nil {
+		return "", err
+	}
+	w := writer{tag: r.Tag}
+	w.text(head)
+	w.line("(deny default %s)", w.message())
+	w.text(system)
+	r.views(&w)
+	r.network(&w)
+	for _, d := range r.Denies {
+		closed = append(closed, closure{d.Read, []string{"(subpath " + quote(d.Path) + ")", regex(pathRegex(d.Path) + "(/.*)?")}})
+	}
+	r.denies(&w, closed)
+	r.pins(&w)
+	return w.b.String(), nil
+}
+
+const tagSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+// views allows what is shown. Programs ask about every folder on the way to a
+// file, so these can be asked about, though not listed.
+func (r Rules) views(w *writer) {
+	write := sorted(r.Writable, r.Tmp)
+	read := sorted(r.Readable, write)
+	w.rule("allow file-read-metadata", each("literal", ancestors(read, sorted(r.Sockets))))
+	w.rule("allow file-read*", each("subpath", read))
+	w.rule("allow file-write*", each("subpath", write))
+}
+
+// network allows the sockets that are named and not denied, and nothing else.
+func (r Rules) network(w *writer) {
+	w.line("(deny network* %s)", w.message())
+	sockets := slices.DeleteFunc(sorted(r.Sockets), func(s string) bool {
+		return slices.ContainsFunc(r.Denies, func(d Deny) bool { return within(s, d.Path) })
+	})
+	if len(sockets) == 0 {
+		return
+	}
+	w.line("(allow system-socket (socket-domain AF_UNIX))")
+	for _, s := range sockets {
+		w.line("(allow network-outbound (remote unix-socket (path-literal %s)))", quote(s))
+		w.line("(allow file-read* (literal %s))", quote(s))
+	}
+}
+
+// A closure is one deny as filters of the profile, of which any matches.
+type closure struct {
+	read    bool
+	filters []string
+}
+
+// denies closes first what is closed for writing, then what is closed
+// altogether.
+func (r Rules) denies(w *writer, list []closure) {
+	for _, read := range []bool{false, true} {
+		var filters []string
+		for _, c := range list {
+			if c.read == read {
+				filters = append(filters, c.filters...)
+			}
+		}
+		slices.Sort(filters)
+		filters = slices.Compact(filters)
+		what := "deny file-write*"
+		if read {
+			what = "deny file-read* file-write*"
+		}
+		w.rule(what, filters, w.message())
+	}
+}
+
+// pins has no denied path and no folder above one be renamed or removed: a new
+// one put in its place would not be denied.
+func (r Rules) pins(w *writer) {
+	var filters []string
+	for _, p := range sorted(denied(r.Denies), ancestors(denied(r.Denies))) {
+		if p != "/" {
+			filters = append(filters, regex(pathRegex(p)))
+		}
+	}
+	for _, g := range r.Globs {
+		filters = append(filters, r.pinned(g)...)
+	}
+	slices.Sort(filters)
+	w.rule("deny file-write-unlink", slices.Compact(filters), w.message())
+}
+
+// within reports whether p is dir or lies below it, without regard to case.
+func within(p, dir string) bool {
+	p, dir = strings.ToLower(p), strings.ToLower(dir)
+	return p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// ancestors returns the folders above the paths, "/" included.
+func ancestors(lists ...[]string) []string {
+	var out []string
+	for _, p := range slices.Concat(lists...) {
+		for p != "/" {
+			p = path.Dir(p)
+			out = append(out, p)
+		}
+	}
+	return sorted(out)
+}
+
+func sorted(lists ...[]string) []string {
+	out := slices.Concat(lists...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func denied(list []Deny) []string {
+	out := make([]string, len(list))
+	for i, d := range list {
+		out[i] = d.Path
+	}
+	return out
+}
+
+func invalid(resource, message string) error {
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Resource: resource, Message: message}
+}

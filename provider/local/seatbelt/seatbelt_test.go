@@ -1,0 +1,235 @@
+package seatbelt
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func typical() Rules {
+	return Rules{
+		Tag:      "sandbox-1234abcd",
+		Readable: []string{"/Users/ann/agents/researcher", "/opt/tools"},
+		Writable: []string{"/Users/ann/work"},
+		Tmp:      []string{"/private/tmp/sbx-1"},
+		Denies: []Deny{
+			{"/Users/ann/.ssh", true}, {"/Users/ann/work/.git/hooks", false}, {"/Users/ann/work/.git/config", false},
+			{"/Users/ann/work/caf\u00e9", true},
+		},
+		Globs: []Glob{
+			{"**/.env", true}, {"**/.env.*", true}, {"**/{credentials,secrets}.json", true}, {"/data/**/secret-?.txt", true}, {"keys/[a-c]*", false},
+		},
+		Sockets: []string{"/private/var/run/agent.sock"},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	tests := map[string]Rules{
+		"typical": typical(),
+		"least":   {Tag: "t", Writable: []string{"/w"}},
+		"everything readable": {Tag: "t", Readable: []string{"/"}, Writable: []string{"/w"}, Denies: []Deny{{"/Users/ann/.ssh", true}},
+			Sockets: []string{"/Users/ann/.SSH/agent"}},
+		"hostile names": {Tag: "t", Writable: []string{"/w"}, Denies: []Deny{
+			{`/w/") (allow default) ("`, true}, {`/w/back\`, true}, {"/w/new\nline", false}, {`/w/#"raw"#`, false}, {"/w/\xff\xfe", true},
+		}},
+	}
+	for name, r := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Profile(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := "testdata/" + strings.ReplaceAll(name, " ", "-") + ".sb"
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil || got != string(want) {
+				t.Errorf("%v; got\n%s\nwant\n%s", err, got, want)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	tests := map[string]Rules{
+		"no tag":        {},
+		"tag of signs":  {Tag: `t") (allow default`},
+		"long tag":      {Tag: strings.Repeat("t", 65)},
+		"relative path": {Tag: "t", Readable: []string{"w"}},
+		"dots":          {Tag: "t", Writable: []string{"/w/../x"}},
+		"NUL":           {Tag: "t", Tmp: []string{"/w\x00"}},
+		"slash":         {Tag: "t", Denies: []Deny{{"/w/", true}}},
+		"socket":        {Tag: "t", Sockets: []string{""}},
+		"everything":    {Tag: "t", Denies: []Deny{{"/", false}}},
+		"bad pattern":   {Tag: "t", Globs: []Glob{{"[", true}}},
+	}
+	for name, r := range tests {
+		if p, err := Profile(r); sandbox.CodeOf(err) != sandbox.CodeValidation || p != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, command := range [][]string{nil, {""}, {"true"}, {"-x"}} {
+		if _, err := Args("", command); sandbox.CodeOf(err) != sandbox.CodeValidation {
+			t.Errorf("command %q: %v", command, err)
+		}
+	}
+	if _, err := Args(strings.Repeat(" ", maxProfile+1), []string{"/bin/true"}); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("long profile: %v", err)
+	}
+	if got, err := Args("(p)", []string{"/bin/echo", "-p", "x"}); err != nil || !slices.Equal(got, []string{Exec, "-p", "(p)", "/bin/echo", "-p", "x"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestOrder holds that no allow follows the first deny of the policy.
+func TestOrder(t *testing.T) {
+	p, err := Profile(typical())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, j := strings.Index(p, "(deny file-"), strings.LastIndex(p, "(allow "); i < 0 || i < j {
+		t.Errorf("a deny at %d, an allow at %d", i, j)
+	}
+}
+
+// closes reports whether the profile denies op at p, by the filters of the
+// test's own reading.
+func closes(t *testing.T, profile, op, p string) bool {
+	t.Helper()
+	for _, e := range readProfile(t, profile) {
+		if e.list[0].atom != "deny" || !slices.ContainsFunc(e.list, func(x expr) bool { return x.atom == op }) {
+			continue
+		}
+		for _, f := range e.list {
+			if len(f.list) != 2 {
+				continue
+			}
+			switch arg := f.list[1].text; f.list[0].atom {
+			case "subpath":
+				if p == arg || strings.HasPrefix(p, arg+"/") {
+					return true
+				}
+			case "regex":
+				if regexp.MustCompile("(?s)" + arg).MatchString(p) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func TestDenies(t *testing.T) {
+	p, err := Profile(typical())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		op, path string
+		want     bool
+	}{
+		{"file-read*", "/Users/ann/.ssh", true}, {"file-write*", "/Users/ann/.ssh/id", true}, {"file-read*", "/Users/ann/.SSH/id", true},
+		{"file-read*", "/Users/ann/.sshx", false}, {"file-read*", "/Users/ann/xssh", false},
+		{"file-read*", "/Users/ann/work/.git/hooks/x", false}, {"file-write*", "/Users/ann/work/.git/Hooks/x", true},
+		{"file-read*", "/Users/ann/work/cafe\u0301/x", true}, {"file-read*", "/Users/ann/work/caf\u00e9", true},
+		{"file-read*", "/x/.env", true}, {"file-read*", "/.env", true}, {"file-read*", "/x/.ENV/y", true}, {"file-read*", "/x/y.env", false},
+		{"file-read*", "/x/.env.local", true}, {"file-read*", "/x/.env.", true}, {"file-read*", "/x/.envrc", false},
+		{"file-write*", "/a/b/secrets.json", true}, {"file-write*", "/a/b/secretsxjson", false},
+		{"file-read*", "/data/secret-1.txt", true}, {"file-read*", "/data/a/b/secret-\u00e9.txt", true}, {"file-read*", "/data/a/secret-12.txt", false},
+		{"file-write*", "/Users/ann/work/keys/bx", true}, {"file-write*", "/opt/tools/keys/C", true}, {"file-write*", "/keys/b", false},
+		{"file-write*", "/Users/ann/work/keys/d", false},
+		{"file-write-unlink", "/Users/ann/work/.git", true}, {"file-write-unlink", "/Users", true}, {"file-write-unlink", "/Users/ann/work/keys", true},
+		{"file-write-unlink", "/data", true}, {"file-write-unlink", "/Users/ann/work/src", false},
+	}
+	for _, tt := range tests {
+		if got := closes(t, p, tt.op, tt.path); got != tt.want {
+			t.Errorf("%s %s: closed %v", tt.op, tt.path, got)
+		}
+	}
+}
+
+// FuzzGlob holds that the expression of a glob matches whatever doublestar
+// matches, and what lies below it.
+func FuzzGlob(f *testing.F) {
+	for _, s := range [][2]string{
+		{"**/.env.*", "/a/.env.x"}, {"/a/**/b?[a-c]", "/a/b\u00e9c"}, {"/{x,y}/[!z]*", "/x/\xff"}, {`/a\*b/**`, "/a*b"}, {"/[ -~]", "/!"},
+	} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, glob, name string) {
+		if len(glob) > 40 || len(name) > 40 || !strings.HasPrefix(name, "/") || name == "/" || path.Clean(name) != name || !utf8.ValidString(name) || !utf8.ValidString(glob) || strings.ContainsAny(glob, "\ufffd\x00") ||
+			!strings.HasPrefix(glob, "/") && !strings.HasPrefix(glob, "**/") || strings.Contains(glob, "//") || strings.Contains(glob, "/.") {
+			return
+		}
+		p, err := Profile(Rules{Tag: "t", Globs: []Glob{{glob, true}}})
+		if err != nil {
+			return
+		}
+		matched := doublestar.MatchUnvalidated(glob, name)
+		if !strings.HasPrefix(glob, "/") {
+			matched = doublestar.MatchUnvalidated(glob, name[1:])
+		}
+		if !strings.Contains(glob, `\/`) && matched {
+			for _, q := range []string{name, name + "/below", strings.ToUpper(name)} {
+				if strings.ToUpper(name) == q && len(q) != len(name) {
+					continue
+				}
+				if !closes(t, p, "file-read*", q) {
+					t.Errorf("%q matches %q and does not close %q:\n%s", glob, name, q, p[strings.LastIndex(p, "(deny file-read"):])
+				}
+			}
+		}
+	})
+}
+
+// FuzzProfile holds that no path gets out of its string: the profile has the
+// same shape as one with harmless paths, and its strings give the paths back.
+func FuzzProfile(f *testing.F) {
+	for _, s := range []string{`/a"b`, `/a\`, "/a\nb", `/a#"b"`, "/a\x01\x7f", "/a;b", `/a\x22)(allow default)`, "/a\r", "/\u00e9"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, p string) {
+		rules := func(p string) Rules {
+			return Rules{Tag: "t", Readable: []string{p + "r"}, Writable: []string{p + "w"}, Denies: []Deny{{p + "d", true}, {p + "e", false}}, Sockets: []string{p + "s"}}
+		}
+		got, err := Profile(rules(p))
+		if err != nil {
+			return
+		}
+		depth := strings.Repeat("/x", strings.Count(p, "/"))
+		if depth == "" || strings.HasSuffix(p, "/") {
+			return
+		}
+		want, err := Profile(rules(depth))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := readProfile(t, got), readProfile(t, want)
+		if sa, sb := shape(a), shape(b); sa != sb {
+			t.Errorf("%q gives the shape\n%s\nwant\n%s", p, sa, sb)
+		}
+		var texts []string
+		for _, e := range a {
+			texts = e.texts(texts)
+		}
+		for _, end := range []string{"r", "w", "d", "e", "s"} {
+			if !slices.Contains(texts, p+end) {
+				t.Errorf("%q is not among the strings of the profile: %q", p+end, fmt.Sprint(texts))
+			}
+		}
+	})
+}
