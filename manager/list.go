@@ -192,7 +192,13 @@ func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Reco
 		if err != nil || images && w.spec.ImageID == "" {
 			continue
 		}
-		config := w.late(r.ConfigHash, rec).hash == r.ConfigHash
+		config := w.hash == r.ConfigHash
+		if !config {
+			// Listed records leave out what a sandbox was made from.
+			if whole, err := m.records.Get(rec.Kind, rec.Name); err == nil {
+				config = w.late(r.ConfigHash, &whole).hash == r.ConfigHash
+			}
+		}
 		r.ConfigMatch = &config
 		if images {
 			image := w.spec.ImageID == rec.ImageID
