@@ -210,7 +210,9 @@ func (d *Desk) Pending(tenant string) []sandbox.PermissionRequest {
 			out = append(out, clone(q.request))
 		}
 	}
-	slices.SortFunc(out, func(a, b sandbox.PermissionRequest) int { return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b sandbox.PermissionRequest) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID))
+	})
 	return out
 }
 
