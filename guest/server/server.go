@@ -23,6 +23,7 @@ const maxWalkers = 2
 // in a process: it reaps every child of the process.
 type Server struct {
 	nursery *nursery
+	eyes    *eyes // nil: nobody looks
 	pool    *pool
 	gate    *gate
 	null    *os.File
@@ -68,7 +69,7 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 		return nil, err
 	}
 	s := &Server{
-		nursery: newNursery(maker, eyes),
+		nursery: newNursery(maker, eyes), eyes: eyes,
 		null:    null,
 		nullFD:  int(null.Fd()),
 		walkers: make(chan struct{}, maxWalkers),
