@@ -124,7 +124,7 @@ func TestRefusedSettings(t *testing.T) {
 		"docker.readOnlyRoot":         func(s *sandbox.Spec) { s.ReadOnlyRoot = false },
 		"docker.capDrop":              func(s *sandbox.Spec) { s.Security.CapDrop = []string{"NET_RAW"} },
 		"filesystem.allowWrite":       func(s *sandbox.Spec) { s.Filesystem.AllowWrite = []string{"/srv/*"} },
-		"filesystem.allowUnixSockets": func(s *sandbox.Spec) { s.Filesystem.AllowUnixSockets = []string{"/run/x"} },
+		"filesystem.allowUnixSockets": func(s *sandbox.Spec) { s.Filesystem.AllowUnixSockets = []string{"/run/x/*"} },
 		"providerOptions.bwarp":       func(s *sandbox.Spec) { s.Options = map[string]any{"bwarp": "/x"} },
 		"providerOptions.bwrap":       func(s *sandbox.Spec) { s.Options = map[string]any{"bwrap": "relative"} },
 		"providerOptions.observe":     func(s *sandbox.Spec) { s.Options = map[string]any{"observe": "no"} },

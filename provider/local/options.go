@@ -126,7 +126,6 @@ func refuse(s sandbox.Spec) error {
 		{s.Security.Seccomp != "" && s.Security.Seccomp != seccomp.Profile(), "docker.seccompProfile", "a local wall has a filter of its own, which cannot be replaced"},
 		{!s.ReadOnlyRoot, "docker.readOnlyRoot", "the root of a local wall is always read-only"},
 		{!slices.Equal(s.Security.CapDrop, []string{"ALL"}), "docker.capDrop", "a local wall keeps no capability"},
-		{len(s.Filesystem.AllowUnixSockets) > 0, "filesystem.allowUnixSockets", "a local wall cannot open single sockets yet"},
 	} {
 		if r.bad {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: r.field, Resource: s.Name, Message: r.message,

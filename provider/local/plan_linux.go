@@ -35,6 +35,8 @@ type planned struct {
 	plan  plan.Plan
 	world plan.World
 	key   string
+	// sockets of the host that are reached through the guest, at their paths.
+	sockets []string
 }
 
 // A planner computes plans for one handle. It remembers the last one, which
@@ -53,6 +55,14 @@ type planner struct {
 type seen struct {
 	found scan.Result
 	facts protect.Facts
+
+	sockets []string    // that are listed and there
+	system  scan.Result // sockets in the system's folders, where any are listed
+}
+
+// same reports whether o is what was found.
+func (s seen) same(o seen) bool {
+	return s.found.Same(o.found) && s.system.Same(o.system) && slices.Equal(s.sockets, o.sockets) && reflect.DeepEqual(s.facts, o.facts)
 }
 
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
@@ -84,7 +94,7 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	if p.last.key != "" && now.found.Same(p.seen.found) && reflect.DeepEqual(now.facts, p.seen.facts) && plan.Still(p.last.world, host) {
+	if p.last.key != "" && now.same(p.seen) && plan.Still(p.last.world, host) {
 		return p.last, nil
 	}
 	return p.make(now, host)
@@ -132,13 +142,31 @@ func (p *planner) search(ctx context.Context) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
+	now := seen{found: found}
+	if err := p.searchSockets(ctx, &now); err != nil {
+		return now, err
+	}
 	q := p.picture.Protect
 	if q.Own == "" && len(q.Writable) == 0 {
-		return seen{found: found}, nil
+		return now, nil
 	}
 	q.Found = found.Found
-	facts, err := protect.Look(q)
-	return seen{found: found, facts: facts}, err
+	now.facts, err = protect.Look(q)
+	return now, err
+}
+
+// searchSockets finds which of the listed sockets are there. Where there are
+// any, commands can make Unix sockets, and so every other one that the wall
+// shows has to be closed.
+func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
+	if len(p.picture.Sockets) == 0 {
+		return nil
+	}
+	if now.sockets, err = standing(p.picture.Sockets); err != nil || len(now.sockets) == 0 {
+		return err
+	}
+	now.system, err = p.site.sockets.Scan(ctx, scan.Request{Roots: world.SocketRoots(p.picture.World.Views)})
+	return err
 }
 
 // make computes a new plan from what was found.
@@ -147,7 +175,12 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	rules := protect.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
 	w.Denies = slices.Concat(w.Denies, now.found.Denies(), rules.Denies)
-	w, err := plan.Gather(w, host)
+	w.Denies = append(w.Denies, now.system.Denies()...)
+	w, err := world.ShowSockets(w, now.sockets)
+	if err != nil {
+		return planned{}, err
+	}
+	w, err = plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
 	}
@@ -156,7 +189,8 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 		return planned{}, err
 	}
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
-	p.last, p.seen = planned{plan: made, world: w, key: keyOf(made)}, now
+	made.Notes = append(made.Notes, socketNotes(p.picture.Sockets, now.sockets)...)
+	p.last, p.seen = planned{plan: made, world: w, key: strings.Join(slices.Concat(now.sockets, []string{keyOf(made)}), "\x00"), sockets: now.sockets}, now
 	return p.last, nil
 }
 
@@ -195,7 +229,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if o.Limits, err = limits(spec.Resources.Ulimits); err != nil {
 		return o, err
 	}
-	if o.Filters, o.Config, err = confinement(spec, set, pl.plan); err != nil {
+	if o.Filters, o.Config, err = confinement(spec, set, pl); err != nil {
 		return o, err
 	}
 	made := pl.plan
@@ -222,8 +256,8 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 
 // confinement returns the filters of the wall as a whole, and what the guest
 // is told of those that it puts on each command.
-func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte, config []byte, err error) {
-	c := wire.Config{Landlock: !set.withoutLandlock, Readable: p.Readable(), Writable: p.Writable()}
+func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte, config []byte, err error) {
+	c := wire.Config{Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable()}
 	if n := spec.Resources.PIDs; n > 0 && n <= math.MaxUint32 {
 		c.Processes = uint32(n)
 	}
@@ -234,7 +268,7 @@ func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte
 		}
 		filters = [][]byte{bpf.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe}).Bytes()
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: len(pl.sockets) > 0}).Bytes()
 	}
 	return filters, c.Encode(), nil
 }

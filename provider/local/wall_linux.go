@@ -26,6 +26,7 @@ type wall struct {
 	slot  *record.Slot
 	stubs *stub.Held
 	noted record.Wall
+	relay *relay // to sockets of the host, or nil
 
 	users   int  // seats; guarded by the site
 	retired bool // it takes no new users; guarded by the site
@@ -56,6 +57,7 @@ func (w *wall) take() { go w.Kill() }
 
 // letGo gives up what the wall kept on the host. It has ended.
 func (w *wall) letGo() {
+	w.relay.close()
 	if err := w.stubs.Release(); err != nil {
 		w.site.p.o.Warn(w.site.def.Name, "could not remove what held the place of a closed path: "+err.Error())
 	}
@@ -119,6 +121,9 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
 		return &outdated{err}
 	}
 	if err := w.check(ctx, c); err != nil {
+		return err
+	}
+	if err := w.relaySockets(ctx, spec); err != nil {
 		return err
 	}
 	if len(spec.OnStart) > 0 {

@@ -34,6 +34,7 @@ type Picture struct {
 	Scan  scan.Request // what has to be looked for before each plan
 	// Protect asks for what is closed although no setting says so.
 	Protect protect.Request
+	Sockets []string // of the host, that settings open; sorted
 }
 
 // systemFolders are shown read-only when they exist.
@@ -56,6 +57,10 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 			p.Protect.Own = m.Source
 			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
 		}
+	}
+	var err error
+	if p.Sockets, err = ListedSockets(s.Filesystem); err != nil {
+		return p, err
 	}
 	allowed, err := allowed(s.Filesystem)
 	if err != nil {
