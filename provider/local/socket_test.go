@@ -32,11 +32,15 @@ type service struct {
 
 func serveAt(t testing.TB, path string) *service {
 	t.Helper()
-	l, err := net.Listen("unix", path)
+	dir, err := os.Open(filepath.Dir(path)) // a socket's path is short
 	must(t, err)
+	defer dir.Close()
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+	must(t, err)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	must(t, os.Chmod(path, 0o777))
 	s := &service{path: path, l: l}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { l.Close(); os.Remove(path) })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -146,7 +150,8 @@ func TestSocketThatAppearsIsReachedByTheNextCommand(t *testing.T) {
 	if out, code := sh(t, sb, say+path+" x"); code != 0 || out != "x" {
 		t.Errorf("status %d, %q", code, out)
 	}
-	must(t, first.l.Close()) // which removes it
+	must(t, first.l.Close())
+	must(t, os.Remove(path))
 	serveAt(t, path)         // a service that was started again has another socket
 	if out, code := sh(t, sb, say+path+" y"); code != 0 || out != "y" {
 		t.Errorf("started again: status %d, %q", code, out)
