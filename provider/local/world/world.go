@@ -118,7 +118,7 @@ func denied(f sandbox.FilesystemRules) (paths []plan.Deny, globs []scan.Glob) {
 			case IsGlob(r) || !path.IsAbs(r):
 				globs = append(globs, scan.Glob{Pattern: r, Read: l.read, Rule: rule})
 			default:
-				paths = append(paths, plan.Deny{Path: path.Clean(r), Read: l.read, Rule: rule})
+				paths = append(paths, plan.Deny{Path: path.Clean(r), Read: l.read, Keep: true, Rule: rule})
 			}
 		}
 	}
