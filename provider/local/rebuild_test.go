@@ -221,12 +221,8 @@ func TestReplacedFileStaysClosed(t *testing.T) {
 		t.Errorf("it reads %q", out)
 	}
 	give(t, s, env+".new", "new secret")
-	pid := sb.Info().PID
 	must(t, os.Rename(env+".new", env))
-	b, _ := os.ReadFile("/proc/" + itoa(pid) + "/mountinfo")
-	t.Log("masked on host view:", strings.Contains(string(b), ".env"))
 	if out, code := sh(t, sb, "cat .env"); code == 0 {
-		m, _ := sh(t, sb, "grep env /proc/self/mountinfo; ls -la")
-		t.Errorf("after it was replaced it reads %q\n%s %v", out, m, sb.Info().PID == pid)
+		t.Errorf("after it was replaced it reads %q", out)
 	}
 }
