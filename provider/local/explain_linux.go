@@ -32,7 +32,7 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 		out.Steps = append(out.Steps, provider.Step{Does: does(op), Target: op.Target, Source: op.Source, Rule: op.Rule})
 	}
 	out.Notes = slices.Concat(out.Notes, made.plan.Notes)
-	out.Judge = made.plan.Judge
+	out.Judge = made.judge
 	return out, nil
 }
 

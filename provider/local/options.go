@@ -88,6 +88,9 @@ func Notes(s sandbox.Spec) []string {
 	if s.Resources.NanoCPUs > 0 {
 		notes = append(notes, "docker.cpus is not enforced: a local wall has no cgroup of its own; limits.cpuSeconds bounds each command")
 	}
+	if len(s.Filesystem.AllowUnixSockets) > 0 {
+		notes = append(notes, "filesystem.allowUnixSockets: commands may make Unix sockets; besides those listed, they reach every one that appears in a folder they can see until the next command")
+	}
 	o, err := parseSettings(s.Options)
 	if err != nil {
 		return notes

@@ -34,9 +34,22 @@ import (
 type planned struct {
 	plan  plan.Plan
 	world plan.World
+	at    world.Place
 	key   string
 	// sockets of the host that are reached through the guest, at their paths.
 	sockets []string
+}
+
+// judge is the plan's verdict; what is ours nothing opens.
+func (p planned) judge(op sandbox.Operation, path string) sandbox.Verdict {
+	if op == sandbox.OpConnect && slices.Contains(p.sockets, path) {
+		return sandbox.Verdict{Allowed: true, Rule: "filesystem.allowUnixSockets: " + path}
+	}
+	v := p.plan.Judge(op, path)
+	if !v.Allowed && !v.Builtin && v.HostPath != "" && p.at.Ours(v.HostPath) {
+		v.Rule, v.Builtin = world.RuleOurs, true
+	}
+	return v
 }
 
 // A planner computes plans for one handle. It remembers the last one, which
@@ -47,6 +60,7 @@ type planner struct {
 
 	mu      sync.Mutex
 	picture *world.Picture
+	at      world.Place // what picture was made with
 	last    planned
 	seen    seen // what last was made from
 }
@@ -155,26 +169,12 @@ func (p *planner) search(ctx context.Context) (seen, error) {
 	return now, err
 }
 
-// searchSockets finds which of the listed sockets are there. Where there are
-// any, commands can make Unix sockets, and so every other one that the wall
-// shows has to be closed.
-func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
-	if len(p.picture.Sockets) == 0 {
-		return nil
-	}
-	if now.sockets, err = standing(p.picture.Sockets); err != nil || len(now.sockets) == 0 {
-		return err
-	}
-	now.system, err = p.site.sockets.Scan(ctx, scan.Request{Roots: world.SocketRoots(p.picture.World.Views)})
-	return err
-}
-
 // make computes a new plan from what was found.
 func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	w := p.picture.World
 	rules := protect.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
-	w.Denies = slices.Concat(w.Denies, now.found.Denies(), rules.Denies)
+	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec), rules.Denies)
 	w.Denies = append(w.Denies, now.system.Denies()...)
 	w, err := world.ShowSockets(w, now.sockets)
 	if err != nil {
@@ -190,7 +190,17 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	}
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
 	made.Notes = append(made.Notes, socketNotes(p.picture.Sockets, now.sockets)...)
-	p.last, p.seen = planned{plan: made, world: w, key: strings.Join(slices.Concat(now.sockets, []string{keyOf(made)}), "\x00"), sockets: now.sockets}, now
+	set, err := parseSettings(p.spec.Options)
+	if err != nil {
+		return planned{}, err
+	}
+	pl := planned{plan: made, world: w, at: p.at, sockets: now.sockets}
+	_, config, err := confinement(p.spec, set, pl)
+	if err != nil {
+		return planned{}, err
+	}
+	pl.key = strings.Join(slices.Concat(pl.sockets, []string{keyOf(made), string(config)}), "\x00")
+	p.last, p.seen = pl, now
 	return p.last, nil
 }
 
@@ -201,7 +211,8 @@ func (p *planner) look() (world.Picture, error) {
 	if err != nil {
 		return world.Picture{}, err
 	}
-	return world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
+	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}
+	return world.Of(p.spec, p.at, views, links)
 }
 
 // keyOf names a plan by everything that the wall is made from.
@@ -268,7 +279,7 @@ func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte,
 		}
 		filters = [][]byte{bpf.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: len(pl.sockets) > 0}).Bytes()
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: pl.connects()}).Bytes()
 	}
 	return filters, c.Encode(), nil
 }

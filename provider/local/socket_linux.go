@@ -18,6 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
+	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
 const (
@@ -149,9 +152,6 @@ func socketNotes(listed, there []string) []string {
 		}
 		out = append(out, note)
 	}
-	if len(there) > 0 {
-		out = append(out, "filesystem.allowUnixSockets: commands can make Unix sockets; others that are shown are closed before each command")
-	}
 	return out
 }
 
@@ -214,4 +214,34 @@ func standing(listed []string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// connects reports whether there is a socket of the host that commands may
+// connect to, so that they get Unix sockets of their own.
+func (p planned) connects() bool {
+	return len(p.sockets) > 0 || slices.ContainsFunc(p.world.Views, func(v plan.View) bool {
+		return v.Socket && p.world.Kinds[v.Source] == plan.Socket
+	})
+}
+
+// searchSockets finds which of the listed sockets are there. Where there are
+// any, commands can make Unix sockets, and so every other one that the wall
+// shows has to be closed.
+func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
+	if len(p.spec.Filesystem.AllowUnixSockets) == 0 {
+		return nil
+	}
+	if now.sockets, err = standing(p.picture.Sockets); err != nil {
+		return err
+	}
+	now.system, err = p.site.sockets.Scan(ctx, scan.Request{Roots: world.SocketRoots(p.picture.World.Views)})
+	return err
+}
+
+// closedNow are the denies of what was found. A socket that settings name is
+// none; a rule that closes it counts all the same.
+func closedNow(found scan.Result, s sandbox.Spec) []plan.Deny {
+	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
+		return d.Rule == scan.RuleSocket && slices.Contains(s.Filesystem.AllowUnixSockets, d.Path)
+	})
 }

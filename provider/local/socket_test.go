@@ -152,7 +152,7 @@ func TestSocketThatAppearsIsReachedByTheNextCommand(t *testing.T) {
 	}
 	must(t, first.l.Close())
 	must(t, os.Remove(path))
-	serveAt(t, path)         // a service that was started again has another socket
+	serveAt(t, path) // a service that was started again has another socket
 	if out, code := sh(t, sb, say+path+" y"); code != 0 || out != "y" {
 		t.Errorf("started again: status %d, %q", code, out)
 	}
@@ -224,16 +224,15 @@ func TestRefusedSockets(t *testing.T) {
 	t.Cleanup(func() { os.Remove(dir + "-l") })
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	for name, change := range map[string]func(*sandbox.Spec) string{
-		"a link":                 func(*sandbox.Spec) string { return filepath.Join(dir, "link") },
-		"by a link":              func(*sandbox.Spec) string { return dir + "-l/a.sock" },
-		"a file":                 func(*sandbox.Spec) string { return filepath.Join(dir, "file") },
-		"an engine's":            func(*sandbox.Spec) string { return filepath.Join(dir, "docker.sock") },
-		"our own state":          func(*sandbox.Spec) string { return filepath.Join(r.state.Path(), "x.sock") },
-		"below a denied folder":  func(s *sandbox.Spec) string { s.Filesystem.DenyRead = []string{dir}; return at.path },
-		"in a folder that shows": func(s *sandbox.Spec) string { s.Filesystem.AllowRead = []string{dir}; return at.path },
-		"relative":               func(*sandbox.Spec) string { return "a.sock" },
-		"not clean":              func(*sandbox.Spec) string { return dir + "//a.sock" },
-		"too long":               func(*sandbox.Spec) string { return dir + "/" + strings.Repeat("x", 120) },
+		"a link":                func(*sandbox.Spec) string { return filepath.Join(dir, "link") },
+		"by a link":             func(*sandbox.Spec) string { return dir + "-l/a.sock" },
+		"a file":                func(*sandbox.Spec) string { return filepath.Join(dir, "file") },
+		"an engine's":           func(*sandbox.Spec) string { return filepath.Join(dir, "docker.sock") },
+		"our own state":         func(*sandbox.Spec) string { return filepath.Join(r.state.Path(), "x.sock") },
+		"below a denied folder": func(s *sandbox.Spec) string { s.Filesystem.DenyRead = []string{dir}; return at.path },
+		"relative":              func(*sandbox.Spec) string { return "a.sock" },
+		"not clean":             func(*sandbox.Spec) string { return dir + "//a.sock" },
+		"too long":              func(*sandbox.Spec) string { return dir + "/" + strings.Repeat("x", 120) },
 	} {
 		s := r.spec(name)
 		s.Filesystem.AllowUnixSockets = []string{change(&s)}
@@ -253,7 +252,7 @@ func TestPlanTellsOfSockets(t *testing.T) {
 	var planner provider.Planner = r.provider(t)
 	plan, err := planner.Plan(context.Background(), s)
 	must(t, err)
-	for _, want := range []string{at.path + `" is reached through the guest`, dir + `/none" is not there`, "can make Unix sockets"} {
+	for _, want := range []string{at.path + `" is reached through the guest`, dir + `/none" is not there`, "commands may make Unix sockets"} {
 		if !strings.Contains(strings.Join(plan.Notes, "\n"), want) {
 			t.Errorf("no note says %q: %q", want, plan.Notes)
 		}

@@ -31,11 +31,25 @@ func ListedSockets(f sandbox.FilesystemRules) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
+// place decides how the listed sockets are reached. In a folder that a view
+// shows they have their place already and are shown as they are; everywhere
+// else the guest listens in their place.
+func (p *Picture) place(listed []string) {
+	for _, s := range listed {
+		if _, shown := top(p.World, path.Dir(s)); !shown {
+			p.Sockets = append(p.Sockets, s)
+			continue
+		}
+		// To connect takes no right to write to the mount.
+		p.World.Views = append(slices.Clip(p.World.Views), plan.View{Source: s, Target: s, Socket: true, Optional: true, Why: socketField + ": " + s})
+	}
+}
+
 // ShowSockets returns w with a folder of memory for each of the sockets, in
 // which the guest can listen at the path that the socket has on the host.
 //
-// A socket in a folder that a view shows has no such place, and one that a
-// rule closes must have none: both are errors.
+// A socket in a folder that a view of git's shows has no such place, and one
+// that a rule closes must have none: both are errors.
 func ShowSockets(w plan.World, sockets []string) (plan.World, error) {
 	w.Tmpfs = slices.Clone(w.Tmpfs)
 	for _, s := range sockets {
