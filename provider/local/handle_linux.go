@@ -210,6 +210,7 @@ func (h *handle) Close() error {
 	seats := append(h.older, h.seat)
 	h.older = nil
 	h.mu.Unlock()
+	h.planner.close()
 	var wg sync.WaitGroup
 	for _, s := range seats {
 		wg.Go(s.giveBack)

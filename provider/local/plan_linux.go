@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +48,7 @@ type planner struct {
 	picture *world.Picture
 	last    planned
 	seen    seen // what last was made from
+	lull    lull
 }
 
 // seen is what was found on the host, beside what package plan asks for.
@@ -70,6 +72,10 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.last.key != "" && p.lull.holds() {
+		return p.last, nil
+	}
+	began := time.Now()
 	if p.picture == nil {
 		pic, err := p.look()
 		if err != nil {
@@ -85,8 +91,10 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 		return planned{}, err
 	}
 	if p.last.key != "" && now.found.Same(p.seen.found) && reflect.DeepEqual(now.facts, p.seen.facts) && plan.Still(p.last.world, host) {
+		p.lull.look(began, p, now)
 		return p.last, nil
 	}
+	p.lull.broken()
 	return p.make(now, host)
 }
 
@@ -120,6 +128,13 @@ func (p *planner) forget() {
 	p.last = planned{}
 }
 
+// close ends what the planner watches.
+func (p *planner) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lull.close()
+}
+
 // An outdated error says that the host has changed since a plan was made.
 type outdated struct{ error }
 
@@ -128,16 +143,18 @@ func (o *outdated) Unwrap() error { return o.error }
 
 // search finds what rules without a fixed path mean now.
 func (p *planner) search(ctx context.Context) (seen, error) {
-	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
+	q := p.picture.Scan
+	q.List = !p.lull.closed
+	found, err := p.site.scanner.Scan(ctx, q)
 	if err != nil {
 		return seen{}, err
 	}
-	q := p.picture.Protect
-	if q.Own == "" && len(q.Writable) == 0 {
+	in := p.picture.Protect
+	if in.Own == "" && len(in.Writable) == 0 {
 		return seen{found: found}, nil
 	}
-	q.Found = found.Found
-	facts, err := protect.Look(q)
+	in.Found = found.Found
+	facts, err := protect.Look(in)
 	return seen{found: found, facts: facts}, err
 }
 
