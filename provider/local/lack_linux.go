@@ -2,6 +2,10 @@ package local
 
 import (
 	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
@@ -17,6 +21,28 @@ func noBwrap(path string, cause error) error {
 		}
 	}
 	return e
+}
+
+// findBwrap returns the absolute path of bubblewrap: the one that settings
+// name, else the one that was in PATH when the Provider was made.
+func (p *Provider) findBwrap(named string) (string, error) {
+	path, err := named, error(nil)
+	if path == "" {
+		path, err = p.bwrap, p.bwrapErr
+	}
+	if err == nil && !filepath.IsAbs(path) {
+		err = exec.ErrDot
+	}
+	if err == nil {
+		var st os.FileInfo
+		if st, err = os.Stat(path); err == nil && !st.Mode().IsRegular() {
+			err = fs.ErrInvalid
+		}
+	}
+	if err != nil {
+		return "", noBwrap(path, err)
+	}
+	return path, nil
 }
 
 // refuseRelease refuses kernels that only look like Linux: no wall can be

@@ -187,12 +187,12 @@ func TestConnectionsToSocketsEndWithTheWall(t *testing.T) {
 	command, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line}, Stdout: io.Discard})
 	must(t, err)
 	eventually(t, "not all connections come", func() bool { _, open := at.count(0, 0); return open == 64 })
-	must(t, p.Close())
-	_, _ = command.Wait()
-	eventually(t, "connections stay", func() bool { _, open := at.count(0, 0); return open == 0 })
 	if calls, _ := at.count(0, 0); calls != 64 {
 		t.Errorf("%d connections were made at once", calls)
 	}
+	must(t, p.Close())
+	_, _ = command.Wait()
+	eventually(t, "connections stay", func() bool { _, open := at.count(0, 0); return open == 0 })
 }
 
 func TestManyBytesThroughASocket(t *testing.T) {
