@@ -26,6 +26,7 @@ type attempt struct {
 	// during is what the host does when the script has said "ready". The
 	// script then waits for the file "go" in its folder.
 	during func(*stage)
+	then   []string // further scripts, each a command of its own
 	tty    bool
 
 	control place
@@ -48,6 +49,7 @@ const (
 type group struct {
 	name     string
 	layouts  []layout
+	fresh    bool // each attempt has a stage of its own
 	attempts []attempt
 }
 
@@ -80,7 +82,7 @@ func (g group) run(t *testing.T, k *kit) {
 			s.up()
 		}
 		ok := t.Run(a.name, func(t *testing.T) { a.inside(t, s) })
-		if !ok {
+		if !ok || g.fresh {
 			s = nil // who knows what it has left
 		}
 		if a.control != nowhere {
@@ -163,6 +165,9 @@ func (a attempt) start(t *testing.T, s *stage, run runner) string {
 		defer os.Remove(s.agent + "/go")
 	}
 	run(t, a, out)
+	for _, script := range a.then {
+		run(t, attempt{script: script}, out)
+	}
 	return out.String()
 }
 

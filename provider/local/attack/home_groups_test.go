@@ -49,20 +49,28 @@ const evil = `printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch
 // gitGroup has a repository in the agent's folder, in which the person runs
 // git afterwards.
 func gitGroup() group {
-	return group{name: "git", layouts: []layout{repository}, attempts: []attempt{
+	return group{name: "git", fresh: true, layouts: []layout{repository}, attempts: []attempt{
 		{name: "git-hook", script: `for h in pre-commit post-checkout post-commit prepare-commit-msg commit-msg post-index-change reference-transaction; do printf '#!/bin/sh\ntouch %s\n' $MARK >.git/hooks/$h; chmod +x .git/hooks/$h; done`},
 		{name: "git-hook-other-spelling", script: `for d in .git/../.git/hooks $AGENT/.git/hooks ./.git//hooks .git/./hooks shared/../.git/hooks .git/objects/../hooks; do printf '#!/bin/sh\ntouch %s\n' $MARK >$d/pre-commit; chmod +x $d/pre-commit; done`},
 		{name: "git-hook-upper-case", script: `mkdir -p .GIT/hooks; for d in .GIT/hooks .Git/hooks .git/HOOKS; do printf '#!/bin/sh\ntouch %s\n' $MARK >$d/pre-commit; chmod +x $d/pre-commit; done; cp -r .GIT/hooks .git/; mv .GIT .git`},
 		{name: "git-hook-moved", script: `mv .git/hooks .git/h2; mkdir .git/hooks; printf '#!/bin/sh\ntouch %s\n' $MARK >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit`},
 		{name: "git-folder-moved", script: `mv .git .git2; cp -r .git2 .git; printf '#!/bin/sh\ntouch %s\n' $MARK >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; ` + evil + ` >>.git/config`},
-		{name: "git-folder-replaced", script: `rm -rf .git; git init -q .; ` + evil + ` >>.git/config; mkdir -p e/.git; mv -T e/.git .git; ` + tried("exchange e/.git .git")},
+		{name: "git-folder-replaced", script: `rm -rf .git; git init -q .; ` + evil + ` >>.git/config`},
 		{name: "git-config", script: `git config core.fsmonitor "touch $MARK; false"; ` + evil + ` >>.git/config; git config core.hooksPath $WS/evil; git config core.pager "touch $MARK"; git config alias.status "!touch $MARK"; mv .git/config .git/c2; ` + evil + ` >.git/config`},
-		{name: "git-config-lock", script: evil + ` >.git/config.lock; mv -f .git/config.lock .git/config; ln -f readme .git/config; ` + tried("exchange readme .git/config")},
+		{name: "git-config-lock", script: evil + ` >.git/config.lock; mv -f .git/config.lock .git/config`},
+		{name: "git-config-exchanged", script: evil + ` >n; ` + tried("exchange n .git/config")},
 		{name: "git-config-worktree", script: evil + ` >.git/config.worktree; git config extensions.worktreeConfig true`},
-		{name: "git-commondir", script: `mkdir -p e/objects e/refs; ` + evil + ` >e/config; echo ../e >.git/commondir; rm -f .git/commondir`},
+		{name: "git-commondir", script: `mkdir -p e/objects e/refs; ` + evil + ` >e/config; echo ../e >.git/commondir`},
 		{name: "git-hooks-path", script: `mkdir -p evil; git config core.hooksPath evil; printf '#!/bin/sh\ntouch %s\n' $MARK >evil/pre-commit; chmod +x evil/pre-commit`},
-		{name: "git-bare-in-root", script: `mkdir -p objects refs; echo 'ref: refs/heads/main' >HEAD; ` + evil + ` >config; mv .git g2`},
-		{name: "git-submodule", script: `d=.git/modules/m; printf '#!/bin/sh\ntouch %s\n' $MARK >$d/hooks/pre-commit; chmod +x $d/hooks/pre-commit; ` + evil + ` >>$d/config; mv .git/modules .git/m2; mv $d .git/modules/x; rm -rf mod/.git`},
+		{name: "git-bare-in-root", script: `mkdir -p objects refs; echo 'ref: refs/heads/main' >HEAD; ` + evil + ` >config; printf '\tworktree = %s\n' $AGENT >>config; mv .git g2`},
+		{name: "git-submodule", script: `d=.git/modules/m; printf '#!/bin/sh\ntouch %s\n' $MARK >$d/hooks/pre-commit; chmod +x $d/hooks/pre-commit; ` + evil + ` >>$d/config`},
+		{name: "git-submodule-moved", script: `cp -r .git/modules .git/m2; mv .git/modules .git/m3; mv .git/m2 .git/modules; ` + evil + ` >>.git/modules/m/config`},
+		{name: "git-submodule-damaged", script: `cp .git/modules/m/HEAD h; echo x >.git/modules/m/HEAD`, then: []string{evil + ` >>.git/modules/m/config; cp h .git/modules/m/HEAD`}},
+		{name: "git-pointer-damaged", script: `mkdir -p e/objects e/refs; echo x >.git/modules/m/HEAD`, then: []string{`echo 'ref: refs/heads/main' >e/HEAD; ` + evil + ` >e/config; rm -f mod/.git; echo "gitdir: $AGENT/e" >mod/.git`}},
+		{name: "git-nested", script: evil + ` >>nested/.git/config; mv nested/.git nested/g; mkdir -p nested/.git; ` + evil + `>>nested/.git/config`},
+		{name: "git-nested-damaged", script: `cp nested/.git/HEAD h; rm -f nested/.git/HEAD`, then: []string{evil + ` >>nested/.git/config; cp h nested/.git/HEAD`}},
+		{name: "git-own-damaged", script: `cp .git/HEAD h; echo x >.git/HEAD`, then: []string{evil + ` >>.git/config; cp h .git/HEAD`}},
+		{name: "git-gitlink", script: `git init -q -b main s; cd s; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; ` + evil + ` >.git/config; cd ..; git -c core.fsmonitor=false add s`},
 		{name: "git-pointer", script: `mkdir -p e/objects e/refs; echo 'ref: refs/heads/main' >e/HEAD; ` + evil + ` >e/config; echo "gitdir: $AGENT/e" >p; mv -f p mod/.git; rm -f mod/.git; echo "gitdir: $AGENT/e" >mod/.git`},
 	}}
 }
@@ -76,7 +84,9 @@ func repository(s *stage) {
 	must(s, os.MkdirAll(s.agent+"/.git/modules", 0o755))
 	s.git(s.agent, "init", "-q", "--separate-git-dir", s.agent+"/.git/modules/m", s.agent+"/mod")
 	must(s, os.MkdirAll(s.agent+"/.git/modules/m/hooks", 0o755))
-	s.trap(s.agent, s.agent+"/mod")
+	must(s, os.MkdirAll(s.agent+"/nested", 0o755))
+	s.git(s.agent+"/nested", "init", "-q", "-b", "main")
+	s.trap(s.agent, s.agent+"/mod", s.agent+"/nested")
 }
 
 // trap runs git in dirs as the person would, and tells if something else ran.
@@ -121,7 +131,7 @@ func (s *stage) git(dir string, args ...string) {
 // worktreeGroup has a worktree as the agent's folder; the repository proper
 // lies outside of it.
 func worktreeGroup() group {
-	return group{name: "worktree", layouts: []layout{worktree}, attempts: []attempt{
+	return group{name: "worktree", fresh: true, layouts: []layout{worktree}, attempts: []attempt{
 		{name: "worktree-hook", script: `g=$(git rev-parse --git-common-dir); printf '#!/bin/sh\ntouch %s\n' $MARK >$MAIN/.git/hooks/pre-commit; chmod +x $MAIN/.git/hooks/pre-commit; echo $g`},
 		{name: "worktree-config", script: evil + ` >>$MAIN/.git/config; git config core.fsmonitor "touch $MARK; false"; git config --worktree core.fsmonitor "touch $MARK; false"`},
 		{name: "worktree-pointer", script: `mkdir -p e/objects e/refs; echo 'ref: refs/heads/main' >e/HEAD; ` + evil + ` >e/config; echo "gitdir: $AGENT/e" >p; mv -f p .git; echo "gitdir: $AGENT/e" >.git`},
