@@ -169,7 +169,7 @@ func rawGuest(t *testing.T, args []string, config []byte, said io.Writer, env ..
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC, Pdeathsig: syscall.SIGKILL,
 	}
 	guests := os.NewFile(uintptr(pair[1]), "guest")
-	cmd.ExtraFiles = []*os.File{guests, memory(t, config)}
+	cmd.ExtraFiles = []*os.File{guests, inMemory(t, config)}
 	must(t, cmd.Start())
 	guests.Close()
 	ours := os.NewFile(uintptr(pair[0]), "client")

@@ -1,0 +1,163 @@
+//go:build linux
+
+package local_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local"
+	"github.com/bulkhead-dev/sandbox/provider/local/procs"
+)
+
+// doomedEnv makes the test binary the program that puts up a wall and waits
+// to be killed.
+const doomedEnv = "LOCAL_TEST_DOOMED"
+
+// A doomed program's orders.
+type doomed struct {
+	State, Home string
+	Spec        sandbox.Spec
+}
+
+func TestMain(m *testing.M) {
+	if order := os.Getenv(doomedEnv); order != "" {
+		fmt.Fprintln(os.Stderr, "doomed:", beDoomed(order))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func beDoomed(order string) error {
+	var d doomed
+	if err := json.Unmarshal([]byte(order), &d); err != nil {
+		return err
+	}
+	p := local.New(local.Options{State: d.State, World: func() hardening.World {
+		return hardening.World{Canonical: hostpath.Canonical, Sensitive: []string{d.State}, Workspaces: []string{filepath.Join(d.State, "workspaces")}, Home: d.Home}
+	}})
+	ctx := context.Background()
+	if _, err := p.Create(ctx, d.Spec); err != nil {
+		return err
+	}
+	sb, err := p.Open(ctx, d.Spec)
+	if err != nil {
+		return err
+	}
+	_, err = sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", "setsid sleep 1000 & sleep 1000"}, Detach: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println(sb.Info().PID)
+	select {}
+}
+
+// TestKilledOrchestrator kills a program that has a wall up, with a process in
+// a session of its own and stubs on the host.
+func TestKilledOrchestrator(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	open := filepath.Join(r.home, "open")
+	must(t, os.Mkdir(open, 0o755))
+	must(t, os.Chown(open, s.UID, s.GID))
+	must(t, os.Chown(r.home, s.UID, s.GID))
+	closed := filepath.Join(open, "closed")
+	s.Filesystem.AllowWrite = []string{open, r.home}
+	order, err := json.Marshal(doomed{State: r.state.Path(), Home: r.home, Spec: s})
+	must(t, err)
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), doomedEnv+"="+string(order))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	text, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	var pid int
+	if _, err := fmt.Sscan(text, &pid); err != nil {
+		t.Fatal(err)
+	}
+	first, err := procs.Of(pid)
+	must(t, err)
+	stubs := listing(t, r.home)
+	p := r.provider(t)
+	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusRunning || info.PID != pid {
+		t.Errorf("while it runs: %+v, %v", info, err)
+	}
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	eventually(t, "the wall lives on", func() bool { return !first.Alive() })
+	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
+		t.Errorf("after the kill: %+v, %v", info, err)
+	}
+	sb := r.reopen(p, s)
+	if out, code := sh(t, sb, "echo works; touch "+closed); code != 0 || out != "works" {
+		t.Errorf("status %d, %q", code, out)
+	}
+	must(t, sb.Close())
+	must(t, p.Remove(context.Background(), s.Name))
+	must(t, p.Close())
+	must(t, os.Remove(closed))
+	if stubs == "open " {
+		t.Error("there were no stubs to leave behind")
+	}
+	if left := listing(t, r.home); left != "open " {
+		t.Errorf("in the home there is %q; while the wall stood there was %q", left, stubs)
+	}
+	r.leaks(t)
+}
+
+func listing(t testing.TB, dir string) (all string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		all += e.Name() + " "
+	}
+	return all
+}
+
+// TestTwoProgramsOnOneState has two providers use and remove one sandbox.
+func TestTwoProgramsOnOneState(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	one, two := r.provider(t), r.provider(t)
+	a := r.open(one, s)
+	b := r.reopen(two, s)
+	if _, code := sh(t, a, "echo shared >file"); code != 0 {
+		t.Error("it cannot write")
+	}
+	if out, _ := sh(t, b, "cat file"); out != "shared" {
+		t.Errorf("the other one reads %q", out)
+	}
+	if a.Info().PID == b.Info().PID {
+		t.Error("they have one wall")
+	}
+	if _, err := two.Create(context.Background(), s); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("Create over it: %v", err)
+	}
+	must(t, two.Remove(context.Background(), s.Name))
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if _, err := a.Start(ctx, sandbox.Command{Args: []string{"true"}}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("after the removal by the other: %v", err)
+	}
+	if _, err := one.Open(ctx, s); !sandbox.IsNotFound(err) {
+		t.Errorf("Open: %v", err)
+	}
+	r.leaks(t)
+}
