@@ -71,7 +71,7 @@ func infoOf(def record.Definition, walls []record.Wall) sandbox.Info {
 	}
 	for _, w := range walls {
 		i.Status = sandbox.StatusRunning
-		if !w.StartedAt.Before(i.StartedAt) {
+		if i.PID == 0 || !w.StartedAt.Before(i.StartedAt) {
 			i.StartedAt, i.PID = w.StartedAt, w.Process.PID
 		}
 	}
