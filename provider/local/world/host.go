@@ -74,8 +74,12 @@ func mayBeStub(st os.FileInfo) bool {
 		sys, ok := st.Sys().(*syscall.Stat_t)
 		return !ok || sys.Nlink <= 2 // file systems that do not count folders say 1
 	}
-	return st.Mode().IsRegular() && st.Size() == 0
+	return st.Mode().IsRegular() && st.Size() <= largestStub
 }
+
+// largestStub is no less than what any stub holds, in bytes: those that are
+// not empty hold an empty document, or the name of a folder.
+const largestStub = 8
 
 // unreachable returns nil for a path below a folder of somebody else that does
 // not let us pass: nothing that we start can get there either. Below a folder
