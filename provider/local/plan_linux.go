@@ -131,7 +131,9 @@ func (p *planner) look() (world.Picture, error) {
 	if err != nil {
 		return world.Picture{}, err
 	}
-	return world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
+	pic, err := world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
+	pic.World.Tell = world.Telling()
+	return pic, err
 }
 
 // keyOf names a plan by everything that the wall is made from.

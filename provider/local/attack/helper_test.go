@@ -250,3 +250,7 @@ func swapForever(a []string) error {
 		}
 	}
 }
+
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}

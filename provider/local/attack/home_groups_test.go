@@ -67,10 +67,10 @@ func gitGroup() group {
 		{name: "git-submodule-moved", script: `cp -r .git/modules .git/m2; mv .git/modules .git/m3; mv .git/m2 .git/modules; ` + evil + ` >>.git/modules/m/config`},
 		{name: "git-submodule-damaged", script: `cp .git/modules/m/HEAD h; echo x >.git/modules/m/HEAD`, then: []string{evil + ` >>.git/modules/m/config; cp h .git/modules/m/HEAD`}},
 		{name: "git-pointer-damaged", script: `mkdir -p e/objects e/refs; echo x >.git/modules/m/HEAD`, then: []string{`echo 'ref: refs/heads/main' >e/HEAD; ` + evil + ` >e/config; rm -f mod/.git; echo "gitdir: $AGENT/e" >mod/.git`}},
-		{name: "git-nested", script: evil + ` >>nested/.git/config; mv nested/.git nested/g; mkdir -p nested/.git; ` + evil + `>>nested/.git/config`},
+		{name: "git-nested", script: evil + ` >>nested/.git/config`},
 		{name: "git-nested-damaged", script: `cp nested/.git/HEAD h; rm -f nested/.git/HEAD`, then: []string{evil + ` >>nested/.git/config; cp h nested/.git/HEAD`}},
 		{name: "git-own-damaged", script: `cp .git/HEAD h; echo x >.git/HEAD`, then: []string{evil + ` >>.git/config; cp h .git/HEAD`}},
-		{name: "git-gitlink", script: `git init -q -b main s; cd s; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; ` + evil + ` >.git/config; cd ..; git -c core.fsmonitor=false add s`},
+		{name: "git-submodule-hidden", script: `mkdir -p .git/modules/dir/objects .git/modules/dir/refs; echo 'ref: refs/heads/main' >.git/modules/dir/HEAD`, then: []string{evil + ` >>.git/modules/dir/deep/config`}},
 		{name: "git-pointer", script: `mkdir -p e/objects e/refs; echo 'ref: refs/heads/main' >e/HEAD; ` + evil + ` >e/config; echo "gitdir: $AGENT/e" >p; mv -f p mod/.git; rm -f mod/.git; echo "gitdir: $AGENT/e" >mod/.git`},
 	}}
 }
@@ -84,9 +84,11 @@ func repository(s *stage) {
 	must(s, os.MkdirAll(s.agent+"/.git/modules", 0o755))
 	s.git(s.agent, "init", "-q", "--separate-git-dir", s.agent+"/.git/modules/m", s.agent+"/mod")
 	must(s, os.MkdirAll(s.agent+"/.git/modules/m/hooks", 0o755))
+	must(s, os.MkdirAll(s.agent+"/.git/modules/dir", 0o755))
+	s.git(s.agent, "init", "-q", "--separate-git-dir", s.agent+"/.git/modules/dir/deep", s.agent+"/deep")
 	must(s, os.MkdirAll(s.agent+"/nested", 0o755))
 	s.git(s.agent+"/nested", "init", "-q", "-b", "main")
-	s.trap(s.agent, s.agent+"/mod", s.agent+"/nested")
+	s.trap(s.agent, s.agent+"/mod", s.agent+"/deep", s.agent+"/nested")
 }
 
 // trap runs git in dirs as the person would, and tells if something else ran.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,10 +112,14 @@ func (s *stage) own() {
 		return
 	}
 	must(s, filepath.WalkDir(filepath.Dir(s.agent), func(p string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = os.Lchown(p, s.kit.uid, s.kit.uid)
+		if err != nil {
+			return err
 		}
-		return err
+		st, err := os.Lstat(p)
+		if err != nil || int(st.Sys().(*syscall.Stat_t).Uid) == s.kit.uid {
+			return err // to give it once more would take capabilities away
+		}
+		return os.Lchown(p, s.kit.uid, s.kit.uid)
 	}))
 }
 

@@ -35,6 +35,19 @@ func System() (views []plan.View, links []plan.Symlink, err error) {
 	return views, links, nil
 }
 
+// Telling returns the files of /proc that tell of the host's users and kernel,
+// in whatever namespace they are read, and may be read by anybody. The names
+// of keys are one user's own, not one wall's.
+func Telling() []string {
+	var there []string
+	for _, p := range []string{"/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug"} {
+		if st, err := os.Lstat(p); err == nil && st.Mode().IsRegular() {
+			there = append(there, p)
+		}
+	}
+	return there
+}
+
 // A Disk is a [plan.Host] that looks at the host's disk.
 type Disk struct {
 	// Stub reports whether what is at path is only there to keep the path
