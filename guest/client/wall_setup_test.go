@@ -50,6 +50,44 @@ func TestProcessesAreCountedByWall(t *testing.T) {
 	}
 }
 
+// TestFullWallLives has commands use up all processes while others make calls
+// that are observed. The guest is counted too, and must not need another thread.
+func TestFullWallLives(t *testing.T) {
+	p := observing()
+	p.config.Processes = 100
+	w := p.start(t)
+	var all []sandbox.Process
+	for range 4 {
+		cmd := probe("endless")
+		ready := make(chan struct{})
+		cmd.Stdout = &onFirstWrite{done: ready}
+		busy, err := w.Start(t.Context(), cmd)
+		must(t, err)
+		<-ready
+		all = append(all, busy)
+	}
+	out := &firstLine{full: make(chan struct{})}
+	in, hold := io.Pipe()
+	defer hold.Close()
+	cmd := probe("crowd", "200")
+	cmd.Stdin, cmd.Stdout = in, out
+	crowd, err := w.Start(t.Context(), cmd)
+	must(t, err)
+	<-out.full
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		must(t, w.Ping(t.Context()))
+		if p, err := w.Start(t.Context(), sh("echo x > /usr/x")); err == nil {
+			_, _ = p.Wait() // it may not have got what it needs
+		}
+	}
+	for _, p := range append(all, crowd) {
+		must(t, p.Kill(t.Context()))
+	}
+	if attempts, r := observed(t, w, sh("echo x > /usr/after")); len(attempts) != 1 {
+		t.Errorf("afterwards: %+v, %+v", attempts, r)
+	}
+}
+
 // A firstLine is a writer that says when it has a whole line.
 type firstLine struct {
 	buf  bytes.Buffer

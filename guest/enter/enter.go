@@ -83,12 +83,11 @@ func Main(args []string) int {
 	// Namespace, identity and the signal at the parent's death belong to one
 	// thread, which becomes the whole process when it executes.
 	runtime.LockOSThread()
-	if err := run(args); err != nil {
-		_, _ = os.Stderr.WriteString("sandbox-guest enter: " + err.Error() + "\n")
-	}
+	_, _ = os.Stderr.WriteString("sandbox-guest enter: " + run(args).Error() + "\n")
 	return 1
 }
 
+// run returns only when it fails.
 func run(args []string) error {
 	o, err := readOrder(args)
 	if err != nil {

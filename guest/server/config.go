@@ -14,10 +14,9 @@ import (
 
 // fewestProcesses is the least bound of processes under which the guest
 // itself can live, with some room for commands.
-const fewestProcesses = warmThreads + 16
+const fewestProcesses = warmThreads + observerThreads + 16
 
-// wall reads the configuration, and sets what holds for the guest too. It is
-// called when all threads are there.
+// wall reads the configuration.
 func (c initConfig) wall() (wire.Config, error) {
 	if c.config < 0 {
 		return wire.Config{}, nil
@@ -29,15 +28,20 @@ func (c initConfig) wall() (wire.Config, error) {
 	if err != nil {
 		return wire.Config{}, err
 	}
-	conf, err := wire.DecodeConfig(body)
-	if err != nil {
-		return wire.Config{}, err
+	return wire.DecodeConfig(body)
+}
+
+// threadsFor is how many threads more than others a guest needs for c.
+func threadsFor(c wire.Config) int {
+	if c.Observe {
+		return observerThreads
 	}
-	return conf, limitProcesses(conf.Processes)
+	return 0
 }
 
 // limitProcesses bounds the processes and threads of our user in the user
-// namespace of the wall. A bound that is there already and lower stays.
+// namespace of the wall. A bound that is there already and lower stays. All
+// our own threads have to be there.
 func limitProcesses(n uint32) error {
 	if n == 0 {
 		return nil

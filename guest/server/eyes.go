@@ -29,7 +29,7 @@ const (
 type eyes struct {
 	observer  *observe.Observer
 	resolve   func(*observe.Sighting) []wire.Attempt // the observer's
-	resolvers chan struct{} // holds a token for each that is at work
+	resolvers chan struct{}                          // holds a token for each that is at work
 }
 
 func newEyes(c wire.Config) (*eyes, error) {

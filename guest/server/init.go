@@ -133,12 +133,15 @@ func runInit(c initConfig) error {
 	} else {
 		sigs.IgnoreAll()
 	}
-	processors := warmUp()
-	fd, err := sigs.Open(sigs.Stop)
+	conf, err := c.wall()
 	if err != nil {
 		return err
 	}
-	conf, err := c.wall()
+	processors := warmUp(threadsFor(conf))
+	if err := limitProcesses(conf.Processes); err != nil {
+		return err
+	}
+	fd, err := sigs.Open(sigs.Stop)
 	if err != nil {
 		return err
 	}

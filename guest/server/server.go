@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bulkhead-dev/sandbox/guest/server/observe"
 	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -23,6 +24,7 @@ const maxWalkers = 2
 // in a process: it reaps every child of the process.
 type Server struct {
 	nursery *nursery
+	eyes    *eyes // nil: nobody looks
 	pool    *pool
 	gate    *gate
 	null    *os.File
@@ -68,7 +70,7 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 		return nil, err
 	}
 	s := &Server{
-		nursery: newNursery(maker, eyes),
+		nursery: newNursery(maker, eyes), eyes: eyes,
 		null:    null,
 		nullFD:  int(null.Fd()),
 		walkers: make(chan struct{}, maxWalkers),
@@ -86,6 +88,9 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 	s.features, s.degraded = abilities(isolation, s.keepsTrees)
 	if eyes != nil {
 		s.features = append(s.features, wire.FeatureObserve)
+		if observe.Blind() {
+			s.degraded = append(s.degraded, "kernel.yama.ptrace_scope is 2 or more: what commands try and are refused is not seen")
+		}
 	}
 	if conf.Landlock && !isolation.Truncate {
 		s.degraded = append(s.degraded, "the kernel has no Landlock of version 3 or later: truncating a file by its name is held by mounts alone")

@@ -15,27 +15,29 @@ const (
 	// long: sockets, pipes and terminals are polled, forks are one at a
 	// time, walks over /proc are two at a time, and file operations, which
 	// a slow disk may hold up, are maxFileWorkers at a time, and closing a
-	// file is maxFileClosers at a time, and following the paths of commands
-	// that are observed maxResolvers at a time. When user code
+	// file is maxFileClosers at a time. When user code
 	// has used up the process limit, a runtime that needed one more thread
 	// would abort.
-	warmThreads = 10 + maxFileWorkers + maxFileClosers + maxResolvers
+	warmThreads = 10 + maxFileWorkers + maxFileClosers
+	// observerThreads are some more where commands are observed: following
+	// the paths that they try may wait for a slow disk too.
+	observerThreads = maxResolvers
 	// maxProcs bounds how many of them run Go code at once.
 	maxProcs = 4
 	// gcPercent makes the smallest heap that is collected 1 MiB.
 	gcPercent = 25
 )
 
-// warmUp makes the threads that the process will ever need. It returns how
-// many processors there are for the wall.
-func warmUp() (processors int) {
+// warmUp makes the threads that the process will ever need: warmThreads, and
+// some more. It returns how many processors there are for the wall.
+func warmUp(more int) (processors int) {
 	debug.SetGCPercent(gcPercent)
 	processors = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(min(maxProcs, processors))
 	var meet, done sync.WaitGroup
-	meet.Add(warmThreads)
-	done.Add(warmThreads)
-	for range warmThreads {
+	meet.Add(warmThreads + more)
+	done.Add(warmThreads + more)
+	for range warmThreads + more {
 		go func() {
 			defer done.Done()
 			runtime.LockOSThread()

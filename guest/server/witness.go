@@ -24,7 +24,7 @@ type witness struct {
 // newWitness returns the witness of a stream; nil where nobody looks, and for
 // the process of a shell, whose lines have streams.
 func (c *conn) newWitness(stream uint32) *witness {
-	if c.srv.nursery.eyes == nil || stream == 0 {
+	if c.srv.eyes == nil || stream == 0 {
 		return nil
 	}
 	return &witness{told: map[string]bool{}, idle: make(chan struct{}), send: func(m wire.Attempt) {

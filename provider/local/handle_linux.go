@@ -43,12 +43,12 @@ func (h *handle) Info() sandbox.Info {
 }
 
 // sit takes a seat in the wall that is wanted now. The caller has its turn.
-func (h *handle) sit(ctx context.Context) (*seat, error) {
-	pl, err := h.planner.plan(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return h.sitIn(ctx, pl)
+func (h *handle) sit(ctx context.Context) (s *seat, err error) {
+	err = h.planner.retry(ctx, func(pl planned) error {
+		s, err = h.sitIn(ctx, pl)
+		return err
+	})
+	return s, err
 }
 
 // sitIn takes a seat in the wall of pl. One that falls before there is a
@@ -107,7 +107,7 @@ func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
 	if s, err := h.take(pl.key, revive); s != nil || err != nil {
 		return s, err // another call was first
 	}
-	next, err := h.sitIn(ctx, pl)
+	next, err := h.sit(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -90,6 +90,42 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	return p.make(now, host)
 }
 
+// attempts bounds how often a wall is planned anew because the host changed
+// between plan and wall.
+const attempts = 3
+
+// retry calls do with the plan of now, and again with a newer one when do
+// finds that the host is not as the plan has it.
+func (p *planner) retry(ctx context.Context, do func(planned) error) error {
+	for i := 1; ; i++ {
+		pl, err := p.plan(ctx)
+		if err != nil {
+			return err
+		}
+		var old *outdated
+		if err = do(pl); !errors.As(err, &old) {
+			return err
+		}
+		if i == attempts || ctx.Err() != nil {
+			return old.error
+		}
+		p.forget()
+	}
+}
+
+// forget has the next plan be computed from the ground up.
+func (p *planner) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = planned{}
+}
+
+// An outdated error says that the host has changed since a plan was made.
+type outdated struct{ error }
+
+// Unwrap returns what was found.
+func (o *outdated) Unwrap() error { return o.error }
+
 // search finds what rules without a fixed path mean now.
 func (p *planner) search(ctx context.Context) (seen, error) {
 	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)

@@ -92,12 +92,12 @@ func (s *site) find(key string) (*wall, error) {
 }
 
 // raise builds the wall that spec asks for now.
-func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *record.Slot) (*wall, error) {
-	pl, err := newPlanner(s, spec).plan(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.build(ctx, spec, pl, slot)
+func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *record.Slot) (w *wall, err error) {
+	err = newPlanner(s, spec).retry(ctx, func(pl planned) error {
+		w, err = s.build(ctx, spec, pl, slot)
+		return err
+	})
+	return w, err
 }
 
 // admit takes a wall that was built, and watches it until it ends. Walls that

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -81,6 +82,9 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *r
 		return nil, err
 	}
 	held, err := s.p.hold(ctx, pl.plan.Stubs)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		err = &outdated{err} // something has appeared where nothing was
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +116,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
 		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
 	}
 	if err := w.prove(); err != nil {
-		return err
+		return &outdated{err}
 	}
 	if err := w.check(ctx, c); err != nil {
 		return err
@@ -139,7 +143,11 @@ func explain(ctx context.Context, name string, err error) error {
 		}
 		return sandbox.Errorf(sandbox.CodeUnavailable, "start", "the wall cannot be put up: %w", err)
 	}
-	return explainBwrap(&sandbox.Error{
+	e := explainBwrap(&sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the wall cannot be put up", Err: failed,
 	}, failed.Stderr)
+	if strings.Contains(failed.Stderr, "Can't find source path") || strings.Contains(failed.Stderr, "sandbox-guest enter: open") {
+		return &outdated{e} // what the plan shows has gone
+	}
+	return e
 }

@@ -28,6 +28,13 @@ func New(writable []string) (*Observer, error) {
 	return &Observer{judge: j}, nil
 }
 
+// Blind reports whether the kernel keeps us from reading what commands have in
+// their memory, by the setting of Yama that asks for a capability.
+func Blind() bool {
+	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	return err == nil && len(b) > 0 && b[0] >= '2'
+}
+
 // A Sighting is what was read of a call while it waited.
 type Sighting struct {
 	pid     int

@@ -39,13 +39,14 @@ var ErrNone = errors.New("no call waits")
 // take takes the next call from a listener. It does not wait: without one it
 // returns ErrNone, and io.EOF where none can ever come again.
 func take(listener int, n *notice) error {
-	ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
-	if _, err := unix.Poll(ready, 0); err != nil && err != unix.EINTR {
-		return os.NewSyscallError("poll", err)
-	}
+	ready := unix.PollFd{Fd: int32(listener), Events: unix.POLLIN}
+	var now unix.Timespec
+	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&ready)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 	switch {
-	case ready[0].Revents&unix.POLLIN != 0:
-	case ready[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0:
+	case errno != 0 && errno != unix.EINTR:
+		return os.NewSyscallError("ppoll", errno)
+	case ready.Revents&unix.POLLIN != 0:
+	case ready.Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0:
 		return io.EOF
 	default:
 		return ErrNone
@@ -74,8 +75,10 @@ func letGo(listener int, n *notice) bool {
 	}
 }
 
+// ioctl is for calls that do not wait: the runtime does not hear of them, and
+// needs no thread in their place. There may not be any more to be had.
 func ioctl(fd int, request uint, arg unsafe.Pointer) unix.Errno {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(arg))
+	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(arg))
 	runtime.KeepAlive(arg)
 	return errno
 }

@@ -16,6 +16,11 @@ import (
 // name after the other, none of them a link (ENOTDIR or ELOOP then). The
 // caller closes it.
 func Folder(path string, how int) (int, error) {
+	if fd, err := whole(path, how|unix.O_DIRECTORY|unix.O_CLOEXEC); err == nil {
+		return fd, nil
+	}
+	// Where the kernel cannot do it at once, or has found something odd, which
+	// is to have the name of what is odd.
 	fd, err := At(unix.AT_FDCWD, "/", PathOnly)
 	if err != nil {
 		return -1, err

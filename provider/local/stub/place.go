@@ -10,7 +10,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +19,10 @@ const (
 	fileMode = 0o444
 	dirMode  = 0o755
 )
+
+// MaxSize is how many bytes a stub that is a file has at most; whoever asks
+// for many paths whether they are stubs can leave out what is longer.
+const MaxSize = 3
 
 // content returns what a file at path has to hold so that programs which come
 // across it meanwhile do as if it were missing. Git takes hooks and
@@ -42,7 +45,7 @@ func (d *Dir) take(s plan.Stub) (use, error) {
 		return use{}, sandbox.Errorf(sandbox.CodeValidation, op, "the path %q is not absolute and clean", s.Path)
 	}
 	k := key(s.Path)
-	u := use{path: s.Path, lock: flock.New(filepath.Join(d.path, k+lockSuffix), flock.SetPermissions(0o600))}
+	u := use{path: s.Path, lock: d.lockOf(k)}
 	if ok, err := u.lock.TryRLock(); err != nil || !ok {
 		return use{}, failed(s.Path, errors.Join(errors.New("its lock cannot be taken"), err))
 	}
@@ -91,9 +94,11 @@ func appeared(path string) error {
 
 // make goes through the steps in the package comment.
 func (d *Dir) make(dir int, name string, r record) error {
-	if err := d.write(r); err != nil {
+	f, err := d.begin(r)
+	if err != nil {
 		return err
 	}
+	defer f.Close()
 	d.step()
 	if err := r.create(dir); err != nil {
 		return err
@@ -104,7 +109,8 @@ func (d *Dir) make(dir int, name string, r record) error {
 		return err
 	}
 	r.Dev, r.Ino, r.Mtime = uint64(st.Dev), st.Ino, st.Mtim.Nano()
-	if err := d.write(r); err != nil {
+	r.Birth = birth(dir, r.Temp)
+	if err := r.appendTo(f); err != nil {
 		return err
 	}
 	d.step()
@@ -150,7 +156,7 @@ func (r record) create(dir int) error {
 // clear removes the stub of the record k unless somebody holds it, and
 // returns its path if it did. The caller has locked the folder of records.
 func (d *Dir) clear(k string) (string, error) {
-	l := flock.New(filepath.Join(d.path, k+lockSuffix), flock.SetPermissions(0o600))
+	l := d.lockOf(k)
 	if ok, err := l.TryLock(); err != nil || !ok {
 		return "", err // somebody holds it
 	}
@@ -160,7 +166,7 @@ func (d *Dir) clear(k string) (string, error) {
 		return "", d.forget(k) // never made, or no record of ours
 	}
 	if err != nil {
-		return "", errors.Join(failed(filepath.Join(d.path, k+recordSuffix), err), d.forget(k))
+		return "", errors.Join(failed(d.file(k), err), d.forget(k))
 	}
 	removed, err := d.remove(r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package stub
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,15 +12,13 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 )
 
-// Names in the folder of records: a digest of the path and what it is.
-const (
-	recordSuffix = ".json"
-	lockSuffix   = ".lock"
-	tempRecord   = ".record-"
-)
+// recordSuffix ends the names of records; a digest of the path begins them.
+const recordSuffix = ".json"
 
 // maxRecord bounds a record in bytes: a path of the longest kind, escaped.
 const maxRecord = 64 << 10
@@ -29,11 +28,14 @@ type record struct {
 	Path string `json:"path"`
 	Dir  bool   `json:"dir,omitempty"`
 	Temp string `json:"temp"` // the name beside Path that it is made and removed under
-	// Ino is 0 before the thing was made. A file's time of change tells
-	// whether somebody wrote to it; a folder's changes with the stubs in it.
+	// Ino is 0 before the thing was made. Numbers of inodes are used again, so
+	// the time of birth counts too, 0 where the file system has none. A file's
+	// time of change tells whether somebody wrote to it; a folder's changes
+	// with the stubs in it.
 	Dev   uint64 `json:"dev,omitempty"`
 	Ino   uint64 `json:"ino,omitempty"`
-	Mtime int64  `json:"mtime,omitempty"` // nanoseconds
+	Birth int64  `json:"birth,omitempty"` // nanoseconds
+	Mtime int64  `json:"mtime,omitempty"`
 }
 
 // key returns the name of the record for path.
@@ -49,43 +51,68 @@ func newRecord(path string, dir bool) record {
 
 func (d *Dir) read(key string) (record, error) {
 	var r record
-	data, err := nolink.File(filepath.Join(d.path, key+recordSuffix), maxRecord)
-	if err == nil {
-		err = json.Unmarshal(data, &r)
+	name := d.file(key)
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil { // of nearly every path, so it is asked for cheaply
+		return r, err
 	}
-	return r, err
+	data, err := nolink.File(name, maxRecord)
+	if err != nil {
+		return r, err
+	}
+	for dec := json.NewDecoder(bytes.NewReader(data)); ; {
+		var next record
+		switch err := dec.Decode(&next); {
+		case err == nil:
+			r = next // the last one counts
+		default:
+			return r, nil // the end, or the rest of what was never written whole
+		}
+	}
 }
 
-// write replaces the record in one step.
-func (d *Dir) write(r record) error {
+// begin writes a record for what is about to be made, in place of an older
+// one. What was made is added to the file later. The file stays the same one,
+// because the locks of its users are on it, and because file systems flush a
+// file that replaces another, which takes longer than all the rest. The caller
+// closes it.
+func (d *Dir) begin(r record) (*os.File, error) {
+	f, err := os.OpenFile(d.file(key(r.Path)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.appendTo(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// appendTo writes r in one piece, so that it is there as a whole or not.
+func (r record) appendTo(f *os.File) error {
 	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(d.path, tempRecord)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(d.path, key(r.Path)+recordSuffix))
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err == nil {
+		_, err = f.Write(append(data, '\n'))
 	}
 	return err
 }
 
-// forget removes record and lock; the caller holds the lock alone, and that
-// of the folder, so nobody opens it meanwhile.
-func (d *Dir) forget(key string) error {
-	err := os.Remove(filepath.Join(d.path, key+recordSuffix))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
+// file returns the path of the record k. The shared locks of those who use
+// the stub are on it.
+func (d *Dir) file(k string) string { return filepath.Join(d.path, k+recordSuffix) }
+
+// lockOf returns the lock on the record k, not yet taken.
+func (d *Dir) lockOf(k string) *flock.Flock {
+	return flock.New(d.file(k), flock.SetPermissions(0o600))
+}
+
+// forget removes the record; the caller holds its lock alone, and that of the
+// folder, so nobody opens it meanwhile.
+func (d *Dir) forget(k string) error {
+	err := os.Remove(d.file(k))
 	d.step()
-	if e := os.Remove(filepath.Join(d.path, key+lockSuffix)); err == nil && !errors.Is(e, os.ErrNotExist) {
-		err = e
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
 	return err
 }
@@ -105,7 +132,9 @@ func (r record) isAt(dir int, name string) bool {
 		return false
 	}
 	if r.Dir {
-		return st.Mode == unix.S_IFDIR|dirMode // rmdir sees whether it is empty
+		// rmdir sees whether it is empty.
+		return st.Mode == unix.S_IFDIR|dirMode && birth(dir, name) == r.Birth
 	}
-	return st.Mode == unix.S_IFREG|fileMode && st.Nlink == 1 && st.Size == int64(len(content(r.Path))) && st.Mtim.Nano() == r.Mtime
+	return st.Mode == unix.S_IFREG|fileMode && st.Nlink == 1 && st.Size == int64(len(content(r.Path))) && st.Mtim.Nano() == r.Mtime &&
+		birth(dir, name) == r.Birth
 }

@@ -140,7 +140,8 @@ func (h *Held) Intact() bool {
 	return true
 }
 
-// Is reports whether there is a stub of ours at path, untouched.
+// Is reports whether there is a stub of ours at path, untouched. It costs a
+// few microseconds where there is none.
 func (d *Dir) Is(path string) bool {
 	r, err := d.read(key(path))
 	if err != nil || r.Path != path || r.Ino == 0 {
@@ -173,16 +174,9 @@ func (d *Dir) Sweep(ctx context.Context) ([]string, error) {
 	}
 	paths := map[string]string{} // by record
 	for _, e := range entries {
-		k, ours := strings.CutSuffix(e.Name(), recordSuffix)
-		if !ours {
-			k, ours = strings.CutSuffix(e.Name(), lockSuffix)
-		}
-		switch {
-		case ours:
+		if k, ours := strings.CutSuffix(e.Name(), recordSuffix); ours {
 			r, _ := d.read(k)
 			paths[k] = r.Path
-		case strings.HasPrefix(e.Name(), tempRecord):
-			os.Remove(filepath.Join(d.path, e.Name()))
 		}
 	}
 	keys := slices.Collect(maps.Keys(paths))
@@ -235,5 +229,10 @@ func failed(path string, err error) error {
 	if sandbox.CodeOf(err) != sandbox.CodeInternal {
 		return err
 	}
-	return statedir.Unavailable(op, path, err)
+	e := sandbox.Errorf(sandbox.CodeUnavailable, op, "a closed path that is missing cannot be kept missing: %w", err)
+	e.Resource = path
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS) {
+		e.Hint = "make " + filepath.Dir(path) + " writable for this user, or leave it out of what the sandbox may write"
+	}
+	return e
 }

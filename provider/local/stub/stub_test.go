@@ -106,6 +106,9 @@ func TestMakeAndRelease(t *testing.T) {
 		if err != nil || string(data) != want || fi.Mode() != fileMode {
 			t.Errorf("%s: %q %v %v", name, data, fi.Mode(), err)
 		}
+		if fi.Size() > MaxSize {
+			t.Errorf("%s is longer than MaxSize", name)
+		}
 		if !r.d.Is(r.at(name)) || !r.open().Is(r.at(name)) {
 			t.Errorf("%s is not known as a stub", name)
 		}
@@ -231,7 +234,7 @@ func TestSweepBelievesNothing(t *testing.T) {
 	r.must(os.WriteFile(r.at("mine"), nil, fileMode))
 	path := r.at("mine")
 	for i, text := range []string{
-		"", "{", `{"path":"/etc"}`, `{"path":"` + path + `","temp":"mine"}`, `{"path":"` + path + `","temp":".sandbox-stub-x/../mine"}`,
+		"", "{", "{}", `{"path":"/etc"}`, `{"path":"` + path + `","temp":".sandbox-stub-x","ino":1}{"path`, `{"path":"` + path + `","temp":"mine"}`, `{"path":"` + path + `","temp":".sandbox-stub-x/../mine"}`,
 		`{"path":"` + r.root + `/../w/mine","temp":".sandbox-stub-x"}`,
 	} {
 		for _, k := range []string{key(path), fmt.Sprint(i)} {
@@ -275,4 +278,42 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 	r.want()
 	r.noRecords()
+}
+
+// BenchmarkIs measures the question about a path that is none.
+func BenchmarkIs(b *testing.B) {
+	d, err := Open(b.TempDir() + "/stubs")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if d.Is("/usr/bin/env") {
+			b.Fatal("a program is taken for a stub")
+		}
+	}
+}
+
+// BenchmarkMakeAndRelease measures what the stubs of one wall cost.
+func BenchmarkMakeAndRelease(b *testing.B) {
+	root, err := filepath.EvalSymlinks(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, err := Open(root + "/stubs")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var stubs []plan.Stub
+	for i := range 8 {
+		stubs = append(stubs, plan.Stub{Path: fmt.Sprintf("%s/s%d", root, i), Dir: i%2 == 0})
+	}
+	for b.Loop() {
+		h, err := d.Make(context.Background(), stubs)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Release(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -10,3 +10,12 @@ import (
 func rename(dir int, from, to string) error {
 	return nolink.Retry(func() error { return unix.RenameatxNp(dir, from, dir, to, unix.RENAME_EXCL) })
 }
+
+// birth returns when name in the folder dir was made, in nanoseconds, or 0.
+func birth(dir int, name string) int64 {
+	var st unix.Stat_t
+	if nolink.Stat(dir, name, &st) != nil {
+		return 0
+	}
+	return st.Btim.Nano()
+}

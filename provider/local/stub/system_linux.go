@@ -24,3 +24,15 @@ func rename(dir int, from, to string) error {
 	}
 	return nolink.Retry(func() error { return unix.Renameat(dir, from, dir, to) })
 }
+
+// birth returns when name in the folder dir was made, in nanoseconds, or 0.
+func birth(dir int, name string) int64 {
+	var st unix.Statx_t
+	err := nolink.Retry(func() error {
+		return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
+	})
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+}

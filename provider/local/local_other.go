@@ -1,0 +1,24 @@
+//go:build !linux && !darwin
+
+package local
+
+import (
+	"runtime"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider"
+)
+
+// A Provider stands for walls that there are none of on this system: every
+// call fails with [sandbox.CodeUnsupported].
+type Provider struct{ sandbox.Provider }
+
+// New returns a Provider.
+func New(Options) *Provider {
+	return &Provider{provider.Unusable("local", &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: "start", Message: "there is no local wall for " + runtime.GOOS, Hint: `use "provider": "docker"`,
+	})}
+}
+
+// Close has nothing to end.
+func (p *Provider) Close() error { return nil }

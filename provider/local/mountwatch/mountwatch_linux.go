@@ -1,0 +1,92 @@
+// Package mountwatch tells whether the mounts of a wall are still those that
+// it was built with.
+//
+// Who replaces or removes a file on the host takes along what is mounted on it
+// in other mount namespaces: the kernel does not let a mount in the way of
+// somebody who does not see it. So "git config" on the host, or an editor that
+// saves by renaming, opens a closed file in every wall that stands, and the
+// plan for the next one looks the same as before. The kernel counts the
+// changes of each mount namespace, and to ask for that costs a microsecond.
+package mountwatch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxText bounds what the kernel says of one namespace: a wall has at most
+// some thousand mounts.
+const maxText = 16 << 20
+
+// A Watch looks at the mount namespace of one process, also after the process
+// has ended. It is safe for concurrent use.
+type Watch struct {
+	mu      sync.Mutex
+	f       *os.File
+	changed bool
+}
+
+// Open watches the mount namespace of the process pid, as the host numbers it.
+// Changes count from now on, so what is read with [Watch.Text] afterwards is
+// what Changed is about.
+func Open(pid int) (*Watch, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{f: f}
+	if _, err := w.poll(); err != nil { // what was before counts as seen
+		f.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Text returns what is mounted, as in mountinfo of proc(5).
+func (w *Watch) Text() (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(io.LimitReader(w.f, maxText+1))
+	if err == nil && len(data) > maxText {
+		err = errors.New("there are too many mounts")
+	}
+	return string(data), err
+}
+
+// Changed reports whether anything was mounted, unmounted or changed since
+// Open. Once true it stays true, and it is true when the question fails.
+func (w *Watch) Changed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.changed {
+		changed, err := w.poll()
+		w.changed = changed || err != nil
+	}
+	return w.changed
+}
+
+// Close ends the watch. Changed is true from then on.
+func (w *Watch) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed = true
+	return w.f.Close()
+}
+
+// poll asks whether the namespace changed since the last time.
+func (w *Watch) poll() (bool, error) {
+	fds := []unix.PollFd{{Fd: int32(w.f.Fd()), Events: unix.POLLPRI}}
+	for {
+		if _, err := unix.Poll(fds, 0); !errors.Is(err, unix.EINTR) {
+			return fds[0].Revents&(unix.POLLPRI|unix.POLLERR|unix.POLLNVAL) != 0, err
+		}
+	}
+}
