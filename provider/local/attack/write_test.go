@@ -80,8 +80,39 @@ func laterGroup() group {
 		}, script: `cat $READ/n5/.env $WRITE/n5/sub/.env`},
 		{name: "later-second-session", before: plant("n6/.env"), script: `cat n6/.env; mv n6/.env n6/x; cat n6/x`, control: onHost},
 		{name: "later-swapped-by-command", script: `mkdir -p sw; ln -s $OUT sw2; ($TOOL attempt swap-forever sw sw2 &) ; sleep 0.05; for i in $(seq 30); do cat sw/file sw2/file; done; touch go; sleep 0.02; rm -f go`},
+		{name: "later-replaced", before: func(s *stage) {
+			for _, f := range []string{s.agent + "/secret.txt", s.agent + "/sub/.env", s.write + "/private/key", s.agent + "/vault/inner/key"} {
+				s.replace(f, s.token)
+			}
+			s.must(os.Rename(s.agent+"/frozen", s.agent+"/frozen.old"))
+			s.file(s.agent+"/frozen/file", "plain\n")
+			s.must(os.RemoveAll(s.agent + "/frozen.old"))
+			s.replace(s.write+"/locked", "plain\n")
+		}, script: `cat secret.txt sub/.env $WRITE/private/key vault/inner/key; echo x >frozen/file; echo x >$WRITE/locked`},
+		{name: "later-made-anew", before: func(s *stage) {
+			for _, f := range []string{s.agent + "/secret.txt", s.agent + "/sub/.env"} {
+				s.must(os.Remove(f))
+				s.file(f, s.token)
+			}
+			s.must(os.Rename(s.agent+"/vault", s.agent+"/vault2"))
+			s.must(os.RemoveAll(s.agent + "/vault2"))
+			s.file(s.agent+"/vault/inner/key", s.token)
+		}, script: `cat secret.txt sub/.env vault/inner/key; mv vault v; cat v/inner/key`},
+		{name: "later-replaced-folder", before: func(s *stage) {
+			for _, d := range []string{s.read + "/private", s.write + "/private"} {
+				s.must(os.RemoveAll(d))
+				s.file(d+"/key", s.token)
+			}
+		}, script: `cat $READ/private/key $WRITE/private/key; ls $READ/private`},
 		{name: "later-copied-by-host", during: plant("n7/.env"), script: await + `cat n7/.env`, control: onHost},
 	}}
+}
+
+// replace puts a new file in the place of another, as editors do.
+func (s *stage) replace(path, content string) {
+	s.file(path+".new", content)
+	s.own()
+	s.must(os.Rename(path+".new", path))
 }
 
 // second opens another handle on the stage's wall, as a second session does.
