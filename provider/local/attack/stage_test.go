@@ -41,6 +41,7 @@ type stage struct {
 	before   string // what the guarded files looked like
 	contacts atomic.Int32
 	extra    []string        // further files that hold the token
+	lax      bool            // what lies outside is shown, and holds no secret
 	startup  bool            // the home is open, its start-up files are looked at alone
 	traps    []func() string // further looks, each says what is wrong or ""
 

@@ -104,7 +104,6 @@ func laterGroup() group {
 				s.file(d+"/key", s.token)
 			}
 		}, script: `cat $READ/private/key $WRITE/private/key; ls $READ/private`},
-		{name: "later-copied-by-host", during: plant("n7/.env"), script: await + `cat n7/.env`, control: onHost},
 	}}
 }
 

@@ -23,6 +23,9 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 	}
 	switch l.kind {
 	case layerTmpfs:
+		if l.covers() {
+			return sandbox.Verdict{Allowed: op == sandbox.OpRead, Rule: ruleCover, Builtin: true}
+		}
 		return sandbox.Verdict{Allowed: op != sandbox.OpConnect, Rule: ruleTmpfs}
 	case layerFolder:
 		// The names of the host that could be shown lie in views of their own.
@@ -59,6 +62,7 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 // The names of rules that no setting has.
 const (
 	ruleTmpfs  = "memory of the sandbox"
+	ruleCover  = "memory over what is not shown"
 	ruleHidden = "nothing shows it"
 	ruleSystem = "part of the sandbox"
 	ruleSocket = "sockets of the host are closed"
@@ -129,7 +133,7 @@ func (p Plan) resolve(at string) string {
 // that can only allow has to allow. /dev is in it, for its devices.
 func (p Plan) Writable() []string {
 	return p.targets(func(l layer) bool {
-		return l.kind == layerTmpfs || l.shows() && l.view.Write || l.target == "/dev" || l.target == "/dev/shm"
+		return l.kind == layerTmpfs && !l.covers() || l.shows() && l.view.Write || l.target == "/dev" || l.target == "/dev/shm"
 	})
 }
 

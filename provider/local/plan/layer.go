@@ -38,6 +38,9 @@ func (l layer) inside(p string) string { return moved(p, l.view.Source, l.target
 // shows reports whether l is a view that is not closed.
 func (l layer) shows() bool { return l.kind == layerView && !l.closed.closes() }
 
+// covers reports whether l is memory that only hides what lies below it.
+func (l layer) covers() bool { return l.kind == layerTmpfs && l.tmpfs.Mode&0o222 == 0 }
+
 // isDir reports whether l's mount point is a folder.
 func (l layer) isDir() bool { return l.kind != layerView || l.source == Dir }
 

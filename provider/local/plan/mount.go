@@ -32,6 +32,11 @@ func (b *builder) mount(l layer) {
 		b.probe(l.target, Writable, "/dev/shm")
 	case l.kind == layerTmpfs:
 		o.Kind, o.Size, o.Mode = OpTmpfs, l.tmpfs.Size, l.tmpfs.Mode
+		if l.covers() {
+			b.shut = append(b.shut, l.target)
+			b.probe(l.target, Unwritable, "memory that nobody may write to")
+			break
+		}
 		b.probe(l.target, Writable, "docker.tmpfs")
 	case l.kind == layerFolder && (!onto || on.kind == layerFolder):
 		o.Kind, o.Mode = OpDir, 0o755

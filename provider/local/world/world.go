@@ -61,10 +61,18 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	if err != nil {
 		return p, err
 	}
+	for _, v := range allowed {
+		if at.private(v.Source, views) {
+			return p, &sandbox.Error{
+				Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: v.Source, Message: "it is part of what runs the sandboxes and cannot be shown (" + v.Why + ")",
+				Hint: "take it out of the settings",
+			}
+		}
+	}
 	p.World.Views = append(views, allowed...)
 	p.World.Denies, p.Scan.Globs = denied(s.Filesystem)
+	p.World = plan.Granted(p.World, slices.DeleteFunc(slices.Clone(s.Grants), func(g sandbox.Grant) bool { return at.private(g.Path, views) }))
 	hide(&p.World, at)
-	p.World = plan.Granted(p.World, s.Grants)
 	p.request(len(system), at)
 	p.endangered(at)
 	return p, nil
@@ -141,19 +149,30 @@ func hide(w *plan.World, at Place) {
 	}
 	views := w.Views
 	for _, p := range slices.Concat(at.Sensitive, at.Workspaces) {
-		needed := slices.ContainsFunc(views, func(v plan.View) bool { return under(v.Source, p) })
-		if !needed {
+		if !slices.ContainsFunc(views, func(v plan.View) bool { return under(v.Source, p) }) {
 			w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: "protection: our own state and settings"})
 			continue
 		}
-		shown := slices.ContainsFunc(views, func(v plan.View) bool {
-			return v.Source == v.Target && under(p, v.Source) && p != v.Source
-		})
-		covered := slices.ContainsFunc(w.Tmpfs, func(t sandbox.Tmpfs) bool { return under(p, t.Target) })
-		if shown && !covered {
-			w.Tmpfs = append(slices.Clip(w.Tmpfs), sandbox.Tmpfs{Target: p, Size: coverSize, Mode: 0o555})
+		for _, v := range views {
+			if v.Source == v.Target && under(p, v.Source) && p != v.Source && !covered(p, len(v.Target), w.Tmpfs) {
+				w.Tmpfs = append(slices.Clip(w.Tmpfs), sandbox.Tmpfs{Target: p, Size: coverSize, Mode: 0o555})
+			}
 		}
 	}
+}
+
+// covered reports whether memory lies at p over whatever a view with a target
+// of so many bytes shows there.
+func covered(p string, target int, tmpfs []sandbox.Tmpfs) bool {
+	return slices.ContainsFunc(tmpfs, func(t sandbox.Tmpfs) bool { return under(p, t.Target) && len(t.Target) > target })
+}
+
+// private reports whether a path is our own, or in what is our own, and not
+// in a folder there that the sandbox has anyway, as its workspace is.
+func (at Place) private(p string, mounts []plan.View) bool {
+	return below(p, slices.Concat(at.Sensitive, at.Workspaces)) && !slices.ContainsFunc(mounts, func(v plan.View) bool {
+		return !ours(v, at) && strings.HasPrefix(v.Why, "mount: ") && under(p, v.Source)
+	})
 }
 
 // coverSize is the size of memory that only covers something.
