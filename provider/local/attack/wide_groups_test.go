@@ -10,23 +10,26 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// linkGroup has rules that lead over links which code inside can change.
+// linkGroup has rules that lead over links.
 func linkGroup() group {
-	links := func(s *stage) {
-		for _, f := range []string{"shared/target", "shared/env"} {
-			s.file(s.agent+"/"+f, s.token)
-			s.extra = append(s.extra, s.agent+"/"+f)
-		}
-		must(s, os.Symlink("shared/target", s.agent+"/link.txt"))
-		must(s, os.MkdirAll(s.agent+"/app", 0o755))
-		must(s, os.Symlink("../shared/env", s.agent+"/app/.env"))
-		s.spec.Filesystem.DenyRead = append(s.spec.Filesystem.DenyRead, s.agent+"/link.txt")
-		s.spec.Filesystem.DenyWrite = append(s.spec.Filesystem.DenyWrite, s.agent+"/link.txt")
-	}
-	return group{name: "links", fresh: true, layouts: []layout{links}, attempts: []attempt{
+	return group{name: "links", fresh: true, layouts: []layout{closedLinks}, attempts: []attempt{
 		{name: "link-followed", script: `cat link.txt app/.env shared/target shared/env`},
 		{name: "link-target-renamed", script: `mv shared shared2`, then: []string{`cat shared2/env shared2/target`}},
+		{name: "link-target-linked", script: `ln shared/env x; ln -s shared/env y; cp -a app app2`, then: []string{`cat x y app2/.env`}},
 	}}
+}
+
+// closedLinks are links that rules name, which lead to files that none names.
+func closedLinks(s *stage) {
+	for _, f := range []string{"shared/target", "shared/env"} {
+		s.file(s.agent+"/"+f, s.token)
+		s.extra = append(s.extra, s.agent+"/"+f)
+	}
+	must(s, os.Symlink("shared/target", s.agent+"/link.txt"))
+	must(s, os.MkdirAll(s.agent+"/app", 0o755))
+	must(s, os.Symlink("../shared/env", s.agent+"/app/.env"))
+	s.spec.Filesystem.DenyRead = append(s.spec.Filesystem.DenyRead, s.agent+"/link.txt")
+	s.spec.Filesystem.DenyWrite = append(s.spec.Filesystem.DenyWrite, s.agent+"/link.txt")
 }
 
 // wideGroup opens a folder for writing in which our own state lies, from
