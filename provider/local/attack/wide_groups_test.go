@@ -56,7 +56,7 @@ func wideGroup() group {
 // grantGroup has a person grant what cannot be granted.
 func grantGroup() group {
 	granted := func(s *stage) {
-		for _, p := range []string{s.state, s.spec.Guest.Dir, filepath.Dir(s.spec.Guest.Dir), s.base, s.home + "/.ssh", s.read + "/private", s.agent + "/.env", s.agent + "/frozen"} {
+		for _, p := range []string{s.base, s.home + "/.ssh", s.read + "/private", s.agent + "/.env", s.agent + "/frozen"} {
 			s.spec.Grants = append(s.spec.Grants, sandbox.Grant{Operation: sandbox.OpWrite, Path: p}, sandbox.Grant{Operation: sandbox.OpRead, Path: p})
 		}
 		s.envs = append(s.envs, "STATE="+s.state, "BASE="+s.base, "GUESTDIR="+s.spec.Guest.Dir)

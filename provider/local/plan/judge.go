@@ -24,7 +24,7 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 	switch l.kind {
 	case layerTmpfs:
 		if l.covers() {
-			return sandbox.Verdict{Allowed: op == sandbox.OpRead, Rule: ruleCover, Builtin: true}
+			return sandbox.Verdict{Allowed: op == sandbox.OpRead, Rule: ruleCover, Builtin: op != sandbox.OpRead}
 		}
 		return sandbox.Verdict{Allowed: op != sandbox.OpConnect, Rule: ruleTmpfs}
 	case layerFolder:
@@ -51,7 +51,10 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 			v.Rule = l.view.Why
 		}
 	default:
-		v.Rule, v.Builtin = ruleSocket, true
+		v.Allowed, v.Rule, v.Builtin = l.view.Socket, ruleSocket, !l.view.Socket
+		if v.Allowed {
+			v.Rule = l.view.Why
+		}
 	}
 	if l.view.Fixed {
 		v.Builtin, v.HostPath = !v.Allowed, ""
@@ -62,10 +65,10 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 // The names of rules that no setting has.
 const (
 	ruleTmpfs  = "memory of the sandbox"
-	ruleCover  = "memory over what is not shown"
 	ruleHidden = "nothing shows it"
 	ruleSystem = "part of the sandbox"
 	ruleSocket = "sockets of the host are closed"
+	ruleCover  = "protection: what lies here on the host is covered"
 	ours       = "/.sandbox"
 )
 

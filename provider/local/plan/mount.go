@@ -34,10 +34,10 @@ func (b *builder) mount(l layer) {
 		o.Kind, o.Size, o.Mode = OpTmpfs, l.tmpfs.Size, l.tmpfs.Mode
 		if l.covers() {
 			b.shut = append(b.shut, l.target)
-			b.probe(l.target, Unwritable, "memory that nobody may write to")
-			break
+			b.probe(l.target, Unwritable, ruleCover)
+		} else {
+			b.probe(l.target, Writable, "docker.tmpfs")
 		}
-		b.probe(l.target, Writable, "docker.tmpfs")
 	case l.kind == layerFolder && (!onto || on.kind == layerFolder):
 		o.Kind, o.Mode = OpDir, 0o755
 	case l.kind == layerFolder:
