@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -126,5 +125,3 @@ func (s *stage) second(grants ...sandbox.Grant) sandbox.Sandbox {
 	s.Cleanup(func() { sb.Close() })
 	return sb
 }
-
-func trimmed(b string) string { return strings.TrimSpace(b) }
