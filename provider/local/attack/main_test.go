@@ -42,7 +42,7 @@ type kit struct {
 func newKit(t testing.TB) *kit {
 	t.Helper()
 	testenv.Require(t, "local")
-	dir, err := os.MkdirTemp("", "sandbox-attack-")
+	dir, err := os.MkdirTemp("", "attack-") // short: sockets lie below
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o755))
@@ -76,7 +76,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	testenv.Require(t, "user")
 	k := newKit(t)
-	home := filepath.Join(k.dir, "home")
+	home := filepath.Join(k.dir, "u")
 	must(t, os.Mkdir(home, 0o700))
 	must(t, os.Chown(home, ordinaryUser, ordinaryUser))
 	args := []string{"-test.timeout=5m"}

@@ -10,7 +10,7 @@ import (
 const await = `echo ready; for i in $(seq 2000); do test -e go && break; sleep 0.005; done; `
 
 func groups() []group {
-	return []group{readGroup(), writeGroup(), laterGroup(), mountGroup(), processGroup(), socketGroup(), kernelGroup(), homeGroup(), gitGroup(), worktreeGroup(), linkGroup(), wideGroup(), grantGroup(), permissiveGroup()}
+	return []group{readGroup(), writeGroup(), laterGroup(), mountGroup(), processGroup(), socketGroup(), kernelGroup(), homeGroup(), gitGroup(), worktreeGroup(), linkGroup(), listedGroup(), wideGroup(), grantGroup(), permissiveGroup()}
 }
 
 func (s *stage) must(err error) { s.Helper(); must(s, err) }

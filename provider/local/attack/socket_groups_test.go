@@ -115,3 +115,27 @@ func plantKey(s *stage) {
 	}
 	s.must(cmd.Run())
 }
+
+// listedGroup has one socket listed, for which commands may make sockets: the
+// others are closed by masks alone.
+func listedGroup() group {
+	listed := func(s *stage) {
+		s.spec.Filesystem.AllowUnixSockets = []string{s.outside + "/host.sock"}
+		for of, name := range map[string]string{s.agent + "/host.sock": s.agent + "/planted.sock", s.outside + "/host.dgram": s.agent + "/planted.dgram"} {
+			s.must(os.Link(of, name))
+		}
+	}
+	return group{name: "listed", layouts: []layout{listeners, listed}, attempts: []attempt{
+		{name: "listed-others", script: tried("dial unix host.sock", "dial unix $AGENT/host.sock", "dial unix $READ/host.sock", "dial unix $WRITE/host.sock", "send-datagram host.dgram", "send-datagram $READ/host.dgram", "pair-connect host.packet host.dgram $WRITE/host.dgram")},
+		{name: "listed-links-before", script: tried("dial unix planted.sock", "send-datagram planted.dgram", "connect-at planted.sock")},
+		{name: "listed-links-during", script: `ln -s host.sock ls; ln host.sock lh; mv host.sock lm; ln $READ/host.sock $WRITE/lh; ` + tried("dial unix ls", "dial unix lh", "dial unix lm", "dial unix $WRITE/lh", "connect-at host.sock", "connect-at $READ/host.sock")},
+		{name: "listed-moved", script: `mkdir d; mv host.* d/; mv $WRITE $WRITE.x; ` + tried("dial unix d/host.sock", "dial unix $WRITE.x/host.sock", "exchange readme host.sock", "dial unix readme")},
+		{name: "listed-abstract", script: tried("dial unix @$ABSTRACT", "send-datagram @$ABSTRACT")},
+		{name: "listed-appeared", before: func(s *stage) {
+			path := s.agent + "/appeared" + randomText()[:4] + ".sock"
+			s.listen("unix", path)
+			s.envs = append(s.envs, "APPEARED="+path)
+		}, script: tried("dial unix $APPEARED")},
+		{name: "listed-vsock", script: probed("vsock", "af-alg", "packet-socket", "raw-socket", "rare-sockets"), control: asRoot},
+	}}
+}

@@ -56,7 +56,7 @@ type layout func(*stage)
 
 func newStage(t testing.TB, k *kit, layouts ...layout) *stage {
 	t.Helper()
-	base, err := os.MkdirTemp(k.dir, "stage-")
+	base, err := os.MkdirTemp(k.dir, "s")
 	must(t, err)
 	must(t, os.Chmod(base, 0o755))
 	s := &stage{TB: t, kit: k, base: base, token: "TOKEN-" + randomText()}
