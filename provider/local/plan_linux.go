@@ -195,7 +195,9 @@ func (p *planner) look() (world.Picture, error) {
 		return world.Picture{}, err
 	}
 	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}
-	return world.Of(p.spec, p.at, views, links)
+	pic, err := world.Of(p.spec, p.at, views, links)
+	pic.World.Tell = world.Telling()
+	return pic, err
 }
 
 // keyOf names a plan by everything that the wall is made from.

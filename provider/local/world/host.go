@@ -35,6 +35,19 @@ func System() (views []plan.View, links []plan.Symlink, err error) {
 	return views, links, nil
 }
 
+// Telling returns the files of /proc that tell of the host's users and kernel,
+// in whatever namespace they are read, and may be read by anybody. The names
+// of keys are one user's own, not one wall's.
+func Telling() []string {
+	var there []string
+	for _, p := range []string{"/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug"} {
+		if st, err := os.Lstat(p); err == nil && st.Mode().IsRegular() {
+			there = append(there, p)
+		}
+	}
+	return there
+}
+
 // A Disk is a [plan.Host] that looks at the host's disk.
 type Disk struct {
 	// Stub reports whether what is at path is only there to keep the path
@@ -74,8 +87,12 @@ func mayBeStub(st os.FileInfo) bool {
 		sys, ok := st.Sys().(*syscall.Stat_t)
 		return !ok || sys.Nlink <= 2 // file systems that do not count folders say 1
 	}
-	return st.Mode().IsRegular() && st.Size() == 0
+	return st.Mode().IsRegular() && st.Size() <= largestStub
 }
+
+// largestStub is no less than what any stub holds, in bytes: those that are
+// not empty hold an empty document, or the name of a folder.
+const largestStub = 8
 
 // unreachable returns nil for a path below a folder of somebody else that does
 // not let us pass: nothing that we start can get there either. Below a folder
