@@ -32,6 +32,13 @@ func writeGroup() group {
 				}
 			}
 		}, script: `echo x >planted5; echo x >$WRITE/planted6; echo x >>$AGENT/planted5`},
+		{name: "write-hard-link-later", before: func(s *stage) {
+			time.Sleep(3 * time.Second / 2) // what was seen of the folder is trusted by now
+			if s.sb != nil {
+				s.inWallQuiet("true")
+			}
+			s.must(os.Link(s.agent+"/frozen/file", s.agent+"/planted8"))
+		}, script: `echo x >planted8`, control: onHost},
 		{name: "write-symlink", script: `ln -s $OUT/file k1; echo x >k1; ln -s $HOMEDIR k2; echo x >k2/.bashrc; ln -s frozen k3; echo x >k3/new; ln -s $WRITE/locked k4; echo x >k4; ln -s $READ k5; echo x >k5/note`},
 		{name: "write-dotdot", script: `echo x >$WS/../outside/file; echo x >$AGENT/../outside/new; echo x >$WRITE/../home/.bashrc; echo x >shared/../frozen/file; echo x >$READ/../read/note`},
 		{name: "write-in-place", script: `for f in frozen/file $WRITE/locked $READ/note; do sed -i s/plain/x/ $f; dd if=/dev/zero of=$f conv=notrunc count=1 status=none; truncate -s 0 $f; tee $f </dev/null; touch $f; touch -d 2001-01-01 $f; done`},

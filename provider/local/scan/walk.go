@@ -27,6 +27,7 @@ type walk struct {
 	buf     []byte
 	out     Result
 	wanted  map[inode]*wanted
+	relied  []relied
 }
 
 func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
