@@ -26,7 +26,7 @@ func (w *wall) prove() error {
 	if err != nil {
 		return err
 	}
-	inside, err := os.ReadFile("/proc/" + strconv.Itoa(w.First().PID) + "/mountinfo")
+	inside, err := w.watch.Text()
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (w *wall) prove() error {
 	if err != nil {
 		return err
 	}
-	return bwrap.Prove(w.plan, mask, string(host), string(inside))
+	return bwrap.Prove(w.plan, mask, string(host), inside)
 }
 
 // check has the wall tried from inside, by a command like any other, before

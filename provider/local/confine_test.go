@@ -5,12 +5,15 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestLimitsOfTheSpec(t *testing.T) {
@@ -124,7 +127,7 @@ func TestRefusedSettings(t *testing.T) {
 		"docker.readOnlyRoot":         func(s *sandbox.Spec) { s.ReadOnlyRoot = false },
 		"docker.capDrop":              func(s *sandbox.Spec) { s.Security.CapDrop = []string{"NET_RAW"} },
 		"filesystem.allowWrite":       func(s *sandbox.Spec) { s.Filesystem.AllowWrite = []string{"/srv/*"} },
-		"filesystem.allowUnixSockets": func(s *sandbox.Spec) { s.Filesystem.AllowUnixSockets = []string{"/run/x"} },
+		"filesystem.allowUnixSockets": func(s *sandbox.Spec) { s.Filesystem.AllowUnixSockets = []string{"/run/*.sock"} },
 		"providerOptions.bwarp":       func(s *sandbox.Spec) { s.Options = map[string]any{"bwarp": "/x"} },
 		"providerOptions.bwrap":       func(s *sandbox.Spec) { s.Options = map[string]any{"bwrap": "relative"} },
 		"providerOptions.observe":     func(s *sandbox.Spec) { s.Options = map[string]any{"observe": "no"} },
@@ -139,4 +142,73 @@ func TestRefusedSettings(t *testing.T) {
 		}
 	}
 	r.leaks(t)
+}
+
+// TestUnixSockets has a program of the host listen in two places.
+func TestUnixSockets(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil {
+		testenv.Lack(t, "perl", err) // which speaks to sockets without being built
+	}
+	r := newRig(t)
+	s := r.spec("a")
+	outside, err := os.MkdirTemp("/tmp", "s") // a socket's path is short
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(outside) })
+	must(t, os.Chmod(outside, 0o755))
+	listed, other := filepath.Join(outside, "listed"), filepath.Join(outside, "other")
+	for _, path := range []string{listed, other} {
+		l, err := net.Listen("unix", path)
+		must(t, err)
+		defer l.Close()
+		must(t, os.Chmod(path, 0o777))
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				c.Write([]byte("host"))
+				c.Close()
+			}
+		}()
+	}
+	s.Filesystem.AllowRead = []string{outside}
+	const ask = `perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0) or die "socket $!"; connect(S,sockaddr_un($ARGV[0])) or die "connect $!"; print <S>' `
+	sb := r.open(r.provider(t), s)
+	for _, path := range []string{listed, other} {
+		if out, code := sh(t, sb, ask+path); code == 0 {
+			t.Errorf("without the setting %s says %q", path, out)
+		}
+	}
+	s = r.spec("b")
+	s.Filesystem.AllowRead, s.Filesystem.AllowUnixSockets = []string{outside}, []string{listed}
+	sb = r.open(r.provider(t), s)
+	if out, code := sh(t, sb, ask+listed); code != 0 || out != "host" {
+		t.Errorf("with the setting: status %d, %q", code, out)
+	}
+	if out, code := sh(t, sb, ask+other); code == 0 {
+		t.Errorf("another socket says %q", out)
+	}
+}
+
+func TestOurOwnStateCannotBeOpened(t *testing.T) {
+	r := newRig(t)
+	p := r.provider(t)
+	s := r.spec("a")
+	s.Filesystem.AllowRead = []string{r.state.Registry()}
+	if _, err := p.Create(context.Background(), s); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("by a rule: %v", err)
+	}
+	s = r.spec("a")
+	r.open(p, s)
+	s.Grants = []sandbox.Grant{{Operation: sandbox.OpRead, Path: r.state.Registry()}}
+	if _, err := p.Open(context.Background(), s); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("by a grant: %v", err)
+	}
+	s = r.spec("c")
+	s.Filesystem.AllowRead = []string{filepath.Dir(r.state.Path())}
+	sb := r.open(p, s)
+	if out, _ := sh(t, sb, "ls "+r.state.Path()+" 2>/dev/null"); out != "" {
+		t.Errorf("with a folder above to be read: %q", out)
+	}
 }

@@ -134,7 +134,7 @@ func (h *handle) take(key string, revive bool) (*seat, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seat.wall.key != key || !h.seat.wall.stubs.Intact() || revive && h.seat.ended() {
+	if h.seat.wall.key != key || !h.seat.wall.intact() || revive && h.seat.ended() {
 		return nil, nil
 	}
 	h.seat.using++

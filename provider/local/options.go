@@ -88,6 +88,9 @@ func Notes(s sandbox.Spec) []string {
 	if s.Resources.NanoCPUs > 0 {
 		notes = append(notes, "docker.cpus is not enforced: a local wall has no cgroup of its own; limits.cpuSeconds bounds each command")
 	}
+	if len(s.Filesystem.AllowUnixSockets) > 0 {
+		notes = append(notes, "filesystem.allowUnixSockets: commands may make Unix sockets; besides those listed, they reach every one that appears in a folder they can see until the next command")
+	}
 	o, err := parseSettings(s.Options)
 	if err != nil {
 		return notes
@@ -126,7 +129,6 @@ func refuse(s sandbox.Spec) error {
 		{s.Security.Seccomp != "" && s.Security.Seccomp != seccomp.Profile(), "docker.seccompProfile", "a local wall has a filter of its own, which cannot be replaced"},
 		{!s.ReadOnlyRoot, "docker.readOnlyRoot", "the root of a local wall is always read-only"},
 		{!slices.Equal(s.Security.CapDrop, []string{"ALL"}), "docker.capDrop", "a local wall keeps no capability"},
-		{len(s.Filesystem.AllowUnixSockets) > 0, "filesystem.allowUnixSockets", "a local wall cannot open single sockets yet"},
 	} {
 		if r.bad {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: r.field, Resource: s.Name, Message: r.message,

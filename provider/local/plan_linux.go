@@ -34,7 +34,17 @@ import (
 type planned struct {
 	plan  plan.Plan
 	world plan.World
+	at    world.Place
 	key   string
+}
+
+// judge is the plan's verdict; what is ours nothing opens.
+func (p planned) judge(op sandbox.Operation, path string) sandbox.Verdict {
+	v := p.plan.Judge(op, path)
+	if !v.Allowed && !v.Builtin && v.HostPath != "" && p.at.Ours(v.HostPath) {
+		v.Rule, v.Builtin = world.RuleOurs, true
+	}
+	return v
 }
 
 // A planner computes plans for one handle. It remembers the last one, which
@@ -45,6 +55,7 @@ type planner struct {
 
 	mu      sync.Mutex
 	picture *world.Picture
+	at      world.Place // what picture was made with
 	last    planned
 	seen    seen // what last was made from
 }
@@ -146,7 +157,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	w := p.picture.World
 	rules := protect.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
-	w.Denies = slices.Concat(w.Denies, now.found.Denies(), rules.Denies)
+	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec), rules.Denies)
 	w, err := plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
@@ -156,8 +167,24 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 		return planned{}, err
 	}
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
-	p.last, p.seen = planned{plan: made, world: w, key: keyOf(made)}, now
+	set, err := parseSettings(p.spec.Options)
+	if err != nil {
+		return planned{}, err
+	}
+	_, config, err := confinement(p.spec, set, made)
+	if err != nil {
+		return planned{}, err
+	}
+	p.last, p.seen = planned{plan: made, world: w, at: p.at, key: keyOf(made) + "\x00" + string(config)}, now
 	return p.last, nil
+}
+
+// closedNow are the denies of what was found. A socket that settings name is
+// none; a rule that closes it counts all the same.
+func closedNow(found scan.Result, s sandbox.Spec) []plan.Deny {
+	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
+		return d.Rule == scan.RuleSocket && slices.Contains(s.Filesystem.AllowUnixSockets, d.Path)
+	})
 }
 
 // look asks for what does not change while the handle is open.
@@ -167,7 +194,8 @@ func (p *planner) look() (world.Picture, error) {
 	if err != nil {
 		return world.Picture{}, err
 	}
-	return world.Of(p.spec, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, views, links)
+	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}
+	return world.Of(p.spec, p.at, views, links)
 }
 
 // keyOf names a plan by everything that the wall is made from.
@@ -234,7 +262,7 @@ func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte
 		}
 		filters = [][]byte{bpf.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe}).Bytes()
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: len(spec.Filesystem.AllowUnixSockets) > 0}).Bytes()
 	}
 	return filters, c.Encode(), nil
 }

@@ -34,7 +34,7 @@ func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 	h.mu.Lock()
 	w := h.seat.wall
 	h.mu.Unlock()
-	return w.plan.Judge(op, path)
+	return w.judge(op, path)
 }
 
 // A process is a command that keeps its wall up while it runs, or a line of a
@@ -64,7 +64,7 @@ func (p *process) Violations() []sandbox.Violation {
 	}
 	var out []sandbox.Violation
 	for _, a := range seen.Attempts() {
-		v := p.seat.wall.plan.Judge(a.Operation, a.Path)
+		v := p.seat.wall.judge(a.Operation, a.Path)
 		if v.Allowed {
 			continue
 		}

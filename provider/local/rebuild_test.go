@@ -208,3 +208,21 @@ func TestMissingBwrap(t *testing.T) {
 	}
 	r.leaks(t)
 }
+
+// TestReplacedFileStaysClosed has the host replace a closed file, as editors
+// do, which takes the mask off in every wall that stands.
+func TestReplacedFileStaysClosed(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	env := filepath.Join(workspaceOf(s), ".env")
+	give(t, s, env, "secret")
+	sb := r.open(r.provider(t), s)
+	if out, code := sh(t, sb, "cat .env"); code == 0 {
+		t.Errorf("it reads %q", out)
+	}
+	give(t, s, env+".new", "new secret")
+	must(t, os.Rename(env+".new", env))
+	if out, code := sh(t, sb, "cat .env"); code == 0 {
+		t.Errorf("after it was replaced it reads %q", out)
+	}
+}

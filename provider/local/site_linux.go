@@ -77,7 +77,7 @@ func (s *site) find(key string) (*wall, error) {
 		return nil, closedProvider(s.def.Name)
 	}
 	for _, w := range s.walls {
-		if w.key == key && !w.retired && w.sound() && w.First().Alive() {
+		if w.key == key && !w.retired && w.sound() {
 			w.users++
 			return w, nil
 		}

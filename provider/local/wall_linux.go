@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
+	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/within"
@@ -25,6 +26,7 @@ type wall struct {
 	site  *site
 	slot  *record.Slot
 	stubs *stub.Held
+	watch *mountwatch.Watch // nil until the wall is made ready
 	noted record.Wall
 
 	users   int  // seats; guarded by the site
@@ -56,14 +58,21 @@ func (w *wall) take() { go w.Kill() }
 
 // letGo gives up what the wall kept on the host. It has ended.
 func (w *wall) letGo() {
+	if w.watch != nil {
+		w.watch.Close()
+	}
 	if err := w.stubs.Release(); err != nil {
 		w.site.p.o.Warn(w.site.def.Name, "could not remove what held the place of a closed path: "+err.Error())
 	}
 }
 
-// sound reports whether the wall is up and what it was put on is still there:
-// who removes a stub on the host takes the mount over it along.
-func (w *wall) sound() bool { return !w.fallen() && w.stubs.Intact() }
+// intact reports whether the mounts are still those that the wall was built
+// with, and what they were put on is still there: who removes or replaces a
+// file on the host takes the mount over it along.
+func (w *wall) intact() bool { return !w.watch.Changed() && w.stubs.Intact() }
+
+// sound reports whether the wall is up and intact.
+func (w *wall) sound() bool { return !w.fallen() && w.First().Alive() && w.intact() }
 
 // discard ends a wall that was never admitted.
 func (w *wall) discard() {
@@ -114,6 +123,9 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
 	defer c.Close()
 	for _, what := range c.Hello().Degraded {
 		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
+	}
+	if w.watch, err = mountwatch.Open(w.First().PID); err != nil {
+		return err
 	}
 	if err := w.prove(); err != nil {
 		return &outdated{err}

@@ -35,10 +35,14 @@ type Watch struct {
 // Changes count from now on, so what is read with [Watch.Text] afterwards is
 // what Changed is about.
 func Open(pid int) (*Watch, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	path := fmt.Sprintf("/proc/%d/mountinfo", pid)
+	// Not os.Open: the runtime would watch a file that can be polled, and the
+	// kernel tells each change once, to whoever asks first.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
+	f := os.NewFile(uintptr(fd), path)
 	w := &Watch{f: f}
 	if _, err := w.poll(); err != nil { // what was before counts as seen
 		f.Close()

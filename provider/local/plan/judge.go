@@ -23,6 +23,9 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 	}
 	switch l.kind {
 	case layerTmpfs:
+		if l.covers() {
+			return sandbox.Verdict{Allowed: op == sandbox.OpRead, Rule: ruleCover, Builtin: op != sandbox.OpRead}
+		}
 		return sandbox.Verdict{Allowed: op != sandbox.OpConnect, Rule: ruleTmpfs}
 	case layerFolder:
 		// The names of the host that could be shown lie in views of their own.
@@ -48,7 +51,10 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 			v.Rule = l.view.Why
 		}
 	default:
-		v.Rule, v.Builtin = ruleSocket, true
+		v.Allowed, v.Rule, v.Builtin = l.view.Socket, ruleSocket, !l.view.Socket
+		if v.Allowed {
+			v.Rule = l.view.Why
+		}
 	}
 	if l.view.Fixed {
 		v.Builtin, v.HostPath = !v.Allowed, ""
@@ -62,6 +68,7 @@ const (
 	ruleHidden = "nothing shows it"
 	ruleSystem = "part of the sandbox"
 	ruleSocket = "sockets of the host are closed"
+	ruleCover  = "protection: what lies here on the host is covered"
 	ours       = "/.sandbox"
 )
 
@@ -129,7 +136,7 @@ func (p Plan) resolve(at string) string {
 // that can only allow has to allow. /dev is in it, for its devices.
 func (p Plan) Writable() []string {
 	return p.targets(func(l layer) bool {
-		return l.kind == layerTmpfs || l.shows() && l.view.Write || l.target == "/dev" || l.target == "/dev/shm"
+		return l.kind == layerTmpfs && !l.covers() || l.shows() && l.view.Write || l.target == "/dev" || l.target == "/dev/shm"
 	})
 }
 

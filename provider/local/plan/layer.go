@@ -91,6 +91,10 @@ func (b *builder) show(v View) error {
 	return nil
 }
 
+// covers reports whether l is memory that nobody may write: it is only there
+// to cover what the host has.
+func (l layer) covers() bool { return l.kind == layerTmpfs && l.tmpfs.Mode&0o222 == 0 }
+
 // viewed makes the layer of v, with what the denies say of its source. It is
 // not ok where v is optional and its source is missing.
 func (b *builder) viewed(v View) (l layer, ok bool, err error) {
@@ -98,14 +102,15 @@ func (b *builder) viewed(v View) (l layer, ok bool, err error) {
 	if l.source, err = b.host.Kind(v.Source); err != nil {
 		return l, false, err
 	}
-	switch l.source {
-	case Dir, File:
-	case Missing:
+	switch {
+	case l.source == Dir || l.source == File:
+	case l.source == Socket && v.Socket && !v.Write:
+	case l.source == Missing:
 		if v.Optional {
 			return l, false, nil
 		}
 		return l, false, invalid(v.Source, v.Why, "there is no such folder or file", "make it, or take it out of the settings")
-	case Link:
+	case l.source == Link:
 		return l, false, changed(v.Source, v.Why, "what is to be shown has become a link")
 	default:
 		return l, false, invalid(v.Source, v.Why, "a socket or device cannot be shown",

@@ -29,7 +29,12 @@ func (b *builder) mount(l layer) {
 		b.probe(l.target, Writable, "/dev/shm")
 	case l.kind == layerTmpfs:
 		o.Kind, o.Size, o.Mode = OpTmpfs, l.tmpfs.Size, l.tmpfs.Mode
-		b.probe(l.target, Writable, "docker.tmpfs")
+		if l.covers() {
+			b.shut = append(b.shut, l.target)
+			b.probe(l.target, Unwritable, ruleCover)
+		} else {
+			b.probe(l.target, Writable, "docker.tmpfs")
+		}
 	case l.kind == layerFolder && (!onto || on.kind == layerFolder):
 		o.Kind, o.Mode = OpDir, 0o755
 	case l.kind == layerFolder:

@@ -47,6 +47,9 @@ type View struct {
 	Source string // on the host: absolute, canonical
 	Target string // inside: absolute, clean
 	Write  bool
+	// Socket has Source be a Unix socket that may be connected to. Write does
+	// not go with it.
+	Socket bool
 	// Optional is a view that may be left out where Source is missing, and
 	// closed by a deny. Otherwise either is an error: the wall needs it.
 	Optional bool

@@ -61,9 +61,13 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	if err != nil {
 		return p, err
 	}
-	p.World.Views = append(views, allowed...)
+	if err := at.keepOut(allowed, s.Grants); err != nil {
+		return p, err
+	}
 	p.World.Denies, p.Scan.Globs = denied(s.Filesystem)
-	hide(&p.World, at)
+	p.World.Views = views
+	hide(&p.World, at, allowed)
+	p.World.Views = append(views, allowed...)
 	p.World = plan.Granted(p.World, s.Grants)
 	p.request(len(system), at)
 	p.endangered(at)
@@ -77,7 +81,12 @@ func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
 		field string
 		paths []string
 		write bool
-	}{{"filesystem.allowRead", f.AllowRead, false}, {"filesystem.allowWrite", f.AllowWrite, true}} {
+		sock  bool
+	}{
+		{"filesystem.allowRead", f.AllowRead, false, false}, {"filesystem.allowWrite", f.AllowWrite, true, false},
+		// To connect takes no right to write to the mount.
+		{"filesystem.allowUnixSockets", f.AllowUnixSockets, false, true},
+	} {
 		for _, p := range l.paths {
 			switch {
 			case IsGlob(p):
@@ -90,7 +99,7 @@ func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
 			case !path.IsAbs(p):
 				return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Field: l.field, Resource: p, Message: "the path is not absolute"}
 			}
-			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Optional: true, Why: l.field + ": " + p})
+			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Socket: l.sock, Optional: true, Why: l.field + ": " + p})
 		}
 	}
 	return views, nil
@@ -132,10 +141,37 @@ func secrets() []string {
 	}
 }
 
+// RuleOurs is the rule that closes what is ours.
+const RuleOurs = "protection: our own state and settings"
+
+// Ours reports whether a path of the host is ours, so that nothing opens it.
+func (at Place) Ours(path string) bool {
+	return below(path, at.Sensitive) || below(path, at.Workspaces)
+}
+
+// keepOut refuses rules and grants that name what is ours.
+func (at Place) keepOut(allowed []plan.View, grants []sandbox.Grant) error {
+	refuse := func(path, why string) error {
+		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: path, Message: why + " would show our own state or settings", Hint: "name folders outside of " + strings.Join(at.Sensitive, ", ")}
+	}
+	for _, v := range allowed {
+		if at.Ours(v.Source) {
+			return refuse(v.Source, v.Why)
+		}
+	}
+	for _, g := range grants {
+		if at.Ours(g.Path) {
+			return refuse(g.Path, "the grant")
+		}
+	}
+	return nil
+}
+
 // hide closes the secrets of the system and what of our own a view would show.
-// A folder of ours in which something lies that the wall needs cannot be
-// closed as such, as a deny beats every view; memory is laid over it instead.
-func hide(w *plan.World, at Place) {
+// w has the views that the wall needs, and allowed are those that rules add. A
+// folder of ours in which something lies that the wall needs cannot be closed
+// as such, as a deny beats every view; memory is laid over it instead.
+func hide(w *plan.World, at Place, allowed []plan.View) {
 	for _, p := range secrets() {
 		w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: "protection: secrets of the system"})
 	}
@@ -143,14 +179,18 @@ func hide(w *plan.World, at Place) {
 	for _, p := range slices.Concat(at.Sensitive, at.Workspaces) {
 		needed := slices.ContainsFunc(views, func(v plan.View) bool { return under(v.Source, p) })
 		if !needed {
-			w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: "protection: our own state and settings"})
+			w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: RuleOurs})
 			continue
 		}
-		shown := slices.ContainsFunc(views, func(v plan.View) bool {
-			return v.Source == v.Target && under(p, v.Source) && p != v.Source
-		})
-		covered := slices.ContainsFunc(w.Tmpfs, func(t sandbox.Tmpfs) bool { return under(p, t.Target) })
-		if shown && !covered {
+		// The view with the longest target decides what is to be seen at p.
+		shown := ""
+		for _, v := range slices.Concat(views, allowed) {
+			if v.Source == v.Target && under(p, v.Source) && p != v.Source && len(v.Source) > len(shown) {
+				shown = v.Source
+			}
+		}
+		covered := slices.ContainsFunc(w.Tmpfs, func(t sandbox.Tmpfs) bool { return under(p, t.Target) && len(t.Target) > len(shown) })
+		if shown != "" && !covered {
 			w.Tmpfs = append(slices.Clip(w.Tmpfs), sandbox.Tmpfs{Target: p, Size: coverSize, Mode: 0o555})
 		}
 	}
