@@ -95,7 +95,7 @@ func Init(args []string) int {
 	if err != nil {
 		return complain(err)
 	}
-	if err := beKillable(); err != nil {
+	if err := beKillable(oomScore); err != nil {
 		return complain(err)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

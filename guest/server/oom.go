@@ -16,9 +16,9 @@ const oomScore = "/proc/self/oom_score_adj"
 // when memory runs out, which an orchestrator that is a service may have and
 // all that it starts inherits: code in a sandbox that takes all memory must
 // not have the host's other programs be ended in its place. It works only
-// before the process is made undumpable.
-func beKillable() error {
-	b, err := os.ReadFile(oomScore)
+// before the process is made undumpable. score is the file of that choice.
+func beKillable(score string) error {
+	b, err := os.ReadFile(score)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -29,5 +29,5 @@ func beKillable() error {
 	if err != nil || n >= 0 {
 		return err
 	}
-	return os.WriteFile(oomScore, []byte("0"), 0)
+	return os.WriteFile(score, []byte("0"), 0)
 }
