@@ -126,6 +126,9 @@ func run(args []string) error {
 	if err := limit(o.Limits); err != nil {
 		return err
 	}
+	if err := leaveKeys(); err != nil {
+		return err
+	}
 	if err := become(o.UID, o.GID); err != nil {
 		return err
 	}
