@@ -218,6 +218,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if o.Bwrap, err = p.findBwrap(set.bwrap); err != nil {
 		return o, err
 	}
+	if err := p.trusted(o.Bwrap, pl.world.Views); err != nil {
+		return o, err
+	}
 	mask, err := p.maskFile()
 	if err != nil {
 		return o, err

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
 
 // System returns what every wall shows of this host.
@@ -81,18 +82,12 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 	return plan.Other, nil
 }
 
-// mayBeStub spares the records of stubs a look for what is none at a glance.
+// mayBeStub spares the records of stubs a look for what is none at a glance. A
+// folder may be one whatever its count of links: stubs lie in stubs, and file
+// systems count links of folders each in its own way.
 func mayBeStub(st os.FileInfo) bool {
-	if st.IsDir() {
-		sys, ok := st.Sys().(*syscall.Stat_t)
-		return !ok || sys.Nlink <= 2 // file systems that do not count folders say 1
-	}
-	return st.Mode().IsRegular() && st.Size() <= largestStub
+	return st.IsDir() || st.Mode().IsRegular() && st.Size() <= stub.MaxSize
 }
-
-// largestStub is no less than what any stub holds, in bytes: those that are
-// not empty hold an empty document, or the name of a folder.
-const largestStub = 8
 
 // unreachable returns nil for a path below a folder of somebody else that does
 // not let us pass: nothing that we start can get there either. Below a folder
