@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +182,6 @@ func fillRules(s *sandbox.Spec, r Resolved, f Facts) error {
 		{r.Filesystem.DenyRead, &s.Filesystem.DenyRead},
 		{r.Filesystem.AllowWrite, &s.Filesystem.AllowWrite},
 		{r.Filesystem.DenyWrite, &s.Filesystem.DenyWrite},
-		{r.Filesystem.AllowUnixSockets, &s.Filesystem.AllowUnixSockets},
 	} {
 		for _, rule := range l.from {
 			p, err := rulePath(rule, f.Home, f.Env)
@@ -193,6 +193,23 @@ func fillRules(s *sandbox.Spec, r Resolved, f Facts) error {
 			}
 			*l.to = append(*l.to, p)
 		}
+	}
+	return sockets(s, r, f)
+}
+
+// sockets puts the listed sockets into s as they are written: one that is
+// reached by a link is refused, not resolved, because programs inside look for
+// it where it was listed.
+func sockets(s *sandbox.Spec, r Resolved, f Facts) error {
+	for _, listed := range r.Filesystem.AllowUnixSockets {
+		p, err := rulePath(listed, f.Home, f.Env)
+		if err == nil {
+			err = hardening.UnixSocket(r.field("filesystem.allowUnixSockets"), p, f.world())
+		}
+		if err != nil {
+			return err
+		}
+		s.Filesystem.AllowUnixSockets = append(s.Filesystem.AllowUnixSockets, path.Clean(p))
 	}
 	return nil
 }

@@ -72,6 +72,9 @@ func Check(s sandbox.Spec, w World) error {
 	}
 	w.Name, w.Exposed = s.Name, slices.Concat(w.Exposed, Exposed(s.Mounts))
 	errs = append(errs, checkMounts(s, w, breakGlass)...)
+	for i, p := range s.Filesystem.AllowUnixSockets {
+		errs = append(errs, UnixSocket(fmt.Sprintf("filesystem.allowUnixSockets[%d]", i), p, w))
+	}
 	return errors.Join(errs...)
 }
 

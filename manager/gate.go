@@ -32,6 +32,20 @@ type Gate struct {
 	Field  string `json:"field,omitempty"` // the setting that decided against a wall
 }
 
+// A platform is what enabledPlatforms is about.
+type platform struct {
+	os  string // as runtime.GOOS has it
+	wsl bool   // Linux inside Windows
+}
+
+// name is the platform's name in settings.
+func (p platform) name() string {
+	if p.wsl {
+		return "wsl"
+	}
+	return p.os
+}
+
 // passage is the one decision about running without a wall. wall says why the
 // wall cannot be built, nil when that is not known to be so; host, whether
 // this program can run commands without one.
@@ -40,11 +54,11 @@ type Gate struct {
 // enabledPlatforms, or by failIfUnavailable where the wall is missing; and
 // only when commands.allowUnsandboxed says so as well. Everything else is
 // refused.
-func passage(res config.Resolved, goos string, wall error, host bool) Gate {
+func passage(res config.Resolved, at platform, wall error, host bool) Gate {
 	g := Gate{Place: Nowhere}
 	switch {
-	case !res.PlatformEnabled(goos, false):
-		g.Field, g.Reason = "enabledPlatforms", "enabledPlatforms does not name "+goos
+	case !res.PlatformEnabled(at.os, at.wsl):
+		g.Field, g.Reason = "enabledPlatforms", "enabledPlatforms does not name "+at.name()
 	case !res.Enabled:
 		g.Field, g.Reason = "enabled", res.Reason
 	case !res.Sandboxed:
@@ -84,7 +98,7 @@ func (g Gate) refusal(wall error) error {
 // told of in the log each time.
 func (m *Manager) enter(ctx context.Context, res config.Resolved, i intent) (sandbox.Provider, string, Gate, error) {
 	host, noHost := m.providers.Get(hostName)
-	g := passage(res, runtime.GOOS, nil, noHost == nil)
+	g := passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil)
 	var p sandbox.Provider
 	var why string
 	var wall error
@@ -94,7 +108,7 @@ func (m *Manager) enter(ctx context.Context, res config.Resolved, i intent) (san
 			wall = probe(ctx, p)
 		}
 		if g.Place == InWall && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
-			g = passage(res, runtime.GOOS, wall, noHost == nil)
+			g = passage(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil)
 		}
 	}
 	switch {

@@ -39,6 +39,7 @@ type Images interface {
 type Host struct {
 	Home      string            // the orchestrator's home, for ~
 	Env       map[string]string // for $VAR in paths of the settings
+	WSL       bool              // this is Linux inside Windows, which enabledPlatforms calls wsl
 	CPUs      int
 	Memory    int64    // bytes
 	Sensitive []string // canonical paths that no sandbox may see: engine sockets, state and settings folder

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/provider/local"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
@@ -118,7 +119,7 @@ func (h *house) manager(o cli.Options) (*manager.Manager, error) {
 		Provider:  o.Provider,
 		Images:    source,
 		Host: manager.Host{
-			Home: h.world.Home, Env: h.env, CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
+			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest),
 		},
 		Log:       o.Log,

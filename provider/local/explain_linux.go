@@ -31,6 +31,7 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 	for _, op := range made.plan.Ops {
 		out.Steps = append(out.Steps, provider.Step{Does: does(op), Target: op.Target, Source: op.Source, Rule: op.Rule})
 	}
+	out.Notes = slices.Concat(out.Notes, made.plan.Notes)
 	out.Judge = made.judge
 	return out, nil
 }

@@ -19,6 +19,18 @@ func noBwrap(path string, cause error) error {
 	return e
 }
 
+// refuseRelease refuses kernels that only look like Linux: no wall can be
+// built on them, whatever else is installed.
+func refuseRelease(release string) error {
+	if !preflight.IsWSL1(release) {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "start", Resource: release, Message: "this is WSL 1, which has no Linux kernel and no namespaces",
+		Hint: "in PowerShell: wsl --set-version DISTRIBUTION 2",
+	}
+}
+
 // explainBwrap adds to e what bubblewrap's words mean for the machine.
 func explainBwrap(e *sandbox.Error, stderr string) *sandbox.Error {
 	why, fix := preflight.RealHost("").Explain(stderr)

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/turns"
@@ -25,6 +26,8 @@ type Provider struct {
 	o     Options
 	turns turns.Turns // by sandbox name: one call brings up or takes away at a time
 	swept sync.Once
+
+	release func() string // of the kernel
 
 	bwrap    string // in PATH when the Provider was made
 	bwrapErr error
@@ -57,6 +60,7 @@ func New(o Options) *Provider {
 	p := &Provider{o: o, sites: map[string]*site{}}
 	p.defs = sync.OnceValues(func() (*record.Dir, error) { return record.Open(filepath.Join(o.State, "local", "sandboxes")) })
 	p.stubs = sync.OnceValues(func() (*stub.Dir, error) { return stub.Open(filepath.Join(o.State, "local", "stubs")) })
+	p.release = sync.OnceValue(preflight.Release)
 	p.bwrap, p.bwrapErr = exec.LookPath("bwrap")
 	return p
 }
@@ -144,6 +148,9 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 // check refuses what no wall may have, and what a local one cannot do.
 func (p *Provider) check(ctx context.Context, s sandbox.Spec) error {
 	if err := ended(ctx, "create"); err != nil {
+		return err
+	}
+	if err := refuseRelease(p.release()); err != nil {
 		return err
 	}
 	if err := refuse(s); err != nil {

@@ -36,10 +36,15 @@ type planned struct {
 	world plan.World
 	at    world.Place
 	key   string
+	// sockets of the host that are reached through the guest, at their paths.
+	sockets []string
 }
 
 // judge is the plan's verdict; what is ours nothing opens.
 func (p planned) judge(op sandbox.Operation, path string) sandbox.Verdict {
+	if op == sandbox.OpConnect && slices.Contains(p.sockets, path) {
+		return sandbox.Verdict{Allowed: true, Rule: "filesystem.allowUnixSockets: " + path}
+	}
 	v := p.plan.Judge(op, path)
 	if !v.Allowed && !v.Builtin && v.HostPath != "" && p.at.Ours(v.HostPath) {
 		v.Rule, v.Builtin = world.RuleOurs, true
@@ -64,6 +69,14 @@ type planner struct {
 type seen struct {
 	found scan.Result
 	facts protect.Facts
+
+	sockets []string    // that are listed and there
+	system  scan.Result // sockets in the system's folders, where any are listed
+}
+
+// same reports whether o is what was found.
+func (s seen) same(o seen) bool {
+	return s.found.Same(o.found) && s.system.Same(o.system) && slices.Equal(s.sockets, o.sockets) && reflect.DeepEqual(s.facts, o.facts)
 }
 
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
@@ -95,7 +108,7 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	if p.last.key != "" && now.found.Same(p.seen.found) && reflect.DeepEqual(now.facts, p.seen.facts) && plan.Still(p.last.world, host) {
+	if p.last.key != "" && now.same(p.seen) && plan.Still(p.last.world, host) {
 		return p.last, nil
 	}
 	return p.make(now, host)
@@ -143,13 +156,17 @@ func (p *planner) search(ctx context.Context) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
+	now := seen{found: found}
+	if err := p.searchSockets(ctx, &now); err != nil {
+		return now, err
+	}
 	q := p.picture.Protect
 	if q.Own == "" && len(q.Writable) == 0 {
-		return seen{found: found}, nil
+		return now, nil
 	}
 	q.Found = found.Found
-	facts, err := protect.Look(q)
-	return seen{found: found, facts: facts}, err
+	now.facts, err = protect.Look(q)
+	return now, err
 }
 
 // make computes a new plan from what was found.
@@ -158,7 +175,12 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	rules := protect.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
 	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec), rules.Denies)
-	w, err := plan.Gather(w, host)
+	w.Denies = append(w.Denies, now.system.Denies()...)
+	w, err := world.ShowSockets(w, now.sockets)
+	if err != nil {
+		return planned{}, err
+	}
+	w, err = plan.Gather(w, host)
 	if err != nil {
 		return planned{}, err
 	}
@@ -167,24 +189,19 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 		return planned{}, err
 	}
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
+	made.Notes = append(made.Notes, socketNotes(p.picture.Sockets, now.sockets)...)
 	set, err := parseSettings(p.spec.Options)
 	if err != nil {
 		return planned{}, err
 	}
-	_, config, err := confinement(p.spec, set, made)
+	pl := planned{plan: made, world: w, at: p.at, sockets: now.sockets}
+	_, config, err := confinement(p.spec, set, pl)
 	if err != nil {
 		return planned{}, err
 	}
-	p.last, p.seen = planned{plan: made, world: w, at: p.at, key: keyOf(made) + "\x00" + string(config)}, now
+	pl.key = strings.Join(slices.Concat(pl.sockets, []string{keyOf(made), string(config)}), "\x00")
+	p.last, p.seen = pl, now
 	return p.last, nil
-}
-
-// closedNow are the denies of what was found. A socket that settings name is
-// none; a rule that closes it counts all the same.
-func closedNow(found scan.Result, s sandbox.Spec) []plan.Deny {
-	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
-		return d.Rule == scan.RuleSocket && slices.Contains(s.Filesystem.AllowUnixSockets, d.Path)
-	})
 }
 
 // look asks for what does not change while the handle is open.
@@ -228,7 +245,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if o.Limits, err = limits(spec.Resources.Ulimits); err != nil {
 		return o, err
 	}
-	if o.Filters, o.Config, err = confinement(spec, set, pl.plan); err != nil {
+	if o.Filters, o.Config, err = confinement(spec, set, pl); err != nil {
 		return o, err
 	}
 	made := pl.plan
@@ -255,8 +272,8 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 
 // confinement returns the filters of the wall as a whole, and what the guest
 // is told of those that it puts on each command.
-func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte, config []byte, err error) {
-	c := wire.Config{Landlock: !set.withoutLandlock, Readable: p.Readable(), Writable: p.Writable()}
+func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte, config []byte, err error) {
+	c := wire.Config{Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable()}
 	if n := spec.Resources.PIDs; n > 0 && n <= math.MaxUint32 {
 		c.Processes = uint32(n)
 	}
@@ -267,7 +284,7 @@ func confinement(spec sandbox.Spec, set settings, p plan.Plan) (filters [][]byte
 		}
 		filters = [][]byte{bpf.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: len(spec.Filesystem.AllowUnixSockets) > 0}).Bytes()
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: pl.connects()}).Bytes()
 	}
 	return filters, c.Encode(), nil
 }

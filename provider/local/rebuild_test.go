@@ -99,6 +99,39 @@ func TestOldCommandsEndWithTheOldWall(t *testing.T) {
 	eventually(t, "the old wall stays", func() bool { return len(r.processes(t)) == 1 })
 }
 
+func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	open := filepath.Join(r.home, "open")
+	give(t, s, filepath.Join(open, "there"), "text")
+	must(t, os.Chown(open, s.UID, s.GID))
+	s.Filesystem.AllowWrite = []string{open}
+	s.Filesystem.DenyWrite = append(s.Filesystem.DenyWrite, filepath.Join(open, "deploy"))
+	s.Filesystem.DenyRead = append(s.Filesystem.DenyRead, filepath.Join(open, ".ssh"), filepath.Join(open, "a", "b", "key"))
+	sb := r.open(r.provider(t), s)
+	for _, line := range []string{
+		"mkdir deploy", "echo x >deploy", "mkdir .ssh && echo x >.ssh/authorized_keys", "mkdir -p a/b && echo x >a/b/key",
+		"echo x >x && mv x deploy", "mkdir d && mv d .ssh", "ln -s /tmp deploy", "rm -rf deploy && mkdir deploy", "mv a z && mkdir -p a/b && echo x >a/b/key",
+	} {
+		if out, code := sh(t, sb, "cd "+open+" && "+line); code == 0 {
+			t.Errorf("%s succeeded: %s", line, out)
+		}
+	}
+	if out, code := sh(t, sb, "cd "+open+" && echo new >new && cat there new"); code != 0 || out != "textnew" {
+		t.Errorf("what is open: status %d, %q", code, out)
+	}
+	must(t, sb.Close())
+	must(t, r.provider(t).Remove(t.Context(), s.Name))
+	eventually(t, "something is left behind", func() bool {
+		for _, p := range []string{"deploy", ".ssh", "a"} {
+			if _, err := os.Lstat(filepath.Join(open, p)); err == nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {

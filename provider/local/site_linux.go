@@ -20,6 +20,7 @@ type site struct {
 	p       *Provider
 	def     record.Definition
 	scanner *scan.Scanner
+	sockets *scan.Scanner // of the system's folders, for sockets alone
 
 	mu    sync.Mutex
 	walls []*wall // that are up, oldest first
@@ -27,7 +28,7 @@ type site struct {
 }
 
 func newSite(p *Provider, def record.Definition) *site {
-	return &site{p: p, def: def, scanner: scan.New(scan.Limits{})}
+	return &site{p: p, def: def, scanner: scan.New(scan.Limits{}), sockets: scan.New(scan.Limits{})}
 }
 
 // open returns a handle on the wall that s asks for now. The caller has its

@@ -28,6 +28,7 @@ type wall struct {
 	stubs *stub.Held
 	watch *mountwatch.Watch // nil until the wall is made ready
 	noted record.Wall
+	relay *relay // to sockets of the host, or nil
 
 	users   int  // seats; guarded by the site
 	retired bool // it takes no new users; guarded by the site
@@ -58,6 +59,7 @@ func (w *wall) take() { go w.Kill() }
 
 // letGo gives up what the wall kept on the host. It has ended.
 func (w *wall) letGo() {
+	w.relay.close()
 	if w.watch != nil {
 		w.watch.Close()
 	}
@@ -131,6 +133,9 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
 		return &outdated{err}
 	}
 	if err := w.check(ctx, c); err != nil {
+		return err
+	}
+	if err := w.relaySockets(ctx, spec); err != nil {
 		return err
 	}
 	if len(spec.OnStart) > 0 {

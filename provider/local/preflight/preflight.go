@@ -9,6 +9,7 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -119,6 +120,20 @@ func platform(_ context.Context, h Host) Finding {
 	}
 	return ok("Linux %s", h.text("/proc/sys/kernel/osrelease"))
 }
+
+// Release is the kernel's own name of its release, empty where it cannot be
+// read.
+func Release() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// IsWSL reports whether a kernel release is that of either Windows Subsystem
+// for Linux.
+func IsWSL(release string) bool { return strings.Contains(strings.ToLower(release), "microsoft") }
 
 // IsWSL1 reports whether a kernel release is that of the first Windows
 // Subsystem for Linux, "4.4.0-19041-Microsoft"; the second has a real kernel,

@@ -34,6 +34,8 @@ type Picture struct {
 	Scan  scan.Request // what has to be looked for before each plan
 	// Protect asks for what is closed although no setting says so.
 	Protect protect.Request
+	// Sockets of the host that settings open and the guest stands for; sorted.
+	Sockets []string
 }
 
 // systemFolders are shown read-only when they exist.
@@ -57,6 +59,10 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
 		}
 	}
+	listed, err := ListedSockets(s.Filesystem)
+	if err != nil {
+		return p, err
+	}
 	allowed, err := allowed(s.Filesystem)
 	if err != nil {
 		return p, err
@@ -69,6 +75,7 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	hide(&p.World, at, slices.Concat(allowed, granted(s.Grants)))
 	p.World.Views = append(views, allowed...)
 	p.World = plan.Granted(p.World, s.Grants)
+	p.place(listed)
 	p.request(len(system), at)
 	p.endangered(at)
 	return p, nil
@@ -81,12 +88,7 @@ func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
 		field string
 		paths []string
 		write bool
-		sock  bool
-	}{
-		{"filesystem.allowRead", f.AllowRead, false, false}, {"filesystem.allowWrite", f.AllowWrite, true, false},
-		// To connect takes no right to write to the mount.
-		{"filesystem.allowUnixSockets", f.AllowUnixSockets, false, true},
-	} {
+	}{{"filesystem.allowRead", f.AllowRead, false}, {"filesystem.allowWrite", f.AllowWrite, true}} {
 		for _, p := range l.paths {
 			switch {
 			case IsGlob(p):
@@ -99,7 +101,7 @@ func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
 			case !path.IsAbs(p):
 				return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Field: l.field, Resource: p, Message: "the path is not absolute"}
 			}
-			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Socket: l.sock, Optional: true, Why: l.field + ": " + p})
+			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Optional: true, Why: l.field + ": " + p})
 		}
 	}
 	return views, nil
@@ -122,7 +124,7 @@ func denied(f sandbox.FilesystemRules) (paths []plan.Deny, globs []scan.Glob) {
 			case IsGlob(r) || !path.IsAbs(r):
 				globs = append(globs, scan.Glob{Pattern: r, Read: l.read, Rule: rule})
 			default:
-				paths = append(paths, plan.Deny{Path: path.Clean(r), Read: l.read, Rule: rule})
+				paths = append(paths, plan.Deny{Path: path.Clean(r), Read: l.read, Keep: true, Rule: rule})
 			}
 		}
 	}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	walls "github.com/bulkhead-dev/sandbox/provider/local"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// A walled machine has no engine: its conductor puts up real local walls.
+type walled struct {
+	*manager.Manager
+	t       *testing.T
+	outside string // a folder that no rule shows, with a file "note"
+	asked   []sandbox.PermissionRequest
+	answer  sandbox.Permission
+	mu      sync.Mutex
+}
+
+func newWalled(t *testing.T) *walled {
+	t.Helper()
+	testenv.Require(t, "local")
+	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
+	must(t, err)
+	here, err := filepath.Abs(".") // the usual temporary folders are memory inside
+	must(t, err)
+	outside, err := os.MkdirTemp(here, "sbx-t-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(outside) })
+	must(t, os.Chmod(outside, 0o755))
+	must(t, os.WriteFile(filepath.Join(outside, "note"), []byte("text"), 0o644))
+	w := &walled{t: t, outside: outside, answer: sandbox.Deny}
+	parsed, err := config.Parse("test", []byte(`{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`))
+	must(t, err)
+	made := walls.New(walls.Options{State: state.Path(), World: func() hardening.World {
+		return hardening.World{Canonical: hostpath.Canonical, Sensitive: []string{state.Path()}, Workspaces: []string{state.Workspaces()}}
+	}})
+	t.Cleanup(func() { made.Close() })
+	set, err := provider.New(made)
+	must(t, err)
+	log := logrus.New()
+	log.SetOutput(&logBuffer{})
+	w.Manager, err = manager.New(manager.Options{
+		Settings: parsed, State: state, Providers: set, Images: nowhere{}, Log: log, Approver: w,
+		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Sensitive: []string{state.Path()},
+			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return state.InstallGuest(testenv.Guest(t)) })},
+	})
+	must(t, err)
+	t.Cleanup(func() { w.Manager.Close() })
+	return w
+}
+
+// Approve implements sandbox.Approver.
+func (w *walled) Approve(_ context.Context, r sandbox.PermissionRequest) (sandbox.Permission, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, r)
+	return w.answer, nil
+}
+
+// capture runs a shell line for an agent's session.
+func (w *walled) capture(who config.Who, ask bool, line string) sandbox.Result {
+	w.t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	r, err := w.Capture(ctx, manager.Request{Who: who, Ask: ask, Command: sandbox.Command{Args: []string{"sh", "-c", line}}})
+	must(w.t, err)
+	return r
+}
+
+// lend hands the sandbox of a session to fn.
+func (w *walled) lend(who config.Who, fn func(sandbox.Sandbox)) {
+	w.t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	must(w.t, w.Lend(ctx, manager.Request{Who: who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+		fn(sb)
+		return nil
+	}))
+}
+
+// kill ends the wall in which the sandbox's next command would run.
+func (w *walled) kill(sb sandbox.Sandbox) {
+	w.t.Helper()
+	pid := sb.Info().PID
+	if pid <= 1 {
+		w.t.Fatalf("the wall's first process is %d", pid)
+	}
+	must(w.t, syscall.Kill(pid, syscall.SIGKILL))
+	pinger := sb.(interface{ Ping(context.Context) error })
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if err := pinger.Ping(context.Background()); err != nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("the wall does not die")
+		}
+	}
+}
+
+// said runs a line of a shell.
+func said(t *testing.T, s sandbox.Shell, line string) (string, sandbox.Exit) {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	var out bytes.Buffer
+	p, err := s.Run(ctx, line, sandbox.Command{Stdout: &out, Stderr: &out})
+	must(t, err)
+	exit, err := p.Wait()
+	must(t, err)
+	return strings.TrimSpace(out.String()), exit
+}
