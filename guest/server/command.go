@@ -50,7 +50,9 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
-	m.witness = c.newWitness(id)
+	if s.Flags&wire.FlagUnseen == 0 {
+		m.witness = c.newWitness(id)
+	}
 	tty := s.Flags&wire.FlagTTY != 0
 	if tty || s.Flags&wire.FlagNoStdin == 0 {
 		m.inbox = wire.NewInbox()

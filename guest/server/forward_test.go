@@ -27,7 +27,7 @@ func socketPair(t testing.TB) (ours, theirs *os.File) {
 
 // testConn is a client's connection whose frames go nowhere.
 func testConn() *conn {
-	s := &Server{forwards: make(chan struct{}, maxForwards)}
+	s := &Server{nursery: &nursery{}, forwards: make(chan struct{}, maxForwards)}
 	s.frames.New = func() any {
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b

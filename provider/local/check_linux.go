@@ -46,7 +46,7 @@ func (w *wall) check(ctx context.Context, c *client.Client) error {
 		return nil
 	}
 	out, complaint := &bounded{limit: wire.MaxChecks}, &bounded{limit: 2 << 10}
-	p, err := c.Start(ctx, sandbox.Command{
+	p, err := c.StartUnseen(ctx, sandbox.Command{
 		Args: []string{guestInside, "check"}, Dir: "/", Stdin: bytes.NewReader(wire.EncodeChecks(checks)), Stdout: out, Stderr: complaint,
 	})
 	if err != nil {

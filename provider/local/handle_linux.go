@@ -7,7 +7,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // A handle is an open local sandbox. It has a seat in one wall for what comes
@@ -66,12 +65,7 @@ func (h *handle) sitOnce(ctx context.Context, pl planned) (_ *seat, fallen bool,
 	if err != nil {
 		return nil, false, err
 	}
-	c, err := w.Connect(ctx, client.Options{Name: h.spec.Name})
-	if err == nil {
-		if err = within.MakeReady(ctx, c, h.spec); err != nil {
-			c.Close()
-		}
-	}
+	c, err := w.session(ctx, h.spec)
 	if err != nil {
 		h.site.leave(w)
 		return nil, !w.First().Alive(), explain(ctx, h.spec.Name, err)
@@ -210,6 +204,7 @@ func (h *handle) Close() error {
 	seats := append(h.older, h.seat)
 	h.older = nil
 	h.mu.Unlock()
+	h.planner.close()
 	var wg sync.WaitGroup
 	for _, s := range seats {
 		wg.Go(s.giveBack)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,6 +64,7 @@ type planner struct {
 	at      world.Place // what picture was made with
 	last    planned
 	seen    seen // what last was made from
+	lull    lull
 }
 
 // seen is what was found on the host, beside what package plan asks for.
@@ -94,6 +96,11 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Nobody watches where sockets that settings list may come and go.
+	if p.last.key != "" && len(p.spec.Filesystem.AllowUnixSockets) == 0 && p.lull.holds() {
+		return p.last, nil
+	}
+	began := time.Now()
 	if p.picture == nil {
 		pic, err := p.look()
 		if err != nil {
@@ -109,8 +116,10 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 		return planned{}, err
 	}
 	if p.last.key != "" && now.same(p.seen) && plan.Still(p.last.world, host) {
+		p.lull.look(began, p, now)
 		return p.last, nil
 	}
+	p.lull.broken()
 	return p.make(now, host)
 }
 
@@ -144,6 +153,13 @@ func (p *planner) forget() {
 	p.last = planned{}
 }
 
+// close ends what the planner watches.
+func (p *planner) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lull.close()
+}
+
 // An outdated error says that the host has changed since a plan was made.
 type outdated struct{ error }
 
@@ -152,7 +168,9 @@ func (o *outdated) Unwrap() error { return o.error }
 
 // search finds what rules without a fixed path mean now.
 func (p *planner) search(ctx context.Context) (seen, error) {
-	found, err := p.site.scanner.Scan(ctx, p.picture.Scan)
+	q := p.picture.Scan
+	q.List = !p.lull.closed
+	found, err := p.site.scanner.Scan(ctx, q)
 	if err != nil {
 		return seen{}, err
 	}
@@ -160,12 +178,12 @@ func (p *planner) search(ctx context.Context) (seen, error) {
 	if err := p.searchSockets(ctx, &now); err != nil {
 		return now, err
 	}
-	q := p.picture.Protect
-	if q.Own == "" && len(q.Writable) == 0 {
+	in := p.picture.Protect
+	if in.Own == "" && len(in.Writable) == 0 {
 		return now, nil
 	}
-	q.Found = found.Found
-	now.facts, err = protect.Look(q)
+	in.Found = found.Found
+	now.facts, err = protect.Look(in)
 	return now, err
 }
 

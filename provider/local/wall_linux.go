@@ -33,6 +33,10 @@ type wall struct {
 	users   int  // seats; guarded by the site
 	retired bool // it takes no new users; guarded by the site
 
+	// spare is the session over which the wall was made ready, until the first
+	// seat takes it.
+	spare atomic.Pointer[client.Client]
+
 	// detached says that something was started that outlives its handle.
 	detached atomic.Bool
 }
@@ -57,9 +61,32 @@ func (w *wall) busy() bool { return w.detached.Load() }
 // take ends a wall in which nothing runs.
 func (w *wall) take() { go w.Kill() }
 
+// session returns a session with the guest that nobody else has, in a wall
+// that is ready for commands.
+func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, error) {
+	if c := w.spare.Swap(nil); c != nil {
+		if c.Err() == nil {
+			return c, nil
+		}
+		c.Close()
+	}
+	c, err := w.Connect(ctx, client.Options{Name: spec.Name})
+	if err != nil {
+		return nil, err
+	}
+	if err := within.MakeReady(ctx, c, spec); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // letGo gives up what the wall kept on the host. It has ended.
 func (w *wall) letGo() {
 	w.relay.close()
+	if c := w.spare.Swap(nil); c != nil {
+		c.Close()
+	}
 	if w.watch != nil {
 		w.watch.Close()
 	}
@@ -117,12 +144,18 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *r
 }
 
 // makeReady runs what comes before the first command.
-func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) error {
+func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	c, err := w.Connect(ctx, client.Options{Name: spec.Name})
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() {
+		if err != nil {
+			c.Close()
+		} else {
+			w.spare.Store(c)
+		}
+	}()
 	for _, what := range c.Hello().Degraded {
 		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -91,6 +92,10 @@ func File(path string, limit int64) ([]byte, error) {
 func Stat(fd int, name string, st *unix.Stat_t) error {
 	return Retry(func() error { return unix.Fstatat(fd, name, st, unix.AT_SYMLINK_NOFOLLOW) })
 }
+
+// Self is a path that leads to what the descriptor fd refers to, in this
+// process, for calls that take no descriptor.
+func Self(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // Gone reports whether err says that something is not there, or that
 // something else is there by now.

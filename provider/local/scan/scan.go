@@ -66,6 +66,7 @@ type Request struct {
 	// not show them or shows something else there.
 	Exclude []string
 	Find    []string // names (".git") whose every place is reported, without being denied
+	List    bool     // asks for Result.Folders
 }
 
 // A Hit is something that exists and matches a glob. Two hits that differ in
@@ -109,8 +110,9 @@ type Result struct {
 	// Unseen counts the names of denied files that were not found: they lie
 	// outside everything that was looked at.
 	Unseen  int
-	Entries int // names looked at
-	Listed  int // folders that had to be read anew
+	Folders []string // that were looked into, in no order, if asked for
+	Entries int      // names looked at
+	Listed  int      // folders that had to be read anew
 }
 
 // Same reports whether o found the same things, so that a wall built for r

@@ -25,6 +25,7 @@ type walk struct {
 	denied  []plan.Deny
 	devices map[uint64]device
 	buf     []byte
+	list    bool
 	out     Result
 	wanted  map[inode]*wanted
 	relied  []relied
@@ -33,7 +34,7 @@ type walk struct {
 func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
 	w := &walk{
 		ctx: ctx, s: s, begin: time.Now(), denied: slices.Clone(q.Denied),
-		skip: map[string]bool{}, devices: map[uint64]device{}, buf: make([]byte, bufSize), wanted: map[inode]*wanted{},
+		list: q.List, skip: map[string]bool{}, devices: map[uint64]device{}, buf: make([]byte, bufSize), wanted: map[inode]*wanted{},
 	}
 	w.end = w.begin.Add(s.limits.Time)
 	w.id = uint64(w.begin.UnixNano())
@@ -188,6 +189,9 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 // needed for a folder without folders and hits.
 func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
 	n.scan = w.id
+	if w.list {
+		w.out.Folders = append(w.out.Folders, p)
+	}
 	if w.out.Entries += n.count; w.out.Entries > w.s.limits.Entries {
 		return w.over(p, "there are too many files and folders")
 	}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package calm_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/provider/local/calm"
+)
+
+// place is a folder with "sub" and "sub/file" in it.
+func place(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "sub", "file"), nil, 0o644))
+	return dir
+}
+
+func open(t *testing.T) *calm.Watch {
+	t.Helper()
+	w, err := calm.New()
+	must(t, err)
+	t.Cleanup(w.Close)
+	return w
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFolderTellsWhatHappens(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(dir string) error
+		want calm.State
+	}{
+		"nothing":              {func(string) error { return nil }, calm.Quiet},
+		"a file is read":       {func(d string) error { _, err := os.ReadFile(d + "/sub/file"); return err }, calm.Quiet},
+		"a file is written to": {func(d string) error { return os.WriteFile(d+"/sub/file", []byte("x"), 0o644) }, calm.Quiet},
+		"a file's mode":        {func(d string) error { return os.Chmod(d+"/sub/file", 0o600) }, calm.Quiet},
+		"a file is made":       {func(d string) error { return os.WriteFile(d+"/sub/.env", nil, 0o644) }, calm.Stirs},
+		"a folder is made":     {func(d string) error { return os.Mkdir(d+"/sub/deep", 0o755) }, calm.Stirs},
+		"a link is made":       {func(d string) error { return os.Symlink("file", d+"/sub/.env") }, calm.Stirs},
+		"a hard link is made":  {func(d string) error { return os.Link(d+"/sub/file", d+"/sub/.env") }, calm.Stirs},
+		"a socket is made":     {func(d string) error { return unix.Mknod(d+"/sub/s", unix.S_IFSOCK|0o600, 0) }, calm.Stirs},
+		"a file is renamed":    {func(d string) error { return os.Rename(d+"/sub/file", d+"/sub/.env") }, calm.Stirs},
+		"a file is removed":    {func(d string) error { return os.Remove(d + "/sub/file") }, calm.Stirs},
+		"a folder's mode":      {func(d string) error { return os.Chmod(d+"/sub", 0o700) }, calm.Stirs},
+		"a folder is renamed":  {func(d string) error { return os.Rename(d+"/sub", d+"/other") }, calm.Lost},
+		"a folder is removed":  {func(d string) error { return os.RemoveAll(d + "/sub") }, calm.Lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, w := place(t), open(t)
+			for _, p := range []string{dir, dir + "/sub"} {
+				if fresh, err := w.Folder(p); err != nil || !fresh {
+					t.Fatal(fresh, err)
+				}
+				if fresh, err := w.Folder(p); err != nil || fresh {
+					t.Fatal("watched twice", err)
+				}
+			}
+			must(t, c.do(dir))
+			if got := w.Now(); got != c.want {
+				t.Fatalf("state %d, want %d", got, c.want)
+			}
+			if got := w.Now(); c.want != calm.Lost && got != calm.Quiet {
+				t.Fatalf("told twice: %d", got)
+			}
+		})
+	}
+}
+
+func TestPathTellsOfItsNamesAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(dir string) error
+		want calm.State
+	}{
+		"something else is made":       {func(d string) error { return os.WriteFile(d+"/else", nil, 0o644) }, calm.Quiet},
+		"what is missing is made":      {func(d string) error { return os.Mkdir(d+"/sub/no", 0o755) }, calm.Stirs},
+		"a folder above is renamed":    {func(d string) error { return os.Rename(d+"/sub", d+"/x") }, calm.Lost},
+		"something else is renamed":    {func(d string) error { return os.Rename(d+"/sub/file", d+"/sub/file2") }, calm.Quiet},
+		"something takes the name":     {func(d string) error { return os.Rename(d+"/sub/file", d+"/sub/no") }, calm.Stirs},
+		"the folder above is replaced": {func(d string) error { must(t, os.RemoveAll(d+"/sub")); return os.Symlink("/", d+"/sub") }, calm.Lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, w := place(t), open(t)
+			if _, err := w.Path(dir + "/sub/no/where"); err != nil {
+				t.Fatal(err)
+			}
+			must(t, c.do(dir))
+			if got := w.Now(); got != c.want {
+				t.Fatalf("state %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRefusesWhatCannotBeReliedOn(t *testing.T) {
+	w := open(t)
+	if _, err := w.Folder("/proc/self"); err == nil {
+		t.Error("watches /proc, through a link")
+	}
+	if _, err := w.Folder("/proc/sys"); !errors.Is(err, calm.ErrCannot) {
+		t.Errorf("watches /proc: %v", err)
+	}
+	dir := t.TempDir()
+	must(t, os.Symlink("/", dir+"/link"))
+	if _, err := w.Folder(dir + "/link/etc"); err == nil {
+		t.Error("goes through a link")
+	}
+}
+
+func TestTooMuchIsLost(t *testing.T) {
+	dir, w := t.TempDir(), open(t)
+	_, err := w.Folder(dir)
+	must(t, err)
+	for i := range 20000 {
+		p := filepath.Join(dir, strconv.Itoa(i))
+		must(t, os.WriteFile(p, nil, 0o600))
+		must(t, os.Remove(p))
+	}
+	if got := w.Now(); got != calm.Lost {
+		t.Fatalf("state %d after a flood", got)
+	}
+}
+
+func TestMountIsLost(t *testing.T) {
+	dir, w := place(t), open(t)
+	_, err := w.Folder(dir)
+	must(t, err)
+	if err := unix.Mount("tmpfs", dir+"/sub", "tmpfs", 0, ""); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	defer unix.Unmount(dir+"/sub", unix.MNT_DETACH)
+	if got := w.Now(); got != calm.Lost {
+		t.Fatalf("state %d after a mount", got)
+	}
+}

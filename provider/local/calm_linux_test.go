@@ -1,0 +1,98 @@
+package local
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/record"
+)
+
+// calmPlanner returns a planner that no longer looks, and its workspace.
+func calmPlanner(t testing.TB) (*planner, string) {
+	t.Helper()
+	base := t.TempDir()
+	ws, home := filepath.Join(base, "workspaces", "a"), filepath.Join(base, "home")
+	for _, dir := range []string{filepath.Join(ws, "deep", "er"), filepath.Join(home, ".ssh")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{filepath.Join(ws, "plain"), filepath.Join(home, ".ssh", "key"), filepath.Join(home, ".netrc")} {
+		if err := os.WriteFile(f, []byte("secret"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rules := []string{filepath.Join(home, ".ssh"), filepath.Join(home, ".aws"), filepath.Join(home, ".netrc"), "**/.env"}
+	s := sandbox.Spec{
+		Name:       "sbx-calm",
+		Mounts:     []sandbox.Mount{{Source: ws, Target: "/workspace", Role: sandbox.RoleWorkspace}},
+		Filesystem: sandbox.FilesystemRules{AllowRead: []string{home}, DenyRead: rules, DenyWrite: rules},
+	}
+	p := New(Options{State: filepath.Join(base, "state"), World: func() hardening.World {
+		return hardening.World{Home: home, Workspaces: []string{filepath.Join(base, "workspaces")}}
+	}})
+	pl := newPlanner(newSite(p, record.Definition{Name: s.Name}), s)
+	t.Cleanup(pl.close)
+	for range 8 {
+		if _, err := pl.plan(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pl, base
+}
+
+func TestCalmHostIsNotLookedAt(t *testing.T) {
+	pl, _ := calmPlanner(t)
+	if pl.lull.watch == nil {
+		t.Skip("folders cannot be watched here")
+	}
+	if !pl.lull.holds() {
+		t.Fatal("nothing has happened, and the host is looked at again")
+	}
+}
+
+func TestChangeOfCalmHostIsInTheNextPlan(t *testing.T) {
+	write := func(p string) error { return os.WriteFile(p, nil, 0o644) }
+	for name, do := range map[string]func(ws, home string) error{
+		"a file that a glob matches":    func(ws, _ string) error { return write(ws + "/deep/er/.env") },
+		"a file is renamed to match":    func(ws, _ string) error { return os.Rename(ws+"/plain", ws+"/.env") },
+		"a new folder with such a file": func(ws, _ string) error { _ = os.MkdirAll(ws+"/n/m", 0o755); return write(ws + "/n/m/.env") },
+		"a hard link to a denied file":  func(ws, home string) error { return os.Link(home+"/.netrc", ws+"/deep/other") },
+		"a denied folder appears":       func(_, home string) error { return os.Mkdir(home+"/.aws", 0o755) },
+		"a denied file goes":            func(_, home string) error { return os.Remove(home + "/.netrc") },
+		"a denied folder becomes a link": func(ws, home string) error {
+			_ = os.RemoveAll(home + "/.ssh")
+			return os.Symlink(ws+"/deep", home+"/.ssh")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pl, base := calmPlanner(t)
+			before := pl.last.key
+			if err := do(filepath.Join(base, "workspaces", "a"), filepath.Join(base, "home")); err != nil {
+				t.Fatal(err)
+			}
+			now, err := pl.plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.key == before {
+				t.Error("the plan is that of before")
+			}
+		})
+	}
+}
+
+// BenchmarkCalmPlan is what a command costs before it starts while nothing
+// happens on the host.
+func BenchmarkCalmPlan(b *testing.B) {
+	pl, _ := calmPlanner(b)
+	for b.Loop() {
+		if _, err := pl.plan(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
