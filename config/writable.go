@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
@@ -10,8 +11,8 @@ import (
 
 // WritableFolders returns every host folder that some sandbox of these
 // settings can write, with ~ and variables replaced, sorted and without
-// duplicates: the folder of each agent with access rw, and the source of each
-// writable bind. Scratch workspaces are not among them; Facts.Workspaces
+// duplicates: the folder of each agent with access rw, the source of each
+// writable bind, and what filesystem.allowWrite opens. Scratch workspaces are not among them; Facts.Workspaces
 // covers those. s may be nil.
 //
 // Code inside can put links into such a folder, so nothing below it may be
@@ -44,6 +45,11 @@ func WritableFolders(s *Settings, home string, env map[string]string) ([]string,
 		for _, written := range slices.Concat(r.Docker.Binds, r.Browser.Binds) {
 			if b, err := hardening.ParseBind("", written); err == nil && !b.ReadOnly {
 				add(b.Source)
+			}
+		}
+		for _, written := range r.Filesystem.AllowWrite {
+			if p, err := rulePath(written, home, env); err == nil && strings.HasPrefix(p, "/") && !isGlob(p) {
+				out = append(out, p) // other spellings open nothing
 			}
 		}
 	}

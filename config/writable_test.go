@@ -21,6 +21,8 @@ func TestWritableFolders(t *testing.T) {
 		{"binds of defaults and agents", `{"agents":{"defaults":{"sandbox":{"docker":{"binds":["/d/rw:/x:rw","/d/ro:/y"]}}},
 			"list":[{"id":"a","sandbox":{"docker":{"binds":["~/w:/w:rw"]}}}]}}`, []string{"/d/rw", "/home/ann/w"}},
 		{"binds of a browser", inDefaults(`"browser":{"binds":["/d/b:/b:rw"]}`), []string{"/d/b"}},
+		{"what rules open for writing", `{"agents":{"defaults":{"sandbox":{"filesystem":{"allowWrite":["~/w","$DATA/w","$NONE/w"],"allowRead":["/r"]}}},
+			"list":[{"id":"a","sandbox":{"filesystem":{"whitelist":["/a"],"denyWrite":["/d"]}}}]}}`, []string{"/a", "/data/w", "/home/ann/w"}},
 		{"what cannot be expanded", inDefaults(`"docker":{"binds":["$NONE/x:/x:rw"]}`), nil},
 	}
 	for _, tt := range tests {

@@ -76,14 +76,15 @@ func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
 	return err
 }
 
-// exposed are the folders that some sandbox of these settings can write:
-// nothing below them may be mounted, since code inside could have put a link
-// there.
+// exposed are the folders that some sandbox of these settings can write, or
+// was permitted to: nothing below them may be mounted, since code inside could
+// have put a link there.
 func (m *Manager) exposed() ([]string, error) {
 	spelled, err := m.writable()
 	if err != nil {
 		return nil, err
 	}
+	spelled = append(spelled, m.grants.exposed()...)
 	dirs := make([]string, len(spelled))
 	for i, dir := range spelled {
 		if dirs[i], err = hostpath.Canonical(dir); err != nil {

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -16,6 +17,10 @@ import (
 type grants struct {
 	mu sync.Mutex
 	of map[grantKey][]sandbox.Grant
+
+	// written are the paths that some grant has ever let code write. What was
+	// exchanged there stays so when the grant has ended.
+	written map[string]bool
 }
 
 // A grantKey is what a sandbox is known by, whatever its name and wall.
@@ -42,6 +47,26 @@ func (g *grants) add(o sandbox.Owner, n sandbox.Grant) {
 		g.of = map[grantKey][]sandbox.Grant{}
 	}
 	g.of[keyOf(o)] = with(g.of[keyOf(o)], n)
+}
+
+// given notes that n was granted, to whomever and for however long.
+func (g *grants) given(n sandbox.Grant) {
+	if n.Operation != sandbox.OpWrite {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.written == nil {
+		g.written = map[string]bool{}
+	}
+	g.written[n.Path] = true
+}
+
+// exposed returns the paths that grants have let code write, sorted.
+func (g *grants) exposed() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.written))
 }
 
 // drop takes back what was granted to the sandbox of o.

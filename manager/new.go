@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,6 @@ func New(o Options) (*Manager, error) {
 	return &Manager{
 		settings: settings, approver: o.Approver, permanent: o.Permanent, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider,
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, grants: &grants{},
-		writable: sync.OnceValues(func() ([]string, error) { return config.WritableFolders(o.Settings, o.Host.Home, o.Host.Env) }),
+		writable: func() ([]string, error) { return config.WritableFolders(settings.Load(), o.Host.Home, o.Host.Env) },
 	}, nil
 }

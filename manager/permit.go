@@ -111,6 +111,10 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 	answer := a.ask(ctx, v, g, reason)
 	defer func() { a.answers = append(a.answers, answer) }()
 	switch answer.Permission {
+	case sandbox.AllowOnce, sandbox.AllowSession, sandbox.AllowPermanent:
+		a.m.grants.given(g)
+	}
+	switch answer.Permission {
 	case sandbox.AllowOnce:
 		a.once = append(a.once, g)
 	case sandbox.AllowPermanent:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,25 @@ func TestPermissionsOutlastWalls(t *testing.T) {
 	next := g.manager(guardedSettings)
 	if _, o := g.try(next, someone, []string{"HOST/x"}, func(r *manager.Request) { r.Ask = false }); o.Exit.Code == 0 {
 		t.Errorf("in the next program: %+v", o)
+	}
+}
+
+// TestPermittedPathsAreExposed holds that what code was permitted to write
+// counts as writable for all sessions, also after the permission has ended.
+func TestPermittedPathsAreExposed(t *testing.T) {
+	for _, answer := range []sandbox.Permission{sandbox.AllowOnce, sandbox.AllowSession, sandbox.AllowPermanent, sandbox.Deny} {
+		t.Run(string(answer), func(t *testing.T) {
+			g := newGuarded(t, answer)
+			m := g.manager(guardedSettings)
+			g.try(m, someone, []string{"HOST/x"})
+			req := manager.Request{Who: config.Who{Agent: "main", Session: "other"}}
+			must(t, m.Files(context.Background(), req, func(s manager.Share) error {
+				if got := slices.Contains(s.Exposed, g.host+"/x"); got != (answer != sandbox.Deny) {
+					t.Errorf("%q", s.Exposed)
+				}
+				return nil
+			}))
+		})
 	}
 }
 

@@ -43,10 +43,36 @@ const (
 type Order struct {
 	UID     int      `json:"uid"`     // never 0
 	GID     int      `json:"gid"`     // never 0
-	Sources []string `json:"sources"` // absolute, clean and without links; files or folders
+	Sources Paths    `json:"sources"` // absolute, clean and without links; files or folders
 	Program string   `json:"program"` // absolute path of what to execute
 	Args    []string `json:"args"`    // its arguments, with its name
 	Limits  []Limit  `json:"limits"`  // that the program and all it starts have
+}
+
+// Paths are paths of the host, which need not be text: they cross as bytes,
+// because JSON would exchange what is no UTF-8, and another path with it.
+type Paths []string
+
+// MarshalJSON implements [json.Marshaler].
+func (p Paths) MarshalJSON() ([]byte, error) {
+	raw := make([][]byte, len(p))
+	for i, s := range p {
+		raw[i] = []byte(s)
+	}
+	return json.Marshal(raw)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (p *Paths) UnmarshalJSON(b []byte) error {
+	var raw [][]byte
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	*p = make(Paths, len(raw))
+	for i, s := range raw {
+		(*p)[i] = string(s)
+	}
+	return nil
 }
 
 // A Limit is one of setrlimit(2).
@@ -98,6 +124,9 @@ func run(args []string) error {
 		return err
 	}
 	if err := limit(o.Limits); err != nil {
+		return err
+	}
+	if err := leaveKeys(); err != nil {
 		return err
 	}
 	if err := become(o.UID, o.GID); err != nil {

@@ -4,12 +4,13 @@ package enter
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestOrders(t *testing.T) {
-	good := `{"uid":1000,"gid":1000,"sources":["/usr","/home/a b"],"program":"/usr/bin/bwrap","args":["bwrap"],"limits":null}`
+	good := `{"uid":1000,"gid":1000,"sources":["L3Vzcg==","L2hvbWUvYSBi"],"program":"/usr/bin/bwrap","args":["bwrap"],"limits":null}`
 	if _, err := parse([]byte(good)); err != nil {
 		t.Errorf("a good order: %v", err)
 	}
@@ -18,10 +19,10 @@ func TestOrders(t *testing.T) {
 		"root's group":      {`"gid":1000`, `"gid":0`},
 		"no id":             {`"uid":1000`, `"uid":4294967295`},
 		"negative":          {`"uid":1000`, `"uid":-1`},
-		"relative source":   {`"/usr"`, `"usr"`},
-		"climbing source":   {`"/usr"`, `"/a/../usr"`},
-		"trailing slash":    {`"/usr"`, `"/usr/"`},
-		"NUL":               {`"/usr"`, `"/u\u0000sr"`},
+		"relative source":   {`"L3Vzcg=="`, `"dXNy"`},
+		"climbing source":   {`"L3Vzcg=="`, `"L2EvLi4vdXNy"`},
+		"trailing slash":    {`"L3Vzcg=="`, `"L3Vzci8="`},
+		"NUL":               {`"L3Vzcg=="`, `"L3UAc3I="`},
 		"relative program":  {`"/usr/bin/bwrap"`, `"bwrap"`},
 		"no arguments":      {`["bwrap"]`, `[]`},
 		"an unknown wish":   {`"limits"`, `"capabilities"`},
@@ -34,8 +35,21 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// TestSourcesArriveAsTheyAre holds that a path that is no text is not
+// exchanged for another one.
+func TestSourcesArriveAsTheyAre(t *testing.T) {
+	want := Order{UID: 1, GID: 1, Program: "/b", Args: []string{"b"}, Sources: Paths{"/a\xff", "/a\ufffd", "/a\nb\"", "/\xed\xa0\x80"}}
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := parse(b); err != nil || !slices.Equal(got.Sources, want.Sources) {
+		t.Errorf("%q, %v", got.Sources, err)
+	}
+}
+
 func FuzzOrder(f *testing.F) {
-	f.Add([]byte(`{"uid":1,"gid":1,"sources":["/a"],"program":"/b","args":["b"]}`))
+	f.Add([]byte(`{"uid":1,"gid":1,"sources":["L2E="],"program":"/b","args":["b"]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := parse(b)
 		if err != nil {

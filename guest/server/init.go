@@ -95,6 +95,9 @@ func Init(args []string) int {
 	if err != nil {
 		return complain(err)
 	}
+	if err := beKillable(oomScore); err != nil {
+		return complain(err)
+	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain(err)
 	}

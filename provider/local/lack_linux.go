@@ -71,6 +71,11 @@ func (p *Provider) Probe(ctx context.Context) error {
 	if _, err := p.defs(); err != nil {
 		return err
 	}
+	if p.bwrapErr == nil {
+		if err := p.trusted(p.bwrap, nil); err != nil {
+			return err
+		}
+	}
 	host := preflight.RealHost(p.bwrap)
 	for _, c := range preflight.Checks() {
 		if err := ended(ctx, "probe"); err != nil {

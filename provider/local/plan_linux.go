@@ -95,7 +95,8 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last.key != "" && p.lull.holds() {
+	// Nobody watches where sockets that settings list may come and go.
+	if p.last.key != "" && len(p.spec.Filesystem.AllowUnixSockets) == 0 && p.lull.holds() {
 		return p.last, nil
 	}
 	began := time.Now()
@@ -230,7 +231,9 @@ func (p *planner) look() (world.Picture, error) {
 		return world.Picture{}, err
 	}
 	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}
-	return world.Of(p.spec, p.at, views, links)
+	pic, err := world.Of(p.spec, p.at, views, links)
+	pic.World.Tell = world.Telling()
+	return pic, err
 }
 
 // keyOf names a plan by everything that the wall is made from.
@@ -249,6 +252,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	}
 	o := launch.Order{Guest: guestInside}
 	if o.Bwrap, err = p.findBwrap(set.bwrap); err != nil {
+		return o, err
+	}
+	if err := p.trusted(o.Bwrap, pl.world.Views); err != nil {
 		return o, err
 	}
 	mask, err := p.maskFile()

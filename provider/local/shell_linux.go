@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // OpenShell implements [sandbox.Sandbox].
@@ -39,6 +40,8 @@ type shell struct {
 	turn    chan struct{} // holds one token: the right to begin a line
 	closing chan struct{} // closed by Close
 	once    sync.Once
+
+	failures int // in a row, to take up the state; guarded by the turn
 
 	mu     sync.Mutex
 	inner  sandbox.Shell
@@ -126,7 +129,11 @@ func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sa
 // old one.
 func (s *shell) moveTo(ctx context.Context, next *seat) error {
 	old, last := s.now()
-	inner, reborn, err := s.again(ctx, old, next)
+	state, err := stateOf(ctx, old)
+	if err != nil {
+		return err
+	}
+	inner, reborn, err := s.again(ctx, state, next.Client)
 	if err != nil {
 		return err
 	}
@@ -145,19 +152,45 @@ func (s *shell) moveTo(ctx context.Context, next *seat) error {
 	return nil
 }
 
-// again opens a shell at next in the state of old; reborn says that there was
-// no state to be had.
-func (s *shell) again(ctx context.Context, old sandbox.Shell, next *seat) (inner sandbox.Shell, reborn bool, err error) {
-	state, err := stateOf(ctx, old)
-	if err != nil {
-		return nil, false, err
+// maxFailures is how often in a row a shell may fail to take up its state
+// before the state is given up, as in a guest: the first failure may be the
+// fault of the moment, but a state that ends its shell would do so for ever.
+const maxFailures = 2
+
+// An opener opens shells, as the guest of a wall does.
+type opener interface {
+	OpenShell(context.Context, sandbox.ShellOptions, sandbox.Limits) (sandbox.Shell, error)
+	OpenShellFrom(context.Context, sandbox.ShellOptions, sandbox.Limits, *client.ShellState) (client.StateKeeper, error)
+}
+
+// again opens the shell anew in the state that it left, if any; reborn says
+// that it starts without. The caller has the turn.
+func (s *shell) again(ctx context.Context, state *client.ShellState, at opener) (inner sandbox.Shell, reborn bool, err error) {
+	if state != nil {
+		inner, err = at.OpenShellFrom(ctx, s.options, s.limits, state)
+		if err == nil {
+			s.failures = 0
+			if state.Stale() {
+				s.warn("what the last line changed in the shell is lost")
+			}
+			return inner, false, nil
+		}
+		if ctx.Err() != nil {
+			return nil, false, err
+		}
+		if s.failures++; s.failures < maxFailures {
+			return nil, false, err
+		}
+		s.warn("the state of the shell could not be restored and is given up: " + err.Error())
 	}
-	if state == nil {
-		inner, err = next.Client.OpenShell(ctx, s.options, s.limits)
-		return inner, true, err
+	if inner, err = at.OpenShell(ctx, s.options, s.limits); err == nil {
+		s.failures = 0
 	}
-	inner, err = next.Client.OpenShellFrom(ctx, s.options, s.limits, state)
-	return inner, false, err
+	return inner, true, err
+}
+
+func (s *shell) warn(what string) {
+	s.h.site.p.o.Warn(s.h.spec.Name, "shell "+s.options.ID+": "+termsafe.Line(what))
 }
 
 // stateOf returns the state of a shell, or nil when it has left none.

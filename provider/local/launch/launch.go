@@ -208,7 +208,10 @@ func (w *Wall) compose(o Order, files *descriptors, accept int, extra []string) 
 	}
 	w.cmd = &exec.Cmd{
 		Path: program, Args: argv, Dir: "/", Env: []string{}, ExtraFiles: files.list,
-		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		// A session of its own: what a terminal sends to its programs, such as
+		// the interrupt that a command in the wall may want to handle, must not
+		// end the wall, and nothing of the wall has our terminal.
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true},
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -121,6 +122,47 @@ func TestWallRunsCommands(t *testing.T) {
 	}
 	if w.First().Alive() {
 		t.Error("its first process lives on")
+	}
+}
+
+// TestWallSharesNothingOfOurs holds that a wall is not ended by what a
+// terminal sends to our programs, and that a service which the kernel spares
+// when memory runs out does not have its walls spared too.
+func TestWallSharesNothingOfOurs(t *testing.T) {
+	const score = "/proc/self/oom_score_adj"
+	before, err := os.ReadFile(score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	protected := os.WriteFile(score, []byte("-300"), 0) == nil
+	w := start(t, plain(t))
+	if protected {
+		if err := os.WriteFile(score, before, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := connect(t, w)
+	if got := output(t, c, "cat", score); strings.HasPrefix(got, "-") {
+		t.Errorf("commands have the score %s", got)
+	}
+	ours, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(w.First().PID) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "PPid:"); ok {
+			parent, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sid, err := unix.Getsid(parent); err != nil || sid == ours || sid != parent {
+				t.Errorf("bubblewrap, %d, is in session %d, %v; we are in %d", parent, sid, err, ours)
+			}
+		}
 	}
 }
 

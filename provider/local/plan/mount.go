@@ -18,6 +18,9 @@ func (b *builder) mount(l layer) {
 	switch {
 	case l.target == "/proc":
 		o.Kind = OpProc
+		for _, p := range b.w.Tell {
+			b.ops[p] = b.mask(p, File, "protection: what the kernel tells of the host")
+		}
 	case l.target == "/dev":
 		o.Kind = OpDev
 		b.shut = append(b.shut, l.target)

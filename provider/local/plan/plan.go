@@ -94,6 +94,9 @@ type World struct {
 	Tmpfs    []sandbox.Tmpfs
 	ShmSize  int64 // bytes of /dev/shm; 0 is 64 MiB, never unbounded
 	Denies   []Deny
+	// Tell are files of /proc that tell of the host whatever the namespace,
+	// as paths inside; they have to be there. They are closed.
+	Tell []string
 	// Kinds tells what there is at every Source and every Deny path, at each
 	// ancestor of a Deny path, and where else Make looks. A path that is not
 	// in it is an error.

@@ -20,6 +20,8 @@ func (d *decision) repo(r Repo) {
 		}
 	case r.Bare && r.Own: // a .git in it would come first
 		d.deny(plan.Deny{Path: pointer, Keep: true, Dir: true, Rule: RuleNoRepo})
+	case r.Dir == "" && r.Kind == plan.File: // it may have led somewhere before
+		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})
 	case r.Dir == "" || r.Bare:
 	case r.Kind == plan.File:
 		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})

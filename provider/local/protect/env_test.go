@@ -23,6 +23,13 @@ func TestGitEnv(t *testing.T) {
 		fails bool // git must not take it for a repository
 	}{
 		{"repository", func(r rig) { r.repo("w"); evil(r, "w"); r.write("w/file", "changed") }, "w", false},
+		{"repository that the index of another names", func(r rig) {
+			r.repo("w")
+			r.repo("w/s")
+			r.git("w", "add", "s")
+			evil(r, "w/s")
+			r.write("w/s/file", "changed")
+		}, "w", false},
 		{"planted bare repository", func(r rig) {
 			r.dir("w")
 			r.git("w", "init", "-q", "--bare")

@@ -116,6 +116,8 @@ func (l *look) repo(place string) Repo {
 		r.Kind = plan.Dir
 		if isGit(git) {
 			r.Dir = git
+		}
+		if r.Dir != "" || !r.Own && remnant(git) { // one's own is closed as a whole
 			l.folder(&r, git, 0)
 		}
 	case unix.S_IFREG:
@@ -179,16 +181,44 @@ func (l *look) modules(r *Repo, dir string, depth int) bool {
 		default:
 			continue
 		}
-		if len(r.Folders) >= maxFolders {
-			return false
-		}
-		if isGit(sub) {
-			l.folder(r, sub, depth+1)
-		} else if !l.modules(r, sub, depth+1) { // a name with a slash in it
+		if !l.module(r, sub, depth) {
 			return false
 		}
 	}
 	return true
+}
+
+// module looks at one folder among those of submodules. Whatever it is, there
+// may be more below: a submodule's name can have a slash in it, and code
+// inside can make the folder before the slash look like a git folder.
+func (l *look) module(r *Repo, sub string, depth int) bool {
+	if len(r.Folders) >= maxFolders {
+		return false
+	}
+	if !isGit(sub) && !remnant(sub) {
+		return l.modules(r, sub, depth+1)
+	}
+	l.folder(r, sub, depth+1)
+	names, ok := list(sub)
+	if !ok {
+		return false
+	}
+	for _, n := range names {
+		below := sub + "/" + n
+		switch {
+		case lstat(below) != unix.S_IFDIR:
+		case lstat(below+"/config") != 0, lstat(below+"/hooks") != 0, !slices.Contains(parts(), n):
+			if depth+1 >= maxDepth || !l.module(r, below, depth+1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// parts are the folders in a git folder that git makes itself.
+func parts() []string {
+	return []string{"objects", "refs", "logs", "hooks", "info", "branches", "modules", "worktrees", "lfs", "rr-cache", "rebase-merge", "rebase-apply", "sequencer"}
 }
 
 // list returns the names in the folder at p, none when it is missing. It

@@ -62,7 +62,7 @@ func (l *look) pointer(r *Repo) {
 		return
 	}
 	main, ok := readPath(dir+"/commondir", dir)
-	if !ok {
+	if !ok || main == dir { // the stub of a wall that is up says "."
 		// A submodule, or a repository with its git folder elsewhere.
 		if !l.writable(dir) {
 			r.Trouble = "it leads to a git folder outside of what can be written, and is no worktree"
@@ -94,6 +94,13 @@ func (l *look) pointer(r *Repo) {
 	if l.writable(dir) || l.writable(main) { // closed all the same
 		l.folder(r, main, 0)
 	}
+}
+
+// remnant reports whether dir has something in it that git would run or obey
+// if it took dir for a git folder. Code inside may damage one, so that git
+// does not take it, and mend it when it has changed what was open meanwhile.
+func remnant(dir string) bool {
+	return lstat(dir) == unix.S_IFDIR && (lstat(dir+"/HEAD") != 0 || lstat(dir+"/config") != 0 || lstat(dir+"/hooks") != 0)
 }
 
 // isGit reports whether git takes dir for a git folder.

@@ -20,7 +20,8 @@
 // code inside can make repositories in folders below the agent's own. They
 // are protected from the next scan on, which does not undo what was made
 // with them: whoever runs git in folders that a sandbox made should do it as
-// [GitEnv] does.
+// [GitEnv] does. That is true of the folder above, too: code inside can put
+// such a repository into the index, and then "git status" looks into it.
 //
 // [Look] gathers what there is, [Decide] is pure.
 package protect

@@ -70,6 +70,43 @@ func TestNestedAndOuterRepositories(t *testing.T) {
 	}
 }
 
+// TestDamagedRepositories holds that what git would not take now stays closed:
+// code inside could damage it, change what is open then, and mend it.
+func TestDamagedRepositories(t *testing.T) {
+	r := newRig(t)
+	r.repo("own")
+	r.repo("lib")
+	r.git("own", "submodule", "--quiet", "add", r.at("lib"), "vendor/lib")
+	r.repo("own/nested")
+	q := Request{Own: r.at("own"), Found: []string{r.at("own/.git"), r.at("own/vendor/lib/.git"), r.at("own/nested/.git")}}
+	whole := r.lines(r.rules(q).Denies, ofGit...)
+	for _, damage := range []struct {
+		name string
+		do   func()
+	}{
+		{"submodule without HEAD", func() { r.must(os.Remove(r.at("own/.git/modules/vendor/lib/HEAD"))) }},
+		{"submodule with a false HEAD", func() { r.write("own/.git/modules/vendor/lib/HEAD", "x") }},
+		{"nested without HEAD", func() { r.must(os.Remove(r.at("own/nested/.git/HEAD"))) }},
+		{"nested without objects", func() { r.must(os.RemoveAll(r.at("own/nested/.git/objects"))) }},
+		{"stub of commondir", func() { r.write("own/.git/modules/vendor/lib/commondir", ".\n") }},
+		{"folder above made a git folder", func() {
+			r.dir("own/.git/modules/vendor/objects")
+			r.dir("own/.git/modules/vendor/refs")
+			r.write("own/.git/modules/vendor/HEAD", "ref: refs/heads/main\n")
+		}},
+	} {
+		t.Run(damage.name, func(t *testing.T) {
+			damage.do()
+			now := r.lines(r.rules(q).Denies, ofGit...)
+			for _, line := range whole {
+				if !slices.Contains(now, line) {
+					t.Errorf("%s is open now", line)
+				}
+			}
+		})
+	}
+}
+
 func TestLinksInGitFolders(t *testing.T) {
 	for _, name := range []string{"hooks", "config", "commondir", "worktrees", "modules", "modules/x"} {
 		t.Run(name, func(t *testing.T) {

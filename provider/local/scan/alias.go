@@ -46,23 +46,72 @@ func (w *walk) want(st *unix.Stat_t, o origin) {
 	f.names[o.path] = true
 }
 
+// A relied is a denied folder whose link counts were not looked at this time.
+type relied struct {
+	path string
+	n    *node
+	origin
+}
+
 // links wants the files of the denied folder n that have several names.
 func (w *walk) links(fd int, p string, n *node, o origin) error {
-	if now := time.Now(); len(n.files) > 0 && (!n.trusted || now.Sub(n.looked) > linkAge) {
-		n.linked, n.looked = nil, now
-		for _, name := range n.files {
-			var st unix.Stat_t
-			switch err := nolink.Stat(fd, name, &st); {
-			case err == nil && st.Nlink > 1:
-				n.linked = append(n.linked, linked{name, st})
-			case err != nil && !nolink.Gone(err) && !closedTo(err):
-				return w.lost(join(p, name), err)
-			}
+	switch now := time.Now(); {
+	case len(n.files) == 0:
+	case !n.trusted || now.Sub(n.looked) > linkAge:
+		n.looked = now
+		if err := w.count(fd, p, n); err != nil {
+			return err
+		}
+	default:
+		w.relied = append(w.relied, relied{p, n, o})
+	}
+	w.wantLinked(p, n, o)
+	return nil
+}
+
+// count looks which files of the denied folder n have several names.
+func (w *walk) count(fd int, p string, n *node) error {
+	n.linked = nil
+	for _, name := range n.files {
+		var st unix.Stat_t
+		switch err := nolink.Stat(fd, name, &st); {
+		case err == nil && st.Nlink > 1:
+			n.linked = append(n.linked, linked{name, st})
+		case err != nil && !nolink.Gone(err) && !closedTo(err):
+			return w.lost(join(p, name), err)
 		}
 	}
+	return nil
+}
+
+func (w *walk) wantLinked(p string, n *node, o origin) {
 	for _, l := range n.linked {
 		o.path = join(p, l.name)
 		w.want(&l.st, o)
+	}
+}
+
+// recount looks at link counts that were relied on. A new name is made in
+// some folder, which has changed by that: so it is done when a folder was read.
+func (w *walk) recount() error {
+	if w.out.Listed == 0 {
+		return nil
+	}
+	for _, r := range w.relied {
+		fd, err := nolink.Folder(r.path, nolink.PathOnly)
+		if err != nil {
+			if nolink.Gone(err) {
+				continue
+			}
+			return w.lost(r.path, err)
+		}
+		r.n.looked = time.Now()
+		err = w.count(fd, r.path, r.n)
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+		w.wantLinked(r.path, r.n, r.origin)
 	}
 	return nil
 }
@@ -70,6 +119,9 @@ func (w *walk) links(fd int, p string, n *node, o origin) error {
 // aliases looks for the other names of denied files in every folder that this
 // scan came by.
 func (w *walk) aliases() error {
+	if err := w.recount(); err != nil {
+		return err
+	}
 	inos := map[uint64]bool{}
 	for key, f := range w.wanted {
 		if uint64(len(f.names)) < f.links {

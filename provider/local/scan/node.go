@@ -14,7 +14,8 @@ const settleTime = 1500 * time.Millisecond
 
 // linkAge is how long the link counts of files in a denied folder count. A
 // link made to such a file changes neither its folder nor its name, so they
-// have to be asked for one by one. Code in a wall cannot make one: a link
+// have to be asked for one by one: after that time, and whenever a folder was
+// read anew, as that of the new name is. Code in a wall cannot make one: a link
 // does not cross the mount that closes the folder.
 const linkAge = 2 * time.Second
 

@@ -28,6 +28,7 @@ type walk struct {
 	list    bool
 	out     Result
 	wanted  map[inode]*wanted
+	relied  []relied
 }
 
 func newWalk(ctx context.Context, s *Scanner, q Request) *walk {

@@ -2,7 +2,9 @@ package stub
 
 import (
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -133,8 +135,7 @@ func (r record) create(dir int) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
-		return unix.Fchmod(fd, dirMode) // whatever the umask
+		return widen(os.NewFile(uintptr(fd), r.Temp)) // whatever the umask
 	}
 	fd := -1
 	err := nolink.Retry(func() (err error) {
@@ -151,6 +152,21 @@ func (r record) create(dir int) error {
 		}
 	}
 	return unix.Fchmod(fd, fileMode)
+}
+
+// widen gives a new folder the mode of a stub and closes it. One that was put
+// in the place of ours between two steps, which may be closed to others for a
+// reason, is not empty or not ours, and is left as it is.
+func widen(dir *os.File) error {
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Mode == unix.S_IFDIR|dirMode {
+		return err
+	}
+	if names, err := dir.Readdirnames(1); len(names) > 0 || !errors.Is(err, io.EOF) || int(st.Uid) != os.Geteuid() {
+		return errors.New("something else was put in its place")
+	}
+	return unix.Fchmod(int(dir.Fd()), dirMode)
 }
 
 // clear removes the stub of the record k unless somebody holds it, and

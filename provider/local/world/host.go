@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
 
 // System returns what every wall shows of this host.
@@ -33,6 +34,19 @@ func System() (views []plan.View, links []plan.Symlink, err error) {
 		}
 	}
 	return views, links, nil
+}
+
+// Telling returns the files of /proc that tell of the host's users and kernel,
+// in whatever namespace they are read, and may be read by anybody. The names
+// of keys are one user's own, not one wall's.
+func Telling() []string {
+	var there []string
+	for _, p := range []string{"/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug"} {
+		if st, err := os.Lstat(p); err == nil && st.Mode().IsRegular() {
+			there = append(there, p)
+		}
+	}
+	return there
 }
 
 // A Disk is a [plan.Host] that looks at the host's disk.
@@ -68,13 +82,11 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 	return plan.Other, nil
 }
 
-// mayBeStub spares the records of stubs a look for what is none at a glance.
+// mayBeStub spares the records of stubs a look for what is none at a glance. A
+// folder may be one whatever its count of links: stubs lie in stubs, and file
+// systems count links of folders each in its own way.
 func mayBeStub(st os.FileInfo) bool {
-	if st.IsDir() {
-		sys, ok := st.Sys().(*syscall.Stat_t)
-		return !ok || sys.Nlink <= 2 // file systems that do not count folders say 1
-	}
-	return st.Mode().IsRegular() && st.Size() == 0
+	return st.IsDir() || st.Mode().IsRegular() && st.Size() <= stub.MaxSize
 }
 
 // unreachable returns nil for a path below a folder of somebody else that does

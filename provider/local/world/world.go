@@ -72,7 +72,7 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	}
 	p.World.Denies, p.Scan.Globs = denied(s.Filesystem)
 	p.World.Views = views
-	hide(&p.World, at, allowed)
+	hide(&p.World, at, slices.Concat(allowed, granted(s.Grants)))
 	p.World.Views = append(views, allowed...)
 	p.World = plan.Granted(p.World, s.Grants)
 	p.place(listed)
@@ -169,8 +169,16 @@ func (at Place) keepOut(allowed []plan.View, grants []sandbox.Grant) error {
 	return nil
 }
 
+// granted returns what grants show, as views.
+func granted(grants []sandbox.Grant) (views []plan.View) {
+	for _, g := range grants {
+		views = append(views, plan.View{Source: g.Path, Target: g.Path, Write: g.Operation == sandbox.OpWrite, Optional: true})
+	}
+	return views
+}
+
 // hide closes the secrets of the system and what of our own a view would show.
-// w has the views that the wall needs, and allowed are those that rules add. A
+// w has the views that the wall needs, and allowed are those that rules and grants add. A
 // folder of ours in which something lies that the wall needs cannot be closed
 // as such, as a deny beats every view; memory is laid over it instead.
 func hide(w *plan.World, at Place, allowed []plan.View) {

@@ -1,0 +1,46 @@
+//go:build linux
+
+package attack
+
+import (
+	"os"
+	"testing"
+)
+
+// TestKnownLimits makes the attempts that a wall made of mounts does not stop,
+// so that what we say of it stays true. One that is stopped by now belongs
+// among the attempts.
+func TestKnownLimits(t *testing.T) {
+	k := newKit(t)
+	for _, l := range []struct {
+		attempt
+		layouts []layout
+		why     string
+	}{
+		{attempt{
+			name: "file-for-a-running-command", script: await + `cat late/.env`,
+			during: func(s *stage) {
+				s.must(os.Mkdir(s.agent+"/late", 0o755))
+				s.file(s.agent+"/late/.env", s.token)
+				s.own()
+			},
+		}, nil, "patterns are looked for before each command: one that runs already sees what appears"},
+		{attempt{name: "link-removed", script: `rm link.txt`, then: []string{`cat shared/target`}}, []layout{closedLinks},
+			"what a denied link leads to is closed as long as the link is there, and nothing can be mounted on a link"},
+		{attempt{name: "pattern-link-removed", script: `rm app/.env`, then: []string{`cat shared/env`}}, []layout{closedLinks},
+			"as above, for a link that matches a pattern"},
+		{attempt{
+			name: "git-link", script: `git init -q -b main s; cd s; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; ` +
+				evil + ` >.git/config; cd ..; git -c core.fsmonitor=false add s`,
+		}, []layout{repository}, "git status looks into repositories that the index names, and one can be made in a command"},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			s := newStage(t, k, l.layouts...)
+			s.up()
+			out := l.start(t, s, s.inWall)
+			if len(s.damage(out)) == 0 {
+				t.Errorf("it is stopped now; documented is: %s\noutput: %.500q", l.why, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// Users that nobody else has: what one of them runs is ours.
+const (
+	wallUser     = 471_177 // of the walls that root puts up
+	ordinaryUser = 471_178 // who runs the suite a second time
+)
+
+// TestMain makes this binary the program that attacks, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "attempt" {
+		os.Exit(attemptMain(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "orchestrate" {
+		os.Exit(orchestrateMain(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+// A kit is what all stages of one run share.
+type kit struct {
+	dir   string // that everybody may enter
+	tool  string // this binary
+	guest string
+	uid   int // of the walls, and of what they show
+}
+
+func newKit(t testing.TB) *kit {
+	t.Helper()
+	testenv.Require(t, "local")
+	dir, err := os.MkdirTemp("", "attack-") // short: sockets lie below
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must(t, os.Chmod(dir, 0o755))
+	self, err := os.Executable()
+	must(t, err)
+	k := &kit{dir: dir, tool: filepath.Join(dir, "tool"), guest: filepath.Join(dir, "sandbox-guest"), uid: os.Geteuid()}
+	if k.uid == 0 {
+		k.uid = wallUser
+	}
+	copyProgram(t, self, k.tool)
+	copyProgram(t, testenv.Guest(t), k.guest)
+	return k
+}
+
+func copyProgram(t testing.TB, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	must(t, err)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	must(t, err)
+	_, err = io.Copy(out, in)
+	must(t, err)
+	must(t, out.Close())
+}
+
+// TestAsOrdinaryUser runs the whole suite once more without any privilege.
+func TestAsOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this is an ordinary user already")
+	}
+	testenv.Require(t, "user")
+	k := newKit(t)
+	home := filepath.Join(k.dir, "u")
+	must(t, os.Mkdir(home, 0o700))
+	must(t, os.Chown(home, ordinaryUser, ordinaryUser))
+	cmd := exec.Command(k.tool, "-test.timeout=5m", "-test.v")
+	cmd.Dir = home
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8", "SANDBOX_GUEST=" + k.guest,
+		"SANDBOX_TEST_REQUIRE=" + os.Getenv("SANDBOX_TEST_REQUIRE"),
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || testing.Verbose() {
+		t.Logf("%s", out)
+	}
+	must(t, err)
+	if bytes.Contains(out, []byte("--- SKIP: TestAttacks (")) {
+		t.Errorf("it was skipped:\n%s", out)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
