@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
@@ -50,7 +51,7 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		Settings:  func() (doctor.Settings, error) { return facts(o, who, flags) },
 		Leftovers: func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
 		Host:      doctor.RealHost(),
-		Local:     wallChecks(),
+		Local:     wallChecks(o),
 	}
 	var err error
 	if d.StateDir, err = stateFolder(o.StateDir); err != nil {
@@ -70,9 +71,22 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	return d, nil
 }
 
-// wallChecks are the checks of the local wall.
-func wallChecks() []doctor.WallCheck {
+// wallChecks are the checks of the local wall. No program is run for them that
+// code in a sandbox could have put into PATH.
+func wallChecks(o cli.Options) []doctor.WallCheck {
 	host := preflight.RealHost("")
+	run := host.Run
+	host.Run = func(ctx context.Context, name string, args ...string) (string, error) {
+		h, err := open(o)
+		if err != nil {
+			return "", err
+		}
+		defer h.close()
+		if err := local.Trusted(h.worldNow(), name); err != nil {
+			return "", err
+		}
+		return run(ctx, name, args...)
+	}
 	var out []doctor.WallCheck
 	for _, c := range preflight.Checks() {
 		out = append(out, doctor.WallCheck{Name: c.Name, Look: func(ctx context.Context) (doctor.Status, string, string) {

@@ -5,28 +5,33 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// trusted refuses a program of the host that code in a sandbox could have put
-// there, or could exchange before the next start: it runs outside of every
-// wall. That is so when the file, or a link on the way to it, lies in a folder
-// that views, or the rules of another sandbox, open for writing.
+// trusted is [Trusted] for a wall that shows views.
 func (p *Provider) trusted(program string, views []plan.View) error {
-	world := p.o.World()
-	writable := slices.Concat(world.Exposed, world.Workspaces)
+	var writable []string
 	for _, v := range views {
 		if v.Write {
 			writable = append(writable, v.Source)
 		}
 	}
+	return Trusted(p.o.World(), program, writable...)
+}
+
+// Trusted refuses a program of the host that code in a sandbox could have put
+// there, or could exchange before the next start: it runs outside of every
+// wall. That is so when the file, or a link on the way to it, lies in one of
+// the writable folders, or one that the rules of w open to a sandbox.
+func Trusted(w hardening.World, program string, writable ...string) error {
 	canonical, via, err := hostpath.Trace(program)
 	if err != nil {
 		return err
 	}
 	for _, place := range append(via, canonical) {
-		for _, dir := range writable {
+		for _, dir := range slices.Concat(w.Exposed, w.Workspaces, writable) {
 			if place == dir || dir == "/" || strings.HasPrefix(place, dir+"/") {
 				return &sandbox.Error{
 					Code: sandbox.CodeCapabilityBlocked, Op: "start", Resource: program, Field: "providerOptions.bwrap",
