@@ -36,16 +36,33 @@ type walled struct {
 	mu      sync.Mutex
 }
 
+// outsideFolder makes a folder of which nothing is there inside. The usual
+// temporary folders will not do: a wall has some of its own, in memory.
+func outsideFolder(t *testing.T) string {
+	t.Helper()
+	here, err := filepath.Abs(".")
+	must(t, err)
+	home, err := os.UserHomeDir()
+	must(t, err)
+	for _, parent := range []string{here, "/srv", home} {
+		if strings.HasPrefix(parent+"/", "/tmp/") || strings.HasPrefix(parent+"/", "/var/tmp/") || strings.HasPrefix(parent+"/", "/run/") {
+			continue
+		}
+		if dir, err := os.MkdirTemp(parent, "sbx-t-"); err == nil {
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			return dir
+		}
+	}
+	t.Fatal("there is no folder that a wall does not show")
+	return ""
+}
+
 func newWalled(t *testing.T) *walled {
 	t.Helper()
 	testenv.Require(t, "local")
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
 	must(t, err)
-	here, err := filepath.Abs(".") // the usual temporary folders are memory inside
-	must(t, err)
-	outside, err := os.MkdirTemp(here, "sbx-t-")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(outside) })
+	outside := outsideFolder(t)
 	must(t, os.Chmod(outside, 0o755))
 	must(t, os.WriteFile(filepath.Join(outside, "note"), []byte("text"), 0o644))
 	w := &walled{t: t, outside: outside, answer: sandbox.Deny}

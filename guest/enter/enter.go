@@ -12,12 +12,10 @@
 package enter
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"runtime"
 	"strconv"
 	"strings"
@@ -34,76 +32,7 @@ const Stage = "/tmp"
 // Staged is the path of the source number i after enter.
 func Staged(i int) string { return Stage + "/" + strconv.Itoa(i) }
 
-const (
-	maxOrder   = 4 << 20 // bytes
-	maxSources = 8192
-)
-
-// An Order says what to show and whom to become.
-type Order struct {
-	UID     int      `json:"uid"`     // never 0
-	GID     int      `json:"gid"`     // never 0
-	Sources Paths    `json:"sources"` // absolute, clean and without links; files or folders
-	Program string   `json:"program"` // absolute path of what to execute
-	Args    []string `json:"args"`    // its arguments, with its name
-	Limits  []Limit  `json:"limits"`  // that the program and all it starts have
-}
-
-// Paths are paths of the host, which need not be text: they cross as bytes,
-// because JSON would exchange what is no UTF-8, and another path with it.
-type Paths []string
-
-// MarshalJSON implements [json.Marshaler].
-func (p Paths) MarshalJSON() ([]byte, error) {
-	raw := make([][]byte, len(p))
-	for i, s := range p {
-		raw[i] = []byte(s)
-	}
-	return json.Marshal(raw)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (p *Paths) UnmarshalJSON(b []byte) error {
-	var raw [][]byte
-	if err := json.Unmarshal(b, &raw); err != nil {
-		return err
-	}
-	*p = make(Paths, len(raw))
-	for i, s := range raw {
-		(*p)[i] = string(s)
-	}
-	return nil
-}
-
-// A Limit is one of setrlimit(2).
-type Limit struct {
-	Resource int    `json:"resource"` // its number
-	Soft     uint64 `json:"soft"`
-	Hard     uint64 `json:"hard"`
-}
-
-// check refuses an order that would not lead down.
-func (o Order) check() error {
-	switch {
-	case o.UID <= 0 || o.GID <= 0 || o.UID > maxID || o.GID > maxID:
-		return fmt.Errorf("uid %d and gid %d must be above 0", o.UID, o.GID)
-	case !path.IsAbs(o.Program) || len(o.Args) == 0:
-		return errors.New("no program to execute")
-	case len(o.Sources) > maxSources:
-		return errors.New("too many sources")
-	}
-	for _, s := range o.Sources {
-		if !path.IsAbs(s) || path.Clean(s) != s || strings.ContainsRune(s, 0) {
-			return fmt.Errorf("the source %q is not a clean absolute path", s)
-		}
-	}
-	return nil
-}
-
-// maxID is the highest id that is not reserved for "no id".
-const maxID = 1<<32 - 2
-
-// Main is the mode "enter --order=N": it reads an [Order] as JSON from the
+// Main is the mode "enter --order=N": it reads an [Order] from the
 // descriptor N and does not return unless it fails.
 func Main(args []string) int {
 	// Namespace, identity and the signal at the parent's death belong to one
@@ -162,17 +91,6 @@ func readOrder(args []string) (Order, error) {
 		return o, errors.New("the order is too long")
 	}
 	return parse(b)
-}
-
-// parse reads and checks an order.
-func parse(b []byte) (Order, error) {
-	var o Order
-	d := json.NewDecoder(strings.NewReader(string(b)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&o); err != nil {
-		return o, fmt.Errorf("read the order: %w", err)
-	}
-	return o, o.check()
 }
 
 // become gives up root, its groups and every capability for good.

@@ -196,7 +196,7 @@ func (w *Wall) compose(o Order, files *descriptors, accept int, extra []string) 
 	}
 	program := o.Bwrap
 	if d := o.Down; d != nil {
-		order, err := json.Marshal(enter.Order{UID: d.UID, GID: d.GID, Sources: d.Sources, Program: o.Bwrap, Args: argv, Limits: o.Limits})
+		order, err := enter.Order{UID: d.UID, GID: d.GID, Sources: d.Sources, Program: o.Bwrap, Args: argv, Limits: o.Limits}.Encode()
 		if err != nil {
 			return err
 		}
