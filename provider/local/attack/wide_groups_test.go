@@ -14,6 +14,7 @@ import (
 func linkGroup() group {
 	return group{name: "links", fresh: true, layouts: []layout{closedLinks}, attempts: []attempt{
 		{name: "link-followed", script: `cat link.txt app/.env shared/target shared/env`},
+		{name: "link-removed", script: `rm -f link.txt; mv link.txt l2; ln -sfn readme link.txt`, then: []string{`cat shared/target`}},
 		{name: "link-target-renamed", script: `mv shared shared2`, then: []string{`cat shared2/env shared2/target`}},
 		{name: "link-target-linked", script: `ln shared/env x; ln -s shared/env y; cp -a app app2`, then: []string{`cat x y app2/.env`}},
 	}}
