@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +30,7 @@ func TestKeysAreLeftBehind(t *testing.T) {
 	}()
 	r := <-done
 	if errors.Is(r.err, unix.ENOSYS) || errors.Is(r.err, unix.EPERM) {
-		t.Skip("no keyrings here: ", r.err)
+		testenv.Lack(t, "keyring", r.err)
 	}
 	if r.err != nil || r.before == r.after {
 		t.Errorf("%+v", r)

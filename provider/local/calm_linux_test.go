@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 )
 
@@ -48,7 +49,7 @@ func calmPlanner(t testing.TB) (*planner, string) {
 func TestCalmHostIsNotLookedAt(t *testing.T) {
 	pl, _ := calmPlanner(t)
 	if pl.lull.watch == nil {
-		t.Skip("folders cannot be watched here")
+		testenv.Lack(t, "watch", "folders cannot be watched")
 	}
 	if !pl.lull.holds() {
 		t.Fatal("nothing has happened, and the host is looked at again")
