@@ -74,7 +74,7 @@ func TestKindOfOpen(t *testing.T) {
 func TestEveryTrappedCallIsKnown(t *testing.T) {
 	arch, err := bpf.ArchOf(runtime.GOARCH)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err) // the guest is built for no architecture without filters
 	}
 	trapped := map[int32]bool{}
 	program := bpf.Command(arch, bpf.Options{Observe: true})
