@@ -1,0 +1,135 @@
+// Package line reads what an agent wants a shell to run, and says which
+// programs that would be.
+//
+// [Parse] reads the text once, as bash does, and finds every simple command:
+// in lists, pipelines, compound commands, functions, substitutions and
+// here-documents, behind assignments and wrappers such as env, timeout or
+// sudo, and in the text given to bash -c, eval, xargs, find -exec and their
+// like, to any depth. Where it cannot be told from the text what would run,
+// there is an [Unknown]; a line without one runs the programs of
+// [Line.Commands] and no others. That sentence is what the differential test
+// against bash holds.
+//
+// The text itself is never changed or printed anew: the shell gets the bytes
+// that were judged.
+package line
+
+import (
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// A Start is where the shell stands when it begins the line.
+type Start struct {
+	Dir  string // working directory, absolute; empty is unknown
+	Home string // what ~ and $HOME stand for, absolute; empty is unknown
+}
+
+// A Line is text that was understood.
+type Line struct {
+	Text      string
+	File      *syntax.File // the tree of Text itself, not of nested texts
+	Commands  []Command    // every simple command, in the order of the text
+	Redirects []Redirect   // every redirection
+	Features  []Feature    // every construct worth a rule
+	Unknowns  []Unknown    // where the text does not tell what would run
+	Assigns   []Assign     // every assignment, those before commands included
+}
+
+// A Command is one simple command, wrappers and assignments taken off.
+type Command struct {
+	Words     []Word // the program and its arguments; at least one
+	Open      bool   // more arguments follow that the text does not tell (xargs, find -exec {})
+	Assigns   []Assign
+	Redirects []Redirect  // its own and those of the compound commands around it
+	Wrappers  []string    // what was taken off, outermost first: "sudo", "timeout"
+	Via       []Kind      // how the shell comes to it, outermost first; empty for a plain one
+	Dir       string      // working directory when it runs, as far as cd shows; empty is unknown
+	Span      policy.Span // in Line.Text; for a nested text that of the word that holds it
+}
+
+// A Word is one argument.
+type Word struct {
+	Value  string      // what the program gets, when Static; else as much as is known, see Prefix
+	Static bool        // the text tells the value; ~ and $HOME count as known when Start tells them
+	Prefix string      // what the value begins with when it is not Static
+	Glob   bool        // has unquoted *, ? or [, so that names of files may take its place
+	Raw    string      // as written
+	Span   policy.Span // in Line.Text
+}
+
+// An Assign is one assignment to a variable.
+type Assign struct {
+	Name  string
+	Value Word
+	Scope Scope
+	Span  policy.Span
+}
+
+// A Scope says how far an assignment reaches.
+type Scope string
+
+// The scopes.
+const (
+	ScopeCommand Scope = "command" // before a command, or by env: for it alone
+	ScopeShell   Scope = "shell"   // for the rest of the line and, in a kept shell, beyond
+	ScopeExport  Scope = "export"  // as ScopeShell, and for the programs it starts
+)
+
+// A Redirect is one redirection.
+type Redirect struct {
+	Op     string // as written: ">", ">>", "<", "<<<", "<<", ">&"
+	Write  bool   // opens its target for writing
+	Read   bool   // opens its target for reading
+	Target Word   // a file; of a here-document its delimiter, of >& a descriptor or file
+	FD     string // "2", "{name}" or empty
+	Dir    string // working directory when it is opened; empty is unknown
+	Span   policy.Span
+}
+
+// A Kind names a construct of the shell.
+type Kind string
+
+// The kinds.
+const (
+	Sequence        Kind = "sequence"             // ; or a new line between commands
+	And             Kind = "and"                  // &&
+	Or              Kind = "or"                   // ||
+	Pipe            Kind = "pipe"                 // | or |&
+	Background      Kind = "background"           // &
+	Subshell        Kind = "subshell"             // ( )
+	Block           Kind = "block"                // { }
+	Conditional     Kind = "conditional"          // if, case
+	Loop            Kind = "loop"                 // for, while, until, select
+	Function        Kind = "function"             // a definition
+	Coprocess       Kind = "coprocess"            // coproc
+	Substitution    Kind = "substitution"         // $( ) or backticks
+	ProcessSubst    Kind = "process-substitution" // <( ) or >( )
+	Expansion       Kind = "expansion"            // $x, ${x…}
+	Arithmetic      Kind = "arithmetic"           // $(( )), (( )), let
+	Test            Kind = "test"                 // [[ ]]
+	Heredoc         Kind = "heredoc"              // << with a body that is expanded
+	HeredocQuoted   Kind = "heredoc-quoted"       // << with a body that is data
+	HereString      Kind = "here-string"          // <<<
+	Redirection     Kind = "redirection"          // any other
+	GlobPattern     Kind = "glob"                 // *, ?, [
+	BraceExpansion  Kind = "brace-expansion"      // {a,b}
+	ANSIQuote       Kind = "ansi-quote"           // $'…'
+	NestedShell     Kind = "nested-shell"         // text for bash -c
+	NestedEval      Kind = "nested-eval"          // text for eval, trap and the like
+	NestedArguments Kind = "nested-arguments"     // a command in the arguments of xargs, find -exec
+	Comment         Kind = "comment"              // a comment
+)
+
+// A Feature is one construct in the text.
+type Feature struct {
+	Kind Kind
+	Span policy.Span
+}
+
+// An Unknown is a place where the text does not tell what would run.
+type Unknown struct {
+	Why  string // for people: "the program's name comes from a variable"
+	Span policy.Span
+}
