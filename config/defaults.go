@@ -4,6 +4,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
 
 // DefaultPreset is the preset under settings that name none.
@@ -91,18 +92,8 @@ func defaultBrowser() *BrowserSettings {
 	}
 }
 
-// defaultTools allows what works on the sandbox itself and denies what reaches
-// the gateway around it, its other devices, and people.
 func defaultTools() *ToolSettings {
-	return &ToolSettings{
-		Allow: []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "sessions_*"},
-		Deny: []string{
-			"browser", "canvas", "nodes", "cron", "gateway",
-			"bluebubbles", "discord", "feishu", "googlechat", "imessage", "irc", "line", "matrix", "mattermost",
-			"msteams", "nextcloud-talk", "nostr", "signal", "slack", "synology-chat", "telegram", "tlon", "twitch",
-			"webchat", "whatsapp", "zalo", "zalouser",
-		},
-	}
+	return &ToolSettings{Allow: toolpolicy.Allowed(), Deny: toolpolicy.Denied()}
 }
 
 // presetSettings returns the layer of a preset. No preset touches hardening.

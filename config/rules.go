@@ -68,7 +68,8 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs = append(errs, bindErrors(r, "docker.binds", d.Binds, b)...)
 	errs = append(errs, bindErrors(r, "browser.binds", r.Browser.Binds, b)...)
 	errs = append(errs, sizeErrors(r)...)
-	return errs
+	_, err := ToolPolicy(r)
+	return append(errs, err)
 }
 
 // refusedKeys checks the keys that exist only to be refused.

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"errors"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/toolpolicy"
+)
+
+// ToolPolicy returns what the settings of one call say about tools. An entry
+// that can match nothing is [sandbox.CodeValidation] with its place.
+func ToolPolicy(r Resolved) (*toolpolicy.Policy, error) {
+	list := func(entries []string, path string) *toolpolicy.List {
+		layer := r.Origin(path)
+		if layer == "default" {
+			return nil // the package has its own
+		}
+		return &toolpolicy.List{Entries: entries, Layer: layer}
+	}
+	p, err := toolpolicy.New(toolpolicy.Options{
+		Allow:     list(r.Tools.Allow, "tools.allow"),
+		AlsoAllow: list(r.Tools.AlsoAllow, "tools.alsoAllow"),
+		Deny:      list(r.Tools.Deny, "tools.deny"),
+		ReadOnly:  r.WorkspaceAccess == sandbox.AccessRO, ReadOnlyLayer: r.Origin("workspaceAccess"),
+	})
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		placed := *e
+		placed.Op, placed.Field = "resolve", r.field(e.Field)
+		return nil, &placed
+	}
+	return p, err
+}
