@@ -37,19 +37,25 @@ func Parse(name string, data []byte) (*Settings, error) {
 	var s Settings
 	d := decoder{problems: problems{file: name}}
 	d.value(root, reflect.ValueOf(&s).Elem(), "")
-	expandAliases(&s)
-	d.tags(reflect.ValueOf(&s).Elem(), "")
-	d.agents(&s)
-	if err := d.err(); err != nil {
-		return nil, err
-	}
-	for _, err := range checkRules(&s) {
-		d.add(err)
-	}
-	if err := d.err(); err != nil {
+	if err := d.judge(&s); err != nil {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// judge checks everything about s that its types do not say, and replaces the
+// older names in it.
+func (p *problems) judge(s *Settings) error {
+	expandAliases(s)
+	p.tags(reflect.ValueOf(s).Elem(), "")
+	p.agents(s)
+	if err := p.err(); err != nil {
+		return err
+	}
+	for _, err := range checkRules(s) {
+		p.add(err)
+	}
+	return p.err()
 }
 
 // parseTree checks the bounds before anything is parsed.
