@@ -13,6 +13,7 @@ const (
 	OpRead    Operation = "read"
 	OpWrite   Operation = "write"
 	OpConnect Operation = "connect"
+	OpExecute Operation = "execute"
 )
 
 // Kinds of resources that rules are about.
@@ -20,6 +21,9 @@ const (
 	ResourcePath    = "path"    // an absolute path inside the sandbox
 	ResourceNetwork = "network" // host:port
 	ResourceSyscall = "syscall" // the name of a system call
+	ResourceCommand = "command" // text for a shell, or a part of it
+	ResourceTool    = "tool"    // the name of a tool of an agent
+	ResourceLimit   = "limit"   // the name of a limit, as settings have it
 )
 
 // Evidence says how far it is known that a policy stopped something.
@@ -88,9 +92,9 @@ type PermissionRequest struct {
 	Agent     string    `json:"agent"`
 	Session   string    `json:"session"`
 	Sandbox   string    `json:"sandbox"`
-	Kind      string    `json:"kind"` // ResourcePath, ResourceNetwork
+	Kind      string    `json:"kind"` // ResourcePath, ResourceNetwork, ResourceCommand
 	Operation Operation `json:"operation"`
-	Resource  string    `json:"resource"` // canonical: a path of the host, or host:port
+	Resource  string    `json:"resource"` // canonical: a path of the host, host:port, or the text of the command
 	Inside    string    `json:"inside,omitempty"`
 	Command   []string  `json:"command"` // that was stopped
 	Reason    string    `json:"reason"`  // why it was

@@ -22,7 +22,7 @@ func (m *Manager) Capture(ctx context.Context, req Request) (sandbox.Result, err
 	}
 	var out Outcome
 	var stdout, stderr captured
-	err := m.lend(ctx, req, func(l *live) (err error) {
+	err := m.lend(ctx, req, callOf(req), func(l *live) (err error) {
 		stdout.limit, stderr.limit = l.spec.Limits.MaxOutputBytes, l.spec.Limits.MaxOutputBytes
 		req.Command.Stdout, req.Command.Stderr = &stdout, &stderr
 		again := req.Again

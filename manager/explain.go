@@ -86,7 +86,11 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
 		Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
-	w, err := m.resolve(ctx, who, flags, observe)
+	at, err := m.enter(ctx, res, outing{}, observe)
+	var w *want
+	if err == nil {
+		w, err = m.resolve(ctx, res, flags, at, observe)
+	}
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 		e.Verdicts = verdicts(q, nil)

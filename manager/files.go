@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 )
 
@@ -29,7 +30,7 @@ type Share struct {
 // An error of fn is returned as it is. There is no time limit but that of
 // ctx: settings bound commands, and how long a copy takes depends on its size.
 func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) error {
-	return m.lend(ctx, req, func(l *live) error {
+	return m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
 		if l.want.gate.Place == OnHost {
 			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
 				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}

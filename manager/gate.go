@@ -46,16 +46,32 @@ func (p platform) name() string {
 	return p.os
 }
 
+// An outing is what one call has to do with leaving the wall.
+type outing struct {
+	asked    bool // it asks to run without one
+	excluded bool // commands.excluded matches all of it
+}
+
 // passage is the one decision about running without a wall. wall says why the
 // wall cannot be built, nil when that is not known to be so; host, whether
 // this program can run commands without one.
 //
 // Outside of a wall is only what settings leave outside, by enabled, mode or
-// enabledPlatforms, or by failIfUnavailable where the wall is missing; and
-// only when commands.allowUnsandboxed says so as well. Everything else is
-// refused.
-func passage(res config.Resolved, at platform, wall error, host bool) Gate {
+// enabledPlatforms, by commands.excluded, or by failIfUnavailable where the
+// wall is missing, and a call that asks for it; and all of them only when
+// commands.allowUnsandboxed says so as well. Otherwise an excluded command
+// runs inside like any other, and everything else is refused.
+func passage(res config.Resolved, at platform, wall error, host bool, o outing) Gate {
 	g := Gate{Place: Nowhere}
+	stays := "" // why an excluded command runs inside all the same
+	if o.excluded && !o.asked {
+		switch {
+		case !res.Commands.AllowUnsandboxed:
+			stays = "; commands.excluded matches, but commands.allowUnsandboxed is false"
+		case !host:
+			stays = "; commands.excluded matches, but this program cannot run commands without a wall"
+		}
+	}
 	switch {
 	case !res.PlatformEnabled(at.os, at.wsl):
 		g.Field, g.Reason = "enabledPlatforms", "enabledPlatforms does not name "+at.name()
@@ -63,8 +79,12 @@ func passage(res config.Resolved, at platform, wall error, host bool) Gate {
 		g.Field, g.Reason = "enabled", res.Reason
 	case !res.Sandboxed:
 		g.Field, g.Reason = "mode", res.Reason
+	case o.asked:
+		g.Field, g.Reason = "dangerouslyDisableSandbox", "the call asks to run without a wall"
+	case o.excluded && stays == "":
+		g.Field, g.Reason = "commands.excluded", "commands.excluded matches every command of the line"
 	case wall == nil:
-		return Gate{Place: InWall, Reason: res.Reason}
+		return Gate{Place: InWall, Reason: res.Reason + stays}
 	case res.FailIfUnavailable:
 		g.Field, g.Reason = "failIfUnavailable", "the wall cannot be built and failIfUnavailable is true"
 		return g
@@ -88,17 +108,28 @@ func (g Gate) refusal(wall error) error {
 	if wall != nil {
 		return wall
 	}
+	if g.Field == "dangerouslyDisableSandbox" {
+		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "resolve", Field: g.Field,
+			Message: "the command is not run: " + g.Reason, Hint: "run it inside the wall, or have the settings allow it: commands.allowUnsandboxed"}
+	}
 	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "resolve", Field: g.Field,
 		Message: "this session is not sandboxed (" + g.Reason + "), so its commands are not run",
 		Hint:    "change the setting, or use another session; see: sandbox explain"}
 }
 
-// enter finds where the session of res belongs and the provider for it. With
-// effects a session without a place is an error, and one outside of a wall is
-// told of in the log each time.
-func (m *Manager) enter(ctx context.Context, res config.Resolved, i intent) (sandbox.Provider, string, Gate, error) {
+// A place is where a call goes.
+type place struct {
+	provider sandbox.Provider
+	why      string // this provider
+	gate     Gate
+}
+
+// enter finds where a call of the session of res belongs. With effects a call
+// without a place is an error, and one outside of a wall is told of in the log
+// each time.
+func (m *Manager) enter(ctx context.Context, res config.Resolved, o outing, i intent) (place, error) {
 	host, noHost := m.providers.Get(hostName)
-	g := passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil)
+	g := passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, o)
 	var p sandbox.Provider
 	var why string
 	var wall error
@@ -108,7 +139,7 @@ func (m *Manager) enter(ctx context.Context, res config.Resolved, i intent) (san
 			wall = probe(ctx, p)
 		}
 		if g.Place == InWall && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
-			g = passage(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil)
+			g = passage(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil, o)
 		}
 	}
 	switch {
@@ -116,13 +147,13 @@ func (m *Manager) enter(ctx context.Context, res config.Resolved, i intent) (san
 		if i == effects {
 			m.log.Warnf("commands of session %q run on the host without a wall: %s", res.Session, g.Reason)
 		}
-		return host, g.Reason, g, nil
+		return place{host, g.Reason, g}, nil
 	case wall != nil:
-		return nil, "", g, wall
+		return place{gate: g}, wall
 	case g.Place == Nowhere && i == effects:
-		return nil, "", g, g.refusal(nil)
+		return place{gate: g}, g.refusal(nil)
 	}
-	return p, why, g, nil
+	return place{p, why, g}, nil
 }
 
 // probe asks whether the wall of p can be built now, where p can tell. The end

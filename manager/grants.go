@@ -18,6 +18,9 @@ type grants struct {
 	mu sync.Mutex
 	of map[grantKey][]sandbox.Grant
 
+	// texts are the commands that were permitted, as they were asked about.
+	texts map[grantKey]map[string]bool
+
 	// written are the paths that some grant has ever let code write. What was
 	// exchanged there stays so when the grant has ended.
 	written map[string]bool
@@ -74,6 +77,35 @@ func (g *grants) drop(o sandbox.Owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.of, keyOf(o))
+	delete(g.texts, keyOf(o))
+}
+
+// maxTexts bounds the commands that are permitted for one session.
+const maxTexts = 1000
+
+// permitText permits a command to the sandbox of o, as long as there is room:
+// otherwise it is asked about again.
+func (g *grants) permitText(o sandbox.Owner, text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.texts == nil {
+		g.texts = map[grantKey]map[string]bool{}
+	}
+	of := g.texts[keyOf(o)]
+	if of == nil {
+		of = map[string]bool{}
+		g.texts[keyOf(o)] = of
+	}
+	if len(of) < maxTexts {
+		of[text] = true
+	}
+}
+
+// permits reports whether just this text was permitted to the sandbox of o.
+func (g *grants) permits(o sandbox.Owner, text string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.texts[keyOf(o)][text]
 }
 
 // with returns a new list that has n once.

@@ -1,8 +1,9 @@
 // Package manager is the conductor: the one chain of steps from a request
 // to a result, whoever calls (command line, HTTP, MCP, Go):
 //
-//	resolve → ensure → run → record
+//	judge → resolve → ensure → run → record
 //
+// Judge asks the gate whether the tool may be used and the command may run.
 // Resolve turns settings and the facts of this host into a Spec and its
 // hash. Ensure compares that with what exists and brings the sandbox up,
 // once, however many processes ask at the same time. Run starts the
@@ -64,6 +65,8 @@ type Options struct {
 	// Approver is asked when a command is stopped by a rule that a grant
 	// opens and its request says so; nil denies.
 	Approver sandbox.Approver
+	// Violations keeps what was tried and stopped; nil keeps nothing.
+	Violations Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
 }
@@ -85,6 +88,8 @@ type Manager struct {
 	now       func() time.Time
 	approver  sandbox.Approver // or nil
 	permanent Permanent        // or nil
+	recorder  Recorder         // or nil
+	gates     *gates
 	chosen    string           // provider named for all calls, or empty
 
 	records *registry.Store
@@ -115,6 +120,15 @@ type Request struct {
 	// start, with the same input; Again, when set, hears of that before.
 	Ask   bool
 	Again func()
+
+	// Tool is the tool of an agent that this request is, which must be one
+	// that the agent may use; empty where a person makes the request.
+	Tool     string
+	Subagent bool // a sub-agent asks: commands.subagentBlock counts too
+
+	// Unsandboxed asks to run without a wall, which the settings have to
+	// permit by commands.allowUnsandboxed; otherwise nothing runs.
+	Unsandboxed bool
 
 	MustExist bool // fail with CodeNotFound rather than create
 	Remove    bool // remove the sandbox and its workspace afterwards

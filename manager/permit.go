@@ -175,24 +175,7 @@ func (a *asking) ask(ctx context.Context, v sandbox.Violation, g sandbox.Grant, 
 		Kind: v.Kind, Operation: g.Operation, Resource: g.Path, Inside: v.Resource,
 		Command: slices.Clone(a.req.Command.Args), Reason: reason, Expires: a.m.now().Add(askWithin),
 	}
-	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }
-	if a.m.approver == nil {
-		return denied("there is nobody to ask")
-	}
-	ctx, done := context.WithTimeout(ctx, askWithin)
-	defer done()
-	asked := r
-	asked.Command = slices.Clone(r.Command)
-	p, err := a.m.approver.Approve(ctx, asked)
-	switch {
-	case err != nil:
-		return denied(err.Error())
-	case ctx.Err() != nil:
-		return denied("nobody answered in time")
-	case p == sandbox.AllowOnce, p == sandbox.AllowSession, p == sandbox.AllowPermanent, p == sandbox.Deny:
-		return Answer{Request: r, Permission: p}
-	}
-	return denied("the answer was none of the four")
+	return a.m.put(ctx, r)
 }
 
 // keep writes g into the settings file and into the settings in force. It

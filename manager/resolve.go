@@ -36,24 +36,16 @@ const (
 	effects intent = true  // make what a sandbox needs before it can be described
 )
 
-// resolve turns a request into a want: settings, then the provider, then
-// the facts of this host, then the Spec and its hash.
-func (m *Manager) resolve(ctx context.Context, who config.Who, flags *config.SandboxSettings, i intent) (*want, error) {
-	res, err := config.Resolve(m.settings.Load(), who, flags)
+// resolve turns settings and a place into a want: the facts of this host,
+// then the Spec and its hash. flags are those that res was made with.
+func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
+	w, err := m.describe(ctx, res, at.provider, i)
 	if err != nil {
 		return nil, err
 	}
-	p, why, gate, err := m.enter(ctx, res, i)
-	if err != nil {
-		return nil, err
-	}
-	w, err := m.describe(ctx, res, p, i)
-	if err != nil {
-		return nil, err
-	}
-	w.why, w.gate = why, gate
+	w.why, w.gate = at.why, at.gate
 	if flags != nil {
-		w.settingsHash = func() string { return m.hashWithout(ctx, who, p) }
+		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, at.provider) }
 	}
 	return w, nil
 }

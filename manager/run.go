@@ -8,17 +8,18 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/gate"
 )
 
 // errTimeLimit is the cause of a context that ends at the command's limit.
 var errTimeLimit = errors.New("time limit of the command")
 
-// Run carries out a request: resolve, ensure, run, record. An error means
-// that the sandbox failed; a command that fails or runs out of time is an
-// Outcome.
+// Run carries out a request: judge, resolve, ensure, run, record. An error
+// means that the command was refused or the sandbox failed; a command that
+// fails or runs out of time is an Outcome.
 func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 	var out Outcome
-	err := m.lend(ctx, req, func(l *live) (err error) {
+	err := m.lend(ctx, req, callOf(req), func(l *live) (err error) {
 		out, err = m.runAsking(ctx, l, req)
 		return err
 	})
@@ -29,8 +30,11 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 // with its Spec instead of running the command. It is leased until fn
 // returns, and must not be closed by fn. A session outside of walls has none:
 // that is [sandbox.CodeCapabilityBlocked].
+//
+// What fn runs is not judged. So this is for whoever tests the wall itself;
+// what an agent wrote goes through Run, Shell and Capture.
 func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
-	return m.lend(ctx, req, func(l *live) error {
+	return m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
 		if l.want.gate.Place != InWall {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "lend", Field: l.want.gate.Field, Message: "this session has no sandbox: " + l.want.gate.Reason}
 		}
@@ -39,13 +43,28 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 }
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
-func (m *Manager) lend(ctx context.Context, req Request, fn func(*live) error) error {
+func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) error {
+	res, err := config.Resolve(m.settings.Load(), req.Who, req.Flags)
+	if err != nil {
+		return err
+	}
+	r, err := m.judge(ctx, res, req, call)
+	if err != nil {
+		return err
+	}
 	if req.MustExist {
-		if err := m.exists(ctx, req); err != nil {
+		if err := m.exists(ctx, res, r.outing); err != nil {
 			return err
 		}
 	}
-	w, err := m.resolve(ctx, req.Who, req.Flags, effects)
+	at, err := m.enter(ctx, res, r.outing, effects)
+	if err != nil {
+		return err
+	}
+	if err := m.consent(ctx, r, at.gate.Place == InWall); err != nil {
+		return err
+	}
+	w, err := m.resolve(ctx, res, req.Flags, at, effects)
 	if err != nil {
 		return err
 	}
@@ -120,20 +139,16 @@ func (m *Manager) record(l *live) {
 
 // exists asks for the sandbox of a request before anything is made for it:
 // neither an image nor a folder nor a user id.
-func (m *Manager) exists(ctx context.Context, req Request) error {
-	res, err := config.Resolve(m.settings.Load(), req.Who, req.Flags)
-	if err != nil {
-		return err
-	}
+func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) error {
 	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
 	if err != nil {
 		return err
 	}
-	p, _, gate, err := m.enter(ctx, res, observe)
-	if err != nil || gate.Place != InWall {
-		return err // resolve decides what then
+	at, err := m.enter(ctx, res, o, observe)
+	if err != nil || at.gate.Place != InWall {
+		return err // lend decides what then
 	}
-	if _, err = p.Inspect(ctx, name); sandbox.IsNotFound(err) {
+	if _, err = at.provider.Inspect(ctx, name); sandbox.IsNotFound(err) {
 		return noSandbox(name)
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/gate"
 )
 
 // pickShell runs bash where the image has it and sh otherwise, with the
@@ -22,13 +23,19 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 		return Outcome{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "shell", Field: "tty",
 			Message: "an interactive shell needs a terminal", Hint: "give it a line to run instead"}
 	}
+	call := callOf(req)
 	args := req.Command.Args
-	if interactive {
-		args = []string{"-i"}
+	switch {
+	case interactive:
+		args, call = []string{"-i"}, gate.Call{Tool: req.Tool, Interactive: true}
+	case len(args) == 2 && args[0] == "-c":
+		call.Args, call.Line = nil, args[1]
+	default:
+		call.Args = append([]string{"sh"}, args...)
 	}
 	req.Command.Args = append([]string{"sh", "-c", pickShell, "sh"}, args...)
 	var out Outcome
-	err := m.lend(ctx, req, func(l *live) (err error) {
+	err := m.lend(ctx, req, call, func(l *live) (err error) {
 		if interactive {
 			l.spec.Limits.Timeout = 0
 			// How a person leaves a shell says nothing about what was stopped in it.

@@ -5,6 +5,9 @@ import (
 	"path"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -29,38 +32,90 @@ func (e *Explanation) plan(ctx context.Context, w *want) judge {
 	return plan.Judge
 }
 
-// verdicts answers q. What no policy decides about is said to be unknown,
-// which beats guessing; onPath answers for paths and may be nil or have no
-// answer.
-func verdicts(q Questions, onPath func(path string) []Verdict) []Verdict {
-	out := []Verdict{}
-	for _, v := range []Verdict{
-		{Kind: "tool", Subject: q.Tool}, {Kind: "command", Subject: q.Command}, {Kind: "path", Subject: q.Path}, {Kind: "host", Subject: q.Host},
-	} {
-		if v.Subject == "" {
-			continue
+// answer answers q by the policies of res and, for paths, by the rules of the
+// wall where it has some.
+func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall judge) {
+	g, err := gate.New(res)
+	if err != nil {
+		e.Problems = append(e.Problems, err.Error())
+		return
+	}
+	if q.Tool != "" {
+		d := g.Tools().Judge(q.Tool)
+		e.Verdicts = append(e.Verdicts, Verdict{Kind: "tool", Subject: q.Tool, Verdict: string(d.Verdict), Reason: d.Reason})
+	}
+	if q.Command != "" {
+		e.Verdicts = append(e.Verdicts, m.answerCommand(ctx, g, res, q.Command)...)
+	}
+	if q.Path != "" {
+		inside := q.Path
+		if !path.IsAbs(inside) {
+			inside = path.Join(res.Docker.Workdir, inside)
 		}
-		if v.Kind == "path" && onPath != nil {
-			if answers := onPath(v.Subject); answers != nil {
-				out = append(out, answers...)
-				continue
-			}
+		if wall != nil {
+			e.Verdicts = append(e.Verdicts, judged(wall, inside)...)
 		}
-		v.Verdict, v.Reason = "unknown", "no "+v.Kind+" policy is enforced in this version; the wall alone decides"
-		out = append(out, v)
+		e.Verdicts = append(e.Verdicts, answerPath(g, inside, wall != nil)...)
+	}
+	if q.Host != "" {
+		e.Verdicts = append(e.Verdicts, answerHost(g, res, q.Host))
+	}
+}
+
+// answerCommand says what the gate makes of a line for a shell, and where it
+// would run.
+func (m *Manager) answerCommand(ctx context.Context, g *gate.Gate, res config.Resolved, text string) []Verdict {
+	j := g.Judge(gate.Call{Line: text})
+	at, err := m.enter(ctx, res, outing{excluded: j.Excluded}, observe)
+	if err != nil && at.gate.Reason == "" {
+		at.gate = Gate{Place: Nowhere, Reason: err.Error()}
+	}
+	v, note := g.Effective(j, at.gate.Place == InWall)
+	reason := j.Summary()
+	if r, ok := j.Decisive(); ok && r.Hint != "" {
+		reason += "; instead: " + r.Hint
+	}
+	if note != "" {
+		reason += "; " + note
+	}
+	where := at.gate.Reason
+	if j.ExcludedReason != "" {
+		where += " (" + j.ExcludedReason + ")"
+	}
+	return []Verdict{
+		{Kind: "command", Subject: text, Verdict: string(v), Reason: reason},
+		{Kind: "command", Operation: "place", Subject: text, Verdict: string(at.gate.Place), Reason: where},
+	}
+}
+
+// answerPath says what the policy for paths makes of a path inside. Where the
+// wall has rules of its own, it is about commands that name the path.
+func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
+	var out []Verdict
+	for _, op := range []sandbox.Operation{sandbox.OpRead, sandbox.OpWrite} {
+		d := g.Paths().Judge(op, inside)
+		reason := d.Message
+		if reason == "" {
+			reason = "no rule of the policy is against it"
+		}
+		kind := "path"
+		if wall {
+			kind = "command naming it"
+		} else if d.Verdict == policy.Allow {
+			reason += "; the mounts of the sandbox decide"
+		}
+		out = append(out, Verdict{Kind: kind, Operation: string(op), Subject: inside, Verdict: string(d.Verdict), Reason: reason})
 	}
 	return out
 }
 
-// judged asks j about a path inside, which is taken to lie in workdir when it
-// is relative.
-func judged(j judge, workdir, inside string) []Verdict {
-	if j == nil {
-		return nil
-	}
-	if !path.IsAbs(inside) {
-		inside = path.Join(workdir, inside)
-	}
+// answerHost says what the policy for hosts makes of host or host:port.
+func answerHost(g *gate.Gate, res config.Resolved, target string) Verdict {
+	return Verdict{}
+}
+
+// judged asks j about an absolute path inside.
+func judged(j judge, inside string) []Verdict {
 	var out []Verdict
 	for _, op := range []sandbox.Operation{sandbox.OpRead, sandbox.OpWrite} {
 		v := j(op, inside)

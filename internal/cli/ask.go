@@ -84,8 +84,13 @@ func question(r sandbox.PermissionRequest) string {
 	if r.Inside != "" && r.Inside != r.Resource {
 		what += " (inside: " + termsafe.Line(r.Inside) + ")"
 	}
-	return "sandbox: a command was stopped, and can be run again if you allow this:\n" +
-		"  permission  " + what + ", and everything below it\n" +
+	head, below := "a command was stopped, and can be run again if you allow this", ", and everything below it"
+	if r.Kind == sandbox.ResourceCommand {
+		head, what, below = "a command needs your permission before it is run", "execute this command", ""
+		command = termsafe.Line(r.Resource) // all of it: nobody permits what they have not seen
+	}
+	return "sandbox: " + head + ":\n" +
+		"  permission  " + what + below + "\n" +
 		"  command     " + command + "\n" +
 		"  because     " + termsafe.Line(r.Reason) + "\n" +
 		"  sandbox     " + termsafe.Line(r.Sandbox) + "\n" +

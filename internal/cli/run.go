@@ -24,6 +24,7 @@ const grace = 2 * time.Second
 type runFlags struct {
 	placeFlags
 	remove, stdin, tty, ask bool
+	unsandboxed, subagent   bool
 	dir                     text
 	env, domains            texts
 	timeout                 span
@@ -42,7 +43,7 @@ func (a *app) runCommand() *ucli.Command {
 		Description: "Output is passed on as it comes; the exit status is the command's own.\n" +
 			"Standard input is empty unless -i is given.\n" +
 			"With --ask, a command that a rule of the wall stopped can be run again with a permission that you give.\n" +
-			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed. 127: there is no such command. 2: wrong usage.",
+			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed, or the policy refuses it. 127: there is no such command. 2: wrong usage.",
 		Flags:  flags,
 		Action: func(c *ucli.Context) error { return a.run(c, f, false) },
 	}
@@ -87,6 +88,8 @@ func (f *runFlags) process() []ucli.Flag {
 		&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "start in `FOLDER` inside", Value: &f.dir},
 		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this long, such as 90s, 10m or 1d", Value: &f.timeout},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
+		&ucli.BoolFlag{Name: "subagent", Usage: "judge the command as a sub-agent's", Destination: &f.subagent},
+		&ucli.BoolFlag{Name: "dangerously-disable-sandbox", Usage: "run on the host, without a wall, where commands.allowUnsandboxed of the settings permits it", Destination: &f.unsandboxed},
 		&ucli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; standard input must be one", Destination: &f.tty},
 	}
 }
@@ -135,6 +138,8 @@ func (a *app) request(f *runFlags) (manager.Request, error) {
 		Flags:   layer,
 		Command: sandbox.Command{Env: f.environment(os.LookupEnv), Dir: f.dir.value, Grace: grace},
 		Timeout: f.timeout.value,
+
+		Subagent: f.subagent, Unsandboxed: f.unsandboxed,
 	}, err
 }
 

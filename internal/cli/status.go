@@ -20,7 +20,7 @@ const (
 	statusUsage        = 2   // wrong flags or arguments; nothing was done
 	statusTimedOut     = 124 // the command was ended at its time limit
 	statusSandbox      = 125 // the sandbox failed; nothing is known of the command
-	statusNoExecutable = 126 // the command is there and cannot be executed
+	statusNoExecutable = 126 // the command is there and cannot be executed, or the policy refuses it
 	statusNoCommand    = 127 // there is no such command inside
 	statusSignal       = 128 // and the signal's number
 )
@@ -90,12 +90,15 @@ func badFlags(err error) bool {
 	return true
 }
 
-// failureStatus tells a command that could not be started from a sandbox
-// that failed. Only the guest's own answer about the arguments and the
-// folder of the command counts as the former.
+// failureStatus tells a command that the policy refused, or that could not be
+// started, from a sandbox that failed. That it could not be started is known
+// only from the guest's own answer about its arguments and folder.
 func failureStatus(err error) int {
 	var e *sandbox.Error
-	if !errors.As(err, &e) || e.Code != sandbox.CodeExecution {
+	switch {
+	case errors.As(err, &e) && e.Code == sandbox.CodeDenyTool:
+		return statusNoExecutable
+	case e == nil, e.Code != sandbox.CodeExecution:
 		return statusSandbox
 	}
 	switch {

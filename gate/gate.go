@@ -1,0 +1,173 @@
+// Package gate is the one chain of decisions that a call passes before
+// anything is made for it, whoever calls: may the tool be used, may the
+// command run. It is made of the settings of one agent and only computes.
+//
+// A judgement comes before walls: it is the same whatever the command would
+// run in. What a wall changes is what becomes of "ask", see
+// [Gate.Effective]. A denial stays one everywhere.
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command"
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+	"github.com/bulkhead-dev/sandbox/toolpolicy"
+)
+
+// A Call is what somebody wants done. At most one of Line, Args and
+// Interactive is set; with none of them nothing is run.
+type Call struct {
+	Tool        string   // the tool that is used, as its caller calls it; empty where a person calls
+	Line        string   // text for a shell
+	Args        []string // a program and its arguments
+	Interactive bool     // a shell at which somebody will type
+	Dir         string   // working directory inside, absolute
+	Subagent    bool     // the caller is a sub-agent
+}
+
+// A Judgement says what the policies make of a call.
+type Judgement struct {
+	command.Decision
+	Tool *toolpolicy.Decision `json:"tool,omitempty"` // nil when no tool was named
+	Text string               `json:"-"`              // what the spans of the reasons refer to
+}
+
+// A Gate judges the calls of one agent. It is safe for concurrent use.
+type Gate struct {
+	tools    *toolpolicy.Policy
+	commands *command.Policy
+	workdir  string
+	auto     bool
+}
+
+// New compiles the policies of res. A rule that cannot be read is
+// [sandbox.CodeValidation] with its place.
+func New(res config.Resolved) (*Gate, error) {
+	tools, err := config.ToolPolicy(res)
+	if err != nil {
+		return nil, err
+	}
+	commands, err := config.CommandPolicy(res)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{tools: tools, commands: commands, workdir: res.Docker.Workdir, auto: res.Commands.AutoAllowIfSandboxed}, nil
+}
+
+// Tools returns the policy for tools.
+func (g *Gate) Tools() *toolpolicy.Policy { return g.tools }
+
+// Judge asks every link of the chain. All of them are asked, so that one
+// answer tells everything that is wrong.
+func (g *Gate) Judge(c Call) Judgement {
+	j := Judgement{Decision: g.command(&c), Text: c.Line}
+	if c.Tool == "" {
+		return j
+	}
+	d := g.tools.Judge(c.Tool)
+	j.Tool = &d
+	if d.Verdict != policy.Allow {
+		j.Verdict = policy.Strictest(j.Verdict, d.Verdict)
+		j.Reasons = slices.Insert(j.Reasons, 0, policy.Reason{Check: "tool", Verdict: d.Verdict, Severity: policy.High, Message: d.Reason, Hint: d.Hint, Rule: d.Rule})
+	}
+	return j
+}
+
+// command judges what is to be run, and leaves it in c as a line.
+func (g *Gate) command(c *Call) command.Decision {
+	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Commands: []command.Simple{}}
+	switch {
+	case c.Interactive:
+		d.Verdict = policy.Ask
+		d.Reasons = append(d.Reasons, policy.Reason{Check: "interactive", Verdict: policy.Ask, Severity: policy.Medium,
+			Message: "what will be typed into a shell cannot be judged beforehand", Hint: "give the shell a line with -c"})
+		return d
+	case len(c.Args) > 0:
+		text, err := line.Quote(c.Args)
+		if err != nil {
+			d.Verdict = policy.Deny
+			d.Reasons = append(d.Reasons, policy.Reason{Check: "syntax", Verdict: policy.Deny, Severity: policy.High,
+				Message: "the arguments cannot be judged: " + err.Error(), Hint: "leave control characters out of the arguments, or put them into a file"})
+			return d
+		}
+		c.Line = text
+	case c.Line == "":
+		return d
+	}
+	dir := c.Dir
+	if dir == "" {
+		dir = g.workdir
+	}
+	return g.commands.Judge(command.Input{Text: c.Line, Dir: dir, Subagent: c.Subagent})
+}
+
+// Effective says what becomes of a judgement where the command would run:
+// inside a wall that limits what it can do, a question need not be asked when
+// commands.autoAllowIfSandboxed says so. note tells when that was the case.
+func (g *Gate) Effective(j Judgement, inWall bool) (v policy.Verdict, note string) {
+	if j.Verdict == policy.Ask && inWall && g.auto {
+		return policy.Allow, "allowed without asking because it runs inside a wall and commands.autoAllowIfSandboxed is true"
+	}
+	return j.Verdict, ""
+}
+
+// Decisive returns the reason that j rests on; ok is false when it allows.
+func (j Judgement) Decisive() (r policy.Reason, ok bool) {
+	if j.Verdict == policy.Allow {
+		return r, false
+	}
+	for _, r := range j.Reasons {
+		if r.Verdict == j.Verdict {
+			return r, true
+		}
+	}
+	return policy.Reason{Check: "gate", Verdict: j.Verdict, Severity: policy.High, Message: "no reason was given"}, true
+}
+
+// Err returns the refusal of a call as an error that names the reason, the
+// part of the text and what to do instead.
+func (j Judgement) Err(op string) error {
+	r, ok := j.Decisive()
+	if !ok {
+		return nil
+	}
+	e := &sandbox.Error{Code: sandbox.CodeDenyTool, Op: op, Field: r.Rule, Resource: r.Span.Of(j.Text), Message: r.Check + ": " + r.Message, Hint: r.Hint}
+	if others := j.others(); others > 0 {
+		e.Message += fmt.Sprintf("; and %d more, which sandbox check shows", others)
+	}
+	return e
+}
+
+// others counts the further reasons that ask for as much.
+func (j Judgement) others() int {
+	n := -1
+	for _, r := range j.Reasons {
+		if r.Verdict == j.Verdict {
+			n++
+		}
+	}
+	return max(n, 0)
+}
+
+// Summary is the text of j for people, in one line.
+func (j Judgement) Summary() string {
+	if r, ok := j.Decisive(); ok {
+		return r.Check + ": " + r.Message
+	}
+	if len(j.Commands) == 0 {
+		return "nothing is run"
+	}
+	names := []string{}
+	for _, c := range j.Commands {
+		if len(c.Words) > 0 && !slices.Contains(names, c.Words[0]) {
+			names = append(names, c.Words[0])
+		}
+	}
+	return "nothing speaks against it; it runs " + strings.Join(names, ", ")
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// Exit statuses of check beside 0.
+const (
+	statusAsk  = 3 // somebody would have to be asked
+	statusDeny = 4 // the command would be refused
+)
+
+// maxPart is how much of a command a line shows, in bytes.
+const maxPart = 60
+
+func (a *app) checkCommand() *ucli.Command {
+	strictness, dir, tool := text{}, text{check: absolute}, text{check: notEmpty}
+	var subagent bool
+	return &ucli.Command{
+		Name:      "check",
+		Usage:     "say what the policy makes of a command, without running anything",
+		UsageText: "sandbox check [flags] -- COMMAND [arguments]",
+		Description: "One argument is a line for a shell; several are a program and its arguments.\n" +
+			"This is the gate alone, as the settings have it: inside a wall a question is answered by\n" +
+			"commands.autoAllowIfSandboxed, which sandbox explain --command shows.\n" +
+			"Exit status: 0 allow, 3 ask, 4 deny. 2: wrong usage. 125: the settings cannot be read.",
+		Flags: []ucli.Flag{
+			&ucli.GenericFlag{Name: "strictness", Usage: "judge as under `STRICTNESS`: permissive, normal, restricted or strict", Value: &strictness},
+			&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "as if started in `FOLDER` inside", Value: &dir},
+			&ucli.GenericFlag{Name: "tool", Usage: "as a use of `TOOL` by an agent", Value: &tool},
+			&ucli.BoolFlag{Name: "subagent", Usage: "as a sub-agent", Destination: &subagent},
+		},
+		Action: func(c *ucli.Context) error {
+			call := gate.Call{Tool: tool.value, Dir: dir.value, Subagent: subagent}
+			switch args := c.Args().Slice(); len(args) {
+			case 0:
+				return usagef(c.Command.Name, "which command? write: sandbox check -- COMMAND")
+			case 1:
+				call.Line = args[0]
+			default:
+				call.Args = args
+			}
+			return a.check(call, strictness)
+		},
+	}
+}
+
+func (a *app) check(call gate.Call, strictness text) error {
+	settings, err := a.Backend.Settings(a.options())
+	if err != nil {
+		return err
+	}
+	var flags *config.SandboxSettings
+	if strictness.given {
+		flags = &config.SandboxSettings{Commands: &config.CommandSettings{Strictness: &strictness.value}}
+	}
+	res, err := config.Resolve(settings, a.globals.who(), flags)
+	if err != nil {
+		return err
+	}
+	g, err := gate.New(res)
+	if err != nil {
+		return err
+	}
+	j := g.Judge(call)
+	if a.globals.json() {
+		err = writeJSON(a.Stdout, j)
+	} else {
+		_, err = io.WriteString(a.Stdout, checkText(j))
+	}
+	switch {
+	case err != nil:
+		return err
+	case j.Verdict == policy.Ask:
+		return silentStatus(statusAsk)
+	case j.Verdict == policy.Deny:
+		return silentStatus(statusDeny)
+	}
+	return nil
+}
+
+// checkText writes j for people.
+func checkText(j gate.Judgement) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", j.Verdict, termsafe.Line(j.Summary()))
+	section := func(title string, t *table) {
+		if len(t.rows) > 0 {
+			b.WriteString("\n" + title + "\n")
+			_ = t.write(indented{&b, true}) // a strings.Builder never fails
+		}
+	}
+	reasons := &table{}
+	for _, r := range j.Reasons {
+		reasons.add(string(r.Verdict), r.Check, r.Severity.String(), part(r.Span.Of(j.Text)), r.Message)
+		if r.Hint != "" {
+			reasons.add("", "", "", "", "instead: "+r.Hint)
+		}
+	}
+	section("Reasons", reasons)
+	commands := &table{}
+	for _, c := range j.Commands {
+		commands.add(part(c.Text), how(c))
+	}
+	section("What would run", commands)
+	excluded := &table{}
+	if j.ExcludedReason != "" {
+		excluded.add(j.ExcludedReason)
+	}
+	section("Outside of the wall", excluded)
+	return b.String()
+}
+
+// part is as much of a text as a line of a table has room for.
+func part(s string) string {
+	s = termsafe.Line(s)
+	if len(s) > maxPart {
+		s = strings.ToValidUTF8(s[:maxPart], "") + " …"
+	}
+	return s
+}
+
+// how says by which way the shell comes to c.
+func how(c command.Simple) string {
+	var out []string
+	if len(c.Wrappers) > 0 {
+		out = append(out, "behind "+strings.Join(c.Wrappers, ", "))
+	}
+	if c.Via != "" {
+		out = append(out, c.Via)
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,169 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// maxGates bounds the gates that are kept compiled, one for each agent.
+const maxGates = 256
+
+// gates keeps compiled gates. They depend on the settings and the agent
+// alone, unless a call has flags.
+type gates struct {
+	mu       sync.Mutex
+	settings *config.Settings
+	of       map[string]*gate.Gate // by agent
+}
+
+// gate returns the gate of res. With flags it is made for this call.
+func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
+	if flags != nil {
+		return gate.New(res)
+	}
+	settings := m.settings.Load()
+	m.gates.mu.Lock()
+	defer m.gates.mu.Unlock()
+	if m.gates.settings != settings || len(m.gates.of) >= maxGates {
+		m.gates.settings, m.gates.of = settings, map[string]*gate.Gate{}
+	}
+	if g := m.gates.of[res.Agent]; g != nil {
+		return g, nil
+	}
+	g, err := gate.New(res)
+	if err == nil {
+		m.gates.of[res.Agent] = g
+	}
+	return g, err
+}
+
+// callOf is what the gate is asked about a request.
+func callOf(req Request) gate.Call {
+	return gate.Call{Tool: req.Tool, Args: req.Command.Args, Dir: req.Command.Dir, Subagent: req.Subagent}
+}
+
+// A ruling is what the gate said of one request.
+type ruling struct {
+	gate    *gate.Gate
+	judged  gate.Judgement
+	outing  outing
+	req     *Request
+	owner   sandbox.Owner
+	sandbox string // its name
+}
+
+// judge asks the gate about a call. What it denies is refused here, before
+// anything is made or looked for; what becomes of a question depends on where
+// the call would run, see consent.
+func (m *Manager) judge(ctx context.Context, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
+	g, err := m.gate(res, req.Flags)
+	if err != nil {
+		return nil, err
+	}
+	call.Subagent = req.Subagent
+	r := &ruling{gate: g, judged: g.Judge(call), req: &req, owner: m.owner(res)}
+	r.outing = outing{asked: req.Unsandboxed, excluded: r.judged.Excluded}
+	if r.sandbox, err = config.Name(res.Docker.ContainerPrefix, r.owner); err != nil {
+		return nil, err
+	}
+	if r.judged.Verdict != policy.Deny {
+		return r, nil
+	}
+	m.tellRefused(ctx, r)
+	return nil, r.judged.Err("run")
+}
+
+// consent sees to it that somebody answers for what the gate would have asked
+// about: the wall, by commands.autoAllowIfSandboxed, what was permitted for
+// the session before, or the approver. Nobody means no.
+func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
+	switch v, note := r.gate.Effective(r.judged, inWall); {
+	case v == policy.Allow:
+		if note != "" {
+			m.log.WithField("sandbox", r.sandbox).Debugf("%s: %s", r.judged.Summary(), note)
+		}
+		return nil
+	case v != policy.Ask || r.judged.Text == "":
+		m.tellRefused(ctx, r)
+		return r.judged.Err("run")
+	case m.grants.permits(r.owner, r.question(inWall)):
+		return nil
+	}
+	why := "nobody was asked"
+	if r.req.Ask {
+		switch a := m.askCommand(ctx, r, inWall); a.Permission {
+		case sandbox.AllowOnce:
+			return nil
+		case sandbox.AllowSession, sandbox.AllowPermanent:
+			m.grants.permitText(r.owner, r.question(inWall))
+			if a.Permission == sandbox.AllowPermanent {
+				m.log.WithField("sandbox", r.sandbox).Warn("the command is permitted for this session only: to permit it for good, name it in commands.allow of the settings")
+			}
+			return nil
+		default:
+			why = "it was asked about and denied"
+			if a.Note != "" {
+				why += " (" + a.Note + ")"
+			}
+		}
+	}
+	m.tellRefused(ctx, r)
+	err := r.judged.Err("run")
+	if e, ok := err.(*sandbox.Error); ok {
+		e.Message += "; this needs somebody's permission, and " + why
+		if e.Hint != "" {
+			e.Hint += "; or "
+		}
+		e.Hint += "allow it with --ask, or name the command in commands.allow"
+	}
+	return err
+}
+
+// question is what a permission for the session is for: this text, of this
+// agent, in this folder, and where it runs.
+func (r *ruling) question(inWall bool) string {
+	return fmt.Sprintf("%q %t %t %q %s", r.req.Who.Agent, r.req.Subagent, inWall, r.req.Command.Dir, r.judged.Text)
+}
+
+// askCommand puts the question about a command to the approver.
+func (m *Manager) askCommand(ctx context.Context, r *ruling, inWall bool) Answer {
+	reason := r.judged.Summary()
+	if !inWall {
+		reason += "; it would run on the host, without a wall"
+	}
+	p := sandbox.PermissionRequest{
+		ID: newID(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
+		Kind: sandbox.ResourceCommand, Operation: sandbox.OpExecute, Resource: r.judged.Text,
+		Command: slices.Clone(r.req.Command.Args), Reason: reason, Expires: m.now().Add(askWithin),
+	}
+	return m.put(ctx, p)
+}
+
+// put puts a question to the approver. Whatever goes wrong is a denial.
+func (m *Manager) put(ctx context.Context, r sandbox.PermissionRequest) Answer {
+	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }
+	if m.approver == nil {
+		return denied("there is nobody to ask")
+	}
+	ctx, done := context.WithTimeout(ctx, askWithin)
+	defer done()
+	asked := r
+	asked.Command = slices.Clone(r.Command)
+	p, err := m.approver.Approve(ctx, asked)
+	switch {
+	case err != nil:
+		return denied(err.Error())
+	case ctx.Err() != nil:
+		return denied("nobody answered in time")
+	case p == sandbox.AllowOnce, p == sandbox.AllowSession, p == sandbox.AllowPermanent, p == sandbox.Deny:
+		return Answer{Request: r, Permission: p}
+	}
+	return denied("the answer was none of the four")
+}
