@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
@@ -23,11 +21,5 @@ func ToolPolicy(r Resolved) (*toolpolicy.Policy, error) {
 		Deny:      list(r.Tools.Deny, "tools.deny"),
 		ReadOnly:  r.WorkspaceAccess == sandbox.AccessRO, ReadOnlyLayer: r.Origin("workspaceAccess"),
 	})
-	var e *sandbox.Error
-	if errors.As(err, &e) {
-		placed := *e
-		placed.Op, placed.Field = "resolve", r.field(e.Field)
-		return nil, &placed
-	}
-	return p, err
+	return p, r.placed(err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/command/line"
+	"github.com/bulkhead-dev/sandbox/policy/path"
 	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
 
@@ -42,26 +43,34 @@ type Judgement struct {
 type Gate struct {
 	tools    *toolpolicy.Policy
 	commands *command.Policy
+	paths    *path.Policy
 	workdir  string
 	auto     bool
 }
 
 // New compiles the policies of res. A rule that cannot be read is
 // [sandbox.CodeValidation] with its place.
-func New(res config.Resolved) (*Gate, error) {
+func New(res config.Resolved, in config.Inside) (*Gate, error) {
 	tools, err := config.ToolPolicy(res)
 	if err != nil {
 		return nil, err
 	}
-	commands, err := config.CommandPolicy(res)
+	paths, err := config.PathPolicy(res, in)
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{tools: tools, commands: commands, workdir: res.Docker.Workdir, auto: res.Commands.AutoAllowIfSandboxed}, nil
+	commands, err := config.CommandPolicy(res, paths)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{tools: tools, commands: commands, paths: paths, workdir: res.Docker.Workdir, auto: res.Commands.AutoAllowIfSandboxed}, nil
 }
 
 // Tools returns the policy for tools.
 func (g *Gate) Tools() *toolpolicy.Policy { return g.tools }
+
+// Paths returns the policy for files.
+func (g *Gate) Paths() *path.Policy { return g.paths }
 
 // Judge asks every link of the chain. All of them are asked, so that one
 // answer tells everything that is wrong.
