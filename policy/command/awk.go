@@ -6,12 +6,12 @@ import "strings"
 // files by itself, or is not told by the text.
 func awkActs(k *call) bool {
 	for _, w := range k.scripts("", "-f --file -E --exec") {
-		if !w.Static || awkProgramActs(w.Value) {
+		if w.Static && awkProgramActs(w.Value) {
 			return true
 		}
 	}
 	for _, o := range k.options {
-		if o.given && hasWord("-e --source", o.name) && (!o.value.Static || awkProgramActs(o.value.Value)) {
+		if o.given && hasWord("-e --source", o.name) && o.value.Static && awkProgramActs(o.value.Value) {
 			return true
 		}
 	}

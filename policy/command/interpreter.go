@@ -42,13 +42,24 @@ func (k *call) scripts(options, file string) []line.Word {
 	return k.operands[:1]
 }
 
+// scriptUntold reports whether a variable is part of the script of sed or the
+// program of awk.
+func scriptUntold(k *call) bool {
+	for _, w := range k.scripts("-e --expression --source", "-f --file") {
+		if !w.Static {
+			return true
+		}
+	}
+	return false
+}
+
 // sedActs reports whether a script of sed runs a command or writes a file, or
 // cannot be read.
 func sedActs(k *call) bool {
 	var text strings.Builder
 	for _, w := range k.scripts("-e --expression", "-f --file") {
 		if !w.Static {
-			return true
+			return false // told by scriptUntold
 		}
 		text.WriteString(w.Value)
 		text.WriteByte('\n')
