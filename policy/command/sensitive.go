@@ -34,12 +34,7 @@ const maxQuestions = 1024
 type fileQuestions struct {
 	*subject
 	asked int
-	seen  map[question]bool
-}
-
-type question struct {
-	op   sandbox.Operation
-	path string
+	tree  bool // the command in turn takes along what lies below its files
 }
 
 // checkSensitiveFile asks the path policy about every redirection and every
@@ -91,6 +86,10 @@ func (q *fileQuestions) redirect(r *line.Redirect) {
 // command asks about the words of one command.
 func (q *fileQuestions) command(k *call, role fileRole) {
 	dirs := q.dirs(k.Command)
+	q.tree = role.tree == "always"
+	if role.tree != "" && !q.tree {
+		_, q.tree = k.given(role.tree)
+	}
 	text, write := role.text, role.write
 	if role.unless != "" {
 		if _, ok := k.given(role.unless); ok {
@@ -201,13 +200,14 @@ func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
 	if q.asked++; q.asked > maxQuestions {
 		return
 	}
-	var d path.Decision
-	if w.Static && w.Glob {
-		d = q.paths.policy.JudgeGlob(op, abs)
-	} else {
-		d = q.paths.policy.Judge(op, abs)
+	switch {
+	case w.Static && w.Glob:
+		q.answer(q.paths.policy.JudgeGlob(op, abs), w)
+	case q.tree:
+		q.answer(q.paths.policy.JudgeTree(op, abs), w)
+	default:
+		q.answer(q.paths.policy.Judge(op, abs), w)
 	}
-	q.answer(d, w)
 }
 
 // sensitive asks about a part of a word, of which it is not sure that it is a
