@@ -46,7 +46,8 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 				x.add(r)
 			}
 			if closes {
-				c.p.literal = append(c.p.literal, r)
+				r.reads = len(to) > 1
+				c.p.closing[r.anchor] = append(c.p.closing[r.anchor], r)
 			}
 		}
 	}
@@ -80,7 +81,7 @@ func parseRule(field, text string, fold bool, roots []string) ([]*rule, error) {
 	for _, prefix := range prefixes {
 		for _, names := range patterns {
 			r := base
-			if r.anchor == atRoot && len(prefix) == 0 && len(names) > 1 && names[0].any {
+			for r.anchor != atHome && len(prefix) == 0 && len(names) > 1 && names[0].any {
 				r.anchor, names = anywhere, names[1:]
 			}
 			r.segs = slices.Concat(prefix, names)

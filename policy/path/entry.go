@@ -126,7 +126,7 @@ func (p *Policy) table(added []Entry) error {
 				r.but = append(r.but, newSegment(name, p.fold))
 			}
 			p.sensitive.add(r)
-			p.literal = append(p.literal, r)
+			p.closing[r.anchor] = append(p.closing[r.anchor], r)
 		}
 	}
 	return nil

@@ -68,7 +68,9 @@ type Policy struct {
 	denyRead, denyWrite, sensitive, exceptions index
 	mayRead, mayWrite, temporary               index // roots and rules
 	liftRead, liftWrite                        index // rules that name a sensitive file
-	literal                                    []*rule
+
+	closing [anywhere + 1][]*rule     // what denies and the table hold, by where it begins
+	anchors [anywhere + 1][][]segment // where that may be
 }
 
 // New compiles a Policy. Errors are *sandbox.Error of code CodeValidation with
@@ -82,6 +84,7 @@ func New(o Options) (*Policy, error) {
 		}
 		p.home = at.segs
 	}
+	p.anchors = anchorsOf(p.home)
 	if err := p.table(o.Sensitive); err != nil {
 		return nil, err
 	}

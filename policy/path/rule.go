@@ -26,6 +26,7 @@ type rule struct {
 	anchor anchor
 	segs   []segment // none: everything below the anchor
 	entry  *Entry    // for rules of the table
+	reads  bool      // for rules of the settings: closes reading too
 	but    []segment // last names that the rule does not concern
 }
 
@@ -35,6 +36,7 @@ type segment struct {
 	plain          bool // text is a name
 	any            bool // "**"
 	prefix, suffix string
+	tokens         []token // of a pattern, for JudgeGlob
 }
 
 // newSegment compiles one segment of a pattern.
@@ -48,7 +50,7 @@ func newSegment(text string, fold bool) segment {
 	if pattern.Plain(text) {
 		return segment{text: pattern.Unescape(text), plain: true}
 	}
-	s := segment{text: text, prefix: text[:strings.IndexAny(text, `*?[\`)]}
+	s := segment{text: text, prefix: text[:strings.IndexAny(text, `*?[\`)], tokens: tokens(text)}
 	if !strings.ContainsAny(text, `[\`) {
 		s.suffix = text[strings.LastIndexAny(text, "*?")+1:]
 	}

@@ -31,8 +31,9 @@ var credentialRows = []row{
 
 	{CategoryContainer, critical, critical, "whoever talks to it is root on the host", []string{
 		"/run/docker.sock", "/run/docker", "/run/containerd", "/run/crio", "/run/podman", "/run/buildkit", "/run/user/*/docker.sock", "/run/user/*/podman", "/run/user/*/containerd",
-		"~/.docker/run", "~/.docker/desktop", "~/.colima", "~/.lima", "~/.orbstack", "~/.rd/docker.sock", "/run/snapd.socket", "/run/lxd.socket", "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd",
+		"/run/snapd.socket", "/run/lxd.socket", "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd",
 	}, nil},
+	{CategoryContainer, high, critical, "it holds sockets of a container engine", []string{"~/.colima", "~/.lima", "~/.orbstack", "~/.rd"}, nil},
 	{CategoryContainer, high, critical, "it holds credentials of container registries", []string{
 		"~/.docker", "~/.config/containers", "~/.config/docker", "**/.dockercfg", "**/.dockerconfigjson", "/run/containers/*/auth.json", "/run/user/*/containers/auth.json",
 	}, nil},

@@ -1,0 +1,140 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+)
+
+// A check looks at one line and reports what it sees.
+type check struct {
+	name string
+	run  func(*subject)
+}
+
+// checks are all checks, in the order of the document.
+func checks() []check {
+	return []check{
+		{"heredoc", checkHeredoc},
+		{"metacharacter", checkMetacharacter},
+		{"variable", checkVariable},
+		{"pattern", checkPattern},
+		{"removal", checkRemoval},
+		{"sensitive-file", checkSensitiveFile},
+		{"interpreter", checkInterpreter},
+		{"unknown", checkUnknown},
+	}
+}
+
+// A subject is one line under judgement.
+type subject struct {
+	*line.Line
+	*Policy
+	in    Input
+	calls []call
+	found findings
+}
+
+func (s *subject) report(f finding) { s.found.add(f) }
+
+// Judge decides about one line. It never panics and its memory is bounded,
+// whatever the text; a text that cannot be read is denied.
+func (p *Policy) Judge(in Input) (d Decision) {
+	defer func() {
+		if r := recover(); r != nil {
+			d = refusal(policy.Reason{
+				Check: "syntax", Verdict: policy.Deny, Severity: policy.Critical,
+				Message: "the line could not be judged", Hint: "write it in simpler commands",
+				Span: policy.Span{End: len(in.Text)},
+			})
+		}
+	}()
+	l, refused := line.Parse(in.Text, line.Start{Dir: in.Dir, Home: p.home})
+	if refused != nil {
+		refused.Verdict = policy.Deny
+		return refusal(*refused)
+	}
+	return p.judge(l, in)
+}
+
+// refusal is the decision about a text that no check looks at.
+func refusal(r policy.Reason) Decision {
+	return Decision{
+		Verdict: policy.Deny, Reasons: []policy.Reason{r}, Commands: []Simple{},
+		ExcludedReason: "the line is denied: " + r.Message,
+	}
+}
+
+// judge decides about a line that was understood.
+func (p *Policy) judge(l *line.Line, in Input) Decision {
+	s := &subject{Line: l, Policy: p, in: in, found: findings{strictness: p.strictness, verdict: policy.Allow}}
+	s.calls = make([]call, len(l.Commands))
+	for i := range l.Commands {
+		s.calls[i] = p.tables.call(&l.Commands[i])
+	}
+	s.blockRules()
+	for _, c := range checks() {
+		c.run(s)
+	}
+	d := Decision{Commands: simples(l)}
+	named, allowed := s.allowRules(d.Commands)
+	lifted := allowed && !s.found.never && s.found.verdict != policy.Deny
+	if p.strictness == Strict && !lifted {
+		s.unnamed(named)
+	}
+	d.Excluded, d.ExcludedReason = s.excludedBy(d.Commands)
+	d.Verdict, d.Reasons = s.found.verdict, s.found.reasons(lifted)
+	if lifted {
+		d.Verdict = policy.Allow
+	}
+	return d
+}
+
+// simples tells the commands of a line.
+func simples(l *line.Line) []Simple {
+	out := make([]Simple, 0, len(l.Commands))
+	for i := range l.Commands {
+		c := &l.Commands[i]
+		s := Simple{
+			Words: make([]string, len(c.Words)), Text: normal(c.Words), Span: c.Span,
+			Wrappers: append([]string{}, c.Wrappers...), Via: via(c.Via),
+		}
+		for j, w := range c.Words {
+			s.Words[j] = word(w)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func via(kinds []line.Kind) string {
+	if len(kinds) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i, k := range kinds {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(k))
+	}
+	return b.String()
+}
+
+// checkUnknown reports the places where the text does not tell what would
+// run, unless a check has already said something there that nobody may allow.
+func checkUnknown(s *subject) {
+	for _, u := range s.Unknowns {
+		if s.found.covers(u.Span) {
+			continue
+		}
+		s.report(finding{
+			check: "unknown", rule: "unknown", severity: policy.High, mark: unknown,
+			message: fmt.Sprintf("it cannot be told what runs here: %s: %s", u.Why, quote(u.Span.Of(s.Text))),
+			hint:    "write the command out, so that the line tells what it runs",
+			span:    u.Span,
+		})
+	}
+}

@@ -1,0 +1,18 @@
+package line
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// Parse reads text.
+func Parse(text string, _ Start) (*Line, *policy.Reason) {
+	f, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil, &policy.Reason{Check: "syntax", Verdict: policy.Deny, Severity: policy.High, Message: err.Error()}
+	}
+	return &Line{Text: text, File: f}, nil
+}
