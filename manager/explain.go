@@ -84,7 +84,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
-		Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
+		Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
 	at, err := m.enter(ctx, res, outing{}, observe)
 	var w *want
@@ -93,20 +93,19 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	}
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
-		e.Verdicts = verdicts(q, nil)
 		e.Gate = Gate{Place: Nowhere, Reason: "nothing can be run as things are"}
+		m.answer(ctx, &e, res, q, nil)
 		return e, nil
 	}
 	e.Gate = w.gate
 	e.describe(w)
 	if w.gate.Place == OnHost {
-		e.Verdicts = verdicts(q, nil)
+		m.answer(ctx, &e, res, q, nil)
 		e.Next = "run on the host, without a wall"
-		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env and the limits of a command hold")
+		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env, the commands and the limits of a command hold")
 		return e, nil
 	}
-	judge := e.plan(ctx, w)
-	e.Verdicts = verdicts(q, func(path string) []Verdict { return judged(judge, w.spec.Workdir, path) })
+	m.answer(ctx, &e, res, q, e.plan(ctx, w))
 	if err := m.explainNext(ctx, w, &e); err != nil {
 		e.Status = sandbox.StatusUnknown
 		e.Problems = append(e.Problems, err.Error())

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -26,7 +27,7 @@ type gates struct {
 // gate returns the gate of res. With flags it is made for this call.
 func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
 	if flags != nil {
-		return gate.New(res)
+		return gate.New(res, Inside(res))
 	}
 	settings := m.settings.Load()
 	m.gates.mu.Lock()
@@ -37,11 +38,16 @@ func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gat
 	if g := m.gates.of[res.Agent]; g != nil {
 		return g, nil
 	}
-	g, err := gate.New(res)
+	g, err := gate.New(res, Inside(res))
 	if err == nil {
 		m.gates.of[res.Agent] = g
 	}
 	return g, err
+}
+
+// Inside is what policies have to know of the place where commands of res run.
+func Inside(res config.Resolved) config.Inside {
+	return config.Inside{FoldCase: runtime.GOOS == "darwin" && res.Provider != "docker"}
 }
 
 // callOf is what the gate is asked about a request.

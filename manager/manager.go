@@ -90,7 +90,7 @@ type Manager struct {
 	permanent Permanent        // or nil
 	recorder  Recorder         // or nil
 	gates     *gates
-	chosen    string           // provider named for all calls, or empty
+	chosen    string // provider named for all calls, or empty
 
 	records *registry.Store
 	leases  *lease.Dir

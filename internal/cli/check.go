@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -68,7 +69,7 @@ func (a *app) check(call gate.Call, strictness text) error {
 	if err != nil {
 		return err
 	}
-	g, err := gate.New(res)
+	g, err := gate.New(res, manager.Inside(res))
 	if err != nil {
 		return err
 	}

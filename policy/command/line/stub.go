@@ -16,3 +16,16 @@ func Parse(text string, _ Start) (*Line, *policy.Reason) {
 	}
 	return &Line{Text: text, File: f}, nil
 }
+
+// Quote is here until the real one is.
+func Quote(args []string) (string, error) {
+	var out []string
+	for _, a := range args {
+		q, err := syntax.Quote(a, syntax.LangBash)
+		if err != nil {
+			return "", err
+		}
+		out = append(out, q)
+	}
+	return strings.Join(out, " "), nil
+}
