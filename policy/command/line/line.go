@@ -45,7 +45,8 @@ type Command struct {
 	Redirects []Redirect  // its own and those of the compound commands around it
 	Wrappers  []string    // what was taken off, outermost first: "sudo", "timeout"
 	Via       []Kind      // how the shell comes to it, outermost first; empty for a plain one
-	Dir       string      // working directory when it runs, as far as cd shows; empty is unknown
+	Dir       string      // working directory when it runs if every cd before it worked; empty is unknown
+	Unsure    bool        // a cd before it may have failed unnoticed, so that it may run in an earlier directory
 	Span      policy.Span // in Line.Text; for a nested text that of the word that holds it
 }
 
@@ -57,6 +58,9 @@ type Word struct {
 	Glob   bool        // has unquoted *, ? or [, so that names of files may take its place
 	Raw    string      // as written
 	Span   policy.Span // in Line.Text
+
+	single bool // it becomes exactly one word; a Static word without Glob is one anyway
+	number bool // it is a decimal number, though perhaps not known which
 }
 
 // An Assign is one assignment to a variable.
