@@ -53,7 +53,7 @@ func TestChain(t *testing.T) {
 		{"a tool that is denied", ``, gate.Call{Tool: "browser"}, policy.Deny, policy.Deny, policy.Deny, "tool"},
 		{"a denied tool and a question", ``, gate.Call{Tool: "browser", Interactive: true}, policy.Deny, policy.Deny, policy.Deny, "tool"},
 		{"a denied tool and a denied line", `"tools": {"deny": ["exec"]}`, gate.Call{Tool: "bash", Line: "rm -rf /"}, policy.Deny, policy.Deny, policy.Deny, "tool"},
-		{"a sub-agent", `"commands": {"subagentBlock": ["git push:*"]}`, gate.Call{Line: "git push origin", Subagent: true}, policy.Deny, policy.Deny, policy.Deny, "block"},
+		{"a sub-agent", `"commands": {"subagentBlock": ["git push:*"]}`, gate.Call{Line: "git push origin", Subagent: true}, policy.Deny, policy.Deny, policy.Deny, "rule"},
 		{"no sub-agent", `"commands": {"subagentBlock": ["git commit:*"]}`, gate.Call{Line: "git commit -m x"}, policy.Allow, policy.Allow, policy.Allow, ""},
 	}
 	for _, tt := range tests {

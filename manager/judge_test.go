@@ -105,15 +105,15 @@ func TestQuestionsAboutCommands(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			check("first", g.judged(m, []string{"reach", "HOST/x"}, ask), want.first)
-			if len(g.asked) != 1 || g.asked[0].Kind != sandbox.ResourceCommand || g.asked[0].Operation != sandbox.OpExecute || g.asked[0].Resource != "reach HOST/x" || g.asked[0].Reason == "" {
+			check("first", g.judged(m, []string{"reach", "/workspace/x"}, ask), want.first)
+			if len(g.asked) != 1 || g.asked[0].Kind != sandbox.ResourceCommand || g.asked[0].Operation != sandbox.OpExecute || g.asked[0].Resource != "reach /workspace/x" || g.asked[0].Reason == "" {
 				t.Errorf("asked %+v", g.asked)
 			}
-			check("again", g.judged(m, []string{"reach", "HOST/x"}), want.second)
-			check("another command", g.judged(m, []string{"reach", "HOST/y"}), want.elsewhere)
-			check("another folder", g.judged(m, []string{"reach", "HOST/x"}, func(r *manager.Request) { r.Command.Dir = "/tmp" }), want.elsewhere)
-			check("another agent", g.judged(m, []string{"reach", "HOST/x"}, func(r *manager.Request) { r.Who.Agent = "b" }), want.elsewhere)
-			check("a sub-agent", g.judged(m, []string{"reach", "HOST/x"}, func(r *manager.Request) { r.Subagent = true }), want.elsewhere)
+			check("again", g.judged(m, []string{"reach", "/workspace/x"}), want.second)
+			check("another command", g.judged(m, []string{"reach", "/workspace/y"}), want.elsewhere)
+			check("another folder", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Command.Dir = "/tmp" }), want.elsewhere)
+			check("another agent", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Who.Agent = "b" }), want.elsewhere)
+			check("a sub-agent", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Subagent = true }), want.elsewhere)
 		})
 	}
 }

@@ -89,20 +89,20 @@ func (m *Manager) answerCommand(ctx context.Context, g *gate.Gate, res config.Re
 }
 
 // answerPath says what the policy for paths makes of a path inside. Where the
-// wall has rules of its own, it is about commands that name the path.
+// wall has rules of its own, only what the policy has against commands that
+// name the path is told.
 func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 	var out []Verdict
 	for _, op := range []sandbox.Operation{sandbox.OpRead, sandbox.OpWrite} {
 		d := g.Paths().Judge(op, inside)
-		reason := d.Message
-		if reason == "" {
-			reason = "no rule of the policy is against it"
-		}
-		kind := "path"
-		if wall {
+		kind, reason := "path", d.Message
+		switch {
+		case wall && d.Verdict == policy.Allow:
+			continue
+		case wall:
 			kind = "command naming it"
-		} else if d.Verdict == policy.Allow {
-			reason += "; the mounts of the sandbox decide"
+		case d.Verdict == policy.Allow:
+			reason = "no rule of the policy is against it; the mounts of the sandbox decide"
 		}
 		out = append(out, Verdict{Kind: kind, Operation: string(op), Subject: inside, Verdict: string(d.Verdict), Reason: reason})
 	}

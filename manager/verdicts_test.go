@@ -64,24 +64,24 @@ func TestExplainTellsThePlan(t *testing.T) {
 		if len(e.Layers) != 1 || len(e.Wall) != 1 || len(e.Notes) != 1 || len(e.Problems) != 0 {
 			t.Errorf("%+v", e)
 		}
-		if len(e.Verdicts) != 3 || e.Verdicts[0] != tt.want[0] || e.Verdicts[1] != tt.want[1] {
+		if len(e.Verdicts) < 4 || e.Verdicts[0] != tt.want[0] || e.Verdicts[1] != tt.want[1] || e.Verdicts[2].Kind != "command naming it" {
 			t.Errorf("of %s: %+v", tt.path, e.Verdicts)
 		}
-		if len(e.Verdicts) == 3 && (e.Verdicts[2].Kind != "host" || e.Verdicts[2].Verdict != "unknown") {
-			t.Errorf("of the host: %+v", e.Verdicts[2])
+		if last := e.Verdicts[len(e.Verdicts)-1]; last.Kind != "host" || last.Verdict != "deny" || last.Reason == "" {
+			t.Errorf("of the host: %+v", last)
 		}
 	}
 }
 
-// TestExplainWithoutAPlan holds that nothing is said to be allowed or denied
-// when the provider cannot tell.
+// TestExplainWithoutAPlan holds that the policy answers alone when the provider
+// cannot tell, and says that it is not all.
 func TestExplainWithoutAPlan(t *testing.T) {
 	c := newMachine(t)
 	walls := []sandbox.Provider{c.local, planner{Provider: c.local, err: errors.New("the workspace is gone")}}
 	for i, w := range walls {
 		c.local = w
 		e := explain(t, c, manager.Questions{Path: "/etc"})
-		if len(e.Verdicts) != 1 || e.Verdicts[0].Verdict != "unknown" || len(e.Problems) != i {
+		if len(e.Verdicts) != 2 || e.Verdicts[0].Verdict != "allow" || !strings.Contains(e.Verdicts[0].Reason, "mounts") || e.Verdicts[1].Verdict != "ask" || len(e.Problems) != i {
 			t.Errorf("%+v, problems %v", e.Verdicts, e.Problems)
 		}
 	}

@@ -77,7 +77,7 @@ func (a *app) check(call gate.Call, strictness text) error {
 	if a.globals.json() {
 		err = writeJSON(a.Stdout, j)
 	} else {
-		_, err = io.WriteString(a.Stdout, checkText(j))
+		_, err = io.WriteString(a.Stdout, checkText(j, len(res.Commands.Excluded) > 0))
 	}
 	switch {
 	case err != nil:
@@ -90,8 +90,8 @@ func (a *app) check(call gate.Call, strictness text) error {
 	return nil
 }
 
-// checkText writes j for people.
-func checkText(j gate.Judgement) string {
+// checkText writes j for people; rules says that commands.excluded has some.
+func checkText(j gate.Judgement, rules bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", j.Verdict, termsafe.Line(j.Summary()))
 	section := func(title string, t *table) {
@@ -100,24 +100,28 @@ func checkText(j gate.Judgement) string {
 			_ = t.write(indented{&b, true}) // a strings.Builder never fails
 		}
 	}
-	reasons := &table{}
 	for _, r := range j.Reasons {
-		reasons.add(string(r.Verdict), r.Check, r.Severity.String(), part(r.Span.Of(j.Text)), r.Message)
+		fmt.Fprintf(&b, "\n%s, %s: %s", r.Verdict, r.Severity, r.Check)
+		if text := r.Span.Of(j.Text); text != "" {
+			fmt.Fprintf(&b, ": %s", part(text))
+		}
+		fmt.Fprintf(&b, "\n  %s\n", termsafe.Line(r.Message))
 		if r.Hint != "" {
-			reasons.add("", "", "", "", "instead: "+r.Hint)
+			fmt.Fprintf(&b, "  instead: %s\n", termsafe.Line(r.Hint))
 		}
 	}
-	section("Reasons", reasons)
 	commands := &table{}
 	for _, c := range j.Commands {
-		commands.add(part(c.Text), how(c))
+		if by := how(c); by != "" {
+			commands.add(part(c.Text), by)
+			continue
+		}
+		commands.add(part(c.Text))
 	}
 	section("What would run", commands)
-	excluded := &table{}
-	if j.ExcludedReason != "" {
-		excluded.add(j.ExcludedReason)
+	if rules {
+		section("Outside of the wall", explainLines([]string{j.ExcludedReason}))
 	}
-	section("Outside of the wall", excluded)
 	return b.String()
 }
 
