@@ -33,6 +33,9 @@ type Rule struct {
 // Errors have [sandbox.CodeValidation].
 func ParseRule(text string) (Rule, error) {
 	r := Rule{text: text}
+	if strings.Contains(text, "://") {
+		return Rule{}, badRule(text, "is a URL", "write the host alone")
+	}
 	rest, ok := r.ports(text)
 	if !ok {
 		return Rule{}, badRule(text, "has no port or range of ports after its colon", "write HOST:443 or HOST:8000-8100")
