@@ -32,7 +32,7 @@ func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gat
 	settings := m.settings.Load()
 	m.gates.mu.Lock()
 	defer m.gates.mu.Unlock()
-	if m.gates.settings != settings || len(m.gates.of) >= maxGates {
+	if m.gates.of == nil || m.gates.settings != settings || len(m.gates.of) >= maxGates {
 		m.gates.settings, m.gates.of = settings, map[string]*gate.Gate{}
 	}
 	if g := m.gates.of[res.Agent]; g != nil {

@@ -50,9 +50,21 @@ func canonical(name string, fold bool) (at place, why string) {
 			return at, why
 		}
 	}
-	at.segs = segs
-	at.text = "/" + strings.Join(segs, "/")
+	at.segs, at.text = segs, name
+	if fold || length(segs) != len(name) || strings.Contains(name, "/proc/net") {
+		at.text = "/" + strings.Join(segs, "/")
+	}
 	return at, ""
+}
+
+// length is how long the path of segs is. All that makes a path canonical but
+// folding and /proc/net makes it shorter.
+func length(segs []string) int {
+	n := len(segs)
+	for _, s := range segs {
+		n += len(s)
+	}
+	return n
 }
 
 // foldName maps names to one that the file system takes for one.

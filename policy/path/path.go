@@ -69,8 +69,9 @@ type Policy struct {
 	mayRead, mayWrite                          index // roots and rules
 	liftRead, liftWrite                        index // rules that name a sensitive file
 
-	closing [anywhere + 1][]*rule     // what denies and the table hold, by where it begins
-	anchors [anywhere + 1][][]segment // where that may be
+	closing  [anywhere + 1][]*rule     // what denies and the table hold, by where it begins
+	anchors  [anywhere + 1][][]segment // where that may be
+	floating index                     // those that begin anywhere
 }
 
 // New compiles a Policy. Errors are *sandbox.Error of code CodeValidation with
@@ -101,6 +102,7 @@ func New(o Options) (*Policy, error) {
 		return nil, c.err
 	}
 	p.lifts()
+	call(p.closing[anywhere], p.floating.add)
 	return p, nil
 }
 
