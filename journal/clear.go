@@ -27,7 +27,8 @@ const maxWords = 512
 // in one step; a crash leaves the old journal or the new one. The records kept
 // have new numbers and hashes, and lines that were damaged are gone, which
 // their count tells. Others who append wait meanwhile, and the disk needs
-// room for what is kept. Where there is nothing to remove nothing is written.
+// room for what is kept. Rotation later drops that file as one, however large
+// it is. Where there is nothing to remove nothing is written.
 func (j *Journal) Clear(ctx context.Context, by, reason string, drop func(Record) bool) (removed int64, err error) {
 	if !utf8.ValidString(by) || !utf8.ValidString(reason) || len(by) > maxWords || len(reason) > maxWords {
 		return 0, sandbox.Errorf(sandbox.CodeValidation, "clear journal", "by and reason must be valid UTF-8 of at most %d bytes", maxWords)
@@ -62,14 +63,14 @@ func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) boo
 	if err == nil {
 		next, err = j.copyKept(ctx, f, e.tail, next, &c, drop)
 	}
-	if err == nil && j.sync {
+	if err == nil { // whatever Options say: what it replaces goes
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
 	if err != nil || c.Removed == 0 {
 		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
-	return c.Removed, j.adopt(&e.tail, next)
+	return c.Removed, j.adopt(&e.tail, next, true)
 }
 
 // copyKept writes the records that stay and the line that tells of the

@@ -173,15 +173,15 @@ func (j *Journal) rotate(t *tail, oldest uint64) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return j.adopt(t, next)
+	return j.adopt(t, next, j.sync)
 }
 
 // adopt makes the file that was prepared as next part of the journal.
-func (j *Journal) adopt(t *tail, next tail) error {
+func (j *Journal) adopt(t *tail, next tail, sync bool) error {
 	if err := publish(j.dir, next.file); err != nil {
 		return err
 	}
-	if j.sync {
+	if sync {
 		if err := syncDir(j.dir); err != nil {
 			return err
 		}
