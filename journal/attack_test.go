@@ -53,6 +53,7 @@ func TestTampering(t *testing.T) {
 		{"all but the header", edit(3, func(l [][]byte) [][]byte { return l[:1] }), "truncated 3:0", 10, 0, "truncated 3:2"},
 		{"a new end", edit(3, func(l [][]byte) [][]byte { return append(l, []byte("hello\n")) }), "edit 3:7", 15, 1, "edit 3:7"},
 		{"a torn line", edit(3, func(l [][]byte) [][]byte { return append(l, l[5][:77]) }), "torn 3:7", 15, 1, "torn 3:7"},
+		{"the last line feed overwritten", edit(3, func(l [][]byte) [][]byte { l[5][len(l[5])-1] = 'x'; return l }), "truncated 3:6", 14, 1, "edit 3:6"},
 		{"a whole line without line feed", func(t *testing.T, j *Journal) {
 			l := load(t, j, 3)
 			forget(t, j, -len(l[5]))

@@ -56,7 +56,10 @@ func decodeHead(data []byte) (tail, bool) {
 	if _, err := fmt.Sscanf(string(data), headFormat+" %s\n", &t.file, &t.size, &t.seq, &t.oldest, &hash, &sum); err != nil {
 		return tail{}, false
 	}
-	if _, err := hex.Decode(t.hash[:], []byte(hash)); err != nil || len(hash) != 2*sha256.Size || t.size < 0 {
+	if len(hash) != 2*sha256.Size || t.size < 0 {
+		return tail{}, false
+	}
+	if _, err := hex.Decode(t.hash[:], []byte(hash)); err != nil {
 		return tail{}, false
 	}
 	return t, bytes.Equal(encodeHead(t), data)

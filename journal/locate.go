@@ -127,7 +127,12 @@ func (e *end) follow(dir string) error {
 		// The header is still to be read.
 	case e.length == e.size:
 		e.usable = true
-		return nil
+		// An edit can leave the same number of bytes and no line feed; the
+		// next line must not become part of what is there.
+		var last [1]byte
+		_, err := f.ReadAt(last[:], e.size-1)
+		e.open = last[0] != '\n'
+		return err
 	case e.length < e.size:
 		e.why, e.lost = sealTruncated, e.tail
 		if err := e.rewind(f); err != nil {

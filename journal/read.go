@@ -86,7 +86,7 @@ func (p part) records(ctx context.Context, r Range, yield func(Record, error) bo
 				return false
 			}
 			waiting = p.damage(DamageEdit, l, "%v", err)
-			if sealed.Why == sealTorn && sealed.covers(waiting) || !l.ended {
+			if sealed.Why == sealTorn && sealed.covers(waiting) || p.torn && l.offset >= p.stray {
 				waiting.Kind = DamageTorn
 			}
 			continue
@@ -122,7 +122,9 @@ type part struct {
 	name    string
 	f       *os.File // nil: it is not there, or no file
 	size    int64    // up to the end of the journal
-	problem string   // why f is nil
+	torn    bool     // a write did not come to its end: what is behind stray
+	stray   int64
+	problem string // why f is nil
 }
 
 func (p part) damage(kind string, l raw, format string, args ...any) *Damage {
@@ -157,6 +159,9 @@ func (j *Journal) snapshot(ctx context.Context) (*snapshot, error) {
 			if err != nil {
 				s.close()
 				return err
+			}
+			if n == e.file {
+				p.torn, p.stray = e.why == sealTorn, e.stray
 			}
 			s.parts = append(s.parts, p)
 		}
