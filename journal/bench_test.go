@@ -1,0 +1,102 @@
+package journal
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func BenchmarkAppend(b *testing.B) {
+	for _, bm := range []struct {
+		name string
+		o    Options
+		old  int // records that are there already
+	}{{"new", Options{}, 0}, {"50,000 before", Options{}, 50000}, {"sync", Options{Sync: true}, 0}} {
+		b.Run(bm.name, func(b *testing.B) {
+			j := open(b, b.TempDir(), bm.o)
+			fillUp(b, j, bm.old)
+			r := note{"somebody", 1, strings.Repeat("x", 400)}
+			for b.Loop() {
+				if err := j.Append(context.Background(), r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func fillUp(b testing.TB, j *Journal, count int) {
+	b.Helper()
+	batch := make([]any, 0, 500)
+	for n := range count {
+		batch = append(batch, note{"somebody", n, strings.Repeat("x", 400)})
+		if len(batch) == cap(batch) || n == count-1 {
+			if err := j.Append(context.Background(), batch...); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+}
+
+func BenchmarkRecords(b *testing.B) {
+	j := open(b, b.TempDir(), Options{MaxTotal: 100 << 20})
+	fillUp(b, j, 50000)
+	for name, r := range map[string]Range{"forward": {}, "backward": {Backward: true}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				for _, err := range j.Records(context.Background(), r) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+	b.Run("verify", func(b *testing.B) {
+		for b.Loop() {
+			if r := verify(b, j); !r.OK() {
+				b.Fatal(r.Damage)
+			}
+		}
+	})
+}
+
+// TestReadingIsBounded reads 100 MB in both directions and verifies it, and
+// looks at how large the heap becomes.
+func TestReadingIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it writes 100 MB")
+	}
+	j := open(t, t.TempDir(), Options{MaxFile: 16 << 20, MaxTotal: 256 << 20})
+	fillUp(t, j, 150000)
+	var most uint64
+	look := func() {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+	}
+	runtime.GC()
+	look()
+	before := most
+	for _, r := range []Range{{}, {Backward: true}} {
+		n := 0
+		for _, err := range j.Records(t.Context(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n%10000 == 0 {
+				look()
+			}
+		}
+		if n != 150000 {
+			t.Errorf("%d records", n)
+		}
+	}
+	if grown := most - min(before, most); grown > 16<<20 {
+		t.Errorf("the heap has grown by %d bytes", grown)
+	} else {
+		t.Logf("the heap has grown by %d bytes", grown)
+	}
+}

@@ -1,0 +1,142 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// maxWords bounds what Clear is told about itself.
+const maxWords = 512
+
+// Clear removes the records for which drop is true, all when drop is nil, and
+// returns how many these were. By and reason say who wanted it and why; both
+// stay in the journal, at most 512 bytes of each, with the time and the numbers
+// of records removed and kept (see [Clearing]).
+//
+// The chain is not broken: what is kept is written anew, as one file whose
+// header follows the last line of before. It takes the place of all older files
+// in one step; a crash leaves the old journal or the new one. The records kept
+// have new numbers and hashes, and lines that were damaged are gone, which
+// their count tells. Others who append wait meanwhile, and the disk needs
+// room for what is kept. Rotation later drops that file as one, however large
+// it is. Where there is nothing to remove nothing is written.
+func (j *Journal) Clear(ctx context.Context, by, reason string, drop func(Record) bool) (removed int64, err error) {
+	if !utf8.ValidString(by) || !utf8.ValidString(reason) || len(by) > maxWords || len(reason) > maxWords {
+		return 0, sandbox.Errorf(sandbox.CodeValidation, "clear journal", "by and reason must be valid UTF-8 of at most %d bytes", maxWords)
+	}
+	s, err := j.snapshot(ctx)
+	s.close()
+	if err != nil || s.file == 0 {
+		return 0, err
+	}
+	err = j.locked(ctx, "clear journal", func() error {
+		removed, err = j.rewrite(ctx, Clearing{By: by, Reason: reason}, drop)
+		return err
+	})
+	return removed, err
+}
+
+// rewrite is called under the lock.
+func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) bool) (int64, error) {
+	e, err := locate(j.dir)
+	if err != nil {
+		return 0, err
+	}
+	if e.seq >= math.MaxUint64-1<<48 || e.file >= math.MaxUint64-1<<32 {
+		return 0, sandbox.Errorf(sandbox.CodeUnavailable, "clear journal", "the records in %s count higher than any journal does", j.dir)
+	}
+	e.seq = max(e.seq, e.lost.seq)
+	f, err := createNext(j.dir)
+	if err != nil {
+		return 0, err
+	}
+	next, err := j.begin(f, e.tail, e.file+1)
+	if err == nil {
+		next, err = j.copyKept(ctx, f, e.tail, next, &c, drop)
+	}
+	if err == nil { // whatever Options say: what it replaces goes
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err != nil || c.Removed == 0 {
+		return 0, errors.Join(err, os.Remove(f.Name()))
+	}
+	return c.Removed, j.adopt(&e.tail, next, true)
+}
+
+// copyKept writes the records that stay and the line that tells of the
+// clearing behind next, and counts into c.
+func (j *Journal) copyKept(ctx context.Context, f *os.File, old, next tail, c *Clearing, drop func(Record) bool) (tail, error) {
+	w := bufio.NewWriterSize(f, 64<<10)
+	put := func(e entry) error {
+		e.seq, e.prev = next.seq+1, next.hash
+		text := appendLine(nil, &e)
+		next.seq, next.hash, next.size = e.seq, e.hash, next.size+int64(len(text))
+		_, err := w.Write(text)
+		return err
+	}
+	numbers, _, err := list(j.dir)
+	if err != nil {
+		return next, err
+	}
+	for _, n := range numbers {
+		if n < old.oldest || n > old.file {
+			continue
+		}
+		if err := j.copyFile(ctx, n, c, drop, put); err != nil {
+			return next, err
+		}
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return next, err
+	}
+	err = put(entry{at: j.now(), kind: kindCleared, data: data})
+	return next, errors.Join(err, w.Flush())
+}
+
+// copyFile hands what stays of one file to put.
+func (j *Journal) copyFile(ctx context.Context, number uint64, c *Clearing, drop func(Record) bool, put func(entry) error) error {
+	p, err := openPart(j.dir, number)
+	if err != nil {
+		return err
+	}
+	if p.f == nil {
+		c.Damaged++
+		return nil
+	}
+	defer p.f.Close()
+	for l, err := range lines(p.f, 0, p.size) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return statedir.Unavailable("clear journal", p.f.Name(), err)
+		}
+		e, err := parseLine(l.text)
+		switch {
+		case err != nil:
+			c.Damaged++
+		case e.kind == kindHeader:
+		case e.kind != kindRecord:
+			c.Noted++
+		case drop == nil || drop(Record{Seq: e.seq, Time: e.at, Hash: e.hash.String(), Data: e.data}):
+			c.Removed++
+		default:
+			c.Kept++
+			if err := put(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

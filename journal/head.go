@@ -1,0 +1,128 @@
+package journal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// headName is the file that says where the journal ends.
+const headName = "head"
+
+// A tail is an end of the journal: what the next line is chained to.
+type tail struct {
+	file   uint64 // number of the newest file, 0 when there is none
+	size   int64  // bytes of it up to the end of its last line
+	seq    uint64 // of the last line
+	hash   digest // of the last line
+	oldest uint64 // number of the oldest file that belongs to the journal
+}
+
+// The head holds a tail as text of always the same length, so that it can be
+// written in place by one small write, and a check sum. It makes an append
+// cost the same however large the journal is, and tells when what had been
+// written is gone. A head that is behind is no harm: what was written since
+// is found from it.
+const (
+	headFormat = "journal 1 file %016x size %016x seq %016x oldest %016x hash %s"
+	headSize   = 9 + 22 + 22 + 21 + 24 + 6 + 2*sha256.Size + 1 + 16 + 1
+)
+
+func encodeHead(t tail) []byte {
+	text := fmt.Appendf(nil, headFormat, t.file, t.size, t.seq, t.oldest, t.hash)
+	return fmt.Appendf(text, " %s\n", checkSum(text))
+}
+
+func checkSum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// decodeHead reads what encodeHead wrote and nothing else.
+func decodeHead(data []byte) (tail, bool) {
+	var t tail
+	var hash, sum string
+	if len(data) != headSize {
+		return t, false
+	}
+	if _, err := fmt.Sscanf(string(data), headFormat+" %s\n", &t.file, &t.size, &t.seq, &t.oldest, &hash, &sum); err != nil {
+		return tail{}, false
+	}
+	if len(hash) != 2*sha256.Size || t.size < 0 {
+		return tail{}, false
+	}
+	if _, err := hex.Decode(t.hash[:], []byte(hash)); err != nil {
+		return tail{}, false
+	}
+	return t, bytes.Equal(encodeHead(t), data)
+}
+
+// readHead returns false when there is no head that can be believed.
+func readHead(dir string) (tail, bool, error) {
+	f, err := openRegular(filepath.Join(dir, headName), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
+		return tail{}, false, nil
+	}
+	if err != nil {
+		return tail{}, false, err
+	}
+	defer f.Close()
+	data := make([]byte, headSize+1)
+	n, err := f.ReadAt(data, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return tail{}, false, err
+	}
+	t, ok := decodeHead(data[:n])
+	return t, ok, nil
+}
+
+// writeHead puts t into the head, which is made when it is missing. What is
+// in its place and not a file is moved aside.
+func writeHead(dir string, t tail) error {
+	path := filepath.Join(dir, headName)
+	f, err := openRegular(path, os.O_WRONLY|os.O_CREATE)
+	if errors.Is(err, errNotRegular) {
+		if err = moveAside(path); err == nil {
+			f, err = openRegular(path, os.O_WRONLY|os.O_CREATE)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(encodeHead(t), 0)
+	if fi, statErr := f.Stat(); err == nil && statErr == nil && fi.Size() != headSize {
+		err = f.Truncate(headSize)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// errNotRegular: a link, a folder or the like is where a file should be.
+var errNotRegular = errors.New("not a regular file")
+
+// openRegular opens the file at path and nothing but a regular file.
+func openRegular(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):
+		return nil, fmt.Errorf("%s: %w", path, errNotRegular)
+	case err != nil:
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", path, errNotRegular)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,201 @@
+// Package journal keeps records in append-only files that tell when they were
+// tampered with.
+//
+// A journal is a folder. Each record is one line of JSON that holds the
+// SHA-256 of the line before, and its own over that and its bytes. Files
+// rotate by size; each begins with a header that is a link of the same chain
+// and names the end of the file before, and the oldest file that is still
+// kept. So [Journal.Verify] tells what rotation has dropped from what somebody
+// has removed, and finds a change, a gap, a move and a cut. The small file
+// "head" says where the journal ends: an append costs the same however large
+// the journal is, and a cut at the end shows.
+//
+// The chain shows what was changed by accident or by somebody who does not
+// know how the journal is made. It has no key: who may write the folder can
+// write all of it anew. Keep the hash that Verify reports somewhere else to
+// hold that against it.
+//
+// Any number of processes and goroutines may use one journal. Writers take
+// turns by flock(2) on a file that is never unlinked; the kernel lets go of it
+// with the process. A batch of records is one write(2). A process that is
+// killed in the middle leaves a torn line: whole records before it count, and
+// the next append says in a line of its own how many bytes are none. On a full
+// disk nothing of a batch stays. Readers hold the lock only while they open
+// the files, and see the journal as it was then.
+package journal
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// format is the version of the file layout.
+const format = 1
+
+// The defaults and bounds of Options.
+const (
+	DefaultMaxFile  = 4 << 20  // bytes
+	DefaultMaxTotal = 32 << 20 // bytes
+	minFile         = 64 << 10 // bytes
+	maxFiles        = 256
+)
+
+// Options say how large a journal may become and how safe its records are.
+// Programs that share a journal should open it with the same ones; those of
+// the writer at hand count.
+type Options struct {
+	MaxFile  int64 // bytes of one file, at least 64 KiB; 0 takes DefaultMaxFile
+	MaxTotal int64 // bytes of all files, 2 to 256 times MaxFile; 0 takes DefaultMaxTotal
+	// Sync makes records survive a loss of power once Append has returned.
+	// Without it they survive the end of the process, however it ends.
+	Sync bool
+	Now  func() time.Time // default time.Now
+}
+
+// A Journal is a folder of records. It is safe for concurrent use by many
+// goroutines and processes and holds nothing open between calls. Its errors
+// are of type *[sandbox.Error].
+type Journal struct {
+	dir      string
+	maxFile  int64
+	maxTotal int64
+	sync     bool
+	now      func() time.Time
+	turn     chan struct{} // one goroutine at a time tries for the lock
+}
+
+// Open returns the journal in the folder dir, which is made with mode 0700
+// when it is missing. A folder that others could write to, or that is a
+// link's or somebody else's, is refused as [statedir.MakePrivate] does.
+func Open(dir string, o Options) (*Journal, error) {
+	if o.MaxFile == 0 {
+		o.MaxFile = DefaultMaxFile
+	}
+	if o.MaxTotal == 0 {
+		o.MaxTotal = max(DefaultMaxTotal, 2*o.MaxFile)
+	}
+	if o.MaxFile < minFile || o.MaxTotal < 2*o.MaxFile || o.MaxTotal/o.MaxFile > maxFiles {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, "open journal",
+			"files of %d bytes and %d bytes in all: a file needs at least %d bytes, and all together 2 to %d times one",
+			o.MaxFile, o.MaxTotal, minFile, maxFiles)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	path, err := statedir.MakePrivate(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Journal{
+		dir: path, maxFile: o.MaxFile, maxTotal: o.MaxTotal, sync: o.Sync, now: o.Now,
+		turn: make(chan struct{}, 1),
+	}, nil
+}
+
+// The time between two looks at a lock that somebody holds. flock(2) itself
+// can wait only without regard to a context.
+const (
+	firstWait = 100 * time.Microsecond
+	longWait  = 5 * time.Millisecond
+)
+
+// locked calls fn while this is the only one that writes.
+func (j *Journal) locked(ctx context.Context, op string, fn func() error) error {
+	flags := os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	err := j.holding(ctx, op, flags, (*flock.Flock).TryLock, fn)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has deleted the folder
+		if _, err := statedir.MakePrivate(j.dir); err != nil {
+			return err
+		}
+		return j.holding(ctx, op, flags, (*flock.Flock).TryLock, fn)
+	}
+	return err
+}
+
+// reading calls fn while nobody writes. It works in a folder that cannot be
+// written to; without a lock file nobody ever wrote.
+func (j *Journal) reading(ctx context.Context, op string, fn func() error) error {
+	flags := os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	err := j.holding(ctx, op, flags, (*flock.Flock).TryRLock, fn)
+	if errors.Is(err, fs.ErrNotExist) {
+		return statedir.Unavailable(op, j.dir, fn())
+	}
+	return err
+}
+
+func (j *Journal) holding(ctx context.Context, op string, flags int, try func(*flock.Flock) (bool, error), fn func() error) error {
+	select {
+	case j.turn <- struct{}{}:
+		defer func() { <-j.turn }()
+	case <-ctx.Done():
+		return j.busy(op, ctx.Err())
+	}
+	path := filepath.Join(j.dir, lockName)
+	for {
+		l := flock.New(path, flock.SetFlag(flags), flock.SetPermissions(0o600))
+		if err := j.wait(ctx, op, l, try); err != nil {
+			return statedir.Unavailable(op, path, err)
+		}
+		current, err := leadsTo(path, l)
+		if err == nil && current {
+			err = fn()
+		}
+		err = errors.Join(err, l.Unlock())
+		if err != nil || current {
+			return statedir.Unavailable(op, j.dir, err)
+		}
+	}
+}
+
+// wait takes the lock or returns an error when ctx ends before.
+func (j *Journal) wait(ctx context.Context, op string, l *flock.Flock, try func(*flock.Flock) (bool, error)) error {
+	var timer *time.Timer
+	for delay := firstWait; ; delay = min(2*delay, longWait) {
+		ok, err := try(l)
+		if ok || err != nil {
+			return err
+		}
+		if timer == nil {
+			timer = time.NewTimer(delay)
+			defer timer.Stop()
+		} else {
+			timer.Reset(delay)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(j.busy(op, ctx.Err()), l.Close())
+		case <-timer.C:
+		}
+	}
+}
+
+// leadsTo reports whether path leads to the locked file. When somebody has
+// removed it others lock a new one.
+func leadsTo(path string, l *flock.Flock) (bool, error) {
+	have, err := l.Stat()
+	if err != nil {
+		return false, err
+	}
+	want, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(have, want), err
+}
+
+func (j *Journal) busy(op string, cause error) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBusy, Op: op, Resource: j.dir, Err: cause, Retryable: true,
+		Message: "another process writes to " + j.dir,
+	}
+}

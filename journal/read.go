@@ -1,0 +1,202 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// A Record is what was appended.
+type Record struct {
+	Seq  uint64    // counts up through the journal; headers and the like count too
+	Time time.Time // of the append, by the clock of the process; clocks can go backwards
+	Hash string    // of its line, as hex digits
+	Data json.RawMessage
+}
+
+// A Range says which records to read, and in which order.
+type Range struct {
+	Backward bool   // the newest first
+	First    uint64 // least Seq; 0 has no bound
+	Last     uint64 // greatest Seq; 0 has no bound
+}
+
+// Records returns the records of the journal as it is when the iteration
+// begins. A place that is damaged comes as an error of type *[Damage], and the
+// records behind it follow; any other error is the last. The data of a record
+// are valid until the next one. Memory does not grow with the journal. Whether
+// lines are missing or moved is for [Journal.Verify] to tell.
+func (j *Journal) Records(ctx context.Context, r Range) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		s, err := j.snapshot(ctx)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		defer s.close()
+		parts := s.parts
+		if r.Backward {
+			slices.Reverse(parts)
+		}
+		for _, p := range parts {
+			if !p.records(ctx, r, yield) {
+				return
+			}
+		}
+	}
+}
+
+// records yields what is in one file and reports whether to go on. Damage
+// waits for the next line, which may be a seal that tells of it.
+func (p part) records(ctx context.Context, r Range, yield func(Record, error) bool) bool {
+	if p.f == nil {
+		return yield(Record{}, &Damage{Kind: DamageMissing, File: p.name, Detail: p.problem})
+	}
+	all := lines(p.f, 0, p.size)
+	if r.Backward {
+		all = linesBack(p.f, p.size)
+	}
+	var waiting *Damage
+	var sealed seal // the last one, backwards
+	settle := func() bool {
+		d := waiting
+		waiting = nil
+		return d == nil || yield(Record{}, d)
+	}
+	for l, err := range all {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			yield(Record{}, statedir.Unavailable("read journal", p.f.Name(), err))
+			return false
+		}
+		e, err := parseLine(l.text)
+		if err != nil {
+			if !settle() {
+				return false
+			}
+			waiting = p.damage(DamageEdit, l, "%v", err)
+			if sealed.Why == sealTorn && sealed.covers(waiting) || p.torn && l.offset >= p.stray {
+				waiting.Kind = DamageTorn
+			}
+			continue
+		}
+		if s, ok := asSeal(e); ok {
+			if sealed = s; waiting != nil && s.Why == sealTorn && s.covers(waiting) {
+				waiting.Kind = DamageTorn
+			}
+		}
+		if !settle() || r.takes(e) && !yield(Record{Seq: e.seq, Time: e.at, Hash: e.hash.String(), Data: e.data}, nil) {
+			return false
+		}
+	}
+	return settle()
+}
+
+func (r Range) takes(e entry) bool {
+	return e.kind == kindRecord && e.seq >= r.First && (r.Last == 0 || e.seq <= r.Last)
+}
+
+// A snapshot is the journal at one moment: what is appended, rotated or
+// cleared later does not change it.
+type snapshot struct {
+	end
+	headless  bool // there is no head to hold the end against
+	parts     []part
+	strangers []string
+}
+
+// A part is one file of a snapshot.
+type part struct {
+	number  uint64
+	name    string
+	f       *os.File // nil: it is not there, or no file
+	size    int64    // up to the end of the journal
+	torn    bool     // a write did not come to its end: what is behind stray
+	stray   int64
+	problem string // why f is nil
+}
+
+func (p part) damage(kind string, l raw, format string, args ...any) *Damage {
+	return &Damage{Kind: kind, File: p.name, Line: l.number, Offset: l.offset, Detail: fmt.Sprintf(format, args...)}
+}
+
+// snapshot opens all files while nobody writes.
+func (j *Journal) snapshot(ctx context.Context) (*snapshot, error) {
+	const op = "read journal"
+	s := &snapshot{}
+	err := j.reading(ctx, op, func() error {
+		*s = snapshot{}
+		e, err := locate(j.dir)
+		if err != nil {
+			return err
+		}
+		s.end, s.headless = e, e.why == sealHead
+		numbers, strangers, err := list(j.dir)
+		if err != nil {
+			return err
+		}
+		s.strangers = strangers
+		for _, n := range numbers {
+			if n < e.oldest {
+				continue // dropped, and only not gone yet
+			}
+			if n > e.file {
+				s.strangers = append(s.strangers, fileName(n))
+				continue
+			}
+			p, err := openPart(j.dir, n)
+			if err != nil {
+				s.close()
+				return err
+			}
+			if n == e.file {
+				p.torn, p.stray = e.why == sealTorn, e.stray
+			}
+			s.parts = append(s.parts, p)
+		}
+		return nil
+	})
+	return s, err
+}
+
+func openPart(dir string, number uint64) (part, error) {
+	p := part{number: number, name: fileName(number)}
+	f, err := openRegular(filepath.Join(dir, p.name), os.O_RDONLY)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.problem = "the file is missing"
+		return p, nil
+	case errors.Is(err, errNotRegular):
+		p.problem = "there is something that is not a regular file"
+		return p, nil
+	case err != nil:
+		return p, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return p, err
+	}
+	p.f, p.size = f, fi.Size()
+	return p, nil
+}
+
+func (s *snapshot) close() {
+	for _, p := range s.parts {
+		if p.f != nil {
+			p.f.Close()
+		}
+	}
+	s.parts = nil
+}

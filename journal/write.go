@@ -1,0 +1,243 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// besides is what a file needs for its header and a seal, in bytes.
+const besides = 2 << 10
+
+// Append appends records, in this order and next to each other, or none of
+// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted) and
+// must not be larger than [MaxRecord]; all together must fit into one file.
+// Waiting for other writers ends with ctx. After an error that comes from the
+// disk it is not known whether the records were kept when the process was
+// killed or a file could not be synced; otherwise they were not.
+func (j *Journal) Append(ctx context.Context, records ...any) error {
+	if len(records) == 0 {
+		return nil
+	}
+	data := make([]json.RawMessage, len(records))
+	var total int64
+	for i, r := range records {
+		var err error
+		if data[i], err = encodeData(r); err != nil {
+			return err
+		}
+		total += int64(len(data[i])) + maxLine - MaxRecord
+	}
+	if total > j.maxFile-besides {
+		return sandbox.Errorf(sandbox.CodeValidation, "append to journal", "%d records of together %d bytes do not fit into one file", len(data), total)
+	}
+	return j.locked(ctx, "append to journal", func() error {
+		e, err := j.ready()
+		if err != nil {
+			return err
+		}
+		if e.size+total > j.maxFile {
+			if err := j.rotate(&e.tail, e.oldest); err != nil {
+				return err
+			}
+			e = end{tail: e.tail, usable: true, length: e.size}
+		}
+		return j.write(&e, kindRecord, data...)
+	})
+}
+
+// encodeData returns r as compact JSON that is valid UTF-8.
+func encodeData(r any) (json.RawMessage, error) {
+	const op = "append to journal"
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "a record cannot be encoded: %w", err)
+	}
+	if len(data) > MaxRecord {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "a record of %d bytes is larger than %d", len(data), MaxRecord)
+	}
+	if !utf8.Valid(data) || bytes.ContainsAny(data, "\n\r") {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "a record is not valid UTF-8")
+	}
+	return data, nil
+}
+
+// Rotate begins a new file, unless the newest one holds no record.
+func (j *Journal) Rotate(ctx context.Context) error {
+	return j.locked(ctx, "rotate journal", func() error {
+		e, err := j.ready()
+		if err != nil {
+			return err
+		}
+		if line, _, ok, err := readHeader(j.dir, e.file); err != nil || ok && line.seq == e.seq {
+			return err
+		}
+		return j.rotate(&e.tail, e.oldest)
+	})
+}
+
+// ready finds the end of the journal and makes it one that can be appended
+// to: a new journal gets its first file, and what is found behind the last
+// record is sealed.
+func (j *Journal) ready() (end, error) {
+	e, err := locate(j.dir)
+	if err != nil {
+		return end{}, err
+	}
+	if e.seq >= math.MaxUint64-1<<32 || e.file >= math.MaxUint64-1<<32 {
+		return end{}, sandbox.Errorf(sandbox.CodeUnavailable, "append to journal", "the records in %s count higher than any journal does", j.dir)
+	}
+	if !e.usable {
+		if e.file == 0 { // the head first, or its absence would look like a loss
+			if err := writeHead(j.dir, e.tail); err != nil {
+				return end{}, err
+			}
+		}
+		if err := j.rotate(&e.tail, max(e.oldest, 1)); err != nil {
+			return end{}, err
+		}
+		return end{tail: e.tail, usable: true, length: e.size}, nil
+	}
+	if e.why == "" {
+		return e, nil
+	}
+	s := seal{Why: e.why, Offset: e.stray, Stray: e.length - e.stray}
+	if e.why == sealTruncated {
+		s.LostSeq, s.LostHash = e.lost.seq, e.lost.hash.String()
+		e.seq = max(e.seq, e.lost.seq)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return end{}, err
+	}
+	return e, j.write(&e, kindSeal, data)
+}
+
+// write appends one line for each of data in one write(2) and moves e behind
+// them. When that fails nothing of them stays.
+func (j *Journal) write(e *end, kind string, data ...json.RawMessage) error {
+	f, err := openRegular(filepath.Join(j.dir, fileName(e.file)), os.O_WRONLY|os.O_APPEND)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var text []byte
+	if e.open {
+		text = append(text, '\n')
+	}
+	t := e.tail
+	for _, d := range data {
+		line := entry{seq: t.seq + 1, prev: t.hash, at: j.now(), kind: kind, data: d}
+		text = appendLine(text, &line)
+		t.seq, t.hash = line.seq, line.hash
+	}
+	if _, err := f.Write(text); err != nil {
+		// Only we write: what lies behind the old end is ours.
+		return errors.Join(err, f.Truncate(e.length))
+	}
+	if j.sync {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	e.length += int64(len(text))
+	t.size = e.length
+	*e = end{tail: t, usable: true, length: e.length}
+	j.note(t)
+	return nil
+}
+
+// note writes the head. One that cannot be written stays behind, which the
+// next writer makes up for; the records are there.
+func (j *Journal) note(t tail) { _ = writeHead(j.dir, t) }
+
+// rotate begins the file behind t, drops the files that are too many and
+// moves t behind the new header.
+func (j *Journal) rotate(t *tail, oldest uint64) error {
+	f, err := createNext(j.dir)
+	if err != nil {
+		return err
+	}
+	next, err := j.begin(f, *t, oldest)
+	if err == nil && j.sync {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return j.adopt(t, next, j.sync)
+}
+
+// adopt makes the file that was prepared as next part of the journal.
+func (j *Journal) adopt(t *tail, next tail, sync bool) error {
+	if err := publish(j.dir, next.file); err != nil {
+		return err
+	}
+	if sync {
+		if err := syncDir(j.dir); err != nil {
+			return err
+		}
+	}
+	*t = next
+	j.note(next)
+	_ = dropOlder(j.dir, next.oldest) // tried again at the next rotation
+	return nil
+}
+
+// begin writes the header of the file behind t to f.
+func (j *Journal) begin(f *os.File, t tail, oldest uint64) (tail, error) {
+	number := t.file + 1
+	kept, err := j.kept(oldest, number)
+	if err != nil {
+		return tail{}, err
+	}
+	data, err := json.Marshal(header{
+		Format: format, File: number, Oldest: kept,
+		Previous: previous{File: t.file, Seq: t.seq, Hash: t.hash.String()},
+	})
+	if err != nil {
+		return tail{}, err
+	}
+	line := entry{seq: t.seq + 1, prev: t.hash, at: j.now(), kind: kindHeader, data: data}
+	text := appendLine(nil, &line)
+	_, err = f.Write(text)
+	return tail{file: number, size: int64(len(text)), seq: line.seq, hash: line.hash, oldest: kept}, err
+}
+
+// kept returns the oldest file, oldest or a later one, that can stay when the
+// file with that number begins and may become full.
+func (j *Journal) kept(oldest, number uint64) (uint64, error) {
+	if oldest >= number {
+		return number, nil
+	}
+	numbers, _, err := list(j.dir)
+	if err != nil {
+		return 0, err
+	}
+	room, keep := j.maxTotal-j.maxFile, j.maxTotal/j.maxFile-1
+	for i := len(numbers) - 1; i >= 0; i-- {
+		n := numbers[i]
+		if n >= number || n < oldest {
+			continue
+		}
+		fi, err := os.Lstat(filepath.Join(j.dir, fileName(n)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+		if err == nil {
+			room -= fi.Size()
+		}
+		if keep--; keep < 0 || room < 0 {
+			return n + 1, nil
+		}
+	}
+	return oldest, nil
+}

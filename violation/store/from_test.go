@@ -1,0 +1,157 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+var meta = Meta{Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Command: "TOKEN=s3cret rm -rf / # tidy"}
+
+func TestFromWall(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	v := sandbox.Violation{
+		Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite, Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc",
+		Builtin: true, Evidence: sandbox.EvidenceCertain, Program: "touch", PID: 7, HostPath: "/host/etc/x", Time: at,
+	}
+	want := Record{
+		Time: at, Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: WallPath, Severity: policy.High, Verdict: policy.Deny,
+		Kind: "path", Op: "write", Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc", Message: "denied by the wall, evidence certain",
+		Program: "touch", CommandDigest: digest(meta.Command), Count: 1,
+	}
+	if d := cmp.Diff(want, FromWall(v, meta)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	tests := []struct {
+		v        sandbox.Violation
+		typ      Type
+		severity policy.Severity
+	}{
+		{sandbox.Violation{Kind: sandbox.ResourceNetwork}, WallNetwork, policy.Medium},
+		{sandbox.Violation{Kind: sandbox.ResourceSyscall}, WallSyscall, policy.Medium},
+		{sandbox.Violation{Kind: sandbox.ResourcePath, Evidence: sandbox.EvidenceWeak, Builtin: true}, WallPath, policy.Low},
+	}
+	for _, tt := range tests {
+		if r := FromWall(tt.v, Meta{}); r.Type != tt.typ || r.Severity != tt.severity || r.CommandDigest != "" {
+			t.Errorf("%+v is %+v", tt.v, r)
+		}
+	}
+}
+
+func TestFromReason(t *testing.T) {
+	at := strings.Index(meta.Command, "rm")
+	reason := policy.Reason{
+		Check: "removal", Verdict: policy.Deny, Severity: policy.Critical, Message: "it removes the root", Rule: "root",
+		Span: policy.Span{Start: at, End: at + len("rm -rf /")},
+	}
+	want := Record{
+		Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: CriticalPathRemoval, Severity: policy.Critical, Verdict: policy.Deny,
+		Kind: KindCommand, Op: OpRun, Rule: "root", Message: "it removes the root", Program: "rm", Command: "rm -rf /",
+		CommandDigest: digest(meta.Command), Count: 1,
+	}
+	if d := cmp.Diff(want, FromReason(reason, meta)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	reason.Span = policy.Span{}
+	if r := FromReason(reason, meta); r.Command != "TOKEN=*** rm -rf / # tidy" || r.Program != "rm" {
+		t.Errorf("the whole line is kept as %q of %q", r.Command, r.Program)
+	}
+	short := meta
+	short.Command = "rm -rf /"
+	if r := FromReason(reason, short); r.Command != short.Command || r.CommandDigest != "" {
+		t.Errorf("a short line is kept as %q with %q", r.Command, r.CommandDigest)
+	}
+	if r := FromReason(policy.Reason{Check: "tool"}, Meta{}); r.Type != ToolDenied || r.Kind != KindTool {
+		t.Errorf("a tool is %+v", r)
+	}
+}
+
+func TestFromLimit(t *testing.T) {
+	r := FromLimit("limits.memory", "limits.memory: 3 MiB, bound 2 MiB", meta)
+	if r.Type != LimitExceeded || r.Resource != "limits.memory" || r.Kind != KindLimit || r.Severity != policy.Low || r.Command != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestEveryCheckHasAType(t *testing.T) {
+	for check, want := range map[string]Type{
+		"heredoc": HeredocInjection, "metacharacter": MetacharacterAbuse, "syntax": MetacharacterAbuse, "variable": VariableInjection,
+		"pattern": DangerousPattern, "interpreter": DangerousPattern, "removal": CriticalPathRemoval, "sensitive-file": SensitiveFileAccess,
+		"path": PathAccessDenied, "temporary": DisallowedTempWrite, "network": NetworkViolation, "tool": ToolDenied,
+		"rule": CommandBlocked, "one that comes later": CommandBlocked,
+	} {
+		if got := byCheck(check); got != want || !got.Known() {
+			t.Errorf("%s is %s, want %s", check, got, want)
+		}
+	}
+	for _, typ := range Types() {
+		if s := severityOf(typ); s < policy.Low || s > policy.Critical {
+			t.Errorf("%s has severity %d", typ, s)
+		}
+	}
+}
+
+func TestMask(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"rm -rf /", "rm -rf /"},
+		{"A=1 B='two words' rm x", "A=*** B=*** rm x"},
+		{"A=1;B=2&&C=3|D=4", "A=***;B=***&&C=***|D=***"},
+		{`A="x $(cat y)" ls`, "A=*** ls"},
+		{`A=$(cat "a b" | tr a b) ls`, "A=*** ls"},
+		{`A=x\ y ls`, "A=*** ls"},
+		{"PATH+=:/x ls", "PATH+=*** ls"},
+		{"env TOKEN=abc curl", "env TOKEN=*** curl"},
+		{"docker run -e TOKEN=abc x", "docker run -e TOKEN=*** x"},
+		{"bash -c 'TOKEN=abc curl x'", "bash -c 'TOKEN=*** curl x'"},
+		{"A='never ends ls", "A=***"},
+		{"dd if=/dev/zero of=/dev/sda", "dd if=/dev/zero of=/dev/sda"},
+		{"test a = b == c", "test a = b == c"},
+		{"=x", "=x"},
+		{"1A=x", "1A=x"},
+		{"A=", "A=***"},
+		{"", ""},
+	}
+	for _, tt := range tests {
+		if got := mask(tt.in, 1000); got != tt.want {
+			t.Errorf("%q is kept as %q, want %q", tt.in, got, tt.want)
+		}
+		if strings.Contains(mask(tt.in, 1000), "abc") {
+			t.Errorf("%q keeps the value", tt.in)
+		}
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add("A=1 B='x y' ls $(C=2 d)", 300)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		if got := mask(s, most); most > 0 && len(got) > most+len(s)+8 {
+			t.Errorf("%d bytes of %d", len(got), len(s))
+		}
+		got := mask("SECRET=tellnobody "+s, 1000)
+		if strings.Contains(strings.Split(got, " ")[0], "tell") {
+			t.Errorf("kept as %q", got)
+		}
+	})
+}
+
+func TestCut(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"12345678", "12345678"},
+		{"123456789", "12345…"},
+		{"日本語です", "日…"},
+		{"\xff", `\xff`},
+		{"\xff\xff", `\xff\xff`},
+		{"\xff\xff\xff", `\xff\…`},
+		{"\x1b[2J", "\x1b[2J"},
+	}
+	for _, tt := range tests {
+		if got := cut(tt.in, 8); got != tt.want {
+			t.Errorf("%q is cut to %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
