@@ -15,19 +15,14 @@ import (
 func withoutEffect() []struct{ path, why, except string } {
 	return []struct{ path, why, except string }{
 		{"requireEvidence", "evidence is not recorded yet", ""},
-		{"filesystem", "path rules beyond the mounts are applied by the local provider alone", "local"},
-		{"network", "rules for hosts are not applied yet: docker.network alone decides what can be reached", ""},
-		{"commands.strictness", notJudged, ""}, {"commands.allow", notJudged, ""}, {"commands.block", notJudged, ""},
-		{"commands.excluded", notJudged, ""}, {"commands.subagentBlock", notJudged, ""}, {"commands.autoAllowIfSandboxed", notJudged, ""},
+		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
+		{"network", "rules for hosts are not enforced yet: docker.network alone decides what can be reached", ""},
 		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit", ""},
 		{"browser", "there is no browser yet", ""},
-		{"tools", "tools are not served yet", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},
 		{"idle", "idle sandboxes are not frozen yet", ""},
 	}
 }
-
-const notJudged = "commands are not judged yet: every command runs inside the sandbox"
 
 // noEffect lists the values that somebody set, in a file, by a flag or by
 // naming a preset, and that do nothing.

@@ -7,6 +7,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy/command"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 	policypath "github.com/bulkhead-dev/sandbox/policy/path"
 )
 
@@ -45,6 +46,16 @@ func CommandPolicy(r Resolved, paths *policypath.Policy) (*command.Policy, error
 		Strictness: command.Strictness(r.Commands.Strictness),
 		Allow:      r.Commands.Allow, Block: r.Commands.Block, SubagentBlock: r.Commands.SubagentBlock, Excluded: r.Commands.Excluded,
 		Paths: paths, Home: r.home(),
+	})
+	return p, r.placed(err)
+}
+
+// HostPolicy returns what the settings of one call say about hosts.
+func HostPolicy(r Resolved) (*network.Policy, error) {
+	n := r.Network
+	p, err := network.New(network.Options{
+		Allowed: n.AllowedDomains, Denied: n.DeniedDomains, AllowPublic: n.AllowPublic, AllowPrivate: n.AllowPrivate,
+		Ask: n.Ask, AllowLocalBinding: n.AllowLocalBinding,
 	})
 	return p, r.placed(err)
 }

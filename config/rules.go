@@ -69,10 +69,6 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs = append(errs, bindErrors(r, "docker.binds", d.Binds, b)...)
 	errs = append(errs, bindErrors(r, "browser.binds", r.Browser.Binds, b)...)
 	errs = append(errs, sizeErrors(r)...)
-<<<<<<< HEAD
-	_, err := ToolPolicy(r)
-	return append(errs, err)
-=======
 	for i, s := range r.Network.AllowedDomains {
 		var e *sandbox.Error
 		if errors.As(network.CheckAllowed(s, r.Network.AllowPublic), &e) {
@@ -80,8 +76,8 @@ func ruleErrors(r Resolved, m merged) []error {
 			errs = append(errs, e)
 		}
 	}
-	return errs
->>>>>>> wt-pathnet
+	_, err := ToolPolicy(r)
+	return append(errs, err)
 }
 
 // refusedKeys checks the keys that exist only to be refused.

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/command/line"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 	"github.com/bulkhead-dev/sandbox/policy/path"
 	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
@@ -44,6 +45,7 @@ type Gate struct {
 	tools    *toolpolicy.Policy
 	commands *command.Policy
 	paths    *path.Policy
+	hosts    *network.Policy
 	workdir  string
 	auto     bool
 }
@@ -63,7 +65,11 @@ func New(res config.Resolved, in config.Inside) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{tools: tools, commands: commands, paths: paths, workdir: res.Docker.Workdir, auto: res.Commands.AutoAllowIfSandboxed}, nil
+	hosts, err := config.HostPolicy(res)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{tools: tools, commands: commands, paths: paths, hosts: hosts, workdir: res.Docker.Workdir, auto: res.Commands.AutoAllowIfSandboxed}, nil
 }
 
 // Tools returns the policy for tools.
@@ -71,6 +77,9 @@ func (g *Gate) Tools() *toolpolicy.Policy { return g.tools }
 
 // Paths returns the policy for files.
 func (g *Gate) Paths() *path.Policy { return g.paths }
+
+// Hosts returns the policy for hosts.
+func (g *Gate) Hosts() *network.Policy { return g.hosts }
 
 // Judge asks every link of the chain. All of them are asked, so that one
 // answer tells everything that is wrong.

@@ -144,7 +144,7 @@ func TestEvidenceOfARealWall(t *testing.T) {
 	}{
 		{"certain: seen by the wall", "touch /usr/x", true, sandbox.EvidenceCertain, "/usr/x", "touch: cannot touch"},
 		{"certain: a silent program", "{ echo x >/etc/x; } 2>/dev/null", true, sandbox.EvidenceCertain, "/etc/x", ""},
-		{"strong: told by the program", "f=/etc/shad; cat ${f}ow", true, sandbox.EvidenceStrong, "/etc/shadow", "cat: /etc/shadow: Permission denied"},
+		{"strong: told by the program", `cat "$(printf /etc/shad)ow"`, true, sandbox.EvidenceStrong, "/etc/shadow", "cat: /etc/shadow: Permission denied"},
 		{"weak: what is hidden", "cat OUTSIDE/note", false, sandbox.EvidenceWeak, "OUTSIDE/note", "No such file"},
 		{"none: the file's own mode", "echo x >f; chmod 0 f; cat f", false, "", "", "cat: f: Permission denied"},
 		{"none: only words", "echo 'open /workspace/g: Permission denied' >&2; exit 1", false, "", "", "Permission denied"},

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
@@ -66,7 +67,7 @@ type Options struct {
 	// opens and its request says so; nil denies.
 	Approver sandbox.Approver
 	// Violations keeps what was tried and stopped; nil keeps nothing.
-	Violations Recorder
+	Violations store.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
 }
@@ -88,7 +89,7 @@ type Manager struct {
 	now       func() time.Time
 	approver  sandbox.Approver // or nil
 	permanent Permanent        // or nil
-	recorder  Recorder         // or nil
+	recorder  store.Recorder   // or nil
 	gates     *gates
 	chosen    string // provider named for all calls, or empty
 

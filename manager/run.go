@@ -110,6 +110,7 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 	out.Exit, err = proc.Wait()
 	out.Duration = m.now().Sub(start)
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
+	m.tellStopped(ctx, live, req, out)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
 		out.TimedOut = true

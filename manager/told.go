@@ -1,9 +1,64 @@
 package manager
 
-import "context"
+import (
+	"context"
+	"strings"
+	"time"
 
-// A Recorder keeps what was tried and stopped. It is safe for concurrent use.
-type Recorder interface{}
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// tellWithin bounds how long a record may take.
+const tellWithin = 2 * time.Second
 
 // tellRefused records why the gate refused a call.
-func (m *Manager) tellRefused(ctx context.Context, r *ruling) {}
+func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
+	meta := store.Meta{
+		Time: m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
+		Program: first(r.req.Command.Args), Command: r.judged.Text,
+	}
+	var records []store.Record
+	for _, reason := range r.judged.Reasons {
+		if reason.Verdict != policy.Allow {
+			records = append(records, store.FromReason(reason, meta))
+		}
+	}
+	m.tell(ctx, r.sandbox, records)
+}
+
+// tellStopped records what a wall stopped of a command.
+func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Outcome) {
+	if len(out.Violations) == 0 {
+		return
+	}
+	meta := store.Meta{
+		Time: m.now(), Tenant: l.spec.Owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session, Sandbox: l.name(),
+		Program: first(req.Command.Args), Command: strings.Join(req.Command.Args, " "),
+	}
+	var records []store.Record
+	for _, v := range out.Violations {
+		records = append(records, store.FromWall(v, meta))
+	}
+	m.tell(ctx, l.name(), records)
+}
+
+// tell hands records over. A failure is logged: what was stopped stays
+// stopped.
+func (m *Manager) tell(ctx context.Context, sandbox string, records []store.Record) {
+	if m.recorder == nil || len(records) == 0 {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tellWithin)
+	defer done()
+	if err := m.recorder.Append(ctx, records...); err != nil {
+		m.log.WithError(err).WithField("sandbox", sandbox).Warn("cannot record what was stopped")
+	}
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}

@@ -8,8 +8,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
+
+// httpsPort is what a host without port is asked about.
+const httpsPort = 443
 
 // A judge says what a wall's rules make of an operation on a path inside.
 type judge func(op sandbox.Operation, inside string) sandbox.Verdict
@@ -109,9 +113,25 @@ func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 	return out
 }
 
-// answerHost says what the policy for hosts makes of host or host:port.
-func answerHost(g *gate.Gate, res config.Resolved, target string) Verdict {
-	return Verdict{}
+// answerHost says what the policy for hosts makes of host or host:port; a host
+// without port is taken as one of https.
+func answerHost(g *gate.Gate, res config.Resolved, text string) Verdict {
+	v := Verdict{Kind: "host", Subject: text, Verdict: string(policy.Deny)}
+	h, port, err := network.ParseTarget(text)
+	if err != nil {
+		if h, err = network.Canonical(text); err != nil {
+			v.Reason = err.Error()
+			return v
+		}
+		port = httpsPort
+	}
+	d := g.Hosts().Judge(h, port)
+	v.Subject, v.Verdict, v.Reason = h.Target(port), string(d.Verdict), d.Message
+	if d.Hint != "" {
+		v.Reason += "; instead: " + d.Hint
+	}
+	v.Reason += "; rules for hosts are not enforced in this version: docker.network (" + res.Docker.Network + ") alone decides what can be reached"
+	return v
 }
 
 // judged asks j about an absolute path inside.

@@ -67,9 +67,9 @@ func FromReason(reason policy.Reason, m Meta) Record {
 		r.Severity = reason.Severity
 	}
 	r.Verdict, r.Rule, r.Message = reason.Verdict, reason.Rule, reason.Message
-	r.Kind, r.Op = KindCommand, OpRun
+	r.Kind, r.Op = sandbox.ResourceCommand, sandbox.OpExecute
 	if r.Type == ToolDenied {
-		r.Kind = KindTool
+		r.Kind = sandbox.ResourceTool
 	}
 	part := m.Command
 	if reason.Span.End > reason.Span.Start {
@@ -83,7 +83,7 @@ func FromReason(reason policy.Reason, m Meta) Record {
 // path of its setting ("limits.memory"), the message says how far.
 func FromLimit(limit, message string, m Meta) Record {
 	r := m.record(LimitExceeded)
-	r.Kind, r.Op, r.Resource, r.Rule, r.Message = KindLimit, OpRun, limit, limit, message
+	r.Kind, r.Op, r.Resource, r.Rule, r.Message = sandbox.ResourceLimit, sandbox.OpExecute, limit, limit, message
 	r.keep("", m.Command)
 	return r
 }

@@ -51,7 +51,7 @@ func TestFromReason(t *testing.T) {
 	}
 	want := Record{
 		Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: CriticalPathRemoval, Severity: policy.Critical, Verdict: policy.Deny,
-		Kind: KindCommand, Op: OpRun, Rule: "root", Message: "it removes the root", Program: "rm", Command: "rm -rf /",
+		Kind: sandbox.ResourceCommand, Op: sandbox.OpExecute, Rule: "root", Message: "it removes the root", Program: "rm", Command: "rm -rf /",
 		CommandDigest: digest(meta.Command), Count: 1,
 	}
 	if d := cmp.Diff(want, FromReason(reason, meta)); d != "" {
@@ -66,14 +66,14 @@ func TestFromReason(t *testing.T) {
 	if r := FromReason(reason, short); r.Command != short.Command || r.CommandDigest != "" {
 		t.Errorf("a short line is kept as %q with %q", r.Command, r.CommandDigest)
 	}
-	if r := FromReason(policy.Reason{Check: "tool"}, Meta{}); r.Type != ToolDenied || r.Kind != KindTool {
+	if r := FromReason(policy.Reason{Check: "tool"}, Meta{}); r.Type != ToolDenied || r.Kind != sandbox.ResourceTool {
 		t.Errorf("a tool is %+v", r)
 	}
 }
 
 func TestFromLimit(t *testing.T) {
 	r := FromLimit("limits.memory", "limits.memory: 3 MiB, bound 2 MiB", meta)
-	if r.Type != LimitExceeded || r.Resource != "limits.memory" || r.Kind != KindLimit || r.Severity != policy.Low || r.Command != "" {
+	if r.Type != LimitExceeded || r.Resource != "limits.memory" || r.Kind != sandbox.ResourceLimit || r.Severity != policy.Low || r.Command != "" {
 		t.Errorf("%+v", r)
 	}
 }

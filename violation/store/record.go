@@ -13,16 +13,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// OpRun is the operation of a record about a command or a tool.
-const OpRun sandbox.Operation = "run"
-
-// Kinds of resources beside those of the root package.
-const (
-	KindCommand = "command"
-	KindTool    = "tool"
-	KindLimit   = "limit"
-)
-
 // The most bytes that are kept of each text. What is longer is cut, and ends
 // with "…".
 const (
