@@ -1,0 +1,24 @@
+package main
+
+import (
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// Violations implements cli.Backend. Neither settings nor an engine are
+// needed.
+func (backend) Violations(o cli.Options) (cli.ViolationStore, func(), error) {
+	state, err := openState(o.StateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := store.Open(state.Violations(), store.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() {
+		if err := s.Close(); err != nil {
+			o.Log.WithError(err).Warn("violations that were counted are not recorded")
+		}
+	}, nil
+}
