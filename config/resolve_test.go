@@ -293,7 +293,7 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	for provider, notices := range map[string]int{"docker": 2, "auto": 2, "local": 1} {
+	for provider, notices := range map[string]int{"docker": 1, "auto": 1, "local": 0} {
 		r = resolve(t, inDefaults(`"provider":"`+provider+`","filesystem":{"allowRead":["/srv"]},"commands":{"allowUnsandboxed":true,"block":["rm"]}`), ann, config.Overrides{})
 		if len(r.NoEffect) != notices {
 			t.Errorf("path rules and a blocked command with the provider %s: %v", provider, r.NoEffect)

@@ -30,6 +30,7 @@ const (
 	runDir        = "run"
 	identityDir   = "identity"
 	uidsDir       = "uids"
+	violationsDir = "violations"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
@@ -110,6 +111,10 @@ func (d *Dir) Run() string { return filepath.Join(d.path, runDir) }
 
 // Uids returns the folder of the claims on user ids.
 func (d *Dir) Uids() string { return filepath.Join(d.path, uidsDir) }
+
+// Violations returns the folder of what was tried and stopped. It is made
+// when something is recorded or asked for.
+func (d *Dir) Violations() string { return filepath.Join(d.path, violationsDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
 // returns its canonical path. It refuses what others could tamper with: a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,7 +11,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +62,7 @@ func params(t *testing.T, dir string) testscript.Params {
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "record": record},
 	}
 }
 
@@ -68,6 +72,23 @@ func removeAll(e *testscript.Env) {
 	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "PROVIDER.UNAVAILABLE") {
 		e.T().Log("clean up:", err, string(out))
 	}
+}
+
+// record writes a violation into the script's state folder:
+//
+//	record TENANT SESSION TYPE RESOURCE
+func record(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: record TENANT SESSION TYPE RESOURCE")
+	}
+	state, err := statedir.Open(ts.Getenv("SANDBOX_STATE_DIR"))
+	ts.Check(err)
+	s, err := store.Open(state.Violations(), store.Options{})
+	ts.Check(err)
+	ts.Check(s.Append(context.Background(), store.Record{
+		Tenant: args[0], Agent: "main", Session: args[1], Type: store.Type(args[2]), Op: sandbox.OpRead, Resource: args[3],
+	}))
+	ts.Check(s.Close())
 }
 
 // status runs a program and checks its exit status:

@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A backend wires the parts together. This file is the one place that knows
@@ -99,15 +100,22 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := h.manager(o)
+	violations := newRecorder(h.state.Violations())
+	m, err := h.manager(o, violations)
 	if err != nil {
 		h.close()
 		return nil, nil, err
 	}
-	return m, func() { m.Close(); h.close() }, nil
+	return m, func() {
+		m.Close()
+		if err := violations.Close(); err != nil {
+			o.Log.WithError(err).Warn("violations that were counted are not recorded")
+		}
+		h.close()
+	}, nil
 }
 
-func (h *house) manager(o cli.Options) (*manager.Manager, error) {
+func (h *house) manager(o cli.Options, violations store.Recorder) (*manager.Manager, error) {
 	var source manager.Images = noImages{h.noEngine}
 	if h.images != nil {
 		source = images.Source{Store: h.images, Progress: o.Progress}
@@ -122,9 +130,10 @@ func (h *house) manager(o cli.Options) (*manager.Manager, error) {
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest),
 		},
-		Log:       o.Log,
-		Approver:  approve.New(approve.Options{Front: o.Approver}),
-		Permanent: func(agent string, g sandbox.Grant) error { return settingsfile.AllowPermanent(o.ConfigFile, agent, g) },
+		Log:        o.Log,
+		Violations: violations,
+		Approver:   approve.New(approve.Options{Front: o.Approver}),
+		Permanent:  func(agent string, g sandbox.Grant) error { return settingsfile.AllowPermanent(o.ConfigFile, agent, g) },
 	})
 }
 

@@ -23,6 +23,10 @@ type Backend interface {
 	// go of it.
 	Images(o Options) (ImageStore, func(), error)
 
+	// Violations returns what was tried and stopped, and a function that lets
+	// go of it.
+	Violations(o Options) (ViolationStore, func(), error)
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

@@ -32,6 +32,8 @@ func TestBashCompletion(t *testing.T) {
 		{"sandbox fs r", "read rm"},
 		{"sandbox fs write --ex", "--exclusive"},
 		{"sandbox cp loc", "local"},
+		{"sandbox violations c", "clear"},
+		{"sandbox violations list --sev", "--severity"},
 		{"sandbox fs read loc", ""},
 	}
 	for _, tt := range tests {
@@ -61,7 +63,7 @@ func TestBashCompletion(t *testing.T) {
 func TestCompletionKnowsEveryCommand(t *testing.T) {
 	for _, shell := range []string{"zsh", "fish"} {
 		r := call(t, &fake{}, "completion", shell)
-		for _, w := range []string{"run", "exec", "shell", "fs", "glob", "cp", "list", "recreate", "prune", "explain", "stats", "images", "bootstrap", "config", "schema", "doctor", "version", "completion", "allow-domain"} {
+		for _, w := range []string{"run", "exec", "shell", "fs", "glob", "cp", "list", "recreate", "prune", "explain", "stats", "images", "bootstrap", "config", "schema", "doctor", "violations", "severity", "version", "completion", "allow-domain"} {
 			if !strings.Contains(r.stdout, w) {
 				t.Errorf("%s: %s is missing", shell, w)
 			}

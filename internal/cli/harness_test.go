@@ -67,6 +67,8 @@ type fake struct {
 	image     images.Image
 	settings  *config.Settings
 	diagnosis Diagnosis
+
+	violations fakeViolations
 }
 
 func (f *fake) Conductor(o Options) (Conductor, func(), error) {
@@ -77,6 +79,11 @@ func (f *fake) Conductor(o Options) (Conductor, func(), error) {
 func (f *fake) Images(o Options) (ImageStore, func(), error) {
 	f.options = o
 	return fakeImages{f}, func() {}, f.err
+}
+
+func (f *fake) Violations(o Options) (ViolationStore, func(), error) {
+	f.options = o
+	return &f.violations, func() { f.violations.released = true }, f.err
 }
 
 func (f *fake) Settings(o Options) (*config.Settings, error) {

@@ -75,16 +75,24 @@ func (a *app) selector(all bool) (manager.Selector, error) {
 
 // confirm asks on the terminal and fails unless the answer is "y" or "yes".
 func (a *app) confirm(ctx context.Context, rows []manager.Row) error {
+	var b strings.Builder
+	for _, r := range rows {
+		fmt.Fprintf(&b, "%s  %s\n", termsafe.Line(r.Name), termsafe.Line(r.ScopeKey))
+	}
+	fmt.Fprintf(&b, "Remove %s? [y/N] ", count(len(rows), "sandbox", "sandboxes"))
+	return a.agreed(ctx, b.String(), "nothing was removed")
+}
+
+// agreed asks the question on the terminal. Unless the answer is "y" or "yes"
+// it says otherwise and fails.
+func (a *app) agreed(ctx context.Context, question, otherwise string) error {
 	in, err := newInput(a.Stdin)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	defer context.AfterFunc(ctx, func() { in.Close() })()
-	for _, r := range rows {
-		fmt.Fprintf(a.Stderr, "%s  %s\n", termsafe.Line(r.Name), termsafe.Line(r.ScopeKey))
-	}
-	fmt.Fprintf(a.Stderr, "Remove %s? [y/N] ", count(len(rows), "sandbox", "sandboxes"))
+	fmt.Fprint(a.Stderr, question)
 	line, err := bufio.NewReader(io.LimitReader(in, 1024)).ReadString('\n')
 	switch {
 	case ctx.Err() != nil:
@@ -96,7 +104,7 @@ func (a *app) confirm(ctx context.Context, rows []manager.Row) error {
 	case "y", "yes":
 		return nil
 	}
-	a.say("nothing was removed")
+	a.say("%s", otherwise)
 	return silentStatus(statusFailed)
 }
 

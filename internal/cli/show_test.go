@@ -112,6 +112,8 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"recreate --all --force", "removed failed"},
 		{"prune", "removed kept failed"},
 		{"stats", "sandboxes"},
+		{"violations list", "violations more damaged"},
+		{"violations clear --force", "removed"},
 		{"images list", "images"},
 		{"images build", "ref id tags origin stale createdAt sizeBytes"},
 		{"doctor", "failed checks attempts"},
@@ -224,7 +226,7 @@ func TestVersionWorksWithoutGuest(t *testing.T) {
 }
 
 func TestBackendFailure(t *testing.T) {
-	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "config show", "doctor", "run -- true"} {
+	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "config show", "doctor", "run -- true"} {
 		r := call(t, &fake{err: &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "no state folder"}}, strings.Fields(args)...)
 		if r.status != 125 || r.stderr != "sandbox: PROVIDER.UNAVAILABLE: no state folder\n" {
 			t.Errorf("%s: status %d, stderr %q", args, r.status, r.stderr)

@@ -194,6 +194,21 @@ func TestRecreateAsks(t *testing.T) {
 	}
 }
 
+func TestViolationsClearAsks(t *testing.T) {
+	for answer, want := range map[string]int{"y\n": 1, "n\n": 0, "\n": 0} {
+		host, caller := openPTY(t)
+		f := withRecords(2)
+		host.WriteString(answer)
+		r := callWith(t, f, caller, "violations", "clear", "--tenant", "acme", "--session", hostile[:5])
+		if f.violations.cleared != want || r.status != 1-want {
+			t.Errorf("%q: status %d, stdout %q, stderr %q", answer, r.status, r.stdout, r.stderr)
+		}
+		if !strings.Contains(r.stderr, "tenant \"acme\"") || !strings.Contains(r.stderr, "Forget 2 violations? [y/N]") || strings.Contains(r.stderr, "\x1b") {
+			t.Errorf("it asks %q", r.stderr)
+		}
+	}
+}
+
 func TestRecreateQuestionCanBeInterrupted(t *testing.T) {
 	_, caller := openPTY(t)
 	f := &fake{rows: []manager.Row{{Name: "sbx-a"}}}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -83,6 +84,41 @@ func (s *span) ptr() *time.Duration {
 		return nil
 	}
 	return &s.value
+}
+
+// A moment is the value of a flag that holds a time: an age, a day or a time
+// of day. Its zero value is no time.
+type moment struct {
+	written string
+	age     time.Duration // before now
+	time    time.Time     // zero: age counts
+}
+
+// Set implements flag.Value.
+func (m *moment) Set(v string) error {
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, v, time.Local); err == nil {
+			*m = moment{written: v, time: t}
+			return nil
+		}
+	}
+	d, err := config.ParseDuration(v)
+	if err != nil {
+		return fmt.Errorf("%q is no time; write an age like 10m, 24h or 7d, or a time like 2026-11-21 or 2026-11-21T06:12:15Z", v)
+	}
+	*m = moment{written: v, age: time.Duration(d)}
+	return nil
+}
+
+// String implements flag.Value.
+func (m *moment) String() string { return m.written }
+
+// at returns the time that is meant at now, the zero one when none was given.
+func (m *moment) at(now time.Time) time.Time {
+	if m.written == "" || !m.time.IsZero() {
+		return m.time
+	}
+	return now.Add(-m.age)
 }
 
 func oneOf(words ...string) func(string) error {

@@ -53,9 +53,12 @@ func (f Filter) String() string {
 			parts = append(parts, fmt.Sprintf("%s %q", name, cut(value, 48)))
 		}
 	}
-	if f.AllTenants {
+	switch {
+	case f.AllTenants:
 		parts = append(parts, "all tenants")
-	} else {
+	case f.Tenant == "":
+		parts = append(parts, "the tenant without a name")
+	default:
 		parts = append(parts, fmt.Sprintf("tenant %q", cut(f.Tenant, 64)))
 	}
 	for _, t := range f.Types {
