@@ -58,6 +58,9 @@ type Word struct {
 	Glob   bool        // has unquoted *, ? or [, so that names of files may take its place
 	Raw    string      // as written
 	Span   policy.Span // in Line.Text
+
+	single bool // it becomes exactly one word; a Static word without Glob is one anyway
+	number bool // it is a decimal number, though perhaps not known which
 }
 
 // An Assign is one assignment to a variable.

@@ -1,0 +1,160 @@
+package line
+
+import "mvdan.cc/sh/v3/syntax"
+
+func (w *walker) conditional(c *syntax.IfClause, s *scope) {
+	var ends []*scope
+	at := s
+	for ; c != nil; c = c.Else {
+		for i := range c.Last {
+			w.feature(Comment, &c.Last[i])
+		}
+		if len(c.Cond) == 0 && !c.ThenPos.IsValid() { // else
+			w.list(c.Then, at)
+			break
+		}
+		w.list(c.Cond, at)
+		then := *at
+		then.succeeded()
+		at.broke()
+		w.list(c.Then, &then)
+		ends = append(ends, &then)
+	}
+	for _, e := range ends {
+		at.join(e, false)
+	}
+}
+
+func (w *walker) choice(c *syntax.CaseClause, s *scope) {
+	w.visit(c.Word, s)
+	inner := s.within(Conditional)
+	end := *inner
+	for _, item := range c.Items {
+		for _, p := range item.Patterns {
+			w.visit(p, inner)
+		}
+		if item.Op != syntax.Break {
+			w.bashOnly(item)
+		}
+		one := *inner
+		if item != c.Items[0] {
+			// By ;& it may be entered from the one before.
+			one.join(&end, false)
+		}
+		w.list(item.Stmts, &one)
+		end.join(&one, false)
+	}
+	s.inner(&end)
+}
+
+// loop walks a loop whose condition and body run any number of times.
+func (w *walker) loop(s *scope, cond, do []*syntax.Stmt, start func(*scope), n syntax.Node) {
+	s.settle()
+	inner := s.within(Loop)
+	key := claim{name: "loop", loop: 1 + w.level*MaxBytes + w.local(n).Start}
+	if w.blocked[key] || !w.trusting {
+		inner.adrift()
+	}
+	if start != nil {
+		start(inner)
+	}
+	before, cds := *inner, w.cds
+	w.list(cond, inner)
+	w.list(do, inner)
+	if w.cds != cds {
+		if !w.blocked[key] && w.trusting {
+			w.roaming = append(w.roaming, key)
+		}
+		inner.adrift()
+	}
+	inner.gone = false
+	inner.join(&before, false)
+	s.inner(inner)
+}
+
+func (w *walker) forLoop(c *syntax.ForClause, s *scope) {
+	if c.Braces {
+		w.doubt(c, "a loop in braces is not in the manual")
+	}
+	switch l := c.Loop.(type) {
+	case *syntax.CStyleLoop:
+		w.bashOnly(c)
+		w.bare(l)
+		w.loop(s, nil, c.Do, func(s *scope) {
+			for _, x := range []syntax.ArithmExpr{l.Init, l.Cond, l.Post} {
+				if x != nil {
+					w.arithm(x, s)
+				}
+			}
+		}, c)
+	case *syntax.WordIter:
+		value := Word{number: len(l.Items) > 0}
+		for _, item := range l.Items {
+			w.visit(item, s)
+			words, ok := braced(item)
+			for _, x := range words {
+				v := w.word(x, s)
+				value.number = value.number && ok && (v.number || v.Static && decimal(v.Value))
+			}
+		}
+		w.assigned(l.Name.Value, value)
+		w.meaning(l.Name.Value, Word{}, w.span(l))
+		if c.Select {
+			w.bashOnly(c)
+			w.assigned("REPLY", Word{})
+			value.number = false
+		}
+		w.loop(s, nil, c.Do, func(s *scope) { s.bind(l.Name.Value, value) }, c)
+	}
+}
+
+func (w *walker) function(c *syntax.FuncDecl, s *scope) {
+	w.feature(Function, c)
+	if c.Name == nil || c.RsrvWord && w.posix {
+		w.doubt(c, "such a function is not understood")
+	}
+	if c.Name != nil {
+		w.defined(c.Name.Value)
+		if c.Name.Value == "command_not_found_handle" {
+			w.doubt(c, "the function runs for every name that is no program")
+		}
+	}
+	inner := s.within(Function)
+	inner.adrift()
+	inner.bound = nil
+	cds := w.cds
+	w.stmt(c.Body, inner)
+	w.cds = cds
+}
+
+func (w *walker) timed(c *syntax.TimeClause, s *scope) {
+	if c.Stmt == nil {
+		return
+	}
+	call, ok := c.Stmt.Cmd.(*syntax.CallExpr)
+	if !ok {
+		w.bashOnly(c)
+		w.stmt(c.Stmt, s)
+		return
+	}
+	if len(call.Assigns) == 0 && len(call.Args) > 0 && w.raw(call.Args[0]) == "--" {
+		panic(refusal{refuse(w.span(c), "time -- is read in two ways", "leave out the --")})
+	}
+	w.call(call, c.Stmt, w.redirects(c.Stmt.Redirs, s), []string{"time"}, s)
+}
+
+func (w *walker) coprocess(c *syntax.CoprocClause, s *scope) {
+	w.feature(Coprocess, c)
+	w.bashOnly(c)
+	if c.Name != nil {
+		w.visit(c.Name, s)
+		name := w.word(c.Name, s)
+		if !name.Static || !identifier(name.Value) {
+			w.doubt(c, "the name of the coprocess is not plain")
+		}
+		w.assigned(name.Value, Word{})
+		w.meaning(name.Value, Word{}, w.span(c))
+	}
+	inner := s.within(Coprocess)
+	w.stmt(c.Stmt, inner)
+}

@@ -1,0 +1,77 @@
+package line
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// The bounds. What exceeds one is refused, never judged in part.
+const (
+	MaxBytes    = 64 << 10  // of a line
+	MaxCommands = 1000      // simple commands in a line, those of nested texts included
+	maxDepth    = 60        // constructs within each other
+	maxTexts    = 10        // texts within each other: bash -c in bash -c
+	maxNested   = 256 << 10 // bytes of all nested texts together
+	maxWords    = 64        // words that one word with braces may become
+	maxValue    = 256       // bytes of a variable whose value is followed
+	maxBindings = 64        // variables whose values are followed
+	maxFrames   = 3000      // calls of the parser within each other
+)
+
+// refuse makes the reason that says why a text is not judged at all.
+func refuse(span policy.Span, message, hint string) *policy.Reason {
+	return &policy.Reason{
+		Check: "syntax", Verdict: policy.Deny, Severity: policy.High,
+		Message: message, Hint: hint, Span: span,
+	}
+}
+
+// readable reports why text cannot be what it seems to be to a person who
+// reads it: it is too long, or holds bytes that bash reads otherwise than the
+// eye or the parser does.
+func readable(text string) *policy.Reason {
+	if len(text) > MaxBytes {
+		return refuse(policy.Span{}, fmt.Sprintf("the line has %d bytes; at most %d are read", len(text), MaxBytes),
+			"write the text to a file first, then run it")
+	}
+	before := rune(0)
+	for i := 0; i < len(text); {
+		if c := text[i]; c >= ' ' && c < 0x7f || c == '\t' || c == '\n' {
+			before = rune(c)
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		span := policy.Span{Start: i, End: i + size}
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return refuse(span, fmt.Sprintf("byte 0x%02x is not valid UTF-8", text[i]), "write such bytes as $'\\x…'")
+		case unicode.IsControl(r):
+			return refuse(span, fmt.Sprintf("control character U+%04X", r), "remove it; lines end with a plain newline, and $'\\r' stands for a carriage return")
+		case unicode.In(r, unicode.Zs, unicode.Zl, unicode.Zp):
+			return refuse(span, fmt.Sprintf("U+%04X looks like a blank but is none to the shell", r), "use a plain blank")
+		case invisible(r, before):
+			return refuse(span, fmt.Sprintf("invisible character U+%04X", r), "remove it")
+		}
+		before = r
+		i += size
+	}
+	return nil
+}
+
+// invisible reports whether r, written after before, shows nothing or changes
+// the direction of what surrounds it. Variation selectors choose the picture
+// of an emoji and are left alone behind one.
+func invisible(r, before rune) bool {
+	switch {
+	case r >= 0xfe00 && r <= 0xfe0f:
+		return before < utf8.RuneSelf
+	case r == 0x034f, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r == 0x2800, r == 0x3164, r == 0xffa0,
+		r >= 0x180b && r <= 0x180f, r >= 0xe0100 && r <= 0xe01ef:
+		return true
+	}
+	return unicode.Is(unicode.Cf, r)
+}

@@ -1,0 +1,184 @@
+package line
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// run takes the wrappers off a simple command until none is left, and records
+// what then runs.
+func (w *walker) run(inv *invocation, s *scope) {
+	for {
+		name, known := w.program(inv)
+		if !known {
+			w.emit(inv, s)
+			return
+		}
+		if inv.shell {
+			if b := builtinFor(name); b != nil {
+				b(w, inv, s)
+				return
+			}
+		}
+		if special := specialFor(name); special != nil {
+			special(w, inv, s)
+			return
+		}
+		g, ok := wrappers[name]
+		if !ok || !inv.shell && (name == "exec" || name == "builtin" || name == "command") {
+			w.emit(inv, s)
+			return
+		}
+		if !w.unwrap(name, &g, inv, s) {
+			return
+		}
+	}
+}
+
+// program returns the name under which inv's program may be in the tables. It
+// reports false when there is none, after noting why if that is for a lack of
+// knowledge.
+func (w *walker) program(inv *invocation) (string, bool) {
+	prog := inv.Words[0]
+	if !fixed(prog) {
+		w.job.unknown(prog.Span, "the name of the program, "+prog.Raw+", is not told by the text")
+		return "", false
+	}
+	if !strings.Contains(prog.Value, "/") {
+		return prog.Value, prog.Value != ""
+	}
+	inv.shell = false
+	dir, base := path.Split(prog.Value)
+	switch path.Clean(dir) {
+	case "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin":
+		return base, true
+	}
+	return "", false
+}
+
+// unwrap takes one wrapper off and reports whether a command is left; if not,
+// it has recorded what there is.
+func (w *walker) unwrap(name string, g *grammar, inv *invocation, s *scope) bool {
+	p := g.parse(inv.Words)
+	switch {
+	case p.why != "":
+		return w.stuck(inv, p.why, s)
+	case p.any(g.query):
+		w.emit(inv, s)
+		return false
+	case p.any(g.unclear):
+		return w.stuck(inv, "with these options "+name+" starts a shell", s)
+	}
+	if o, ok := p.has("S", "split-string"); ok && name == "env" {
+		return w.splitEnv(inv, p, o, s)
+	}
+	rest, why := skip(p.rest, g.operands)
+	if why != "" {
+		return w.stuck(inv, why, s)
+	}
+	if g.assigns {
+		if rest, why = w.takeAssigns(rest, inv); why != "" {
+			return w.stuck(inv, why, s)
+		}
+	}
+	if len(rest) == 0 {
+		if g.bare == bareShell {
+			return w.stuck(inv, name+" starts a shell", s)
+		}
+		w.emit(inv, s)
+		return false
+	}
+	w.moved(name, p, inv, s)
+	if name == "exec" {
+		s.gone = true
+	}
+	w.take(name, rest, inv)
+	return true
+}
+
+// take makes rest the words of inv, with one more wrapper off.
+func (w *walker) take(name string, rest []Word, inv *invocation) {
+	inv.Wrappers = append(slices.Clip(inv.Wrappers), name)
+	inv.Words = rest
+	switch name {
+	case "command", "builtin":
+		inv.func_ = false
+	default:
+		inv.shell, inv.func_ = false, false
+	}
+}
+
+// stuck records inv as it is, and that the text does not tell what it runs.
+func (w *walker) stuck(inv *invocation, why string, s *scope) bool {
+	w.job.unknown(inv.Words[0].Span, why)
+	w.emit(inv, s)
+	return false
+}
+
+// takeAssigns takes NAME=VALUE words off.
+func (w *walker) takeAssigns(words []Word, inv *invocation) ([]Word, string) {
+	for len(words) > 0 {
+		v := words[0]
+		name, value, ok := strings.Cut(v.Prefix, "=")
+		if !ok {
+			break
+		}
+		if !v.single || v.Glob {
+			return nil, "what " + v.Raw + " stands for decides what runs"
+		}
+		a := Assign{Name: name, Scope: ScopeCommand, Span: v.Span, Value: v}
+		a.Value.Value, a.Value.Prefix = value, value
+		w.meaning(name, a.Value, v.Span)
+		inv.Assigns = append(inv.Assigns, a)
+		w.out.Assigns = append(w.out.Assigns, a)
+		words = words[1:]
+	}
+	return words, ""
+}
+
+// moved notes where the command behind a wrapper runs.
+func (w *walker) moved(name string, p parsed, inv *invocation, s *scope) {
+	if o, ok := p.has(chdirs[name]...); ok {
+		base := inv.Dir
+		if base == "" {
+			base = s.dir
+		}
+		if inv.Dir = below(base, o.arg); inv.Dir == "" {
+			inv.Dir = nowhere
+		}
+	}
+	if _, ok := p.has(roots[name]...); ok || name == "chroot" || name == "nsenter" {
+		inv.Dir = nowhere
+	}
+}
+
+// below returns the directory that target names from base; empty is unknown.
+func below(base string, target Word) string {
+	switch {
+	case !fixed(target) || target.Value == "" && base == "":
+		return ""
+	case strings.HasPrefix(target.Value, "/"):
+		return path.Clean(target.Value)
+	case base == "" || base == nowhere:
+		return ""
+	}
+	return path.Join(base, target.Value)
+}
+
+// splitEnv handles env -S, whose text is split into words with rules of its
+// own. Only text without quotes, backslashes and variables is.
+func (w *walker) splitEnv(inv *invocation, p parsed, o option, s *scope) bool {
+	if len(p.options) > 1 || !o.arg.Static && o.arg.Value == "" || !o.arg.Static {
+		return w.stuck(inv, "env -S with more than plain text is not read", s)
+	}
+	if strings.ContainsAny(o.arg.Value, "\\'\"$#\n") {
+		return w.stuck(inv, "env -S with more than plain text is not read", s)
+	}
+	words := []Word{inv.Words[0]}
+	for _, f := range strings.Fields(o.arg.Value) {
+		words = append(words, Word{Value: f, Prefix: f, Static: true, single: true, Raw: o.arg.Raw, Span: o.arg.Span})
+	}
+	inv.Words = append(words, p.rest...)
+	return true
+}

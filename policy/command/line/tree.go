@@ -1,0 +1,99 @@
+package line
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// errDeep is how a [source] stops the parser.
+var errDeep = errors.New("constructs are nested too deeply")
+
+// A source hands text to the parser and watches how deep the parser is in its
+// own recursion whenever it asks for more, because nothing else bounds it:
+// 64 KiB of parentheses would take hundreds of megabytes of stack. Between two
+// reads the parser can only go as deep as the bytes of one read let it.
+type source struct {
+	rest  string
+	bound int // frames
+}
+
+// sourceChunk is how many bytes a read hands out at most.
+const sourceChunk = 1 << 10
+
+// newSource returns a source for text whose reader may be maxFrames calls
+// below the caller.
+func newSource(text string) *source {
+	var pcs [64]uintptr
+	depth := 0
+	for n := len(pcs); n == len(pcs); depth += n {
+		n = runtime.Callers(depth, pcs[:])
+	}
+	return &source{rest: text, bound: depth + maxFrames}
+}
+
+// Read implements [io.Reader].
+func (s *source) Read(p []byte) (int, error) {
+	if s.rest == "" {
+		return 0, io.EOF
+	}
+	var pc [1]uintptr
+	if runtime.Callers(s.bound, pc[:]) > 0 {
+		return 0, errDeep
+	}
+	n := copy(p[:min(len(p), sourceChunk)], s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// tree parses text as bash would. A panic of the parser is an error like any
+// other. At most limit statements are read on the outermost level.
+func tree(text string, limit int) (f *syntax.File, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, err = nil, fmt.Errorf("the parser failed: %v", p)
+		}
+	}()
+	parser := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
+	f = &syntax.File{}
+	for s, err := range parser.StmtsSeq(newSource(text)) {
+		if err != nil {
+			return nil, err
+		}
+		if f.Stmts = append(f.Stmts, s); len(f.Stmts) > limit {
+			return nil, errMany
+		}
+	}
+	return f, nil
+}
+
+// errMany says that a text has more parts than are judged.
+var errMany = fmt.Errorf("more than %d commands", MaxCommands)
+
+// unreadable turns an error of [tree] into a refusal.
+func unreadable(err error, text string) *policy.Reason {
+	var perr syntax.ParseError
+	var lerr syntax.LangError
+	switch {
+	case errors.Is(err, errDeep):
+		return refuse(policy.Span{}, errDeep.Error(), "write it in several steps")
+	case errors.Is(err, errMany):
+		return refuse(policy.Span{}, "the line has "+errMany.Error(), "write it to a file first, then run it")
+	case errors.As(err, &perr):
+		return refuse(at(perr.Pos, text), "the shell cannot read it: "+perr.Text, "check quotes, brackets and here-documents")
+	case errors.As(err, &lerr):
+		return refuse(at(lerr.Pos, text), "bash does not know this: "+lerr.Feature, "write it for bash")
+	}
+	return refuse(policy.Span{}, "the shell cannot read it: "+err.Error(), "check quotes, brackets and here-documents")
+}
+
+// at is the byte of text that p names.
+func at(p syntax.Pos, text string) policy.Span {
+	start := min(int(p.Offset()), len(text))
+	return policy.Span{Start: start, End: min(start+1, len(text))}
+}
