@@ -89,19 +89,30 @@ func (r rule) mayMatch(c *line.Command) bool {
 	return strings.HasPrefix(literal, lead)
 }
 
-// allowRules reports whether every command of the line is named by an allow
-// rule, and which are.
-func (s *subject) allowRules(commands []Simple) (named []bool, all bool) {
+// allowRules reports which commands of the line are named by an allow rule,
+// and, when all of them are, the rule that names the last.
+func (s *subject) allowRules(commands []Simple) (named []bool, by *rule) {
 	named = make([]bool, len(s.Commands))
-	all = len(s.Commands) > 0 && len(s.allow) > 0
+	all := len(s.allow) > 0
 	for i := range s.Commands {
-		_, named[i] = nameOf(s.allow, &s.Commands[i], commands[i].Text)
+		var r rule
+		if r, named[i] = nameOf(s.allow, &s.Commands[i], commands[i].Text); named[i] {
+			by = &r
+		}
 		all = all && named[i]
 	}
-	if all && slices.ContainsFunc(s.Assigns, func(a line.Assign) bool { return !isSafeVariable(a.Name) }) {
-		all = false
+	if !all || slices.ContainsFunc(s.Assigns, func(a line.Assign) bool { return !isSafeVariable(a.Name) }) {
+		return named, nil
 	}
-	return named, all
+	return named, by
+}
+
+// reason says that the rule allows the line.
+func (r *rule) reason(text string) policy.Reason {
+	return policy.Reason{
+		Check: "rule", Verdict: policy.Allow, Severity: policy.Low, Rule: r.field, Span: policy.Span{End: len(text)},
+		Message: fmt.Sprintf("every command is named by commands.allow, the last by %q", r.source),
+	}
 }
 
 // nameOf returns the first rule that names the command. A command whose
@@ -167,6 +178,9 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 	var by rule
 	for i := range s.Commands {
 		c := &s.Commands[i]
+		if isNested(c.Via) {
+			return false, fmt.Sprintf("%s is within a text for another shell", quote(commands[i].Text))
+		}
 		r, ok := nameOf(s.Policy.excluded, c, commands[i].Text)
 		if !ok || c.Open {
 			return false, fmt.Sprintf("no rule of commands.excluded names %s", quote(commands[i].Text))
@@ -180,7 +194,7 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 func confined(k line.Kind) bool {
 	switch k {
 	case line.Substitution, line.ProcessSubst, line.Heredoc, line.HeredocQuoted, line.HereString, line.Redirection,
-		line.Function, line.Coprocess, line.Background, line.NestedEval:
+		line.Function, line.Coprocess, line.Background, line.NestedEval, line.NestedShell:
 		return true
 	}
 	return false

@@ -14,7 +14,7 @@ const typical = `cd src && npm run build 2>&1 | tail -20 && git add -A && git co
 
 // large returns lines of 64 KiB that are as hard to judge as could be found.
 func large() map[string]string {
-	fill := func(unit string) string { return strings.Repeat(unit, (64<<10)/len(unit)) }
+	fill := func(unit string) string { return strings.Repeat(unit, (64<<10-16)/len(unit)) }
 	return map[string]string{
 		"words":         "cat " + fill("a "),
 		"paths":         "cat " + fill("../.ssh/x "),

@@ -79,6 +79,9 @@ func checkVariable(s *subject) {
 
 // assigned reports a variable of the table.
 func (s *subject) assigned(name string, span policy.Span, scope line.Scope) {
+	if isSafeVariable(name) {
+		return
+	}
 	if name == "IFS" {
 		if scope != line.ScopeCommand {
 			s.report(finding{
