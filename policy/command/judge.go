@@ -78,6 +78,12 @@ func refusal(r policy.Reason) Decision {
 
 // judge decides about a line that was understood.
 func (p *Policy) judge(l *line.Line, in Input) Decision {
+	if n := size(l); n > maxParts {
+		return refusal(policy.Reason{
+			Check: "syntax", Verdict: policy.Deny, Severity: policy.High, Rule: "too-many-parts", Span: policy.Span{End: len(l.Text)},
+			Message: fmt.Sprintf("the line has %d words, assignments and redirections, more than %d", n, maxParts), Hint: "write it in several lines, or put the words into a file",
+		})
+	}
 	s := &subject{Line: l, Policy: p, in: in, found: findings{strictness: p.strictness, verdict: policy.Allow}}
 	s.calls = make([]call, len(l.Commands))
 	for i := range l.Commands {
@@ -100,6 +106,18 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 		d.Reasons = append(d.Reasons, by.reason(l.Text))
 	}
 	return d
+}
+
+// maxParts bounds the words, assignments and redirections of a line that the
+// checks look at one by one.
+const maxParts = 4096
+
+func size(l *line.Line) int {
+	n := len(l.Assigns) + len(l.Redirects)
+	for i := range l.Commands {
+		n += len(l.Commands[i].Words)
+	}
+	return n
 }
 
 // simples tells the commands of a line.

@@ -178,7 +178,7 @@ func (s *subject) connections() {
 		switch {
 		case strings.HasPrefix(v, "/dev/tcp/") || strings.HasPrefix(v, "/dev/udp/"):
 			s.connection(r)
-		case r.Write && anyWild(devices, v):
+		case r.Write && s.tables.devices.match(v):
 			s.report(finding{
 				check: "pattern", rule: "write-device", severity: policy.Critical, mark: deny, span: r.Span,
 				message: fmt.Sprintf("%s writes to a disk or to memory", quote(r.Target.Raw)), hint: "write to a file in the workspace",
