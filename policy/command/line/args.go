@@ -90,39 +90,6 @@ func (w *walker) opened(c *invocation, s *scope) {
 	}
 }
 
-// find handles find: with -exec and its like it runs commands.
-func (w *walker) find(inv *invocation, s *scope) {
-	for _, v := range inv.Words[1:] {
-		if !operand(v) && !fixed(v) && !(v.Static && v.Glob && v.Prefix[0] != '-' && !strings.ContainsAny(v.Prefix[:1], "*?[")) {
-			w.stuck(inv, v.Raw+" may tell find to run something", s)
-			return
-		}
-	}
-	w.emit(inv, s)
-	words := inv.Words
-	for i := 1; i < len(words); i++ {
-		switch v := words[i].Value; v {
-		case "-exec", "-execdir", "-ok", "-okdir":
-			end := i + 1
-			for end < len(words) && words[end].Value != ";" && !(words[end].Value == "+" && words[end-1].Value == "{}") {
-				end++
-			}
-			if end == len(words) || end == i+1 {
-				w.job.unknown(words[i].Span, v+" lacks its end")
-				return
-			}
-			c := *inv
-			c.Open = false
-			c.stdin, c.body = nil, nil
-			if strings.HasSuffix(v, "dir") {
-				c.Dir = nowhere
-			}
-			w.filled("find", words[i+1:end], "{}", false, &c, s)
-			i = end
-		}
-	}
-}
-
 // parallel handles GNU parallel, which makes a text for a shell of its
 // arguments and what it reads.
 func (w *walker) parallel(inv *invocation, s *scope) {
@@ -151,7 +118,7 @@ func (w *walker) parallel(inv *invocation, s *scope) {
 		return
 	}
 	n := len(w.out.Commands)
-	w.shText(strings.Join(text, " "), inv, words[0].Span, true, s, nil)
+	w.shText(strings.Join(text, " "), inv, words[0].Span, true, s, nil, "sh")
 	for i := n; i < len(w.out.Commands); i++ {
 		c := &w.out.Commands[i]
 		c.Open = true

@@ -32,6 +32,9 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if len(c.Args) == 0 {
 		return
 	}
+	if raw := w.raw(c.Args[0]); raw == "in" && len(c.Assigns) == 0 {
+		panic(refusal{refuse(w.span(c.Args[0]), "bash takes in for a keyword here", "quote it")})
+	}
 	inv.Words = make([]Word, 0, len(c.Args))
 	for _, a := range c.Args {
 		w.visit(a, s)
@@ -174,6 +177,9 @@ func (w *walker) redirects(redirs []*syntax.Redirect, s *scope) []Redirect {
 	out := make([]Redirect, 0, len(redirs))
 	for _, r := range redirs {
 		w.visit(r.Word, s)
+		if raw := w.raw(r.Word); len(raw) > 1 && raw[0] == '-' && (r.Op == syntax.DplIn || r.Op == syntax.DplOut) {
+			panic(refusal{refuse(w.span(r), "bash reads "+r.Op.String()+"- as closing, and what is behind it as a word", "put blanks between them")})
+		}
 		d := Redirect{Op: r.Op.String(), Dir: s.dir, Span: w.span(r)}
 		d.Target = w.target(r, s)
 		if r.N != nil {

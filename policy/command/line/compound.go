@@ -119,6 +119,13 @@ func (w *walker) function(c *syntax.FuncDecl, s *scope) {
 			w.doubt(c, "the function runs for every name that is no program")
 		}
 	}
+	switch c.Body.Cmd.(type) {
+	case *syntax.CallExpr, *syntax.BinaryCmd, *syntax.DeclClause, *syntax.LetClause, *syntax.FuncDecl, *syntax.TimeClause, *syntax.CoprocClause, nil:
+		panic(refusal{refuse(w.span(c), "bash wants a function to have a body in braces or the like", "put { } around it")})
+	}
+	if c.Body.Negated || c.Body.Background {
+		panic(refusal{refuse(w.span(c), "bash wants a function to have a body in braces or the like", "put { } around it")})
+	}
 	inner := s.within(Function)
 	inner.adrift()
 	inner.bound = nil

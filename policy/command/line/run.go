@@ -54,6 +54,9 @@ func (w *walker) program(inv *invocation) (string, bool) {
 	case "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin":
 		return base, true
 	}
+	if isWrapper(base) {
+		w.job.unknown(prog.Span, prog.Raw+" may be a "+base+" that runs what its words say, or another program")
+	}
 	return "", false
 }
 

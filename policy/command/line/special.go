@@ -38,7 +38,7 @@ func specialFor(name string) handler {
 	return nil
 }
 
-// within2 returns s for what inv runs by k.
+// via returns s for what inv runs by k.
 func via(s *scope, inv *invocation, k Kind) *scope {
 	c := s.within(k)
 	if inv.Dir == nowhere {
@@ -58,8 +58,8 @@ func (s *scope) fresh() *scope {
 }
 
 // shText walks text that a shell run by inv reads. posix says that it may be
-// another shell than bash.
-func (w *walker) shText(text string, inv *invocation, holder policy.Span, posix bool, s *scope, args []Word) {
+// another shell than bash. by is what inv starts for that.
+func (w *walker) shText(text string, inv *invocation, holder policy.Span, posix bool, s *scope, args []Word, by ...string) {
 	inner := via(s, inv, NestedShell).fresh()
 	for i, a := range args {
 		if fixed(a) && i <= 9 {
@@ -73,7 +73,7 @@ func (w *walker) shText(text string, inv *invocation, holder policy.Span, posix 
 		w.emit(inv, s)
 		return
 	}
-	wrap := append(slices.Clip(inv.Wrappers), name[strings.LastIndexByte(name, '/')+1:])
+	wrap := append(append(slices.Clip(inv.Wrappers), name[strings.LastIndexByte(name, '/')+1:]), by...)
 	for i := n; i < len(w.out.Commands); i++ {
 		c := &w.out.Commands[i]
 		c.Wrappers = append(slices.Clip(wrap), c.Wrappers...)
@@ -122,6 +122,8 @@ func (w *walker) shell(inv *invocation, s *scope) {
 		w.stuck(inv, "the option -c lacks its text", s)
 	case p.any("s") || len(p.rest) == 0:
 		w.stdin(inv, posix, s, p.rest)
+	case !fixed(p.rest[0]) || strings.HasPrefix(p.rest[0].Value, "/dev/") || strings.HasPrefix(p.rest[0].Value, "/proc/"):
+		w.stuck(inv, "the shell runs what it reads from "+p.rest[0].Raw+", which the text does not tell", s)
 	default: // a script, which is a program like any other
 		w.emit(inv, s)
 	}

@@ -25,7 +25,7 @@ func (w *walker) su(inv *invocation, s *scope) {
 	case !ok || len(p.rest) > 1 || !fixed(text.arg) || p.any("s shell"):
 		w.stuck(inv, "what the other user's shell runs is not told", s)
 	default:
-		w.shText(text.arg.Value, inv, text.arg.Span, true, s, nil)
+		w.shText(text.arg.Value, inv, text.arg.Span, true, s, nil, "sh")
 	}
 }
 
@@ -56,7 +56,7 @@ func (w *walker) script(inv *invocation, s *scope) {
 	case !ok || !fixed(text.arg):
 		w.stuck(inv, "script starts a shell", s)
 	default:
-		w.shText(text.arg.Value, inv, text.arg.Span, true, s, nil)
+		w.shText(text.arg.Value, inv, text.arg.Span, true, s, nil, "sh")
 	}
 }
 
@@ -88,7 +88,7 @@ func (w *walker) joined(words []Word, inv *invocation, s *scope) {
 		}
 		text[i] = v.Value
 	}
-	w.shText(strings.Join(text, " "), inv, words[0].Span, true, s, nil)
+	w.shText(strings.Join(text, " "), inv, words[0].Span, true, s, nil, "sh")
 }
 
 // flock handles flock, which runs a command or has a shell run a text while
@@ -108,7 +108,7 @@ func (w *walker) flock(inv *invocation, s *scope) {
 			w.stuck(inv, "the text for the shell is not told", s)
 			return
 		}
-		w.shText(rest[1].Value, inv, rest[1].Span, true, s, nil)
+		w.shText(rest[1].Value, inv, rest[1].Span, true, s, nil, "sh")
 	default:
 		w.take("flock", rest, inv)
 		w.run(inv, s)

@@ -108,8 +108,22 @@ func (w *walker) substitution(p *syntax.CmdSubst, s *scope) {
 	if p.TempFile || p.ReplyVar {
 		w.doubt(p, "bash knows this construct only since 5.3")
 	}
+	if p.Backquotes {
+		w.backquotes(p)
+	}
 	w.list(p.Stmts, s.within(Substitution))
 	w.depth--
+}
+
+// backquotes refuses backquotes that hold escapes which the parser and bash
+// take off at different times.
+func (w *walker) backquotes(p *syntax.CmdSubst) {
+	raw := w.raw(p)
+	for i := 1; i+1 < len(raw); i++ {
+		if raw[i] == '\\' && strings.IndexByte("\\`\n\"", raw[i+1]) >= 0 {
+			panic(refusal{refuse(w.span(p), "escapes within backquotes are read in two ways", "use $(…)")})
+		}
+	}
 }
 
 func (w *walker) arithmetic(p *syntax.ArithmExp, s *scope) {
