@@ -27,7 +27,8 @@ func (s *subject) blockRules() {
 // blockBy reports the first of the rules that names the command, or else the
 // first that may.
 func (s *subject) blockBy(rules []rule, c *line.Command, texts []string, whom string) {
-	for _, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		if slices.ContainsFunc(texts, func(t string) bool { return r.matches(t, c.Open) }) {
 			s.report(finding{
 				check: "rule", rule: r.field, severity: policy.Critical, mark: deny, span: c.Span,
@@ -37,7 +38,8 @@ func (s *subject) blockBy(rules []rule, c *line.Command, texts []string, whom st
 			return
 		}
 	}
-	for _, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		if r.mayMatch(c) {
 			s.report(finding{
 				check: "rule", rule: r.field, severity: policy.High, mark: unknown, span: c.Span,
@@ -74,7 +76,7 @@ func blockTexts(c *line.Command) []string {
 
 // mayMatch reports whether words that the text does not tell could make the
 // command one that the rule names.
-func (r rule) mayMatch(c *line.Command) bool {
+func (r *rule) mayMatch(c *line.Command) bool {
 	n := slices.IndexFunc(c.Words, func(w line.Word) bool { return !w.Static || w.Glob })
 	switch {
 	case n < 0 && !c.Open:
@@ -89,34 +91,45 @@ func (r rule) mayMatch(c *line.Command) bool {
 	return strings.HasPrefix(literal, lead)
 }
 
-// allowRules reports whether every command of the line is named by an allow
-// rule, and which are.
-func (s *subject) allowRules(commands []Simple) (named []bool, all bool) {
+// allowRules reports which commands of the line are named by an allow rule,
+// and, when all of them are, the rule that names the last.
+func (s *subject) allowRules(commands []Simple) (named []bool, by *rule) {
 	named = make([]bool, len(s.Commands))
-	all = len(s.Commands) > 0 && len(s.allow) > 0
+	all := len(s.allow) > 0
 	for i := range s.Commands {
-		_, named[i] = nameOf(s.allow, &s.Commands[i], commands[i].Text)
+		var r rule
+		if r, named[i] = s.nameOf(s.allow, &s.Commands[i], commands[i].Text); named[i] {
+			by = &r
+		}
 		all = all && named[i]
 	}
-	if all && slices.ContainsFunc(s.Assigns, func(a line.Assign) bool { return !isSafeVariable(a.Name) }) {
-		all = false
+	if !all || slices.ContainsFunc(s.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
+		return named, nil
 	}
-	return named, all
+	return named, by
+}
+
+// reason says that the rule allows the line.
+func (r *rule) reason(text string) policy.Reason {
+	return policy.Reason{
+		Check: "rule", Verdict: policy.Allow, Severity: policy.Low, Rule: r.field, Span: policy.Span{End: len(text)},
+		Message: fmt.Sprintf("every command is named by commands.allow, the last by %q", r.source),
+	}
 }
 
 // nameOf returns the first rule that names the command. A command whose
 // program the text does not tell has no name, and neither has one that runs
 // with variables that may change what it does.
-func nameOf(rules []rule, c *line.Command, text string) (rule, bool) {
+func (s *subject) nameOf(rules []rule, c *line.Command, text string) (rule, bool) {
 	if p := c.Words[0]; !p.Static || p.Glob {
 		return rule{}, false
 	}
-	if slices.ContainsFunc(c.Assigns, func(a line.Assign) bool { return !isSafeVariable(a.Name) }) {
+	if slices.ContainsFunc(c.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
 		return rule{}, false
 	}
-	for _, r := range rules {
-		if r.matches(text, c.Open) {
-			return r, true
+	for i := range rules {
+		if r := &rules[i]; r.matches(text, c.Open) {
+			return *r, true
 		}
 	}
 	return rule{}, false
@@ -160,14 +173,17 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 		}
 	}
 	for _, a := range s.Assigns {
-		if !isSafeVariable(a.Name) {
+		if !s.tables.safe.has(a.Name) {
 			return false, fmt.Sprintf("the line sets %s, which is not on the list of harmless variables", quote(a.Name))
 		}
 	}
 	var by rule
 	for i := range s.Commands {
 		c := &s.Commands[i]
-		r, ok := nameOf(s.Policy.excluded, c, commands[i].Text)
+		if isNested(c.Via) {
+			return false, fmt.Sprintf("%s is within a text for another shell", quote(commands[i].Text))
+		}
+		r, ok := s.nameOf(s.Policy.excluded, c, commands[i].Text)
 		if !ok || c.Open {
 			return false, fmt.Sprintf("no rule of commands.excluded names %s", quote(commands[i].Text))
 		}
@@ -180,7 +196,7 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 func confined(k line.Kind) bool {
 	switch k {
 	case line.Substitution, line.ProcessSubst, line.Heredoc, line.HeredocQuoted, line.HereString, line.Redirection,
-		line.Function, line.Coprocess, line.Background, line.NestedEval:
+		line.Function, line.Coprocess, line.Background, line.NestedEval, line.NestedShell:
 		return true
 	}
 	return false

@@ -32,9 +32,9 @@ type finding struct {
 
 // Bounds of a decision's reasons.
 const (
-	maxReasons  = 32  // told one by one
-	maxFindings = 512 // kept while judging; stricter ones push out milder ones
-	maxQuoted   = 80  // bytes of the text quoted in one message
+	maxReasons  = 32 // told one by one
+	maxFindings = 64 // kept while judging; stricter ones push out milder ones
+	maxQuoted   = 80 // bytes of the text quoted in one message
 )
 
 // findings collects what the checks see. However much that is, memory stays
@@ -60,7 +60,11 @@ func (fs *findings) add(f finding) {
 	if v == policy.Allow && f.severity == policy.Low {
 		return // nobody asked and nothing hangs on it
 	}
-	if slices.ContainsFunc(fs.kept, func(k judged) bool { return k.check == f.check && k.rule == f.rule && k.span == f.span }) {
+	same := func(k judged) bool { return k.span == f.span && k.rule == f.rule && k.check == f.check }
+	if i := slices.IndexFunc(fs.kept, same); i >= 0 {
+		if old := fs.kept[i]; grade(old.verdict) < grade(v) || old.verdict == v && old.severity < f.severity {
+			fs.kept[i] = judged{f, v}
+		}
 		return
 	}
 	if len(fs.kept) < maxFindings {
@@ -112,16 +116,20 @@ func (fs *findings) reasons(lifted bool) []policy.Reason {
 			})
 			break
 		}
-		r := policy.Reason{
-			Check: k.check, Verdict: k.verdict, Severity: k.severity,
-			Message: k.message, Hint: k.hint, Rule: k.rule, Span: k.span,
-		}
 		if lifted {
-			r.Verdict = policy.Allow
+			k.verdict = policy.Allow
 		}
-		out = append(out, r)
+		out = append(out, k.reason(k.verdict))
 	}
 	return out
+}
+
+// reason tells a finding with what it asks for.
+func (f finding) reason(v policy.Verdict) policy.Reason {
+	return policy.Reason{
+		Check: f.check, Verdict: v, Severity: f.severity,
+		Message: f.message, Hint: f.hint, Rule: f.rule, Span: f.span,
+	}
 }
 
 // quote cuts a part of the text to a length that fits into a message, at the

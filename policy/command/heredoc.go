@@ -14,13 +14,10 @@ import (
 func checkHeredoc(s *subject) {
 	for _, r := range s.Redirects {
 		if strings.HasPrefix(r.Op, "<<") && r.Op != "<<<" && looksVariable(r.Target) {
-			s.report(finding{
-				check: "heredoc", rule: "variable-delimiter", severity: policy.Critical, mark: deny, span: r.Span,
-				message: fmt.Sprintf("the here-document's delimiter %s looks like a variable, but is taken as it stands", quote(r.Target.Raw)),
-				hint:    "use a plain word in quotes: <<'EOF'",
-			})
+			s.report(variableDelimiter(r.Span, r.Target.Raw))
 		}
 	}
+	s.bodies()
 	for _, f := range s.Features {
 		if f.Kind != line.Heredoc {
 			continue
@@ -35,6 +32,35 @@ func checkHeredoc(s *subject) {
 				break
 			}
 		}
+	}
+}
+
+// bodies reports here-documents that a shell runs. Their commands are judged
+// like all others; what is told is that there are any.
+func (s *subject) bodies() {
+	for i := range s.calls {
+		k := &s.calls[i]
+		if !isNested(k.Via) {
+			continue
+		}
+		for _, f := range s.Features {
+			if (f.Kind == line.Heredoc || f.Kind == line.HeredocQuoted || f.Kind == line.HereString) && inside(f.Span, k.Span) {
+				s.report(finding{
+					check: "heredoc", rule: "body-to-shell", severity: policy.Medium, span: f.Span,
+					message: fmt.Sprintf("a shell runs the here-document's body: %s", quote(f.Span.Of(s.Text))),
+					hint:    "put the commands on the line themselves",
+				})
+				return
+			}
+		}
+	}
+}
+
+func variableDelimiter(span policy.Span, raw string) finding {
+	return finding{
+		check: "heredoc", rule: "variable-delimiter", severity: policy.Critical, mark: deny, span: span,
+		message: fmt.Sprintf("the here-document's delimiter looks like a variable, but is taken as it stands: %s", quote(raw)),
+		hint:    "use a plain word in quotes: <<'EOF'",
 	}
 }
 

@@ -13,7 +13,9 @@ func checkInterpreter(s *subject) {
 		k := &s.calls[i]
 		s.tables.interpreter.find(k, s.report)
 		for _, w := range k.Wrappers {
-			s.tables.interpreter.wrapper(w, k.Command, s.report)
+			if !hasWord(shells, base(w)) { // what a shell was given is judged itself
+				s.tables.interpreter.wrapper(w, k.Command, s.report)
+			}
 		}
 	}
 }
@@ -96,8 +98,9 @@ const plainSettings = "user.name user.email color.* advice.* core.quotepath core
 // isPlainSetting reports whether a setting, with or without a value, is one
 // of those. Names of git's settings know no case.
 func isPlainSetting(setting string) bool {
+	plain := newNameSet(plainSettings)
 	name, _, _ := strings.Cut(setting, "=")
-	return anyWild(plainSettings, strings.ToLower(name))
+	return plain.has(strings.ToLower(name))
 }
 
 // gitSets reports whether git config writes a setting that is not plain.
@@ -170,7 +173,7 @@ func gitOrders(k *call) bool {
 	}
 	switch text := strings.Join(words, " "); words[0] {
 	case "rebase":
-		return anyWild("*-i* *--interactive* *--exec* *-x*", text)
+		return strings.Contains(text, "-i") || strings.Contains(text, "-x") || strings.Contains(text, "--exec")
 	case "bisect":
 		return len(words) > 1 && words[1] == "run"
 	case "submodule":

@@ -53,10 +53,19 @@ func (p *Policy) Judge(in Input) (d Decision) {
 	}()
 	l, refused := line.Parse(in.Text, line.Start{Dir: in.Dir, Home: p.home})
 	if refused != nil {
-		refused.Verdict = policy.Deny
-		return refusal(*refused)
+		return refusal(relabel(*refused, in.Text))
 	}
 	return p.judge(l, in)
+}
+
+// relabel makes what the parser refuses a finding of a check where one says
+// more about it: the delimiter of a here-document with an expansion in it.
+func relabel(r policy.Reason, text string) policy.Reason {
+	r.Verdict = policy.Deny
+	if at := r.Span.Start; at <= len(text) && strings.HasSuffix(strings.TrimRight(text[:at], " \t-"), "<<") && strings.ContainsAny(r.Span.Of(text), "$`") {
+		return variableDelimiter(r.Span, r.Span.Of(text)).reason(policy.Deny)
+	}
+	return r
 }
 
 // refusal is the decision about a text that no check looks at.
@@ -69,6 +78,12 @@ func refusal(r policy.Reason) Decision {
 
 // judge decides about a line that was understood.
 func (p *Policy) judge(l *line.Line, in Input) Decision {
+	if n := size(l); n > maxParts {
+		return refusal(policy.Reason{
+			Check: "syntax", Verdict: policy.Deny, Severity: policy.High, Rule: "too-many-parts", Span: policy.Span{End: len(l.Text)},
+			Message: fmt.Sprintf("the line has %d words, assignments and redirections, more than %d", n, maxParts), Hint: "write it in several lines, or put the words into a file",
+		})
+	}
 	s := &subject{Line: l, Policy: p, in: in, found: findings{strictness: p.strictness, verdict: policy.Allow}}
 	s.calls = make([]call, len(l.Commands))
 	for i := range l.Commands {
@@ -79,8 +94,8 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 		c.run(s)
 	}
 	d := Decision{Commands: simples(l)}
-	named, allowed := s.allowRules(d.Commands)
-	lifted := allowed && !s.found.never && s.found.verdict != policy.Deny
+	named, by := s.allowRules(d.Commands)
+	lifted := by != nil && !s.found.never && s.found.verdict != policy.Deny
 	if p.strictness == Strict && !lifted {
 		s.unnamed(named)
 	}
@@ -88,8 +103,21 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 	d.Verdict, d.Reasons = s.found.verdict, s.found.reasons(lifted)
 	if lifted {
 		d.Verdict = policy.Allow
+		d.Reasons = append(d.Reasons, by.reason(l.Text))
 	}
 	return d
+}
+
+// maxParts bounds the words, assignments and redirections of a line that the
+// checks look at one by one.
+const maxParts = 4096
+
+func size(l *line.Line) int {
+	n := len(l.Assigns) + len(l.Redirects)
+	for i := range l.Commands {
+		n += len(l.Commands[i].Words)
+	}
+	return n
 }
 
 // simples tells the commands of a line.

@@ -37,9 +37,10 @@ func checkPattern(s *subject) {
 
 // pipes reports pipes from a download or a decoder into a shell.
 func (s *subject) pipes() {
-	if !s.has(line.Pipe) && !s.has(line.NestedShell) && !s.has(line.NestedEval) {
+	if !s.has(line.Pipe) && !s.has(line.NestedShell) && !s.has(line.NestedEval) && !s.has(line.ProcessSubst) && !s.has(line.Substitution) {
 		return
 	}
+	s.substituted()
 	for _, run := range s.pipelines() {
 		from, rule := -1, ""
 		for _, i := range run {
@@ -58,6 +59,29 @@ func (s *subject) pipes() {
 	}
 }
 
+// substituted reports downloads and decoders within the words of a command
+// that runs them: bash <(curl …), bash -c "$(curl …)".
+func (s *subject) substituted() {
+	for i := range s.calls {
+		to := &s.calls[i]
+		if !to.isOne(shells+" "+interpreters+" eval source .") && !slices.ContainsFunc(to.Wrappers, func(w string) bool { return hasWord(shells+" eval", base(w)) }) {
+			continue
+		}
+		for j := range s.calls {
+			from := &s.calls[j]
+			if i == j || !slices.ContainsFunc(to.Words, func(w line.Word) bool { return inside(from.Span, w.Span) }) {
+				continue
+			}
+			switch {
+			case from.isOne(downloaders):
+				s.pipeInto(from, to, "download-to-shell")
+			case from.isOne(decoders):
+				s.pipeInto(from, to, "decode-to-shell")
+			}
+		}
+	}
+}
+
 // reads reports whether a command runs what its standard input says.
 func (s *subject) reads(k *call) bool {
 	for _, w := range k.Wrappers {
@@ -68,7 +92,7 @@ func (s *subject) reads(k *call) bool {
 	if k.isOne(shells + " eval source . at batch parallel") {
 		return true
 	}
-	return k.isOne(interpreters) && (len(k.operands) == 0 || k.operands[0].Value == "-" || k.operands[0].Value == "/dev/stdin")
+	return k.isOne(interpreters) && readsCode(k)
 }
 
 func (s *subject) pipeInto(from, to *call, rule string) {
@@ -154,7 +178,7 @@ func (s *subject) connections() {
 		switch {
 		case strings.HasPrefix(v, "/dev/tcp/") || strings.HasPrefix(v, "/dev/udp/"):
 			s.connection(r)
-		case r.Write && anyWild(devices, v):
+		case r.Write && s.tables.devices.match(v):
 			s.report(finding{
 				check: "pattern", rule: "write-device", severity: policy.Critical, mark: deny, span: r.Span,
 				message: fmt.Sprintf("%s writes to a disk or to memory", quote(r.Target.Raw)), hint: "write to a file in the workspace",

@@ -146,7 +146,7 @@ func (s *subject) findRemoves(k *call, at places) {
 	deletes := slices.ContainsFunc(k.all, func(w line.Word) bool { return w.Static && w.Value == "-delete" })
 	removes := deletes
 	for i, w := range k.all {
-		if w.Static && anyWild("-exec -execdir -ok -okdir -x -X --exec --exec-batch", w.Value) && i+1 < len(k.all) {
+		if w.Static && hasWord("-exec -execdir -ok -okdir -x -X --exec --exec-batch", w.Value) && i+1 < len(k.all) {
 			removes = removes || k.all[i+1].Static && hasWord("rm shred unlink rmdir srm truncate", base(k.all[i+1].Value))
 		}
 	}

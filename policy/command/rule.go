@@ -19,6 +19,7 @@ type rule struct {
 	source string // as the user wrote it
 	text   string // normalised; of a prefix without the :*
 	form   form
+	glob   glob // of a wildcard
 }
 
 type form int
@@ -76,6 +77,7 @@ func compileRule(field, source string) (rule, error) {
 		r.form, text = prefix, before
 	case strings.Contains(text, "*"):
 		r.form, r.text = wildcard, strings.Join(strings.Fields(text), " ")
+		r.glob = newGlob(r.text)
 		return r, nil
 	}
 	r.text = ruleText(text)
@@ -104,13 +106,13 @@ func allStatic(c *line.Command) bool {
 
 // matches reports whether the rule names a command of this normalised text;
 // open says that more words follow that nobody knows.
-func (r rule) matches(text string, open bool) bool {
+func (r *rule) matches(text string, open bool) bool {
 	switch r.form {
 	case prefix:
 		rest, ok := strings.CutPrefix(text, r.text)
 		return ok && (rest == "" || rest[0] == ' ')
 	case wildcard:
-		return wild(r.text, text) && (!open || strings.HasSuffix(r.text, "*"))
+		return r.glob.matches(text) && (!open || strings.HasSuffix(r.text, "*"))
 	}
 	return !open && text == r.text
 }

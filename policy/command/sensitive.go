@@ -203,7 +203,7 @@ func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
 	switch {
 	case w.Static && w.Glob:
 		q.answer(q.paths.policy.JudgeGlob(op, abs), w)
-	case q.tree:
+	case q.tree && w.Static:
 		q.answer(q.paths.policy.JudgeTree(op, abs), w)
 	default:
 		q.answer(q.paths.policy.Judge(op, abs), w)
@@ -233,7 +233,12 @@ func (q *fileQuestions) answer(d path.Decision, w line.Word) {
 		check: "sensitive-file", rule: d.Rule, severity: d.Severity,
 		message: d.Message, hint: d.Hint, span: w.Span,
 	}
+	if f.hint == "" {
+		f.hint = "do without the file, or ask for it"
+	}
 	switch d.Verdict {
+	case policy.Allow:
+		f.severity = policy.Low // worth telling, no more
 	case policy.Ask:
 		f.mark = never
 	case policy.Deny:

@@ -39,7 +39,9 @@ func fileRoles() map[string]fileRole {
 func fileRoleRows() []fileRole {
 	return []fileRole{
 		{programs: "echo printf : true false cd pushd popd dirs pwd kill sleep export unset set shift return exit break continue wait jobs fg bg umask ulimit type which whereis whoami id uname date hostname basename dirname expr seq yes test [ man alias unalias let read local declare typeset readonly getopts hash shopt trap tput clear nproc uptime free nslookup dig host ping", none: true},
-		{programs: "git hg svn jj gh glab hub logger notify-send say wall", message: true},
+		{programs: "git hg svn jj gh glab hub", text: 1, message: true},
+		{programs: "logger notify-send say wall", message: true},
+		{programs: "npm yarn pnpm cargo pip docker podman kubectl helm", text: 1},
 		{programs: "rg ag ack", text: 1, unless: "-e --regexp -f --file --files", tree: "always"},
 		{programs: "grep egrep fgrep zgrep ugrep", text: 1, unless: "-e --regexp -f --file --files", tree: "-r -R --recursive"},
 		{programs: "sed gsed", text: 1, unless: "-e --expression -f --file", write: writesAll, when: "-i --in-place"},

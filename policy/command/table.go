@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -22,13 +23,22 @@ type row struct {
 	mark     mark
 	message  string // what it does; the program's name is put in front
 	hint     string // what to do instead
+
+	operands, paths, arguments globs // compiled
+	subs                       [][]string
 }
 
 // A table finds the rows that are about a program.
 type table struct {
 	check  string
 	byName map[string][]*row
-	starry []*row // whose program ends in *
+	starry []starryRow // whose program ends in *
+}
+
+type starryRow struct {
+	programs globs
+	any      bool // * alone
+	*row
 }
 
 // tables are all tables of rows, compiled.
@@ -36,7 +46,9 @@ type tables struct {
 	grammars    map[string]grammar
 	pattern     table
 	interpreter table
-	variables   []variableEntry
+	variables   variableTable
+	safe        nameSet // variables that rules look past
+	devices     globs
 	removers    []remover
 	roles       map[string]fileRole
 }
@@ -46,7 +58,9 @@ func newTables() *tables {
 		grammars:    grammars(),
 		pattern:     compileTable("pattern", patternRows()),
 		interpreter: compileTable("interpreter", interpreterRows()),
-		variables:   variableEntries(),
+		variables:   newVariableTable(),
+		safe:        newNameSet(safeVariables),
+		devices:     newGlobs(devices),
 		removers:    removers(),
 		roles:       fileRoles(),
 	}
@@ -55,9 +69,10 @@ func newTables() *tables {
 func compileTable(check string, rows []row) table {
 	t := table{check: check, byName: map[string][]*row{}}
 	for i := range rows {
+		rows[i].compile()
 		for name := range strings.FieldsSeq(rows[i].programs) {
 			if strings.HasSuffix(name, "*") {
-				t.starry = append(t.starry, &rows[i])
+				t.starry = append(t.starry, starryRow{newGlobs(name), name == "*", &rows[i]})
 				continue
 			}
 			t.byName[name] = append(t.byName[name], &rows[i])
@@ -102,13 +117,12 @@ func (t *table) find(k *call, report func(finding)) {
 	if k.family != k.program {
 		t.try(t.byName[k.family], k, report)
 	}
-	for _, r := range t.starry {
-		if r.programs == "*" && k.isOne(speakers) {
+	for i := range t.starry {
+		r := &t.starry[i]
+		if r.any && k.isOne(speakers) || !r.programs.match(k.program) {
 			continue
 		}
-		if anyWild(r.programs, k.program) {
-			t.try([]*row{r}, k, report)
-		}
+		t.report(r.row, k, report)
 	}
 }
 
@@ -132,12 +146,16 @@ func (t *table) wrapper(name string, c *line.Command, report func(finding)) {
 
 func (t *table) try(rows []*row, k *call, report func(finding)) {
 	for _, r := range rows {
-		if span, ok := r.match(k); ok {
-			report(finding{
-				check: t.check, rule: r.rule, severity: r.severity, mark: r.mark,
-				message: k.program + " " + r.message, hint: r.hint, span: span,
-			})
-		}
+		t.report(r, k, report)
+	}
+}
+
+func (t *table) report(r *row, k *call, report func(finding)) {
+	if span, ok := r.match(k); ok {
+		report(finding{
+			check: t.check, rule: r.rule, severity: r.severity, mark: r.mark,
+			message: k.program + " " + r.message, hint: r.hint, span: span,
+		})
 	}
 }
 
@@ -145,7 +163,7 @@ func (t *table) try(rows []*row, k *call, report func(finding)) {
 // which part of the text to show.
 func (r *row) match(k *call) (policy.Span, bool) {
 	span := k.Span
-	if r.sub != "" && !k.hasSub(r.sub) || r.when != nil && !r.when(k) {
+	if len(r.subs) > 0 && !k.hasSub(r.subs) || r.when != nil && !r.when(k) {
 		return span, false
 	}
 	if r.options != "" {
@@ -153,26 +171,31 @@ func (r *row) match(k *call) (policy.Span, bool) {
 			return span, false
 		}
 	}
-	for _, cond := range []struct {
-		patterns string
-		words    []line.Word
-		resolve  bool
-	}{{r.operand, k.operands, false}, {r.path, k.operands, true}, {r.argument, k.all, false}} {
-		if cond.patterns == "" {
-			continue
-		}
-		w, ok := k.which(cond.patterns, cond.words, cond.resolve)
-		if !ok {
-			return span, false
-		}
-		span = w.Span
-	}
-	return span, true
+	ok := k.which(r.operands, k.operands, false, &span) &&
+		k.which(r.paths, k.operands, true, &span) &&
+		k.which(r.arguments, k.all, false, &span)
+	return span, ok
 }
 
-// which returns the first of the words that matches one of the patterns.
-func (k *call) which(patterns string, words []line.Word, resolve bool) (line.Word, bool) {
-	for _, w := range words {
+// compile cuts what the row says into what is compared.
+func (r *row) compile() {
+	r.operands, r.paths, r.arguments = newGlobs(r.operand), newGlobs(r.path), newGlobs(r.argument)
+	if r.sub == "" {
+		return
+	}
+	for alternative := range strings.SplitSeq(r.sub, "|") {
+		r.subs = append(r.subs, strings.Fields(alternative))
+	}
+}
+
+// which reports whether there is no condition, or one of the words matches;
+// the first that does is where to look.
+func (k *call) which(patterns globs, words []line.Word, resolve bool, span *policy.Span) bool {
+	if len(patterns) == 0 {
+		return true
+	}
+	for i := range words {
+		w := &words[i]
 		v := w.Value
 		if !w.Static {
 			v = w.Prefix
@@ -180,28 +203,25 @@ func (k *call) which(patterns string, words []line.Word, resolve bool) (line.Wor
 		if resolve {
 			v = resolvePath(k.Dir, v)
 		}
-		if anyWild(patterns, v) {
-			return w, true
-		}
-	}
-	return line.Word{}, false
-}
-
-// hasSub reports whether the operands begin with one of the alternatives.
-func (k *call) hasSub(alternatives string) bool {
-	for alt := range strings.SplitSeq(alternatives, "|") {
-		i := 0
-		ok := true
-		for w := range strings.FieldsSeq(alt) {
-			if i >= len(k.operands) || !k.operands[i].Static || k.operands[i].Value != w {
-				ok = false
-				break
-			}
-			i++
-		}
-		if ok {
+		if patterns.match(v) {
+			*span = w.Span
 			return true
 		}
 	}
 	return false
+}
+
+// hasSub reports whether the operands begin with one of the alternatives.
+func (k *call) hasSub(alternatives [][]string) bool {
+	return slices.ContainsFunc(alternatives, func(words []string) bool {
+		if len(words) > len(k.operands) {
+			return false
+		}
+		for i, w := range words {
+			if o := &k.operands[i]; !o.Static || o.Value != w {
+				return false
+			}
+		}
+		return true
+	})
 }

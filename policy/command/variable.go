@@ -49,7 +49,44 @@ const safeVariables = "LANG LANGUAGE LC_* TZ TERM COLORTERM COLUMNS LINES NO_COL
 	"PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 " +
 	"DEBIAN_FRONTEND SOURCE_DATE_EPOCH VERBOSE DEBUG TEST_VERBOSE"
 
-func isSafeVariable(name string) bool { return anyWild(safeVariables, name) }
+// A variableTable finds the entry about a variable.
+type variableTable struct {
+	exact  map[string]*variableEntry
+	starry []starryVariable
+}
+
+type starryVariable struct {
+	names globs
+	*variableEntry
+}
+
+func newVariableTable() variableTable {
+	t := variableTable{exact: map[string]*variableEntry{}}
+	entries := variableEntries()
+	for i := range entries {
+		e := &entries[i]
+		for name := range strings.FieldsSeq(e.names) {
+			if strings.Contains(name, "*") {
+				t.starry = append(t.starry, starryVariable{newGlobs(name), e})
+			} else {
+				t.exact[name] = e
+			}
+		}
+	}
+	return t
+}
+
+func (t *variableTable) find(name string) *variableEntry {
+	if e := t.exact[name]; e != nil {
+		return e
+	}
+	for i := range t.starry {
+		if t.starry[i].names.match(name) {
+			return t.starry[i].variableEntry
+		}
+	}
+	return nil
+}
 
 // setters are builtins that set the variables which are named in their
 // arguments; evaluators those that evaluate a subscript in an argument.
@@ -79,6 +116,9 @@ func checkVariable(s *subject) {
 
 // assigned reports a variable of the table.
 func (s *subject) assigned(name string, span policy.Span, scope line.Scope) {
+	if s.tables.safe.has(name) {
+		return
+	}
 	if name == "IFS" {
 		if scope != line.ScopeCommand {
 			s.report(finding{
@@ -88,15 +128,11 @@ func (s *subject) assigned(name string, span policy.Span, scope line.Scope) {
 		}
 		return
 	}
-	for i := range s.tables.variables {
-		e := &s.tables.variables[i]
-		if anyWild(e.names, name) {
-			s.report(finding{
-				check: "variable", rule: name, severity: e.severity, mark: e.mark, span: span,
-				message: fmt.Sprintf("%s %s", name, e.message), hint: e.hint,
-			})
-			return
-		}
+	if e := s.tables.variables.find(name); e != nil {
+		s.report(finding{
+			check: "variable", rule: name, severity: e.severity, mark: e.mark, span: span,
+			message: name + " " + e.message, hint: e.hint,
+		})
 	}
 }
 
@@ -104,7 +140,7 @@ func (s *subject) assigned(name string, span policy.Span, scope line.Scope) {
 func (s *subject) setBy(k *call) {
 	for _, w := range k.all {
 		name, _, _ := strings.Cut(w.Value, "[")
-		if w.Static && syntax.ValidName(name) && !isSafeVariable(name) {
+		if w.Static && syntax.ValidName(name) {
 			s.assigned(name, w.Span, line.ScopeShell)
 		}
 	}
