@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
@@ -116,6 +118,9 @@ func (im *importer) rule() {
 func split(text string) (tool, content string, has bool, why string) {
 	if len(text) > maxRule {
 		return "", "", false, "is too long for a rule"
+	}
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		return "", "", false, "has a control character in it, or is not UTF-8"
 	}
 	tool, content, has = strings.Cut(text, "(")
 	if tool == "" || strings.ContainsFunc(tool, func(r rune) bool {
