@@ -131,6 +131,7 @@ func (p *problems) agents(s *Settings) {
 	}
 	for _, l := range fileLayers(s) {
 		p.formats(l.settings, l.path)
+		p.permissions(l, s.Dir)
 	}
 }
 

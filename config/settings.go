@@ -7,11 +7,16 @@ import sandbox "github.com/bulkhead-dev/sandbox"
 // The tags of these types are the one source of names and bounds: the parser,
 // the JSON Schema and the merge all read them. Besides json there are doc (the
 // description), enum (the values of a word), min and max (of a number or
-// size), form (of a string or of the items of a list, see forms) and merge ("append",
-// "key", or "flag-append": replaced by settings, added to by flags).
+// size), form (of a string or of the items of a list, see forms), merge ("append",
+// "key", or "flag-append": replaced by settings, added to by flags) and imported
+// (it becomes other settings).
 type Settings struct {
 	Schema *string `json:"$schema,omitempty" doc:"Where an editor finds the JSON Schema of this file; not read by the program."`
 	Agents *Agents `json:"agents,omitempty" doc:"Settings of all agents and of single ones."`
+
+	// Dir is the absolute folder of the file, in which permission rules like
+	// Edit(/src/**) lie; empty when it is not known. Parse sets it.
+	Dir string `json:"-"`
 }
 
 // Agents holds the settings of all agents and of single ones.
@@ -64,6 +69,8 @@ type SandboxSettings struct {
 	Prune      *PruneSettings      `json:"prune,omitempty" doc:"When unused sandboxes are removed; 0 switches a rule off."`
 	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
 	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
+
+	Permissions *PermissionSettings `json:"permissions,omitempty" imported:"true" doc:"Permission rules as agents on the host keep them; they are added to network, filesystem and commands."`
 }
 
 // FilesystemSettings are path rules. Whitelist and blacklist are the older

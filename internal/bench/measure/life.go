@@ -28,6 +28,8 @@ func (s *Session) operations() []prepared {
 		{report.OpCallers64, s.callers(64)},
 		{report.OpStart, s.start},
 		{report.OpWallStart, s.wallStart},
+		{report.OpDecide, s.decide},
+		{report.OpDecide64K, s.decideLong},
 	}
 	if s.Program != "" {
 		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})

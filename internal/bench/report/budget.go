@@ -58,6 +58,8 @@ var budgets = []budget{
 	{"exec behind the local wall, p50", "ms", false, 1.5, p50(OpExec, WayLocal)},
 	{"shell builtin behind the local wall, p50", "ms", false, 0.25, p50(OpBuiltin, WayLocal)},
 	{"sandbox --provider local run, in the same bwrap typed by hand", "×", false, 3, against(OpOneShot, WayLocal, WayHand)},
+	{"decision about a typical line, p50", "ms", false, 0.05, p50(OpDecide, WayHost)},
+	{"decision about 64 KiB, p99", "ms", false, 10, p99(OpDecide64K, WayHost)},
 	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
 	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(MemoryFresh)},
 	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(MemoryUsed)},
@@ -67,6 +69,13 @@ func p50(op, way string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		res, ok := r.find(op, way)
 		return milliseconds(res.P50), ok
+	}
+}
+
+func p99(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		res, ok := r.find(op, way)
+		return milliseconds(res.P99), ok
 	}
 }
 

@@ -35,6 +35,8 @@ const (
 	OpWallStart = "local wall and first command"
 	OpOneShot   = "one command, all in all"
 	OpProgram   = "start of sandbox(1)"
+	OpDecide    = "decide about a line"
+	OpDecide64K = "decide about 64 KiB"
 )
 
 // The states in which memory is measured.
