@@ -4,7 +4,10 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func BenchmarkAppend(b *testing.B) {
@@ -99,4 +102,33 @@ func TestReadingIsBounded(t *testing.T) {
 	} else {
 		t.Logf("the heap has grown by %d bytes", grown)
 	}
+}
+
+// BenchmarkContention has eight journals on one folder append at once, as
+// processes do.
+func BenchmarkContention(b *testing.B) {
+	dir := b.TempDir()
+	var done sync.WaitGroup
+	var worst atomic.Int64
+	share := b.N/8 + 1
+	for range 8 {
+		j := open(b, dir, Options{})
+		done.Go(func() {
+			for n := range share {
+				began := time.Now()
+				if err := j.Append(context.Background(), note{"somebody", n, strings.Repeat("x", 400)}); err != nil {
+					b.Error(err)
+				}
+				took := int64(time.Since(began))
+				for {
+					old := worst.Load()
+					if took <= old || worst.CompareAndSwap(old, took) {
+						break
+					}
+				}
+			}
+		})
+	}
+	done.Wait()
+	b.ReportMetric(float64(worst.Load())/1e6, "worst-ms")
 }
