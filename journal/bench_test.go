@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,44 +63,6 @@ func BenchmarkRecords(b *testing.B) {
 			}
 		}
 	})
-}
-
-// TestReadingIsBounded reads 100 MB in both directions and verifies it, and
-// looks at how large the heap becomes.
-func TestReadingIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it writes 100 MB")
-	}
-	j := open(t, t.TempDir(), Options{MaxFile: 16 << 20, MaxTotal: 256 << 20})
-	fillUp(t, j, 150000)
-	var most uint64
-	look := func() {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		most = max(most, m.HeapInuse)
-	}
-	runtime.GC()
-	look()
-	before := most
-	for _, r := range []Range{{}, {Backward: true}} {
-		n := 0
-		for _, err := range j.Records(t.Context(), r) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n++; n%10000 == 0 {
-				look()
-			}
-		}
-		if n != 150000 {
-			t.Errorf("%d records", n)
-		}
-	}
-	if grown := most - min(before, most); grown > 16<<20 {
-		t.Errorf("the heap has grown by %d bytes", grown)
-	} else {
-		t.Logf("the heap has grown by %d bytes", grown)
-	}
 }
 
 // BenchmarkContention has eight journals on one folder append at once, as
