@@ -140,6 +140,9 @@ func wantGoesOn(t *testing.T, j *Journal, had int, before, after string) {
 	if _, err := j.Clear(t.Context(), "me", "", nil); err != nil {
 		t.Error(err)
 	}
+	if r := verify(t, j); before != "" && !strings.Contains(before, "torn") && (len(r.Clearings) != 1 || r.Clearings[0].Damaged == 0) {
+		t.Errorf("the clearing does not tell of damage: %+v", r)
+	}
 	if r := verify(t, j); r.Records != 0 || strings.Contains(kinds(r), "edit") || strings.Contains(kinds(r), "missing") {
 		t.Errorf("after a clearing: %+v", r)
 	}

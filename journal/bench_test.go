@@ -2,9 +2,11 @@ package journal
 
 import (
 	"context"
-	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func BenchmarkAppend(b *testing.B) {
@@ -63,40 +65,31 @@ func BenchmarkRecords(b *testing.B) {
 	})
 }
 
-// TestReadingIsBounded reads 100 MB in both directions and verifies it, and
-// looks at how large the heap becomes.
-func TestReadingIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it writes 100 MB")
-	}
-	j := open(t, t.TempDir(), Options{MaxFile: 16 << 20, MaxTotal: 256 << 20})
-	fillUp(t, j, 150000)
-	var most uint64
-	look := func() {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		most = max(most, m.HeapInuse)
-	}
-	runtime.GC()
-	look()
-	before := most
-	for _, r := range []Range{{}, {Backward: true}} {
-		n := 0
-		for _, err := range j.Records(t.Context(), r) {
-			if err != nil {
-				t.Fatal(err)
+// BenchmarkContention has eight journals on one folder append at once, as
+// processes do.
+func BenchmarkContention(b *testing.B) {
+	dir := b.TempDir()
+	var done sync.WaitGroup
+	var worst atomic.Int64
+	share := b.N/8 + 1
+	for range 8 {
+		j := open(b, dir, Options{})
+		done.Go(func() {
+			for n := range share {
+				began := time.Now()
+				if err := j.Append(context.Background(), note{"somebody", n, strings.Repeat("x", 400)}); err != nil {
+					b.Error(err)
+				}
+				took := int64(time.Since(began))
+				for {
+					old := worst.Load()
+					if took <= old || worst.CompareAndSwap(old, took) {
+						break
+					}
+				}
 			}
-			if n++; n%10000 == 0 {
-				look()
-			}
-		}
-		if n != 150000 {
-			t.Errorf("%d records", n)
-		}
+		})
 	}
-	if grown := most - min(before, most); grown > 16<<20 {
-		t.Errorf("the heap has grown by %d bytes", grown)
-	} else {
-		t.Logf("the heap has grown by %d bytes", grown)
-	}
+	done.Wait()
+	b.ReportMetric(float64(worst.Load())/1e6, "worst-ms")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"os"
 	"unicode/utf8"
@@ -25,18 +24,14 @@ const maxWords = 512
 // The chain is not broken: what is kept is written anew, as one file whose
 // header follows the last line of before. It takes the place of all older files
 // in one step; a crash leaves the old journal or the new one. The records kept
-// have new numbers and hashes, and lines that were damaged are gone, which
-// their count tells. Others who append wait meanwhile, and the disk needs
-// room for what is kept. Rotation later drops that file as one, however large
-// it is. Where there is nothing to remove nothing is written.
+// have new numbers and hashes. Lines that were damaged are gone; how many
+// places Verify would have told of stays known. Others who append wait
+// meanwhile, and the disk needs room for what is kept. Rotation later drops
+// that file as one, however large it is. Where there is nothing to remove
+// nothing is written.
 func (j *Journal) Clear(ctx context.Context, by, reason string, drop func(Record) bool) (removed int64, err error) {
 	if !utf8.ValidString(by) || !utf8.ValidString(reason) || len(by) > maxWords || len(reason) > maxWords {
 		return 0, sandbox.Errorf(sandbox.CodeValidation, "clear journal", "by and reason must be valid UTF-8 of at most %d bytes", maxWords)
-	}
-	s, err := j.snapshot(ctx)
-	s.close()
-	if err != nil || s.file == 0 {
-		return 0, err
 	}
 	err = j.locked(ctx, "clear journal", func() error {
 		removed, err = j.rewrite(ctx, Clearing{By: by, Reason: reason}, drop)
@@ -47,21 +42,30 @@ func (j *Journal) Clear(ctx context.Context, by, reason string, drop func(Record
 
 // rewrite is called under the lock.
 func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) bool) (int64, error) {
-	e, err := locate(j.dir)
+	s, err := j.look()
 	if err != nil {
 		return 0, err
 	}
-	if e.seq >= math.MaxUint64-1<<48 || e.file >= math.MaxUint64-1<<32 {
+	defer s.close()
+	if s.file == 0 {
+		return 0, nil
+	}
+	if s.seq >= math.MaxUint64-1<<48 || s.file >= math.MaxUint64-1<<32 {
 		return 0, sandbox.Errorf(sandbox.CodeUnavailable, "clear journal", "the records in %s count higher than any journal does", j.dir)
 	}
-	e.seq = max(e.seq, e.lost.seq)
+	report, err := s.verify(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.Damaged = report.damaged()
+	s.seq = max(s.seq, s.lost.seq)
 	f, err := createNext(j.dir)
 	if err != nil {
 		return 0, err
 	}
-	next, err := j.begin(f, e.tail, e.file+1)
+	next, err := j.begin(f, s.tail, s.file+1)
 	if err == nil {
-		next, err = j.copyKept(ctx, f, e.tail, next, &c, drop)
+		next, err = j.copyKept(ctx, f, s, next, &c, drop)
 	}
 	if err == nil { // whatever Options say: what it replaces goes
 		err = f.Sync()
@@ -70,12 +74,12 @@ func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) boo
 	if err != nil || c.Removed == 0 {
 		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
-	return c.Removed, j.adopt(&e.tail, next, true)
+	return c.Removed, j.adopt(&s.tail, next, true)
 }
 
 // copyKept writes the records that stay and the line that tells of the
 // clearing behind next, and counts into c.
-func (j *Journal) copyKept(ctx context.Context, f *os.File, old, next tail, c *Clearing, drop func(Record) bool) (tail, error) {
+func (j *Journal) copyKept(ctx context.Context, f *os.File, s *snapshot, next tail, c *Clearing, drop func(Record) bool) (tail, error) {
 	w := bufio.NewWriterSize(f, 64<<10)
 	put := func(e entry) error {
 		e.seq, e.prev = next.seq+1, next.hash
@@ -84,15 +88,8 @@ func (j *Journal) copyKept(ctx context.Context, f *os.File, old, next tail, c *C
 		_, err := w.Write(text)
 		return err
 	}
-	numbers, _, err := list(j.dir)
-	if err != nil {
-		return next, err
-	}
-	for _, n := range numbers {
-		if n < old.oldest || n > old.file {
-			continue
-		}
-		if err := j.copyFile(ctx, n, c, drop, put); err != nil {
+	for _, p := range s.parts {
+		if err := p.copyKept(ctx, c, drop, put); err != nil {
 			return next, err
 		}
 	}
@@ -104,29 +101,21 @@ func (j *Journal) copyKept(ctx context.Context, f *os.File, old, next tail, c *C
 	return next, errors.Join(err, w.Flush())
 }
 
-// copyFile hands what stays of one file to put.
-func (j *Journal) copyFile(ctx context.Context, number uint64, c *Clearing, drop func(Record) bool, put func(entry) error) error {
-	p, err := openPart(j.dir, number)
-	if err != nil {
-		return err
-	}
+// copyKept hands what stays of one file to put.
+func (p part) copyKept(ctx context.Context, c *Clearing, drop func(Record) bool, put func(entry) error) error {
 	if p.f == nil {
-		c.Damaged++
 		return nil
 	}
-	defer p.f.Close()
 	for l, err := range lines(p.f, 0, p.size) {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		if err != nil {
 			return statedir.Unavailable("clear journal", p.f.Name(), err)
 		}
 		e, err := parseLine(l.text)
 		switch {
-		case err != nil:
-			c.Damaged++
-		case e.kind == kindHeader:
+		case err != nil, e.kind == kindHeader:
 		case e.kind != kindRecord:
 			c.Noted++
 		case drop == nil || drop(Record{Seq: e.seq, Time: e.at, Hash: e.hash.String(), Data: e.data}):

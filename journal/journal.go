@@ -106,7 +106,7 @@ func Open(dir string, o Options) (*Journal, error) {
 // can wait only without regard to a context.
 const (
 	firstWait = 100 * time.Microsecond
-	longWait  = 5 * time.Millisecond
+	longWait  = time.Millisecond
 )
 
 // locked calls fn while this is the only one that writes.

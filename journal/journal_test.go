@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -248,5 +249,40 @@ func TestClearTellsOfDamage(t *testing.T) {
 	}
 	if r := wantWhole(t, j); r.Clearings[0].Damaged != 1 {
 		t.Errorf("clearing %+v", r.Clearings)
+	}
+}
+
+// TestReadingIsBounded reads 20 MB in both directions and looks at how large
+// the heap becomes.
+func TestReadingIsBounded(t *testing.T) {
+	j := open(t, t.TempDir(), Options{MaxFile: 16 << 20, MaxTotal: 256 << 20})
+	fillUp(t, j, 36000)
+	var most uint64
+	look := func() {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+	}
+	runtime.GC()
+	look()
+	before := most
+	for _, r := range []Range{{}, {Backward: true}} {
+		n := 0
+		for _, err := range j.Records(t.Context(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n%2000 == 0 {
+				look()
+			}
+		}
+		if n != 36000 {
+			t.Errorf("%d records", n)
+		}
+	}
+	if grown := most - min(before, most); grown > 8<<20 {
+		t.Errorf("the heap has grown by %d bytes", grown)
+	} else {
+		t.Logf("the heap has grown by %d bytes", grown)
 	}
 }

@@ -111,7 +111,6 @@ func (r Range) takes(e entry) bool {
 // cleared later does not change it.
 type snapshot struct {
 	end
-	headless  bool // there is no head to hold the end against
 	parts     []part
 	strangers []string
 }
@@ -133,41 +132,44 @@ func (p part) damage(kind string, l raw, format string, args ...any) *Damage {
 
 // snapshot opens all files while nobody writes.
 func (j *Journal) snapshot(ctx context.Context) (*snapshot, error) {
-	const op = "read journal"
-	s := &snapshot{}
-	err := j.reading(ctx, op, func() error {
-		*s = snapshot{}
-		e, err := locate(j.dir)
-		if err != nil {
-			return err
-		}
-		s.end, s.headless = e, e.why == sealHead
-		numbers, strangers, err := list(j.dir)
-		if err != nil {
-			return err
-		}
-		s.strangers = strangers
-		for _, n := range numbers {
-			if n < e.oldest {
-				continue // dropped, and only not gone yet
-			}
-			if n > e.file {
-				s.strangers = append(s.strangers, fileName(n))
-				continue
-			}
-			p, err := openPart(j.dir, n)
-			if err != nil {
-				s.close()
-				return err
-			}
-			if n == e.file {
-				p.torn, p.stray = e.why == sealTorn, e.stray
-			}
-			s.parts = append(s.parts, p)
-		}
-		return nil
+	var s *snapshot
+	err := j.reading(ctx, "read journal", func() (err error) {
+		s, err = j.look()
+		return err
 	})
 	return s, err
+}
+
+// look makes a snapshot. The caller holds the lock.
+func (j *Journal) look() (*snapshot, error) {
+	e, err := locate(j.dir)
+	if err != nil {
+		return nil, err
+	}
+	numbers, strangers, err := list(j.dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{end: e, strangers: strangers}
+	for _, n := range numbers {
+		if n < e.oldest {
+			continue // dropped, and only not gone yet
+		}
+		if n > e.file {
+			s.strangers = append(s.strangers, fileName(n))
+			continue
+		}
+		p, err := openPart(j.dir, n)
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		if n == e.file {
+			p.torn, p.stray = e.why == sealTorn, e.stray
+		}
+		s.parts = append(s.parts, p)
+	}
+	return s, nil
 }
 
 func openPart(dir string, number uint64) (part, error) {

@@ -39,19 +39,23 @@ type Clearing struct {
 	Reason  string    `json:"reason"`
 	Removed int64     `json:"removed"` // records
 	Kept    int64     `json:"kept"`    // records
-	Damaged int64     `json:"damaged"` // lines that were damaged, which are gone too
+	Damaged int64     `json:"damaged"` // places that were damaged; what tells of them is gone
 	Noted   int64     `json:"noted"`   // lines of the journal itself about earlier losses and clearings, which are gone too
 }
 
 // OK reports whether nothing was changed. Writes that did not come to their
 // end are no change.
-func (r Report) OK() bool {
+func (r Report) OK() bool { return r.damaged() == 0 }
+
+// damaged counts the places that were changed.
+func (r Report) damaged() int64 {
+	n := int64(r.Omitted)
 	for _, d := range r.Damage {
 		if d.Kind != DamageTorn {
-			return false
+			n++
 		}
 	}
-	return r.Omitted == 0
+	return n
 }
 
 // Verify reads the whole journal and checks every link of the chain. The error
@@ -63,9 +67,13 @@ func (j *Journal) Verify(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	defer s.close()
+	return s.verify(ctx)
+}
+
+func (s *snapshot) verify(ctx context.Context) (Report, error) {
 	v := &verifier{Report: Report{Clearings: []Clearing{}, Damage: []Damage{}}}
 	v.files(s)
-	if s.headless {
+	if s.why == sealHead {
 		v.found(Damage{Kind: DamageMissing, File: headName, Detail: "nothing says where the journal ends; what is missing there does not show"})
 	}
 	for _, p := range s.parts {

@@ -118,7 +118,7 @@ func (s *Store) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 func decode(raw journal.Record) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(raw.Data, &r); err != nil {
-		return Record{}, &journal.Damage{Kind: journal.DamageEdit, Detail: fmt.Sprintf("line %d of the journal is no violation: %v", raw.Seq, err)}
+		return Record{}, &journal.Damage{Kind: journal.DamageStranger, File: "journal", Detail: fmt.Sprintf("record %d is no violation: %v", raw.Seq, err)}
 	}
 	return r, nil
 }

@@ -88,7 +88,7 @@ func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	s.mu.Lock()
 	out := s.ledger.take(now, in)
 	s.mu.Unlock()
-	return s.write(ctx, out)
+	return s.writeOrKeep(ctx, out)
 }
 
 // Close writes the counts that were kept back. The Store can still be used.
@@ -103,7 +103,19 @@ func (s *Store) settle(ctx context.Context) error {
 	s.mu.Lock()
 	out := s.ledger.pending()
 	s.mu.Unlock()
-	return s.write(ctx, out)
+	return s.writeOrKeep(ctx, out)
+}
+
+// writeOrKeep writes records. When that fails they count as not written yet,
+// so that a disk that is full for a while loses none of them.
+func (s *Store) writeOrKeep(ctx context.Context, rs []Record) error {
+	err := s.write(ctx, rs)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ledger.keep(rs)
+	}
+	return err
 }
 
 // forget begins new windows, so that what was cleared is written again.

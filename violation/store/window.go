@@ -195,3 +195,25 @@ func (l *ledger) pending() []Record {
 	slices.SortStableFunc(out, func(a, b Record) int { return a.Time.Compare(b.Time) })
 	return out
 }
+
+// keep takes back what take or pending has handed out: it is pending again.
+// Of a window that is over by now it is lost.
+func (l *ledger) keep(rs []Record) {
+	for _, r := range rs {
+		w := l.windows[r.owner()]
+		if w == nil {
+			continue
+		}
+		if s, ok := w.seen[keyOf(r)]; ok {
+			s.more += r.Count
+			w.seen[keyOf(r)] = s
+			continue
+		}
+		s, ok := w.omitted[r.Type]
+		if !ok {
+			s.record = r
+		}
+		s.more += r.Count
+		w.omitted[r.Type] = s
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -186,4 +187,37 @@ func TestDiskIsBounded(t *testing.T) {
 		t.Errorf("%d bytes", sum)
 	}
 	wantQuery(t, s, Filter{Limit: 1}, "69/63×1")
+}
+
+// TestNothingIsLostWhileTheDiskFails takes the folder away for a while.
+func TestNothingIsLostWhileTheDiskFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "violations")
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, Record{Type: WallPath, Resource: "before"})
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range MaxInWindow + 50 {
+		if err := s.Append(t.Context(), Record{Type: WallPath, Resource: fmt.Sprint(n % (MaxInWindow + 25))}); sandbox.CodeOf(err) != sandbox.CodeUnavailable && n < MaxInWindow-1 {
+			t.Fatalf("%d: error %v", n, err)
+		}
+	}
+	if err := s.Close(); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("error %v", err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if records, count := total(t, s, Filter{}); records != MaxInWindow+1 || count != MaxInWindow+51 {
+		t.Errorf("%d records of %d, want %d of %d", records, count, MaxInWindow+1, MaxInWindow+51)
+	}
 }
