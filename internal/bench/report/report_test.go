@@ -99,6 +99,8 @@ func TestVerdicts(t *testing.T) {
 		"local wall and first command in a running program, p50":        report.Met, // 16 of 30
 		"exec behind the local wall, p50":                               report.NotMeasured,
 		"shell builtin behind the local wall, p50":                      report.NotMeasured,
+		"decision about a typical line, p50":                            report.NotMeasured,
+		"decision about 64 KiB, p99":                                    report.NotMeasured,
 		"sandbox --provider local run, in the same bwrap typed by hand": report.Missed, // 3.5 of 3
 
 		"guest and stages, idle, fresh (PSS)":                report.Met,    // 3 of 6 MiB
