@@ -348,6 +348,10 @@ func (g *guest) rss() int64 { return rssOf(g.t, g.pid()) }
 
 func rssOf(t testing.TB, pid int) int64 { return statusField(t, pid, "VmRSS:") << 10 }
 
+// ownedBy is what a process has in memory without the pages of its program,
+// of which the kernel maps more or less as it likes.
+func ownedBy(t testing.TB, pid int) int64 { return statusField(t, pid, "RssAnon:") << 10 }
+
 func statusField(t testing.TB, pid int, key string) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
