@@ -104,7 +104,7 @@ func TestSignalsEndWhatRunsInside(t *testing.T) {
 				t.Errorf("status %d and %q, want %d and nothing said", got, said.String(), tt.want)
 			}
 			// The guest sees to the end of what a dead client left; look until it has.
-			for deadline := time.Now().Add(5 * time.Second); strings.Contains(s.inside(), "sleep 430"); {
+			for deadline := time.Now().Add(time.Minute); strings.Contains(s.inside(), "sleep 430"); {
 				if time.Now().After(deadline) {
 					t.Fatalf("still inside:\n%s", s.inside())
 				}

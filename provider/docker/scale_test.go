@@ -54,7 +54,7 @@ func (s *scene) settled(most footprint.Footprint) footprint.Footprint {
 	s.t.Helper()
 	most.Processes = 2
 	var now footprint.Footprint
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if now = s.footprint(); now.Within(most) {
 			s.t.Logf("at rest: %v", now)
 			return now
