@@ -124,7 +124,7 @@ func (w *walled) kill(sb sandbox.Sandbox) {
 	}
 	must(w.t, syscall.Kill(pid, syscall.SIGKILL))
 	pinger := sb.(interface{ Ping(context.Context) error })
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if err := pinger.Ping(context.Background()); err != nil {
 			return
 		}

@@ -56,6 +56,34 @@ func (s *site) inside() string {
 // keep the order of two that are under way.
 const eitherSignal = -1
 
+// signalled runs a script until it is ready, sends the signals, and returns the
+// status and how long the end took. The program has nothing to say.
+func (s *site) signalled(script string, sigs []syscall.Signal) (status int, took time.Duration) {
+	s.t.Helper()
+	cmd := s.command("run", "--", "sh", "-c", script)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		s.t.Fatalf("it says %q, %v", line, err)
+	}
+	begin := time.Now()
+	for _, sig := range sigs {
+		cmd.Process.Signal(sig)
+	}
+	cmd.Wait()
+	if said.Len() > 0 {
+		s.t.Errorf("it says %q", said.String())
+	}
+	return cmd.ProcessState.ExitCode(), time.Since(begin)
+}
+
 // TestSignalsEndWhatRunsInside sends signals to the program and looks inside
 // afterwards.
 func TestSignalsEndWhatRunsInside(t *testing.T) {
@@ -75,36 +103,26 @@ func TestSignalsEndWhatRunsInside(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := s.command("run", "--", "sh", "-c", tt.script)
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
+			// The machine may be slow once; a program that waits for the
+			// grace to pass is slow each time.
+			var took time.Duration
+			for range 3 {
+				var got int
+				if got, took = s.signalled(tt.script, tt.sigs); tt.want == eitherSignal && (got == 130 || got == 143) {
+					got = eitherSignal
+				}
+				if got != tt.want {
+					t.Errorf("status %d, want %d", got, tt.want)
+				}
+				if took <= tt.within {
+					break
+				}
 			}
-			var said bytes.Buffer
-			cmd.Stderr = &said
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-				t.Fatalf("it says %q, %v", line, err)
-			}
-			begin := time.Now()
-			for _, sig := range tt.sigs {
-				cmd.Process.Signal(sig)
-			}
-			cmd.Wait()
-			if took := time.Since(begin); took > tt.within {
+			if took > tt.within {
 				t.Errorf("it took %v", took)
 			}
-			got := cmd.ProcessState.ExitCode()
-			if tt.want == eitherSignal && (got == 130 || got == 143) {
-				got = eitherSignal
-			}
-			if got != tt.want || said.Len() > 0 {
-				t.Errorf("status %d and %q, want %d and nothing said", got, said.String(), tt.want)
-			}
 			// The guest sees to the end of what a dead client left; look until it has.
-			for deadline := time.Now().Add(5 * time.Second); strings.Contains(s.inside(), "sleep 430"); {
+			for deadline := time.Now().Add(time.Minute); strings.Contains(s.inside(), "sleep 430"); {
 				if time.Now().After(deadline) {
 					t.Fatalf("still inside:\n%s", s.inside())
 				}

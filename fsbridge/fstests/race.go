@@ -37,10 +37,10 @@ func (r *rig) guard() (check func()) {
 // race runs operations from several callers while the attacker runs inside,
 // and wants the guarded places untouched. The attacker swaps name, unless that
 // is empty, for a link that leads out; [Rig.Swap] does it instead if it can.
-func (r *rig) race(attacker, name string, steps []func(ctx context.Context, i int)) {
+func (r *rig) race(rounds int, attacker, name string, steps []func(ctx context.Context, i int)) {
 	r.Helper()
 	check := r.guard()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), time.Duration(r.rounds)*time.Second+patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), time.Duration(rounds)*time.Second+patience)
 	defer cancel()
 	stop := func() {}
 	if r.Swap != nil && name != "" {
@@ -58,7 +58,7 @@ func (r *rig) race(attacker, name string, steps []func(ctx context.Context, i in
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
-			for i := worker; i < r.rounds; i += 4 {
+			for i := worker; i < rounds; i += 4 {
 				one, done := context.WithTimeout(ctx, 20*time.Second)
 				steps[i%len(steps)](one, i)
 				done()
@@ -78,7 +78,8 @@ func raceFolder(r *rig) {
 	put := func(ctx context.Context, name string) {
 		r.Files.Write(ctx, path(name), strings.NewReader("mine"), sandbox.WriteOptions{})
 	}
-	r.race(`cd "$1" && while :; do mv d real; ln -s "$2" d; rm d; mv real d; done`, "d", []func(context.Context, int){
+	// What follows the link is seen after few rounds, in any of the steps.
+	r.race(r.rounds/2, `cd "$1" && while :; do mv d real; ln -s "$2" d; rm d; mv real d; done`, "d", []func(context.Context, int){
 		func(ctx context.Context, _ int) { put(ctx, "victim") },
 		func(ctx context.Context, i int) { put(ctx, fmt.Sprintf("new-%d", i)) },
 		func(ctx context.Context, i int) { put(ctx, fmt.Sprintf("parent-%d/sub/f", i)) },
@@ -97,7 +98,8 @@ func raceFolder(r *rig) {
 func raceFile(r *rig) {
 	r.sh(`printf mine >"$1/victim"`, r.dir)
 	path := r.dir + "/victim"
-	r.race(`cd "$1" && while :; do printf mine >v2; mv v2 victim; ln -s "$2/victim" v2; mv v2 victim; done`, "victim", []func(context.Context, int){
+	// To read the wrong file takes luck: a swap between two steps of a read.
+	r.race(r.rounds, `cd "$1" && while :; do printf mine >v2; mv v2 victim; ln -s "$2/victim" v2; mv v2 victim; done`, "victim", []func(context.Context, int){
 		func(ctx context.Context, _ int) {
 			r.Files.Write(ctx, path, strings.NewReader("mine"), sandbox.WriteOptions{Perm: 0o777})
 		},
@@ -117,7 +119,9 @@ func raceFile(r *rig) {
 
 func raceStaged(r *rig) {
 	path := r.dir + "/victim"
-	r.race(`cd "$1" && while :; do for f in .[!.]* *; do
+	// The staged file stands there for most of a write, and each round gives
+	// the attacker that long: a fifth of the rounds finds what can be found.
+	r.race(r.rounds/5, `cd "$1" && while :; do for f in .[!.]* *; do
 		case $f in '*' | '.[!.]*' | victim) ;; *) rm -f "./$f"; ln -s "$2/victim" "./$f" ;; esac
 	done; done`, "", []func(context.Context, int){
 		func(ctx context.Context, _ int) {

@@ -134,12 +134,12 @@ func TestKilledMidWrite(t *testing.T) {
 // used up the process limit, so that the guest's runtime gets no thread more.
 func TestFilesAtProcessLimit(t *testing.T) {
 	p := newPlaces(t)
-	procs := pidsCgroup(t, 256)
-	g := startGuest(t, inCgroup(procs))
+	group := pidsCgroup(t, 256)
+	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
 	bomb, err := c.Start(t.Context(), sh(bombs["plain"]))
 	must(t, err)
-	eventually(t, time.Minute, "the limit is reached", limitReached(procs))
+	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	f := plainFiles(c, p.work)
 	var wg sync.WaitGroup
 	for i := range 64 {

@@ -256,13 +256,13 @@ func TestForwardDialIsCancelled(t *testing.T) {
 // had inside.
 func TestForwardUnderProcessLimit(t *testing.T) {
 	const limit = 64
-	procs := pidsCgroup(t, limit)
-	g := startGuest(t, inCgroup(procs))
+	group := pidsCgroup(t, limit)
+	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
 	l := listen(t, c, "tcp", "127.0.0.1:0")
 	p, err := c.Start(context.Background(), sh(bombs["plain"]))
 	must(t, err)
-	eventually(t, time.Minute, "the limit is reached", limitReached(procs))
+	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	for range 20 {
 		near := dial(t, c, "tcp", l.Addr().String())
 		far, err := l.Accept()

@@ -28,7 +28,7 @@ import (
 // container. shimEnv makes the test binary the program that sets that up.
 const (
 	shimEnv   = "GUEST_TEST_SHIM"   // the guest's command line, words separated by spaces
-	cgroupEnv = "GUEST_TEST_CGROUP" // cgroup.procs file to join
+	cgroupEnv = "GUEST_TEST_CGROUP" // cgroup.procs files to join, with colons between
 	guestUID  = 20001
 )
 
@@ -52,7 +52,10 @@ func TestMain(m *testing.M) {
 
 // shim turns the process into the guest; it returns only on failure.
 func shim(argv []string) error {
-	if procs := os.Getenv(cgroupEnv); procs != "" {
+	for procs := range strings.SplitSeq(os.Getenv(cgroupEnv), ":") {
+		if procs == "" {
+			continue
+		}
 		if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
 			return err
 		}
@@ -148,10 +151,6 @@ type guestOption func(*exec.Cmd)
 
 func withArg(arg string) guestOption {
 	return func(c *exec.Cmd) { c.Env[0] += " " + arg }
-}
-
-func inCgroup(procs string) guestOption {
-	return func(c *exec.Cmd) { c.Env = append(c.Env, cgroupEnv+"="+procs) }
 }
 
 func startGuest(t testing.TB, options ...guestOption) *guest {
@@ -280,9 +279,17 @@ func (g *guest) inside() []string {
 	return found
 }
 
-// eventually waits until ok is true.
+// patience is how long what takes milliseconds may take on a machine on which
+// the tests of many packages run at the same time.
+const patience = time.Minute
+
+// eventually waits until ok is true, where within is not zero at least for
+// patience: whoever waits holds that it comes, not how fast.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
+	if within > 0 {
+		within = max(within, patience)
+	}
 	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", within, what)

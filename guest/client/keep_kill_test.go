@@ -20,7 +20,7 @@ import (
 // that after the last line that we were told the end of or, where it says
 // that it is stale, the one before.
 func TestShellGuestKilledAnywhere(t *testing.T) {
-	guests := 80
+	guests := 50
 	if testing.Short() {
 		guests = 15
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,8 +19,8 @@ import (
 // to be started again fails with an error as often as it is tried, and finds
 // its state when there is room again.
 func TestShellAtProcessLimit(t *testing.T) {
-	procs := pidsCgroup(t, 128)
-	g := startGuest(t, inCgroup(procs))
+	group := pidsCgroup(t, 128)
+	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
 	s := openShell(t, c, sandbox.ShellOptions{})
 	lives := openShell(t, c, sandbox.ShellOptions{})
@@ -30,7 +29,7 @@ func TestShellAtProcessLimit(t *testing.T) {
 		"perl", "-e", "while (1) { my $p = fork; defined $p or select(undef, undef, undef, 0.001), next; $p or exec 'sleep', '1000' }",
 	}})
 	must(t, err)
-	eventually(t, time.Minute, "the limit is reached", limitReached(procs))
+	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	line(t, s, "exit")
 	eventually(t, time.Minute, "the room that was made is taken", func() bool {
 		before := len(g.inside())
@@ -64,9 +63,9 @@ func TestShellAtProcessLimit(t *testing.T) {
 // all that a shell and its holder need to start. Whatever it is that fails,
 // the state is not lost by it, and nobody waits long.
 func TestShellFewProcesses(t *testing.T) {
-	procs := pidsCgroup(t, 512)
-	dir := filepath.Dir(procs)
-	g := startGuest(t, inCgroup(procs))
+	group := pidsCgroup(t, 512)
+	dir := group.dirs[0]
+	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
 	limit := func(n int) { must(t, os.WriteFile(dir+"/pids.max", []byte(strconv.Itoa(n)), 0)) }
 	for room := range 16 {

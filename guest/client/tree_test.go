@@ -67,6 +67,10 @@ func start(t testing.TB, ctx context.Context, c *client.Client, cmd sandbox.Comm
 	return p, out
 }
 
+// firstTry is less than what the guest takes when its first attempt to end a
+// tree does not succeed: five seconds, and then the stage has to go.
+const firstTry = 9 * time.Second / 2
+
 // escapes are the ways out of a process group that user code knows.
 var escapes = map[string]string{
 	"child":           "sleep 1000 & echo ready; wait",
@@ -98,7 +102,7 @@ func TestContextKillsTree(t *testing.T) {
 				if left := g.inside(); len(left) != 0 {
 					t.Errorf("left: %q", left)
 				}
-				if took := time.Since(begin); took > 2*time.Second {
+				if took := time.Since(begin); took > firstTry {
 					t.Errorf("took %v", took)
 				}
 			})
@@ -123,7 +127,7 @@ func TestExitEndsTree(t *testing.T) {
 			if strings.Contains(script, "child;") && !strings.HasPrefix(got.stdout, "child\n") {
 				t.Errorf("output of the child is lost: %+v", got)
 			}
-			if took := time.Since(begin); took > 2*time.Second {
+			if took := time.Since(begin); took > firstTry {
 				t.Errorf("took %v", took)
 			}
 			g.empty(0)
@@ -347,6 +351,10 @@ func ownMemory() int64 {
 func (g *guest) rss() int64 { return rssOf(g.t, g.pid()) }
 
 func rssOf(t testing.TB, pid int) int64 { return statusField(t, pid, "VmRSS:") << 10 }
+
+// ownedBy is what a process has in memory without the pages of its program,
+// of which the kernel maps more or less as it likes.
+func ownedBy(t testing.TB, pid int) int64 { return statusField(t, pid, "RssAnon:") << 10 }
 
 func statusField(t testing.TB, pid int, key string) int64 {
 	t.Helper()

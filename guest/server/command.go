@@ -43,6 +43,8 @@ type command struct {
 	pid     int     // of the program; 0 before it runs and after it was reaped
 	detach  bool    // of the request
 	stopped [3]bool // by channel: the client does not want the output
+	runs    bool    // orders are followed at once
+	orders  []order // that wait for the program to run
 }
 
 func newCommand(c *conn, id uint32, s wire.Start) *command {
@@ -123,6 +125,7 @@ func (m *command) run(failure *wire.Failed) {
 		return
 	}
 	m.report(wire.TypeStarted, wire.Started{PID: uint32(m.pid)}.Encode())
+	m.catchUp() // before it can have input
 	m.carry()
 	close(m.launched)
 	exit, err := m.await()

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -78,19 +79,15 @@ func (m *command) control(f wire.Frame) error {
 	case wire.TypeSignal:
 		s, err := wire.DecodeSignal(f.Payload)
 		if err == nil {
-			go func() {
-				<-m.launched
-				m.signalGroup(unix.Signal(s.Number))
-			}()
+			m.inTurn(order{s.Number, func() { m.signalGroup(unix.Signal(s.Number)) }})
 		}
 		return err
 	case wire.TypeResize:
 		s, err := wire.DecodeResize(f.Payload)
 		if err == nil {
-			go func() {
-				<-m.launched
+			m.inTurn(order{0, func() {
 				_ = m.streams.resize(s.Rows, s.Cols) // closed already is fine
-			}()
+			}})
 		}
 		return err
 	case wire.TypeKill:
@@ -101,4 +98,48 @@ func (m *command) control(f wire.Frame) error {
 		return err
 	}
 	return wire.Violation("unexpected frame type on a stream")
+}
+
+// An order is what a frame asks to be done to the program. It must not wait
+// for anything.
+type order struct {
+	signal uint8 // 0 for a new size
+	follow func()
+}
+
+// inTurn follows an order as soon as the program runs: in the order of the
+// frames, and before input that comes after. So of two sizes the later one
+// stays, a program that was stopped and continued runs, and who answers a
+// question on a terminal may have resized it before.
+//
+// Until the program runs, the latest of a kind waits: signals do not add up
+// for a process either, so there are never more than there are signals.
+func (m *command) inTurn(o order) {
+	m.mu.Lock()
+	runs := m.runs
+	if !runs {
+		same := func(w order) bool { return w.signal == o.signal }
+		m.orders = append(slices.DeleteFunc(m.orders, same), o)
+	}
+	m.mu.Unlock()
+	if runs {
+		o.follow() // by the only goroutine that reads frames
+	}
+}
+
+// catchUp follows the orders that have waited for the program to run.
+func (m *command) catchUp() {
+	for {
+		m.mu.Lock()
+		orders := m.orders
+		m.orders = nil
+		m.runs = len(orders) == 0
+		m.mu.Unlock()
+		if len(orders) == 0 {
+			return
+		}
+		for _, o := range orders {
+			o.follow()
+		}
+	}
 }

@@ -10,8 +10,8 @@ import (
 const (
 	// maxIdle stages are kept for the next commands while there is work.
 	maxIdle = 64
-	// quiet is how long no command may have ended before the pool shrinks
-	// to one stage.
+	// quiet is how long no command, and no line of a shell, may have ended
+	// before the pool shrinks to one stage.
 	quiet = 2 * time.Second
 )
 
@@ -28,7 +28,7 @@ type pool struct {
 	closed  bool
 	trim    *time.Timer
 	armed   bool // trim runs
-	busy    bool // a stage came back since it was armed
+	busy    bool // a stage came back, or other work ended, since it was armed
 }
 
 func newPool(start func() (*stageProc, error), rest func()) *pool {
@@ -68,8 +68,23 @@ func (p *pool) put(s *stageProc) {
 		return
 	}
 	p.idle = append(p.idle, s)
+	p.note()
+}
+
+// worked notes the end of work that needed no stage, such as a line of a
+// shell: memory is given back after that too.
+func (p *pool) worked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.note()
+	}
+}
+
+// note puts off the shrinking, or arms it. The caller holds mu.
+func (p *pool) note() {
 	p.busy = true
-	if !p.armed { // and not on each put: a timer costs more than all the rest here
+	if !p.armed { // and not each time: a timer costs more than all the rest here
 		p.armed = true
 		p.trim.Reset(quiet)
 	}

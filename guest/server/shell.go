@@ -111,6 +111,7 @@ func (s *shell) serve() {
 			return
 		case l := <-s.lines:
 			s.play(l)
+			s.conn.srv.pool.worked()
 		}
 	}
 }

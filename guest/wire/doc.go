@@ -71,6 +71,10 @@
 // A command may have to wait until others have started. Killed before that it
 // is answered with Failed (KindCalledOff) and never starts.
 //
+// Signal and Resize are followed in the order in which they were sent, and
+// before Data that was sent later. Before the program runs the last Signal of
+// a number, and the last Resize, wait for it.
+//
 // Kill on the stream of a shell ends the shell. A line is a started command
 // but for its end: processes that it has left running in its shell may live
 // on, and what they write after Exit is dropped.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,37 +15,40 @@ import (
 type crowdTime struct {
 	p50, p99 time.Duration
 	once     time.Duration // to serve every caller once
+	turns    float64       // 99th percentile of how often every caller was served while one waited
 }
 
 // crowd runs /bin/true by many callers at once, each several times in a row.
 func (s *scene) crowd(callers, each int) crowdTime {
 	s.t.Helper()
-	times := make([]time.Duration, callers*each)
+	times, passed := make([]time.Duration, callers*each), make([]int64, callers*each)
+	var served atomic.Int64
 	var done sync.WaitGroup
 	all := time.Now()
 	for i := range callers {
 		done.Go(func() {
 			for j := range each {
-				begun := time.Now()
+				begun, before := time.Now(), served.Load()
 				if err := s.true(); err != nil {
 					s.t.Error(err)
 					return
 				}
-				times[i*each+j] = time.Since(begun)
+				times[i*each+j], passed[i*each+j] = time.Since(begun), served.Add(1)-before
 			}
 		})
 	}
 	done.Wait()
 	c := crowdTime{once: time.Since(all) / time.Duration(each)}
 	slices.Sort(times)
+	slices.Sort(passed)
+	c.turns = float64(passed[len(passed)*99/100]) / float64(callers)
 	c.p50, c.p99 = times[len(times)/2], times[len(times)*99/100]
 	return c
 }
 
-// TestCrowdIsServedInTurn holds that among 64 callers even the 99th
-// percentile is not far from the time that it takes to serve each caller
-// once, below which nobody can get the mean. The machine may have other
-// things to do, so the best of some rounds counts.
+// TestCrowdIsServedInTurn holds that while one of 64 callers waits for a
+// command, the others are served about once each: in nearly all cases, and in
+// the best of some rounds, because the machine also decides whose turn it is.
 func TestCrowdIsServedInTurn(t *testing.T) {
 	const callers, each, bound = 64, 10, 1.6
 	s := newScene(t, "crowd", nil)
@@ -55,12 +59,12 @@ func TestCrowdIsServedInTurn(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		t.Logf("p50 %v, p99 %v, each once %v", c.p50, c.p99, c.once)
-		if best = min(best, float64(c.p99)/float64(c.once)); best < bound {
+		t.Logf("p50 %v, p99 %v, each once %v, %.2f turns", c.p50, c.p99, c.once, c.turns)
+		if best = min(best, c.turns); best < bound {
 			return
 		}
 	}
-	t.Errorf("the 99th percentile is %.2f times the time to serve each caller once, must be below %.2f", best, bound)
+	t.Errorf("while one waits, the others are served %.2f times, must be below %.2f", best, bound)
 }
 
 // TestStayingCommandsHoldUpNobody has more commands run on than may start at

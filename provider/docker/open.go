@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -38,6 +39,11 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	return &handle{info: info, spec: s, engine: p.engine, guest: c}, nil
 }
 
+// noticeWithin is how long the engine may take to notice that a container has
+// fallen: some milliseconds at rest, and a second on a machine that is full
+// of work. A container that runs and does not serve is told that much later.
+const noticeWithin = 4 * time.Second
+
 // reach makes the container run and connects to its guest. A container that
 // has just fallen is still running in the eyes of the engine for a moment;
 // one that turns out to have ended is started like any other that is
@@ -49,11 +55,11 @@ func (p *Provider) reach(ctx context.Context, info sandbox.Info, s sandbox.Spec)
 		return info, nil, err
 	}
 	c, err := p.connect(ctx, info, s)
-	if err == nil || seen != sandbox.StatusRunning || ctx.Err() != nil {
+	if err == nil || seen != sandbox.StatusRunning {
 		return info, c, err
 	}
-	now, inspectErr := p.engine.Inspect(ctx, info.ID)
-	if inspectErr != nil || now.Status != sandbox.StatusStopped {
+	now, ended := p.awaitEnd(ctx, info)
+	if !ended {
 		return info, nil, err
 	}
 	if info, err = p.makeRun(ctx, now, s); err != nil {
@@ -61,6 +67,28 @@ func (p *Provider) reach(ctx context.Context, info sandbox.Info, s sandbox.Spec)
 	}
 	c, err = p.connect(ctx, info, s)
 	return info, c, err
+}
+
+// awaitEnd waits until the engine has noticed the end of the container, whose
+// guest does not answer, and reports whether there was one. Somebody else may
+// have started it again since.
+func (p *Provider) awaitEnd(ctx context.Context, info sandbox.Info) (sandbox.Info, bool) {
+	ctx, done := context.WithTimeout(ctx, noticeWithin)
+	defer done()
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		now, err := p.engine.Inspect(ctx, info.ID)
+		if err != nil || now.Status != sandbox.StatusRunning {
+			return now, err == nil && now.Status == sandbox.StatusStopped
+		}
+		if now.PID != info.PID {
+			return now, true
+		}
+		select {
+		case <-ctx.Done():
+			return now, false
+		case <-time.After(wait):
+		}
+	}
 }
 
 // makeRun starts a stopped container and thaws a paused one.

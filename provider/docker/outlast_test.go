@@ -60,9 +60,11 @@ func processesOf(t testing.TB, pid int, counts func(words []string) bool) map[in
 	return found
 }
 
-// soon waits until ok says that it is so.
+// soon waits until ok says that it is so, at least for patience: whoever waits
+// holds that it comes, not how fast.
 func soon(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
+	within = max(within, patience)
 	for deadline := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", within, what)

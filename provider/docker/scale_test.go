@@ -54,7 +54,7 @@ func (s *scene) settled(most footprint.Footprint) footprint.Footprint {
 	s.t.Helper()
 	most.Processes = 2
 	var now footprint.Footprint
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if now = s.footprint(); now.Within(most) {
 			s.t.Logf("at rest: %v", now)
 			return now
@@ -118,10 +118,11 @@ func TestThousandConcurrent(t *testing.T) {
 	s.settled(footprint.Footprint{Threads: 20, Descriptors: 100, Resident: 12 << 20})
 }
 
-// TestTwentyThousandInContainer runs that many commands one after the
-// other, and looks for what they could leave behind on both sides.
-func TestTwentyThousandInContainer(t *testing.T) {
-	commands := 20_000
+// TestFiveThousandInContainer runs that many commands one after the other, and
+// looks for what they could leave behind on both sides. More of them run
+// against the same guest without a container.
+func TestFiveThousandInContainer(t *testing.T) {
+	commands := 5_000
 	if testing.Short() {
 		commands = 2_000
 	}

@@ -3,6 +3,9 @@ package docker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -189,13 +192,17 @@ func TestDestroyers(t *testing.T) {
 	}
 	for name, line := range tests {
 		t.Run(name, func(t *testing.T) {
-			before := freeBytes(t)
+			before, own := freeBytes(t), ownBytes(t, s)
 			ctx, done := context.WithTimeout(context.Background(), 60*time.Second)
 			defer done()
 			if p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line}}); err == nil {
 				p.Wait()
 			}
-			if lost := before - freeBytes(t); lost > 64<<20 {
+			if grown := ownBytes(t, s) - own; grown > 1<<20 {
+				t.Errorf("the sandbox has grown by %d MiB on the host's disk", grown>>20)
+			}
+			// Whatever else runs on the host may write a little meanwhile.
+			if lost := before - freeBytes(t); lost > 512<<20 {
 				t.Errorf("the host lost %d MiB of disk", lost>>20)
 			}
 			for who, w := range map[string]sandbox.Sandbox{"victim": sb, "neighbour": neighbour} {
@@ -250,6 +257,37 @@ func freeBytes(t testing.TB) int64 {
 	var st unix.Statfs_t
 	must(t, unix.Statfs("/var/lib/docker", &st))
 	return int64(st.Bavail) * st.Bsize
+}
+
+// ownBytes is what the host's disk holds because of a sandbox: in its root,
+// in the engine's folder for it, where logs are, and in its mounts.
+func ownBytes(t testing.TB, s sandbox.Spec) int64 {
+	t.Helper()
+	out, err := exec.Command("docker", "inspect", "--size", "--format", "{{.SizeRw}} {{.ResolvConfPath}}", s.Name).Output()
+	must(t, err)
+	var sum int64
+	var conf string
+	if _, err := fmt.Sscan(string(out), &sum, &conf); err != nil || !filepath.IsAbs(conf) {
+		t.Fatalf("the engine says %q, %v", out, err)
+	}
+	places := []string{filepath.Dir(conf)}
+	for _, m := range s.Mounts {
+		places = append(places, m.Source)
+	}
+	for _, place := range places {
+		must(t, filepath.WalkDir(place, func(p string, _ fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			if err == nil {
+				err = unix.Lstat(p, &st)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it went meanwhile
+			}
+			sum += st.Blocks * 512
+			return err
+		}))
+	}
+	return sum
 }
 
 func workspaceOf(s sandbox.Spec) string { return sourceOf(s, sandbox.RoleWorkspace) }

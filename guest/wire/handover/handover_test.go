@@ -73,7 +73,7 @@ func open(t testing.TB) int {
 
 func settled(t testing.TB, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); open(t) > want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); open(t) > want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d descriptors are open, there were %d", open(t), want)
 		}

@@ -194,7 +194,7 @@ func TestWallThatHangs(t *testing.T) {
 	if _, err := launch.Start(ctx, o); err == nil || ctx.Err() == nil {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > time.Minute { // it would wait for a thousand seconds
 		t.Errorf("it took %v", took)
 	}
 }

@@ -28,10 +28,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// What [Limits] means by zero.
+// What [Limits] means by zero. The time is what so many entries take where
+// nothing is cached and other programs keep the machine busy: a wall that can
+// be made at rest is not to be refused because of what else runs.
 const (
 	DefaultEntries = 1_000_000
-	DefaultTime    = 5 * time.Second
+	DefaultTime    = 30 * time.Second
 	DefaultHits    = 4096
 )
 
