@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -56,6 +57,29 @@ func limitProcesses(n uint32) error {
 	l.Max = min(l.Max, uint64(n))
 	l.Cur = l.Max
 	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NPROC, &l))
+}
+
+// setLimits sets limits on us and on all that will be started. Who may not
+// raise a hard one keeps the one that there is. Of open files the guest itself
+// takes all that it may have.
+func setLimits(list []wire.Rlimit) error {
+	for _, l := range list {
+		var have unix.Rlimit
+		if err := unix.Getrlimit(int(l.Resource), &have); err != nil {
+			return os.NewSyscallError("getrlimit", err)
+		}
+		want := syscall.Rlimit{Cur: l.Soft, Max: min(l.Hard, have.Max)}
+		if l.Resource == unix.RLIMIT_NOFILE {
+			want.Cur = want.Max
+		}
+		want.Cur = min(want.Cur, want.Max)
+		// The package that the runtime watches, or it would put the number of
+		// open files back when it executes something.
+		if err := syscall.Setrlimit(int(l.Resource), &want); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	return nil
 }
 
 // firstStage makes a stage, or has one be made. With a filter it is waited

@@ -140,6 +140,9 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
+	if err := setLimits(conf.Limits); err != nil {
+		return err
+	}
 	processors := warmUp(threadsFor(conf))
 	if err := limitProcesses(conf.Processes); err != nil {
 		return err

@@ -13,6 +13,7 @@ func TestConfig(t *testing.T) {
 	full := wire.Config{
 		Landlock: true, Observe: true, Processes: 512,
 		Readable: []string{"/", "/usr"}, Writable: []string{"/workspace"}, Filter: make([]byte, 16),
+		Limits: []wire.Rlimit{{Resource: 7, Soft: 1, Hard: 1<<64 - 1}},
 	}
 	for name, want := range map[string]wire.Config{"full": full, "empty": {}, "landlock alone": {Landlock: true}} {
 		got, err := wire.DecodeConfig(want.Encode())
@@ -33,7 +34,11 @@ func TestConfig(t *testing.T) {
 	}
 	for name, p := range map[string][]byte{
 		"later field":         append(full.Encode(), 0),
-		"later version":       changed(0, 2),
+		"later version":       changed(0, 3),
+		"earlier version":     changed(0, 1),
+		"soft above hard":     wire.Config{Limits: []wire.Rlimit{{Soft: 2, Hard: 1}}}.Encode(),
+		"no such limit":       wire.Config{Limits: []wire.Rlimit{{Resource: 64}}}.Encode(),
+		"many limits":         wire.Config{Limits: make([]wire.Rlimit, 65)}.Encode(),
 		"unknown bit":         changed(1, 0x80),
 		"relative path":       wire.Config{Readable: []string{"usr"}}.Encode(),
 		"empty path":          wire.Config{Writable: []string{""}}.Encode(),
@@ -114,7 +119,7 @@ func TestBadAttempts(t *testing.T) {
 // FuzzSetup holds that what is read beside the connection is bounded by its
 // size, and that what is accepted means the same when it is written again.
 func FuzzSetup(f *testing.F) {
-	f.Add(wire.Config{Readable: []string{"/usr"}, Writable: []string{"/w"}, Landlock: true}.Encode())
+	f.Add(wire.Config{Readable: []string{"/usr"}, Writable: []string{"/w"}, Landlock: true, Limits: []wire.Rlimit{{Resource: 7, Soft: 1, Hard: 2}}}.Encode())
 	f.Add(wire.EncodeChecks([]wire.Check{{Path: "/a", Want: wire.Writable}}))
 	f.Add(wire.EncodeMisses([]wire.Miss{{Index: 2, Errno: 1}}))
 	f.Add(wire.Attempt{PID: 3, Path: "/etc/passwd", Program: "sh"}.Encode())

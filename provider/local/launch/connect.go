@@ -76,7 +76,7 @@ func (w *Wall) explain(ctx context.Context, err error) error {
 	w.awaitComplaint()
 	select {
 	case <-w.ended:
-		return &Failed{Program: w.cmd.Path, Stderr: w.Stderr(), Cause: err}
+		return &Failed{Program: w.program, Stderr: w.Stderr(), Cause: err}
 	default:
 		return err
 	}
