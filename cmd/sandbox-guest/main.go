@@ -8,7 +8,6 @@
 //	sandbox-guest relay    connect standard input and output with the guest
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
 //	sandbox-guest probe    try one known way out, for sandbox doctor --attack
-//	sandbox-guest check    find out whether the wall holds what standard input lists (internal)
 //	sandbox-guest version  print the protocol version
 package main
 
@@ -19,7 +18,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
 	"github.com/bulkhead-dev/sandbox/guest/server"
 	"github.com/bulkhead-dev/sandbox/guest/server/hold"
-	"github.com/bulkhead-dev/sandbox/guest/server/prove"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -39,12 +37,10 @@ func run(args []string) int {
 		return hold.Main(args[1:])
 	case "probe":
 		return probe.Main(args[1:])
-	case "check":
-		return prove.Main()
 	case "version":
 		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
 		return 0
 	}
-	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|check|probe|version\n")
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|probe|version\n")
 	return 2
 }

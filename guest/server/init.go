@@ -143,16 +143,16 @@ func runInit(c initConfig) error {
 	if err := setLimits(conf.Limits); err != nil {
 		return err
 	}
-	processors := warmUp(threadsFor(conf))
-	if err := limitProcesses(conf.Processes); err != nil {
-		return err
-	}
 	fd, err := sigs.Open(sigs.Stop)
 	if err != nil {
 		return err
 	}
-	s, err := newServer(c.base(), conf, isolation, processors)
+	s, err := newServer(c.base(), conf, isolation, runtime.GOMAXPROCS(0))
 	if err != nil {
+		return err
+	}
+	warmUp(threadsFor(conf))
+	if err := limitProcesses(conf.Processes); err != nil {
 		return err
 	}
 	go s.watchChildren()

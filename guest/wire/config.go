@@ -3,7 +3,7 @@ package wire
 import "strings"
 
 // MaxConfig is the largest configuration in bytes.
-const MaxConfig = 1 << 20
+const MaxConfig = 1<<20 + maxChecks
 
 const (
 	// maxAbsolute is the longest path that a kernel takes, in bytes.
@@ -49,6 +49,9 @@ type Config struct {
 	// all in the wall have them. A hard limit that is there already and lower
 	// stays.
 	Limits []Rlimit
+	// Checks are what has to hold inside. The guest tries them at its start,
+	// held as commands are; a Proof request tells what it has found.
+	Checks []Check
 }
 
 // Bits of a configuration.
@@ -80,6 +83,7 @@ func (m Config) Encode() []byte {
 		e.u64(l.Soft)
 		e.u64(l.Hard)
 	}
+	e.checks(m.Checks)
 	return e.b
 }
 
@@ -98,6 +102,7 @@ func DecodeConfig(p []byte) (Config, error) {
 	for range d.count(20) {
 		m.Limits = append(m.Limits, Rlimit{Resource: d.u32(), Soft: d.u64(), Hard: d.u64()})
 	}
+	m.Checks = d.checks()
 	switch {
 	case version != configVersion, bits&^configBits != 0, len(d.b) > 0, len(p) > MaxConfig,
 		len(m.Filter) > maxFilter, len(m.Filter)%8 != 0, m.Observe && m.Filter == nil, len(m.Limits) > maxRlimits:

@@ -291,7 +291,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 // confinement returns the filters of the wall as a whole, and what the guest
 // is told of those that it puts on each command.
 func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte, config []byte, err error) {
-	c := wire.Config{Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable()}
+	c := wire.Config{
+		Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable(), Checks: checksOf(pl.plan.Probes),
+	}
 	if c.Limits, err = limits(spec.Resources.Ulimits); err != nil {
 		return nil, nil, err
 	}
