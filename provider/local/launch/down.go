@@ -126,9 +126,9 @@ func openSource(path string) (int, error) {
 	})
 }
 
-// bind mounts what fd refers to, with the mounts below it, at target. It goes
-// through the thread's own descriptors: those of the process are the same, but
-// seen from the namespaces of its first thread.
+// bind mounts what fd refers to, with the mounts below it, at target. No name
+// in /proc is needed for it: those of a thread that ends hold up the end of
+// its process.
 func bind(fd int, target string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -142,7 +142,12 @@ func bind(fd int, target string) error {
 	} else if err := unix.Mknod(target, unix.S_IFREG|0o644, 0); err != nil {
 		return err
 	}
-	return unix.Mount("/proc/thread-self/fd/"+strconv.Itoa(fd), target, "", unix.MS_BIND|unix.MS_REC, "")
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // leaveKeys gives the thread an empty session keyring in place of the
