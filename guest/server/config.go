@@ -40,9 +40,26 @@ func threadsFor(c wire.Config) int {
 	return 0
 }
 
+// settle makes the threads and the first stage, side by side, and lets
+// commands start.
+func (s *Server) settle(c wire.Config) error {
+	// Before the stage, which inherits it. It leaves room for our threads,
+	// which nobody else takes yet.
+	if err := limitProcesses(c.Processes); err != nil {
+		return err
+	}
+	staged := make(chan error, 1)
+	go func() { staged <- s.firstStage(c) }()
+	warmUp(threadsFor(c))
+	if err := <-staged; err != nil {
+		return err
+	}
+	s.pool.open()
+	return nil
+}
+
 // limitProcesses bounds the processes and threads of our user in the user
-// namespace of the wall. A bound that is there already and lower stays. All
-// our own threads have to be there.
+// namespace of the wall. A bound that is there already and lower stays.
 func limitProcesses(n uint32) error {
 	if n == 0 {
 		return nil

@@ -74,11 +74,12 @@ func (c *conn) prove(f wire.Frame) error {
 	return nil
 }
 
-// answer waits for the end of the checks. A failed write is the connection's
+// answer waits for the end of the checks, and until commands can start. A failed write is the connection's
 // end, which its reader sees too.
 func (r proving) answer() {
 	p := r.c.srv.proof
 	<-p.done
+	<-r.c.srv.pool.opened
 	switch {
 	case p.err != nil:
 		_ = r.c.refuse(r.stream, wire.KindInternal, "the wall could not be tried: "+p.err.Error())

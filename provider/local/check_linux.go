@@ -42,7 +42,10 @@ func (w *wall) check(ctx context.Context, c *client.Client) error {
 		return nil
 	}
 	misses, err := c.Proof(ctx, len(w.plan.Probes))
-	if err != nil {
+	switch {
+	case err != nil && c.Err() != nil:
+		return w.Explain(ctx, err)
+	case err != nil:
 		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
 	}
 	if misses = w.held(misses); len(misses) > 0 {
