@@ -5,11 +5,9 @@
 // and starts it there as the first process.
 //
 //	sandbox-guest init     be process 1 and run commands for the client outside
-//	sandbox-guest enter    become the user of a local wall and execute what builds it (internal)
 //	sandbox-guest relay    connect standard input and output with the guest
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
 //	sandbox-guest probe    try one known way out, for sandbox doctor --attack
-//	sandbox-guest check    find out whether the wall holds what standard input lists (internal)
 //	sandbox-guest version  print the protocol version
 package main
 
@@ -18,10 +16,8 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
-	"github.com/bulkhead-dev/sandbox/guest/enter"
 	"github.com/bulkhead-dev/sandbox/guest/server"
 	"github.com/bulkhead-dev/sandbox/guest/server/hold"
-	"github.com/bulkhead-dev/sandbox/guest/server/prove"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -35,20 +31,16 @@ func run(args []string) int {
 	switch mode {
 	case "init":
 		return server.Init(args[1:])
-	case "enter":
-		return enter.Main(args[1:])
 	case "relay":
 		return server.Relay()
 	case "hold":
 		return hold.Main(args[1:])
 	case "probe":
 		return probe.Main(args[1:])
-	case "check":
-		return prove.Main()
 	case "version":
 		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
 		return 0
 	}
-	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|enter|relay|hold|check|probe|version\n")
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|probe|version\n")
 	return 2
 }

@@ -243,20 +243,3 @@ func TestDetachedAttempts(t *testing.T) {
 		return run(t, w.Client, sh("test -e done")).exit.Code == 0
 	})
 }
-
-func TestUnseenCommandIsHeldAndNotTold(t *testing.T) {
-	w := observing().start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	var out bytes.Buffer
-	p, err := w.StartUnseen(ctx, sandbox.Command{Args: []string{"sh", "-c", "echo x > /usr/new"}, Stderr: &out})
-	must(t, err)
-	exit, err := p.Wait()
-	must(t, err)
-	if exit.Code == 0 || len(attemptsOf(p)) != 0 {
-		t.Errorf("status %d, told %v, %s", exit.Code, attemptsOf(p), out.String())
-	}
-	if seen, _ := observed(t, w, sandbox.Command{Args: []string{"sh", "-c", "echo x > /usr/new"}}); len(seen) != 1 {
-		t.Errorf("the command after it is not seen: %v", seen)
-	}
-}

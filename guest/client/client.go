@@ -248,6 +248,47 @@ func (c *Client) SetReady(ctx context.Context, tag string) error {
 	}
 }
 
+// Proof returns what the guest, held as commands are, has found not to hold of
+// the checks that it was given in its configuration; there are as many of them
+// as checks says. A guest that was given none is an error, and so is one that
+// could not try them.
+func (c *Client) Proof(ctx context.Context, checks int) ([]wire.Miss, error) {
+	silent := time.AfterFunc(answerWithin, func() { c.end(silentError()) })
+	defer silent.Stop()
+	a := proof{answer: answer{result: make(chan error, 1)}, checks: checks, misses: new([]wire.Miss)}
+	if _, err := c.open(ctx, wire.TypeProof, nil, a); err != nil {
+		return nil, c.named(err)
+	}
+	select {
+	case err := <-a.result:
+		return *a.misses, c.named(err)
+	case <-ctx.Done():
+		return nil, c.named(contextError(ctx, "try the wall"))
+	}
+}
+
+// A proof is the stream of a Proof request.
+type proof struct {
+	answer
+	checks int
+	misses *[]wire.Miss // readable once there is a result
+}
+
+func (p proof) frame(f wire.Frame) (bool, error) {
+	switch f.Type {
+	case wire.TypeProven:
+		var err error
+		if *p.misses, err = wire.DecodeMisses(f.Payload, p.checks); err != nil {
+			return false, err
+		}
+		p.result <- nil
+		return true, nil
+	case wire.TypeFailed:
+		return p.answer.frame(f)
+	}
+	return false, wire.Violation("unexpected answer")
+}
+
 // An answer is the stream of a request with one answer.
 type answer struct{ result chan error }
 

@@ -46,24 +46,14 @@ import (
 // within half a minute more, loses its connection, and Wait returns an
 // error of CodeUnavailable.
 func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error) {
-	p, err := c.start(ctx, cmd, 0)
+	p, err := c.start(ctx, cmd)
 	if err != nil {
 		return nil, c.named(err)
 	}
 	return p, nil
 }
 
-// StartUnseen is Start for a program of ours of which nobody wants to know
-// what it tries. It is held like any other.
-func (c *Client) StartUnseen(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error) {
-	p, err := c.start(ctx, cmd, wire.FlagUnseen)
-	if err != nil {
-		return nil, c.named(err)
-	}
-	return p, nil
-}
-
-func (c *Client) start(ctx context.Context, cmd sandbox.Command, more uint32) (*process, error) {
+func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, contextError(ctx, "start")
 	}
@@ -71,7 +61,6 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command, more uint32) (*
 	if err != nil {
 		return nil, err
 	}
-	m.Flags |= more
 	payload := m.Encode()
 	if len(payload) > wire.MaxRequest {
 		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")

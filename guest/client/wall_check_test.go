@@ -1,20 +1,17 @@
 package client_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
-	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// TestCheckMode has a wall be checked from inside.
-func TestCheckMode(t *testing.T) {
-	w := observing().start(t)
-	before := listing(t, w.work)
+// TestProof has walls be tried from inside.
+func TestProof(t *testing.T) {
 	checks := []wire.Check{
 		{Path: "/workspace/hidden", Want: wire.Unreadable}, {Path: "/workspace/closed", Want: wire.Unwritable},
 		{Path: "/workspace/key", Want: wire.Unwritable}, {Path: "/workspace/closed/new", Want: wire.Unwritable},
@@ -26,37 +23,66 @@ func TestCheckMode(t *testing.T) {
 		{Path: "/workspace/new", Want: wire.Unwritable},
 	}
 	const rofs, inval = 30, 22
-	want := []wire.Miss{{Index: 8}, {Index: 9}, {Index: 10, Errno: rofs}, {Index: 11, Errno: inval}, {Index: 12}}
-	if got := check(t, w, checks, 1); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	missing := []wire.Miss{{Index: 8}, {Index: 9}, {Index: 10, Errno: rofs}, {Index: 11, Errno: inval}, {Index: 12}}
+	for _, tt := range []struct {
+		name   string
+		checks []wire.Check
+		want   []wire.Miss
+	}{
+		{"what does not hold", checks, missing},
+		{"what holds", checks[:8], nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := observing()
+			p.config.Checks = tt.checks
+			w := p.start(t)
+			for range 2 {
+				got, err := w.Proof(t.Context(), len(tt.checks))
+				if err != nil || !reflect.DeepEqual(got, tt.want) {
+					t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
+				}
+			}
+			if got := listing(t, w.work); got != listing(t, workspace(t)) {
+				t.Errorf("it is changed: %s", got)
+			}
+			if r := run(t, w.Client, sh("echo x >> new && cat new")); r.stdout != "x\n" {
+				t.Errorf("a command afterwards: %+v", r)
+			}
+		})
 	}
-	if got := check(t, w, checks[:8], 0); got != nil {
-		t.Errorf("what holds: %+v", got)
+	// An answer to other checks than ours is none.
+	p := observing()
+	p.config.Checks = checks
+	if got, err := p.start(t).Proof(t.Context(), len(checks)-1); err == nil {
+		t.Errorf("more misses than checks: %+v", got)
 	}
-	if after := listing(t, w.work); after != before {
-		t.Errorf("it was %s and is %s", before, after)
-	}
-	r := run(t, w.Client, sandbox.Command{Args: []string{"/.sandbox/bin/sandbox-guest", "check"}, Stdin: bytes.NewReader([]byte("no list"))})
-	if r.exit.Code != 2 || r.stdout != "" || r.stderr == "" {
-		t.Errorf("no list: %+v", r)
+	if got, err := observing().start(t).Proof(t.Context(), 0); err == nil {
+		t.Errorf("nothing was checked: %+v", got)
 	}
 }
 
-func check(t *testing.T, w *wall, checks []wire.Check, code int) []wire.Miss {
-	t.Helper()
-	r := run(t, w.Client, sandbox.Command{Args: []string{"/.sandbox/bin/sandbox-guest", "check"}, Stdin: bytes.NewReader(wire.EncodeChecks(checks))})
-	if r.exit.Code != code {
-		t.Errorf("exit %d, want %d; %s", r.exit.Code, code, r.stderr)
+// TestProofIsHeldAsCommandsAre holds that checks meet Landlock, which holds
+// commands and not the guest, and that the guest is not held afterwards.
+func TestProofIsHeldAsCommandsAre(t *testing.T) {
+	p := observing()
+	p.config.Checks = []wire.Check{{Path: "/private", Want: wire.Unreadable}, {Path: "/private", Want: wire.Writable}}
+	w := p.start(t)
+	got, err := w.Proof(t.Context(), 2)
+	const acces = 13
+	if want := []wire.Miss{{Index: 0}, {Index: 1, Errno: acces}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	misses, err := wire.DecodeMisses([]byte(r.stdout), len(checks))
-	must(t, err)
-	return misses
+	p.config.Landlock, p.config.Observe = false, false
+	got, err = p.start(t).Proof(t.Context(), 2)
+	if want := []wire.Miss{{Index: 0}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("without Landlock: got %+v, %v, want %+v", got, err, want)
+	}
 }
 
 func listing(t *testing.T, dir string) (all string) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		all += path + " "
+		all += strings.TrimPrefix(path, dir) + " "
 		return err
 	}))
 	return all

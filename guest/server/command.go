@@ -52,9 +52,7 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
-	if s.Flags&wire.FlagUnseen == 0 {
-		m.witness = c.newWitness(id)
-	}
+	m.witness = c.newWitness(id)
 	tty := s.Flags&wire.FlagTTY != 0
 	if tty || s.Flags&wire.FlagNoStdin == 0 {
 		m.inbox = wire.NewInbox()

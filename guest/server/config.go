@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -39,9 +40,26 @@ func threadsFor(c wire.Config) int {
 	return 0
 }
 
+// settle makes the threads and the first stage, side by side, and lets
+// commands start.
+func (s *Server) settle(c wire.Config) error {
+	// Before the stage, which inherits it. It leaves room for our threads,
+	// which nobody else takes yet.
+	if err := limitProcesses(c.Processes); err != nil {
+		return err
+	}
+	staged := make(chan error, 1)
+	go func() { staged <- s.firstStage(c) }()
+	warmUp(threadsFor(c))
+	if err := <-staged; err != nil {
+		return err
+	}
+	s.pool.open()
+	return nil
+}
+
 // limitProcesses bounds the processes and threads of our user in the user
-// namespace of the wall. A bound that is there already and lower stays. All
-// our own threads have to be there.
+// namespace of the wall. A bound that is there already and lower stays.
 func limitProcesses(n uint32) error {
 	if n == 0 {
 		return nil
@@ -56,6 +74,29 @@ func limitProcesses(n uint32) error {
 	l.Max = min(l.Max, uint64(n))
 	l.Cur = l.Max
 	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NPROC, &l))
+}
+
+// setLimits sets limits on us and on all that will be started. Who may not
+// raise a hard one keeps the one that there is. Of open files the guest itself
+// takes all that it may have.
+func setLimits(list []wire.Rlimit) error {
+	for _, l := range list {
+		var have unix.Rlimit
+		if err := unix.Getrlimit(int(l.Resource), &have); err != nil {
+			return os.NewSyscallError("getrlimit", err)
+		}
+		want := syscall.Rlimit{Cur: l.Soft, Max: min(l.Hard, have.Max)}
+		if l.Resource == unix.RLIMIT_NOFILE {
+			want.Cur = want.Max
+		}
+		want.Cur = min(want.Cur, want.Max)
+		// The package that the runtime watches, or it would put the number of
+		// open files back when it executes something.
+		if err := syscall.Setrlimit(int(l.Resource), &want); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	return nil
 }
 
 // firstStage makes a stage, or has one be made. With a filter it is waited

@@ -178,6 +178,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.w.Write(wire.Frame{Type: wire.TypeDone, Stream: f.Stream})
 	case wire.TypeStart:
 		return c.start(f)
+	case wire.TypeProof:
+		return c.prove(f)
 	case wire.TypeDial:
 		return c.dial(f)
 	case wire.TypeListen:

@@ -140,25 +140,21 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
-	processors := warmUp(threadsFor(conf))
-	if err := limitProcesses(conf.Processes); err != nil {
+	if err := setLimits(conf.Limits); err != nil {
 		return err
 	}
 	fd, err := sigs.Open(sigs.Stop)
 	if err != nil {
 		return err
 	}
-	s, err := newServer(c.base(), conf, isolation, processors)
+	s, err := newServer(c.base(), conf, isolation, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return err
 	}
 	go s.watchChildren()
 	stop := make(chan error, 1)
 	go func() { stop <- awaitStop(os.NewFile(uintptr(fd), "signals"), open) }()
-	if err := s.firstStage(conf); err != nil {
-		return err
-	}
-	over, err := s.open(c)
+	over, err := s.begin(c, conf)
 	if err != nil {
 		return err
 	}
@@ -168,6 +164,22 @@ func runInit(c initConfig) error {
 	}
 	s.end()
 	return err
+}
+
+// begin makes what commands need, and starts to serve. Whoever has a channel
+// to us from our birth on is greeted before that is all there, and has
+// something to do meanwhile; his commands wait.
+func (s *Server) begin(c initConfig, conf wire.Config) (over <-chan struct{}, err error) {
+	if c.accept < 0 {
+		if err := s.settle(conf); err != nil {
+			return nil, err
+		}
+		return s.open(c)
+	}
+	if over, err = s.open(c); err != nil {
+		return nil, err
+	}
+	return over, s.settle(conf)
 }
 
 // base is what commands are laid over.

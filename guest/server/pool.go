@@ -22,6 +22,8 @@ type pool struct {
 	start func() (*stageProc, error)
 	rest  func() // called when the pool has shrunk
 
+	opened chan struct{} // closed by open: nothing is taken before
+
 	mu      sync.Mutex
 	idle    []*stageProc
 	filling bool
@@ -32,14 +34,22 @@ type pool struct {
 }
 
 func newPool(start func() (*stageProc, error), rest func()) *pool {
-	p := &pool{start: start, rest: rest}
+	p := &pool{start: start, rest: rest, opened: make(chan struct{})}
 	p.trim = time.AfterFunc(time.Hour, p.shrink)
 	p.trim.Stop()
 	return p
 }
 
+// open lets stages be taken. It is called once.
+func (p *pool) open() { close(p.opened) }
+
 // ready returns a stage if there is one, or nil.
 func (p *pool) ready() *stageProc {
+	select {
+	case <-p.opened:
+	default:
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.idle)
@@ -51,8 +61,10 @@ func (p *pool) ready() *stageProc {
 	return s
 }
 
-// take returns a stage, one that is ready if there is one.
+// take returns a stage, one that is ready if there is one. Before the pool is
+// open it waits.
 func (p *pool) take() (*stageProc, error) {
+	<-p.opened
 	if s := p.ready(); s != nil {
 		return s, nil
 	}

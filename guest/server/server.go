@@ -31,6 +31,7 @@ type Server struct {
 	nullFD  int
 	frames  sync.Pool // of *[]byte, for output
 	files   *fileServer
+	proof   *proof
 	walkers chan struct{}
 	conns   chan struct{}
 	// forwards holds a token for each forwarded connection, see maxForwards.
@@ -95,6 +96,7 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 	if conf.Landlock && !isolation.Truncate {
 		s.degraded = append(s.degraded, "the kernel has no Landlock of version 3 or later: truncating a file by its name is held by mounts alone")
 	}
+	s.proof = try(conf.Checks, maker)
 	s.files = newFileServer()
 	s.features = append(s.features, s.files.features()...)
 	return s, nil

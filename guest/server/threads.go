@@ -29,11 +29,12 @@ const (
 )
 
 // warmUp makes the threads that the process will ever need: warmThreads, and
-// some more. It returns how many processors there are for the wall.
-func warmUp(more int) (processors int) {
+// some more.
+func warmUp(more int) {
 	debug.SetGCPercent(gcPercent)
-	processors = runtime.GOMAXPROCS(0)
-	runtime.GOMAXPROCS(min(maxProcs, processors))
+	if n := runtime.GOMAXPROCS(0); n > maxProcs { // setting it stops the world
+		runtime.GOMAXPROCS(maxProcs)
+	}
 	var meet, done sync.WaitGroup
 	meet.Add(warmThreads + more)
 	done.Add(warmThreads + more)
@@ -47,7 +48,6 @@ func warmUp(more int) (processors int) {
 		}()
 	}
 	done.Wait()
-	return processors
 }
 
 // rest gives memory back after work.

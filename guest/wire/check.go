@@ -1,7 +1,11 @@
 package wire
 
-// MaxChecks bounds a list of checks, and of what did not hold, in bytes.
-const MaxChecks = 4 << 20
+const (
+	// maxChecks bounds a list of checks in bytes.
+	maxChecks = 4 << 20
+	// MaxMisses is how many of what did not hold fit into an answer.
+	MaxMisses = (MaxData - 4) / 8
+)
 
 // A Want is what has to hold at a path.
 type Want uint8
@@ -41,21 +45,15 @@ type Miss struct {
 	Errno uint32 // what the kernel said, or 0 where it allowed what it should not
 }
 
-// EncodeChecks returns the standard input of the guest's check mode.
-func EncodeChecks(list []Check) []byte {
-	var e encoder
+func (e *encoder) checks(list []Check) {
 	e.u32(uint32(len(list)))
 	for _, c := range list {
 		e.u8(uint8(c.Want))
 		e.str(c.Path)
 	}
-	return e.b
 }
 
-// DecodeChecks reads what EncodeChecks returns.
-func DecodeChecks(p []byte) ([]Check, error) {
-	d := decoder{b: p, bad: len(p) > MaxChecks}
-	var list []Check
+func (d *decoder) checks() (list []Check) {
 	for range d.count(5) {
 		c := Check{Want: Want(d.u8()), Path: d.str()}
 		if c.Want < Unreadable || c.Want > Pinned || !absolute(c.Path) {
@@ -63,10 +61,10 @@ func DecodeChecks(p []byte) ([]Check, error) {
 		}
 		list = append(list, c)
 	}
-	return list, d.end("list of checks")
+	return list
 }
 
-// EncodeMisses returns the standard output of the guest's check mode.
+// EncodeMisses returns the payload of a Proven frame; at most MaxMisses fit.
 func EncodeMisses(list []Miss) []byte {
 	var e encoder
 	e.u32(uint32(len(list)))
@@ -81,7 +79,7 @@ func EncodeMisses(list []Miss) []byte {
 // checks. An answer that is not complete is an error, and not one without
 // misses.
 func DecodeMisses(p []byte, checks int) ([]Miss, error) {
-	d := decoder{b: p, bad: len(p) > MaxChecks}
+	d := decoder{b: p, bad: len(p) > MaxData}
 	var list []Miss
 	next := uint32(0)
 	for range d.count(8) {

@@ -8,11 +8,10 @@ const (
 	FlagNoStdout             // write standard output to /dev/null
 	FlagNoStderr             // write standard error to /dev/null
 	FlagMergeErr             // standard error goes where standard output goes
-	FlagUnseen               // what it tries is not told, where commands are observed
 )
 
 // knownFlags are the flags of this version.
-const knownFlags = FlagTTY | FlagDetach | FlagNoStdin | FlagNoStdout | FlagNoStderr | FlagMergeErr | FlagUnseen
+const knownFlags = FlagTTY | FlagDetach | FlagNoStdin | FlagNoStdout | FlagNoStderr | FlagMergeErr
 
 // A LimitKind names a resource limit of setrlimit(2). RLIMIT_NPROC is left
 // out on purpose: it counts all processes of the user, in every container.

@@ -3,7 +3,7 @@ package wire
 import "strings"
 
 // MaxConfig is the largest configuration in bytes.
-const MaxConfig = 1 << 20
+const MaxConfig = 1<<20 + maxChecks
 
 const (
 	// maxAbsolute is the longest path that a kernel takes, in bytes.
@@ -13,8 +13,16 @@ const (
 	maxFilter = 4096 * 8
 	// configVersion begins a configuration. A guest that does not know one
 	// must not start: it would leave out a part of the wall.
-	configVersion = 1
+	configVersion = 2
+	// maxRlimits is above what any kernel knows of limits.
+	maxRlimits = 64
 )
+
+// An Rlimit is one of setrlimit(2), by the kernel's number.
+type Rlimit struct {
+	Resource   uint32
+	Soft, Hard uint64
+}
 
 // A Config is what a wall that is made of the host's own folders wants of
 // its guest beside the protocol; a container has none. The guest reads it
@@ -37,6 +45,13 @@ type Config struct {
 	// Processes bounds the processes and threads of the wall, the guest's own
 	// counted. 0 is no bound.
 	Processes uint32
+	// Limits are set by the guest on itself before anything else runs, so that
+	// all in the wall have them. A hard limit that is there already and lower
+	// stays.
+	Limits []Rlimit
+	// Checks are what has to hold inside. The guest tries them at its start,
+	// held as commands are; a Proof request tells what it has found.
+	Checks []Check
 }
 
 // Bits of a configuration.
@@ -62,6 +77,13 @@ func (m Config) Encode() []byte {
 	e.strs(m.Readable)
 	e.strs(m.Writable)
 	e.str(string(m.Filter))
+	e.u32(uint32(len(m.Limits)))
+	for _, l := range m.Limits {
+		e.u32(l.Resource)
+		e.u64(l.Soft)
+		e.u64(l.Hard)
+	}
+	e.checks(m.Checks)
 	return e.b
 }
 
@@ -77,10 +99,17 @@ func DecodeConfig(p []byte) (Config, error) {
 	if filter := d.str(); filter != "" {
 		m.Filter = []byte(filter)
 	}
+	for range d.count(20) {
+		m.Limits = append(m.Limits, Rlimit{Resource: d.u32(), Soft: d.u64(), Hard: d.u64()})
+	}
+	m.Checks = d.checks()
 	switch {
 	case version != configVersion, bits&^configBits != 0, len(d.b) > 0, len(p) > MaxConfig,
-		len(m.Filter) > maxFilter, len(m.Filter)%8 != 0, m.Observe && m.Filter == nil:
+		len(m.Filter) > maxFilter, len(m.Filter)%8 != 0, m.Observe && m.Filter == nil, len(m.Limits) > maxRlimits:
 		d.bad = true
+	}
+	for _, l := range m.Limits {
+		d.bad = d.bad || l.Soft > l.Hard || l.Resource >= maxRlimits
 	}
 	for _, list := range [2][]string{m.Readable, m.Writable} {
 		for _, path := range list {

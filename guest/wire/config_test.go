@@ -13,6 +13,8 @@ func TestConfig(t *testing.T) {
 	full := wire.Config{
 		Landlock: true, Observe: true, Processes: 512,
 		Readable: []string{"/", "/usr"}, Writable: []string{"/workspace"}, Filter: make([]byte, 16),
+		Limits: []wire.Rlimit{{Resource: 7, Soft: 1, Hard: 1<<64 - 1}},
+		Checks: []wire.Check{{Path: "/a", Want: wire.Unreadable}, {Path: "/b\xff", Want: wire.Pinned}},
 	}
 	for name, want := range map[string]wire.Config{"full": full, "empty": {}, "landlock alone": {Landlock: true}} {
 		got, err := wire.DecodeConfig(want.Encode())
@@ -33,7 +35,14 @@ func TestConfig(t *testing.T) {
 	}
 	for name, p := range map[string][]byte{
 		"later field":         append(full.Encode(), 0),
-		"later version":       changed(0, 2),
+		"later version":       changed(0, 3),
+		"earlier version":     changed(0, 1),
+		"soft above hard":     wire.Config{Limits: []wire.Rlimit{{Soft: 2, Hard: 1}}}.Encode(),
+		"no such limit":       wire.Config{Limits: []wire.Rlimit{{Resource: 64}}}.Encode(),
+		"nothing wanted":      wire.Config{Checks: []wire.Check{{Path: "/a"}}}.Encode(),
+		"unknown want":        wire.Config{Checks: []wire.Check{{Path: "/a", Want: 5}}}.Encode(),
+		"relative check":      wire.Config{Checks: []wire.Check{{Path: "a", Want: 1}}}.Encode(),
+		"many limits":         wire.Config{Limits: make([]wire.Rlimit, 65)}.Encode(),
 		"unknown bit":         changed(1, 0x80),
 		"relative path":       wire.Config{Readable: []string{"usr"}}.Encode(),
 		"empty path":          wire.Config{Writable: []string{""}}.Encode(),
@@ -42,7 +51,7 @@ func TestConfig(t *testing.T) {
 		"half an instruction": wire.Config{Filter: make([]byte, 12)}.Encode(),
 		"long filter":         wire.Config{Filter: make([]byte, 4097*8)}.Encode(),
 		"nothing to observe":  wire.Config{Observe: true}.Encode(),
-		"too large":           wire.Config{Readable: manyPaths(300)}.Encode(),
+		"too large":           wire.Config{Readable: manyPaths(1400)}.Encode(),
 	} {
 		if _, err := wire.DecodeConfig(p); !isViolation(err) {
 			t.Errorf("%s: %v", name, err)
@@ -58,19 +67,7 @@ func manyPaths(n int) []string {
 	return list
 }
 
-func TestChecks(t *testing.T) {
-	want := []wire.Check{{Path: "/a", Want: wire.Unreadable}, {Path: "/b\xff", Want: wire.Pinned}}
-	got, err := wire.DecodeChecks(wire.EncodeChecks(want))
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for name, bad := range map[string][]wire.Check{
-		"nothing wanted": {{Path: "/a"}}, "unknown": {{Path: "/a", Want: 5}}, "relative": {{Path: "a", Want: 1}},
-	} {
-		if _, err := wire.DecodeChecks(wire.EncodeChecks(bad)); !isViolation(err) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+func TestWants(t *testing.T) {
 	if w := wire.Want(1).String() + wire.Want(4).String() + wire.Want(9).String(); w != "unreadablepinnedunknown" {
 		t.Error(w)
 	}
@@ -84,6 +81,13 @@ func TestMisses(t *testing.T) {
 	}
 	if got, err := wire.DecodeMisses(wire.EncodeMisses(nil), 4); err != nil || got != nil {
 		t.Errorf("none: %+v, %v", got, err)
+	}
+	full := make([]wire.Miss, wire.MaxMisses)
+	for i := range full {
+		full[i].Index = uint32(i)
+	}
+	if got, err := wire.DecodeMisses(wire.EncodeMisses(full), len(full)); err != nil || len(got) != len(full) || len(wire.EncodeMisses(full)) > wire.MaxData {
+		t.Errorf("as many as fit: %d, %v", len(got), err)
 	}
 	for name, p := range map[string][]byte{
 		"no answer":    nil,
@@ -114,16 +118,13 @@ func TestBadAttempts(t *testing.T) {
 // FuzzSetup holds that what is read beside the connection is bounded by its
 // size, and that what is accepted means the same when it is written again.
 func FuzzSetup(f *testing.F) {
-	f.Add(wire.Config{Readable: []string{"/usr"}, Writable: []string{"/w"}, Landlock: true}.Encode())
-	f.Add(wire.EncodeChecks([]wire.Check{{Path: "/a", Want: wire.Writable}}))
+	f.Add(wire.Config{Readable: []string{"/usr"}, Writable: []string{"/w"}, Landlock: true, Limits: []wire.Rlimit{{Resource: 7, Soft: 1, Hard: 2}}}.Encode())
+	f.Add(wire.Config{Checks: []wire.Check{{Path: "/a", Want: wire.Writable}}}.Encode())
 	f.Add(wire.EncodeMisses([]wire.Miss{{Index: 2, Errno: 1}}))
 	f.Add(wire.Attempt{PID: 3, Path: "/etc/passwd", Program: "sh"}.Encode())
 	f.Fuzz(func(t *testing.T, p []byte) {
 		if m, err := wire.DecodeConfig(p); err == nil && !bytes.Equal(m.Encode(), p) {
 			t.Errorf("the configuration %x became %x", p, m.Encode())
-		}
-		if list, err := wire.DecodeChecks(p); err == nil && !bytes.HasPrefix(p, wire.EncodeChecks(list)) {
-			t.Errorf("the checks %x became %x", p, wire.EncodeChecks(list))
 		}
 		if list, err := wire.DecodeMisses(p, 100); err == nil && (len(list) > 100 || !bytes.Equal(wire.EncodeMisses(list), p)) {
 			t.Errorf("the misses %x became %x", p, wire.EncodeMisses(list))

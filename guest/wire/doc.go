@@ -55,6 +55,7 @@
 //
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
+//	Proof      → Proven                              | Failed
 //	Shell      → ShellOpened, then Done              | Failed
 //	KeptShell  → as Shell
 //	Line       → as Start
@@ -134,9 +135,9 @@
 //
 // # Beside the connection
 //
-// [Config] and the lists of checks ([EncodeChecks]) are no frames: a guest
-// that gets a configuration reads it before it serves, and its check mode is
-// a command like any other, with a list on its standard streams.
+// [Config] is no frame: a guest that gets a configuration reads it before it
+// serves. It begins to try the checks in it at once; the answer to a Proof
+// waits until it has tried them all.
 //
 // # The end
 //

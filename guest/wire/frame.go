@@ -40,6 +40,7 @@ const (
 	TypeLine      Type = 0x13 // Line
 	TypeFile      Type = 0x14 // File
 	TypeKeptShell Type = 0x15 // KeptShell
+	TypeProof     Type = 0x16 // no payload
 	TypeDial      Type = 0x18 // Dial: a byte stream to an endpoint inside
 	TypeListen    Type = 0x19 // Listen: byte streams from an endpoint inside
 
@@ -54,6 +55,8 @@ const (
 	TypeResize  Type = 0x48 // Resize
 	TypeKill    Type = 0x49 // Kill
 	TypeOpened  Type = 0x4a // ShellOpened
+
+	TypeProven Type = 0x4b // Miss…, see EncodeMisses
 
 	TypeFileAnswer Type = 0x50 // FileAnswer
 

@@ -1,9 +1,7 @@
 package local
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -16,7 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // prove compares what the kernel says is mounted in the wall with the plan.
@@ -37,31 +34,19 @@ func (w *wall) prove() error {
 	return bwrap.Prove(w.plan, mask, string(host), inside)
 }
 
-// check has the wall tried from inside, by a command like any other, before
-// the first command of a user: each deny must hold, and each folder that is
-// to be writable must be. An error tells what did not hold, and the plan.
+// check asks the guest, which has tried the wall from inside as a command of
+// a user would, what does not hold: each deny must, and each folder that is to
+// be writable must be. An error tells what did not hold, and the plan.
 func (w *wall) check(ctx context.Context, c *client.Client) error {
-	checks := checksOf(w.plan.Probes)
-	if len(checks) == 0 {
+	if len(w.plan.Probes) == 0 {
 		return nil
 	}
-	out, complaint := &bounded{limit: wire.MaxChecks}, &bounded{limit: 2 << 10}
-	p, err := c.StartUnseen(ctx, sandbox.Command{
-		Args: []string{guestInside, "check"}, Dir: "/", Stdin: bytes.NewReader(wire.EncodeChecks(checks)), Stdout: out, Stderr: complaint,
-	})
-	if err != nil {
-		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
-	}
-	exit, err := p.Wait()
-	if err != nil {
-		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
-	}
-	misses, err := wire.DecodeMisses(out.b, len(checks))
+	misses, err := c.Proof(ctx, len(w.plan.Probes))
 	switch {
-	case exit.Code > 1 || exit.Signal != "" || err != nil:
-		return w.unproven(nil, fmt.Errorf("the guest could not try it (status %d, %w): %s", exit.Code, errOr(err), termsafe.Line(string(complaint.b))))
-	case exit.Code != 0 && len(misses) == 0:
-		return w.unproven(nil, nil)
+	case err != nil && c.Err() != nil:
+		return w.Explain(ctx, err)
+	case err != nil:
+		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
 	}
 	if misses = w.held(misses); len(misses) > 0 {
 		return w.unproven(misses, nil)
@@ -79,13 +64,6 @@ func (w *wall) held(misses []wire.Miss) []wire.Miss {
 		opened := !strings.HasPrefix(p.Rule, "mount: ") && p.Rule != "docker.tmpfs" && p.Rule != "/dev/shm"
 		return p.Want == plan.Writable && opened && (errno == syscall.ENOTDIR || errno == syscall.EACCES)
 	})
-}
-
-func errOr(err error) error {
-	if err == nil {
-		return errors.New("no reason told")
-	}
-	return err
 }
 
 // checksOf are the probes of a plan as the guest takes them, in order.
@@ -144,15 +122,4 @@ func printed(p plan.Plan) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// bounded is a writer that keeps the first limit bytes.
-type bounded struct {
-	limit int
-	b     []byte
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	w.b = append(w.b, p[:min(len(p), w.limit-len(w.b))]...)
-	return len(p), nil
 }

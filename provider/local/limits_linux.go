@@ -21,7 +21,7 @@ func limits(list []sandbox.Ulimit) ([]launch.Limit, error) {
 		if !ok {
 			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "docker.ulimits." + u.Name, Message: "there is no such limit"}
 		}
-		out = append(out, launch.Limit{Resource: n, Soft: boundOf(u.Soft), Hard: boundOf(u.Hard)})
+		out = append(out, launch.Limit{Resource: uint32(n), Soft: boundOf(u.Soft), Hard: boundOf(u.Hard)})
 	}
 	return out, nil
 }

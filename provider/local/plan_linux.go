@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/guest/enter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
@@ -269,7 +268,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	}
 	made := pl.plan
 	if os.Geteuid() == 0 {
-		o.Down = &launch.Down{Guest: filepath.Join(spec.Guest.Dir, statedir.GuestBinary), UID: spec.UID, GID: spec.GID}
+		o.Down = &launch.Down{UID: spec.UID, GID: spec.GID}
 		made.Ops = append([]plan.Op(nil), made.Ops...)
 		for i := range made.Ops {
 			if k := made.Ops[i].Kind; k == plan.OpBind || k == plan.OpRoBind {
@@ -277,7 +276,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 			}
 		}
 		mask = stage(o.Down, mask)
-		if strings.HasPrefix(o.Bwrap, enter.Stage+"/") {
+		if strings.HasPrefix(o.Bwrap, launch.Stage+"/") {
 			o.Bwrap = stage(o.Down, o.Bwrap) // its own path will be covered
 		}
 	}
@@ -292,7 +291,12 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 // confinement returns the filters of the wall as a whole, and what the guest
 // is told of those that it puts on each command.
 func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte, config []byte, err error) {
-	c := wire.Config{Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable()}
+	c := wire.Config{
+		Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable(), Checks: checksOf(pl.plan.Probes),
+	}
+	if c.Limits, err = limits(spec.Resources.Ulimits); err != nil {
+		return nil, nil, err
+	}
 	if n := spec.Resources.PIDs; n > 0 && n <= math.MaxUint32 {
 		c.Processes = uint32(n)
 	}
@@ -312,11 +316,11 @@ func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte,
 func stage(d *launch.Down, source string) string {
 	for i, s := range d.Sources {
 		if s == source {
-			return enter.Staged(i)
+			return launch.Staged(i)
 		}
 	}
 	d.Sources = append(d.Sources, source)
-	return enter.Staged(len(d.Sources) - 1)
+	return launch.Staged(len(d.Sources) - 1)
 }
 
 // maskFile returns the file that stands for every closed file: empty, and

@@ -196,7 +196,8 @@ func explain(ctx context.Context, name string, err error) error {
 	e := explainBwrap(&sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the wall cannot be put up", Err: failed,
 	}, failed.Stderr)
-	if strings.Contains(failed.Stderr, "Can't find source path") || strings.Contains(failed.Stderr, "sandbox-guest enter: open") {
+	var unreachable *launch.Unreachable
+	if strings.Contains(failed.Stderr, "Can't find source path") || errors.As(failed, &unreachable) {
 		return &outdated{e} // what the plan shows has gone
 	}
 	return e

@@ -1,13 +1,12 @@
 //go:build linux
 
-// Package prove is the check mode of the guest: it finds out from inside
-// whether a wall is what it was meant to be. It runs as an ordinary command,
-// with everything that holds commands, and leaves nothing changed behind.
+// Package prove finds out from inside whether a wall is what it was meant to
+// be. Its caller is held by everything that holds commands; it leaves nothing
+// changed behind.
 package prove
 
 import (
 	"encoding/hex"
-	"io"
 	"os"
 	"path"
 	"strings"
@@ -15,39 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
-
-// Exit codes of the mode.
-const (
-	ExitHolds  = 0 // everything holds; an empty list was written
-	ExitMisses = 1 // something does not; the list of it was written
-	ExitFailed = 2 // it is not known
-)
-
-// Main reads a list of checks from standard input and writes those that do
-// not hold to standard output, see wire.EncodeChecks and wire.EncodeMisses.
-func Main() int {
-	body, err := io.ReadAll(io.LimitReader(os.Stdin, wire.MaxChecks+1))
-	if err != nil {
-		return complain(err)
-	}
-	checks, err := wire.DecodeChecks(body)
-	if err != nil {
-		return complain(err)
-	}
-	misses := Run(checks)
-	if _, err := os.Stdout.Write(wire.EncodeMisses(misses)); err != nil {
-		return complain(err)
-	}
-	if len(misses) > 0 {
-		return ExitMisses
-	}
-	return ExitHolds
-}
-
-func complain(err error) int {
-	_, _ = os.Stderr.WriteString("sandbox-guest check: " + err.Error() + "\n")
-	return ExitFailed
-}
 
 // Run makes the checks and returns those that do not hold, in their order.
 func Run(checks []wire.Check) []wire.Miss {

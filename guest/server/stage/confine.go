@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -118,13 +119,55 @@ func (m *Maker) setFilter(c Confinement) error {
 // notifies reports whether a filter hands calls to a listener. Without one
 // they would fail.
 func notifies(filter []byte) bool {
-	const give = 0x06 // BPF_RET | BPF_K
 	for i := range slices.Chunk(filter, 8) {
-		if binary.NativeEndian.Uint16(i) == give && binary.NativeEndian.Uint32(i[4:])&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_USER_NOTIF {
+		if gives(i) {
 			return true
 		}
 	}
 	return false
+}
+
+// gives reports whether an instruction hands the call to a listener.
+func gives(instruction []byte) bool {
+	const give = 0x06 // BPF_RET | BPF_K
+	return binary.NativeEndian.Uint16(instruction) == give &&
+		binary.NativeEndian.Uint32(instruction[4:])&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_USER_NOTIF
+}
+
+// Hold puts on the calling thread, for good, what holds every command: the
+// filter and the Landlock rule set. Calls that the filter hands to a listener
+// go on, as the guest lets them for commands.
+func (m *Maker) Hold() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	if n := m.birth.filter; n != 0 {
+		own := unlistened(m.memory[filterAt : filterAt+8*n])
+		p := program{size: uint16(n), instructions: uintptr(unsafe.Pointer(&own[0]))}
+		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&p)))
+		runtime.KeepAlive(own)
+		if errno != 0 {
+			return os.NewSyscallError("seccomp", errno)
+		}
+	}
+	if fd := m.birth.fds[rulesetFD]; fd >= 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(fd), 0, 0); errno != 0 {
+			return os.NewSyscallError("landlock_restrict_self", errno)
+		}
+	}
+	return nil
+}
+
+// unlistened returns a copy of a filter that lets go on what it would hand to
+// a listener.
+func unlistened(filter []byte) []byte {
+	own := slices.Clone(filter)
+	for i := range slices.Chunk(own, 8) {
+		if gives(i) {
+			binary.NativeEndian.PutUint32(i[4:], unix.SECCOMP_RET_ALLOW)
+		}
+	}
+	return own
 }
 
 // Filters reports whether stages get a filter.

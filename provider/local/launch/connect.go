@@ -43,11 +43,11 @@ func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, e
 	ours.Close() // conn has its own copy
 	if err != nil {
 		o.Descriptors.Close()
-		return nil, w.explain(ctx, err)
+		return nil, w.Explain(ctx, err)
 	}
 	c, err := client.New(ctx, conn, o)
 	if err != nil {
-		return nil, w.explain(ctx, err)
+		return nil, w.Explain(ctx, err)
 	}
 	return c, nil
 }
@@ -68,15 +68,16 @@ func (w *Wall) pass(fds ...int) error {
 	return nil
 }
 
-// explain adds what the wall has complained of to a handshake that failed.
-func (w *Wall) explain(ctx context.Context, err error) error {
+// Explain adds what the wall has complained of to the error of a connection
+// that was lost.
+func (w *Wall) Explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
 	w.awaitComplaint()
 	select {
 	case <-w.ended:
-		return &Failed{Program: w.cmd.Path, Stderr: w.Stderr(), Cause: err}
+		return &Failed{Program: w.program, Stderr: w.Stderr(), Cause: err}
 	default:
 		return err
 	}

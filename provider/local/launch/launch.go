@@ -18,8 +18,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +27,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/guest/enter"
-	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
 
@@ -51,22 +47,16 @@ type Order struct {
 	Filters [][]byte // seccomp programs for all of the wall
 	Guest   string   // path of the guest inside
 	Config  []byte   // what the guest is told at its start; nil is nothing
-	Limits  []Limit  // on everything inside
+	Limits  []Limit  // that Config has the guest set
 
 	// Down, when not nil, has the wall be started by root's way down.
 	Down *Down
 }
 
-// Down is for an orchestrator that is root, which the wall must not be.
-type Down struct {
-	Guest    string // path of the guest's binary on the host
-	UID, GID int
-	Sources  []string // as in [enter.Order]; Args name them as [enter.Staged]
-}
-
 // A Wall is a wall that was started. It is safe for concurrent use.
 type Wall struct {
-	cmd     *exec.Cmd
+	bwrap   *child
+	program string   // that it executes
 	channel *os.File // over which connections are passed
 	stderr  *tail
 
@@ -107,21 +97,21 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 	}
 	files := &descriptors{}
 	defer files.close()
-	w := &Wall{ended: make(chan struct{}), stderr: &tail{limit: maxStderr}}
-	hold := &latch{}
+	w := &Wall{program: o.Bwrap, ended: make(chan struct{}), stderr: &tail{limit: maxStderr}}
+	hold, above := &latch{}, higher(o.Limits)
 	defer hold.open()
-	info, err := w.prepare(o, files, hold)
+	argv, info, err := w.prepare(o, files, hold, len(above) > 0)
 	if err != nil {
 		return nil, err
 	}
 	defer info.Close()
-	if err := w.run(files); err != nil {
+	if err := w.run(o, argv, files); err != nil {
 		w.channel.Close()
 		return nil, &Failed{Program: o.Bwrap, Cause: err}
 	}
 	files.close() // the child has its own
-	if err = w.learn(ctx, info); err == nil && o.Down == nil {
-		err = limit(w.first.PID, o.Limits)
+	if err = w.learn(ctx, info); err == nil {
+		err = raise(w.first.PID, above)
 	}
 	if err != nil {
 		w.Kill()
@@ -133,58 +123,59 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 	return w, nil
 }
 
-// prepare makes the descriptors and the command. It returns the end of the
-// pipe on which bubblewrap tells what it has started.
-func (w *Wall) prepare(o Order, files *descriptors, hold *latch) (info *os.File, err error) {
+// prepare makes the descriptors and the words of the command. It returns the
+// end of the pipe on which bubblewrap tells what it has started too. Asked to
+// wait, bubblewrap executes the guest once hold is open.
+func (w *Wall) prepare(o Order, files *descriptors, hold *latch, wait bool) (argv []string, info *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make the channel of connections: %w", err)
+		return nil, nil, fmt.Errorf("make the channel of connections: %w", err)
 	}
 	w.channel = os.NewFile(uintptr(pair[0]), "channel")
 	accept := files.add(os.NewFile(uintptr(pair[1]), "channel"))
 	info, tell, err := os.Pipe()
 	if err != nil {
 		w.channel.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	extra := []string{"--info-fd", strconv.Itoa(files.add(tell))}
-	if o.Down == nil && len(o.Limits) > 0 {
+	if wait {
 		var fd int
 		if fd, err = hold.add(files); err == nil {
 			extra = append(extra, "--block-fd", strconv.Itoa(fd))
 		}
 	}
 	if err == nil {
-		err = w.compose(o, files, accept, extra)
+		argv, err = compose(o, files, accept, extra)
 	}
 	if err != nil {
 		w.channel.Close()
 		info.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return info, nil
+	return argv, info, nil
 }
 
-// compose writes the arguments where bubblewrap reads them and makes the
-// command.
-func (w *Wall) compose(o Order, files *descriptors, accept int, extra []string) error {
+// compose writes the arguments where bubblewrap reads them and returns the
+// words of the command.
+func compose(o Order, files *descriptors, accept int, extra []string) ([]string, error) {
 	args := slices.Concat(o.Args, extra)
 	for i, program := range o.Filters {
 		fd, err := files.memory("filter"+strconv.Itoa(i), program)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		args = append(args, "--add-seccomp-fd", strconv.Itoa(fd))
 	}
 	argsFD, err := files.memory("args", []byte(strings.Join(args, "\x00")+"\x00"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	argv := []string{o.Bwrap, "--args", strconv.Itoa(argsFD), "--", o.Guest, "init", "--accept=" + strconv.Itoa(accept)}
 	if o.Config != nil {
 		fd, err := files.memory("config", o.Config)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		argv = append(argv, "--config="+strconv.Itoa(fd))
 	}
@@ -194,69 +185,60 @@ func (w *Wall) compose(o Order, files *descriptors, accept int, extra []string) 
 			argv = append(argv, "--nofile="+strconv.FormatUint(l.Soft, 10))
 		}
 	}
-	program := o.Bwrap
-	if d := o.Down; d != nil {
-		order, err := enter.Order{UID: d.UID, GID: d.GID, Sources: d.Sources, Program: o.Bwrap, Args: argv, Limits: o.Limits}.Encode()
-		if err != nil {
-			return err
-		}
-		fd, err := files.memory("order", order)
-		if err != nil {
-			return err
-		}
-		program, argv = d.Guest, []string{"sandbox-guest", "enter", "--order=" + strconv.Itoa(fd)}
-	}
-	w.cmd = &exec.Cmd{
-		Path: program, Args: argv, Dir: "/", Env: []string{}, ExtraFiles: files.list,
-		// A session of its own: what a terminal sends to its programs, such as
-		// the interrupt that a command in the wall may want to handle, must not
-		// end the wall, and nothing of the wall has our terminal.
-		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true},
-	}
-	return nil
+	return argv, nil
 }
 
-// run starts the command from a goroutine that keeps its thread until the
-// wall has ended: the signal of the parent's death is that of the thread's.
-func (w *Wall) run(files *descriptors) error {
+// run starts bubblewrap from a goroutine that keeps its thread until the wall
+// has ended: the signal of the parent's death is that of the thread's.
+func (w *Wall) run(o Order, argv []string, files *descriptors) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
 	complaints, write, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer write.Close()
-	w.cmd.Stderr = write
+	all := append([]*os.File{null, null, write}, files.list...)
 	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := startDeaf(w.cmd)
-		started <- err
-		if err != nil {
+	onThread(func() {
+		var err error
+		if w.bwrap, err = o.start(argv, all); err != nil {
 			complaints.Close()
-			return
 		}
-		read := make(chan struct{})
-		go func() { defer close(read); _, _ = io.Copy(w.stderr, complaints) }()
-		_ = w.cmd.Wait() // how bubblewrap ends says nothing
-		// What it started has ended with it, and the pipe with that.
-		late := time.AfterFunc(time.Second, func() { complaints.Close() })
-		<-read
-		late.Stop()
-		complaints.Close()
-		close(w.ended)
-	}()
+		started <- err
+		if err == nil {
+			w.attend(complaints)
+		}
+	})
 	return <-started
 }
 
-// startDeaf starts cmd with the signal blocked that the guest wants blocked
-// from its start on, so that it need not start twice. The caller is locked to
-// its thread.
-func startDeaf(cmd *exec.Cmd) error {
-	if err := sigs.Block(sigs.Stop); err != nil {
-		return err
+// start starts bubblewrap from the calling thread, which is good for nothing
+// else afterwards.
+func (o Order) start(argv []string, files []*os.File) (*child, error) {
+	if o.Down == nil {
+		return start(o.Bwrap, argv, files, nil)
 	}
-	defer sigs.Unblock(sigs.Stop)
-	return cmd.Start()
+	if err := o.Down.prepare(); err != nil {
+		return nil, fmt.Errorf("the way down from root: %w", err)
+	}
+	return start(o.Bwrap, argv, files, &syscall.Credential{Uid: uint32(o.Down.UID), Gid: uint32(o.Down.GID)})
+}
+
+// attend keeps what the wall complains of, and returns when it has ended.
+func (w *Wall) attend(complaints *os.File) {
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(w.stderr, complaints) }()
+	w.bwrap.wait() // how bubblewrap ends says nothing
+	// What it started has ended with it, and the pipe with that.
+	late := time.AfterFunc(time.Second, func() { complaints.Close() })
+	<-read
+	late.Stop()
+	complaints.Close()
+	close(w.ended)
 }
 
 // learn reads which process bubblewrap has started.
@@ -274,7 +256,7 @@ func (w *Wall) learn(ctx context.Context, info *os.File) error {
 		w.awaitComplaint()
 		return errors.New("it ended before it built the wall")
 	}
-	w.first, err = procs.Child(said.Child, w.cmd.Process.Pid)
+	w.first, err = procs.Child(said.Child, w.bwrap.pid)
 	if err != nil {
 		w.awaitComplaint()
 	}
@@ -312,7 +294,7 @@ func (w *Wall) Kill() bool {
 		return true
 	case <-time.After(50 * time.Millisecond): // bubblewrap goes when its child has
 	}
-	_ = w.cmd.Process.Kill()
+	w.bwrap.kill()
 	select {
 	case <-w.ended:
 		return true

@@ -18,7 +18,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/guest/enter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
@@ -39,10 +38,10 @@ func plain(t testing.TB) launch.Order {
 	o := launch.Order{Bwrap: bwrap, Guest: guestInside}
 	source := func(path string) string { return path }
 	if os.Geteuid() == 0 {
-		o.Down = &launch.Down{Guest: guest, UID: uid, GID: uid}
+		o.Down = &launch.Down{UID: uid, GID: uid}
 		source = func(path string) string {
 			o.Down.Sources = append(o.Down.Sources, path)
-			return enter.Staged(len(o.Down.Sources) - 1)
+			return launch.Staged(len(o.Down.Sources) - 1)
 		}
 	}
 	o.Args = []string{

@@ -3,36 +3,39 @@
 package launch
 
 import (
-	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/guest/enter"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// A Limit is one of setrlimit(2) for everything in a wall.
-type Limit = enter.Limit
+// A Limit is one of setrlimit(2) for everything in a wall. The guest sets it,
+// as its configuration says; to raise a hard one takes rights that the guest
+// has not, and is done from outside.
+type Limit = wire.Rlimit
 
-// limit puts limits on the wall's first process, which waits to execute the
-// guest; who may not raise a hard limit keeps the one that he has. On the way
-// down from root, package enter does that: some machines let not even root
-// touch the limits of another user's processes.
-func limit(pid int, limits []Limit) error {
+// higher returns those of limits that are above what a child of ours has.
+func higher(limits []Limit) []Limit {
+	return slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool {
+		var have unix.Rlimit
+		return unix.Getrlimit(int(l.Resource), &have) != nil || l.Hard <= have.Max
+	})
+}
+
+// raise raises hard limits of the wall's first process, which waits to execute
+// the guest. Who may not, which some machines deny to root too, keeps the ones
+// that there are.
+func raise(pid int, limits []Limit) error {
 	for _, l := range limits {
 		var have unix.Rlimit
-		if err := unix.Prlimit(pid, l.Resource, nil, &have); err != nil {
-			return fmt.Errorf("read limit %d: %w", l.Resource, err)
+		if err := unix.Getrlimit(int(l.Resource), &have); err != nil {
+			return os.NewSyscallError("getrlimit", err)
 		}
-		want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
-		err := unix.Prlimit(pid, l.Resource, &want, nil)
-		if err == unix.EPERM && want.Max > have.Max {
-			want.Max = have.Max
-			want.Cur = min(want.Cur, want.Max)
-			err = unix.Prlimit(pid, l.Resource, &want, nil)
-		}
-		if err != nil {
-			return fmt.Errorf("set limit %d: %w", l.Resource, err)
+		err := unix.Prlimit(pid, int(l.Resource), &unix.Rlimit{Cur: have.Cur, Max: l.Hard}, nil)
+		if err != nil && err != unix.EPERM {
+			return os.NewSyscallError("prlimit", err)
 		}
 	}
 	return nil

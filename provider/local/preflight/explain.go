@@ -26,7 +26,6 @@ func meaning(stderr string) (message, fix string) {
 		{"Unknown option", "bubblewrap is too old", fixOldBwrap},
 		{"Can't find source path", "a folder that the wall shows has gone, or the user that the wall runs as cannot reach it", ""},
 		{"prctl(PR_SET_SECCOMP)", "the kernel does not take the filter of system calls", "run a kernel with CONFIG_SECCOMP_FILTER"},
-		{"sandbox-guest enter", "the way down from root has failed", ""},
 	} {
 		if strings.Contains(stderr, e.text) {
 			return e.message, e.fix

@@ -51,20 +51,19 @@ func (id ID) Alive() bool {
 // Kill sends SIGKILL to the process, if it is still that one, and waits until
 // it has ended or ctx does. One that has gone is no error.
 func (id ID) Kill(ctx context.Context) error {
-	if !id.Alive() {
+	if id.PID <= 0 {
 		return nil
 	}
 	fd, err := unix.PidfdOpen(id.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	// The descriptor is of whatever had the number when it was opened.
+	if !id.Alive() {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	defer unix.Close(fd)
-	// The descriptor is of whatever had the number when it was opened.
-	if !id.Alive() {
-		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err

@@ -131,22 +131,30 @@ func (d *Dir) Slot(ctx context.Context, name, id string) (*Slot, error) {
 	if def.ID != id {
 		return nil, NotFound("open", name)
 	}
-	d.sweepWalls(ctx, name)
+	if s := usedSlot(d.sweepWalls(ctx, name)); s != nil {
+		return s, nil
+	}
 	s, err := d.newSlot(name)
 	return s, statedir.Unavailable("open", d.folder(name), err)
 }
 
-// sweepWalls deletes the files of walls that nobody has any more, and ends
-// what still runs of them. The caller holds the lock.
-func (d *Dir) sweepWalls(ctx context.Context, name string) {
+// sweepWalls deletes the files of walls that nobody has any more but one, whose
+// path it returns, and ends what still runs of them. The caller holds the lock.
+func (d *Dir) sweepWalls(ctx context.Context, name string) (free string) {
 	folder := filepath.Join(d.folder(name), wallsDir)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
-		if w, up, err := look(path); err == nil && !up && w.Process.Kill(ctx) == nil {
+		w, up, err := look(path)
+		switch {
+		case err != nil || up || w.Process.Kill(ctx) != nil:
+		case free == "":
+			free = path
+		default:
 			_ = os.Remove(path)
 		}
 	}
+	return free
 }
 
 // rounds bounds how often Remove ends walls that others put up meanwhile.

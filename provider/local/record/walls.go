@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,11 @@ type Wall struct {
 	Process   Process   `json:"process"` // its first process; zero until it is known
 	StartedAt time.Time `json:"startedAt"`
 }
+
+// wallLen is what is written into the file of a wall: the record, and blanks.
+// Files are used again, because a new one costs some file systems a search
+// past all that were deleted lately; of one length they are never truncated.
+const wallLen = 512
 
 // A Slot is the place of a wall of this process in the folder of its sandbox.
 type Slot struct {
@@ -42,14 +48,37 @@ func (d *Dir) newSlot(name string) (*Slot, error) {
 	return &Slot{f: f, path: path}, nil
 }
 
+// usedSlot takes the file of a wall that nobody has any more, or returns nil
+// when it cannot be had. The caller holds the lock.
+func usedSlot(path string) *Slot {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	s := &Slot{f: f, path: path}
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || s.Gone() || s.write(nil) != nil {
+		f.Close()
+		return nil
+	}
+	return s
+}
+
 // Started notes the wall's first process, so that any process can end it.
 func (s *Slot) Started(w Wall) error {
 	b, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
-	_, err = s.f.WriteAt(b, 0)
-	return statedir.Unavailable("note wall", s.path, err)
+	return statedir.Unavailable("note wall", s.path, s.write(b))
+}
+
+// write puts b and blanks into the file. Blanks alone are no record.
+func (s *Slot) write(b []byte) error {
+	if len(b) > wallLen {
+		return errors.New("the record of the wall is too long")
+	}
+	_, err := s.f.WriteAt(append(b, bytes.Repeat([]byte{' '}, wallLen-len(b))...), 0)
+	return err
 }
 
 // Gone reports whether the slot was taken away: somebody has removed the
@@ -59,13 +88,9 @@ func (s *Slot) Gone() bool {
 	return unix.Fstat(int(s.f.Fd()), &st) != nil || st.Nlink == 0
 }
 
-// Release gives the slot up. The wall must have ended.
-func (s *Slot) Release() {
-	if !s.Gone() {
-		_ = os.Remove(s.path) // a file that stays counts as nothing
-	}
-	s.f.Close()
-}
+// Release gives the slot up. The wall must have ended. The file stays for the
+// next wall, and counts as nothing until then.
+func (s *Slot) Release() { s.f.Close() }
 
 // walls returns the walls of the sandbox name that are up.
 func (d *Dir) walls(name string) ([]Wall, error) {

@@ -1,0 +1,58 @@
+package record_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/provider/local/record"
+)
+
+// TestSlotsAreUsedAgain holds that the file of a wall that has ended serves
+// the next one, that none counts as a wall meanwhile, and that files do not
+// add up.
+func TestSlotsAreUsedAgain(t *testing.T) {
+	d, path := open(t)
+	ctx := context.Background()
+	s, err := d.Claim(ctx, name)
+	must(t, err)
+	def := definition()
+	must(t, d.Commit(ctx, s, def))
+	up := func(want int) {
+		t.Helper()
+		if _, walls, err := d.Get(name); err != nil || len(walls) != want {
+			t.Errorf("%+v, %v, want %d", walls, err, want)
+		}
+	}
+	files := func(want int) {
+		t.Helper()
+		if list, err := os.ReadDir(filepath.Join(path, name, "walls")); err != nil || len(list) != want {
+			t.Errorf("%v, %v, want %d", list, err, want)
+		}
+	}
+	first := sleeper(t)
+	must(t, s.Started(record.Wall{Process: first}))
+	up(1)
+	other, err := d.Slot(ctx, name, def.ID) // the first one is in use
+	must(t, err)
+	files(2)
+	up(2) // one is being put up
+	must(t, first.Kill(ctx))
+	s.Release()
+	other.Release()
+	up(0)
+	again, err := d.Slot(ctx, name, def.ID)
+	must(t, err)
+	files(1)
+	up(1) // what it held before is not told any more
+	second := sleeper(t)
+	must(t, again.Started(record.Wall{Process: second}))
+	if _, walls, err := d.Get(name); err != nil || len(walls) != 1 || walls[0].Process != second {
+		t.Errorf("%+v, %v", walls, err)
+	}
+	must(t, d.Remove(ctx, name))
+	if second.Alive() || !again.Gone() {
+		t.Error("the second wall was not ended")
+	}
+}
