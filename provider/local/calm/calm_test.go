@@ -9,10 +9,8 @@ import (
 	"strconv"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local/calm"
+	"golang.org/x/sys/unix"
 )
 
 // place is a folder with "sub" and "sub/file" in it.
@@ -131,18 +129,5 @@ func TestTooMuchIsLost(t *testing.T) {
 	}
 	if got := w.Now(); got != calm.Lost {
 		t.Fatalf("state %d after a flood", got)
-	}
-}
-
-func TestMountIsLost(t *testing.T) {
-	dir, w := place(t), open(t)
-	_, err := w.Folder(dir)
-	must(t, err)
-	if err := unix.Mount("tmpfs", dir+"/sub", "tmpfs", 0, ""); err != nil {
-		testenv.Lack(t, "mount", err)
-	}
-	defer unix.Unmount(dir+"/sub", unix.MNT_DETACH)
-	if got := w.Now(); got != calm.Lost {
-		t.Fatalf("state %d after a mount", got)
 	}
 }
