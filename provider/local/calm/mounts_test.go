@@ -58,12 +58,11 @@ func TestMounts(t *testing.T) {
 		}, calm.Stirs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, w := mountable(t), open(t)
-			_, err := w.Folder(dir + "/sub")
-			must(t, err)
-			if got := w.Now(); got != calm.Quiet {
-				t.Fatalf("state %d before anything was done", got)
-			}
+			dir := mountable(t)
+			w := settled(t, func(w *calm.Watch) {
+				_, err := w.Folder(dir + "/sub")
+				must(t, err)
+			})
 			must(t, c.do(dir))
 			if got := w.Now(); got != c.want {
 				t.Fatalf("state %d, want %d", got, c.want)
@@ -78,24 +77,23 @@ func TestMounts(t *testing.T) {
 // TestMountOnName holds that of a folder that is watched for some names a mount
 // on one of them counts, also on one that was asked for later.
 func TestMountOnName(t *testing.T) {
-	dir, w := mountable(t), open(t)
-	_, err := w.Path(dir + "/sub")
-	must(t, err)
-	for _, want := range []calm.State{calm.Quiet, calm.Quiet} {
-		if got := w.Now(); got != want {
-			t.Fatalf("state %d", got)
-		}
-		must(t, mount(dir+"/away")) // on top of each other
-	}
+	dir := mountable(t)
+	w := settled(t, func(w *calm.Watch) {
+		_, err := w.Path(dir + "/sub")
+		must(t, err)
+	})
+	must(t, mount(dir+"/away"))
 	if got := w.Now(); got != calm.Quiet {
 		t.Fatalf("state %d after a mount on another name", got)
 	}
-	if fresh, err := w.Path(dir + "/away"); err != nil || !fresh {
-		t.Fatal(fresh, err)
-	}
-	if got := w.Now(); got != calm.Quiet {
-		t.Fatalf("state %d with one more name", got)
-	}
+	w = settled(t, func(w *calm.Watch) {
+		_, err := w.Path(dir + "/sub")
+		must(t, err)
+		w.Now()
+		if fresh, err := w.Path(dir + "/away"); err != nil || !fresh {
+			t.Fatal(fresh, err)
+		}
+	})
 	must(t, unmount(dir+"/away"))
 	if got := w.Now(); got != calm.Lost {
 		t.Fatalf("state %d after the mount on that name is gone", got)
@@ -126,12 +124,10 @@ func TestMountWhileWatchesAreMade(t *testing.T) {
 func TestOtherMountInItsPlace(t *testing.T) {
 	dir := mountable(t)
 	must(t, mount(dir+"/sub"))
-	w := open(t)
-	_, err := w.Folder(dir + "/sub")
-	must(t, err)
-	if got := w.Now(); got != calm.Quiet {
-		t.Fatalf("state %d", got)
-	}
+	w := settled(t, func(w *calm.Watch) {
+		_, err := w.Folder(dir + "/sub")
+		must(t, err)
+	})
 	must(t, unmount(dir+"/sub"))
 	must(t, mount(dir+"/sub"))
 	if got := w.Now(); got != calm.Lost {
