@@ -49,6 +49,7 @@ func (e *eyes) open(s *stageProc, listener int) error {
 		unix.Close(listener)
 		return err
 	}
+	observe.Hasten(listener)
 	go e.watch(s, os.NewFile(uintptr(listener), "listener"))
 	return nil
 }

@@ -68,7 +68,7 @@ func withRecords(n int) *fake {
 			Program: "touch", Count: int64(i + 1),
 		}
 		if i%2 == 1 {
-			r.Type, r.Kind, r.Op, r.Resource, r.Command = store.CriticalPathRemoval, store.KindCommand, store.OpRun, "", "rm -rf "+hostile
+			r.Type, r.Kind, r.Op, r.Resource, r.Command = store.CriticalPathRemoval, sandbox.ResourceCommand, sandbox.OpExecute, "", "rm -rf "+hostile
 		}
 		f.violations.records = append(f.violations.records, r)
 	}

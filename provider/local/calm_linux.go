@@ -115,6 +115,9 @@ func (l *lull) add(p *planner, now seen) (fresh bool, err error) {
 			return false, err
 		}
 	}
+	if fresh && l.watch.Now() == calm.Lost { // asked at once: who mounts later must not make this doubtful
+		return false, calm.ErrCannot
+	}
 	return fresh, nil
 }
 

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/provider/local/calm"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 )
 
@@ -63,6 +66,31 @@ func TestCalmHostIsNotLookedAt(t *testing.T) {
 		testenv.Lack(t, "watch", "folders cannot be watched")
 	}
 	t.Fatal("nothing has happened, and the host is looked at again")
+}
+
+// TestMountElsewhereLeavesTheHostCalm holds that an engine at work does not
+// have every command look at the host.
+func TestMountElsewhereLeavesTheHostCalm(t *testing.T) {
+	pl, base := calmPlanner(t)
+	if pl.lull.watch == nil {
+		testenv.Lack(t, "watch", "folders cannot be watched")
+	}
+	at := filepath.Join(base, "engine")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, ""); err != nil {
+			testenv.Lack(t, "mount", err)
+		}
+		got := pl.lull.watch.Now()
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+		if got != calm.Quiet {
+			t.Fatalf("state %d after a mount that no rule is about", got)
+		}
+	}
 }
 
 func TestChangeOfCalmHostIsInTheNextPlan(t *testing.T) {

@@ -5,6 +5,7 @@ package observe
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,33 @@ func TestFind(t *testing.T) {
 	for _, odd := range []string{"", "relative", strings.Repeat("/x", 3000), "/" + strings.Repeat("x", 300)} {
 		if got, ok := find(odd, true); ok {
 			t.Errorf("%.20q is found: %+v", odd, got)
+		}
+	}
+}
+
+// TestDescriptorsAreNoPlaces holds that of the paths which are not looked at
+// closer none could have been about anything.
+func TestDescriptorsAreNoPlaces(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	must(t, err)
+	defer f.Close()
+	dir := "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/"
+	for _, p := range []string{dir + strconv.Itoa(int(f.Fd())), dir + "0", dir + "1000000", "/proc/999999999/fd/3", "/proc/0/fd/1"} {
+		if !isDescriptor(p) {
+			t.Errorf("%s is none", p)
+		}
+		for _, follow := range []bool{true, false} {
+			if at, ok := find(p, follow); ok && !harmless(at.path) {
+				t.Errorf("%s leads to %s", p, at.path)
+			}
+		}
+	}
+	for _, p := range []string{
+		"/proc/self/fd/0", dir + "3/file", dir + "../cwd/file", dir, dir + "0/", "/proc/1/root/fd/0", "/proc/1/task/1/fd/0", "/proc/../fd/0",
+		"/proc//fd/0", "//proc/1/fd/0", "/proc/1/fd/fd/0", "/workspace/proc/1/fd/0", "/proc/1/fd/-1", "",
+	} {
+		if isDescriptor(p) {
+			t.Errorf("%q is one", p)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package observe
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -105,7 +106,7 @@ func readAsk(n *notice, t target) (ask, bool) {
 	}
 	if name[0] == '/' {
 		a.path = name
-		return a, true
+		return a, t.kind != open || !isDescriptor(name)
 	}
 	base := "/proc/" + strconv.Itoa(int(n.pid)) + "/cwd"
 	if t.dir != absent && int32(n.args[t.dir]) != unix.AT_FDCWD {
@@ -118,6 +119,20 @@ func readAsk(n *notice, t target) (ask, bool) {
 	a.path = join(folder, name)
 	return a, true
 }
+
+// isDescriptor reports whether a path is that of an open file, /proc/PID/fd/N,
+// which [find] finds nowhere that anything is refused. Each line of a shell
+// opens some of them.
+func isDescriptor(p string) bool {
+	rest, ok := strings.CutPrefix(p, "/proc/")
+	if !ok {
+		return false
+	}
+	pid, fd, ok := strings.Cut(rest, "/fd/")
+	return ok && isNumber(pid) && isNumber(fd)
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // flagsOf are the flags of a call.
 func flagsOf(n *notice, t target) (uint64, bool) {

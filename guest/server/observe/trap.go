@@ -36,6 +36,13 @@ type response struct {
 // ErrNone says that no call waits.
 var ErrNone = errors.New("no call waits")
 
+// Hasten has the kernel wake up who takes a call, and its process again, on the
+// processor that they come from, where it is new enough (6.6): one waits for
+// the other anyway. Without that they are only slower.
+func Hasten(listener int) {
+	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+}
+
 // take takes the next call from a listener. It does not wait: without one it
 // returns ErrNone, and io.EOF where none can ever come again.
 func take(listener int, n *notice) error {

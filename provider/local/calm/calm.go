@@ -7,8 +7,8 @@
 // (inotify), so an empty queue means that there was none. That is so only
 // where all changes come through this kernel; folders on other file systems
 // are refused, as is whatever else cannot be watched, and who is refused looks
-// for himself. A mount hides a folder without changing it, so the mounts are
-// watched too.
+// for himself. A mount hides a folder without changing it, so the mounts at
+// these places are watched too.
 package calm
 
 import (
@@ -40,10 +40,11 @@ var ErrCannot = errors.New("the folder cannot be watched")
 
 // A Watch watches folders. It is not for concurrent use.
 type Watch struct {
-	events, mounts int // descriptors
-	paths          map[string]int
-	names          map[int]names // by the number of the watch
-	buf            []byte
+	events int // a descriptor
+	mounts *mounts
+	paths  map[string]int
+	names  map[int]names // by the number of the watch
+	buf    []byte
 }
 
 // names are those in a folder that count.
@@ -52,24 +53,26 @@ type names struct {
 	some map[string]bool
 }
 
+func (n names) count(name string) bool { return n.all || n.some[name] }
+
 // New returns a Watch that watches the mounts alone. Close ends it.
 func New() (*Watch, error) {
 	events, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	w := &Watch{events: events, paths: map[string]int{}, names: map[int]names{}, buf: make([]byte, bufSize)}
+	if w.mounts, err = openMounts(w.counts); err != nil {
 		unix.Close(events)
 		return nil, err
 	}
-	return &Watch{events: events, mounts: mounts, paths: map[string]int{}, names: map[int]names{}, buf: make([]byte, bufSize)}, nil
+	return w, nil
 }
 
 // Close ends the watch.
 func (w *Watch) Close() {
 	unix.Close(w.events)
-	unix.Close(w.mounts)
+	w.mounts.close()
 }
 
 // Folder has every name in the folder at p count, and reports whether that is
@@ -83,6 +86,7 @@ func (w *Watch) Folder(p string) (fresh bool, err error) {
 		return fresh, nil
 	}
 	w.names[wd] = names{all: true}
+	w.mounts.forget()
 	return true, nil
 }
 
@@ -110,6 +114,7 @@ func (w *Watch) Path(p string) (fresh bool, err error) {
 		}
 		n.some[name], added = true, true
 		w.names[wd] = n
+		w.mounts.forget()
 	}
 	return fresh || added, nil
 }
@@ -135,7 +140,14 @@ func (w *Watch) add(p string) (wd int, fresh bool, err error) {
 		return 0, false, errors.Join(ErrCannot, err)
 	}
 	w.paths[p] = wd
+	w.mounts.watched(p)
 	return wd, true, nil
+}
+
+// counts reports whether p is a name in a watched folder that counts.
+func (w *Watch) counts(p string) bool {
+	wd, watched := w.paths[path.Dir(p)]
+	return watched && w.names[wd].count(path.Base(p))
 }
 
 // Numbers of file systems that package unix does not name.

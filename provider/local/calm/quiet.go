@@ -26,12 +26,12 @@ const (
 
 // Now returns what has happened since the last call, or since New.
 func (w *Watch) Now() State {
-	fds := [2]unix.PollFd{{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.mounts), Events: unix.POLLPRI}}
+	fds := [2]unix.PollFd{{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.mounts.fd), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds[:], 0)
 	switch {
-	case err != nil || fds[1].Revents != 0:
+	case err != nil || !w.mounts.same(fds[1].Revents != 0):
 		return Lost
-	case n == 0:
+	case n == 0 || fds[0].Revents == 0:
 		return Quiet
 	}
 	state := Quiet
@@ -81,7 +81,7 @@ func (w *Watch) means(wd int, mask uint32, name string) State {
 	switch {
 	case mask&elsewhere != 0 || !known:
 		return Lost
-	case name != "" && !n.all && !n.some[name]:
+	case name != "" && !n.count(name):
 		return Quiet
 	case mask&unix.IN_ATTRIB != 0 && !folder:
 		return Quiet // times, owner and mode of a file
