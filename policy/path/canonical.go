@@ -50,9 +50,21 @@ func canonical(name string, fold bool) (at place, why string) {
 			return at, why
 		}
 	}
-	at.segs = segs
-	at.text = "/" + strings.Join(segs, "/")
+	at.segs, at.text = segs, name
+	if fold || length(segs) != len(name) || strings.Contains(name, "/proc/net") {
+		at.text = "/" + strings.Join(segs, "/")
+	}
 	return at, ""
+}
+
+// length is how long the path of segs is. All that makes a path canonical but
+// folding and /proc/net makes it shorter.
+func length(segs []string) int {
+	n := len(segs)
+	for _, s := range segs {
+		n += len(s)
+	}
+	return n
 }
 
 // foldName maps names to one that the file system takes for one.
@@ -60,7 +72,12 @@ func foldName(name string, fold bool) string {
 	if !fold {
 		return name
 	}
-	return pattern.Fold(ignorable.Replace(name))
+	switch bare := ignorable.Replace(name); bare {
+	case "", ".", "..":
+		return pattern.Fold(name) // what is left is no name, and not what the kernel takes it for
+	default:
+		return pattern.Fold(bare)
+	}
 }
 
 // ignorable are the signs that HFS+ leaves out when it compares names.

@@ -53,6 +53,23 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 	}
 }
 
+// folders takes folders, which are no patterns whatever is in their names.
+func (c *compiler) folders(field string, list []string, to ...*index) {
+	for i, text := range list {
+		at, why := canonical(text, c.p.fold)
+		if at.descriptor {
+			why = "is no folder"
+		}
+		name := fmt.Sprintf("%s[%d]", field, i)
+		if why != "" && c.err == nil {
+			c.err = invalid(name, text, why)
+		}
+		for _, x := range to {
+			x.add(&rule{name: name + ": " + text, anchor: atRoot, segs: plainSegments(at.segs)})
+		}
+	}
+}
+
 // parseRule reads one rule: a path, or a glob where it has signs of one.
 // Field names it in errors and for people.
 func parseRule(field, text string, fold bool, roots []string) ([]*rule, error) {

@@ -109,13 +109,13 @@ func (p *Policy) table(added []Entry) error {
 			return invalid(fmt.Sprintf("sensitive[%d]", i), e.Pattern, "needs a reason and severities up to critical")
 		}
 	}
-	for i, e := range append(Entries(), added...) {
-		rules, err := parseRule(fmt.Sprintf("sensitive[%d]", i), e.Pattern, p.fold, nil)
+	for _, e := range append(Entries(), added...) {
+		rules, err := parseRule("sensitive", e.Pattern, p.fold, nil)
 		if err != nil {
 			return err
 		}
 		if len(rules) == 0 {
-			return invalid(fmt.Sprintf("sensitive[%d]", i), e.Pattern, `is relative; write "~/x", "**/x" or "/x"`)
+			return invalid("sensitive", e.Pattern, `is relative; write "~/x", "**/x" or "/x"`)
 		}
 		for _, r := range rules {
 			r.name, r.entry = e.Pattern, &e

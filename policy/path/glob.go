@@ -141,10 +141,12 @@ func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellNam
 		}
 		return r.entry.severity(op) > worst.Severity
 	}
-	for _, r := range p.closing[anywhere] {
-		if concerns(r) {
-			weigh(r, coverAnywhere(r.segs, names))
-		}
+	for i := range names {
+		p.anywhere(names[i:], func(r *rule) {
+			if concerns(r) {
+				weigh(r, cover(r.segs, names[i:]))
+			}
+		})
 	}
 	for _, a := range []anchor{atRoot, atHome, atHomes} {
 		for _, prefix := range p.anchors[a] {
@@ -203,16 +205,22 @@ func (p *Policy) globDecision(op sandbox.Operation, pattern string, r *rule, mat
 	return d
 }
 
-// coverAnywhere is cover for a rule that may begin at any of the names. Such
-// a rule has to be named by its first one, as every pattern has room for it.
-func coverAnywhere(segs []segment, names []shellName) fit {
-	best := apart
-	for i := range names {
-		if !names[i].deep && fits(&segs[0], &names[i]) == named {
-			best = max(best, cover(segs, names[i:]))
+// anywhere calls f for the rules for any folder that names may begin. Such a
+// rule has to be named by its first name, as every pattern has room for it.
+func (p *Policy) anywhere(names []shellName, f func(*rule)) {
+	switch n := &names[0]; {
+	case n.deep:
+	case n.plain:
+		for _, list := range p.floating.starting(n.text) {
+			call(list, f)
+		}
+	default:
+		for _, r := range p.closing[anywhere] {
+			if fits(&r.segs[0], n) == named {
+				f(r)
+			}
 		}
 	}
-	return best
 }
 
 // cover reports how well names from their start fit segs; what is left of

@@ -19,7 +19,7 @@ import (
 )
 
 // Options say what a Policy goes by. Paths and rules are spelled as inside the
-// sandbox. Rules are paths or globs as in the settings (see package pattern):
+// sandbox. Roots and prefixes are absolute paths, no patterns. Rules are paths or globs as in the settings (see package pattern):
 // "~/x" lies in Home, "**/x" anywhere, "x" below each of WorkRoots; a rule
 // means what it names and everything below that.
 type Options struct {
@@ -66,11 +66,12 @@ type Policy struct {
 	reads        bool     // all may be read
 
 	denyRead, denyWrite, sensitive, exceptions index
-	mayRead, mayWrite, temporary               index // roots and rules
+	mayRead, mayWrite                          index // roots and rules
 	liftRead, liftWrite                        index // rules that name a sensitive file
 
-	closing [anywhere + 1][]*rule     // what denies and the table hold, by where it begins
-	anchors [anywhere + 1][][]segment // where that may be
+	closing  [anywhere + 1][]*rule     // what denies and the table hold, by where it begins
+	anchors  [anywhere + 1][][]segment // where that may be
+	floating index                     // those that begin anywhere
 }
 
 // New compiles a Policy. Errors are *sandbox.Error of code CodeValidation with
@@ -89,9 +90,9 @@ func New(o Options) (*Policy, error) {
 		return nil, err
 	}
 	c := compiler{p: p, roots: o.WorkRoots}
-	c.list("workRoots", o.WorkRoots, false, &p.mayRead, &p.mayWrite)
-	c.list("readRoots", o.ReadRoots, false, &p.mayRead)
-	c.list("tempPrefixes", o.TempPrefixes, false, &p.mayRead, &p.mayWrite, &p.temporary)
+	c.folders("workRoots", o.WorkRoots, &p.mayRead, &p.mayWrite)
+	c.folders("readRoots", o.ReadRoots, &p.mayRead)
+	c.folders("tempPrefixes", o.TempPrefixes, &p.mayRead, &p.mayWrite)
 	c.list("filesystem.denyRead", o.DenyRead, true, &p.denyRead, &p.denyWrite)
 	c.list("filesystem.denyWrite", o.DenyWrite, true, &p.denyWrite)
 	c.list("exceptions", o.Exceptions, false, &p.exceptions)
@@ -101,6 +102,7 @@ func New(o Options) (*Policy, error) {
 		return nil, c.err
 	}
 	p.lifts()
+	call(p.closing[anywhere], p.floating.add)
 	return p, nil
 }
 

@@ -103,10 +103,12 @@ func (r *rule) excepts(names []string) bool {
 // An index finds the rules that cover a path. Most names begin no rule, which
 // one look tells.
 type index struct {
-	all    []*rule // with no segments: they cover everything below the anchor
-	plain  map[string][]*rule
-	loose  []*rule // first segment is a pattern
-	length int
+	all     []*rule // with no segments: they cover everything below the anchor
+	plain   map[string][]*rule
+	byFirst map[byte][]*rule // first segment is a pattern: by the character that it starts with
+	byLast  map[byte][]*rule // of the others, by the one that it ends with
+	loose   []*rule          // the rest
+	length  int
 }
 
 func (x *index) add(r *rule) {
@@ -115,13 +117,26 @@ func (x *index) add(r *rule) {
 	case len(r.segs) == 0:
 		x.all = append(x.all, r)
 	case r.segs[0].plain:
-		if x.plain == nil {
-			x.plain = map[string][]*rule{}
-		}
-		x.plain[r.segs[0].text] = append(x.plain[r.segs[0].text], r)
+		put(&x.plain, r.segs[0].text, r)
+	case r.segs[0].prefix != "":
+		put(&x.byFirst, r.segs[0].prefix[0], r)
+	case r.segs[0].suffix != "":
+		put(&x.byLast, r.segs[0].suffix[len(r.segs[0].suffix)-1], r)
 	default:
 		x.loose = append(x.loose, r)
 	}
+}
+
+func put[K comparable](m *map[K][]*rule, key K, r *rule) {
+	if *m == nil {
+		*m = map[K][]*rule{}
+	}
+	(*m)[key] = append((*m)[key], r)
+}
+
+// starting returns the lists of rules that may begin with name.
+func (x *index) starting(name string) [4][]*rule {
+	return [4][]*rule{x.plain[name], x.byFirst[name[0]], x.byLast[name[len(name)-1]], x.loose}
 }
 
 // each calls f for every rule that covers names, with the number of names
@@ -143,7 +158,7 @@ func (x *index) each(names []string, homes *homes, f func(r *rule, n int) bool) 
 		}
 	}
 	for i, name := range names {
-		for _, list := range [2][]*rule{x.plain[name], x.loose} {
+		for _, list := range x.starting(name) {
 			for _, r := range list {
 				if !homes.stands(r.anchor, i) {
 					continue
@@ -241,15 +256,20 @@ func (h *homes) least(a anchor) int {
 
 // rules calls f for each rule of x.
 func (x *index) rules(f func(*rule)) {
-	for _, r := range x.all {
-		f(r)
-	}
+	call(x.all, f)
 	for _, list := range x.plain {
-		for _, r := range list {
-			f(r)
+		call(list, f)
+	}
+	for _, m := range []map[byte][]*rule{x.byFirst, x.byLast} {
+		for _, list := range m {
+			call(list, f)
 		}
 	}
-	for _, r := range x.loose {
+	call(x.loose, f)
+}
+
+func call(list []*rule, f func(*rule)) {
+	for _, r := range list {
 		f(r)
 	}
 }

@@ -21,6 +21,7 @@ type shellName struct {
 	deep   bool // any number of folders
 	tokens []token
 	start  string // the characters that it starts with
+	end    string // the characters that it ends with
 }
 
 // A token matches one character, or with star any number.
@@ -43,7 +44,7 @@ func parseShell(pattern string, fold bool) []shellName {
 		if n.plain = !wild; wild {
 			n.deep = text == "**"
 			n.tokens = tokens(text)
-			n.start = start(n.tokens)
+			n.start, n.end = ends(n.tokens)
 		} else {
 			n.text = unescape(text)
 		}
@@ -268,7 +269,7 @@ func fits(s *segment, n *shellName) fit {
 		want = s.text
 	}
 	m := min(len(n.start), len(want))
-	if n.start[:m] != want[:m] || s.plain && len(n.start) > len(want) {
+	if n.start[:m] != want[:m] || s.plain && !strings.HasSuffix(s.text, n.end) {
 		return apart
 	}
 	dot := strings.HasPrefix(want, ".")
@@ -281,13 +282,21 @@ func fits(s *segment, n *shellName) fit {
 	return roomFor
 }
 
-// start returns the characters that a pattern starts with.
-func start(t []token) string {
+// ends returns the characters that a pattern starts and ends with.
+func ends(t []token) (start, end string) {
 	var b strings.Builder
 	for i := 0; i < len(t) && t[i].char != 0; i++ {
 		b.WriteRune(t[i].char)
 	}
-	return b.String()
+	i := len(t)
+	for i > 0 && t[i-1].char != 0 {
+		i--
+	}
+	var e strings.Builder
+	for ; i < len(t); i++ {
+		e.WriteRune(t[i].char)
+	}
+	return b.String(), e.String()
 }
 
 // says reports whether n spells a good part of what s is. An extension that

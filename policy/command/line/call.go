@@ -35,6 +35,9 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if raw := w.raw(c.Args[0]); raw == "in" && len(c.Assigns) == 0 {
 		panic(refusal{refuse(w.span(c.Args[0]), "bash takes in for a keyword here", "quote it")})
 	}
+	if lit, ok := c.Args[0].Parts[0].(*syntax.Lit); ok && assigning(lit.Value) {
+		panic(refusal{refuse(w.span(c.Args[0]), "bash takes "+w.raw(c.Args[0])+" for an assignment here", "quote it, or use env")})
+	}
 	inv.Words = make([]Word, 0, len(c.Args))
 	for _, a := range c.Args {
 		w.visit(a, s)
@@ -48,6 +51,14 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	}
 	inv.stdin, inv.body = w.input(stmt, redirs)
 	w.run(&inv, s)
+}
+
+// assigning reports whether an unquoted word that begins with s is an
+// assignment to bash.
+func assigning(s string) bool {
+	name, _, ok := strings.Cut(s, "=")
+	name, _, sub := strings.Cut(strings.TrimSuffix(name, "+"), "[")
+	return (ok || sub) && identifier(name)
 }
 
 // appendWords appends what x becomes.
@@ -182,6 +193,9 @@ func (w *walker) redirects(redirs []*syntax.Redirect, s *scope) []Redirect {
 		}
 		d := Redirect{Op: r.Op.String(), Dir: s.dir, Span: w.span(r)}
 		d.Target = w.target(r, s)
+		if r.Op == syntax.DplIn || r.Op == syntax.DplOut {
+			w.twice(r, d.Target)
+		}
 		if r.N != nil {
 			d.FD = r.N.Value
 			w.descriptor(r)
@@ -192,6 +206,14 @@ func (w *walker) redirects(redirs []*syntax.Redirect, s *scope) []Redirect {
 	}
 	w.out.Redirects = append(w.out.Redirects, out...)
 	return out
+}
+
+// twice notes a target of >& that bash expands twice, as it does unless the
+// first time makes a number.
+func (w *walker) twice(r *syntax.Redirect, target Word) {
+	if !target.number && !(target.Static && !strings.ContainsAny(target.Value, "$`\\<>()\"'~{")) {
+		w.doubt(r, "what "+w.raw(r.Word)+" stands for is expanded again behind "+r.Op.String())
+	}
 }
 
 // descriptor notes {name}>, which sets a variable.

@@ -14,6 +14,7 @@ const (
 	MaxCommands = 1000      // simple commands in a line, those of nested texts included
 	maxDepth    = 60        // constructs within each other
 	maxTexts    = 10        // texts within each other: bash -c in bash -c
+	maxWrappers = 30        // wrappers of one command
 	maxNested   = 256 << 10 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
 	maxValue    = 256       // bytes of a variable whose value is followed

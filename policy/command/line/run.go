@@ -102,6 +102,9 @@ func (w *walker) unwrap(name string, g *grammar, inv *invocation, s *scope) bool
 
 // take makes rest the words of inv, with one more wrapper off.
 func (w *walker) take(name string, rest []Word, inv *invocation) {
+	if len(inv.Wrappers) >= maxWrappers {
+		panic(refusal{refuse(inv.Span, "wrappers are nested too deeply", "write it in several steps")})
+	}
 	inv.Wrappers = append(slices.Clip(inv.Wrappers), name)
 	inv.Words = rest
 	switch name {

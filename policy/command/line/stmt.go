@@ -136,12 +136,29 @@ func (w *walker) binary(b *syntax.BinaryCmd, s *scope) {
 			w.bashOnly(b)
 		}
 		w.out.Features = append(w.out.Features, Feature{Kind: Pipe, Span: w.operator(b)})
+		if timed(b.Y) {
+			panic(refusal{refuse(w.operator(b), "behind a pipe time is a program to bash, and no keyword", "put it before the pipeline")})
+		}
 		// Only a stage of its own shell can change where the shell stands,
 		// which the last one has with lastpipe.
 		w.stmt(b.X, s.within(Pipe))
 		last := s.within(Pipe)
 		w.stmt(b.Y, last)
 		s.join(last, true)
+	}
+}
+
+// timed reports whether stmt begins with the keyword time.
+func timed(stmt *syntax.Stmt) bool {
+	for {
+		switch c := stmt.Cmd.(type) {
+		case *syntax.TimeClause:
+			return true
+		case *syntax.BinaryCmd:
+			stmt = c.X
+		default:
+			return false
+		}
 	}
 }
 

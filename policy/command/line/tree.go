@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -59,6 +61,9 @@ func tree(text string, limit int) (f *syntax.File, err error) {
 			f, err = nil, fmt.Errorf("the parser failed: %v", p)
 		}
 	}()
+	if n := len(text) - len(strings.TrimRight(text, "\\")); n%2 == 1 {
+		return nil, syntax.ParseError{Pos: syntax.NewPos(uint(len(text)-1), 1, 1), Text: "nothing follows the last backslash"}
+	}
 	parser := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
 	f = &syntax.File{}
 	for s, err := range parser.StmtsSeq(newSource(text)) {
@@ -69,7 +74,62 @@ func tree(text string, limit int) (f *syntax.File, err error) {
 			return nil, errMany
 		}
 	}
+	if n := continued(text, f); n != nil {
+		return nil, syntax.ParseError{Pos: *n, Text: "a comment that ends with a backslash is read in two ways"}
+	}
 	return f, nil
+}
+
+// continued returns where a comment ends with a backslash. For bash the line
+// ends there, for the parser it goes on. Quoted text is not meant.
+func continued(text string, f *syntax.File) *syntax.Pos {
+	if !strings.Contains(text, "\\\n") || !strings.Contains(text, "#") {
+		return nil
+	}
+	var data [][2]int // the ranges of quoted text, once they are needed
+	for start := 0; ; {
+		i := strings.Index(text[start:], "\\\n")
+		if i < 0 {
+			return nil
+		}
+		line := text[start+strings.LastIndexByte(text[start:start+i], '\n')+1 : start+i]
+		at := start + i
+		start = at + 2
+		hash := strings.IndexByte(line, '#')
+		if hash < 0 {
+			continue
+		}
+		if data == nil {
+			data = quotedRanges(f)
+		}
+		if !slices.ContainsFunc(data, func(r [2]int) bool { return r[0] <= at && at < r[1] }) {
+			p := syntax.NewPos(uint(at), 1, 1)
+			return &p
+		}
+	}
+}
+
+// quotedRanges returns where text is quoted or in here-documents.
+func quotedRanges(f *syntax.File) [][2]int {
+	out := [][2]int{{-1, -1}}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.SglQuoted:
+			out = append(out, [2]int{int(n.Pos().Offset()), int(n.End().Offset())})
+		case *syntax.Redirect:
+			if n.Hdoc != nil && quotedDelimiter(n.Word) {
+				out = append(out, [2]int{int(n.Hdoc.Pos().Offset()), int(n.Hdoc.End().Offset())})
+			}
+		case *syntax.DblQuoted:
+			for _, p := range n.Parts {
+				if _, ok := p.(*syntax.Lit); ok {
+					out = append(out, [2]int{int(p.Pos().Offset()), int(p.End().Offset())})
+				}
+			}
+		}
+		return true
+	})
+	return out
 }
 
 // errMany says that a text has more parts than are judged.

@@ -31,6 +31,9 @@ func (w *walker) visitIn(x *syntax.Word, s *scope, m mode) {
 }
 
 func (w *walker) visitLit(lit *syntax.Lit, m mode) {
+	if m&inPattern != 0 && (strings.Contains(lit.Value, "<(") || strings.Contains(lit.Value, ">(")) {
+		panic(refusal{refuse(w.span(lit), "a process substitution in ${…} is not read", "put it elsewhere")})
+	}
 	if m&inDouble != 0 {
 		return
 	}
