@@ -131,8 +131,8 @@ func spelled(place where, rest, dir string, deny bool) (text, why string) {
 		rest = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(rest)
 	case strings.Contains(rest, `\`):
 		return "", "has a backslash and no pattern in it, which is read in different ways"
-	case strings.Contains(rest, "{"):
-		rest = escaped(rest)
+	case strings.Contains(rest, "{"), bare && deny, place == inSettings && strings.ContainsAny(dir, patternSigns):
+		rest = escaped(rest) // it is going to be a pattern, or part of one
 	}
 	if strings.ContainsAny(rest, patternSigns) {
 		if _, why := pattern.Parse(rest); why != "" {

@@ -63,6 +63,8 @@ func TestImport(t *testing.T) {
 		{"Read(//srv/*.key)", "notice:pattern", "noRead=/srv/*.key"},
 		{"Read(//srv/a{b,c})", "notice:pattern", `noRead=/srv/a\{b,c\}`},
 		{"Read(//srv/a{b)", "notice:pattern", `noRead=/srv/a\{b`},
+		{"Read(a})", "notice:workspace", `noRead=**/a\}`},
+		{"Read(//srv/a})", "read=/srv/a}", "noRead=/srv/a}"},
 		{"Read(//srv/$x)", "read=/srv/$$x", "noRead=/srv/$$x"},
 		{`Read(//srv/a\b)`, "notice:backslash", "!backslash"},
 		{"Read(//srv/[)", "notice:no pattern", "!no pattern"},
@@ -118,8 +120,8 @@ func TestImport(t *testing.T) {
 // TestFolderOfSettings holds that signs of patterns in the folder's name stay
 // what they are.
 func TestFolderOfSettings(t *testing.T) {
-	l, err := permrules.Import(permrules.Rules{Deny: []string{"Read(/x)", "Read(/*.key)"}}, "/a[b]")
-	if got, want := told(l), `noRead=/a\[b\]/x noRead=/a\[b\]/*.key`; err != nil || got != want {
+	l, err := permrules.Import(permrules.Rules{Deny: []string{"Read(/x)", "Read(/*.key)", "Read(/c}d)"}}, "/a[b]")
+	if got, want := told(l), `noRead=/a\[b\]/x noRead=/a\[b\]/*.key noRead=/a\[b\]/c\}d`; err != nil || got != want {
 		t.Errorf("%s %v, want %s", got, err, want)
 	}
 	for _, dir := range []string{"", "relative"} {

@@ -51,6 +51,7 @@ func grammars() map[string]grammar {
 		"touch": {short: "drt", long: "--date --reference --time"}, "mkdir": {short: "mZ", long: "--mode"}, "shred": {short: "ns", long: "--iterations --size --random-source"},
 		"strace": {short: "oeEuPabISsX", first: true}, "ltrace": {short: "oeuplnsa", first: true}, "man": {short: "PHLMmrCsSRETp", long: "--pager --html --preprocessor"},
 		"xterm": {words: true}, "crontab": {short: "u"}, "at": {short: "fqtd"}, "unzip": {short: "dPx"}, "split": {short: "abCln", long: "--filter --bytes --lines --suffix-length"},
+		"ssh-keygen": {short: "fCNPbtOIVnDmzw"}, "chattr": {short: "vp"},
 		"mount": {short: "otLUO"}, "nc": {short: "cegGiIlmMopPqQrsTVwWxX"}, "ncat": {short: "cegGiIlmMopPqQrsTVwWxX", long: "--exec --sh-exec --lua-exec"}, "netcat": {short: "cegGiIlmMopPqQrsTVwWxX"},
 		"sqlite3": {words: true}, "psql": {short: "cdfhoOpUvLPRT", long: "--command --file --output"}, "mysql": {short: "euhPDS", long: "--execute --user --host --init-command"},
 		"gpg": {short: "or", long: "--output --homedir --recipient"}, "zip": {short: "btTUOnix", long: "--unzip-command"}, "base64": {short: "w"}, "tee": {}, "expect": {short: "cf"},

@@ -57,8 +57,9 @@ func FuzzRule(f *testing.F) {
 		f.Add(s, "ls -l")
 		f.Add(s, "npm run test x; $y")
 	}
+	paths := casePaths(f)
 	f.Fuzz(func(t *testing.T, rule, text string) {
-		p, err := command.New(command.Rules{Allow: []string{"x", rule}, Home: caseHome})
+		p, err := command.New(command.Rules{Allow: []string{"x", rule}, Home: caseHome, Paths: paths})
 		if err != nil {
 			if e, ok := err.(*sandbox.Error); !ok || e.Code != sandbox.CodeValidation || e.Field != "commands.allow[1]" {
 				t.Fatalf("%q: %v", rule, err)
@@ -69,7 +70,7 @@ func FuzzRule(f *testing.F) {
 		if l, refused := line.Parse(text, line.Start{Dir: caseDir, Home: caseHome}); d.Verdict == policy.Allow && (refused != nil || len(l.Unknowns) > 0) {
 			t.Errorf("rule %q allows %q", rule, text)
 		}
-		block, err := command.New(command.Rules{Block: []string{rule}, Home: caseHome})
+		block, err := command.New(command.Rules{Block: []string{rule}, Home: caseHome, Paths: paths})
 		if err != nil {
 			t.Fatalf("%q: no block rule though an allow rule: %v", rule, err)
 		}

@@ -78,6 +78,7 @@ func interpreterRows() []row {
 		{rule: "npm-script-shell", programs: "npm pnpm yarn", argument: "--script-shell* --node-options* --init-module*", severity: high, mark: never, message: "is told what to run scripts with", hint: own},
 		{rule: "npm-config", programs: "npm pnpm yarn", sub: "config set|set|c set", severity: high, mark: never, message: "changes what package managers obey", hint: "give the option to the one call that needs it"},
 		{rule: "go-exec", programs: "go", options: "-exec -toolexec -vettool -overlay -modfile", severity: high, mark: never, message: "starts another program", hint: own},
+		{rule: "go-env", programs: "go", sub: "env", options: "-w -u", severity: high, mark: never, message: "changes what every later call obeys", hint: "give the variable to the one call that needs it"},
 		{rule: "cargo-config", programs: "cargo", argument: "--config --config=*", severity: high, mark: never, message: "is told what to run", hint: own},
 		{rule: "compiler-plugin", programs: "gcc g++ cc clang clang++", argument: "-fplugin=* -wrapper @* -B* -specs=*", severity: high, mark: never, message: "loads or starts other code", hint: own},
 	}

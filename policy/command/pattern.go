@@ -29,6 +29,7 @@ func checkPattern(s *subject) {
 		}
 	}
 	s.pipes()
+	s.downloadAndRun()
 	s.connections()
 	if s.has(line.Function) && s.File != nil {
 		s.forkBombs()

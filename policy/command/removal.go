@@ -111,6 +111,9 @@ func (s *subject) target(k *call, r *remover, w line.Word, recursive bool, at pl
 // Were the rest empty, the beginning is what goes.
 func (s *subject) unsureTarget(k *call, r *remover, w line.Word, recursive bool, at places) {
 	start := w.Prefix
+	if !r.last && r.recursive != "" && strings.HasPrefix(w.Raw, "$") {
+		recursive = true // the shell cuts the value at its blanks, and a part of it may be an option
+	}
 	lost := start == "" && !strings.Contains(w.Raw, ":?")
 	for _, dir := range s.dirs(k.Command) {
 		d := at.of(resolvePath(dir, start), false)
@@ -161,7 +164,9 @@ func (s *subject) findRemoves(k *call, at places) {
 				v = w.Prefix
 			}
 			d := at.of(resolvePath(dir, v), w.Glob)
-			if d == critical && resolvePath(dir, v) != s.in.Dir || !w.Static && v == "" {
+			if !w.Static && v == "" {
+				s.removal(k, "variable-target", policy.High, never, w, fmt.Sprintf("%s removes below %s, which may be anything", k.program, quote(w.Raw)), "write the path out")
+			} else if d == critical && resolvePath(dir, v) != s.in.Dir {
 				s.removal(k, "critical-path", policy.Critical, deny, w, fmt.Sprintf("%s removes below %s", k.program, quote(w.Raw)), "start below the workspace")
 			} else if d == system {
 				s.removal(k, "system-path", policy.High, never, w, fmt.Sprintf("%s removes below %s, which belongs to the machine", k.program, quote(w.Raw)), "start below the workspace")

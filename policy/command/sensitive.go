@@ -107,6 +107,12 @@ func (q *fileQuestions) command(k *call, role fileRole) {
 			write = writesNone
 		}
 	}
+	if role.starts {
+		for _, w := range starts(k) {
+			q.word(sandbox.OpRead, w, dirs)
+		}
+		return
+	}
 	for i, w := range k.operands {
 		switch {
 		case i < text || role.message && w.Static && strings.ContainsAny(w.Value, " \n\t"):
@@ -217,7 +223,11 @@ func (q *fileQuestions) sensitive(w line.Word, dirs []string) {
 		if q.asked++; q.asked > maxQuestions {
 			return
 		}
-		d := q.paths.policy.Judge(sandbox.OpRead, resolvePath(dir, w.Value))
+		judge := q.paths.policy.Judge
+		if q.tree {
+			judge = q.paths.policy.JudgeTree
+		}
+		d := judge(sandbox.OpRead, resolvePath(dir, w.Value))
 		if d.Category != path.CategoryRoots && d.Category != path.CategoryName {
 			q.answer(d, w)
 		}

@@ -13,6 +13,7 @@ type fileRole struct {
 	when     string // options without which nothing is written: sed -i
 	into     string // options whose value is written
 	tree     string // options that take what lies below along; "always" when it does anyway
+	starts   bool   // only the operands before the first option are read, as of find
 	none     bool   // no word is a file that is opened
 	message  bool   // words with blanks are text for people
 }
@@ -41,7 +42,8 @@ func fileRoleRows() []fileRole {
 		{programs: "echo printf : true false cd pushd popd dirs pwd kill sleep export unset set shift return exit break continue wait jobs fg bg umask ulimit type which whereis whoami id uname date hostname basename dirname expr seq yes test [ man alias unalias let read local declare typeset readonly getopts hash shopt trap tput clear nproc uptime free nslookup dig host ping", none: true},
 		{programs: "git hg svn jj gh glab hub", text: 1, message: true},
 		{programs: "logger notify-send say wall", message: true},
-		{programs: "npm yarn pnpm cargo pip docker podman kubectl helm", text: 1},
+		{programs: "npm yarn pnpm cargo pip kubectl helm", text: 1},
+		{programs: "docker podman", text: 1, tree: "always"},
 		{programs: "rg ag ack", text: 1, unless: "-e --regexp -f --file --files", tree: "always"},
 		{programs: "grep egrep fgrep zgrep ugrep", text: 1, unless: "-e --regexp -f --file --files", tree: "-r -R --recursive"},
 		{programs: "sed gsed", text: 1, unless: "-e --expression -f --file", write: writesAll, when: "-i --in-place"},
@@ -53,7 +55,7 @@ func fileRoleRows() []fileRole {
 		{programs: "tee touch mkdir rmdir unlink shred truncate sponge mkfifo mknod vim nvim vi ex ed nano emacs pico micro gzip gunzip bzip2 xz zstd dos2unix unix2dos rename setfacl chattr shfmt", write: writesAll},
 		{programs: "mv", write: writesAll, tree: "always", into: "-t --target-directory"},
 		{programs: "cp install ln link rsync scp", write: writesLast, tree: "-r -R -a --recursive --archive", into: "-t --target-directory"},
-		{programs: "chmod chown chgrp", text: 1, unless: "--reference", write: writesAll, tree: "-R --recursive"},
+		{programs: "chmod chown chgrp", text: 1, unless: "--reference -r -w -x -X -s -t", write: writesAll, tree: "-R --recursive"},
 		{programs: "sort", into: "-o --output"},
 		{programs: "curl", into: "-o --output --output-dir -c --cookie-jar --trace --trace-ascii --dump-header -D"},
 		{programs: "wget", into: "-O --output-document -o --output-file -a --append-output -P --directory-prefix"},
@@ -66,6 +68,6 @@ func fileRoleRows() []fileRole {
 		{programs: "gpg", into: "-o --output"},
 		{programs: "strace ltrace script", into: "-o --output"},
 		{programs: "patch", write: writesAll, into: "-o --output -d --directory"},
-		{programs: "find gfind", into: "-fprint -fprintf -fls -fprint0"},
+		{programs: "find gfind", starts: true, into: "-fprint -fprintf -fls -fprint0"},
 	}
 }

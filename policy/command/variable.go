@@ -191,8 +191,13 @@ func (s *subject) words(k *call) {
 // expansions looks at one word whose expansions may be more than values.
 func (s *subject) expansions(w line.Word) {
 	var parsed *syntax.Word
-	err := syntax.NewParser().Words(strings.NewReader(w.Raw), func(p *syntax.Word) bool { parsed = p; return false })
-	if err != nil || parsed == nil {
+	for p, err := range syntax.NewParser().WordsSeq(strings.NewReader(w.Raw)) {
+		if err == nil {
+			parsed = p
+		}
+		break
+	}
+	if parsed == nil {
 		return
 	}
 	quoted := 0

@@ -72,7 +72,12 @@ func foldName(name string, fold bool) string {
 	if !fold {
 		return name
 	}
-	return pattern.Fold(ignorable.Replace(name))
+	switch bare := ignorable.Replace(name); bare {
+	case "", ".", "..":
+		return pattern.Fold(name) // what is left is no name, and not what the kernel takes it for
+	default:
+		return pattern.Fold(bare)
+	}
 }
 
 // ignorable are the signs that HFS+ leaves out when it compares names.

@@ -116,6 +116,7 @@ func TestCanonical(t *testing.T) {
 	judgeAll(t, "folded", folds, []question{
 		{"/ETC/X", deny, deny}, {"/Home/U/.SSH/k", deny, deny}, {"/home/u/.\u017fsh", deny, deny}, {"/home/u/.s\u200csh", deny, deny}, {"/work/GEHEIM", deny, deny},
 		{"/Work/.Git/Hooks/x", allow, deny}, {"/PRIVATE/ETC/shadow", deny, deny}, {"/work/.ENV", ask, ask}, {"/work/.ENV.Example", allow, allow}, {"/System/volumes/data/etc/x", deny, deny},
+		{"/\u200c", allow, ask}, {"/work/.\u200c./x", allow, allow}, {"/work/\u200c/.env", ask, ask},
 		{"/home/u/\u212aube", allow, ask}, {"/home/u/.\u212aube", ask, deny},
 	})
 }

@@ -90,6 +90,9 @@ func unescape(text string) string {
 
 func literalName(name string) shellName { return shellName{text: name, plain: true} }
 
+// maxTokens bounds a pattern of one name; a name has no more bytes.
+const maxTokens = 255
+
 // tokens reads a pattern of one name. What it does not understand matches
 // anything.
 func tokens(text string) []token {
@@ -101,6 +104,9 @@ func tokens(text string) []token {
 		switch {
 		case extended && strings.ContainsRune("?*+@!", r):
 			return append(out, token{star: true, dots: true}) // and whatever follows
+		case len(out) > maxTokens:
+			return []token{{star: true, dots: true}}
+		case r == '*' && len(out) > 0 && out[len(out)-1].star:
 		case r == '*':
 			out = append(out, token{star: true})
 		case r == '?':

@@ -13,6 +13,11 @@ import (
 // it has none. It reports false when those are too many, or of a kind of which
 // bash makes more than words, and are left in the one word returned.
 func braced(x *syntax.Word) ([]*syntax.Word, bool) {
+	if n := openBraces(x); n == 0 {
+		return []*syntax.Word{x}, true
+	} else if n > maxBraces {
+		return []*syntax.Word{x}, false
+	}
 	split := &syntax.Word{Parts: slices.Clone(x.Parts)}
 	if !syntax.SplitBraces(split) {
 		return []*syntax.Word{x}, true
@@ -33,6 +38,23 @@ func braced(x *syntax.Word) ([]*syntax.Word, bool) {
 		}
 	}
 	return out, true
+}
+
+// openBraces returns how many braces x opens, 0 when nothing in it makes
+// bash expand them.
+func openBraces(x *syntax.Word) int {
+	n, list := 0, false
+	for _, part := range x.Parts {
+		if lit, ok := part.(*syntax.Lit); ok {
+			if n += strings.Count(lit.Value, "{"); n > 0 {
+				list = list || strings.Contains(lit.Value, ",") || strings.Contains(lit.Value, "..")
+			}
+		}
+	}
+	if !list {
+		return 0
+	}
+	return n
 }
 
 // countBraces returns how many words the braces of x make: 1 when there are

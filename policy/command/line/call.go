@@ -32,8 +32,8 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if len(c.Args) == 0 {
 		return
 	}
-	if raw := w.raw(c.Args[0]); raw == "in" && len(c.Assigns) == 0 {
-		panic(refusal{refuse(w.span(c.Args[0]), "bash takes in for a keyword here", "quote it")})
+	if raw := w.raw(c.Args[0]); reserved(raw) && len(c.Assigns) == 0 {
+		panic(refusal{refuse(w.span(c.Args[0]), "bash takes "+raw+" for a keyword here", "quote it")})
 	}
 	if lit, ok := c.Args[0].Parts[0].(*syntax.Lit); ok && assigning(lit.Value) {
 		panic(refusal{refuse(w.span(c.Args[0]), "bash takes "+w.raw(c.Args[0])+" for an assignment here", "quote it, or use env")})
@@ -51,6 +51,15 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	}
 	inv.stdin, inv.body = w.input(stmt, redirs)
 	w.run(&inv, s)
+}
+
+// reserved reports whether bash never takes s, unquoted, for a program.
+func reserved(s string) bool {
+	switch s {
+	case "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "function", "select", "time", "coproc", "{", "}", "!", "[[":
+		return true
+	}
+	return false
 }
 
 // assigning reports whether an unquoted word that begins with s is an
@@ -71,6 +80,9 @@ func (w *walker) appendWords(words []Word, x *syntax.Word, s *scope) []Word {
 		v := w.word(one, s)
 		if one != x {
 			v.Raw, v.Span = w.raw(x), w.span(x)
+		}
+		if !ok {
+			v = Word{Raw: v.Raw, Span: v.Span}
 		}
 		words = append(words, v)
 	}

@@ -136,7 +136,7 @@ func (w *walker) function(c *syntax.FuncDecl, s *scope) {
 
 func (w *walker) timed(c *syntax.TimeClause, s *scope) {
 	if c.Stmt == nil {
-		return
+		panic(refusal{refuse(w.span(c), "time has nothing to time", "leave it out")})
 	}
 	call, ok := c.Stmt.Cmd.(*syntax.CallExpr)
 	if !ok {

@@ -15,8 +15,9 @@ const (
 	maxDepth    = 60        // constructs within each other
 	maxTexts    = 10        // texts within each other: bash -c in bash -c
 	maxWrappers = 30        // wrappers of one command
-	maxNested   = 256 << 10 // bytes of all nested texts together
+	maxNested   = 128 << 10 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
+	maxBraces   = 16        // braces in a word that are expanded
 	maxValue    = 256       // bytes of a variable whose value is followed
 	maxBindings = 64        // variables whose values are followed
 	maxFrames   = 3000      // calls of the parser within each other
