@@ -121,6 +121,8 @@ type walker struct {
 	posix  bool         // a shell other than bash reads the text
 	level  int          // texts around this one
 	depth  int          // constructs around this point
+
+	chained bool // the length of the list around this point is known to be bounded
 }
 
 // deeper is called at the beginning of every construct that can hold others.
