@@ -66,13 +66,22 @@ func tree(text string, limit int) (f *syntax.File, err error) {
 	}
 	parser := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
 	f = &syntax.File{}
-	for s, err := range parser.StmtsSeq(newSource(text)) {
-		if err != nil {
-			return nil, err
+	// No range loop: the parser may go on after an error, which a range loop
+	// answers with a panic.
+	parser.StmtsSeq(newSource(text))(func(s *syntax.Stmt, e error) bool {
+		switch {
+		case err != nil:
+		case e != nil:
+			err = e
+		case len(f.Stmts) >= limit:
+			err = errMany
+		default:
+			f.Stmts = append(f.Stmts, s)
 		}
-		if f.Stmts = append(f.Stmts, s); len(f.Stmts) > limit {
-			return nil, errMany
-		}
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if n := continued(text, f); n != nil {
 		return nil, syntax.ParseError{Pos: *n, Text: "a comment that ends with a backslash is read in two ways"}
