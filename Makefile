@@ -21,7 +21,7 @@ DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image test lint bench gobench demo cover clean
+.PHONY: help build setup image test lint fuzz bench gobench demo cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
@@ -45,6 +45,9 @@ lint: ## gofmt, vet and staticcheck
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(GO) tool staticcheck $(PKGS)
+
+fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... for some
+	@scripts/fuzz.sh $(PKGS)
 
 bench: image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
 	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
