@@ -12,11 +12,10 @@ import (
 // An invocation is one simple command while its wrappers are taken off.
 type invocation struct {
 	Command
-	stdin  *Redirect // where it reads from, when a redirection says so
-	body   *string   // the text that it reads, when that is known
-	shell  bool      // the shell itself looks the name up, so that it may be a builtin
-	func_  bool      // the name may be that of a function
-	holder policy.Span
+	stdin *Redirect // where it reads from, when a redirection says so
+	body  *string   // the text that it reads, when that is known
+	shell bool      // the shell itself looks the name up, so that it may be a builtin
+	func_ bool      // the name may be that of a function
 }
 
 // call walks a simple command. Before it stood the keywords or wrappers given.
