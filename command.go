@@ -56,6 +56,11 @@ type Exit struct {
 	Signal string // name of that signal ("KILL"), or empty
 	Usage  Rusage
 
+	// Limit is the limit of the command that was reached, nil when none is
+	// known to be. One of memory, processor time or processes has ended the
+	// whole tree; for the others see [Limits].
+	Limit *LimitHit
+
 	// Restarted is set for a line of a [Shell] with which the shell ended,
 	// or which found it gone: the state is that of the last line before
 	// that came to its end.
@@ -90,6 +95,7 @@ type Result struct {
 	StdoutBytes     int64 // written in all, also what was not kept
 	StderrBytes     int64
 	Truncated       bool
+	Limit           *LimitHit // the limit that was reached; with Truncated at least that of the output
 	ExitCode        int
 	Signal          string
 	TimedOut        bool

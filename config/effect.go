@@ -19,7 +19,6 @@ func withoutEffect() []struct{ path, why, except string } {
 		{"network", "rules for hosts are not applied yet: docker.network alone decides what can be reached", ""},
 		{"commands.strictness", notJudged, ""}, {"commands.allow", notJudged, ""}, {"commands.block", notJudged, ""},
 		{"commands.excluded", notJudged, ""}, {"commands.subagentBlock", notJudged, ""}, {"commands.autoAllowIfSandboxed", notJudged, ""},
-		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit", ""},
 		{"browser", "there is no browser yet", ""},
 		{"tools", "tools are not served yet", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},

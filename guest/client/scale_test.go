@@ -93,7 +93,7 @@ func TestThousandAtOnce(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	g.crowd(c, 1000)
-	g.settled(footprint.Footprint{Threads: 20, Descriptors: 100, Resident: 12 << 20})
+	g.settled(footprint.Footprint{Threads: 21, Descriptors: 100, Resident: 12 << 20})
 	before := g.footprint()
 	g.crowd(c, 1000)
 	before.Resident += 1 << 20

@@ -36,6 +36,7 @@ type command struct {
 	asked   *stageProc // has the request already, or nil
 	streams *streams
 	witness *witness // nil where nobody looks
+	audit   *audit   // nil where there is no limit that has to be told of
 	endless bool     // outputs end with the last answer only: what carries them may change
 
 	mu      sync.Mutex
@@ -50,6 +51,7 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
+	m.start.Limits, m.audit = newAudit(s.Limits)
 	if s.Flags&wire.FlagUnseen == 0 {
 		m.witness = c.newWitness(id)
 	}
@@ -122,6 +124,7 @@ func (m *command) run(failure *wire.Failed) {
 		m.answer(wire.TypeFailed, failure.Encode())
 		return
 	}
+	m.conn.srv.auditor.watch(m, m.audit, false)
 	m.report(wire.TypeStarted, wire.Started{PID: uint32(m.pid)}.Encode())
 	m.carry()
 	close(m.launched)
@@ -133,7 +136,7 @@ func (m *command) run(failure *wire.Failed) {
 	}
 	m.finish()
 	m.witness.close()
-	m.report(wire.TypeExit, exit.Encode())
+	m.report(wire.TypeExit, m.audit.ended(exit).Encode())
 }
 
 // report sends an answer at once, unless others wait for their turn: then
