@@ -16,7 +16,7 @@ const (
 	lastLookAt  = 100 * time.Millisecond
 	// rarestLook is the longest time between two looks, whatever they cost:
 	// a fork bomb has to be met in time.
-	rarestLook = 200 * time.Millisecond
+	rarestLook = 250 * time.Millisecond
 	// lookShare is how many times as long as a look we wait for the next, so
 	// that they take less than a hundredth of one processor.
 	lookShare = 100

@@ -18,7 +18,9 @@ func at(reaped uint64, procs ...stat) *Table {
 
 // TestTime follows the processor time of trees over several looks.
 func TestTime(t *testing.T) {
-	busy := func(pid, parent int, own uint64) stat { return stat{pid: pid, parent: parent, start: uint64(pid), own: own} }
+	busy := func(pid, parent int, own uint64) stat {
+		return stat{pid: pid, parent: parent, start: uint64(pid), own: own}
+	}
 	reaping := func(s stat, reaped uint64) stat {
 		s.reaped = reaped
 		return s
