@@ -27,6 +27,15 @@ func (a *app) sayLimit(h *sandbox.LimitHit) error {
 	return nil
 }
 
+// sayEnded does so for an outcome of which it was said already whether rules
+// stopped it; as JSON that is the one document.
+func (a *app) sayEnded(out manager.Outcome) error {
+	if out.Blocked && a.globals.json() {
+		return nil
+	}
+	return a.sayLimit(out.Exit.Limit)
+}
+
 // sayTimedOut does so for the limit that this program has held itself.
 func (a *app) sayTimedOut(out manager.Outcome) error {
 	h := out.Exit.Limit

@@ -239,7 +239,7 @@ func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run
 	if err := a.sayBlocked(out); err != nil {
 		return err
 	}
-	if err := a.sayLimit(out.Exit.Limit); err != nil {
+	if err := a.sayEnded(out); err != nil {
 		return err
 	}
 	return silentStatus(out.Exit.Code & 0xff)
