@@ -140,6 +140,12 @@ type Shell interface {
 	// kept after the last line that came to its end; see Exit.Restarted. A
 	// state of more than 16 MiB may not be kept, the one before it is then.
 	// Exit.Usage of a line is zero: the shell's costs are not told apart.
+	//
+	// Limits of memory and processes hold for the shell with all that its
+	// lines have left running, and that of processor time for each line; they
+	// are looked at while a line runs, and a line beyond one ends the shell.
+	// Between lines the kernel's bounds of single processes hold alone, of
+	// which that of processor time counts all lines of the shell's process.
 	Run(ctx context.Context, line string, c Command) (Process, error)
 
 	// Close ends the shell and everything it has left running.

@@ -34,13 +34,21 @@ type auditor struct {
 	soon    chan struct{} // wakes it, because somebody is new
 }
 
-// A watched is a command that is looked at. It belongs to the goroutine of the
-// auditor but for what is said before it is entered.
+// A watched is a command that is looked at. Its pauses belong to the goroutine
+// of the auditor once it is entered.
 type watched struct {
 	audit *audit
-	tree  *meter.Tree
 	pause time.Duration // until the look after the next one
 	due   time.Time
+
+	mu   sync.Mutex
+	tree *meter.Tree // guarded by mu
+}
+
+func (w *watched) use(table *meter.Table) meter.Use {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tree.Look(table)
 }
 
 func newAuditor() *auditor {
@@ -48,14 +56,19 @@ func newAuditor() *auditor {
 }
 
 // watch looks at a command from now on, until it is gone or let go of. Its
-// program runs, and with earlier has run before: what it had used by then does
-// not count. Without bounds that have to be looked at it does nothing.
-func (o *auditor) watch(m *command, a *audit, earlier bool) {
+// program runs, and that of a shell has run lines before: what these have used
+// of processor time does not count. Without bounds that have to be looked at it
+// does nothing.
+func (o *auditor) watch(m *command, a *audit, shell bool) {
 	if a == nil || a.bounds == (meter.Bounds{}) {
 		return
 	}
+	with := meter.Options{Swap: o.swap}
+	if shell {
+		with.Earlier, with.Ours = true, 1 // the holder
+	}
 	w := &watched{
-		audit: a, tree: meter.NewTree(m.stage.pid, a.bounds, meter.Options{Swap: o.swap, Earlier: earlier}),
+		audit: a, tree: meter.NewTree(m.stage.pid, a.bounds, with),
 		pause: firstLookAt, due: time.Now().Add(firstLookAt),
 	}
 	o.mu.Lock()
@@ -78,6 +91,19 @@ func (o *auditor) release(m *command) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.watched, m)
+}
+
+// last looks once more at a command whose program has ended and has left
+// processes, before these are ended: a fork bomb may have ended by itself,
+// because it met the bound of the whole wall first.
+func (o *auditor) last(m *command) {
+	o.mu.Lock()
+	w := o.watched[m]
+	o.mu.Unlock()
+	var table meter.Table
+	if w != nil && table.Read() == nil {
+		w.audit.look(w.use(&table))
+	}
 }
 
 // run looks until there is nobody to look at.
@@ -133,7 +159,7 @@ func (o *auditor) look(table *meter.Table, now time.Time) bool {
 		return len(due) > 0
 	}
 	for m, w := range due {
-		use := w.tree.Look(table)
+		use := w.use(table)
 		// A command that was gone before the table was read has a stage
 		// that may be another's by now.
 		if !o.watches(m, w) {

@@ -220,6 +220,7 @@ func (m *command) await() (wire.Exit, error) {
 	}
 	exit := exitOf(r)
 	if !r.Empty {
+		m.conn.srv.lastLook(m)
 		go m.kill(0)
 		if _, err := m.stage.report(); err != nil {
 			return wire.Exit{}, err

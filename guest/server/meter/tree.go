@@ -68,6 +68,7 @@ func (e *entry) total() uint64 { return e.own + max(e.reaped, e.gone) }
 type Options struct {
 	Swap    bool // memory can be swapped out here, see HasSwap
 	Earlier bool // processor time that was used before the first Look does not count
+	Ours    int  // processes of our own among them, which do not count as processes
 }
 
 // NewTree returns a Tree for the processes below root. The first Look must not
@@ -84,7 +85,7 @@ func (t *Tree) Look(tab *Table) Use {
 		return Use{}
 	}
 	t.gather(tab)
-	u := Use{Processes: int64(len(t.members))}
+	u := Use{Processes: int64(max(0, len(t.members)-t.o.Ours))}
 	if t.bounds.CPU > 0 {
 		u.CPU = time.Duration(t.time(tab, root)) * tick
 	}

@@ -98,6 +98,10 @@ func TestCount(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.name, u.Processes, tt.want)
 		}
 	}
+	ours := NewTree(stage, Bounds{Processes: 1}, Options{Ours: 1})
+	if u := ours.Look(at(0, stat{pid: 20, parent: stage}, stat{pid: 21, parent: stage})); u.Processes != 1 {
+		t.Errorf("one of ours among two: %d", u.Processes)
+	}
 	self := &Table{procs: []stat{{pid: stage, parent: 20}, {pid: 20, parent: stage}}}
 	self.sort()
 	if u := tree.Look(self); u.Processes != 1 {
