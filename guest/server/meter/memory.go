@@ -36,28 +36,38 @@ func (t *Tree) memory() int64 {
 	return t.sum(t.shared)
 }
 
-func (t *Tree) sum(of func(pid int) int64) (sum int64) {
+func (t *Tree) sum(of func(stat) int64) (sum int64) {
 	for _, m := range t.members {
-		sum += of(m.pid)
+		sum += of(m)
 	}
 	return sum
 }
 
 // apart is the memory of a process as if it shared nothing. Everybody may ask.
-func (t *Tree) apart(pid int) int64 {
-	n := readFile("/proc/"+strconv.Itoa(pid)+"/status", t.buf)
-	return kilobytes(t.buf[:n], "RssAnon:", "RssShmem:", "VmSwap:")
+// Where the kernel does not tell kinds apart (gVisor) it is all that is
+// resident.
+func (t *Tree) apart(m stat) int64 {
+	n := readFile("/proc/"+strconv.Itoa(m.pid)+"/status", t.buf)
+	return anonymous(t.buf[:n], m.rss)
+}
+
+// anonymous reads a status file. That of a process that has just gone is empty.
+func anonymous(b []byte, resident int64) int64 {
+	if len(b) > 0 && !bytes.Contains(b, []byte("\nRssAnon:")) {
+		return resident
+	}
+	return kilobytes(b, "RssAnon:", "RssShmem:", "VmSwap:")
 }
 
 // shared is the share of a process in the memory that it maps. Of one that
 // does not let itself be looked at, or where the kernel does not tell, it is
 // as if it shared nothing.
-func (t *Tree) shared(pid int) int64 {
-	n := readFile("/proc/"+strconv.Itoa(pid)+"/smaps_rollup", t.buf)
+func (t *Tree) shared(m stat) int64 {
+	n := readFile("/proc/"+strconv.Itoa(m.pid)+"/smaps_rollup", t.buf)
 	if b := t.buf[:n]; bytes.Contains(b, []byte("\nPss_Anon:")) {
 		return kilobytes(b, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 	}
-	return t.apart(pid)
+	return t.apart(m)
 }
 
 // kilobytes sums lines "NAME N kB" up and returns bytes. The name of a

@@ -67,6 +67,18 @@ func TestKilobytes(t *testing.T) {
 	}
 }
 
+func TestAnonymous(t *testing.T) {
+	for in, want := range map[string]int64{
+		"Name:\tx\nRssAnon:\t  5 kB\nRssFile:\t 9 kB\n": 5 << 10,
+		"Name:\tRssAnon: 1 kB\nVmRSS:\t 9 kB\n":         7777, // that of another kernel
+		"":                                              0,
+	} {
+		if got := anonymous([]byte(in), 7777); got != want {
+			t.Errorf("%q: %d, want %d", in, got, want)
+		}
+	}
+}
+
 // TestReadSelf holds that the table knows this process as the kernel does.
 func TestReadSelf(t *testing.T) {
 	var tab Table
