@@ -56,6 +56,11 @@ type Exit struct {
 	Signal string // name of that signal ("KILL"), or empty
 	Usage  Rusage
 
+	// Limit is the limit of the command that was reached, nil when none is
+	// known to be. One of memory, processor time or processes has ended the
+	// whole tree; for the others see [Limits].
+	Limit *LimitHit
+
 	// Restarted is set for a line of a [Shell] with which the shell ended,
 	// or which found it gone: the state is that of the last line before
 	// that came to its end.
@@ -90,6 +95,7 @@ type Result struct {
 	StdoutBytes     int64 // written in all, also what was not kept
 	StderrBytes     int64
 	Truncated       bool
+	Limit           *LimitHit // the limit that was reached; with Truncated at least that of the output
 	ExitCode        int
 	Signal          string
 	TimedOut        bool
@@ -134,6 +140,12 @@ type Shell interface {
 	// kept after the last line that came to its end; see Exit.Restarted. A
 	// state of more than 16 MiB may not be kept, the one before it is then.
 	// Exit.Usage of a line is zero: the shell's costs are not told apart.
+	//
+	// Limits of memory and processes hold for the shell with all that its
+	// lines have left running, and that of processor time for each line; they
+	// are looked at while a line runs, and a line beyond one ends the shell.
+	// Between lines the kernel's bounds of single processes hold alone, of
+	// which that of processor time counts all lines of the shell's process.
 	Run(ctx context.Context, line string, c Command) (Process, error)
 
 	// Close ends the shell and everything it has left running.

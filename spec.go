@@ -113,15 +113,44 @@ type Ulimit struct {
 	Hard int64  `json:"hard"`
 }
 
-// Limits bound one command. Zero means unbounded.
+// Limits bound one command. Zero means unbounded. A command that reaches one
+// is told so by Exit.Limit.
+//
+// Memory, CPUSeconds and Processes hold for all processes of a command
+// together, also those that left it for another session or parent. They are
+// looked at many times a second; a command that is beyond one is ended with its
+// whole tree. As a second line the kernel bounds each single process:
+// CPUSeconds by RLIMIT_CPU, and Memory by RLIMIT_DATA at twice its value, at
+// least 512 MiB beyond it.
 type Limits struct {
 	Timeout        time.Duration `json:"timeout,omitempty"`
 	MaxOutputBytes int64         `json:"maxOutputBytes,omitempty"` // kept of each stream when captured; the rest is counted
-	Memory         int64         `json:"memory,omitempty"`         // bytes of address space
-	CPUSeconds     int64         `json:"cpuSeconds,omitempty"`
-	FileSize       int64         `json:"fileSize,omitempty"` // bytes of one file
-	OpenFiles      int64         `json:"openFiles,omitempty"`
-	Processes      int64         `json:"processes,omitempty"`
+
+	// Memory is in bytes: anonymous and shared memory that is mapped, and
+	// what of it was swapped out. What several processes share counts once.
+	// Files that are mapped, and files in memory (tmpfs, memfd), do not
+	// count: these are bounded with the sandbox as a whole.
+	Memory int64 `json:"memory,omitempty"`
+
+	// CPUSeconds is processor time in seconds, of processes that have ended
+	// too. Not seen is that of processes which end between two looks while
+	// their parent ignores SIGCHLD.
+	CPUSeconds int64 `json:"cpuSeconds,omitempty"`
+
+	// FileSize is in bytes, of one file. A write beyond it fails with EFBIG
+	// and SIGXFSZ, which ends a program that does not say otherwise. Only of
+	// that signal Exit.Limit tells, or of a shell's status for it.
+	FileSize int64 `json:"fileSize,omitempty"`
+
+	// OpenFiles is for each single process: opening one more fails with
+	// EMFILE. Exit.Limit tells of it when the command has failed and a
+	// process was seen to have as many.
+	OpenFiles int64 `json:"openFiles,omitempty"`
+
+	// Processes counts processes, not threads, and those that have ended
+	// while nobody has asked for their status. Threads are bounded for the
+	// sandbox as a whole by Resources.PIDs.
+	Processes int64 `json:"processes,omitempty"`
 }
 
 // GuestRef names the guest binary that the sandbox runs.

@@ -17,7 +17,6 @@ func withoutEffect() []struct{ path, why, except string } {
 		{"requireEvidence", "evidence is not recorded yet", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
 		{"network", "rules for hosts are not enforced yet: docker.network alone decides what can be reached", ""},
-		{"limits.processes", "processes are bounded for the sandbox as a whole by docker.pidsLimit", ""},
 		{"browser", "there is no browser yet", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},
 		{"idle", "idle sandboxes are not frozen yet", ""},

@@ -111,11 +111,11 @@ type CommandSettings struct {
 type LimitSettings struct {
 	Timeout        *Duration `json:"timeout,omitempty" doc:"Wall time; default 10m."`
 	MaxOutputBytes *Size     `json:"maxOutputBytes,omitempty" min:"0" doc:"Bytes kept of each output stream; the rest is counted. Default 1m."`
-	Memory         *Size     `json:"memory,omitempty" min:"0" doc:"Bytes of address space."`
-	CPUSeconds     *int64    `json:"cpuSeconds,omitempty" min:"0" max:"31536000" doc:"Seconds of processor time."`
-	FileSize       *Size     `json:"fileSize,omitempty" min:"0" doc:"Bytes of one file."`
-	OpenFiles      *int64    `json:"openFiles,omitempty" min:"0" max:"1048576" doc:"Open files of one process."`
-	Processes      *int64    `json:"processes,omitempty" min:"0" max:"4194304" doc:"Processes of one command."`
+	Memory         *Size     `json:"memory,omitempty" min:"0" doc:"Bytes of memory of all processes of one command; files that are mapped or in memory do not count."`
+	CPUSeconds     *int64    `json:"cpuSeconds,omitempty" min:"0" max:"31536000" doc:"Seconds of processor time of all processes of one command."`
+	FileSize       *Size     `json:"fileSize,omitempty" min:"0" doc:"Bytes of one file that a command writes."`
+	OpenFiles      *int64    `json:"openFiles,omitempty" min:"0" max:"1048576" doc:"Open files of each process of a command."`
+	Processes      *int64    `json:"processes,omitempty" min:"0" max:"4194304" doc:"Processes of one command, its threads not counted."`
 }
 
 // BrowserSettings describe the browser container.

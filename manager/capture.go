@@ -2,6 +2,7 @@ package manager
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -39,6 +40,7 @@ func (m *Manager) Capture(ctx context.Context, req Request) (sandbox.Result, err
 	return sandbox.Result{
 		Stdout: stdout.kept.Bytes(), Stderr: violation.Annotate(stderr.kept.Bytes(), out.Violations),
 		StdoutBytes: stdout.written, StderrBytes: stderr.written, Truncated: stdout.cut() || stderr.cut(),
+		Limit:    cmp.Or(out.Exit.Limit, stdout.hit(), stderr.hit()),
 		ExitCode: out.Exit.Code, Signal: out.Exit.Signal, TimedOut: out.TimedOut, Restarted: out.Exit.Restarted,
 		Blocked: out.Blocked, BlockedReason: out.BlockedReason, BlockedResource: out.BlockedResource, Violations: out.Violations,
 		Duration: out.Duration, Usage: out.Exit.Usage,
@@ -64,6 +66,14 @@ func (c *captured) Write(p []byte) (int, error) {
 }
 
 func (c *captured) cut() bool { return c.written > int64(c.kept.Len()) }
+
+// hit tells of what was not kept. It has ended nothing.
+func (c *captured) hit() *sandbox.LimitHit {
+	if !c.cut() {
+		return nil
+	}
+	return &sandbox.LimitHit{Limit: sandbox.LimitMaxOutputBytes, Current: c.written, Bound: c.limit, Unit: sandbox.UnitBytes}
+}
 
 func (c *captured) reset() {
 	c.kept.Reset()

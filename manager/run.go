@@ -102,7 +102,8 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 	watch, command := lookOut(live, req)
 	proc, err := live.Start(ctx, command)
 	if err != nil {
-		return out, m.timeLimit(ctx, &out, err)
+		out.Duration = m.now().Sub(start)
+		return out, m.timeLimit(ctx, &out, limit, err)
 	}
 	if req.Started != nil {
 		req.Started(proc)
@@ -113,7 +114,7 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 	m.tellStopped(ctx, live, req, out)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
-		out.TimedOut = true
+		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
 		return out, nil
 	case ctx.Err() != nil:
 		return out, &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: live.name(), Message: "the command was ended because the caller gave up", Err: ctx.Err()}
@@ -122,9 +123,9 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 }
 
 // timeLimit turns an error that came from the command's own limit into an outcome.
-func (m *Manager) timeLimit(ctx context.Context, out *Outcome, err error) error {
+func (m *Manager) timeLimit(ctx context.Context, out *Outcome, limit time.Duration, err error) error {
 	if errors.Is(context.Cause(ctx), errTimeLimit) {
-		out.TimedOut = true
+		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
 		return nil
 	}
 	return err

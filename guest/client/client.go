@@ -49,7 +49,7 @@ const (
 type Options struct {
 	Env    map[string]string // laid over the environment of the wall, and a Command's Env over it
 	Dir    string            // working directory of commands that name none; empty is the guest's own
-	Limits sandbox.Limits    // for limits that a command leaves at zero; Timeout, MaxOutputBytes and Processes are the caller's business
+	Limits sandbox.Limits    // for limits that a command leaves at zero; Timeout and MaxOutputBytes are the caller's business
 	// Name of the sandbox, for errors.
 	Name string
 	// Descriptors is our end of the channel for descriptors to a guest that

@@ -19,6 +19,7 @@ type process struct {
 	c     *Client
 	id    uint32
 	cmd   sandbox.Command
+	asked []wire.Limit   // the limits of the command
 	boxes [3]*wire.Inbox // of the outputs that are carried
 	stdin *wire.Credits  // nil when nothing is sent
 
@@ -85,7 +86,11 @@ func (p *process) frame(f wire.Frame) (last bool, err error) {
 		if err != nil || !p.running {
 			return false, wire.Violation("a command ended that was not started")
 		}
-		p.finish(exitOf(m), nil)
+		exit := exitOf(m)
+		if exit.Limit, err = hit(m.Limit, p.asked); err != nil {
+			return false, err
+		}
+		p.finish(exit, nil)
 		return true, nil
 	case wire.TypeData:
 		return false, p.data(f)

@@ -94,7 +94,7 @@ func TestThousandAtOnce(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	g.crowd(c, 1000)
-	g.settled(footprint.Footprint{Threads: 24, Descriptors: 100, Resident: 12 << 20})
+	g.settled(footprint.Footprint{Threads: 25, Descriptors: 100, Resident: 12 << 20})
 	before := g.footprint()
 	g.crowd(c, 1000)
 	before.Resident += 1 << 20

@@ -20,7 +20,8 @@ type shell struct {
 	c       *Client
 	id      string
 	stream  uint32
-	program string // readable once opened is closed
+	asked   []wire.Limit // the limits of each line
+	program string       // readable once opened is closed
 
 	opened chan struct{} // closed when it is open or could not be opened
 	failed error         // why it could not; readable once opened is closed
@@ -79,7 +80,7 @@ func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits s
 	}
 	silent := time.AfterFunc(startWithin, func() { c.end(silentError()) })
 	defer silent.Stop()
-	s := &shell{c: c, id: o.ID, opened: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
+	s := &shell{c: c, id: o.ID, asked: m.Limits, opened: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
 	if s.id == "" {
 		s.id = randomID()
 	}
@@ -105,7 +106,7 @@ func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits s
 }
 
 func (c *Client) shellRequest(o sandbox.ShellOptions, l sandbox.Limits) (wire.Shell, error) {
-	m := wire.Shell{Dir: o.Dir, Limits: limits(c.o.Limits, l)}
+	m := wire.Shell{Dir: o.Dir}
 	if m.Dir == "" {
 		m.Dir = c.o.Dir
 	}
@@ -113,6 +114,9 @@ func (c *Client) shellRequest(o sandbox.ShellOptions, l sandbox.Limits) (wire.Sh
 		return m, invalid("dir", "the path holds a NUL byte")
 	}
 	var err error
+	if m.Limits, err = c.limits(l); err != nil {
+		return m, err
+	}
 	m.Env, err = environment(c.o.Env, o.Env)
 	return m, err
 }

@@ -206,8 +206,8 @@ func TestShellLimits(t *testing.T) {
 	})
 	must(t, err)
 	defer s.Close()
-	const look = "ulimit -v; ulimit -f; ulimit -n; ulimit -t; ulimit -c; ulimit -Hv"
-	const want = "204800\n1024\n64\n100\n0\n204800\n"
+	const look = "ulimit -d; ulimit -f; ulimit -n; ulimit -t; ulimit -c; ulimit -Hd; ulimit -v"
+	const want = "729088\n1024\n64\n100\n0\n729088\nunlimited\n" // of memory 512 MiB more
 	if got := line(t, s, look); got.stdout != want {
 		t.Errorf("got %+v", got)
 	}

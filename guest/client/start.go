@@ -66,6 +66,7 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, erro
 		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")
 	}
 	p := newProcess(c, cmd, m.Flags)
+	p.asked = m.Limits
 	return p, p.begin(ctx, wire.TypeStart, payload)
 }
 
@@ -102,7 +103,7 @@ func (p *process) begin(ctx context.Context, t wire.Type, payload []byte) error 
 
 // request translates cmd.
 func (c *Client) request(cmd sandbox.Command) (wire.Start, error) {
-	m := wire.Start{Args: cmd.Args, Dir: cmd.Dir, Flags: flags(cmd), Limits: limits(c.o.Limits, cmd.Limits)}
+	m := wire.Start{Args: cmd.Args, Dir: cmd.Dir, Flags: flags(cmd)}
 	if m.Dir == "" {
 		m.Dir = c.o.Dir
 	}
@@ -121,6 +122,9 @@ func (c *Client) request(cmd sandbox.Command) (wire.Start, error) {
 		return m, invalid("dir", "the path holds a NUL byte")
 	}
 	var err error
+	if m.Limits, err = c.limits(cmd.Limits); err != nil {
+		return m, err
+	}
 	m.Env, err = environment(c.o.Env, cmd.Env)
 	return m, err
 }
@@ -170,28 +174,4 @@ func environment(layers ...map[string]string) ([]string, error) {
 	}
 	sort.Strings(list)
 	return list, nil
-}
-
-// limits translates the limits that hold for each process. There are no
-// core dumps: they would land in the workspace or with the host's handler.
-func limits(defaults, own sandbox.Limits) []wire.Limit {
-	list := []wire.Limit{{Kind: wire.LimitCore}}
-	for _, l := range []struct {
-		kind          wire.LimitKind
-		own, fallback int64
-	}{
-		{wire.LimitCPU, own.CPUSeconds, defaults.CPUSeconds},
-		{wire.LimitFileSize, own.FileSize, defaults.FileSize},
-		{wire.LimitOpenFiles, own.OpenFiles, defaults.OpenFiles},
-		{wire.LimitAddressSpace, own.Memory, defaults.Memory},
-	} {
-		v := l.own
-		if v <= 0 {
-			v = l.fallback
-		}
-		if v > 0 {
-			list = append(list, wire.Limit{Kind: l.kind, Value: uint64(v)})
-		}
-	}
-	return list
 }

@@ -36,6 +36,7 @@ type command struct {
 	asked   *stageProc // has the request already, or nil
 	streams *streams
 	witness *witness // nil where nobody looks
+	audit   *audit   // nil where there is no limit that has to be told of
 	endless bool     // outputs end with the last answer only: what carries them may change
 
 	mu      sync.Mutex
@@ -52,6 +53,7 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
+	m.start.Limits, m.audit = newAudit(s.Limits)
 	m.witness = c.newWitness(id)
 	tty := s.Flags&wire.FlagTTY != 0
 	if tty || s.Flags&wire.FlagNoStdin == 0 {
@@ -122,6 +124,7 @@ func (m *command) run(failure *wire.Failed) {
 		m.answer(wire.TypeFailed, failure.Encode())
 		return
 	}
+	m.conn.srv.auditor.watch(m, m.audit, false)
 	m.report(wire.TypeStarted, wire.Started{PID: uint32(m.pid)}.Encode())
 	m.catchUp() // before it can have input
 	m.carry()
@@ -134,7 +137,7 @@ func (m *command) run(failure *wire.Failed) {
 	}
 	m.finish()
 	m.witness.close()
-	m.report(wire.TypeExit, exit.Encode())
+	m.report(wire.TypeExit, m.audit.ended(exit).Encode())
 }
 
 // report sends an answer at once, unless others wait for their turn: then
@@ -218,6 +221,7 @@ func (m *command) await() (wire.Exit, error) {
 	}
 	exit := exitOf(r)
 	if !r.Empty {
+		m.conn.srv.lastLook(m)
 		go m.kill(0)
 		if _, err := m.stage.report(); err != nil {
 			return wire.Exit{}, err

@@ -27,6 +27,7 @@ type Server struct {
 	eyes    *eyes // nil: nobody looks
 	pool    *pool
 	gate    *gate
+	auditor *auditor
 	null    *os.File
 	nullFD  int
 	frames  sync.Pool // of *[]byte, for output
@@ -83,7 +84,7 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b
 	}
-	s.gate = newGate(processors)
+	s.gate, s.auditor = newGate(processors), newAuditor()
 	s.pool = newPool(s.nursery.start, rest)
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 	s.features, s.degraded = abilities(isolation, s.keepsTrees)
@@ -104,7 +105,7 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 
 // abilities says what this guest can do here and what it cannot.
 func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string) {
-	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell}
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
 	} else {

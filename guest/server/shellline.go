@@ -167,6 +167,8 @@ func (l *shellLine) give(p *shellProc) error {
 	l.shell.state.begin(l.cmd.id)
 	l.writes = writes
 	p.prog.testify(l.cmd.witness)
+	_, l.cmd.audit = newAudit(l.shell.req.Limits)
+	p.prog.conn.srv.auditor.watch(p.prog, l.cmd.audit, true)
 	if err := p.say(writes); err != nil {
 		l.shell.takeBack(l)
 		return err

@@ -56,8 +56,8 @@ type shellProc struct {
 // state, a file, it takes up the state in it and not the environment.
 func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed) {
 	p := &shellProc{buf: make([]byte, controlSize), told: -1}
-	start := shellCommand(m, state != nil)
-	p.prog = newCommand(c, 0, start)
+	m.Limits, _ = newAudit(m.Limits) // what has to be looked at is looked at for each line
+	p.prog = newCommand(c, 0, shellCommand(m, state != nil))
 	st, control, err := p.openPipes()
 	defer control.handedOver()
 	if err != nil {
@@ -91,6 +91,8 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 		switch l.Kind {
 		case wire.LimitAddressSpace:
 			own = append(own, hold.Limit{Resource: unix.RLIMIT_AS, Soft: l.Value, Hard: l.Value})
+		case wire.LimitData:
+			own = append(own, hold.Limit{Resource: unix.RLIMIT_DATA, Soft: l.Value, Hard: l.Value})
 		case wire.LimitOpenFiles:
 			own = append(own, hold.Limit{Resource: unix.RLIMIT_NOFILE, Soft: l.Value, Hard: l.Value})
 		case wire.LimitCPU: // as for commands

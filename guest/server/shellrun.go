@@ -59,8 +59,9 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
 		l.carry(p)
 		l.settle()
 	}
+	s.conn.srv.auditor.release(p.prog)
 	status, _ := a.Ended()
-	exit := wire.Exit{Code: status, Restarted: s.lost}
+	exit := l.cmd.audit.ended(wire.Exit{Code: status, Restarted: s.lost})
 	s.lost = false
 	l.conclude(wire.TypeExit, exit.Encode())
 	if p.settle(a, l.used(), s.state) != nil {
@@ -82,7 +83,7 @@ func (s *shell) bury(l *shellLine, p *shellProc, a *dialect.Answer) {
 	if status, ok := a.Ended(); ok { // within the time that it had to end by itself
 		exit.Code, exit.Signal = status, 0
 	}
-	l.conclude(wire.TypeExit, exit.Encode())
+	l.conclude(wire.TypeExit, l.cmd.audit.ended(exit).Encode())
 }
 
 // unread reports whether a shell whose processes are gone has ended before

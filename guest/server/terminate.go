@@ -83,6 +83,13 @@ func (s *Server) walk(f func()) {
 	f()
 }
 
+// lastLook is the auditor's last. Commands without an audit have none.
+func (s *Server) lastLook(m *command) {
+	if m.audit != nil {
+		s.walk(func() { s.auditor.last(m) })
+	}
+}
+
 // killTree ends everything below a stage. When that does not work in time
 // the stage itself is ended, so that what is left becomes ours to sweep.
 func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Duration) {

@@ -13,12 +13,13 @@ const (
 	// never gives a thread back, and takes a new one only when all others
 	// are busy or inside a system call. Nothing here stays inside one for
 	// long: sockets, pipes and terminals are polled, forks are one at a
-	// time, walks over /proc are two at a time, and file operations, which
+	// time, walks over /proc are two at a time and one more that looks at what
+	// commands use, and file operations, which
 	// a slow disk may hold up, are maxFileWorkers at a time, and closing a
 	// file is maxFileClosers at a time. When user code
 	// has used up the process limit, a runtime that needed one more thread
 	// would abort.
-	warmThreads = 10 + maxFileWorkers + maxFileClosers
+	warmThreads = 11 + maxFileWorkers + maxFileClosers
 	// observerThreads are some more where commands are observed: following
 	// the paths that they try may wait for a slow disk too.
 	observerThreads = maxResolvers

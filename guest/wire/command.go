@@ -1,5 +1,7 @@
 package wire
 
+import "math"
+
 // Flags of a Start request.
 const (
 	FlagTTY      = 1 << iota // run on a new pseudo-terminal of Rows and Cols
@@ -24,9 +26,19 @@ const (
 	LimitOpenFiles    LimitKind = 3
 	LimitAddressSpace LimitKind = 4 // bytes
 	LimitCore         LimitKind = 5 // bytes
+	LimitData         LimitKind = 6 // bytes of private writable memory
 )
 
-// A Limit bounds each process of a command. Soft and hard limit are set.
+// The bounds of all processes of a command together, which the guest counts
+// itself (FeatureLimits).
+const (
+	LimitTreeCPU       LimitKind = 16 // seconds of processor time
+	LimitTreeMemory    LimitKind = 17 // bytes
+	LimitTreeProcesses LimitKind = 18
+)
+
+// A Limit bounds each process of a command, soft and hard limit alike, or all
+// of them together.
 type Limit struct {
 	Kind  LimitKind
 	Value uint64
@@ -107,6 +119,25 @@ type Exit struct {
 	MaxRSS uint64 // bytes, of the largest process
 
 	Restarted bool // of a Line: the shell ended with it, or was found gone
+
+	Limit *LimitHit // the limit that was reached, or nil
+}
+
+// A LimitHit says which limit of a command was reached, as it was asked for.
+// The numbers are those of its kind, and fit into 63 bits.
+type LimitHit struct {
+	Kind    LimitKind
+	Current uint64
+	Bound   uint64
+}
+
+// hits reports whether k is a limit of which a guest tells that it was reached.
+func (k LimitKind) hits() bool {
+	switch k {
+	case LimitFileSize, LimitOpenFiles, LimitTreeCPU, LimitTreeMemory, LimitTreeProcesses:
+		return true
+	}
+	return false
 }
 
 // Encode returns the payload of an Exit frame.
@@ -117,8 +148,16 @@ func (m Exit) Encode() []byte {
 	e.u64(m.User)
 	e.u64(m.System)
 	e.u64(m.MaxRSS)
-	if m.Restarted {
+	switch {
+	case m.Restarted:
 		e.u8(1)
+	case m.Limit != nil:
+		e.u8(0)
+	}
+	if m.Limit != nil {
+		e.u8(uint8(m.Limit.Kind))
+		e.u64(m.Limit.Current)
+		e.u64(m.Limit.Bound)
 	}
 	return e.b
 }
@@ -128,6 +167,14 @@ func DecodeExit(p []byte) (Exit, error) {
 	d := decoder{b: p}
 	m := Exit{Code: d.u8(), Signal: d.u8(), User: d.u64(), System: d.u64(), MaxRSS: d.u64()}
 	m.Restarted = len(d.b) > 0 && d.u8() == 1
+	// A kind that is not known here is that of a later version.
+	if len(d.b) > 0 && LimitKind(d.b[0]).hits() {
+		h := LimitHit{Kind: LimitKind(d.u8()), Current: d.u64(), Bound: d.u64()}
+		m.Limit = &h
+		if h.Current > math.MaxInt64 || h.Bound > math.MaxInt64 {
+			d.bad = true
+		}
+	}
 	if m.Signal > 64 {
 		d.bad = true
 	}

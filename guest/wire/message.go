@@ -29,6 +29,10 @@ const (
 	// FeatureObserve: Attempt hints.
 	FeatureObserve = "observe"
 
+	// FeatureLimits: the bounds of all processes of a command together, and
+	// which limit of a command was reached.
+	FeatureLimits = "limits"
+
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"
 	// FeatureFilesWalk: the kernel has no openat2, so that the guest follows

@@ -118,6 +118,7 @@ type blockedView struct {
 	Hint       string              `json:"hint,omitempty"`
 	Violations []sandbox.Violation `json:"violations"`
 	Answers    []manager.Answer    `json:"answers"`
+	Limit      *sandbox.LimitHit   `json:"limit,omitempty"` // that the command reached as well
 }
 
 // sayBlocked says on standard error that rules stopped the command, behind
@@ -130,7 +131,7 @@ func (a *app) sayBlocked(out manager.Outcome) error {
 	if a.globals.json() {
 		return writeJSON(a.Stderr, blockedView{
 			Blocked: true, Resource: out.BlockedResource, Reason: out.BlockedReason, Hint: hint,
-			Violations: notNil(out.Violations), Answers: notNil(out.Answers),
+			Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit,
 		})
 	}
 	tier := sandbox.Evidence("")

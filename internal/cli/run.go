@@ -227,7 +227,8 @@ func (a *app) leave(t *terminal) func(cut bool) {
 // terminal back; it hears whether the command was cut off.
 func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run runner, settle func(cut bool)) error {
 	out, err := run(m, ctx, req)
-	settle(err != nil || out.TimedOut)
+	ended := out.Exit.Limit != nil && out.Exit.Signal != ""
+	settle(err != nil || out.TimedOut || ended)
 	var lost *outputError
 	switch {
 	case errors.As(context.Cause(ctx), &lost):
@@ -235,10 +236,15 @@ func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run
 	case err != nil:
 		return err
 	case out.TimedOut:
-		a.say("the command was ended at its time limit after %s", out.Duration.Round(time.Millisecond))
+		if err := a.sayTimedOut(out); err != nil {
+			return err
+		}
 		return silentStatus(statusTimedOut)
 	}
 	if err := a.sayBlocked(out); err != nil {
+		return err
+	}
+	if err := a.sayEnded(out); err != nil {
 		return err
 	}
 	return silentStatus(out.Exit.Code & 0xff)

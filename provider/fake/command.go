@@ -220,6 +220,7 @@ func (c *command) supervise() {
 	pumps.Wait()
 
 	c.exit = sandbox.Exit{Code: c.main.code, Signal: c.main.signal, Usage: madeUpUsage()}
+	c.exit.Limit = c.limitHit(c.exit)
 	if c.fellDown() {
 		c.exit, c.err = sandbox.Exit{}, fell("wait", c.handle.spec.Name)
 	}

@@ -110,10 +110,19 @@ func programs() providertest.Programs {
 		OnTerm:       func(marker, code int) sandbox.Command { return cmd("onterm", marker, code) },
 		Deaf:         func(marker int) sandbox.Command { return cmd("deaf", marker) },
 		Count:        func(marker int) sandbox.Command { return cmd("count", marker) },
-		Terminal:     func() sandbox.Command { return cmd("terminal") },
-		Note:         func() string { return "note 1" },
-		Notes:        func() sandbox.Command { return cmd("note", 0) },
-		Fail:         func() string { return "exit 3" },
+		Hog:          func(marker int, bytes int64) sandbox.Command { return cmd("hogs", marker, 1, bytes) },
+		Hogs:         func(marker, n int, bytes int64) sandbox.Command { return cmd("hogs", marker, n, bytes) },
+		HogLine:      func(marker int, bytes int64) string { return fmt.Sprint("hogs ", marker, " 1 ", bytes) },
+		Burn:         func() sandbox.Command { return cmd("burn") },
+		Bomb:         func(marker int) sandbox.Command { return cmd("bomb", marker) },
+		Fill: func(path string, bytes int64) sandbox.Command {
+			return cmd("sh", "-c", fmt.Sprintf("head -c %d /dev/zero >%s", bytes, path))
+		},
+		Holder:   func(n int) sandbox.Command { return cmd("holder", n) },
+		Terminal: func() sandbox.Command { return cmd("terminal") },
+		Note:     func() string { return "note 1" },
+		Notes:    func() sandbox.Command { return cmd("note", 0) },
+		Fail:     func() string { return "exit 3" },
 	}
 }
 
@@ -150,6 +159,7 @@ func testPrograms() map[string]fake.Program {
 			fmt.Fprintln(p.Stdout, "ready")
 			return p.Join(fork(p, p.Args[1]))
 		},
+		"hogs": hogs, "burn": burn, "bomb": bomb, "holder": holder,
 		"count":    count,
 		"terminal": terminal,
 		"note":     func(p *fake.Proc) int { fmt.Fprintln(p.Stdout, p.Note("n", atoi(p.Args[1]))); return 0 },

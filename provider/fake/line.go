@@ -47,6 +47,7 @@ func newLine(s *shell, text string, c sandbox.Command) (*line, error) {
 // with which status.
 func (l *line) run(s *shellProc) (status int, exited bool) {
 	p := s.p
+	p.tree.renew()
 	p.Stdout, p.Stderr = &output{p, l.stdout}, &output{p, l.stderr}
 	p.Stdin = &emptyInput{}
 	if l.stdin != nil {
@@ -105,12 +106,14 @@ func (l *line) settle() {
 	case <-l.ended: // perhaps killed right after; then the next line finds it gone
 		s.kept = l.state
 		l.exit = sandbox.Exit{Code: l.status, Usage: madeUpUsage(), Restarted: l.restarted}
+		l.exit.Limit = l.live.limitHit(l.exit)
 		return
 	default:
 	}
 	s.told = true
 	main := l.live.main
 	l.exit = sandbox.Exit{Code: main.code, Signal: main.signal, Usage: madeUpUsage(), Restarted: true}
+	l.exit.Limit = l.live.limitHit(l.exit)
 	if l.live.fellDown() {
 		l.exit, l.err = sandbox.Exit{}, fell("wait", s.h.spec.Name)
 	}

@@ -158,11 +158,6 @@ func (f *fileEnd) Read(b []byte) (int, error) {
 	return f.file.Read(b)
 }
 
-func (f *fileEnd) Write(b []byte) (int, error) {
-	f.p.checkpoint()
-	return f.file.Write(b)
-}
-
 // Close lets go for the process that opened the file.
 func (f *fileEnd) Close() error {
 	f.share.release()

@@ -39,6 +39,8 @@ type Proc struct {
 	done chan struct{}   // closed when its goroutine has ended
 	held []*share        // let go of at its end
 
+	files int64 // that it holds beside its streams; guarded by Engine.mu
+
 	// Guarded by Engine.mu.
 	signal  string                 // that ended it, or empty
 	ignored map[string]bool        // inherited by children

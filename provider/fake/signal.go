@@ -34,6 +34,10 @@ func signalNumber(name string) (int, bool) {
 		return 18, true
 	case "STOP":
 		return 19, true
+	case "XCPU":
+		return 24, true
+	case "XFSZ":
+		return 25, true
 	case "WINCH":
 		return 28, true
 	}

@@ -21,6 +21,7 @@ type tree struct {
 	killed bool
 	lost   bool // the sandbox ended under it
 	seen   []sandbox.Violation
+	use    use
 }
 
 func (h *handle) newTree(limits sandbox.Limits) *tree {
@@ -57,6 +58,7 @@ func (t *tree) addLocked(p *Proc) {
 	p.pid = e.nextPID
 	t.procs[p] = true
 	t.handle.boot.procs[p] = true
+	t.countLocked()
 	if t.killed {
 		p.endLocked("KILL")
 	}

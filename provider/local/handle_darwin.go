@@ -80,6 +80,24 @@ func unsupported(c sandbox.Command) error {
 	case c.TTY != nil, c.Detach:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "start", Message: "a local wall of macOS has no terminals and no detached commands"}
 	}
+	return unbounded(c.Limits)
+}
+
+// unbounded refuses limits that nobody would hold: those of a command are held
+// by the guest, and there is none. Wall time and output are the caller's.
+func unbounded(l sandbox.Limits) error {
+	for _, b := range []struct {
+		limit string
+		n     int64
+	}{
+		{sandbox.LimitMemory, l.Memory}, {sandbox.LimitCPUSeconds, l.CPUSeconds}, {sandbox.LimitFileSize, l.FileSize},
+		{sandbox.LimitOpenFiles, l.OpenFiles}, {sandbox.LimitProcesses, l.Processes},
+	} {
+		if b.n > 0 {
+			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "start", Field: b.limit, Message: "a local wall of macOS cannot hold this limit",
+				Hint: "leave the setting out, or use the docker provider"}
+		}
+	}
 	return nil
 }
 

@@ -151,6 +151,9 @@ func (p *Provider) check(s sandbox.Spec) error {
 	if len(s.OnStart) > 0 {
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "create", Field: "docker.onStart", Message: "a local wall of macOS has no start at which lines could run"}
 	}
+	if err := unbounded(s.Limits); err != nil {
+		return err
+	}
 	return hardening.Check(s, p.o.World())
 }
 

@@ -83,10 +83,10 @@ func parseSettings(options map[string]any) (settings, error) {
 func Notes(s sandbox.Spec) []string {
 	var notes []string
 	if s.Resources.Memory > 0 {
-		notes = append(notes, "docker.memory is not enforced: a local wall has no cgroup of its own; limits.memory bounds each command")
+		notes = append(notes, "docker.memory is not enforced: a local wall has no cgroup of its own; limits.memory bounds each command with all its processes")
 	}
 	if s.Resources.NanoCPUs > 0 {
-		notes = append(notes, "docker.cpus is not enforced: a local wall has no cgroup of its own; limits.cpuSeconds bounds each command")
+		notes = append(notes, "docker.cpus is not enforced: a local wall has no cgroup of its own; limits.cpuSeconds bounds the time of each command with all its processes")
 	}
 	if len(s.Filesystem.AllowUnixSockets) > 0 {
 		notes = append(notes, "filesystem.allowUnixSockets: commands may make Unix sockets; besides those listed, they reach every one that appears in a folder they can see until the next command")

@@ -155,7 +155,7 @@ func (c Check) Run(t testing.TB, h Harness) {
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
-		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(),
+		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(), limitChecks(),
 		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
 		shellChecks(), fileChecks(), networkChecks(),
 		startChecks(), behindChecks(), troubleChecks(),

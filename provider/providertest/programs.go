@@ -3,6 +3,7 @@ package providertest
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 )
@@ -31,6 +32,23 @@ type Programs struct {
 	Deaf   func(marker int) sandbox.Command // "ready", then ignores TERM
 	Count  func(marker int) sandbox.Command // the number of live processes with the marker
 
+	// Hog takes so many bytes of memory and stays; Hogs does so in each of n
+	// processes, which are not its children any more. HogLine is Hog as a line
+	// of a shell.
+	Hog     func(marker int, bytes int64) sandbox.Command
+	Hogs    func(marker, n int, bytes int64) sandbox.Command
+	HogLine func(marker int, bytes int64) string
+	// Burn uses processor time without end, in processes of which each uses
+	// far less than a second.
+	Burn func() sandbox.Command
+	// Bomb starts processes without end, which do the same.
+	Bomb func(marker int) sandbox.Command
+	// Fill writes so many bytes to a file in one process.
+	Fill func(path string, bytes int64) sandbox.Command
+	// Holder opens files until it has n, prints "full", reads a line, and
+	// fails to open one more.
+	Holder func(n int) sandbox.Command
+
 	// Terminal prints "ROWS COLUMNS", reads a line and prints them again.
 	Terminal func() sandbox.Command
 
@@ -58,6 +76,16 @@ wait`
 	// The pattern does not match itself, nor the shell that holds it.
 	countScript = `cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\000' ' ' | LC_ALL=C grep -a -o "slee[p] $1 " | wc -l`
 	traceFile   = "/tmp/.providertest-note"
+
+	// What comes through a pipe is kept until its end, which does not come.
+	hogScript  = `{ head -c "$2" /dev/zero; sleep "$1"; } | tail -c "$2"`
+	hogsScript = `i=0; while [ $i -lt "$3" ]; do
+(setsid sh -c '{ head -c "$1" /dev/zero; sleep "$0"; } | tail -c "$1"' "$1" "$2" &)
+i=$((i+1)); done; sleep "$1"`
+	burnScript = `while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done`
+	bombScript = `while :; do sleep "$2" & sh -c "$1" sh "$1" "$2" & done`
+	holdScript = `n=$1; shift; i=3; while [ $i -lt $n ]; do eval "exec $i</dev/null"; i=$((i+1)); done
+echo full; read -r line; eval "exec $i</dev/null"; exit 0`
 )
 
 // script returns a command that runs text in sh with args as $1, $2, ….
@@ -97,14 +125,29 @@ func scripts() Programs {
 			return script(`trap 'echo term; exit "$2"' TERM; echo ready; while :; do sleep "$1" & wait $!; done`,
 				strconv.Itoa(marker), strconv.Itoa(code))
 		},
-		Deaf:     marked(`trap '' TERM; echo ready; while :; do sleep "$1"; done`),
-		Count:    marked(countScript),
+		Deaf:  marked(`trap '' TERM; echo ready; while :; do sleep "$1"; done`),
+		Count: marked(countScript),
+		Hog:   func(marker int, bytes int64) sandbox.Command { return script(hogScript, number(marker), number(bytes)) },
+		Hogs: func(marker, n int, bytes int64) sandbox.Command {
+			return script(hogsScript, number(marker), number(bytes), number(n))
+		},
+		HogLine: func(marker int, bytes int64) string {
+			return strings.NewReplacer(`"$1"`, number(marker), `"$2"`, number(bytes)).Replace(hogScript)
+		},
+		Burn: func() sandbox.Command { return script(burnScript) },
+		Bomb: func(marker int) sandbox.Command { return script(bombScript, bombScript, number(marker)) },
+		Fill: func(path string, bytes int64) sandbox.Command {
+			return script(`exec head -c "$2" /dev/zero >"$1"`, path, number(bytes))
+		},
+		Holder:   func(n int) sandbox.Command { return script(holdScript, number(n)) },
 		Terminal: func() sandbox.Command { return script(`stty size; read -r line; stty size`) },
 		Note:     func() string { return "echo x >>" + traceFile },
 		Notes:    func() sandbox.Command { return script(`if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi`, traceFile) },
 		Fail:     func() string { return "exit 3" },
 	}
 }
+
+func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 // orScripts fills what p leaves nil.
 func (p Programs) orScripts() Programs {
@@ -126,6 +169,13 @@ func (p Programs) orScripts() Programs {
 	fill(&p.OnTerm, s.OnTerm)
 	fill(&p.Deaf, s.Deaf)
 	fill(&p.Count, s.Count)
+	fill(&p.Hog, s.Hog)
+	fill(&p.Hogs, s.Hogs)
+	fill(&p.HogLine, s.HogLine)
+	fill(&p.Burn, s.Burn)
+	fill(&p.Bomb, s.Bomb)
+	fill(&p.Fill, s.Fill)
+	fill(&p.Holder, s.Holder)
 	fill(&p.Terminal, s.Terminal)
 	fill(&p.Note, s.Note)
 	fill(&p.Notes, s.Notes)
@@ -135,7 +185,8 @@ func (p Programs) orScripts() Programs {
 
 // fill sets *f to def when it is nil. F is a function type.
 func fill[F func() sandbox.Command | func(int) sandbox.Command | func(int, int) sandbox.Command |
-	func(int64) sandbox.Command | func(string) sandbox.Command | func(string, string) sandbox.Command |
+	func(int64) sandbox.Command | func(int, int64) sandbox.Command | func(int, int, int64) sandbox.Command | func(int, int64) string |
+	func(string, int64) sandbox.Command | func(string) sandbox.Command | func(string, string) sandbox.Command |
 	func() string](f *F, def F) {
 	if *f == nil {
 		*f = def

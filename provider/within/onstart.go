@@ -41,6 +41,9 @@ func runOnStart(ctx context.Context, c *client.Client, s sandbox.Spec, line stri
 	if err != nil {
 		return err
 	}
+	if exit.Limit != nil && exit.Code != 0 {
+		return fmt.Errorf("%s; %s", exit.Limit, exit.Limit.Hint())
+	}
 	if exit.Code != 0 {
 		return fmt.Errorf("exit status %d: %s", exit.Code, termsafe.Line(strings.TrimSpace(out.buf.String())))
 	}

@@ -31,7 +31,7 @@ func (p Proc) ended() bool { return p.State == 'Z' || p.State == 'X' }
 func Snapshot() ([]Proc, error) {
 	var all []Proc
 	buf := make([]byte, statSize)
-	err := eachPID(func(pid int) {
+	err := EachPID(func(pid int) {
 		if p, ok := read(pid, buf); ok {
 			all = append(all, p)
 		}
@@ -44,10 +44,10 @@ const (
 	direntsSize = 4 << 10 // about a hundred processes at a time
 )
 
-// eachPID calls visit with the number of every process. The kernel looks
+// EachPID calls visit with the number of every process. The kernel looks
 // for the next processes as the folder is read on, in the order of their
 // numbers, so that one which was started meanwhile is usually met too.
-func eachPID(visit func(pid int)) error {
+func EachPID(visit func(pid int)) error {
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func freeze(t Tree, deadline time.Time) ([]Proc, error) {
 // because under a fork bomb we get one small share of the processor.
 func stopKnown(t Tree, stopped map[int]Proc) (all []Proc, news bool, err error) {
 	buf := make([]byte, statSize)
-	err = eachPID(func(pid int) {
+	err = EachPID(func(pid int) {
 		if p, ok := stopped[pid]; ok {
 			all = append(all, p)
 			return

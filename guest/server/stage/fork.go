@@ -50,7 +50,7 @@ func NewMaker(base wire.Start, null int, c Confinement) (*Maker, error) {
 	m := &Maker{memory: memory, base: base, hard: map[int]uint64{}}
 	m.birth = birth{fds: [othersFD]int{null, null, null, -1, -1, ruleset}, page: uintptr(os.Getpagesize()), keep: inOrder(keep, span{at, at + memorySize})}
 	m.birth.title, m.birth.titleSize = commandLine()
-	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_CORE} {
+	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_DATA, unix.RLIMIT_CORE} {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(resource, &l); err != nil {
 			return nil, os.NewSyscallError("getrlimit", err)

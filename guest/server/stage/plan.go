@@ -158,6 +158,8 @@ func limit(l wire.Limit) (rlimit, bool) {
 		r.resource = unix.RLIMIT_NOFILE
 	case wire.LimitAddressSpace:
 		r.resource = unix.RLIMIT_AS
+	case wire.LimitData:
+		r.resource = unix.RLIMIT_DATA
 	case wire.LimitCore:
 		r.resource = unix.RLIMIT_CORE
 	default:

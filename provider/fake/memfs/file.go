@@ -165,6 +165,17 @@ func (h *Handle) Write(b []byte) (int, error) {
 	return whole, nil
 }
 
+// Next is where the next Write goes. Of a device ok is false.
+func (h *Handle) Next() (offset int64, ok bool) {
+	d := h.n.vol.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h.flags&Append != 0 {
+		return int64(len(h.n.data)), h.n.mode.IsRegular()
+	}
+	return h.offset, h.n.mode.IsRegular()
+}
+
 // Close lets go of the file. A file without names is gone then.
 func (h *Handle) Close() error {
 	d := h.n.vol.disk

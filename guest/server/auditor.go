@@ -1,0 +1,199 @@
+//go:build linux
+
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/meter"
+)
+
+const (
+	// firstLookAt and lastLookAt are between two looks at a command: often at
+	// first and when it comes near a bound, and less and less when not.
+	firstLookAt = 10 * time.Millisecond
+	lastLookAt  = 100 * time.Millisecond
+	// rarestLook is the longest time between two looks, whatever they cost:
+	// a fork bomb has to be met in time.
+	rarestLook = 250 * time.Millisecond
+	// lookShare is how many times as long as a look we wait for the next, so
+	// that they take less than a hundredth of one processor.
+	lookShare = 100
+)
+
+// An auditor looks from time to time at what those commands use that have
+// bounds, all in one look, and ends the ones that are beyond them. It does
+// nothing while there are none. Its methods are safe for concurrent use.
+type auditor struct {
+	swap bool
+
+	mu      sync.Mutex
+	watched map[*command]*watched
+	running bool          // the goroutine is there
+	soon    chan struct{} // wakes it, because somebody is new
+}
+
+// A watched is a command that is looked at. Its pauses belong to the goroutine
+// of the auditor once it is entered.
+type watched struct {
+	audit *audit
+	pause time.Duration // until the look after the next one
+	due   time.Time
+
+	mu   sync.Mutex
+	tree *meter.Tree // guarded by mu
+}
+
+func (w *watched) use(table *meter.Table) meter.Use {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tree.Look(table)
+}
+
+func newAuditor() *auditor {
+	return &auditor{swap: meter.HasSwap(), watched: map[*command]*watched{}, soon: make(chan struct{}, 1)}
+}
+
+// watch looks at a command from now on, until it is gone or let go of. Its
+// program runs, and that of a shell has run lines before: what these have used
+// of processor time does not count. Without bounds that have to be looked at it
+// does nothing.
+func (o *auditor) watch(m *command, a *audit, shell bool) {
+	if a == nil || a.bounds == (meter.Bounds{}) {
+		return
+	}
+	with := meter.Options{Swap: o.swap}
+	if shell {
+		with.Earlier, with.Ours = true, 1 // the holder
+	}
+	w := &watched{
+		audit: a, tree: meter.NewTree(m.stage.pid, a.bounds, with),
+		pause: firstLookAt, due: time.Now().Add(firstLookAt),
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watched[m] = w
+	if !o.running {
+		o.running = true
+		go o.run()
+		return
+	}
+	select {
+	case o.soon <- struct{}{}:
+	default:
+	}
+}
+
+// release lets go of a command. What is seen of it from now on is of no
+// matter.
+func (o *auditor) release(m *command) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.watched, m)
+}
+
+// last looks once more at a command whose program has ended and has left
+// processes, before these are ended: a fork bomb may have ended by itself,
+// because it met the bound of the whole wall first.
+func (o *auditor) last(m *command) {
+	o.mu.Lock()
+	w := o.watched[m]
+	o.mu.Unlock()
+	var table meter.Table
+	if w != nil && table.Read() == nil {
+		w.audit.look(w.use(&table))
+	}
+}
+
+// run looks until there is nobody to look at.
+func (o *auditor) run() {
+	var table meter.Table
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var notBefore time.Time // for what the last look has cost
+	for {
+		next, some := o.next()
+		if !some {
+			return
+		}
+		if next.Before(notBefore) {
+			next = notBefore
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-o.soon:
+			continue
+		}
+		start := time.Now()
+		if o.look(&table, start) {
+			cost := time.Since(start)
+			notBefore = start.Add(min(lookShare*cost, rarestLook))
+		}
+	}
+}
+
+// next returns when the next look is due, and forgets commands that are gone.
+// Where there are no others the goroutine has to end.
+func (o *auditor) next() (due time.Time, some bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for m, w := range o.watched {
+		switch {
+		case m.isGone():
+			delete(o.watched, m)
+		case !some || w.due.Before(due):
+			due, some = w.due, true
+		}
+	}
+	o.running = some
+	return due, some
+}
+
+// look looks at those that are due now or soon, and reports whether there was
+// anybody.
+func (o *auditor) look(table *meter.Table, now time.Time) bool {
+	due := o.due(now)
+	if len(due) == 0 || table.Read() != nil {
+		return len(due) > 0
+	}
+	for m, w := range due {
+		use := w.use(table)
+		// A command that was gone before the table was read has a stage
+		// that may be another's by now.
+		if !o.watches(m, w) {
+			continue
+		}
+		w.pause = min(2*w.pause, lastLookAt)
+		if w.audit.bounds.Near(use) {
+			w.pause = firstLookAt
+		}
+		w.due = now.Add(w.pause)
+		if w.audit.look(use) {
+			go m.kill(0)
+		}
+	}
+	return true
+}
+
+// watches reports whether a command is there yet, and looked at for w.
+func (o *auditor) watches(m *command, w *watched) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.watched[m] == w && !m.isGone()
+}
+
+// due returns the commands to be looked at. A table costs the same for one
+// more, so that nobody waits for one of his own.
+func (o *auditor) due(now time.Time) map[*command]*watched {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := make(map[*command]*watched, len(o.watched))
+	for m, w := range o.watched {
+		if !m.isGone() && !w.due.After(now.Add(firstLookAt)) {
+			list[m] = w
+		}
+	}
+	return list
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package meter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Bounds are what a command may use. Zero is no bound, and what has none is
+// not counted.
+type Bounds struct {
+	CPU       time.Duration // processor time of all its processes
+	Memory    int64         // bytes of all its processes
+	Processes int64
+	Files     int64 // open files of one process; the kernel holds this bound
+}
+
+// A Use is what a command uses.
+type Use struct {
+	CPU       time.Duration
+	Memory    int64
+	Processes int64
+	Files     int64 // of the process that has the most
+}
+
+// Near reports whether u is beyond half of one of the bounds, so that it has
+// to be looked at more often.
+func (b Bounds) Near(u Use) bool {
+	return b.CPU > 0 && u.CPU > b.CPU/2 || b.Memory > 0 && u.Memory > b.Memory/2 ||
+		b.Processes > 0 && u.Processes > b.Processes/2 || b.Files > 0 && u.Files > b.Files/2
+}
+
+// A Tree counts for one command. It remembers what it has seen of processes
+// that are gone. It is not safe for concurrent use.
+type Tree struct {
+	root   int // the stage
+	bounds Bounds
+	o      Options
+
+	begun  bool
+	reaped uint64 // by the root, when it was looked at first
+	base   uint64 // with Earlier: what was used by then
+	gone   uint64 // seen last of children of the root that have vanished
+	known  map[int]*entry
+	round  int
+
+	members []stat
+	buf     []byte
+}
+
+// An entry is a process that was seen.
+type entry struct {
+	stat
+	gone  uint64 // as with Tree
+	round int    // in which it was seen last
+}
+
+// total is the processor time of e and of what it has started and is gone. The
+// kernel adds the time of a child to that of a parent which waits for it, and
+// of no other: who ignores SIGCHLD would hide its children. So what was seen
+// of them stands in for it. Both are the same children's, so that only the
+// larger one counts.
+func (e *entry) total() uint64 { return e.own + max(e.reaped, e.gone) }
+
+// Options of a Tree.
+type Options struct {
+	Swap    bool // memory can be swapped out here, see HasSwap
+	Earlier bool // processor time that was used before the first Look does not count
+	Ours    int  // processes of our own among them, which do not count as processes
+}
+
+// NewTree returns a Tree for the processes below root. The first Look must not
+// be late: what the root has reaped before it is not counted.
+func NewTree(root int, b Bounds, o Options) *Tree {
+	return &Tree{root: root, bounds: b, o: o, known: map[int]*entry{}}
+}
+
+// Look returns what the processes below the root use according to t. Where
+// the root is not found, that is nothing.
+func (t *Tree) Look(tab *Table) Use {
+	root, ok := tab.find(t.root)
+	if !ok {
+		return Use{}
+	}
+	t.gather(tab)
+	u := Use{Processes: int64(max(0, len(t.members)-t.o.Ours))}
+	if t.bounds.CPU > 0 {
+		u.CPU = time.Duration(t.time(tab, root)) * tick
+	}
+	if t.bounds.Memory > 0 {
+		u.Memory = t.memory()
+	}
+	if t.bounds.Files > 0 {
+		for _, m := range t.members {
+			u.Files = max(u.Files, openFiles(m.pid))
+		}
+	}
+	return u
+}
+
+// gather finds the descendants of the root. Every process has one parent, so
+// that it is met once at most; the root itself is left out, whatever it says.
+func (t *Tree) gather(tab *Table) {
+	t.members = t.members[:0]
+	add := func(list []stat) {
+		for _, c := range list {
+			if c.pid != t.root {
+				t.members = append(t.members, c)
+			}
+		}
+	}
+	add(tab.children(t.root))
+	for i := 0; i < len(t.members); i++ {
+		add(tab.children(t.members[i].pid))
+	}
+}
+
+// time returns the processor time in ticks since the first call.
+func (t *Tree) time(tab *Table, root stat) uint64 {
+	first := !t.begun
+	if first {
+		t.begun, t.reaped = true, root.reaped
+	}
+	t.round++
+	for _, m := range t.members {
+		e := t.known[m.pid]
+		if e == nil || e.start != m.start {
+			if e != nil {
+				t.credit(e)
+			}
+			e = &entry{}
+			t.known[m.pid] = e
+		}
+		e.stat, e.round = m, t.round
+	}
+	t.settle(tab)
+	sum := max(root.reaped-min(root.reaped, t.reaped), t.gone)
+	for _, e := range t.known {
+		sum += e.total()
+	}
+	if first && t.o.Earlier {
+		t.base = sum
+	}
+	return sum - min(sum, t.base)
+}
+
+// settle hands what was seen of vanished processes to their parents, the
+// youngest ones first, because a parent can have vanished too.
+func (t *Tree) settle(tab *Table) {
+	var vanished []*entry
+	for _, e := range t.known {
+		if e.round == t.round {
+			continue
+		}
+		if now, ok := tab.find(e.pid); ok && now.start == e.start {
+			continue // it was moving to another parent as the table was read
+		}
+		vanished = append(vanished, e)
+	}
+	slices.SortFunc(vanished, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(b.start, a.start), cmp.Compare(b.pid, a.pid))
+	})
+	for _, e := range vanished {
+		delete(t.known, e.pid)
+		t.credit(e)
+	}
+}
+
+// credit adds what was seen of a vanished process to its parent.
+func (t *Tree) credit(e *entry) {
+	if p := t.known[e.parent]; p != nil && p.start <= e.start {
+		p.gone += e.total()
+		return
+	}
+	t.gone += e.total()
+}

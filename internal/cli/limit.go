@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// limitView is what --format json says of a command that reached a limit.
+type limitView struct {
+	Limit   sandbox.LimitHit `json:"limit"`
+	Message string           `json:"message"`
+	Hint    string           `json:"hint"`
+}
+
+// sayLimit says on standard error which limit the command reached, behind what
+// the command said itself: one line, or one JSON document.
+func (a *app) sayLimit(h *sandbox.LimitHit) error {
+	switch {
+	case h == nil:
+		return nil
+	case a.globals.json():
+		return writeJSON(a.Stderr, limitView{Limit: *h, Message: h.String(), Hint: h.Hint()})
+	}
+	a.say("%s; %s", h, h.Hint())
+	return nil
+}
+
+// sayEnded does so for an outcome of which it was said already whether rules
+// stopped it; as JSON that is the one document.
+func (a *app) sayEnded(out manager.Outcome) error {
+	if out.Blocked && a.globals.json() {
+		return nil
+	}
+	return a.sayLimit(out.Exit.Limit)
+}
+
+// sayTimedOut does so for the limit that this program has held itself.
+func (a *app) sayTimedOut(out manager.Outcome) error {
+	h := out.Exit.Limit
+	if h != nil && a.globals.json() {
+		return a.sayLimit(h)
+	}
+	after := out.Duration.Round(time.Millisecond)
+	if h == nil {
+		a.say("the command was ended at its time limit after %s", after)
+		return nil
+	}
+	a.say("the command was ended at its time limit after %s: %s; %s", after, h, h.Hint())
+	return nil
+}

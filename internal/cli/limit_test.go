@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// TestLimitIsSaid holds what is said of a command that reached a limit, behind
+// its own words, and that its exit status stays its own.
+func TestLimitIsSaid(t *testing.T) {
+	memory := &sandbox.LimitHit{Limit: sandbox.LimitMemory, Current: 268 << 20, Bound: 256 << 20, Unit: sandbox.UnitBytes}
+	timeout := sandbox.TimeHit(2*time.Second+time.Millisecond, 2*time.Second)
+	for _, tt := range []struct {
+		name   string
+		out    manager.Outcome
+		status int
+		text   string
+		limit  string // in JSON
+	}{
+		{"memory", manager.Outcome{Exit: sandbox.Exit{Code: 137, Signal: "KILL", Limit: memory}}, 137,
+			"sandbox: limits.memory: 268 MiB used, bound 256 MiB; raise limits.memory, or use less\n", "limits.memory"},
+		{"a command that ended well", manager.Outcome{Exit: sandbox.Exit{Limit: memory}}, 0,
+			"sandbox: limits.memory: 268 MiB used, bound 256 MiB; raise limits.memory, or use less\n", "limits.memory"},
+		{"timeout", manager.Outcome{TimedOut: true, Duration: 2001 * time.Millisecond, Exit: sandbox.Exit{Code: 137, Limit: timeout}}, 124,
+			"sandbox: the command was ended at its time limit after 2.001s: limits.timeout: 2 s used, bound 2 s; raise limits.timeout, or do less in one command\n", "limits.timeout"},
+		{"blocked as well", manager.Outcome{Blocked: true, BlockedReason: "no", BlockedResource: "/x", Exit: sandbox.Exit{Code: 1, Limit: memory}}, 1,
+			"sandbox: blocked: : no\nsandbox: limits.memory: 268 MiB used, bound 256 MiB; raise limits.memory, or use less\n", "limits.memory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{run: func(context.Context, manager.Request) (manager.Outcome, error) { return tt.out, nil }}
+			if r := call(t, f, "run", "--", "x"); r.status != tt.status || r.stderr != tt.text {
+				t.Errorf("status %d, says %q", r.status, r.stderr)
+			}
+			r := call(t, f, "run", "-o", "json", "--", "x")
+			var got struct {
+				Limit sandbox.LimitHit `json:"limit"`
+			}
+			if err := json.Unmarshal([]byte(r.stderr), &got); err != nil || r.status != tt.status || got.Limit.Limit != tt.limit || got.Limit.Bound == 0 {
+				t.Errorf("status %d, %v: %s", r.status, err, r.stderr)
+			}
+		})
+	}
+}

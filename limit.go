@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Names of the limits of one command, as settings spell them.
+const (
+	LimitTimeout        = "limits.timeout"
+	LimitMaxOutputBytes = "limits.maxOutputBytes"
+	LimitMemory         = "limits.memory"
+	LimitCPUSeconds     = "limits.cpuSeconds"
+	LimitFileSize       = "limits.fileSize"
+	LimitOpenFiles      = "limits.openFiles"
+	LimitProcesses      = "limits.processes"
+)
+
+// Units of a [LimitHit].
+const (
+	UnitBytes        = "bytes"
+	UnitSeconds      = "seconds"
+	UnitMilliseconds = "milliseconds" // of a time limit that is no whole number of seconds
+	UnitProcesses    = "processes"
+	UnitFiles        = "files"
+)
+
+// A LimitHit says which limit of a command was reached, where its use stood
+// and what the bound was.
+type LimitHit struct {
+	Limit   string `json:"limit"`   // one of the names above
+	Current int64  `json:"current"` // what was used when it was noticed, at least Bound
+	Bound   int64  `json:"bound"`
+	Unit    string `json:"unit"` // of both numbers
+}
+
+// TimeHit is the LimitHit of a command that was ended after used because it
+// had bound.
+func TimeHit(used, bound time.Duration) *LimitHit {
+	h := &LimitHit{Limit: LimitTimeout, Current: int64(used / time.Second), Bound: int64(bound / time.Second), Unit: UnitSeconds}
+	if bound%time.Second != 0 {
+		h.Current, h.Bound, h.Unit = used.Milliseconds(), bound.Milliseconds(), UnitMilliseconds
+	}
+	h.Current = max(h.Current, h.Bound)
+	return h
+}
+
+// String is the hit in one line for people: "limits.processes: 65 processes,
+// bound 64".
+func (h LimitHit) String() string {
+	switch h.Unit {
+	case UnitBytes:
+		verb := " used"
+		if h.Limit == LimitMaxOutputBytes || h.Limit == LimitFileSize {
+			verb = " written"
+		}
+		return h.Limit + ": " + inBytes(h.Current) + verb + ", bound " + inBytes(h.Bound)
+	case UnitSeconds:
+		return fmt.Sprintf("%s: %d s used, bound %d s", h.Limit, h.Current, h.Bound)
+	case UnitMilliseconds:
+		return fmt.Sprintf("%s: %d ms used, bound %d ms", h.Limit, h.Current, h.Bound)
+	}
+	return fmt.Sprintf("%s: %d %s, bound %d", h.Limit, h.Current, h.Unit, h.Bound)
+}
+
+// Hint says what can be done about it.
+func (h LimitHit) Hint() string {
+	switch h.Limit {
+	case LimitTimeout:
+		return "raise limits.timeout, or do less in one command"
+	case LimitMaxOutputBytes:
+		return "raise limits.maxOutputBytes, or send the output to a file"
+	case LimitOpenFiles:
+		return "raise limits.openFiles, or close files"
+	}
+	return "raise " + h.Limit + ", or use less"
+}
+
+// inBytes writes a number of bytes in the largest unit of which there is at
+// least one, with one digit behind the point where it is not whole.
+func inBytes(n int64) string {
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		switch {
+		case n < u.size:
+		case n%u.size == 0:
+			return strconv.FormatInt(n/u.size, 10) + " " + u.name
+		default:
+			return strconv.FormatFloat(float64(n)/float64(u.size), 'f', 1, 64) + " " + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
