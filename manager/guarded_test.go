@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A guarded machine has one wall whose rules can be opened, and a person who
@@ -36,6 +38,8 @@ type guarded struct {
 	kept    []string // agent and path of permanent ones
 	keepErr error
 	runs    int // of the program
+
+	recorder store.Recorder // or nil
 }
 
 const guardedSettings = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
@@ -48,7 +52,7 @@ func newGuarded(t *testing.T, answers ...sandbox.Permission) *guarded {
 	for _, name := range strings.Fields("x a b c 1 2 3 4 5 6 7 8 9 10") {
 		must(t, os.WriteFile(g.host+"/"+name, nil, 0o600))
 	}
-	g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: map[string]fake.Program{"reach": g.reach}})
+	g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: map[string]fake.Program{"reach": g.reach, "linger": func(p *fake.Proc) int { p.Sleep(time.Hour); return 1 }}})
 	return g
 }
 
@@ -131,6 +135,7 @@ func (g *guarded) manager(settings string) *manager.Manager {
 	if g.answers != nil {
 		o.Approver = g
 	}
+	o.Violations = g.recorder
 	m, err := manager.New(o)
 	must(g.t, err)
 	g.t.Cleanup(func() { m.Close() })

@@ -86,8 +86,15 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	return errors.Join(err, m.discard(context.WithoutCancel(ctx), live))
 }
 
-// run starts the command in the live sandbox and waits for its end.
+// run executes the command and records what was stopped of it.
 func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, error) {
+	out, err := m.execute(ctx, live, req)
+	m.tellStopped(ctx, live, req, out)
+	return out, err
+}
+
+// execute starts the command in the live sandbox and waits for its end.
+func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
 	out := Outcome{Name: live.name(), Created: live.created}
 	limit := req.Timeout
 	if limit == 0 {
@@ -111,7 +118,6 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 	out.Exit, err = proc.Wait()
 	out.Duration = m.now().Sub(start)
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
-	m.tellStopped(ctx, live, req, out)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)

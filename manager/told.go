@@ -27,9 +27,10 @@ func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
 	m.tell(ctx, r.sandbox, records)
 }
 
-// tellStopped records what a wall stopped of a command.
+// tellStopped records what a wall stopped of a command, and the limit that the
+// command has reached.
 func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Outcome) {
-	if len(out.Violations) == 0 {
+	if len(out.Violations) == 0 && out.Exit.Limit == nil {
 		return
 	}
 	meta := store.Meta{
@@ -39,6 +40,9 @@ func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Out
 	var records []store.Record
 	for _, v := range out.Violations {
 		records = append(records, store.FromWall(v, meta))
+	}
+	if h := out.Exit.Limit; h != nil {
+		records = append(records, store.FromLimit(h.Limit, h.String(), meta))
 	}
 	m.tell(ctx, l.name(), records)
 }
