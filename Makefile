@@ -12,7 +12,7 @@ export SANDBOX_GUEST ?= $(GUEST)
 # The administrator's folders, where Debian keeps dockerd and ip.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-TEST_FLAGS ?= -race -timeout 20m
+TEST_FLAGS ?= -race -timeout 30m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
 # DOC=1 it puts its table into docs/PERFORMANCE.md.
 BENCH ?= .

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
@@ -35,16 +36,18 @@ func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
 			}
 		}
 	}
-	connect := func(t testing.TB) sandbox.Provider {
+	connectWith := func(t testing.TB, d container.Deadlines) sandbox.Provider {
 		api, err := container.Dial()
 		must(t, err)
-		e := container.New(api, container.Deadlines{})
+		e := container.New(api, d)
 		t.Cleanup(func() { e.Close() })
 		return docker.New(e, docker.Options{Sockets: r.State, World: r.World})
 	}
+	connect := func(t testing.TB) sandbox.Provider { return connectWith(t, container.Deadlines{}) }
 	connectTo := func(t testing.TB, sock string) sandbox.Provider {
 		t.Setenv("DOCKER_HOST", "unix://"+sock)
-		return connect(t)
+		// What hangs does so for ever: a second tells that as well as ten.
+		return connectWith(t, container.Deadlines{Query: time.Second, Create: time.Second, Change: time.Second, Start: time.Second})
 	}
 	providertest.Run(t, providertest.Harness{
 		New: connect,
