@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"reflect"
@@ -8,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // tags checks every value in v against the tags of its field.
@@ -127,6 +131,7 @@ func (p *problems) agents(s *Settings) {
 	}
 	for _, l := range fileLayers(s) {
 		p.formats(l.settings, l.path)
+		p.permissions(l, s.Dir)
 	}
 }
 
@@ -141,6 +146,10 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 	if b := s.Browser; b != nil && b.CDPSourceRange != nil && !isPrefix(*b.CDPSourceRange) {
 		p.badly(at+".browser.cdpSourceRange", "write it like 10.0.0.0/8", "%q is no range of addresses", *b.CDPSourceRange)
 	}
+	if n := s.Network; n != nil {
+		p.hosts(n.AllowedDomains, at+".network.allowedDomains")
+		p.hosts(n.DeniedDomains, at+".network.deniedDomains")
+	}
 	durations := map[string]*Duration{}
 	if l := s.Limits; l != nil {
 		durations["limits.timeout"] = l.Timeout
@@ -151,6 +160,16 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 	for name, d := range durations {
 		if d != nil && *d < 0 {
 			p.badly(at+"."+name, "", "%v is below 0", *d)
+		}
+	}
+}
+
+// hosts has package network read each rule that has the form of one.
+func (p *problems) hosts(rules []string, at string) {
+	for i, s := range rules {
+		var e *sandbox.Error
+		if _, err := network.ParseRule(s); isHostRule(s) && errors.As(err, &e) {
+			p.badly(fmt.Sprintf("%s[%d]", at, i), e.Hint, "%s", e.Message)
 		}
 	}
 }

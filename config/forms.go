@@ -20,10 +20,8 @@ func formOf(name string) (form, bool) {
 		return form{`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$`, isImage}, true
 	case "prefix":
 		return form{`^[a-z0-9][a-z0-9-]{0,13}$`, isNamePrefix}, true
-	case "host":
-		return form{`^(\*\.)?[A-Za-z0-9._:\[\]-]{1,253}$`, isHost}, true
-	case "hostOrAll":
-		return form{`^(\*|(\*\.)?[A-Za-z0-9._:\[\]-]{1,253})$`, isHostOrAll}, true
+	case "hostRule":
+		return form{`^[A-Za-z0-9*._:/\[\]-]{1,272}$`, isHostRule}, true
 	case "capability":
 		return form{`^[A-Za-z_]{1,64}$`, isCapability}, true
 	case "gpus":
@@ -46,12 +44,8 @@ func isNamePrefix(s string) bool {
 	return sized(s, 14) && s[0] != '-' && made(s, "-") && strings.ToLower(s) == s
 }
 
-func isHost(s string) bool {
-	s = strings.TrimPrefix(s, "*.")
-	return sized(s, 253) && made(s, "._:[]-")
-}
-
-func isHostOrAll(s string) bool { return s == "*" || isHost(s) }
+// isHostRule looks at the characters; package network reads the rule.
+func isHostRule(s string) bool { return sized(s, 272) && made(s, "*._:/[]-") }
 
 func isCapability(s string) bool {
 	return sized(s, 64) && made(s, "_") && !strings.ContainsAny(s, digits)

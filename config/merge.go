@@ -14,6 +14,10 @@ type layer struct {
 	flag     bool   // of the call, not of a file
 	agent    bool   // of one agent
 	settings *SandboxSettings
+
+	added   bool              // its lists are added to those below, whatever their rule
+	rules   map[string]string // element of a list → permission rule that it comes from
+	notices []Notice          // what its permission rules do not do
 }
 
 // fileLayers returns the layers of a settings file, those of all agents included.
@@ -88,7 +92,7 @@ func (m *merged) lay(dst, src reflect.Value, at string, l layer) {
 // layList appends or replaces, as the rule of the field says.
 func (m *merged) layList(to, from reflect.Value, rule, path string, l layer) {
 	start := 0
-	if rule == "append" || rule == "flag-append" && l.flag {
+	if rule == "append" || l.added || rule == "flag-append" && l.flag {
 		start = to.Len()
 	}
 	list := reflect.MakeSlice(to.Type(), 0, start+from.Len())
@@ -119,6 +123,10 @@ func (m *merged) layMap(to, from reflect.Value, rule, path string, l layer) {
 func (m *merged) note(path, inLayer string, l layer) {
 	m.origins[path] = l.name
 	m.fields[path] = l.path + "." + inLayer
+	if rule, ok := l.rules[inLayer]; ok {
+		m.origins[path] = l.name + " " + rule
+		m.fields[path] = l.path + "." + rule
+	}
 }
 
 // pathName is the name of a field in paths. Fields that only flags can set

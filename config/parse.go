@@ -22,7 +22,8 @@ const (
 )
 
 // Parse reads a settings file: JSON with comments and trailing commas. name is
-// used in messages only.
+// for messages, and when it is an absolute path it tells the folder of the
+// file, which permission rules may need.
 //
 // Unknown and duplicate keys, wrong types, words, sizes and durations are
 // errors, and so is everything that package hardening refuses. All problems
@@ -34,7 +35,7 @@ func Parse(name string, data []byte) (*Settings, error) {
 		e.Resource = name
 		return nil, e
 	}
-	var s Settings
+	s := Settings{Dir: folderOf(name)}
 	d := decoder{problems: problems{file: name}}
 	d.value(root, reflect.ValueOf(&s).Elem(), "")
 	expandAliases(&s)

@@ -79,13 +79,17 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 	}
 	r.Sandboxed, r.Reason = decide(r)
 	r.NoEffect = append(ignored, noEffect(r, m)...)
+	for _, l := range layers {
+		r.NoEffect = append(r.NoEffect, l.notices...)
+	}
 	return r, p.err()
 }
 
 // Origin returns the name of the layer that the value at path came from:
 // "default", "preset restricted", "agents.defaults", "agents.list[ID]" or
 // "flag". For a list it is the last layer that had a part in it, for an
-// element or key that of the element. A path that no layer set is "default".
+// element or key that of the element, with the permission rule if it comes
+// from one: "agents.defaults permissions.allow[0]". A path that no layer set is "default".
 func (r Resolved) Origin(path string) string {
 	if o, ok := r.Origins[path]; ok {
 		return o
@@ -116,7 +120,10 @@ func findAgent(s *Settings, id string) (AgentSettings, int) {
 // layersFor returns the layers of one agent, weakest first. The strongest
 // layer that names a preset decides which one lies under agents.defaults.
 func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, error) {
-	upper := []layer{}
+	upper, dir := []layer{}, ""
+	if s != nil {
+		dir = s.Dir
+	}
 	for _, l := range fileLayers(s) {
 		if !l.agent || l.name == "agents.list["+agent+"]" {
 			upper = append(upper, l)
@@ -136,6 +143,10 @@ func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, erro
 		e := sandbox.Errorf(sandbox.CodeValidation, "resolve", "%q is none of strict, restricted, normal, permissive", name)
 		e.Field = where
 		return nil, e
+	}
+	upper, err := withPermissions(upper, dir)
+	if err != nil {
+		return nil, err
 	}
 	lower := []layer{
 		{name: "default", path: "default", settings: Defaults()},

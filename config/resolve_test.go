@@ -389,7 +389,7 @@ func TestValuesMatchSettings(t *testing.T) {
 		}
 		for i := range s.NumField() {
 			f := s.Field(i)
-			if f.Tag.Get("refused") != "" || f.Tag.Get("alias") != "" {
+			if f.Tag.Get("refused") != "" || f.Tag.Get("alias") != "" || f.Tag.Get("imported") != "" {
 				continue
 			}
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

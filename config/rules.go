@@ -9,6 +9,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // checkRules applies the rules of package hardening to a whole file: to what
@@ -68,6 +69,13 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs = append(errs, bindErrors(r, "docker.binds", d.Binds, b)...)
 	errs = append(errs, bindErrors(r, "browser.binds", r.Browser.Binds, b)...)
 	errs = append(errs, sizeErrors(r)...)
+	for i, s := range r.Network.AllowedDomains {
+		var e *sandbox.Error
+		if errors.As(network.CheckAllowed(s, r.Network.AllowPublic), &e) {
+			e.Field = r.field(fmt.Sprintf("network.allowedDomains[%d]", i))
+			errs = append(errs, e)
+		}
+	}
 	return errs
 }
 

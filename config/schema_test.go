@@ -105,7 +105,7 @@ func TestSchemaAndParseAgree(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
-			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle",
+			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions",
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
@@ -119,6 +119,8 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"prune": "idle maxAge every",
 		"pool":  "size",
 		"idle":  "pauseAfter",
+
+		"permissions": "allow deny ask",
 	}
 	var doc any
 	if err := json.Unmarshal(config.Schema(), &doc); err != nil {

@@ -7,11 +7,16 @@ import sandbox "github.com/bulkhead-dev/sandbox"
 // The tags of these types are the one source of names and bounds: the parser,
 // the JSON Schema and the merge all read them. Besides json there are doc (the
 // description), enum (the values of a word), min and max (of a number or
-// size), form (of a string or of the items of a list, see forms) and merge ("append",
-// "key", or "flag-append": replaced by settings, added to by flags).
+// size), form (of a string or of the items of a list, see forms), merge ("append",
+// "key", or "flag-append": replaced by settings, added to by flags) and imported
+// (it becomes other settings).
 type Settings struct {
 	Schema *string `json:"$schema,omitempty" doc:"Where an editor finds the JSON Schema of this file; not read by the program."`
 	Agents *Agents `json:"agents,omitempty" doc:"Settings of all agents and of single ones."`
+
+	// Dir is the absolute folder of the file, in which permission rules like
+	// Edit(/src/**) lie; empty when it is not known. Parse sets it.
+	Dir string `json:"-"`
 }
 
 // Agents holds the settings of all agents and of single ones.
@@ -64,6 +69,8 @@ type SandboxSettings struct {
 	Prune      *PruneSettings      `json:"prune,omitempty" doc:"When unused sandboxes are removed; 0 switches a rule off."`
 	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
 	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
+
+	Permissions *PermissionSettings `json:"permissions,omitempty" imported:"true" doc:"Permission rules as agents on the host keep them; they are added to network, filesystem and commands."`
 }
 
 // FilesystemSettings are path rules. Whitelist and blacklist are the older
@@ -80,8 +87,8 @@ type FilesystemSettings struct {
 
 // NetworkSettings say which hosts can be reached.
 type NetworkSettings struct {
-	AllowedDomains    []string `json:"allowedDomains,omitempty" merge:"flag-append" form:"host" doc:"Hosts that may be reached; *.example.com means those below it. Default none."`
-	DeniedDomains     []string `json:"deniedDomains,omitempty" form:"hostOrAll" doc:"Hosts that may not be reached even when allowed."`
+	AllowedDomains    []string `json:"allowedDomains,omitempty" merge:"flag-append" form:"hostRule" doc:"Hosts that may be reached: example.com, *.example.com for those below it, an address or a range like 10.0.0.0/8, each with :443 or :8000-8100 where that is all. Default none."`
+	DeniedDomains     []string `json:"deniedDomains,omitempty" form:"hostRule" doc:"Hosts that may not be reached even when allowed, written in the same way; * is every host."`
 	AllowPrivate      *bool    `json:"allowPrivate,omitempty" doc:"Whether private addresses may be reached; default false."`
 	AllowPublic       *bool    `json:"allowPublic,omitempty" doc:"Whether any public host may be reached; default false, true under permissive."`
 	Ask               *bool    `json:"ask,omitempty" doc:"Whether a host that no rule names is asked about rather than refused; default false, true under normal."`

@@ -35,7 +35,7 @@ func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
 	if len(data) == 0 {
 		return fresh(rule, list)
 	}
-	if _, err := config.Parse("settings", data); err != nil {
+	if _, err := config.Parse(anywhere, data); err != nil {
 		return nil, err
 	}
 	root, err := hujson.Parse(data)
@@ -52,11 +52,14 @@ func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
 		return nil, refuseGrant(sandbox.CodeValidation, g.Path, "the settings file has no place for the rule", err)
 	}
 	out := root.Pack()
-	if _, err := config.Parse("settings", out); err != nil {
+	if _, err := config.Parse(anywhere, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
+
+// anywhere stands for the file in checks that do not depend on its folder.
+const anywhere = "/settings"
 
 // fresh is a file that holds nothing but the rule.
 func fresh(rule, list string) ([]byte, error) {
@@ -66,7 +69,7 @@ func fresh(rule, list string) ([]byte, error) {
 		return nil, refuseGrant(sandbox.CodeInternal, rule, "the rule cannot be written", err)
 	}
 	out = append(out, '\n')
-	_, err = config.Parse("settings", out)
+	_, err = config.Parse(anywhere, out)
 	return out, err
 }
 

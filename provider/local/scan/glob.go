@@ -3,12 +3,10 @@ package scan
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/provider/local/pattern"
+	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -39,7 +37,7 @@ func compile(globs []Glob, roots, find []string) (*matcher, error) {
 	m := &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}}
 	m.folded = &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}, fold: true}
 	for _, name := range find {
-		m.find[name], m.folded.find[foldCase(name)] = true, true
+		m.find[name], m.folded.find[pattern.Fold(name)] = true, true
 	}
 	for i, g := range globs {
 		alternatives, why := pattern.Parse(g.Pattern)
@@ -86,7 +84,7 @@ func (m *matcher) add(glob int, base string, segments []string) error {
 	}
 	tail := strings.Join(segments[n:], "/")
 	m.insert(glob, base, tail, segments[last])
-	m.folded.insert(glob, foldCase(base), foldCase(tail), foldCase(segments[last]))
+	m.folded.insert(glob, pattern.Fold(base), pattern.Fold(tail), pattern.Fold(segments[last]))
 	return nil
 }
 
@@ -109,7 +107,7 @@ func (m *matcher) insert(glob int, base, tail, last string) {
 // reads if any that matches reads, and -1 for none.
 func (m *matcher) matches(dir string, name []byte, fold bool) (glob int, read bool) {
 	if fold && !m.fold {
-		return m.folded.matches(foldCase(dir), []byte(foldCase(string(name))), true)
+		return m.folded.matches(pattern.Fold(dir), []byte(pattern.Fold(string(name))), true)
 	}
 	glob = -1
 	take := func(c *compiled) {
@@ -140,7 +138,7 @@ func (m *matcher) finds(name []byte, fold bool) bool {
 		return false
 	}
 	if fold {
-		return m.folded.find[foldCase(string(name))]
+		return m.folded.find[pattern.Fold(string(name))]
 	}
 	return m.find[string(name)]
 }
@@ -150,24 +148,4 @@ func (c *compiled) covers(dir, name string) bool {
 	path := strings.TrimSuffix(dir, "/") + "/" + name
 	rel, ok := strings.CutPrefix(path, strings.TrimSuffix(c.base, "/")+"/")
 	return ok && doublestar.MatchUnvalidated(c.tail, rel)
-}
-
-// foldCase maps names that differ in case alone to one. Bytes that are no
-// UTF-8 stay what they are.
-func foldCase(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if r == utf8.RuneError && n <= 1 {
-			b.WriteByte(s[0])
-		} else {
-			least := r
-			for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-				least = min(least, o)
-			}
-			b.WriteRune(unicode.ToLower(least))
-		}
-		s = s[n:]
-	}
-	return b.String()
 }

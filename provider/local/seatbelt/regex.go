@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/pattern"
+	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 // globs turns the globs into closures.

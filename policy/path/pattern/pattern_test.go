@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/bulkhead-dev/sandbox/provider/local/pattern"
+	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 func TestParse(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package pattern reads the globs of path rules: the words of doublestar, of
 // which it makes patterns without braces, cut at their slashes. It is pure;
-// who looks on the host what they match, and who writes them in other words,
-// builds on the same reading.
+// who judges a path by them, who looks on the host what they match, and who
+// writes them in other words, builds on the same reading.
 package pattern
 
 import (

@@ -1,0 +1,83 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command"
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+)
+
+// FuzzJudge holds that Judge never panics, that decisions are well-formed,
+// that what nobody can tell is never allowed at any strictness, and that
+// stricter is never milder.
+func FuzzJudge(f *testing.F) {
+	for _, c := range readCases(f) {
+		f.Add(c.text)
+	}
+	for _, l := range everyday(f) {
+		f.Add(l)
+	}
+	var policies []*command.Policy
+	for _, s := range command.Strictnesses() {
+		policies = append(policies, newPolicy(f, command.Rules{
+			Strictness: s, Allow: []string{"ls:*", "npm run test:*", "git*", "*"}, Excluded: []string{"*"},
+		}), newPolicy(f, command.Rules{Strictness: s}))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, refused := line.Parse(text, line.Start{Dir: caseDir, Home: caseHome})
+		var before command.Decision
+		for i, p := range policies {
+			d := p.Judge(command.Input{Text: text, Dir: caseDir})
+			holds(t, text, d)
+			switch {
+			case refused != nil && d.Verdict != policy.Deny:
+				t.Errorf("%q: refused (%s) and yet %s", text, refused.Message, d.Verdict)
+			case refused == nil && len(l.Unknowns) > 0 && (d.Verdict == policy.Allow || d.Excluded):
+				t.Errorf("%q: %s, excluded %t, though unknown: %s", text, d.Verdict, d.Excluded, l.Unknowns[0].Why)
+			}
+			if i%2 == 0 {
+				continue
+			}
+			if i > 1 && policy.Strictest(before.Verdict, d.Verdict) != d.Verdict {
+				t.Errorf("%q: a milder strictness says %s, a stricter one %s", text, before.Verdict, d.Verdict)
+			}
+			before = d
+		}
+	})
+}
+
+// FuzzRule holds that reading a rule never panics, that errors name the
+// setting, that a rule of one form means what it says, and that a rule never
+// makes a line with an unknown part allowed.
+func FuzzRule(f *testing.F) {
+	for _, s := range []string{"npm run test:*", "docker*", "ls", "git log:*", "*", ":*", "a'b", "rm -rf 'a b'", "a*b:*", "\x00", "  ls   -l  "} {
+		f.Add(s, "ls -l")
+		f.Add(s, "npm run test x; $y")
+	}
+	paths := casePaths(f)
+	f.Fuzz(func(t *testing.T, rule, text string) {
+		p, err := command.New(command.Rules{Allow: []string{"x", rule}, Home: caseHome, Paths: paths})
+		if err != nil {
+			if e, ok := err.(*sandbox.Error); !ok || e.Code != sandbox.CodeValidation || e.Field != "commands.allow[1]" {
+				t.Fatalf("%q: %v", rule, err)
+			}
+			return
+		}
+		d := p.Judge(command.Input{Text: text, Dir: caseDir})
+		if l, refused := line.Parse(text, line.Start{Dir: caseDir, Home: caseHome}); d.Verdict == policy.Allow && (refused != nil || len(l.Unknowns) > 0) {
+			t.Errorf("rule %q allows %q", rule, text)
+		}
+		block, err := command.New(command.Rules{Block: []string{rule}, Home: caseHome, Paths: paths})
+		if err != nil {
+			t.Fatalf("%q: no block rule though an allow rule: %v", rule, err)
+		}
+		for _, c := range d.Commands {
+			if strings.TrimSpace(rule) == c.Text && !strings.Contains(rule, "*") && block.Judge(command.Input{Text: text, Dir: caseDir}).Verdict != policy.Deny {
+				t.Errorf("rule %q does not block %q", rule, text)
+			}
+		}
+	})
+}

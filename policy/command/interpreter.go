@@ -1,0 +1,183 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+)
+
+// checkInterpreter looks for programs that run code which the syntax of the
+// shell does not show.
+func checkInterpreter(s *subject) {
+	for i := range s.calls {
+		k := &s.calls[i]
+		s.tables.interpreter.find(k, s.report)
+		for _, w := range k.Wrappers {
+			if !hasWord(shells, base(w)) { // what a shell was given is judged itself
+				s.tables.interpreter.wrapper(w, k.Command, s.report)
+			}
+		}
+	}
+}
+
+// readsCode reports whether an interpreter takes its code from its standard
+// input: no code, no module and no file is named.
+func readsCode(k *call) bool {
+	if _, ok := k.given("-c -e -E -m -r -p -i --eval --print -V -v -h --version --help -l -q"); ok {
+		return false
+	}
+	return len(k.operands) == 0 && !k.open || len(k.operands) > 0 && (k.operands[0].Value == "-" || k.operands[0].Value == "/dev/stdin")
+}
+
+// scripts returns the scripts of sed or the program of awk: the values of the
+// options, or else the first operand.
+func (k *call) scripts(options, file string) []line.Word {
+	var out []line.Word
+	for _, o := range k.options {
+		if o.given && hasWord(options, o.name) {
+			out = append(out, o.value)
+		}
+	}
+	if _, ok := k.given(file); ok || len(out) > 0 || len(k.operands) == 0 {
+		return out
+	}
+	return k.operands[:1]
+}
+
+// scriptUntold reports whether a variable is part of the script of sed or the
+// program of awk.
+func scriptUntold(k *call) bool {
+	for _, w := range k.scripts("-e --expression --source", "-f --file") {
+		if !w.Static {
+			return true
+		}
+	}
+	return false
+}
+
+// sedActs reports whether a script of sed runs a command or writes a file, or
+// cannot be read.
+func sedActs(k *call) bool {
+	var text strings.Builder
+	for _, w := range k.scripts("-e --expression", "-f --file") {
+		if !w.Static {
+			return false // told by scriptUntold
+		}
+		text.WriteString(w.Value)
+		text.WriteByte('\n')
+	}
+	return sedScriptActs(text.String())
+}
+
+// gitRuns reports whether an option of git before its command sets something
+// that git runs or obeys. Plain settings such as user.name are spared.
+func gitRuns(k *call) bool {
+	for _, o := range k.options {
+		switch o.name {
+		case "--exec-path":
+			return o.span.Value != "--exec-path" // alone it only prints
+		case "--config-env":
+			return true
+		case "-c":
+			if !o.value.Static || !isPlainSetting(o.value.Value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// plainSettings are settings of git that change how it speaks, not what it
+// runs.
+const plainSettings = "user.name user.email color.* advice.* core.quotepath core.abbrev core.autocrlf core.eol core.ignorecase " +
+	"core.precomposeunicode core.filemode core.longpaths core.safecrlf core.whitespace core.compression core.preloadindex " +
+	"diff.renames diff.context diff.noprefix diff.mnemonicprefix diff.algorithm diff.colormoved diff.statgraphwidth " +
+	"commit.gpgsign tag.gpgsign log.* merge.conflictstyle merge.ff pull.rebase pull.ff push.default push.autosetupremote rebase.autosquash rebase.autostash " +
+	"init.defaultbranch fetch.prune gc.auto http.postbuffer http.lowspeedlimit http.lowspeedtime protocol.version status.* column.* feature.* pack.* index.* branch.autosetuprebase"
+
+// isPlainSetting reports whether a setting, with or without a value, is one
+// of those. Names of git's settings know no case.
+func isPlainSetting(setting string) bool {
+	plain := newNameSet(plainSettings)
+	name, _, _ := strings.Cut(setting, "=")
+	return plain.has(strings.ToLower(name))
+}
+
+// gitSets reports whether git config writes a setting that is not plain.
+func gitSets(k *call) bool {
+	rest := grammar{short: "f", long: "--file --blob --type --default"}.parse(k.operands[1:], k.Open)
+	if _, reads := rest.given("--get --get-all --get-regexp --get-urlmatch --list -l --get-color --get-colorbool"); reads {
+		return false
+	}
+	if _, edits := rest.given("-e --edit"); edits {
+		return true
+	}
+	names := rest.operands
+	if len(names) > 0 && hasWord("get list set unset edit remove-section rename-section", names[0].Value) {
+		switch names[0].Value {
+		case "get", "list":
+			return false
+		case "edit":
+			return true
+		}
+		names = names[1:]
+		if len(names) == 0 {
+			return false
+		}
+		return !names[0].Static || !isPlainSetting(names[0].Value)
+	}
+	if len(names) == 0 {
+		return rest.open
+	}
+	_, unsets := rest.given("--unset --unset-all --remove-section --rename-section --add --replace-all")
+	if len(names) == 1 && !unsets {
+		return false // prints the setting
+	}
+	return !names[0].Static || !isPlainSetting(names[0].Value)
+}
+
+// gitStarts reports whether a command of git has an option that names a
+// program.
+func gitStarts(k *call) bool {
+	if len(k.operands) == 0 {
+		return false
+	}
+	rest := grammar{}.parse(k.operands[1:], k.Open)
+	options := "--upload-pack --receive-pack --exec --extcmd --open-files-in-pager --template --upload-archive --config --separate-git-dir"
+	switch k.operands[0].Value {
+	case "clone", "ls-remote", "fetch", "pull", "push", "archive", "init":
+		if k.operands[0].Value == "clone" {
+			options += " -u -c"
+		}
+	case "grep":
+		options += " -O"
+	case "rebase":
+		options += " -x"
+	case "difftool", "mergetool":
+		options += " -x --extcmd"
+	case "diff", "log", "show", "format-patch":
+		options = "--ext-diff"
+	default:
+		return false
+	}
+	_, ok := rest.given(options)
+	return ok
+}
+
+// gitOrders reports whether a command of git that can run commands is told
+// to.
+func gitOrders(k *call) bool {
+	words := make([]string, 0, len(k.operands))
+	for _, w := range k.operands {
+		words = append(words, w.Value)
+	}
+	switch text := strings.Join(words, " "); words[0] {
+	case "rebase":
+		return strings.Contains(text, "-i") || strings.Contains(text, "-x") || strings.Contains(text, "--exec")
+	case "bisect":
+		return len(words) > 1 && words[1] == "run"
+	case "submodule":
+		return len(words) > 1 && words[1] == "foreach"
+	}
+	return true
+}

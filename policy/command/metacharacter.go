@@ -1,0 +1,81 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+)
+
+// A construct is one entry of the table of the metacharacter check.
+type construct struct {
+	kind     line.Kind
+	severity policy.Severity
+	mark     mark
+	message  string
+	hint     string
+}
+
+// constructs lists what the shell does beyond starting one program. Each
+// command in a construct is judged on its own; the entry says what the
+// construct itself is worth.
+func constructs() []construct {
+	const apart = "run the commands one by one"
+	return []construct{
+		{line.Sequence, policy.Low, plain, "several commands in one line", apart},
+		{line.And, policy.Low, plain, "a command that depends on another, &&", apart},
+		{line.Or, policy.Low, plain, "a command that depends on another, ||", apart},
+		{line.Pipe, policy.Low, plain, "a pipe", apart},
+		{line.Subshell, policy.Low, plain, "a subshell", apart},
+		{line.Block, policy.Low, plain, "a block", apart},
+		{line.Conditional, policy.Low, plain, "a condition", apart},
+		{line.Loop, policy.Low, plain, "a loop", apart},
+		{line.Redirection, policy.Low, plain, "a redirection", "let the program write its file itself"},
+		{line.Expansion, policy.Low, plain, "a variable", "write the value out"},
+		{line.Arithmetic, policy.Low, plain, "arithmetic", "write the value out"},
+		{line.HereString, policy.Low, plain, "a here-string", "give the text in a file"},
+		{line.Heredoc, policy.Low, plain, "a here-document that is expanded", "quote its delimiter"},
+		{line.BraceExpansion, policy.Low, plain, "braces that become several words", "write the words out"},
+		{line.Background, policy.Medium, never, "a command in the background", "run it in the foreground"},
+		{line.Substitution, policy.Medium, never, "a command substitution", "run the inner command first and use what it printed"},
+		{line.ProcessSubst, policy.Medium, never, "a process substitution", "write to a file first"},
+		{line.Function, policy.Medium, never, "a function, which may change what a name means", "write its commands where they are needed"},
+		{line.NestedEval, policy.Medium, never, "text that is run as a command", "write the command itself"},
+		{line.Coprocess, policy.High, never, "a coprocess", "use a pipe"},
+	}
+}
+
+// checkMetacharacter reports each kind of construct once, with how often it
+// is there.
+func checkMetacharacter(s *subject) {
+	if len(s.Features) == 0 {
+		return
+	}
+	type seen struct {
+		n    int
+		span policy.Span
+	}
+	count := make(map[line.Kind]seen, 8)
+	for _, f := range s.Features {
+		c := count[f.Kind]
+		if c.n == 0 {
+			c.span = f.Span
+		}
+		c.n++
+		count[f.Kind] = c
+	}
+	for _, c := range constructs() {
+		n := count[c.kind]
+		if n.n == 0 {
+			continue
+		}
+		message := fmt.Sprintf("%s: %s", c.message, quote(n.span.Of(s.Text)))
+		if n.n > 1 {
+			message += fmt.Sprintf(" (and %d more)", n.n-1)
+		}
+		s.report(finding{
+			check: "metacharacter", rule: string(c.kind), severity: c.severity, mark: c.mark,
+			message: message, hint: c.hint, span: n.span,
+		})
+	}
+}

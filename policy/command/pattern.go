@@ -1,0 +1,287 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+)
+
+// Programs that bring bytes from elsewhere, or make text of bytes, and so
+// must not feed a shell.
+const (
+	downloaders = "curl wget fetch aria2c http https lynx links w3m axel nc ncat netcat socat ssh scp ftp tftp dig nslookup host gsutil aws rclone"
+	decoders    = "base64 base32 basenc xxd uudecode openssl gunzip zcat gzip bunzip2 bzcat xz xzcat unxz zstd zstdcat rev tr hexdump od gpg"
+)
+
+// checkPattern looks for what attackers and accidents look like: single
+// commands by table, pipes into shells, fork bombs, connections of the shell.
+func checkPattern(s *subject) {
+	for i := range s.calls {
+		k := &s.calls[i]
+		s.tables.pattern.find(k, s.report)
+		for _, w := range k.Wrappers {
+			s.tables.pattern.wrapper(w, k.Command, s.report)
+		}
+	}
+	s.pipes()
+	s.downloadAndRun()
+	s.connections()
+	if s.has(line.Function) && s.File != nil {
+		s.forkBombs()
+	}
+}
+
+// pipes reports pipes from a download or a decoder into a shell.
+func (s *subject) pipes() {
+	if !s.has(line.Pipe) && !s.has(line.NestedShell) && !s.has(line.NestedEval) && !s.has(line.ProcessSubst) && !s.has(line.Substitution) {
+		return
+	}
+	s.substituted()
+	for _, run := range s.pipelines() {
+		from, rule := -1, ""
+		for _, i := range run {
+			k := &s.calls[i]
+			if from >= 0 && s.reads(k) {
+				s.pipeInto(&s.calls[from], k, rule)
+				break
+			}
+			switch {
+			case k.isOne(downloaders):
+				from, rule = i, "download-to-shell"
+			case from < 0 && k.isOne(decoders):
+				from, rule = i, "decode-to-shell"
+			}
+		}
+	}
+}
+
+// substituted reports downloads and decoders within the words of a command
+// that runs them: bash <(curl …), bash -c "$(curl …)".
+func (s *subject) substituted() {
+	for i := range s.calls {
+		to := &s.calls[i]
+		if !to.isOne(shells+" "+interpreters+" eval source .") && !slices.ContainsFunc(to.Wrappers, func(w string) bool { return hasWord(shells+" eval", base(w)) }) {
+			continue
+		}
+		for j := range s.calls {
+			from := &s.calls[j]
+			if i == j || !slices.ContainsFunc(to.Words, func(w line.Word) bool { return inside(from.Span, w.Span) }) {
+				continue
+			}
+			switch {
+			case from.isOne(downloaders):
+				s.pipeInto(from, to, "download-to-shell")
+			case from.isOne(decoders):
+				s.pipeInto(from, to, "decode-to-shell")
+			}
+		}
+	}
+}
+
+// reads reports whether a command runs what its standard input says.
+func (s *subject) reads(k *call) bool {
+	for _, w := range k.Wrappers {
+		if hasWord(shells, base(w)) {
+			return true
+		}
+	}
+	if k.isOne(shells + " eval source . at batch parallel") {
+		return true
+	}
+	return k.isOne(interpreters) && readsCode(k)
+}
+
+func (s *subject) pipeInto(from, to *call, rule string) {
+	what, hint := "a download", "download to a file, read it, then run the file"
+	if rule == "decode-to-shell" {
+		what, hint = "decoded text", "decode to a file, read it, then run the file"
+	}
+	program := to.program
+	for _, w := range to.Wrappers {
+		if hasWord(shells, base(w)) {
+			program = base(w)
+		}
+	}
+	s.report(finding{
+		check: "pattern", rule: rule, severity: policy.Critical, mark: deny,
+		message: fmt.Sprintf("%s feeds %s to %s, so what runs is seen by nobody", from.program, what, program),
+		hint:    hint,
+		span:    policy.Span{Start: min(from.Span.Start, to.Span.Start), End: max(from.Span.End, to.Span.End)},
+	})
+}
+
+// pipelines returns the commands, by index, that are joined by pipes: those
+// below each outermost pipe of the text, and runs of neighbours within nested
+// texts.
+func (s *subject) pipelines() [][]int {
+	var runs [][]int
+	if s.File != nil && s.has(line.Pipe) {
+		for _, span := range outermostPipes(s.File) {
+			var run []int
+			for i := range s.calls {
+				if inside(s.calls[i].Span, span) {
+					run = append(run, i)
+				}
+			}
+			runs = append(runs, run)
+		}
+	}
+	var run []int
+	for i := range s.calls {
+		if via := s.calls[i].Via; slices.Contains(via, line.Pipe) && isNested(via) {
+			run = append(run, i)
+			continue
+		}
+		runs, run = append(runs, run), nil
+	}
+	return append(runs, run)
+}
+
+func isNested(via []line.Kind) bool {
+	return slices.Contains(via, line.NestedShell) || slices.Contains(via, line.NestedEval)
+}
+
+// outermostPipes returns the spans of the pipelines of the text; a pipeline
+// within one of them, as in a substitution, has no span of its own.
+func outermostPipes(f *syntax.File) []policy.Span {
+	var out []policy.Span
+	syntax.Walk(f, func(n syntax.Node) bool {
+		if b, ok := n.(*syntax.BinaryCmd); ok && (b.Op == syntax.Pipe || b.Op == syntax.PipeAll) {
+			out = append(out, spanOf(b))
+			return false
+		}
+		return true
+	})
+	return out
+}
+
+func spanOf(n syntax.Node) policy.Span {
+	return policy.Span{Start: int(n.Pos().Offset()), End: int(n.End().Offset())}
+}
+
+// connections reports redirections by which bash itself opens a connection,
+// and those that write to devices.
+func (s *subject) connections() {
+	for _, r := range s.Redirects {
+		v := r.Target.Value
+		if !r.Target.Static {
+			v = r.Target.Prefix
+		}
+		if v == "" || !r.Write && !r.Read {
+			continue
+		}
+		v = resolvePath(r.Dir, v)
+		switch {
+		case strings.HasPrefix(v, "/dev/tcp/") || strings.HasPrefix(v, "/dev/udp/"):
+			s.connection(r)
+		case r.Write && s.tables.devices.match(v):
+			s.report(finding{
+				check: "pattern", rule: "write-device", severity: policy.Critical, mark: deny, span: r.Span,
+				message: fmt.Sprintf("%s writes to a disk or to memory", quote(r.Target.Raw)), hint: "write to a file in the workspace",
+			})
+		case r.Write && (strings.HasPrefix(v, "/proc/sys") || strings.HasPrefix(v, "/sys/")):
+			s.report(finding{
+				check: "pattern", rule: "kernel-setting", severity: policy.Critical, mark: deny, span: r.Span,
+				message: fmt.Sprintf("%s changes a setting of the kernel", quote(r.Target.Raw)), hint: "leave the kernel's settings alone",
+			})
+		}
+	}
+}
+
+// connection reports one connection; that of a shell is a reverse shell.
+func (s *subject) connection(r line.Redirect) {
+	f := finding{
+		check: "pattern", rule: "shell-connection", severity: policy.High, mark: never, span: r.Span,
+		message: fmt.Sprintf("%s opens a connection of the shell itself", quote(r.Target.Raw)),
+		hint:    "use a program that speaks the protocol, such as curl",
+	}
+	for i := range s.calls {
+		k := &s.calls[i]
+		if !k.isOne(shells+" "+interpreters) && !slices.ContainsFunc(k.Wrappers, func(w string) bool { return hasWord(shells, base(w)) }) {
+			continue
+		}
+		f.rule, f.severity, f.mark = "reverse-shell", policy.Critical, deny
+		f.message = fmt.Sprintf("%s gives a shell to whoever is at the other end of %s", k.program, quote(r.Target.Raw))
+		f.hint = "do not connect shells to the network"
+	}
+	s.report(f)
+}
+
+// forkBombs reports functions that start themselves in a pipe or in the
+// background.
+func (s *subject) forkBombs() {
+	syntax.Walk(s.File, func(n syntax.Node) bool {
+		f, ok := n.(*syntax.FuncDecl)
+		if !ok || f.Name == nil || f.Body == nil {
+			return true
+		}
+		if multiplies(f.Body, f.Name.Value) {
+			s.report(finding{
+				check: "pattern", rule: "fork-bomb", severity: policy.Critical, mark: deny, span: spanOf(f),
+				message: fmt.Sprintf("the function %s starts itself again and again, a fork bomb", quote(f.Name.Value)),
+				hint:    "use a loop with an end",
+			})
+		}
+		return true
+	})
+}
+
+// multiplies reports whether a function's body calls it in a pipe or in the
+// background.
+func multiplies(body *syntax.Stmt, name string) bool {
+	parallel, calls := false, false
+	syntax.Walk(body, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.FuncDecl:
+			return false // judged on its own
+		case *syntax.Stmt:
+			parallel = parallel || n.Background
+		case *syntax.BinaryCmd:
+			parallel = parallel || n.Op == syntax.Pipe || n.Op == syntax.PipeAll
+		case *syntax.CallExpr:
+			calls = calls || len(n.Args) > 0 && n.Args[0].Lit() == name
+		}
+		return true
+	})
+	return parallel && calls
+}
+
+// setsID reports whether a mode makes a program act as its owner or group.
+func setsID(k *call) bool {
+	for _, w := range k.all {
+		mode := strings.TrimPrefix(strings.TrimPrefix(w.Value, "--mode="), "-m")
+		if mode == "" {
+			continue
+		}
+		if strings.Trim(mode, "01234567") == "" {
+			if digits := strings.TrimLeft(mode, "0"); len(digits) == 4 && digits[0] >= '2' {
+				return true
+			}
+			continue
+		}
+		who, what, ok := strings.Cut(mode, "+")
+		if !ok {
+			who, what, ok = strings.Cut(mode, "=")
+		}
+		if ok && strings.Trim(who, "ugoa,+-=rwxXst") == "" && strings.Trim(what, "ugoa,+-=rwxXst") == "" && strings.Contains(what, "s") {
+			return true
+		}
+	}
+	return false
+}
+
+// killsAll reports whether kill is told to signal -1, which is every process:
+// as a target, not as the number of the signal.
+func killsAll(k *call) bool {
+	for i, w := range k.all {
+		if w.Value == "-1" && w.Static && i > 0 {
+			return true
+		}
+	}
+	return false
+}

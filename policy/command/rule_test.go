@@ -1,0 +1,128 @@
+package command_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command"
+)
+
+func TestNewNamesTheSetting(t *testing.T) {
+	long := strings.Repeat("a", 2000)
+	for _, c := range []struct {
+		name  string
+		rules command.Rules
+		field string
+	}{
+		{"strictness", command.Rules{Strictness: "lax"}, "commands.strictness"},
+		{"empty", command.Rules{Allow: []string{"ls", " "}}, "commands.allow[1]"},
+		{"prefix without words", command.Rules{Block: []string{":*"}}, "commands.block[0]"},
+		{"two forms", command.Rules{Excluded: []string{"ls", "a", "a*b:*"}}, "commands.excluded[2]"},
+		{"control character", command.Rules{SubagentBlock: []string{"a\nb"}}, "commands.subagentBlock[0]"},
+		{"no UTF-8", command.Rules{Allow: []string{"a\xff"}}, "commands.allow[0]"},
+		{"too long", command.Rules{Allow: []string{long}}, "commands.allow[0]"},
+		{"too many", command.Rules{Block: make([]string, 2000)}, "commands.block"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := command.New(c.rules)
+			var e *sandbox.Error
+			if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != c.field || e.Hint == "" {
+				t.Errorf("New: %#v, want a validation error about %s with a hint", err, c.field)
+			}
+		})
+	}
+}
+
+func TestStrictnessesMapSeverities(t *testing.T) {
+	for _, c := range []struct {
+		s    command.Strictness
+		text string // finds low, medium, high and critical in turn
+		want policy.Verdict
+	}{
+		{command.Permissive, "make", policy.Allow}, {command.Permissive, "python3 -c 1", policy.Allow},
+		{command.Permissive, "chmod -R 777 .", policy.Ask}, {command.Permissive, "reboot", policy.Deny},
+		{command.Normal, "make", policy.Allow}, {command.Normal, "python3 -c 1", policy.Allow},
+		{command.Normal, "chmod -R 777 .", policy.Ask}, {command.Normal, "reboot", policy.Deny},
+		{command.Restricted, "make", policy.Allow}, {command.Restricted, "python3 -c 1", policy.Ask},
+		{command.Restricted, "chmod -R 777 .", policy.Ask}, {command.Restricted, "reboot", policy.Deny},
+		{command.Strict, "make", policy.Ask}, {command.Strict, "python3 -c 1", policy.Deny},
+		{command.Strict, "chmod -R 777 .", policy.Deny}, {command.Strict, "reboot", policy.Deny},
+	} {
+		d := newPolicy(t, command.Rules{Strictness: c.s}).Judge(command.Input{Text: c.text, Dir: caseDir})
+		if d.Verdict != c.want {
+			t.Errorf("%s %q: %s, want %s", c.s, c.text, d.Verdict, c.want)
+		}
+	}
+}
+
+func TestReasonsAreOrderedAndBounded(t *testing.T) {
+	var b strings.Builder
+	for range 60 {
+		b.WriteString("chmod -R 777 x; ")
+	}
+	b.WriteString("rm -rf /")
+	p := newPolicy(t, command.Rules{Strictness: command.Normal})
+	d := p.Judge(command.Input{Text: b.String(), Dir: caseDir})
+	if len(d.Reasons) != 33 || d.Reasons[0].Verdict != policy.Deny || !strings.HasPrefix(d.Reasons[32].Message, "and ") {
+		t.Fatalf("%d reasons, first %+v", len(d.Reasons), d.Reasons[0])
+	}
+	for i := 2; i < 32; i++ {
+		a, b := d.Reasons[i-1], d.Reasons[i]
+		if a.Verdict == b.Verdict && a.Span.Start > b.Span.Start {
+			t.Errorf("reason %d at %d comes before one at %d", i-1, a.Span.Start, b.Span.Start)
+		}
+	}
+}
+
+func TestReasonsNameThePart(t *testing.T) {
+	p := newPolicy(t, command.Rules{Strictness: command.Normal, Block: []string{"sudo*"}})
+	for _, c := range []struct{ text, check, part, message string }{
+		{"ls && rm -rf / && pwd", "removal", "/", "rm removes /"},
+		{"ls; sudo make", "rule", "sudo make", `the rule "sudo*"`},
+		{"echo $(date)", "metacharacter", "$(date)", "$(date)"},
+		{"make | sort -o x", "interpreter", "sort -o x", "sort writes a file"},
+		{"cat a ~/.ssh/id_rsa", "sensitive-file", "~/.ssh/id_rsa", "/home/dev/.ssh/id_rsa"},
+	} {
+		d := p.Judge(command.Input{Text: c.text, Dir: caseDir})
+		found := false
+		for _, r := range d.Reasons {
+			found = found || r.Check == c.check && r.Span.Of(c.text) == c.part && strings.Contains(r.Message, c.message) && r.Hint != ""
+		}
+		if !found {
+			t.Errorf("%q: no reason of %s about %q that says %q: %+v", c.text, c.check, c.part, c.message, d.Reasons)
+		}
+	}
+}
+
+func TestCommandsAreTold(t *testing.T) {
+	p := newPolicy(t, command.Rules{Strictness: command.Normal})
+	d := p.Judge(command.Input{Text: `FOO=1 timeout 5 git commit -m 'a b' | bash -c "wc -l"`, Dir: caseDir})
+	if len(d.Commands) != 2 {
+		t.Fatalf("%d commands: %+v", len(d.Commands), d.Commands)
+	}
+	first, second := d.Commands[0], d.Commands[1]
+	if first.Text != "git commit -m 'a b'" || len(first.Words) != 4 || first.Words[3] != "a b" || strings.Join(first.Wrappers, " ") != "timeout" {
+		t.Errorf("first: %+v", first)
+	}
+	if second.Text != "wc -l" || strings.Join(second.Wrappers, " ") != "bash" || !strings.Contains(second.Via, "nested-shell") {
+		t.Errorf("second: %+v", second)
+	}
+}
+
+// TestRulesCannotBeFooled holds that one word never passes for two, and that
+// what is written never passes for what is known.
+func TestRulesCannotBeFooled(t *testing.T) {
+	p := newPolicy(t, command.Rules{Strictness: command.Strict, Allow: []string{"git log", "a $x", "cp a b:*"}})
+	for text, want := range map[string]policy.Verdict{
+		"git log": policy.Allow, "git  log": policy.Allow, `"git" 'log'`: policy.Allow, `g\it log`: policy.Allow,
+		"'git log'": policy.Ask, `git\ log`: policy.Ask, "git log x": policy.Ask, "a '$x'": policy.Ask,
+		"cp a b": policy.Allow, "cp a 'b c'": policy.Ask, "cp 'a b'": policy.Ask, "cp a b c": policy.Allow,
+	} {
+		if d := p.Judge(command.Input{Text: text, Dir: caseDir}); d.Verdict != want {
+			t.Errorf("%q: %s, want %s: %+v", text, d.Verdict, want, d.Reasons)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command/line"
+)
+
+// A variableEntry is one entry of the table of the variable check: variables
+// that change what later programs do.
+type variableEntry struct {
+	names    string // separated by blanks; one may end in *
+	severity policy.Severity
+	mark     mark
+	message  string
+	hint     string
+}
+
+func variableEntries() []variableEntry {
+	const h = "run the command without it, or ask for it to be set in the sandbox's settings"
+	return []variableEntry{
+		{"LD_* DYLD_* GCONV_PATH GLIBC_TUNABLES LOCPATH NLSPATH", policy.High, never, "makes every program load other code", h},
+		{"PATH CDPATH EXECIGNORE hash_*", policy.High, never, "changes which program a name means", "call the program by its full path instead"},
+		{"BASH_ENV ENV PROMPT_COMMAND PS0 PS4 SHELLOPTS BASHOPTS BASH_ALIASES BASH_CMDS BASH_FUNC_* ZDOTDIR POSIXLY_CORRECT", policy.High, never, "makes a shell run or read something first", h},
+		{"HOME XDG_CONFIG_HOME XDG_DATA_HOME", policy.High, never, "changes which configuration programs read", h},
+		{"PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONINSPECT PYTHONBREAKPOINT PYTHONWARNINGS", policy.High, never, "makes Python load other code", h},
+		{"NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE NPM_CONFIG_* npm_config_* BUN_OPTIONS", policy.High, never, "makes Node load other code", h},
+		{"PERL5LIB PERL5OPT PERLLIB PERL5DB RUBYOPT RUBYLIB GEM_HOME GEM_PATH BUNDLE_GEMFILE LUA_PATH LUA_CPATH LUA_INIT* PHPRC PHP_INI_SCAN_DIR", policy.High, never, "makes an interpreter load other code", h},
+		{"JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH JAVA_OPTS MAVEN_OPTS GRADLE_OPTS ANT_OPTS DOTNET_STARTUP_HOOKS CORECLR_*", policy.High, never, "makes a virtual machine load other code", h},
+		{"GIT_*", policy.High, never, "changes what git runs or where it works", "use options of git that the policy can read"},
+		{"GOFLAGS GOROOT GOTOOLDIR GOENV CC CXX CPP LD AR AS CGO_* RUSTC RUSTC_* RUSTFLAGS CARGO_* RUSTUP_* MAKEFLAGS MFLAGS GNUMAKEFLAGS CMAKE_*", policy.Medium, never, "changes what a build runs", h},
+		{"PAGER MANPAGER EDITOR VISUAL BROWSER LESSOPEN LESSCLOSE LESSEDIT LESS SUDO_EDITOR SUDO_ASKPASS SSH_ASKPASS SSH_ASKPASS_REQUIRE FCEDIT HGEDITOR SVN_SSH SVN_EDITOR RSYNC_RSH TAR_OPTIONS GREP_OPTIONS RIPGREP_CONFIG_PATH SYSTEMD_EDITOR SYSTEMD_PAGER DELTA_PAGER BAT_PAGER GH_PAGER", policy.High, never, "names a program that others start", h},
+		{"HTTP_PROXY HTTPS_PROXY ALL_PROXY FTP_PROXY NO_PROXY http_proxy https_proxy all_proxy ftp_proxy no_proxy RES_OPTIONS HOSTALIASES LOCALDOMAIN", policy.Medium, never, "changes which way out programs take", h},
+		{"SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES SSLKEYLOGFILE CURL_HOME", policy.High, never, "changes whom programs trust", h},
+		{"DOCKER_HOST DOCKER_CONFIG KUBECONFIG CONTAINER_HOST AWS_* GOOGLE_APPLICATION_CREDENTIALS AZURE_* SSH_AUTH_SOCK GNUPGHOME KRB5_CONFIG KRB5CCNAME", policy.High, never, "changes which engine or account programs speak to", h},
+		{"HISTFILE HISTSIZE HISTFILESIZE HISTCONTROL HISTIGNORE HISTCMD", policy.Medium, never, "changes what the shell's history keeps", "leave the history alone"},
+		{"TMPDIR TEMP TMP", policy.Low, plain, "changes where temporary files go", h},
+	}
+}
+
+// safeVariables are those that an allow or exclude rule looks past: they
+// change how programs speak, not what they run.
+const safeVariables = "LANG LANGUAGE LC_* TZ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI " +
+	"NODE_ENV GOOS GOARCH GOARM GOAMD64 GO111MODULE CGO_ENABLED RUST_LOG RUST_BACKTRACE " +
+	"PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 " +
+	"DEBIAN_FRONTEND SOURCE_DATE_EPOCH VERBOSE DEBUG TEST_VERBOSE"
+
+// A variableTable finds the entry about a variable.
+type variableTable struct {
+	exact  map[string]*variableEntry
+	starry []starryVariable
+}
+
+type starryVariable struct {
+	names globs
+	*variableEntry
+}
+
+func newVariableTable() variableTable {
+	t := variableTable{exact: map[string]*variableEntry{}}
+	entries := variableEntries()
+	for i := range entries {
+		e := &entries[i]
+		for name := range strings.FieldsSeq(e.names) {
+			if strings.Contains(name, "*") {
+				t.starry = append(t.starry, starryVariable{newGlobs(name), e})
+			} else {
+				t.exact[name] = e
+			}
+		}
+	}
+	return t
+}
+
+func (t *variableTable) find(name string) *variableEntry {
+	if e := t.exact[name]; e != nil {
+		return e
+	}
+	for i := range t.starry {
+		if t.starry[i].names.match(name) {
+			return t.starry[i].variableEntry
+		}
+	}
+	return nil
+}
+
+// setters are builtins that set the variables which are named in their
+// arguments; evaluators those that evaluate a subscript in an argument.
+const (
+	setters    = "read mapfile readarray getopts unset"
+	evaluators = "test [ [[ printf read mapfile readarray getopts unset declare typeset local export readonly let wait"
+)
+
+// checkVariable looks at assignments, at arguments that become several, and
+// at expansions that run something.
+func checkVariable(s *subject) {
+	for _, a := range s.Assigns {
+		s.assigned(a.Name, a.Span, a.Scope)
+	}
+	for i := range s.calls {
+		k := &s.calls[i]
+		if k.isOne(setters) || k.program == "printf" && k.letter('v') {
+			s.setBy(k)
+		}
+		if k.isOne(evaluators) {
+			s.subscripts(k)
+		}
+		s.words(k)
+	}
+	s.syntaxTests()
+}
+
+// assigned reports a variable of the table.
+func (s *subject) assigned(name string, span policy.Span, scope line.Scope) {
+	if s.tables.safe.has(name) {
+		return
+	}
+	if name == "IFS" {
+		if scope != line.ScopeCommand {
+			s.report(finding{
+				check: "variable", rule: "IFS", severity: policy.Medium, mark: never, span: span,
+				message: "IFS changes where the shell cuts words", hint: "set it for one command only: IFS= read -r x",
+			})
+		}
+		return
+	}
+	if e := s.tables.variables.find(name); e != nil {
+		s.report(finding{
+			check: "variable", rule: name, severity: e.severity, mark: e.mark, span: span,
+			message: name + " " + e.message, hint: e.hint,
+		})
+	}
+}
+
+// setBy reports variables of the table that a builtin sets.
+func (s *subject) setBy(k *call) {
+	for _, w := range k.all {
+		name, _, _ := strings.Cut(w.Value, "[")
+		if w.Static && syntax.ValidName(name) {
+			s.assigned(name, w.Span, line.ScopeShell)
+		}
+	}
+}
+
+// subscripts reports arguments in which the shell would evaluate a
+// substitution although it stands in quotes: test -v 'a[$(id)]'.
+func (s *subject) subscripts(k *call) {
+	for _, w := range k.all {
+		if w.Static && evaluates(w.Value) {
+			s.hiddenSubstitution(w.Span, w.Raw)
+		}
+	}
+}
+
+func evaluates(v string) bool {
+	_, in, ok := strings.Cut(v, "[")
+	return ok && (strings.Contains(in, "$(") || strings.Contains(in, "`") || strings.Contains(in, "${"))
+}
+
+func (s *subject) hiddenSubstitution(span policy.Span, raw string) {
+	s.report(finding{
+		check: "variable", rule: "subscript", severity: policy.Critical, mark: deny, span: span,
+		message: fmt.Sprintf("the subscript in %s is evaluated, and runs the command in it", quote(raw)),
+		hint:    "use a number or a plain name as subscript",
+	})
+}
+
+// words reports what expansions in the words of a command do to it.
+func (s *subject) words(k *call) {
+	if p := k.Words[0]; !p.Static || p.Glob {
+		s.report(finding{
+			check: "variable", rule: "program", severity: policy.High, mark: unknown, span: p.Span,
+			message: fmt.Sprintf("the program is not told by the text: %s", quote(p.Raw)),
+			hint:    "write the program's name out",
+		})
+	}
+	for _, w := range k.Words {
+		if w.Static || !strings.Contains(w.Raw, "$") {
+			continue
+		}
+		if strings.Contains(w.Raw, "IFS") || strings.Contains(w.Raw, "@") || strings.Contains(w.Raw, "${!") {
+			s.expansions(w)
+		}
+	}
+}
+
+// expansions looks at one word whose expansions may be more than values.
+func (s *subject) expansions(w line.Word) {
+	var parsed *syntax.Word
+	for p, err := range syntax.NewParser().WordsSeq(strings.NewReader(w.Raw)) {
+		if err == nil {
+			parsed = p
+		}
+		break
+	}
+	if parsed == nil {
+		return
+	}
+	quoted := 0
+	var stack []syntax.Node
+	syntax.Walk(parsed, func(n syntax.Node) bool {
+		if n == nil {
+			if _, ok := stack[len(stack)-1].(*syntax.DblQuoted); ok {
+				quoted--
+			}
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		stack = append(stack, n)
+		switch n := n.(type) {
+		case *syntax.DblQuoted:
+			quoted++
+		case *syntax.ParamExp:
+			s.expansion(n, w, quoted > 0)
+		}
+		return true
+	})
+}
+
+func (s *subject) expansion(x *syntax.ParamExp, w line.Word, quoted bool) {
+	f := finding{check: "variable", span: w.Span}
+	switch {
+	case x.Param != nil && x.Param.Value == "IFS" && !quoted && !x.Length:
+		f.rule, f.severity, f.mark = "IFS-splitting", policy.Critical, deny
+		f.message = fmt.Sprintf("IFS is used to hide the blanks between words: %s", quote(w.Raw))
+		f.hint = "write the command with blanks"
+	case x.Exp != nil && x.Exp.Op == syntax.OtherParamOps && x.Exp.Word != nil && x.Exp.Word.Lit() == "P":
+		f.rule, f.severity, f.mark = "prompt-expansion", policy.High, unknown
+		f.message = fmt.Sprintf("%s runs the commands that the variable's value holds", quote(w.Raw))
+		f.hint = "use the variable without @P"
+	case x.Excl && x.Names == 0:
+		f.rule, f.severity, f.mark = "indirection", policy.Medium, plain
+		f.message = fmt.Sprintf("%s takes the value of a variable whose name another holds", quote(w.Raw))
+		f.hint = "name the variable itself"
+	default:
+		return
+	}
+	s.report(f)
+}
+
+// syntaxTests looks at [[ ]] and arithmetic of the text, where a quoted
+// subscript is evaluated as well.
+func (s *subject) syntaxTests() {
+	if s.File == nil || !s.has(line.Test) && !s.has(line.Arithmetic) {
+		return
+	}
+	syntax.Walk(s.File, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.UnaryTest:
+			if n.Op == syntax.TsVarSet {
+				s.quotedSubscript(n)
+				return false
+			}
+		case *syntax.BinaryTest:
+			switch n.Op {
+			case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
+				s.quotedSubscript(n)
+				return false
+			}
+		case *syntax.ArithmCmd, *syntax.ArithmExp, *syntax.LetClause:
+			s.quotedSubscript(n)
+			return false
+		}
+		return true
+	})
+}
+
+// quotedSubscript reports quoted text below n that holds a subscript with a
+// substitution.
+func (s *subject) quotedSubscript(n syntax.Node) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		if q, ok := n.(*syntax.SglQuoted); ok && evaluates(q.Value) {
+			s.hiddenSubstitution(policy.Span{Start: int(q.Pos().Offset()), End: int(q.End().Offset())}, q.Value)
+		}
+		return true
+	})
+}
+
+// has reports whether the line has a construct of the kind.
+func (s *subject) has(k line.Kind) bool {
+	for _, f := range s.Features {
+		if f.Kind == k {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,154 @@
+package network
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// A Rule names hosts: one host, the hosts below a name, every host, or a range
+// of addresses; each at every port or at some.
+type Rule struct {
+	text   string       // as written
+	host   Host         // the host; of a wildcard, what comes before its dot is below it
+	below  bool         // *.host
+	all    bool         // *
+	prefix netip.Prefix // range of addresses; of a single one too
+	low    uint16       // ports, 0 to 0 for every one
+	high   uint16
+}
+
+// ParseRule reads a rule of network.allowedDomains or deniedDomains:
+//
+//	example.com          the host
+//	*.example.com        every host below it, and not itself
+//	*                    every host
+//	192.0.2.7            the address, in any spelling; 2001:db8::7 or [2001:db8::7]
+//	10.0.0.0/8           a range of addresses; fd00::/8
+//	example.com:443      at that port only
+//	[fd00::/8]:80-90     at those ports only; IPv6 then needs brackets
+//
+// Errors have [sandbox.CodeValidation].
+func ParseRule(text string) (Rule, error) {
+	r := Rule{text: text}
+	if strings.Contains(text, "://") {
+		return Rule{}, badRule(text, "is a URL", "write the host alone")
+	}
+	rest, ok := r.ports(text)
+	if !ok {
+		return Rule{}, badRule(text, "has no port or range of ports after its colon", "write HOST:443 or HOST:8000-8100")
+	}
+	var err error
+	switch {
+	case rest == "*":
+		r.all = true
+		return r, nil
+	case strings.HasPrefix(rest, "*."):
+		r.below = true
+		if r.host, err = Canonical(rest[2:]); err != nil {
+			return Rule{}, err
+		}
+		if r.host.addr.IsValid() {
+			return Rule{}, badRule(text, "has a * before an address", "write a range of addresses like 10.0.0.0/8")
+		}
+		return r, nil
+	case strings.Contains(rest, "*"):
+		return Rule{}, badRule(text, "has a * in a place where it means nothing", "write *.example.com for every host below a name")
+	case strings.Contains(rest, "/"):
+		return r.network(rest)
+	}
+	if r.host, err = Canonical(rest); err != nil {
+		return Rule{}, err
+	}
+	if a := r.host.addr; a.IsValid() {
+		r.prefix = netip.PrefixFrom(a, a.BitLen())
+	}
+	return r, nil
+}
+
+// ports takes the ports off text.
+func (r *Rule) ports(text string) (rest string, ok bool) {
+	start := 0
+	if strings.HasPrefix(text, "[") {
+		start = strings.IndexByte(text, ']') + 1 // colons before it are the address's
+	} else if strings.Count(text, ":") > 1 {
+		return text, true // an IPv6 address without brackets
+	}
+	i := strings.IndexByte(text[start:], ':')
+	if i < 0 {
+		return text, true
+	}
+	i += start
+	low, high, span := strings.Cut(text[i+1:], "-")
+	if !span {
+		high = low
+	}
+	if r.low, ok = parsePort(low); !ok {
+		return text, false
+	}
+	r.high, ok = parsePort(high)
+	return text[:i], ok && r.low <= r.high
+}
+
+// network reads a range of addresses.
+func (r Rule) network(text string) (Rule, error) {
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		text = strings.Replace(inner, "]", "", 1)
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || p.Addr().Zone() != "":
+		return Rule{}, badRule(r.text, "is no range of addresses", "write it like 10.0.0.0/8 or fd00::/8")
+	case p.Addr().Is4In6():
+		return Rule{}, badRule(r.text, "is a range of IPv4 addresses written as IPv6", "write it as IPv4")
+	case p != p.Masked():
+		return Rule{}, badRule(r.text, "has bits set beyond its length", "write "+p.Masked().String())
+	}
+	r.prefix = p
+	return r, nil
+}
+
+// String returns the rule as written.
+func (r Rule) String() string { return r.text }
+
+// All reports whether r means every host.
+func (r Rule) All() bool { return r.all }
+
+// port reports whether r concerns the port.
+func (r *Rule) port(p uint16) bool { return r.low == 0 || r.low <= p && p <= r.high }
+
+// names reports whether r means h by its name, or by its address when it is one.
+func (r *Rule) names(h Host) bool {
+	switch {
+	case r.all:
+		return true
+	case h.addr.IsValid():
+		return r.holds(h.addr)
+	case r.below:
+		rest, ok := strings.CutSuffix(h.name, r.host.name)
+		return ok && len(rest) > 1 && rest[len(rest)-1] == '.'
+	}
+	return !r.prefix.IsValid() && h == r.host
+}
+
+// holds reports whether r is a range that has a in it.
+func (r *Rule) holds(a netip.Addr) bool { return r.prefix.IsValid() && r.prefix.Contains(a) }
+
+// single reports whether r names one address.
+func (r *Rule) single() bool { return r.prefix.IsValid() && r.prefix.IsSingleIP() }
+
+func badRule(text, why, hint string) error {
+	e := sandbox.Errorf(sandbox.CodeValidation, "read network rule", "%s %s", quoted(text), why)
+	e.Hint = hint
+	return e
+}
+
+// at puts the place of a setting into an error of this package.
+func at(err error, field string, i int) error {
+	if e, ok := err.(*sandbox.Error); ok {
+		e.Field = field + "[" + strconv.Itoa(i) + "]"
+	}
+	return err
+}
