@@ -175,6 +175,8 @@ var cases = []struct{ text, want string }{
 	{"bash -c - 'rm x'", "bash>rm x"},
 	{"coproc bash -c 'rm x'", "bash>rm x"},
 	{"coproc N { rm x; }", "rm x"},
+	{"export V=(a)V=(b)", "refused"},
+	{"V=(a b); echo ${V[@]}", "echo <>"},
 	{"time -- rm", "refused"},
 	{"f() rm", "refused"},
 	{"\u2713 \u26a0\ufe0f", "\u2713 \u26a0\ufe0f"},

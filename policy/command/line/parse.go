@@ -44,7 +44,7 @@ type refusal struct{ reason *policy.Reason }
 func walkAll(text string, f *syntax.File, at Start) *Line {
 	blocked := map[claim]bool{}
 	for try := 0; ; try++ {
-		j := &job{out: &Line{Text: text, File: f}, blocked: blocked, trusting: try < 2}
+		j := &job{out: &Line{Text: text, File: f}, blocked: blocked, trusting: try == 0 || try == 1 && len(text) <= maxTwice}
 		w := &walker{job: j, text: text, home: at.Home}
 		w.list(f.Stmts, &scope{dir: at.Dir})
 		broken := j.broken()

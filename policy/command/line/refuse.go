@@ -22,6 +22,7 @@ const (
 	maxWords    = 64        // words that one word with braces may become
 	maxBraces   = 16        // braces in a word that are expanded
 	maxValue    = 256       // bytes of a variable whose value is followed
+	maxTwice    = 16 << 10  // bytes of a line that is walked again with what is left of its claims
 	maxBindings = 64        // variables whose values are followed
 	maxFrames   = 3000      // calls of the parser within each other
 )
