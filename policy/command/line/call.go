@@ -59,7 +59,7 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 
 // tooMuch refuses a line for n, of which there is more than is judged.
 func (w *walker) tooMuch(n syntax.Node) {
-	panic(refusal{refuse(w.span(n), "the line has more words, assignments or redirections than are read", "write it to a file first, then run it")})
+	panic(refusal{refuse(w.span(n), "the line has more words, expansions, assignments or redirections than are read", "write it to a file first, then run it")})
 }
 
 // reserved reports whether bash never takes s, unquoted, for a program.

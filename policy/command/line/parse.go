@@ -152,6 +152,9 @@ func (w *walker) raw(n syntax.Node) string { return w.local(n).Of(w.text) }
 
 // feature notes a construct.
 func (w *walker) feature(k Kind, n syntax.Node) {
+	if len(w.out.Features) >= maxFeatures {
+		w.tooMuch(n)
+	}
 	w.out.Features = append(w.out.Features, Feature{Kind: k, Span: w.span(n)})
 }
 

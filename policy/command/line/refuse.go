@@ -17,6 +17,7 @@ const (
 	maxWrappers = 16        // wrappers of one command
 	maxArgs     = 10000     // words of all commands together
 	maxEffects  = 2000      // assignments, and as many redirections
+	maxFeatures = 10000     // constructs
 	maxWord     = 8 << 10   // bytes of a word beyond which values are not put in
 	maxNested   = 128 << 10 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
