@@ -32,7 +32,7 @@ func removers() []remover {
 // checkRemoval looks at what would be removed: critical folders are denied,
 // and targets that the text does not tell are asked about.
 func checkRemoval(s *subject) {
-	at := places{start: s.in.Dir, home: s.home}
+	at := places{mapOfPlaces: s.tables.places, start: s.in.Dir, home: s.home}
 	for i := range s.calls {
 		k := &s.calls[i]
 		for j := range s.tables.removers {

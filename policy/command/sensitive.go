@@ -28,7 +28,7 @@ func newFiles(p *path.Policy, home string) (files, error) {
 
 // maxQuestions bounds how often the path policy is asked about one line; a
 // line with more files than that is asked about as a whole.
-const maxQuestions = 1024
+const maxQuestions = 512
 
 // A fileQuestions is one run of the sensitive-file check.
 type fileQuestions struct {

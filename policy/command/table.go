@@ -49,6 +49,7 @@ type tables struct {
 	variables   variableTable
 	safe        nameSet // variables that rules look past
 	devices     globs
+	places      *mapOfPlaces
 	removers    []remover
 	roles       map[string]fileRole
 }
@@ -61,6 +62,7 @@ func newTables() *tables {
 		variables:   newVariableTable(),
 		safe:        newNameSet(safeVariables),
 		devices:     newGlobs(devices),
+		places:      newMapOfPlaces(),
 		removers:    removers(),
 		roles:       fileRoles(),
 	}
