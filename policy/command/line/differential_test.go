@@ -2,7 +2,6 @@ package line
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -54,7 +53,7 @@ func tricks(t testing.TB) []string {
 	}
 	out := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n%%\n")
 	if len(out) < 200 {
-		t.Fatal(fmt.Sprintf("only %d tricks", len(out)))
+		t.Fatalf("only %d tricks", len(out))
 	}
 	return out
 }

@@ -162,7 +162,7 @@ func (w *walker) naming(inv *invocation, s *scope) {
 // nameWord looks at one argument that may be the name of a variable.
 func (w *walker) nameWord(v Word, numbers bool, s *scope) {
 	switch {
-	case v.number && numbers:
+	case numbers && (v.number || v.Raw == "$!" || v.Raw == `"$!"`):
 	case !fixed(v) && !(v.Static && w.names(v)):
 		w.job.unknown(v.Span, "the name of the variable, "+v.Raw+", is not told")
 	case strings.Contains(v.Value, "[") && !w.names(v) && strings.ContainsAny(v.Value, "$`abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"):

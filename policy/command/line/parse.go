@@ -44,7 +44,7 @@ type refusal struct{ reason *policy.Reason }
 func walkAll(text string, f *syntax.File, at Start) *Line {
 	blocked := map[claim]bool{}
 	for try := 0; ; try++ {
-		j := &job{out: &Line{Text: text, File: f}, blocked: blocked, trusting: try < 3}
+		j := &job{out: &Line{Text: text, File: f}, blocked: blocked, trusting: try < 2}
 		w := &walker{job: j, text: text, home: at.Home}
 		w.list(f.Stmts, &scope{dir: at.Dir})
 		broken := j.broken()
@@ -65,6 +65,7 @@ type job struct {
 	blocked  map[claim]bool // what an earlier walk relied on in vain
 	trusting bool           // claims may be made at all
 	texts    int            // bytes of nested texts
+	words    int            // of all commands
 }
 
 // rely claims that the variable name is never set to anything else (for
@@ -121,6 +122,8 @@ type walker struct {
 	posix  bool         // a shell other than bash reads the text
 	level  int          // texts around this one
 	depth  int          // constructs around this point
+
+	chained bool // the length of the list around this point is known to be bounded
 }
 
 // deeper is called at the beginning of every construct that can hold others.

@@ -53,7 +53,10 @@ func (s *scope) bind(name string, value Word) {
 // within returns a copy of s for what stands inside a construct of kind k.
 func (s *scope) within(k Kind) *scope {
 	c := *s
-	c.via = append(slices.Clip(s.via), k)
+	if n := len(s.via); k != Pipe || n == 0 || s.via[n-1] != Pipe {
+		// The stages of one pipeline stand side by side, not in each other.
+		c.via = append(slices.Clip(s.via), k)
+	}
 	return &c
 }
 

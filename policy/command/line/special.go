@@ -82,7 +82,7 @@ func (w *walker) shText(text string, inv *invocation, holder policy.Span, posix 
 }
 
 // shells is how bash reads its options. Of the others it knows what they share.
-var shells = grammar{flags: "abefhkmnptuvxBCDEHPTrilcs", args: "oO", permute: false,
+var shells = grammar{flags: "abefhkmnptuvxBCDEHPTrilcs", args: "oO", endDash: true,
 	long:    "norc noprofile posix login verbose version help restricted debugger dump-strings dump-po-strings noediting pretty-print rcfile= init-file=",
 	query:   "version help n D dump-strings dump-po-strings",
 	unclear: "i k B H O rcfile init-file posix debugger t p"}

@@ -122,6 +122,17 @@ func (w *walker) compound(cmd syntax.Command, s *scope) {
 
 // binary walks lists and pipelines.
 func (w *walker) binary(b *syntax.BinaryCmd, s *scope) {
+	if !w.chained {
+		// Before going down to the first of too many commands, count them.
+		w.chained = true
+		defer func() { w.chained = false }()
+		n, at := 0, b
+		for ok := true; ok; at, ok = at.X.Cmd.(*syntax.BinaryCmd) {
+			if n++; n > MaxCommands {
+				panic(refusal{unreadable(errMany, w.text)})
+			}
+		}
+	}
 	switch b.Op {
 	case syntax.AndStmt, syntax.OrStmt:
 		kind := And

@@ -66,13 +66,22 @@ func tree(text string, limit int) (f *syntax.File, err error) {
 	}
 	parser := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
 	f = &syntax.File{}
-	for s, err := range parser.StmtsSeq(newSource(text)) {
-		if err != nil {
-			return nil, err
+	// No range loop: the parser may go on after an error, which a range loop
+	// answers with a panic.
+	parser.StmtsSeq(newSource(text))(func(s *syntax.Stmt, e error) bool {
+		switch {
+		case err != nil:
+		case e != nil:
+			err = e
+		case len(f.Stmts) >= limit:
+			err = errMany
+		default:
+			f.Stmts = append(f.Stmts, s)
 		}
-		if f.Stmts = append(f.Stmts, s); len(f.Stmts) > limit {
-			return nil, errMany
-		}
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if n := continued(text, f); n != nil {
 		return nil, syntax.ParseError{Pos: *n, Text: "a comment that ends with a backslash is read in two ways"}
@@ -117,15 +126,11 @@ func quotedRanges(f *syntax.File) [][2]int {
 		case *syntax.SglQuoted:
 			out = append(out, [2]int{int(n.Pos().Offset()), int(n.End().Offset())})
 		case *syntax.Redirect:
-			if n.Hdoc != nil && quotedDelimiter(n.Word) {
-				out = append(out, [2]int{int(n.Hdoc.Pos().Offset()), int(n.Hdoc.End().Offset())})
+			if n.Hdoc != nil {
+				out = append(out, texts(n.Hdoc.Parts, n.Hdoc.Pos(), n.Hdoc.End())...)
 			}
 		case *syntax.DblQuoted:
-			for _, p := range n.Parts {
-				if _, ok := p.(*syntax.Lit); ok {
-					out = append(out, [2]int{int(p.Pos().Offset()), int(p.End().Offset())})
-				}
-			}
+			out = append(out, texts(n.Parts, n.Pos(), n.End())...)
 		}
 		return true
 	})
@@ -156,4 +161,18 @@ func unreadable(err error, text string) *policy.Reason {
 func at(p syntax.Pos, text string) policy.Span {
 	start := min(int(p.Offset()), len(text))
 	return policy.Span{Start: start, End: min(start+1, len(text))}
+}
+
+// texts returns what lies between from and to, without the parts that can
+// hold commands.
+func texts(parts []syntax.WordPart, from, to syntax.Pos) [][2]int {
+	var out [][2]int
+	start := int(from.Offset())
+	for _, p := range parts {
+		if _, ok := p.(*syntax.Lit); !ok {
+			out = append(out, [2]int{start, int(p.Pos().Offset())})
+			start = int(p.End().Offset())
+		}
+	}
+	return append(out, [2]int{start, int(to.Offset())})
 }
