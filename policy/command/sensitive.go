@@ -208,8 +208,10 @@ func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
 	}
 	switch {
 	case w.Static && w.Glob:
+		q.asked++ // it costs as much as two
 		q.answer(q.paths.policy.JudgeGlob(op, abs), w)
 	case q.tree && w.Static:
+		q.asked++
 		q.answer(q.paths.policy.JudgeTree(op, abs), w)
 	default:
 		q.answer(q.paths.policy.Judge(op, abs), w)

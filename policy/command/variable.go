@@ -103,10 +103,10 @@ func checkVariable(s *subject) {
 	}
 	for i := range s.calls {
 		k := &s.calls[i]
-		if k.isOne(setters) || k.program == "printf" && k.letter('v') {
+		if k.is(isSetter) || k.program == "printf" && k.letter('v') {
 			s.setBy(k)
 		}
-		if k.isOne(evaluators) {
+		if k.is(isEvaluator) {
 			s.subscripts(k)
 		}
 		s.words(k)
