@@ -115,7 +115,7 @@ func (w *walker) parallel(inv *invocation, s *scope) {
 		}
 		text = append(text, v.Value)
 	}
-	if p.why != "" || len(words) == 0 || !common2(strings.Join(text, " ")) {
+	if p.why != "" || len(words) == 0 || !everyShell(strings.Join(text, " ")) {
 		if p.why == "" {
 			p.why = "parallel runs what it reads"
 		}

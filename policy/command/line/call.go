@@ -15,7 +15,6 @@ type invocation struct {
 	stdin *Redirect // where it reads from, when a redirection says so
 	body  *string   // the text that it reads, when that is known
 	shell bool      // the shell itself looks the name up, so that it may be a builtin
-	func_ bool      // the name may be that of a function
 }
 
 // call walks a simple command. Before it stood the keywords or wrappers given.
@@ -24,7 +23,7 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if len(c.Args) == 0 {
 		scope = ScopeShell
 	}
-	inv := invocation{shell: true, func_: true}
+	inv := invocation{shell: true}
 	if w.words += len(c.Args); w.words > maxArgs || len(w.out.Assigns)+len(c.Assigns) > maxEffects {
 		w.tooMuch(c)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	lines = flag.Int("lines", 3000, "how many lines TestDifferential makes")
+	lines = flag.Int("lines", 1200, "how many lines TestDifferential makes")
 	seed  = flag.Uint64("seed", 1, "what it makes them from")
 )
 

@@ -16,7 +16,7 @@ func (w *walker) declaration(d *syntax.DeclClause, redirs []Redirect, s *scope) 
 	if variant != "export" && variant != "readonly" && variant != "local" {
 		w.bashOnly(d)
 	}
-	inv := invocation{shell: true, func_: true}
+	inv := invocation{shell: true}
 	inv.Words = []Word{{Value: variant, Prefix: variant, Static: true, single: true, Raw: w.raw(d.Variant), Span: w.span(d.Variant)}}
 	inv.Span, inv.Redirects = w.span(d), redirs
 	if len(s.around) > 0 {
