@@ -118,11 +118,11 @@ func TestThousandConcurrent(t *testing.T) {
 	s.settled(footprint.Footprint{Threads: 21, Descriptors: 100, Resident: 12 << 20})
 }
 
-// TestFiveThousandInContainer runs that many commands one after the other, and
+// TestTwentyThousandInContainer runs that many commands one after the other, and
 // looks for what they could leave behind on both sides. More of them run
 // against the same guest without a container.
-func TestFiveThousandInContainer(t *testing.T) {
-	commands := 5_000
+func TestTwentyThousandInContainer(t *testing.T) {
+	commands := 20_000
 	if testing.Short() {
 		commands = 2_000
 	}
