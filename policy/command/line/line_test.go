@@ -177,6 +177,8 @@ var cases = []struct{ text, want string }{
 	{"coproc N { rm x; }", "rm x"},
 	{"export V=(a)V=(b)", "refused"},
 	{"V=(a b); echo ${V[@]}", "echo <>"},
+	{"cat <<-E\na\\\n\tE\nrm\nE", "refused"},
+	{"cat <<-'E'\na\\\n\tE\nrm", "cat ; rm"},
 	{"time -- rm", "refused"},
 	{"f() rm", "refused"},
 	{"\u2713 \u26a0\ufe0f", "\u2713 \u26a0\ufe0f"},

@@ -90,6 +90,9 @@ func (w *walker) redirection(r *syntax.Redirect, s *scope) Kind {
 		if quotedDelimiter(r.Word) {
 			return HeredocQuoted
 		}
+		if r.Op == syntax.DashHdoc && strings.Contains(w.text[min(int(r.OpPos.Offset()), len(w.text)):], "\\\n") {
+			panic(refusal{refuse(w.span(r), "where a here-document of <<- with a backslash at the end of a line ends is read in two ways", "use <<, or quote its end")})
+		}
 		if r.Hdoc != nil {
 			w.parts(r.Hdoc.Parts, s, inDouble)
 		}

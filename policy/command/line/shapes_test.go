@@ -1,3 +1,5 @@
+//go:build linux
+
 package line
 
 import (
@@ -81,7 +83,7 @@ func TestBounds(t *testing.T) {
 			if grown > 64<<20 {
 				t.Errorf("it took %d MiB", grown>>20)
 			}
-			if took > 200*time.Millisecond {
+			if took > time.Second {
 				t.Errorf("it took %v of the processor", took)
 			}
 		})
