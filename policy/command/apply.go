@@ -183,6 +183,9 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 		if isNested(c.Via) {
 			return false, fmt.Sprintf("%s is within a text for another shell", quote(commands[i].Text))
 		}
+		if i := slices.IndexFunc(c.Words, func(w line.Word) bool { return !w.Static || w.Glob }); i >= 0 {
+			return false, fmt.Sprintf("the text does not tell what %s becomes, which may be an option", quote(c.Words[i].Raw))
+		}
 		r, ok := s.nameOf(s.Policy.excluded, c, commands[i].Text)
 		if !ok || c.Open {
 			return false, fmt.Sprintf("no rule of commands.excluded names %s", quote(commands[i].Text))
