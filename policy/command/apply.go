@@ -17,6 +17,12 @@ func (s *subject) blockRules() {
 	for i := range s.Commands {
 		c := &s.Commands[i]
 		texts := blockTexts(c)
+		if ops := s.calls[i].operands; len(ops) > 0 && len(ops) < len(c.Words)-1 {
+			// git -C x push is known as git push, too.
+			program := c.Words[0]
+			program.Value, program.Raw = base(program.Value), base(program.Raw)
+			texts = append(texts, normal(append([]line.Word{program}, ops...)))
+		}
 		s.blockBy(s.block, c, texts, "")
 		if s.in.Subagent {
 			s.blockBy(s.subagentBlock, c, texts, " for sub-agents")
