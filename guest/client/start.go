@@ -26,7 +26,8 @@ import (
 //   - CodeExecution, Field "limits": a limit could not be set;
 //   - CodeExecution, Retryable: no process or memory to be had;
 //   - CodeValidation: cmd makes no sense (Field says where);
-//   - CodeUnsupported: no terminal to be had in this wall;
+//   - CodeUnsupported: no terminal to be had in this wall, or (Field "limits")
+//     a guest that cannot hold limits of a whole command;
 //   - CodeUnavailable, CodeTimeout: the guest was lost, or ctx ended first.
 //
 // The program reads /dev/null when cmd.Stdin is nil, and writes there when

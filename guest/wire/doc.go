@@ -87,7 +87,8 @@
 //
 // Exit comes last: the program has ended, none of its processes is left
 // (unless it was started with [FlagDetach]) and all output has been sent.
-// It ends every channel of the stream.
+// It ends every channel of the stream, and names the limit of the command that
+// was reached, if any was.
 //
 // # Files
 //
