@@ -36,7 +36,8 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if len(c.Args) == 0 {
 		return
 	}
-	if raw := w.raw(c.Args[0]); reserved(raw) && len(c.Assigns) == 0 {
+	// A line that goes on behind a backslash makes no difference to bash.
+	if raw := strings.ReplaceAll(w.raw(c.Args[0]), "\\\n", ""); reserved(raw) && len(c.Assigns) == 0 {
 		panic(refusal{refuse(w.span(c.Args[0]), "bash takes "+raw+" for a keyword here", "quote it")})
 	}
 	if lit, ok := c.Args[0].Parts[0].(*syntax.Lit); ok && assigning(lit.Value) {

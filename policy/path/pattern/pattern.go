@@ -29,6 +29,8 @@ func Parse(pattern string) (alternatives [][]string, why string) {
 		return nil, "contains a NUL byte"
 	case !doublestar.ValidatePattern(pattern):
 		return nil, "is no pattern: a bracket or brace is not closed, or it ends with a backslash"
+	case strings.HasPrefix(pattern, `\/`):
+		return nil, "begins with a slash behind a backslash, so it is not clear whether it is absolute"
 	case oddClass(pattern):
 		return nil, "has a slash, brace or comma in a character class, which says nothing clear"
 	}
