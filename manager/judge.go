@@ -24,12 +24,12 @@ type gates struct {
 	of       map[string]*gate.Gate // by agent
 }
 
-// gate returns the gate of res. With flags it is made for this call.
-func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
+// gate returns the gate of res, which was resolved from settings. With flags
+// it is made for this call.
+func (m *Manager) gate(settings *config.Settings, res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
 	if flags != nil {
-		return gate.New(res, Inside(res))
+		return gate.New(res, m.host.Inside(res))
 	}
-	settings := m.settings.Load()
 	m.gates.mu.Lock()
 	defer m.gates.mu.Unlock()
 	if m.gates.of == nil || m.gates.settings != settings || len(m.gates.of) >= maxGates {
@@ -38,7 +38,7 @@ func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gat
 	if g := m.gates.of[res.Agent]; g != nil {
 		return g, nil
 	}
-	g, err := gate.New(res, Inside(res))
+	g, err := gate.New(res, m.host.Inside(res))
 	if err == nil {
 		m.gates.of[res.Agent] = g
 	}
@@ -46,8 +46,13 @@ func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gat
 }
 
 // Inside is what policies have to know of the place where commands of res run.
-func Inside(res config.Resolved) config.Inside {
-	return config.Inside{FoldCase: runtime.GOOS == "darwin" && res.Provider != "docker"}
+// A container never shows the host's home at its place.
+func (h Host) Inside(res config.Resolved) config.Inside {
+	in := config.Inside{Env: h.Env}
+	if res.Provider != "docker" {
+		in.FoldCase, in.Home = runtime.GOOS == "darwin", h.Home
+	}
+	return in
 }
 
 // callOf is what the gate is asked about a request.
@@ -68,8 +73,8 @@ type ruling struct {
 // judge asks the gate about a call. What it denies is refused here, before
 // anything is made or looked for; what becomes of a question depends on where
 // the call would run, see consent.
-func (m *Manager) judge(ctx context.Context, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
-	g, err := m.gate(res, req.Flags)
+func (m *Manager) judge(ctx context.Context, settings *config.Settings, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
+	g, err := m.gate(settings, res, req.Flags)
 	if err != nil {
 		return nil, err
 	}

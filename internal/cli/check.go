@@ -9,7 +9,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
-	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -69,7 +68,11 @@ func (a *app) check(call gate.Call, strictness text) error {
 	if err != nil {
 		return err
 	}
-	g, err := gate.New(res, manager.Inside(res))
+	in, err := a.Backend.Inside(res)
+	if err != nil {
+		return err
+	}
+	g, err := gate.New(res, in)
 	if err != nil {
 		return err
 	}
