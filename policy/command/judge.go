@@ -35,6 +35,8 @@ type subject struct {
 	in    Input
 	calls []call
 	found findings
+
+	expanded int // words that checkVariable has read once more
 }
 
 func (s *subject) report(f finding) { s.found.add(f) }
@@ -100,6 +102,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 		s.unnamed(named)
 	}
 	d.Excluded, d.ExcludedReason = s.excludedBy(d.Commands)
+	d.ExcludedReason = clip(d.ExcludedReason, maxMessage)
 	d.Verdict, d.Reasons = s.found.verdict, s.found.reasons(lifted)
 	if lifted {
 		d.Verdict = policy.Allow
@@ -110,7 +113,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 
 // maxParts bounds the words, assignments and redirections of a line that the
 // checks look at one by one.
-const maxParts = 4096
+const maxParts = 2048
 
 func size(l *line.Line) int {
 	n := len(l.Assigns) + len(l.Redirects)

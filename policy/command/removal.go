@@ -29,16 +29,25 @@ func removers() []remover {
 	}
 }
 
+// removersByName returns the table by program.
+func removersByName() map[string]*remover {
+	m := map[string]*remover{}
+	for _, r := range removers() {
+		for name := range strings.FieldsSeq(r.programs) {
+			m[name] = &r
+		}
+	}
+	return m
+}
+
 // checkRemoval looks at what would be removed: critical folders are denied,
 // and targets that the text does not tell are asked about.
 func checkRemoval(s *subject) {
-	at := places{start: s.in.Dir, home: s.home}
+	at := places{mapOfPlaces: s.tables.places, start: s.in.Dir, home: s.home}
 	for i := range s.calls {
 		k := &s.calls[i]
-		for j := range s.tables.removers {
-			if r := &s.tables.removers[j]; k.isOne(r.programs) {
-				s.removes(k, r, at)
-			}
+		if r := s.tables.removers[k.program]; r != nil {
+			s.removes(k, r, at)
 		}
 		switch k.program {
 		case "find", "gfind", "fd", "fdfind":
@@ -55,7 +64,7 @@ func checkRemoval(s *subject) {
 
 // removes judges one call of a program that removes its operands.
 func (s *subject) removes(k *call, r *remover, at places) {
-	if o, ok := k.given("--no-preserve-root"); ok && k.isOne("rm grm") {
+	if o, ok := k.given("--no-preserve-root"); ok && hasWord("rm grm", k.program) {
 		s.removal(k, "no-preserve-root", policy.Critical, deny, o.span, k.program+" is told not to spare the root folder", "leave --no-preserve-root out, and name what is to go")
 	}
 	recursive := r.recursive == "always"
@@ -123,6 +132,8 @@ func (s *subject) unsureTarget(k *call, r *remover, w line.Word, recursive bool,
 		}
 	}
 	switch {
+	case isUnknownHome(w.Raw):
+		s.removal(k, "critical-path", policy.Critical, deny, w, s.says(k, r, w, "which is a home"), "name the files that are to go")
 	case strings.HasPrefix(w.Raw, "~"):
 		s.removal(k, "critical-path", policy.High, never, w, s.says(k, r, w, "which lies in a home"), "name the files that are to go")
 	case lost && (recursive && !r.last || strings.Contains(w.Raw, "/")):
@@ -130,6 +141,18 @@ func (s *subject) unsureTarget(k *call, r *remover, w line.Word, recursive bool,
 	case recursive && !r.last:
 		s.removal(k, "variable-target", policy.Medium, plain, w, s.says(k, r, w, "which the text tells in part only"), "write the path out")
 	}
+}
+
+// isUnknownHome reports whether a word is the home, or everything in it,
+// wherever that may be.
+func isUnknownHome(raw string) bool {
+	raw = strings.ReplaceAll(raw, `"`, "")
+	for _, home := range []string{"~", "$HOME", "${HOME}"} {
+		if rest, ok := strings.CutPrefix(raw, home); ok && (rest == "" || rest[0] == '/') && strings.Trim(rest, "/.*") == "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *subject) says(k *call, r *remover, w line.Word, why string) string {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Quote returns the line that runs args as they are: read by a shell, and by
-// [Parse], it is one simple command of exactly these words. It fails for what
-// no line that Parse accepts can say: no words at all, a zero byte, too much
-// text. Bytes that Parse refuses as they are, because a person would not see
-// them, are written as $'\x..': a file's name may have them.
+// Quote returns the line that runs args as they are: a shell, and [Parse],
+// read it as one simple command of exactly these words. It fails when there
+// are no words, when one holds a zero byte, and when the line would be too
+// long. Characters that Parse refuses as they are, because a person would not
+// see them, are written as $'\x..': the name of a file may hold them.
 func Quote(args []string) (string, error) {
 	if len(args) == 0 {
 		return "", errors.New("there is no word to quote")
