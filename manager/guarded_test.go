@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A guarded machine has one wall whose rules can be opened, and a person who
@@ -36,6 +37,8 @@ type guarded struct {
 	kept    []string // agent and path of permanent ones
 	keepErr error
 	runs    int // of the program
+
+	recorder store.Recorder // or nil
 }
 
 const guardedSettings = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
@@ -131,6 +134,7 @@ func (g *guarded) manager(settings string) *manager.Manager {
 	if g.answers != nil {
 		o.Approver = g
 	}
+	o.Violations = g.recorder
 	m, err := manager.New(o)
 	must(g.t, err)
 	g.t.Cleanup(func() { m.Close() })

@@ -100,6 +100,12 @@ func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 	for _, op := range []sandbox.Operation{sandbox.OpRead, sandbox.OpWrite} {
 		d := g.Paths().Judge(op, inside)
 		kind, reason := "path", d.Message
+		if d.Rule != "" && d.Verdict != policy.Allow {
+			reason += " (" + d.Rule + ")"
+		}
+		if d.Hint != "" {
+			reason += "; instead: " + d.Hint
+		}
 		switch {
 		case wall && d.Verdict == policy.Allow:
 			continue
