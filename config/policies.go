@@ -2,10 +2,12 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 	policypath "github.com/bulkhead-dev/sandbox/policy/path"
@@ -14,11 +16,15 @@ import (
 // Inside describes what policies have to know of the place where commands run
 // and settings do not say.
 type Inside struct {
-	FoldCase bool // names that differ in case are one file there
+	FoldCase bool              // names that differ in case are one file there
+	Home     string            // the host's home, where walls may show it at its place; empty is unknown
+	Env      map[string]string // replaces $VAR in rules for files
 }
 
 // PathPolicy returns what the settings of one call say about files, by their
-// names inside. What may be written there is the workspace, the home and the
+// names inside. ~ in a rule is the home inside and, unless the wall is sure
+// not to show it, that of the host. A rule that cannot be expanded is
+// [sandbox.CodeValidation] with its place: a deny must not go missing. What may be written there is the workspace, the home and the
 // temporary folders of the sandbox; the wall decides about all else anyway.
 func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 	_, folders, err := memoryFolders(r)
@@ -29,15 +35,49 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 	for _, t := range folders {
 		temp = append(temp, t.Target)
 	}
-	p, err := policypath.New(policypath.Options{
+	o := policypath.Options{
 		Home:         r.home(),
+		HostHome:     in.Home,
 		WorkRoots:    slices.Compact([]string{sandbox.WorkspaceDir, r.home()}),
 		TempPrefixes: temp,
-		AllowRead:    r.Filesystem.AllowRead, DenyRead: r.Filesystem.DenyRead,
-		AllowWrite: r.Filesystem.AllowWrite, DenyWrite: r.Filesystem.DenyWrite,
-		FoldCase: in.FoldCase, Strict: r.Commands.Strictness == string(command.Strict),
-	})
+		FoldCase:     in.FoldCase, Strict: r.Commands.Strictness == string(command.Strict),
+	}
+	for _, l := range []struct {
+		name string
+		from []string
+		to   *[]string
+	}{
+		{"filesystem.allowRead", r.Filesystem.AllowRead, &o.AllowRead},
+		{"filesystem.denyRead", r.Filesystem.DenyRead, &o.DenyRead},
+		{"filesystem.allowWrite", r.Filesystem.AllowWrite, &o.AllowWrite},
+		{"filesystem.denyWrite", r.Filesystem.DenyWrite, &o.DenyWrite},
+	} {
+		if *l.to, err = in.expand(l.name, l.from); err != nil {
+			return nil, r.placed(err)
+		}
+	}
+	p, err := policypath.New(o)
 	return p, r.placed(err)
+}
+
+// expand replaces the variables in rules for files and leaves their ~, which
+// the policy knows the homes for.
+func (in Inside) expand(name string, rules []string) ([]string, error) {
+	out := make([]string, len(rules))
+	for i, rule := range rules {
+		expanded, err := pathvar.Expand(rule, "~", in.Env)
+		if err == nil && expanded == "" {
+			err = sandbox.Errorf(sandbox.CodeValidation, "expand path", "%q is empty", rule)
+		}
+		var e *sandbox.Error
+		if errors.As(err, &e) {
+			placed := *e
+			placed.Field = fmt.Sprintf("%s[%d]", name, i)
+			return nil, &placed
+		}
+		out[i] = expanded
+	}
+	return out, nil
 }
 
 // CommandPolicy returns what the settings of one call say about commands.

@@ -9,6 +9,7 @@ package gate
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/command/line"
 	"github.com/bulkhead-dev/sandbox/policy/network"
-	"github.com/bulkhead-dev/sandbox/policy/path"
+	policypath "github.com/bulkhead-dev/sandbox/policy/path"
 	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
 
@@ -29,7 +30,8 @@ type Call struct {
 	Line        string   // text for a shell
 	Args        []string // a program and its arguments
 	Interactive bool     // a shell at which somebody will type
-	Dir         string   // working directory inside, absolute
+	Dir         string   // working directory inside, absolute or below that of the settings
+	Env         []string // names of the variables that the call itself sets
 	Subagent    bool     // the caller is a sub-agent
 }
 
@@ -44,7 +46,7 @@ type Judgement struct {
 type Gate struct {
 	tools    *toolpolicy.Policy
 	commands *command.Policy
-	paths    *path.Policy
+	paths    *policypath.Policy
 	hosts    *network.Policy
 	workdir  string
 	auto     bool
@@ -76,7 +78,7 @@ func New(res config.Resolved, in config.Inside) (*Gate, error) {
 func (g *Gate) Tools() *toolpolicy.Policy { return g.tools }
 
 // Paths returns the policy for files.
-func (g *Gate) Paths() *path.Policy { return g.paths }
+func (g *Gate) Paths() *policypath.Policy { return g.paths }
 
 // Hosts returns the policy for hosts.
 func (g *Gate) Hosts() *network.Policy { return g.hosts }
@@ -111,7 +113,7 @@ func (g *Gate) command(c *Call) command.Decision {
 		if err != nil {
 			d.Verdict = policy.Deny
 			d.Reasons = append(d.Reasons, policy.Reason{Check: "syntax", Verdict: policy.Deny, Severity: policy.High,
-				Message: "the arguments cannot be judged: " + err.Error(), Hint: "leave control characters out of the arguments, or put them into a file"})
+				Message: "the arguments cannot be judged: " + err.Error(), Hint: "put what is long into a file, and give the program its name"})
 			return d
 		}
 		c.Line = text
@@ -119,10 +121,10 @@ func (g *Gate) command(c *Call) command.Decision {
 		return d
 	}
 	dir := c.Dir
-	if dir == "" {
-		dir = g.workdir
+	if !path.IsAbs(dir) {
+		dir = path.Join(g.workdir, dir)
 	}
-	return g.commands.Judge(command.Input{Text: c.Line, Dir: dir, Subagent: c.Subagent})
+	return g.commands.Judge(command.Input{Text: c.Line, Dir: dir, Env: c.Env, Subagent: c.Subagent})
 }
 
 // Effective says what becomes of a judgement where the command would run:

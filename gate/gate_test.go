@@ -48,6 +48,15 @@ func TestChain(t *testing.T) {
 		{"somebody types and is asked", asks, gate.Call{Interactive: true}, policy.Ask, policy.Ask, policy.Ask, "interactive"},
 		{"a question", ``, gate.Call{Line: "python3 -c 'print(1)'"}, policy.Ask, policy.Allow, policy.Ask, "interpreter"},
 		{"a question that is put", asks, gate.Call{Line: "python3 -c 'print(1)'"}, policy.Ask, policy.Ask, policy.Ask, "interpreter"},
+		{"variables of the call", ``, gate.Call{Args: []string{"ls"}, Env: []string{"LD_PRELOAD"}}, policy.Ask, policy.Allow, policy.Ask, "variable"},
+		{"a path for programs", `"commands": {"strictness": "permissive"}`, gate.Call{Line: "ls", Env: []string{"PATH"}}, policy.Ask, policy.Allow, policy.Ask, "variable"},
+		{"harmless variables", `"commands": {"allow": ["reach"]}`, gate.Call{Args: []string{"reach"}, Env: []string{"LC_ALL", "TERM"}}, policy.Allow, policy.Allow, policy.Allow, ""},
+		{"variables and an allow rule", `"commands": {"strictness": "strict", "allow": ["reach"]}`, gate.Call{Args: []string{"reach"}, Env: []string{"X"}}, policy.Ask, policy.Allow, policy.Ask, "rule"},
+		{"a name that is not text", ``, gate.Call{Args: []string{"cat", "a\nb", "\xff\r\u00a0"}}, policy.Allow, policy.Allow, policy.Allow, ""},
+		{"no name for a rule", `"commands": {"block": ["cat /x:*"]}`, gate.Call{Args: []string{"cat", "/x", "\xff"}}, policy.Deny, policy.Deny, policy.Deny, "rule"},
+		{"a line behind bytes", ``, gate.Call{Args: []string{"sh", "-c", "echo \r; rm -rf /"}}, policy.Deny, policy.Deny, policy.Deny, "syntax"},
+		{"arguments without end", ``, gate.Call{Args: []string{"echo", strings.Repeat("x", 2<<20)}}, policy.Deny, policy.Deny, policy.Deny, "syntax"},
+		{"a folder below that of the settings", `"filesystem": {"denyRead": ["/workspace/a"]}`, gate.Call{Line: "cat x", Dir: "a"}, policy.Deny, policy.Deny, policy.Deny, "sensitive-file"},
 		{"an argument that cannot be", ``, gate.Call{Args: []string{"a\x00b"}}, policy.Deny, policy.Deny, policy.Deny, "syntax"},
 		{"a tool", ``, gate.Call{Tool: "exec", Line: "ls"}, policy.Allow, policy.Allow, policy.Allow, ""},
 		{"a tool that is denied", ``, gate.Call{Tool: "browser"}, policy.Deny, policy.Deny, policy.Deny, "tool"},
@@ -88,6 +97,18 @@ func TestRefusalNamesThePart(t *testing.T) {
 		var e *sandbox.Error
 		if err := g.Judge(c).Err("run"); !errors.As(err, &e) || !strings.Contains(e.Resource, "rm -rf /") && e.Resource != "/" || len(e.Resource) > 20 {
 			t.Errorf("%+v: %+v", c, err)
+		}
+	}
+}
+
+// TestVariablesStayInside holds that a command which may leave the wall does
+// so only with harmless variables of the call.
+func TestVariablesStayInside(t *testing.T) {
+	g := gateOf(t, `"commands": {"excluded": ["docker*"]}`)
+	for name, want := range map[string]bool{"TERM": true, "LD_PRELOAD": false, "DOCKER_HOST": false, "X": false} {
+		j := g.Judge(gate.Call{Args: []string{"docker", "ps"}, Env: []string{name}})
+		if j.Excluded != want || !want && !strings.Contains(j.ExcludedReason, name) {
+			t.Errorf("%s: %t, %s", name, j.Excluded, j.ExcludedReason)
 		}
 	}
 }

@@ -192,6 +192,9 @@ func (m *Manager) lendHost(ctx context.Context, w *want, req Request, fn func(*l
 	l := &live{Sandbox: sb, provider: w.provider, spec: w.spec, want: w, scratch: w.scratch(), held: held, letGo: func() { sb.Close() }}
 	err = fn(l)
 	l.close()
+	if req.Remove {
+		m.grants.drop(w.spec.Owner)
+	}
 	if req.Remove && l.scratch {
 		return errors.Join(err, m.removeScratch(context.WithoutCancel(ctx), w.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
 	}

@@ -18,8 +18,8 @@ type grants struct {
 	mu sync.Mutex
 	of map[grantKey][]sandbox.Grant
 
-	// texts are the commands that were permitted, as they were asked about.
-	texts map[grantKey]map[string]bool
+	// questions are those about commands that were answered with yes.
+	questions map[grantKey]map[question]bool
 
 	// written are the paths that some grant has ever let code write. What was
 	// exchanged there stays so when the grant has ended.
@@ -77,35 +77,35 @@ func (g *grants) drop(o sandbox.Owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.of, keyOf(o))
-	delete(g.texts, keyOf(o))
+	delete(g.questions, keyOf(o))
 }
 
-// maxTexts bounds the commands that are permitted for one session.
-const maxTexts = 1000
+// maxQuestions bounds the commands that are permitted for one session.
+const maxQuestions = 1000
 
-// permitText permits a command to the sandbox of o, as long as there is room:
-// otherwise it is asked about again.
-func (g *grants) permitText(o sandbox.Owner, text string) {
+// permitCommand permits a command to the sandbox of o, as long as there is
+// room: otherwise it is asked about again.
+func (g *grants) permitCommand(o sandbox.Owner, q question) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.texts == nil {
-		g.texts = map[grantKey]map[string]bool{}
+	if g.questions == nil {
+		g.questions = map[grantKey]map[question]bool{}
 	}
-	of := g.texts[keyOf(o)]
+	of := g.questions[keyOf(o)]
 	if of == nil {
-		of = map[string]bool{}
-		g.texts[keyOf(o)] = of
+		of = map[question]bool{}
+		g.questions[keyOf(o)] = of
 	}
-	if len(of) < maxTexts {
-		of[text] = true
+	if len(of) < maxQuestions {
+		of[q] = true
 	}
 }
 
-// permits reports whether just this text was permitted to the sandbox of o.
-func (g *grants) permits(o sandbox.Owner, text string) bool {
+// permits reports whether just this was permitted to the sandbox of o.
+func (g *grants) permits(o sandbox.Owner, q question) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.texts[keyOf(o)][text]
+	return g.questions[keyOf(o)][q]
 }
 
 // with returns a new list that has n once.

@@ -2,9 +2,12 @@ package manager
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -24,12 +27,12 @@ type gates struct {
 	of       map[string]*gate.Gate // by agent
 }
 
-// gate returns the gate of res. With flags it is made for this call.
-func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
+// gate returns the gate of res, which was resolved from settings. With flags
+// it is made for this call.
+func (m *Manager) gate(settings *config.Settings, res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
 	if flags != nil {
-		return gate.New(res, Inside(res))
+		return gate.New(res, m.host.Inside(res))
 	}
-	settings := m.settings.Load()
 	m.gates.mu.Lock()
 	defer m.gates.mu.Unlock()
 	if m.gates.of == nil || m.gates.settings != settings || len(m.gates.of) >= maxGates {
@@ -38,7 +41,7 @@ func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gat
 	if g := m.gates.of[res.Agent]; g != nil {
 		return g, nil
 	}
-	g, err := gate.New(res, Inside(res))
+	g, err := gate.New(res, m.host.Inside(res))
 	if err == nil {
 		m.gates.of[res.Agent] = g
 	}
@@ -46,13 +49,21 @@ func (m *Manager) gate(res config.Resolved, flags *config.SandboxSettings) (*gat
 }
 
 // Inside is what policies have to know of the place where commands of res run.
-func Inside(res config.Resolved) config.Inside {
-	return config.Inside{FoldCase: runtime.GOOS == "darwin" && res.Provider != "docker"}
+// A container never shows the host's home at its place.
+func (h Host) Inside(res config.Resolved) config.Inside {
+	in := config.Inside{Env: h.Env}
+	if res.Provider != "docker" {
+		in.FoldCase, in.Home = runtime.GOOS == "darwin", h.Home
+	}
+	return in
 }
 
 // callOf is what the gate is asked about a request.
 func callOf(req Request) gate.Call {
-	return gate.Call{Tool: req.Tool, Args: req.Command.Args, Dir: req.Command.Dir, Subagent: req.Subagent}
+	return gate.Call{
+		Tool: req.Tool, Args: req.Command.Args, Dir: req.Command.Dir, Subagent: req.Subagent,
+		Env: slices.Sorted(maps.Keys(req.Command.Env)),
+	}
 }
 
 // A ruling is what the gate said of one request.
@@ -68,8 +79,8 @@ type ruling struct {
 // judge asks the gate about a call. What it denies is refused here, before
 // anything is made or looked for; what becomes of a question depends on where
 // the call would run, see consent.
-func (m *Manager) judge(ctx context.Context, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
-	g, err := m.gate(res, req.Flags)
+func (m *Manager) judge(ctx context.Context, settings *config.Settings, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
+	g, err := m.gate(settings, res, req.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +119,7 @@ func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 		case sandbox.AllowOnce:
 			return nil
 		case sandbox.AllowSession, sandbox.AllowPermanent:
-			m.grants.permitText(r.owner, r.question(inWall))
+			m.grants.permitCommand(r.owner, r.question(inWall))
 			if a.Permission == sandbox.AllowPermanent {
 				m.log.WithField("sandbox", r.sandbox).Warn("the command is permitted for this session only: to permit it for good, name it in commands.allow of the settings")
 			}
@@ -132,10 +143,29 @@ func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 	return err
 }
 
-// question is what a permission for the session is for: this text, of this
-// agent, in this folder, and where it runs.
-func (r *ruling) question(inWall bool) string {
-	return fmt.Sprintf("%q %t %t %q %s", r.req.Who.Agent, r.req.Subagent, inWall, r.req.Command.Dir, r.judged.Text)
+// A question is what a permission for the session is for: this text of this
+// agent, with these variables and this tool, in this folder, with input or
+// without, and where it runs.
+type question [sha256.Size]byte
+
+func (r *ruling) question(inWall bool) question {
+	c := r.req.Command
+	parts := []any{r.req.Who.Agent, r.req.Subagent, r.req.Tool, inWall, c.Dir, c.Stdin != nil, r.judged.Text}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		parts = append(parts, name, c.Env[name])
+	}
+	return sha256.Sum256(fmt.Appendf(nil, "%q", parts))
+}
+
+// maxNames bounds how much of the names of variables a question tells, in bytes.
+const maxNames = 400
+
+// bounded returns s, or its start when it is longer than most bytes.
+func bounded(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // askCommand puts the question about a command to the approver.
@@ -143,6 +173,12 @@ func (m *Manager) askCommand(ctx context.Context, r *ruling, inWall bool) Answer
 	reason := r.judged.Summary()
 	if !inWall {
 		reason += "; it would run on the host, without a wall"
+	}
+	if names := slices.Sorted(maps.Keys(r.req.Command.Env)); len(names) > 0 {
+		reason += "; the call sets " + bounded(strings.Join(names, ", "), maxNames)
+	}
+	if r.req.Command.Stdin != nil {
+		reason += "; it gets input that nobody has looked at"
 	}
 	p := sandbox.PermissionRequest{
 		ID: newID(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,

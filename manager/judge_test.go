@@ -112,6 +112,9 @@ func TestQuestionsAboutCommands(t *testing.T) {
 			check("again", g.judged(m, []string{"reach", "/workspace/x"}), want.second)
 			check("another command", g.judged(m, []string{"reach", "/workspace/y"}), want.elsewhere)
 			check("another folder", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Command.Dir = "/tmp" }), want.elsewhere)
+			check("other variables", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Command.Env = map[string]string{"X": "1"} }), want.elsewhere)
+			check("with input", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Command.Stdin = strings.NewReader("x") }), want.elsewhere)
+			check("as a tool", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Tool = "exec" }), want.elsewhere)
 			check("another agent", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Who.Agent = "b" }), want.elsewhere)
 			check("a sub-agent", g.judged(m, []string{"reach", "/workspace/x"}, func(r *manager.Request) { r.Subagent = true }), want.elsewhere)
 		})
@@ -125,5 +128,19 @@ func TestInsideAWallNobodyIsAsked(t *testing.T) {
 	line := []string{"sh", "-c", "reach $(reach)"}
 	if err := g.judged(g.manager(guardedSettings), line, func(r *manager.Request) { r.Ask = true }); sandbox.CodeOf(err) == sandbox.CodeDenyTool || len(g.asked) != 0 {
 		t.Errorf("%v; asked %+v", err, g.asked)
+	}
+}
+
+// TestQuestionsTellOfTheCall holds that who is asked hears what else the call
+// brings along.
+func TestQuestionsTellOfTheCall(t *testing.T) {
+	g := newGuarded(t, sandbox.Deny)
+	m := g.manager(settingsWith(`"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}`))
+	g.judged(m, []string{"reach"}, func(r *manager.Request) {
+		r.Ask, r.Command.Stdin = true, strings.NewReader("x")
+		r.Command.Env = map[string]string{"TOKEN": "secret", "ACCOUNT": "x"}
+	})
+	if len(g.asked) != 1 || !strings.Contains(g.asked[0].Reason, "ACCOUNT, TOKEN") || !strings.Contains(g.asked[0].Reason, "input") || strings.Contains(g.asked[0].Reason, "secret") {
+		t.Errorf("asked %+v", g.asked)
 	}
 }

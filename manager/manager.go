@@ -134,7 +134,8 @@ type Request struct {
 	MustExist bool // fail with CodeNotFound rather than create
 	Remove    bool // remove the sandbox and its workspace afterwards
 
-	unjudged bool // what the command says is not held against the rules
+	line     string // what a shell was given to run, where Command starts that shell
+	unjudged bool   // what the command says is not held against the rules
 }
 
 // An Outcome is how a request ended.

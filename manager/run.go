@@ -44,11 +44,12 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
 func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) error {
-	res, err := config.Resolve(m.settings.Load(), req.Who, req.Flags)
+	settings := m.settings.Load()
+	res, err := config.Resolve(settings, req.Who, req.Flags)
 	if err != nil {
 		return err
 	}
-	r, err := m.judge(ctx, res, req, call)
+	r, err := m.judge(ctx, settings, res, req, call)
 	if err != nil {
 		return err
 	}

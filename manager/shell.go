@@ -29,7 +29,7 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 	case interactive:
 		args, call = []string{"-i"}, gate.Call{Tool: req.Tool, Interactive: true}
 	case len(args) == 2 && args[0] == "-c":
-		call.Args, call.Line = nil, args[1]
+		call.Args, call.Line, req.line = nil, args[1], args[1]
 		args = []string{"-c", "--", args[1]} // or a line that begins with - is taken for an option
 	default:
 		call.Args = append([]string{"sh"}, args...)

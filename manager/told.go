@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ const tellWithin = 2 * time.Second
 func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
 	meta := store.Meta{
 		Time: m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
-		Program: first(r.req.Command.Args), Command: r.judged.Text,
+		Program: r.req.program(), Command: r.judged.Text,
 	}
 	var records []store.Record
 	for _, reason := range r.judged.Reasons {
@@ -35,7 +36,7 @@ func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Out
 	}
 	meta := store.Meta{
 		Time: m.now(), Tenant: l.spec.Owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session, Sandbox: l.name(),
-		Program: first(req.Command.Args), Command: strings.Join(req.Command.Args, " "),
+		Program: req.program(), Command: cmp.Or(req.line, strings.Join(req.Command.Args, " ")),
 	}
 	var records []store.Record
 	for _, v := range out.Violations {
@@ -60,9 +61,10 @@ func (m *Manager) tell(ctx context.Context, sandbox string, records []store.Reco
 	}
 }
 
-func first(args []string) string {
-	if len(args) == 0 {
+// program is what the request starts; empty where a line tells that.
+func (r *Request) program() string {
+	if r.line != "" || len(r.Command.Args) == 0 {
 		return ""
 	}
-	return args[0]
+	return r.Command.Args[0]
 }

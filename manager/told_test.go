@@ -3,82 +3,97 @@ package manager_test
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
-// A notebook keeps records in memory.
+// A notebook keeps what it is told, unless it fails or hangs.
 type notebook struct {
-	mu      sync.Mutex
-	records []store.Record
-	fails   error
+	mu    sync.Mutex
+	kept  []store.Record
+	fails error
+	hangs bool
 }
 
 // Append implements store.Recorder.
 func (n *notebook) Append(ctx context.Context, rs ...store.Record) error {
+	if n.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	n.records = append(n.records, rs...)
+	n.kept = append(n.kept, rs...)
 	return n.fails
 }
 
-// TestWhatWasStoppedIsRecorded holds that each refusal, each denial of a wall
-// and each limit that was reached leaves a record of whom it concerns.
-func TestWhatWasStoppedIsRecorded(t *testing.T) {
-	g := newGuarded(t)
-	n := &notebook{}
-	g.recorder = n
-	m := g.manager(settingsWith(`"commands": {"block": ["reach forbidden:*"]}`))
-	who := config.Who{Tenant: "acme", Agent: "a", Session: "s"}
-	run := func(args ...string) {
-		t.Helper()
-		_, err := m.Run(context.Background(), manager.Request{Who: who, Timeout: 200 * time.Millisecond, Command: sandbox.Command{Args: args, Stdout: io.Discard, Stderr: io.Discard}})
-		if err != nil && sandbox.CodeOf(err) != sandbox.CodeDenyTool {
-			t.Fatal(err)
-		}
-	}
-	for _, tt := range []struct {
-		name string
-		args []string
-		want store.Type // of the only record, or empty for none
+// TestRefusalsAreToldOnce holds that each refusal is recorded, with what was
+// to be run and once, whoever refused; and that what ran is not.
+func TestRefusalsAreToldOnce(t *testing.T) {
+	const asks = `"commands": {"autoAllowIfSandboxed": false, "strictness": "strict", "allow": ["true"]}`
+	tests := []struct {
+		name    string
+		run     func(*guarded, *manager.Manager) error
+		typ     store.Type
+		verdict policy.Verdict
+		command string
 	}{
-		{"nothing was stopped", []string{"reach", "/workspace/x"}, ""},
-		{"a rule of the settings", []string{"reach", "forbidden"}, store.CommandBlocked},
-		{"a wall", []string{"reach", "seen:HOST/x"}, store.WallPath},
-		{"a limit", []string{"linger"}, store.LimitExceeded},
-	} {
+		{"denied", func(g *guarded, m *manager.Manager) error { return g.judged(m, []string{"rm", "-rf", "/"}) }, store.CriticalPathRemoval, policy.Deny, ""},
+		{"a line", func(g *guarded, m *manager.Manager) error {
+			_, err := m.Shell(context.Background(), manager.Request{Who: someone, Command: sandbox.Command{Args: []string{"-c", "true; rm -rf /"}}})
+			return err
+		}, store.CriticalPathRemoval, policy.Deny, ""},
+		{"nobody asked", func(g *guarded, m *manager.Manager) error { return g.judged(m, []string{"reach"}) }, store.CommandBlocked, policy.Ask, "reach"},
+		{"asked and denied", func(g *guarded, m *manager.Manager) error {
+			return g.judged(m, []string{"reach"}, func(r *manager.Request) { r.Ask = true })
+		}, store.CommandBlocked, policy.Ask, "reach"},
+		{"a tool", func(g *guarded, m *manager.Manager) error {
+			return g.judged(m, nil, func(r *manager.Request) { r.Tool = "browser" })
+		}, store.ToolDenied, policy.Deny, ""},
+	}
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			n.records = nil
-			run(tt.args...)
-			if tt.want == "" {
-				if len(n.records) != 0 {
-					t.Errorf("%+v", n.records)
+			notes := &notebook{}
+			g := newGuarded(t, sandbox.Deny)
+			g.recorder = notes
+			if err := tt.run(g, g.manager(settingsWith(asks))); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
+				t.Fatalf("%v", err)
+			}
+			seen := 0
+			for _, r := range notes.kept {
+				if r.Type == tt.typ && r.Verdict == tt.verdict && r.Severity != 0 {
+					seen++
 				}
-				return
+				if strings.Contains(r.Command, "command -v") || tt.command != "" && r.Command != tt.command || r.Agent == "" || r.Session == "" {
+					t.Errorf("%+v", r)
+				}
 			}
-			if len(n.records) != 1 || n.records[0].Type != tt.want {
-				t.Fatalf("%+v", n.records)
-			}
-			r := n.records[0]
-			if r.Tenant != "acme" || r.Agent != "a" || r.Session != "s" || !strings.HasPrefix(r.Sandbox, "sbx-") || r.Program == "" || r.Time.IsZero() || r.Message == "" {
-				t.Errorf("%+v", r)
+			if seen != 1 {
+				t.Errorf("told %d times: %+v", seen, notes.kept)
 			}
 		})
 	}
-	n.fails = errors.New("the disk is full")
-	run("reach", "forbidden")
-	if !strings.Contains(g.log.String(), "cannot record what was stopped") {
-		t.Errorf("a record that is lost is not told of: %s", g.log)
+}
+
+// TestRecorderThatFails holds that a refusal stays one, and a command is not
+// held up for good, when nobody can write down what was stopped.
+func TestRecorderThatFails(t *testing.T) {
+	for name, notes := range map[string]*notebook{"fails": {fails: errors.New("the disk is full")}, "hangs": {hangs: true}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t)
+			g.recorder = notes
+			if err := g.judged(g.manager(guardedSettings), []string{"rm", "-rf", "/"}); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
+				t.Errorf("%v", err)
+			}
+			if !strings.Contains(g.log.String(), "cannot record") {
+				t.Errorf("log: %s", g.log)
+			}
+		})
 	}
 }

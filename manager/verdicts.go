@@ -39,7 +39,7 @@ func (e *Explanation) plan(ctx context.Context, w *want) judge {
 // answer answers q by the policies of res and, for paths, by the rules of the
 // wall where it has some.
 func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall judge) {
-	g, err := gate.New(res, Inside(res))
+	g, err := gate.New(res, m.host.Inside(res))
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 		return
@@ -100,6 +100,12 @@ func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 	for _, op := range []sandbox.Operation{sandbox.OpRead, sandbox.OpWrite} {
 		d := g.Paths().Judge(op, inside)
 		kind, reason := "path", d.Message
+		if d.Rule != "" && d.Verdict != policy.Allow {
+			reason += " (" + d.Rule + ")"
+		}
+		if d.Hint != "" {
+			reason += "; instead: " + d.Hint
+		}
 		switch {
 		case wall && d.Verdict == policy.Allow:
 			continue

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"os"
+
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
@@ -21,4 +24,10 @@ func readSettings(named string) (s *config.Settings, path string, err error) {
 func (backend) Settings(o cli.Options) (*config.Settings, error) {
 	s, _, err := readSettings(o.ConfigFile)
 	return s, err
+}
+
+// Inside implements cli.Backend.
+func (backend) Inside(res config.Resolved) (config.Inside, error) {
+	dir, err := home()
+	return manager.Host{Home: dir, Env: environment(os.Environ())}.Inside(res), err
 }

@@ -71,7 +71,11 @@ func (p *prompt) Approve(ctx context.Context, r sandbox.PermissionRequest) (sand
 	case err == io.EOF:
 		fmt.Fprintln(p.out) // the cursor stands behind the question
 	}
-	return answered(line), nil
+	answer := answered(line)
+	if answer == sandbox.AllowPermanent && r.Kind == sandbox.ResourceCommand {
+		return sandbox.Deny, nil // it was not offered: the settings file keeps no commands that way
+	}
+	return answer, nil
 }
 
 // question is what a person reads.
@@ -85,16 +89,18 @@ func question(r sandbox.PermissionRequest) string {
 		what += " (inside: " + termsafe.Line(r.Inside) + ")"
 	}
 	head, below := "a command was stopped, and can be run again if you allow this", ", and everything below it"
+	answers := "Allow [o]nce, for this [s]ession while this program runs, [p]ermanently in the settings file, or deny? [o/s/p/N] "
 	if r.Kind == sandbox.ResourceCommand {
 		head, what, below = "a command needs your permission before it is run", "execute this command", ""
 		command = termsafe.Line(r.Resource) // all of it: nobody permits what they have not seen
+		answers = "Allow [o]nce, for this [s]ession while this program runs, or deny? [o/s/N] "
 	}
 	return "sandbox: " + head + ":\n" +
 		"  permission  " + what + below + "\n" +
 		"  command     " + command + "\n" +
 		"  because     " + termsafe.Line(r.Reason) + "\n" +
 		"  sandbox     " + termsafe.Line(r.Sandbox) + "\n" +
-		"Allow [o]nce, for this [s]ession while this program runs, [p]ermanently in the settings file, or deny? [o/s/p/N] "
+		answers
 }
 
 // answered reads an answer.

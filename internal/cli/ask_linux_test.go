@@ -61,6 +61,36 @@ func TestPromptAnswers(t *testing.T) {
 	}
 }
 
+// TestPromptAboutACommand holds that all of a command is shown and that what
+// was not offered is no answer.
+func TestPromptAboutACommand(t *testing.T) {
+	for typed, want := range map[string]sandbox.Permission{"s\n": sandbox.AllowSession, "p\n": sandbox.Deny} {
+		host, caller := openPTY(t)
+		r := hostileRequest
+		r.Kind, r.Operation, r.Inside, r.Resource = sandbox.ResourceCommand, sandbox.OpExecute, "", "make \x1b[2J"+strings.Repeat("x", 600)+"END"
+		asked := make(chan string, 1)
+		go func() {
+			b, text := bufio.NewReader(host), ""
+			for !strings.HasSuffix(text, "/N] ") {
+				c, err := b.ReadByte()
+				if err != nil {
+					break
+				}
+				text += string(c)
+			}
+			host.WriteString(typed)
+			asked <- text
+		}()
+		got, err := (&prompt{in: caller, out: caller}).Approve(t.Context(), r)
+		if got != want || err != nil {
+			t.Errorf("%q: %q, %v", typed, got, err)
+		}
+		if text := <-asked; strings.Contains(text, "\x1b") || !strings.Contains(text, "END") || strings.Contains(text, "ermanently") {
+			t.Errorf("it asks %q", text)
+		}
+	}
+}
+
 // waitTyped waits until something typed can be read.
 func waitTyped(t *testing.T, f *os.File) {
 	t.Helper()

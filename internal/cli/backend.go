@@ -30,6 +30,10 @@ type Backend interface {
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 
+	// Inside returns what policies have to know of the place where commands
+	// of res run.
+	Inside(res config.Resolved) (config.Inside, error)
+
 	// Doctor looks at the machine and, with attack, tries from inside a
 	// throw-away sandbox to get out. An error means that it could not look.
 	Doctor(ctx context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error)

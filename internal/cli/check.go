@@ -9,7 +9,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
-	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -26,6 +25,7 @@ const maxPart = 60
 
 func (a *app) checkCommand() *ucli.Command {
 	strictness, dir, tool := text{}, text{check: absolute}, text{check: notEmpty}
+	env := texts{check: checkEnv}
 	var subagent bool
 	return &ucli.Command{
 		Name:      "check",
@@ -38,11 +38,16 @@ func (a *app) checkCommand() *ucli.Command {
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "strictness", Usage: "judge as under `STRICTNESS`: permissive, normal, restricted or strict", Value: &strictness},
 			&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "as if started in `FOLDER` inside", Value: &dir},
+			&ucli.GenericFlag{Name: "e", Usage: "as with the variable `NAME` set by the call; a value behind it does not matter", Value: &env},
 			&ucli.GenericFlag{Name: "tool", Usage: "as a use of `TOOL` by an agent", Value: &tool},
 			&ucli.BoolFlag{Name: "subagent", Usage: "as a sub-agent", Destination: &subagent},
 		},
 		Action: func(c *ucli.Context) error {
 			call := gate.Call{Tool: tool.value, Dir: dir.value, Subagent: subagent}
+			for _, v := range env.values {
+				name, _, _ := strings.Cut(v, "=")
+				call.Env = append(call.Env, name)
+			}
 			switch args := c.Args().Slice(); len(args) {
 			case 0:
 				return usagef(c.Command.Name, "which command? write: sandbox check -- COMMAND")
@@ -69,7 +74,11 @@ func (a *app) check(call gate.Call, strictness text) error {
 	if err != nil {
 		return err
 	}
-	g, err := gate.New(res, manager.Inside(res))
+	in, err := a.Backend.Inside(res)
+	if err != nil {
+		return err
+	}
+	g, err := gate.New(res, in)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,10 @@ func (f *fake) Settings(o Options) (*config.Settings, error) {
 	return f.settings, f.err
 }
 
+func (f *fake) Inside(config.Resolved) (config.Inside, error) {
+	return config.Inside{Home: "/home/me", Env: map[string]string{"PLACE": "/srv/place"}}, f.err
+}
+
 func (f *fake) Doctor(_ context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error) {
 	f.options, f.who, f.flags = o, who, flags
 	d := f.diagnosis

@@ -130,7 +130,7 @@ func (s *subject) nameOf(rules []rule, c *line.Command, text string) (rule, bool
 	if p := c.Words[0]; !p.Static || p.Glob {
 		return rule{}, false
 	}
-	if slices.ContainsFunc(c.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
+	if s.unsafeVariable() != "" || slices.ContainsFunc(c.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
 		return rule{}, false
 	}
 	for i := range rules {
@@ -139,6 +139,17 @@ func (s *subject) nameOf(rules []rule, c *line.Command, text string) (rule, bool
 		}
 	}
 	return rule{}, false
+}
+
+// unsafeVariable returns a variable of the caller that may change what
+// commands do, or nothing.
+func (s *subject) unsafeVariable() string {
+	for _, name := range s.in.Env {
+		if !s.tables.safe.has(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // unnamed reports the commands that no allow rule names, which strictness
@@ -182,6 +193,9 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 		if !s.tables.safe.has(a.Name) {
 			return false, fmt.Sprintf("the line sets %s, which is not on the list of harmless variables", quote(a.Name))
 		}
+	}
+	if name := s.unsafeVariable(); name != "" {
+		return false, fmt.Sprintf("the call sets %s, which is not on the list of harmless variables", quote(name))
 	}
 	var by rule
 	for i := range s.Commands {

@@ -82,9 +82,10 @@ func New(r Rules) (*Policy, error) {
 
 // Input is one line to be judged.
 type Input struct {
-	Text     string // as a shell gets it
-	Dir      string // working directory inside the wall, absolute; empty is unknown
-	Subagent bool   // the caller is a sub-agent
+	Text     string   // as a shell gets it
+	Dir      string   // working directory inside the wall, absolute; empty is unknown
+	Env      []string // names of variables that the caller sets for it, beyond those of the settings
+	Subagent bool     // the caller is a sub-agent
 }
 
 // A Decision is what Judge says about one line. Its slices are never nil.

@@ -46,7 +46,7 @@ func (s *subject) pipes() {
 		from, rule := -1, ""
 		for _, i := range run {
 			k := &s.calls[i]
-			if from >= 0 && s.reads(k) {
+			if from >= 0 && s.reads(withoutShared(k, &s.calls[from])) {
 				s.pipeInto(&s.calls[from], k, rule)
 				break
 			}
@@ -81,6 +81,24 @@ func (s *subject) substituted() {
 			}
 		}
 	}
+}
+
+// withoutShared returns k without the wrappers that it has in common with
+// from, when both stand in one text for another shell: that shell runs the
+// pipe, and neither of its ends reads what it says.
+func withoutShared(k, from *call) *call {
+	if k.Span != from.Span || !isNested(k.Via) || !isNested(from.Via) {
+		return k
+	}
+	n := 0
+	for n < len(k.Wrappers) && n < len(from.Wrappers) && k.Wrappers[n] == from.Wrappers[n] {
+		n++
+	}
+	c := *k.Command
+	c.Wrappers = c.Wrappers[n:]
+	out := *k
+	out.Command = &c
+	return &out
 }
 
 // reads reports whether a command runs what its standard input says.

@@ -98,6 +98,9 @@ const (
 // checkVariable looks at assignments, at arguments that become several, and
 // at expansions that run something.
 func checkVariable(s *subject) {
+	for _, name := range s.in.Env {
+		s.assigned(name, policy.Span{}, line.ScopeCommand)
+	}
 	for _, a := range s.Assigns {
 		s.assigned(a.Name, a.Span, a.Scope)
 	}

@@ -35,7 +35,7 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 			c.err = err
 			return
 		}
-		for _, r := range alternatives {
+		for _, r := range c.alsoOnHost(alternatives) {
 			if r.anchor == atHome && len(c.p.home) == 0 {
 				if !closes {
 					continue
@@ -51,6 +51,22 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 			}
 		}
 	}
+}
+
+// alsoOnHost adds to the rules of a home the same in the home of the host.
+func (c *compiler) alsoOnHost(rules []*rule) []*rule {
+	if len(c.p.hostHome) == 0 || slices.Equal(c.p.home, c.p.hostHome) {
+		return rules
+	}
+	out := rules
+	for _, r := range rules {
+		if r.anchor == atHome {
+			there := *r
+			there.anchor, there.segs = atRoot, slices.Concat(plainSegments(c.p.hostHome), r.segs)
+			out = append(out, &there)
+		}
+	}
+	return out
 }
 
 // folders takes folders, which are no patterns whatever is in their names.

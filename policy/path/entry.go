@@ -102,14 +102,35 @@ const (
 	critical                 = policy.Critical
 )
 
-// table compiles the built-in entries and those that are added to them.
-func (p *Policy) table(added []Entry) error {
+// complete compiles the built-in entries, and what follows from them and the
+// rules together. The built-in ones come before those of the settings.
+func (p *Policy) complete() {
+	given, closing := p.sensitive, p.closing
+	p.sensitive, p.closing = index{}, [len(closing)][]*rule{}
+	if err := p.entries(Entries()); err != nil {
+		panic("the built-in table cannot be read: " + err.Error()) // a test reads it
+	}
+	given.rules(p.sensitive.add)
+	for a := range closing {
+		p.closing[a] = append(p.closing[a], closing[a]...)
+	}
+	p.lifts()
+	call(p.closing[anywhere], p.floating.add)
+}
+
+// added compiles the entries that are added to the built-in ones.
+func (p *Policy) added(added []Entry) error {
 	for i, e := range added {
 		if e.Why == "" || e.Read > policy.Critical || e.Write > policy.Critical || e.Read < 0 || e.Write < 0 {
 			return invalid(fmt.Sprintf("sensitive[%d]", i), e.Pattern, "needs a reason and severities up to critical")
 		}
 	}
-	for _, e := range append(Entries(), added...) {
+	return p.entries(added)
+}
+
+// entries compiles entries of the table.
+func (p *Policy) entries(list []Entry) error {
+	for _, e := range list {
 		rules, err := parseRule("sensitive", e.Pattern, p.fold, nil)
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ const maxNames = 128
 // match rather than less. A glob that merely has room for a file that is
 // sensitive in any folder ("*" for credentials.json) does not name it.
 func (p *Policy) JudgeGlob(op sandbox.Operation, pattern string) Decision {
+	p.builtin.Do(p.complete)
 	switch {
 	case !strings.HasPrefix(pattern, "/"):
 		return unclear(pattern, "is not an absolute path")

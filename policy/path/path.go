@@ -13,17 +13,20 @@ package path
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
 // Options say what a Policy goes by. Paths and rules are spelled as inside the
-// sandbox. Roots and prefixes are absolute paths, no patterns. Rules are paths or globs as in the settings (see package pattern):
-// "~/x" lies in Home, "**/x" anywhere, "x" below each of WorkRoots; a rule
-// means what it names and everything below that.
+// sandbox. Roots and prefixes are absolute paths, no patterns. Rules are paths
+// or globs as in the settings (see package pattern): "~/x" lies in Home and in
+// HostHome, "**/x" anywhere, "x" below each of WorkRoots; a rule means what it
+// names and everything below that.
 type Options struct {
 	Home         string   // absolute; empty is unknown: then "~/x" in a deny means every home, and elsewhere nothing
+	HostHome     string   // absolute; home of the host, where files of it are seen inside at their places; empty is none
 	WorkRoots    []string // folders that may be read and written; none means no writing but by AllowWrite and TempPrefixes
 	ReadRoots    []string // folders that may be read besides; empty is all
 	TempPrefixes []string // folders below /tmp, /private/tmp and /var/tmp that may be written under Strict
@@ -59,10 +62,15 @@ func (d Decision) Violation() string {
 	return "sensitive_file_access"
 }
 
-// A Policy judges paths. It does not change, so it is safe for concurrent use.
+// A Policy judges paths. What it says does not change, and it is safe for
+// concurrent use. The built-in table is compiled for the first question, since
+// many a policy is asked none.
 type Policy struct {
+	builtin sync.Once
+
 	fold, strict bool
 	home         []string // segments of Options.Home
+	hostHome     []string // segments of Options.HostHome
 	reads        bool     // all may be read
 
 	denyRead, denyWrite, sensitive, exceptions index
@@ -78,15 +86,15 @@ type Policy struct {
 // the setting in Field.
 func New(o Options) (*Policy, error) {
 	p := &Policy{fold: o.FoldCase, strict: o.Strict, reads: len(o.ReadRoots) == 0}
-	if o.Home != "" {
-		at, why := canonical(o.Home, p.fold)
-		if why != "" || at.descriptor {
-			return nil, invalid("home", o.Home, why+", so it is no home")
-		}
-		p.home = at.segs
+	var err error
+	if p.home, err = homeOf("home", o.Home, p.fold); err != nil {
+		return nil, err
 	}
-	p.anchors = anchorsOf(p.home)
-	if err := p.table(o.Sensitive); err != nil {
+	if p.hostHome, err = homeOf("hostHome", o.HostHome, p.fold); err != nil {
+		return nil, err
+	}
+	p.anchors = anchorsOf(p.home, p.hostHome)
+	if err := p.added(o.Sensitive); err != nil {
 		return nil, err
 	}
 	c := compiler{p: p, roots: o.WorkRoots}
@@ -101,9 +109,19 @@ func New(o Options) (*Policy, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	p.lifts()
-	call(p.closing[anywhere], p.floating.add)
 	return p, nil
+}
+
+// homeOf returns the segments of a home folder, nil when it is not known.
+func homeOf(field, home string, fold bool) ([]string, error) {
+	if home == "" {
+		return nil, nil
+	}
+	at, why := canonical(home, fold)
+	if why != "" || at.descriptor {
+		return nil, invalid(field, home, why+", so it is no home")
+	}
+	return at.segs, nil
 }
 
 // Judge says whether op may be done to the file or folder at the absolute
@@ -112,6 +130,7 @@ func New(o Options) (*Policy, error) {
 // rule that allows a sensitive file by name lifts what would be asked about,
 // and never what is denied.
 func (p *Policy) Judge(op sandbox.Operation, name string) Decision {
+	p.builtin.Do(p.complete)
 	at, why := canonical(name, p.fold)
 	if why != "" {
 		return unclear(name, why)
@@ -141,6 +160,7 @@ func (p *Policy) judge(op sandbox.Operation, at place) Decision {
 // under, the gravest if there are several, and whether there is one. It
 // reports false for exceptions and for paths whose place cannot be told.
 func (p *Policy) Sensitive(name string) (Entry, bool) {
+	p.builtin.Do(p.complete)
 	at, why := canonical(name, p.fold)
 	if why != "" {
 		return Entry{}, false

@@ -190,22 +190,19 @@ type homes struct {
 	n    int
 }
 
-// homesOf finds the homes that the path lies in: the one of the options, and
+// homesOf finds the homes that the path lies in: those of the options, and
 // what is a home by its place.
 func (p *Policy) homesOf(names []string, h *homes) {
 	add := func(n int) {
 		h.ends[h.n] = n
 		h.n++
 	}
-	if n := len(p.home); n > 0 && len(names) >= n {
-		same := true
-		for i := n - 1; i >= 0 && same; i-- {
-			same = names[i] == p.home[i]
-		}
-		if same {
-			h.own = n
-			add(n)
-		}
+	if liesIn(names, p.home) {
+		h.own = len(p.home)
+		add(h.own)
+	}
+	if liesIn(names, p.hostHome) {
+		add(len(p.hostHome))
 	}
 	if len(names) == 0 {
 		return
@@ -222,6 +219,21 @@ func (p *Policy) homesOf(names []string, h *homes) {
 			add(2)
 		}
 	}
+}
+
+// liesIn reports whether names are home or below it; a home of no names is
+// none. Homes differ in their last names, so those are looked at first.
+func liesIn(names, home []string) bool {
+	n := len(home)
+	if n == 0 || len(names) < n {
+		return false
+	}
+	for i := n - 1; i >= 0; i-- {
+		if names[i] != home[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // stands reports whether a rule of the anchor may begin at names[i].

@@ -67,6 +67,10 @@ func TestJudgeRules(t *testing.T) {
 			{"/home/u/.gnupg/x", ask, deny}, {"/home/u/.config/gcloud/x", ask, deny}, {"/work/.env", allow, allow}, {"/work/b/.env", ask, ask}, {"/home/u/.bashrc", allow, deny},
 			{"/etc/shadow", deny, deny}, {"/home/u/x", allow, allow},
 		}},
+		{"two homes", path.Options{HostHome: "/data/me", DenyRead: []string{"~/secret", "~/*.key"}, AllowWrite: []string{"~/out"}}, []question{
+			{"/home/u/secret/x", deny, deny}, {"/data/me/secret/x", deny, deny}, {"/data/me/a.key", deny, deny}, {"/data/you/secret", allow, ask},
+			{"/data/me/out/x", allow, allow}, {"/data/me/other", allow, ask}, {"/data/me/.ssh/id_rsa", ask, deny}, {"/data/you/.ssh/id_rsa", ask, deny},
+		}},
 		{"exceptions", path.Options{Exceptions: []string{"**/testdata", "/work/.git/hooks"}}, []question{
 			{"/work/testdata/id_rsa", allow, allow}, {"/work/id_rsa", ask, ask}, {"/work/.git/hooks/x", allow, allow}, {"/work/.git/config", allow, deny},
 		}},

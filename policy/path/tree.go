@@ -12,6 +12,7 @@ import (
 // name at a place; what they name in any folder ("**/.env") may or may not be
 // there, and does not count. Entries of the table count from high on.
 func (p *Policy) JudgeTree(op sandbox.Operation, name string) Decision {
+	p.builtin.Do(p.complete)
 	at, why := canonical(name, p.fold)
 	if why != "" {
 		return unclear(name, why)
@@ -62,7 +63,7 @@ func shown(r *rule) string {
 
 // anchorsOf returns where rules of each anchor but anywhere may begin. A home
 // that only its place shows is a pattern.
-func anchorsOf(home []string) (a [anywhere + 1][][]segment) {
+func anchorsOf(home, hostHome []string) (a [anywhere + 1][][]segment) {
 	one := newSegment("*", false)
 	a[atRoot] = [][]segment{nil}
 	a[atHomes] = [][]segment{
@@ -71,6 +72,9 @@ func anchorsOf(home []string) (a [anywhere + 1][][]segment) {
 	if len(home) > 0 {
 		a[atHome] = [][]segment{plainSegments(home)}
 		a[atHomes] = append(a[atHomes], plainSegments(home))
+	}
+	if len(hostHome) > 0 {
+		a[atHomes] = append(a[atHomes], plainSegments(hostHome))
 	}
 	return a
 }

@@ -97,7 +97,7 @@ func within(t *testing.T, text, what string, s policy.Span) {
 
 // FuzzQuote holds that what Quote writes is read back as the words it was given.
 func FuzzQuote(f *testing.F) {
-	for _, words := range []string{"ls\x1f-la", "a=b\x1fc", "rm\x1f-rf\x1f/ x", "it's\x1f$x\x1f`id`", "\x1f", "if\x1fa", "~\x1f~/x\x1fa=~", "{a,b}\x1f*", "#\x1f#x", "!\x1fx", "a\nb", "\\", "export\x1fA=1", "[\x1fx\x1f]"} {
+	for _, words := range []string{"ls\x1f-la", "a=b\x1fc", "rm\x1f-rf\x1f/ x", "it's\x1f$x\x1f`id`", "\x1f", "if\x1fa", "~\x1f~/x\x1fa=~", "{a,b}\x1f*", "#\x1f#x", "!\x1fx", "a\nb", "a\rb\x1f\xff'\\", "\u00a0\x1f\u200b\x1f\x7f", "\\", "export\x1fA=1", "[\x1fx\x1f]"} {
 		f.Add(words)
 	}
 	f.Fuzz(func(t *testing.T, joined string) {

@@ -8,26 +8,49 @@ import (
 
 // Quote returns the line that runs args as they are: a shell, and [Parse],
 // read it as one simple command of exactly these words. It fails when there
-// are no words, when one holds a character that Parse refuses, and when the
-// line would be too long.
+// are no words, when one holds a zero byte, and when the line would be too
+// long. Characters that Parse refuses as they are, because a person would not
+// see them, are written as $'\x..': the name of a file may hold them.
 func Quote(args []string) (string, error) {
 	if len(args) == 0 {
 		return "", errors.New("there is no word to quote")
 	}
 	var b strings.Builder
 	for i, a := range args {
-		if r := readable(a); r != nil {
-			return "", fmt.Errorf("word %d cannot be written in a line: %s", i+1, r.Message)
+		if strings.IndexByte(a, 0) >= 0 {
+			return "", fmt.Errorf("word %d has a zero byte in it, which no program can be given", i+1)
 		}
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		quote(&b, a, i == 0)
-	}
-	if b.Len() > MaxBytes {
-		return "", fmt.Errorf("the line would have %d bytes; at most %d are read", b.Len(), MaxBytes)
+		if len(a) <= MaxBytes && readable(a) != nil {
+			quoteBytes(&b, a)
+		} else {
+			quote(&b, a, i == 0)
+		}
+		if b.Len() > MaxBytes {
+			return "", fmt.Errorf("the line would have more than the %d bytes that are read", MaxBytes)
+		}
 	}
 	return b.String(), nil
+}
+
+// quoteBytes writes one word with every byte that is not plain ASCII as its
+// number.
+func quoteBytes(b *strings.Builder, s string) {
+	b.WriteString("$'")
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\\' || c == '\'':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('\'')
 }
 
 // quote writes one word. The first is quoted whenever the shell could read a

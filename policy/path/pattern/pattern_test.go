@@ -47,7 +47,7 @@ func FuzzParse(f *testing.F) {
 		if !slices.ContainsFunc(alternatives, func(a []string) bool {
 			j := strings.Join(a, "/")
 			return doublestar.MatchUnvalidated(j, name) || doublestar.MatchUnvalidated(j+"/**", name)
-		}) && doublestar.MatchUnvalidated(p, name) && name != "" && !strings.Contains(p, "//") && !strings.Contains(p, "./") {
+		}) && doublestar.MatchUnvalidated(p, name) && name != "" && !strings.Contains(p, "//") && !strings.Contains(name, "//") && !strings.Contains(p, "./") {
 			t.Errorf("%q matches %q, and none of %q does", p, name, alternatives)
 		}
 		for _, a := range alternatives {
