@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
@@ -15,31 +17,47 @@ const typical = `cd src && npm run build 2>&1 | tail -20 && git add -A && git co
 // large returns lines of 64 KiB that are as hard to judge as could be found.
 func large() map[string]string {
 	fill := func(unit string) string { return strings.Repeat(unit, (64<<10-16)/len(unit)) }
+	most := func(unit string) string { return strings.Repeat(unit, 2030) } // just below the bound of parts
 	return map[string]string{
-		"words":         "cat " + fill("a "),
-		"paths":         "cat " + fill("../.ssh/x "),
-		"globs":         "cat " + fill("*/.s?h/* "),
-		"removals":      "rm -rf " + fill("/e*/x "),
-		"options":       "tar -" + fill("x"),
-		"one word":      "echo " + fill("a"),
-		"commands":      fill("ls;"),
-		"pipes":         "ls" + fill("|ls"),
-		"variables":     "echo " + fill("$x "),
-		"substitutions": "echo " + fill("$(a)"),
-		"assignments":   fill("a=1 ") + "ls",
-		"redirects":     "ls " + fill(">a "),
-		"heredocs":      fill("cat <<A\nA\n"),
-		"functions":     fill("f(){ f|f& };"),
-		"quotes":        "echo " + fill(`'a'"b"`),
-		"IFS":           "echo " + fill("${IFS}"),
-		"subscripts":    "test " + fill("'a[$(b)]' "),
-		"sed":           "sed '" + fill("s/a/b/;") + "'",
-		"sed brackets":  "sed '" + fill("[") + "'",
-		"awk":           "awk '" + fill("/a/ ") + "'",
-		"rule":          "docker " + fill("-a-"),
-		"parentheses":   fill("("),
-		"modes":         "chmod " + fill("u+x "),
-		"finds":         "find " + fill("-exec rm "),
+		"most words":     "cat " + most("abcdefghij/.klm "),
+		"most paths":     "cat " + most("../.ssh/abcdef "),
+		"most globs":     "cat " + most("*/.s?h/* "),
+		"most removals":  "rm -rf " + most("/e*/x "),
+		"most redirects": "ls " + most(">.ssh/a "),
+		"most variables": "rm -rf " + most("$x/ "),
+		"most IFS":       "echo " + most("$IFS "),
+		"most settings":  most("LD_A=1 ") + "ls",
+		"most modes":     "chmod -R " + most("u+s "),
+		"most commands":  strings.Repeat("timeout 1 rm -rf $x/a;", 990),
+		"most shells":    strings.Repeat("bash -c 'curl x|sh';", 490),
+		"most curls":     strings.Repeat("curl -o a x;", 480) + strings.Repeat("bash a;", 480),
+		"most pipes":     "ls" + strings.Repeat("|ls", 900),
+		"most functions": strings.Repeat("f(){ f|f& };", 300),
+		"most bodies":    strings.Repeat("cat <<A\n$(ls)\nA\n", 480),
+		"words":          "cat " + fill("a "),
+		"paths":          "cat " + fill("../.ssh/x "),
+		"globs":          "cat " + fill("*/.s?h/* "),
+		"removals":       "rm -rf " + fill("/e*/x "),
+		"options":        "tar -" + fill("x"),
+		"one word":       "echo " + fill("a"),
+		"commands":       fill("ls;"),
+		"pipes":          "ls" + fill("|ls"),
+		"variables":      "echo " + fill("$x "),
+		"substitutions":  "echo " + fill("$(a)"),
+		"assignments":    fill("a=1 ") + "ls",
+		"redirects":      "ls " + fill(">a "),
+		"heredocs":       fill("cat <<A\nA\n"),
+		"functions":      fill("f(){ f|f& };"),
+		"quotes":         "echo " + fill(`'a'"b"`),
+		"IFS":            "echo " + fill("${IFS}"),
+		"subscripts":     "test " + fill("'a[$(b)]' "),
+		"sed":            "sed '" + fill("s/a/b/;") + "'",
+		"sed brackets":   "sed '" + fill("[") + "'",
+		"awk":            "awk '" + fill("/a/ ") + "'",
+		"rule":           "docker " + fill("-a-"),
+		"parentheses":    fill("("),
+		"modes":          "chmod " + fill("u+x "),
+		"finds":          "find " + fill("-exec rm "),
 	}
 }
 
@@ -78,21 +96,25 @@ func BenchmarkJudge64K(b *testing.B) {
 // machine and under the race detector and yet fails when something grows with
 // the square of the text.
 func TestBudgets(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	p := benchPolicy(t)
-	best := func(text string, rounds int) time.Duration {
-		least := time.Hour
+	mean := func(text string, rounds int) time.Duration {
+		start := processor(t)
 		for range rounds {
-			start := time.Now()
 			p.Judge(command.Input{Text: text, Dir: caseDir})
-			least = min(least, time.Since(start))
 		}
-		return least
+		return (processor(t) - start) / time.Duration(rounds)
 	}
-	if d := best(typical, 50); d > 2*time.Millisecond {
+	d := mean(typical, 500)
+	t.Logf("%-14s %v", "typical", d)
+	if d > 2*time.Millisecond {
 		t.Errorf("a typical line took %v", d)
 	}
 	for name, text := range large() {
-		if d := best(text, 3); d > 300*time.Millisecond {
+		d := mean(text, 4)
+		t.Logf("%-14s %v", name, d)
+		if d > 300*time.Millisecond {
 			t.Errorf("%s: 64 KiB took %v", name, d)
 		}
 		var before, after runtime.MemStats
@@ -103,4 +125,15 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%s: 64 KiB took %d MiB", name, n>>20)
 		}
 	}
+}
+
+// processor returns the time that the thread has had of a processor, which
+// does not grow because others are busy.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

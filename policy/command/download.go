@@ -25,7 +25,7 @@ func (s *subject) downloadAndRun() {
 				span:    policy.Span{Start: min(from.Span.Start, k.Span.Start), End: max(from.Span.End, k.Span.End)},
 			})
 		}
-		if !k.isOne(downloaders + " " + decoders) {
+		if !k.is(isDownloader | isDecoder) {
 			continue
 		}
 		for _, path := range written(k) {
@@ -63,7 +63,7 @@ func written(k *call) []string {
 // runs returns the file that a command runs: its program, or the script of a
 // shell or an interpreter; empty when it names none.
 func (s *subject) runs(k *call) string {
-	if k.isOne(shells + " " + interpreters + " source .") {
+	if k.is(isShell | isInterpreter | isSourcing) {
 		if len(k.operands) > 0 && k.operands[0].Static {
 			return resolvePath(k.Dir, k.operands[0].Value)
 		}

@@ -13,7 +13,7 @@ func checkInterpreter(s *subject) {
 		k := &s.calls[i]
 		s.tables.interpreter.find(k, s.report)
 		for _, w := range k.Wrappers {
-			if !hasWord(shells, base(w)) { // what a shell was given is judged itself
+			if s.tables.classes[base(w)]&isShell == 0 { // what a shell was given is judged itself
 				s.tables.interpreter.wrapper(w, k.Command, s.report)
 			}
 		}

@@ -35,6 +35,8 @@ type subject struct {
 	in    Input
 	calls []call
 	found findings
+
+	expanded int // words that checkVariable has read once more
 }
 
 func (s *subject) report(f finding) { s.found.add(f) }
@@ -110,7 +112,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 
 // maxParts bounds the words, assignments and redirections of a line that the
 // checks look at one by one.
-const maxParts = 4096
+const maxParts = 2048
 
 func size(l *line.Line) int {
 	n := len(l.Assigns) + len(l.Redirects)

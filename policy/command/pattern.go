@@ -51,9 +51,9 @@ func (s *subject) pipes() {
 				break
 			}
 			switch {
-			case k.isOne(downloaders):
+			case k.is(isDownloader):
 				from, rule = i, "download-to-shell"
-			case from < 0 && k.isOne(decoders):
+			case from < 0 && k.is(isDecoder):
 				from, rule = i, "decode-to-shell"
 			}
 		}
@@ -65,7 +65,7 @@ func (s *subject) pipes() {
 func (s *subject) substituted() {
 	for i := range s.calls {
 		to := &s.calls[i]
-		if !to.isOne(shells+" "+interpreters+" eval source .") && !slices.ContainsFunc(to.Wrappers, func(w string) bool { return hasWord(shells+" eval", base(w)) }) {
+		if !to.is(isShell|isInterpreter|isSourcing) && !s.tables.through(to, isShell|isSourcing) || allStatic(to.Command) {
 			continue
 		}
 		for j := range s.calls {
@@ -74,9 +74,9 @@ func (s *subject) substituted() {
 				continue
 			}
 			switch {
-			case from.isOne(downloaders):
+			case from.is(isDownloader):
 				s.pipeInto(from, to, "download-to-shell")
-			case from.isOne(decoders):
+			case from.is(isDecoder):
 				s.pipeInto(from, to, "decode-to-shell")
 			}
 		}
@@ -85,15 +85,7 @@ func (s *subject) substituted() {
 
 // reads reports whether a command runs what its standard input says.
 func (s *subject) reads(k *call) bool {
-	for _, w := range k.Wrappers {
-		if hasWord(shells, base(w)) {
-			return true
-		}
-	}
-	if k.isOne(shells + " eval source . at batch parallel") {
-		return true
-	}
-	return k.isOne(interpreters) && readsCode(k)
+	return k.is(isShell|isSourcing|isFeeding) || s.tables.through(k, isShell) || k.is(isInterpreter) && readsCode(k)
 }
 
 func (s *subject) pipeInto(from, to *call, rule string) {
@@ -103,7 +95,7 @@ func (s *subject) pipeInto(from, to *call, rule string) {
 	}
 	program := to.program
 	for _, w := range to.Wrappers {
-		if hasWord(shells, base(w)) {
+		if s.tables.classes[base(w)]&isShell != 0 {
 			program = base(w)
 		}
 	}
@@ -202,7 +194,7 @@ func (s *subject) connection(r line.Redirect) {
 	}
 	for i := range s.calls {
 		k := &s.calls[i]
-		if !k.isOne(shells+" "+interpreters) && !slices.ContainsFunc(k.Wrappers, func(w string) bool { return hasWord(shells, base(w)) }) {
+		if !k.is(isShell|isInterpreter) && !s.tables.through(k, isShell) {
 			continue
 		}
 		f.rule, f.severity, f.mark = "reverse-shell", policy.Critical, deny

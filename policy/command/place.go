@@ -46,8 +46,26 @@ const (
 	critical        // the machine, a home or the whole work
 )
 
+// A mapOfPlaces is criticalPlaces and systemRoots, taken apart once.
+type mapOfPlaces struct {
+	critical map[string]bool
+	byDepth  map[int][]string // of critical, by the number of slashes
+	system   []string
+}
+
+func newMapOfPlaces() *mapOfPlaces {
+	m := &mapOfPlaces{critical: map[string]bool{}, byDepth: map[int][]string{}, system: strings.Fields(systemRoots)}
+	for p := range strings.FieldsSeq(criticalPlaces) {
+		m.critical[p] = true
+		n := strings.Count(p, "/")
+		m.byDepth[n] = append(m.byDepth[n], p)
+	}
+	return m
+}
+
 // places knows what is critical for one line.
 type places struct {
+	*mapOfPlaces
 	start string // where the line begins: the work
 	home  string
 }
@@ -71,7 +89,7 @@ func (p places) of(abs string, glob bool) danger {
 			return all
 		}
 	}
-	for root := range strings.FieldsSeq(systemRoots) {
+	for _, root := range p.system {
 		if below(abs, root) && !below(abs, "/var/tmp") && !below(abs, p.home) && !below(abs, p.start) {
 			return system
 		}
@@ -82,7 +100,7 @@ func (p places) of(abs string, glob bool) danger {
 // isCritical reports whether a path is critical itself: by name, because the
 // work lies in it, or because it is a home or holds homes.
 func (p places) isCritical(abs string) bool {
-	if hasWord(criticalPlaces, abs) || below(p.start, abs) || below(p.home, abs) {
+	if p.critical[abs] || below(p.start, abs) || below(p.home, abs) {
 		return true
 	}
 	dir := path.Dir(abs)
@@ -98,7 +116,7 @@ func (p places) globCritical(abs string) bool {
 			return true
 		}
 	}
-	for c := range strings.FieldsSeq(criticalPlaces) {
+	for _, c := range p.byDepth[strings.Count(abs, "/")] {
 		if segmentsMatch(abs, c) {
 			return true
 		}

@@ -29,16 +29,25 @@ func removers() []remover {
 	}
 }
 
+// removersByName returns the table by program.
+func removersByName() map[string]*remover {
+	m := map[string]*remover{}
+	for _, r := range removers() {
+		for name := range strings.FieldsSeq(r.programs) {
+			m[name] = &r
+		}
+	}
+	return m
+}
+
 // checkRemoval looks at what would be removed: critical folders are denied,
 // and targets that the text does not tell are asked about.
 func checkRemoval(s *subject) {
-	at := places{start: s.in.Dir, home: s.home}
+	at := places{mapOfPlaces: s.tables.places, start: s.in.Dir, home: s.home}
 	for i := range s.calls {
 		k := &s.calls[i]
-		for j := range s.tables.removers {
-			if r := &s.tables.removers[j]; k.isOne(r.programs) {
-				s.removes(k, r, at)
-			}
+		if r := s.tables.removers[k.program]; r != nil {
+			s.removes(k, r, at)
 		}
 		switch k.program {
 		case "find", "gfind", "fd", "fdfind":
@@ -55,7 +64,7 @@ func checkRemoval(s *subject) {
 
 // removes judges one call of a program that removes its operands.
 func (s *subject) removes(k *call, r *remover, at places) {
-	if o, ok := k.given("--no-preserve-root"); ok && k.isOne("rm grm") {
+	if o, ok := k.given("--no-preserve-root"); ok && hasWord("rm grm", k.program) {
 		s.removal(k, "no-preserve-root", policy.Critical, deny, o.span, k.program+" is told not to spare the root folder", "leave --no-preserve-root out, and name what is to go")
 	}
 	recursive := r.recursive == "always"

@@ -119,6 +119,7 @@ func (r *sedReader) command() bool {
 		r.until(d, false)
 	case 'a', 'i', 'c', 'r', 'R', 'b', 't', 'T', ':', '#':
 		r.line(c)
+	case '{', '}':
 	case '=', 'd', 'D', 'g', 'G', 'h', 'H', 'n', 'N', 'p', 'P', 'x', 'z', 'F', 'l', 'L', 'q', 'Q':
 		r.skip("0123456789 \t")
 	default:

@@ -28,7 +28,7 @@ func newFiles(p *path.Policy, home string) (files, error) {
 
 // maxQuestions bounds how often the path policy is asked about one line; a
 // line with more files than that is asked about as a whole.
-const maxQuestions = 1024
+const maxQuestions = 512
 
 // A fileQuestions is one run of the sensitive-file check.
 type fileQuestions struct {
@@ -208,8 +208,10 @@ func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
 	}
 	switch {
 	case w.Static && w.Glob:
+		q.asked++ // it costs as much as two
 		q.answer(q.paths.policy.JudgeGlob(op, abs), w)
 	case q.tree && w.Static:
+		q.asked++
 		q.answer(q.paths.policy.JudgeTree(op, abs), w)
 	default:
 		q.answer(q.paths.policy.Judge(op, abs), w)

@@ -49,7 +49,9 @@ type tables struct {
 	variables   variableTable
 	safe        nameSet // variables that rules look past
 	devices     globs
-	removers    []remover
+	places      *mapOfPlaces
+	removers    map[string]*remover
+	classes     map[string]class
 	roles       map[string]fileRole
 }
 
@@ -61,7 +63,9 @@ func newTables() *tables {
 		variables:   newVariableTable(),
 		safe:        newNameSet(safeVariables),
 		devices:     newGlobs(devices),
-		removers:    removers(),
+		places:      newMapOfPlaces(),
+		removers:    removersByName(),
+		classes:     classes(),
 		roles:       fileRoles(),
 	}
 }
@@ -86,6 +90,7 @@ type call struct {
 	*line.Command
 	program string // base name of the program; empty when the text does not tell
 	family  string // program without the version at its end: python for python3.11
+	class   class
 	arguments
 }
 
@@ -95,17 +100,16 @@ func (t *tables) call(c *line.Command) call {
 		k.program = base(w.Value)
 		k.family = strings.TrimRight(k.program, "0123456789.")
 	}
+	k.class = t.classes[k.program]
+	if k.family != "" {
+		k.class |= t.classes[k.family]
+	}
 	g, ok := t.grammars[k.program]
 	if !ok {
 		g = t.grammars[k.family]
 	}
 	k.arguments = g.parse(c.Words[1:], c.Open)
 	return k
-}
-
-// isOne reports whether the program is one of those, separated by blanks.
-func (k *call) isOne(programs string) bool {
-	return k.program != "" && (hasWord(programs, k.program) || k.family != "" && hasWord(programs, k.family))
 }
 
 // find reports the rows of the table that the command matches.
@@ -119,7 +123,7 @@ func (t *table) find(k *call, report func(finding)) {
 	}
 	for i := range t.starry {
 		r := &t.starry[i]
-		if r.any && k.isOne(speakers) || !r.programs.match(k.program) {
+		if r.any && k.is(isSpeaker) || !r.programs.match(k.program) {
 			continue
 		}
 		t.report(r.row, k, report)

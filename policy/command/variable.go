@@ -103,10 +103,10 @@ func checkVariable(s *subject) {
 	}
 	for i := range s.calls {
 		k := &s.calls[i]
-		if k.isOne(setters) || k.program == "printf" && k.letter('v') {
+		if k.is(isSetter) || k.program == "printf" && k.letter('v') {
 			s.setBy(k)
 		}
-		if k.isOne(evaluators) {
+		if k.is(isEvaluator) {
 			s.subscripts(k)
 		}
 		s.words(k)
@@ -188,8 +188,18 @@ func (s *subject) words(k *call) {
 	}
 }
 
+// maxExpansions bounds how many words are looked at in this way.
+const maxExpansions = 128
+
 // expansions looks at one word whose expansions may be more than values.
 func (s *subject) expansions(w line.Word) {
+	if s.expanded++; s.expanded > maxExpansions {
+		s.report(finding{
+			check: "variable", rule: "too-many-expansions", severity: policy.High, mark: unknown, span: policy.Span{End: len(s.Text)},
+			message: fmt.Sprintf("more than %d expansions that may be more than values", maxExpansions), hint: "write it in several lines",
+		})
+		return
+	}
 	var parsed *syntax.Word
 	for p, err := range syntax.NewParser().WordsSeq(strings.NewReader(w.Raw)) {
 		if err == nil {

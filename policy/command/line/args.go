@@ -49,9 +49,14 @@ func (w *walker) filled(name string, words []Word, mark string, open bool, inv *
 	c := *inv
 	c.Via = append(slices.Clip(inv.Via), NestedArguments)
 	c.Assigns = slices.Clip(inv.Assigns)
-	words = slices.Clone(words)
+	if mark != "" {
+		words = slices.Clone(words)
+	}
 	for i, v := range words {
-		if at := strings.Index(v.Value, mark); mark != "" && at >= 0 {
+		if mark == "" {
+			break
+		}
+		if at := strings.Index(v.Value, mark); at >= 0 {
 			words[i].Static, words[i].Prefix, words[i].Value = false, v.Value[:at], v.Value[:at]
 			words[i].single, words[i].Glob = true, false
 		}
@@ -110,7 +115,7 @@ func (w *walker) parallel(inv *invocation, s *scope) {
 		}
 		text = append(text, v.Value)
 	}
-	if p.why != "" || len(words) == 0 || !common2(strings.Join(text, " ")) {
+	if p.why != "" || len(words) == 0 || !everyShell(strings.Join(text, " ")) {
 		if p.why == "" {
 			p.why = "parallel runs what it reads"
 		}

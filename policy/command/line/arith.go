@@ -28,7 +28,7 @@ func (w *walker) calculate(x syntax.ArithmExpr, s *scope, sure bool) {
 	defer func() { w.depth-- }()
 	switch e := x.(type) {
 	case *syntax.BinaryArithm:
-		w.operator2(e, s, sure)
+		w.binaryArithm(e, s, sure)
 	case *syntax.UnaryArithm:
 		if e.Op == syntax.Inc || e.Op == syntax.Dec {
 			if name := literal(e.X); name != "" {
@@ -46,7 +46,7 @@ func (w *walker) calculate(x syntax.ArithmExpr, s *scope, sure bool) {
 	}
 }
 
-func (w *walker) operator2(e *syntax.BinaryArithm, s *scope, sure bool) {
+func (w *walker) binaryArithm(e *syntax.BinaryArithm, s *scope, sure bool) {
 	op := e.Op.String()
 	if !strings.HasSuffix(op, "=") || op == "==" || op == "!=" || op == "<=" || op == ">=" {
 		w.chain(e, s, sure)

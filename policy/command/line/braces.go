@@ -27,17 +27,15 @@ func braced(x *syntax.Word) ([]*syntax.Word, bool) {
 	} else if n > maxWords || n == 0 {
 		return []*syntax.Word{split}, false
 	}
-	out := expand.Braces(split)
-	if len(out) == 0 {
-		return []*syntax.Word{split}, false
-	}
-	for _, w := range out {
-		if len(w.Parts) == 0 {
+	var out []*syntax.Word
+	for w, err := range expand.BracesSeq(nil, split) {
+		if err != nil || len(w.Parts) == 0 {
 			// An empty word of unquoted text vanishes, as in {,x}.
 			return []*syntax.Word{split}, false
 		}
+		out = append(out, w)
 	}
-	return out, true
+	return out, len(out) > 0
 }
 
 // openBraces returns how many braces x opens, 0 when nothing in it makes

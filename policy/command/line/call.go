@@ -12,11 +12,9 @@ import (
 // An invocation is one simple command while its wrappers are taken off.
 type invocation struct {
 	Command
-	stdin  *Redirect // where it reads from, when a redirection says so
-	body   *string   // the text that it reads, when that is known
-	shell  bool      // the shell itself looks the name up, so that it may be a builtin
-	func_  bool      // the name may be that of a function
-	holder policy.Span
+	stdin *Redirect // where it reads from, when a redirection says so
+	body  *string   // the text that it reads, when that is known
+	shell bool      // the shell itself looks the name up, so that it may be a builtin
 }
 
 // call walks a simple command. Before it stood the keywords or wrappers given.
@@ -25,7 +23,10 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if len(c.Args) == 0 {
 		scope = ScopeShell
 	}
-	inv := invocation{shell: true, func_: true}
+	inv := invocation{shell: true}
+	if w.words += len(c.Args); w.words > maxArgs || len(w.out.Assigns)+len(c.Assigns) > maxEffects {
+		w.tooMuch(c)
+	}
 	for _, a := range c.Assigns {
 		inv.Assigns = append(inv.Assigns, w.assign(a, scope, s))
 	}
@@ -51,6 +52,11 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	}
 	inv.stdin, inv.body = w.input(stmt, redirs)
 	w.run(&inv, s)
+}
+
+// tooMuch refuses a line for n, of which there is more than is judged.
+func (w *walker) tooMuch(n syntax.Node) {
+	panic(refusal{refuse(w.span(n), "the line has more words, assignments or redirections than are read", "write it to a file first, then run it")})
 }
 
 // reserved reports whether bash never takes s, unquoted, for a program.
@@ -196,6 +202,9 @@ func (w *walker) subscript(x syntax.ArithmExpr, s *scope) { w.arithm(x, s) }
 func (w *walker) redirects(redirs []*syntax.Redirect, s *scope) []Redirect {
 	if len(redirs) == 0 {
 		return nil
+	}
+	if len(w.out.Redirects)+len(redirs) > maxEffects {
+		w.tooMuch(redirs[0])
 	}
 	out := make([]Redirect, 0, len(redirs))
 	for _, r := range redirs {

@@ -30,13 +30,13 @@ func (w *walker) cd(inv *invocation, s *scope) {
 			dir = s.prev
 		}
 	default:
-		dir = w.target2(words[0], s)
+		dir = w.destination(words[0], s)
 	}
 	w.enter(dir, &before, s)
 }
 
-// target2 returns the directory that cd goes to for v.
-func (w *walker) target2(v Word, s *scope) string {
+// destination returns the directory that cd goes to for v.
+func (w *walker) destination(v Word, s *scope) string {
 	if !fixed(v) || v.Value == "" {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (w *walker) pushd(inv *invocation, s *scope) {
 		w.enter(dir, &before, s)
 	case inv.Words[0].Value == "pushd" && len(words) == 1 && operand(words[0]) && words[0].Prefix[0] != '+':
 		s.stack = append(slices.Clip(s.stack), s.dir)
-		w.enter(w.target2(words[0], s), &before, s)
+		w.enter(w.destination(words[0], s), &before, s)
 	default:
 		s.stack = nil
 		w.enter("", &before, s)

@@ -119,11 +119,7 @@ func (w *walker) function(c *syntax.FuncDecl, s *scope) {
 			w.doubt(c, "the function runs for every name that is no program")
 		}
 	}
-	switch c.Body.Cmd.(type) {
-	case *syntax.CallExpr, *syntax.BinaryCmd, *syntax.DeclClause, *syntax.LetClause, *syntax.FuncDecl, *syntax.TimeClause, *syntax.CoprocClause, nil:
-		panic(refusal{refuse(w.span(c), "bash wants a function to have a body in braces or the like", "put { } around it")})
-	}
-	if c.Body.Negated || c.Body.Background {
+	if !isCompound(c.Body) || c.Body.Negated || c.Body.Background {
 		panic(refusal{refuse(w.span(c), "bash wants a function to have a body in braces or the like", "put { } around it")})
 	}
 	inner := s.within(Function)
@@ -154,6 +150,9 @@ func (w *walker) coprocess(c *syntax.CoprocClause, s *scope) {
 	w.feature(Coprocess, c)
 	w.bashOnly(c)
 	if c.Name != nil {
+		if !isCompound(c.Stmt) {
+			panic(refusal{refuse(w.span(c), "bash takes "+w.raw(c.Name)+" for the program of the coprocess, not its name", "put { } around the command")})
+		}
 		w.visit(c.Name, s)
 		name := w.word(c.Name, s)
 		if !name.Static || !identifier(name.Value) {
@@ -164,4 +163,15 @@ func (w *walker) coprocess(c *syntax.CoprocClause, s *scope) {
 	}
 	inner := s.within(Coprocess)
 	w.stmt(c.Stmt, inner)
+}
+
+// isCompound reports whether stmt is a construct that bash takes for the body
+// of a function or behind the name of a coprocess.
+func isCompound(stmt *syntax.Stmt) bool {
+	switch stmt.Cmd.(type) {
+	case *syntax.Subshell, *syntax.Block, *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause,
+		*syntax.CaseClause, *syntax.ArithmCmd, *syntax.TestClause:
+		return true
+	}
+	return false
 }

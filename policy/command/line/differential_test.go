@@ -2,14 +2,13 @@ package line
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 )
 
 var (
-	lines = flag.Int("lines", 3000, "how many lines TestDifferential makes")
+	lines = flag.Int("lines", 1200, "how many lines TestDifferential makes")
 	seed  = flag.Uint64("seed", 1, "what it makes them from")
 )
 
@@ -54,7 +53,7 @@ func tricks(t testing.TB) []string {
 	}
 	out := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n%%\n")
 	if len(out) < 200 {
-		t.Fatal(fmt.Sprintf("only %d tricks", len(out)))
+		t.Fatalf("only %d tricks", len(out))
 	}
 	return out
 }

@@ -21,7 +21,7 @@ func pick[T any](m *maker, of ...T) T { return of[m.IntN(len(of))] }
 func (m *maker) line() string {
 	m.depth = 0
 	s := m.list()
-	if m.IntN(12) == 0 {
+	for m.IntN(4) == 0 {
 		s = m.disturb(s)
 	}
 	return s

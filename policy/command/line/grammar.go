@@ -15,6 +15,7 @@ type grammar struct {
 	long     string // long names, by blanks; "name=" needs an argument, "name?" may have one by =
 	numbers  bool   // -5 is an option, as of nice
 	dash     bool   // a lone - is an option, as of env
+	endDash  bool   // a lone - ends the options like --, as of shells
 	operands int    // words between the options and the command
 	assigns  bool   // NAME=VALUE may stand before the command
 	permute  bool   // options may stand behind other words
@@ -90,7 +91,7 @@ func (g *grammar) parse(words []Word) parsed {
 		case !fixed(v) && !operand(v):
 			p.why = "what " + v.Raw + " stands for decides what runs"
 			return p
-		case fixed(v) && v.Value == "--":
+		case fixed(v) && (v.Value == "--" || v.Value == "-" && g.endDash):
 			p.rest = append(p.rest, words[i+1:]...)
 			return p
 		case fixed(v) && v.Value == "-" && g.dash:

@@ -16,7 +16,7 @@ func (w *walker) declaration(d *syntax.DeclClause, redirs []Redirect, s *scope) 
 	if variant != "export" && variant != "readonly" && variant != "local" {
 		w.bashOnly(d)
 	}
-	inv := invocation{shell: true, func_: true}
+	inv := invocation{shell: true}
 	inv.Words = []Word{{Value: variant, Prefix: variant, Static: true, single: true, Raw: w.raw(d.Variant), Span: w.span(d.Variant)}}
 	inv.Span, inv.Redirects = w.span(d), redirs
 	if len(s.around) > 0 {
@@ -162,7 +162,7 @@ func (w *walker) naming(inv *invocation, s *scope) {
 // nameWord looks at one argument that may be the name of a variable.
 func (w *walker) nameWord(v Word, numbers bool, s *scope) {
 	switch {
-	case v.number && numbers:
+	case numbers && (v.number || v.Raw == "$!" || v.Raw == `"$!"`):
 	case !fixed(v) && !(v.Static && w.names(v)):
 		w.job.unknown(v.Span, "the name of the variable, "+v.Raw+", is not told")
 	case strings.Contains(v.Value, "[") && !w.names(v) && strings.ContainsAny(v.Value, "$`abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"):

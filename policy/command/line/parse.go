@@ -65,6 +65,7 @@ type job struct {
 	blocked  map[claim]bool // what an earlier walk relied on in vain
 	trusting bool           // claims may be made at all
 	texts    int            // bytes of nested texts
+	words    int            // of all commands
 }
 
 // rely claims that the variable name is never set to anything else (for

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Quote returns the line that runs args as they are: read by a shell, and by
-// [Parse], it is one simple command of exactly these words. It fails for what
-// no line that Parse accepts can say: no words at all, bytes that are refused,
-// or a first word that the shell would take for an assignment or a keyword
-// can be quoted, but not an empty one that stands for no program.
+// Quote returns the line that runs args as they are: a shell, and [Parse],
+// read it as one simple command of exactly these words. It fails when there
+// are no words, when one holds a character that Parse refuses, and when the
+// line would be too long.
 func Quote(args []string) (string, error) {
 	if len(args) == 0 {
 		return "", errors.New("there is no word to quote")

@@ -14,7 +14,10 @@ const (
 	MaxCommands = 1000      // simple commands in a line, those of nested texts included
 	maxDepth    = 60        // constructs within each other
 	maxTexts    = 10        // texts within each other: bash -c in bash -c
-	maxWrappers = 30        // wrappers of one command
+	maxWrappers = 16        // wrappers of one command
+	maxArgs     = 10000     // words of all commands together
+	maxEffects  = 2000      // assignments, and as many redirections
+	maxWord     = 8 << 10   // bytes of a word beyond which values are not put in
 	maxNested   = 128 << 10 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
 	maxBraces   = 16        // braces in a word that are expanded

@@ -107,11 +107,8 @@ func (w *walker) take(name string, rest []Word, inv *invocation) {
 	}
 	inv.Wrappers = append(slices.Clip(inv.Wrappers), name)
 	inv.Words = rest
-	switch name {
-	case "command", "builtin":
-		inv.func_ = false
-	default:
-		inv.shell, inv.func_ = false, false
+	if name != "command" && name != "builtin" {
+		inv.shell = false
 	}
 }
 

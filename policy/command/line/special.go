@@ -82,7 +82,7 @@ func (w *walker) shText(text string, inv *invocation, holder policy.Span, posix 
 }
 
 // shells is how bash reads its options. Of the others it knows what they share.
-var shells = grammar{flags: "abefhkmnptuvxBCDEHPTrilcs", args: "oO", permute: false,
+var shells = grammar{flags: "abefhkmnptuvxBCDEHPTrilcs", args: "oO", endDash: true,
 	long:    "norc noprofile posix login verbose version help restricted debugger dump-strings dump-po-strings noediting pretty-print rcfile= init-file=",
 	query:   "version help n D dump-strings dump-po-strings",
 	unclear: "i k B H O rcfile init-file posix debugger t p"}
@@ -117,7 +117,7 @@ func (w *walker) shell(inv *invocation, s *scope) {
 	case p.any(shells.unclear):
 		w.stuck(inv, "with these options the shell reads more than its text", s)
 	case text && len(p.rest) > 0:
-		w.command1(p.rest, inv, posix, s)
+		w.textOf(p.rest, inv, posix, s)
 	case text:
 		w.stuck(inv, "the option -c lacks its text", s)
 	case p.any("s") || len(p.rest) == 0:
@@ -129,8 +129,8 @@ func (w *walker) shell(inv *invocation, s *scope) {
 	}
 }
 
-// command1 walks the text of -c, the first of rest; the others are $0, $1 and so on.
-func (w *walker) command1(rest []Word, inv *invocation, posix bool, s *scope) {
+// textOf walks the text of -c, the first of rest; the others are $0, $1 and so on.
+func (w *walker) textOf(rest []Word, inv *invocation, posix bool, s *scope) {
 	if !fixed(rest[0]) {
 		w.stuck(inv, "the text for the shell, "+rest[0].Raw+", is not told", s)
 		return
@@ -155,16 +155,16 @@ func (w *walker) stdin(inv *invocation, posix bool, s *scope, args []Word) {
 // foreignShell handles shells whose language is another: only text that means
 // the same everywhere is read.
 func (w *walker) foreignShell(inv *invocation, s *scope) {
-	if len(inv.Words) == 3 && inv.Words[1].Value == "-c" && fixed(inv.Words[1]) && fixed(inv.Words[2]) && common2(inv.Words[2].Value) {
+	if len(inv.Words) == 3 && inv.Words[1].Value == "-c" && fixed(inv.Words[1]) && fixed(inv.Words[2]) && everyShell(inv.Words[2].Value) {
 		w.shText(inv.Words[2].Value, inv, inv.Words[2].Span, true, s, nil)
 		return
 	}
 	w.stuck(inv, "what this shell runs is not read, as its language is not that of bash", s)
 }
 
-// common2 reports whether text is plain words, joined by operators that every
+// everyShell reports whether text is plain words, joined by operators that every
 // shell knows, none of them special to zsh or csh.
-func common2(text string) bool {
+func everyShell(text string) bool {
 	for _, f := range strings.Fields(text) {
 		switch f {
 		case "repeat", "noglob", "nocorrect", "foreach", "-", "end", "begin", "and", "or", "not", "function", "if", "for", "while", "until", "select", "case", "time", "coproc", "switch":

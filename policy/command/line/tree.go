@@ -126,15 +126,11 @@ func quotedRanges(f *syntax.File) [][2]int {
 		case *syntax.SglQuoted:
 			out = append(out, [2]int{int(n.Pos().Offset()), int(n.End().Offset())})
 		case *syntax.Redirect:
-			if n.Hdoc != nil && quotedDelimiter(n.Word) {
-				out = append(out, [2]int{int(n.Hdoc.Pos().Offset()), int(n.Hdoc.End().Offset())})
+			if n.Hdoc != nil {
+				out = append(out, texts(n.Hdoc.Parts, n.Hdoc.Pos(), n.Hdoc.End())...)
 			}
 		case *syntax.DblQuoted:
-			for _, p := range n.Parts {
-				if _, ok := p.(*syntax.Lit); ok {
-					out = append(out, [2]int{int(p.Pos().Offset()), int(p.End().Offset())})
-				}
-			}
+			out = append(out, texts(n.Parts, n.Pos(), n.End())...)
 		}
 		return true
 	})
@@ -165,4 +161,18 @@ func unreadable(err error, text string) *policy.Reason {
 func at(p syntax.Pos, text string) policy.Span {
 	start := min(int(p.Offset()), len(text))
 	return policy.Span{Start: start, End: min(start+1, len(text))}
+}
+
+// texts returns what lies between from and to, without the parts that can
+// hold commands.
+func texts(parts []syntax.WordPart, from, to syntax.Pos) [][2]int {
+	var out [][2]int
+	start := int(from.Offset())
+	for _, p := range parts {
+		if _, ok := p.(*syntax.Lit); !ok {
+			out = append(out, [2]int{start, int(p.Pos().Offset())})
+			start = int(p.End().Offset())
+		}
+	}
+	return append(out, [2]int{start, int(to.Offset())})
 }

@@ -209,7 +209,13 @@ func (g *gather) parameter(p *syntax.ParamExp, quoted, alone bool) {
 		g.many = true
 		return
 	}
-	value, ok := g.w.known(p, g.s)
+	if len(g.buf) > maxWord {
+		g.unknown()
+	}
+	value, ok := "", false
+	if g.known < 0 {
+		value, ok = g.w.known(p, g.s)
+	}
 	switch {
 	case ok && (quoted || g.assign):
 		g.buf = append(g.buf, value...)
