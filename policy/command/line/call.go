@@ -33,7 +33,7 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 	if len(c.Args) == 0 {
 		return
 	}
-	if raw := w.raw(c.Args[0]); reserved(raw) && len(c.Assigns) == 0 {
+	if raw := strings.ReplaceAll(w.raw(c.Args[0]), "\\\n", ""); reserved(raw) && len(c.Assigns) == 0 {
 		panic(refusal{refuse(w.span(c.Args[0]), "bash takes "+raw+" for a keyword here", "quote it")})
 	}
 	if lit, ok := c.Args[0].Parts[0].(*syntax.Lit); ok && assigning(lit.Value) {
@@ -283,6 +283,9 @@ func (w *walker) redirection(r *syntax.Redirect, s *scope) Kind {
 			return HeredocQuoted
 		}
 		if r.Hdoc != nil {
+			if endsElsewhere(w.body(r.Hdoc), r.Word.Lit(), r.Op == syntax.DashHdoc) {
+				panic(refusal{refuse(w.span(r.Word), "a backslash in front of a new line makes the here-document end elsewhere for bash", "quote the word behind <<, or leave the backslash out")})
+			}
 			w.parts(r.Hdoc.Parts, s, inDouble)
 		}
 		return Heredoc

@@ -73,7 +73,7 @@ type job struct {
 // whether that may be taken for granted.
 func (j *job) rely(name string, number bool) bool {
 	c := claim{name: name, number: number}
-	if !j.trusting || j.blocked[c] {
+	if !j.trusting || j.blocked[c] || dynamic(name) {
 		return false
 	}
 	if j.claims == nil {

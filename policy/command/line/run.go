@@ -25,7 +25,14 @@ func (w *walker) run(inv *invocation, s *scope) {
 			special(w, inv, s)
 			return
 		}
-		g, ok := wrappers[name]
+		if w.subcommand(name, inv, s) {
+			return
+		}
+		if opaque(name) && len(inv.Words) > 1 {
+			w.stuck(inv, name+" runs what its words say, in a way that is not read", s)
+			return
+		}
+		g, ok := wrapperFor(name)
 		if !ok || !inv.shell && (name == "exec" || name == "builtin" || name == "command") {
 			w.emit(inv, s)
 			return
