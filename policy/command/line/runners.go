@@ -93,7 +93,6 @@ var subcommands = map[string]subcommand{
 	"yarn":       {words: "exec"},
 	"pnpm":       {words: "exec", grammar: grammar{flags: "r", long: "recursive parallel no-bail resume-from= report-summary filter="}},
 	"npm":        {words: "explore", grammar: grammar{operands: 1}},
-	"bun":        {words: "exec"},
 	"direnv":     {words: "exec", grammar: grammar{operands: 1}},
 	"nvm":        {words: "exec", grammar: grammar{operands: 1, long: "silent"}},
 	"rbenv":      {words: "exec"},
