@@ -222,7 +222,10 @@ func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 
 // ask asks one question and reports the answer.
 func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
-	if q.asked++; q.asked > maxQuestions {
+	if q.asked++; w.Glob || q.tree {
+		q.asked += 3 // such an answer takes that much longer
+	}
+	if q.asked > maxQuestions {
 		return
 	}
 	switch {

@@ -18,6 +18,8 @@ const (
 	maxArgs     = 10000     // words of all commands together
 	maxEffects  = 2000      // assignments, and as many redirections
 	maxWord     = 8 << 10   // bytes of a word beyond which values are not put in
+	maxShells   = 400       // texts for shells in a line
+	maxChain    = 1000      // operands of one chain of the same arithmetic operator
 	maxNested   = 128 << 10 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
 	maxBraces   = 16        // braces in a word that are expanded
