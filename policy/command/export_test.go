@@ -8,7 +8,7 @@ import (
 // Tables returns the tables of the checks as the document shows them, by
 // check.
 func Tables() map[string]string {
-	pattern, interpreter := patternRows(), interpreterRows()
+	pattern, interpreter := patternRows(), append(interpreterRows(), runnerRows()...)
 	out := map[string]string{
 		"pattern": rowTable(pattern), "interpreter": rowTable(interpreter),
 	}

@@ -55,19 +55,29 @@ func scriptUntold(k *call) bool {
 	return false
 }
 
-// sedActs reports whether a script of sed runs a command or writes a file, or
-// cannot be read.
-func sedActs(k *call) bool {
+// sedScript reads the script of sed; of one with a variable in it nothing is
+// known, which scriptUntold tells.
+func sedScript(k *call) sedReader {
 	var text strings.Builder
 	for _, w := range k.scripts("-e --expression", "-f --file") {
 		if !w.Static {
-			return false // told by scriptUntold
+			return sedReader{}
 		}
 		text.WriteString(w.Value)
 		text.WriteByte('\n')
 	}
-	return sedScriptActs(text.String())
+	return readSed(text.String())
 }
+
+// sedActs reports whether a script of sed runs a command or writes a file, or
+// cannot be read.
+func sedActs(k *call) bool {
+	r := sedScript(k)
+	return r.acts || r.failed
+}
+
+// sedRuns reports whether a script of sed runs a command.
+func sedRuns(k *call) bool { r := sedScript(k); return r.runs }
 
 // gitRuns reports whether an option of git before its command sets something
 // that git runs or obeys. Plain settings such as user.name are spared.

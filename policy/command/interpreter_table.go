@@ -29,6 +29,7 @@ func interpreterRows() []row {
 
 		// Text tools that start programs or write files.
 		{rule: "sed-script", programs: "sed gsed", when: sedActs, severity: medium, mark: never, message: "runs commands or writes files from its script (e, w)", hint: "use a pipe or a redirection instead"},
+		{rule: "sed-runs", programs: "sed gsed", when: sedRuns, severity: high, mark: unknown, message: "runs commands from its script (e)", hint: "use a pipe instead"},
 		{rule: "script-file", programs: "sed gsed mawk nawk", options: "-f --file", severity: medium, message: "takes its script from a file", hint: own},
 		{rule: "script-file", programs: "awk gawk", options: "-f --file -E --exec", severity: medium, message: "takes its script from a file", hint: own},
 		{rule: "awk-program", programs: "awk gawk mawk nawk original-awk", when: awkActs, severity: medium, mark: never, message: "runs commands or writes files from its program (system, pipes, getline, >)", hint: "let awk print, and do the rest in the shell"},
@@ -55,7 +56,8 @@ func interpreterRows() []row {
 		{rule: "editor", programs: "vim nvim vi ex view rvim emacs ed nano less more most", options: "-c -S --cmd --eval -u -e -l --load --funcall -f --batch -es -Es", severity: medium, mark: never, message: "can run commands of the shell", hint: "edit with sed or with a tool of your own"},
 		{rule: "editor", programs: "vim nvim vi ex emacs ed nano pico", severity: medium, message: "waits for somebody to type, and can run commands of the shell", hint: "edit with sed or with a tool of your own"},
 		{rule: "database", programs: "sqlite3", argument: "*.shell* *.system* *load_extension* *.import*|* *.output*|* *.once*|* *.load*", severity: high, mark: never, message: "starts programs or loads code", hint: own},
-		{rule: "database", programs: "psql mysql", argument: "*\\!* *\\\\!* *COPY*PROGRAM* *copy*program* *system *", severity: high, mark: never, message: "starts programs", hint: own},
+		{rule: "database", programs: "psql mysql", argument: "*\\!* *\\\\!* *COPY*PROGRAM* *copy*program*", severity: high, mark: never, message: "starts programs", hint: own},
+		{rule: "database", programs: "mysql mariadb", when: sqlSystem, severity: high, mark: never, message: "starts programs", hint: own},
 		{rule: "openssl-load", programs: "openssl", options: "-engine -provider-path -provider", severity: high, mark: never, message: "loads other code", hint: own},
 		{rule: "busybox", programs: "toybox", severity: medium, mark: never, message: "is many programs in one", hint: "call the program itself"},
 

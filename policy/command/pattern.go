@@ -103,7 +103,7 @@ func withoutShared(k, from *call) *call {
 
 // reads reports whether a command runs what its standard input says.
 func (s *subject) reads(k *call) bool {
-	return k.is(isShell|isSourcing|isFeeding) || s.tables.through(k, isShell) || k.is(isInterpreter) && readsCode(k)
+	return k.is(isShell|isSourcing|isFeeding) || k.is(isInterpreter) && readsCode(k)
 }
 
 func (s *subject) pipeInto(from, to *call, rule string) {

@@ -79,7 +79,7 @@ func patternRows() []row {
 
 		// Engines and clusters.
 		{rule: "engine-socket", programs: "*", argument: "/*docker.sock* /*containerd.sock* /*podman.sock* /*crio.sock* unix:*.sock *=/*docker.sock* *=unix:*docker.sock*", severity: critical, mark: never, message: "reaches for the socket of a container engine, which is root on the host", hint: leave},
-		{rule: "engine", programs: "docker podman", argument: "--privileged --privileged=* --pid=host --net=host --network=host --userns=host --ipc=host --cap-add* --device* --security-opt* -v/:* /:* --volume=/:* source=/,*", severity: critical, mark: deny, message: "starts a container without walls", hint: "run it without these options"},
+		{rule: "engine", programs: "docker podman", argument: "--privileged --privileged=* --pid=host --net=host --network=host --userns=host --ipc=host --cap-add* --device* --security-opt* -v/:* /:* --volume=/:* -v=/:* source=/,* *source=/,* *src=/,* *source=/ *src=/", severity: critical, mark: deny, message: "starts a container without walls", hint: "run it without these options"},
 		{rule: "engine", programs: "docker podman docker-compose kubectl helm", severity: medium, message: "speaks to a container engine or a cluster", hint: leave},
 		{rule: "engine-remove", programs: "docker podman", sub: "system prune|volume rm|volume prune|container prune|image prune", severity: high, mark: never, message: "removes what others may need", hint: "name what is to go"},
 		{rule: "cluster-remove", programs: "kubectl helm oc", sub: "delete|drain|uninstall|exec|cp", severity: high, mark: never, message: "changes a cluster", hint: leave},

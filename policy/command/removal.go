@@ -46,6 +46,7 @@ func checkRemoval(s *subject) {
 	at := places{mapOfPlaces: s.tables.places, start: s.in.Dir, home: s.home}
 	for i := range s.calls {
 		k := &s.calls[i]
+		s.passedOn(k, at)
 		if r := s.tables.removers[k.program]; r != nil {
 			s.removes(k, r, at)
 		}

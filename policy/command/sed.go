@@ -7,18 +7,25 @@ import "strings"
 // understand. It reads as GNU sed does, as far as is needed to tell where a
 // command begins.
 func sedScriptActs(script string) bool {
+	r := readSed(script)
+	return r.acts || r.failed
+}
+
+// readSed reads a script, as far as it is understood.
+func readSed(script string) sedReader {
 	r := sedReader{rest: script}
 	for {
 		r.skip(" \t\n;{}")
 		if r.rest == "" {
-			return r.failed
+			return r
 		}
 		r.addresses()
-		if r.failed || r.rest == "" {
-			return true
+		if r.failed = r.failed || r.rest == ""; r.failed {
+			return r
 		}
-		if r.command() || r.failed {
-			return true
+		r.acts = r.command() || r.acts
+		if r.failed || r.runs {
+			return r
 		}
 	}
 }
@@ -27,6 +34,17 @@ func sedScriptActs(script string) bool {
 type sedReader struct {
 	rest   string
 	failed bool
+	acts   bool     // it runs a command or writes a file
+	runs   bool     // it runs a command
+	reads  []string // the files that it reads (r, R)
+	writes []string // the files that it writes (w, W, s///w)
+}
+
+// file takes in the name of a file, which goes on to the end of the line.
+func (r *sedReader) file() string {
+	name, rest, _ := strings.Cut(r.rest, "\n")
+	r.rest = rest
+	return strings.TrimLeft(name, " \t")
 }
 
 func (r *sedReader) skip(set string) { r.rest = strings.TrimLeft(r.rest, set) }
@@ -109,15 +127,21 @@ func (r *sedReader) brackets(delimiter byte) {
 // command reads one command and reports whether it acts.
 func (r *sedReader) command() bool {
 	switch c := r.next(); c {
-	case 'e', 'w', 'W':
+	case 'e':
+		r.runs = true
 		return true
+	case 'w', 'W':
+		r.writes = append(r.writes, r.file())
+		return true
+	case 'r', 'R':
+		r.reads = append(r.reads, r.file())
 	case 's':
 		return r.substitution()
 	case 'y':
 		d := r.next()
 		r.until(d, false)
 		r.until(d, false)
-	case 'a', 'i', 'c', 'r', 'R', 'b', 't', 'T', ':', '#':
+	case 'a', 'i', 'c', 'b', 't', 'T', ':', '#':
 		r.line(c)
 	case '{', '}':
 	case '=', 'd', 'D', 'g', 'G', 'h', 'H', 'n', 'N', 'p', 'P', 'x', 'z', 'F', 'l', 'L', 'q', 'Q':
@@ -153,7 +177,12 @@ func (r *sedReader) substitution() bool {
 	}
 	for r.rest != "" {
 		switch c := r.rest[0]; {
-		case c == 'e' || c == 'w':
+		case c == 'e':
+			r.runs = true
+			return true
+		case c == 'w':
+			r.next()
+			r.writes = append(r.writes, r.file())
 			return true
 		case strings.IndexByte("gpiImM0123456789", c) >= 0:
 			r.next()

@@ -57,6 +57,14 @@ func checkSensitiveFile(s *subject) {
 		if !role.none {
 			q.command(k, role)
 		}
+		if k.program == "sed" || k.program == "gsed" {
+			q.sed(k)
+		}
+		if k.program == "git" {
+			for _, w := range gitWrites(k) {
+				q.word(sandbox.OpWrite, w, q.dirs(k.Command))
+			}
+		}
 	}
 	if q.asked > maxQuestions {
 		s.report(finding{
@@ -128,6 +136,17 @@ func (q *fileQuestions) command(k *call, role fileRole) {
 			q.word(sandbox.OpRead, o.value, dirs)
 			q.parts(o.value, dirs)
 		}
+	}
+}
+
+// sed asks about the files that the script of sed names.
+func (q *fileQuestions) sed(k *call) {
+	r, dirs := sedScript(k), q.dirs(k.Command)
+	for _, name := range r.reads {
+		q.word(sandbox.OpRead, line.Word{Value: name, Static: true, Span: k.Span}, dirs)
+	}
+	for _, name := range r.writes {
+		q.word(sandbox.OpWrite, line.Word{Value: name, Static: true, Span: k.Span}, dirs)
 	}
 }
 
@@ -203,7 +222,10 @@ func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 
 // ask asks one question and reports the answer.
 func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
-	if q.asked++; q.asked > maxQuestions {
+	if q.asked++; w.Glob || q.tree {
+		q.asked += 3 // such an answer takes that much longer
+	}
+	if q.asked > maxQuestions {
 		return
 	}
 	switch {

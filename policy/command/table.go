@@ -59,7 +59,7 @@ func newTables() *tables {
 	return &tables{
 		grammars:    grammars(),
 		pattern:     compileTable("pattern", patternRows()),
-		interpreter: compileTable("interpreter", interpreterRows()),
+		interpreter: compileTable("interpreter", append(interpreterRows(), runnerRows()...)),
 		variables:   newVariableTable(),
 		safe:        newNameSet(safeVariables),
 		devices:     newGlobs(devices),

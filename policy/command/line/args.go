@@ -78,7 +78,7 @@ func (w *walker) opened(c *invocation, s *scope) {
 		w.emit(c, s)
 		return
 	}
-	if _, wraps := wrappers[name]; !wraps && specialFor(name) == nil {
+	if !isWrapper(name) {
 		w.emit(c, s)
 		return
 	}
@@ -135,6 +135,7 @@ func (w *walker) parallel(inv *invocation, s *scope) {
 
 // isWrapper reports whether a program runs others.
 func isWrapper(name string) bool {
-	_, ok := wrappers[name]
-	return ok || specialFor(name) != nil
+	_, ok := wrapperFor(name)
+	_, sub := subcommands[name]
+	return ok || sub || opaque(name) || specialFor(name) != nil
 }

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"fmt"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -33,7 +34,7 @@ func (w *walker) calculate(x syntax.ArithmExpr, s *scope, sure bool) {
 		if e.Op == syntax.Inc || e.Op == syntax.Dec {
 			if name := literal(e.X); name != "" {
 				w.assigned(name, Word{number: true})
-				w.meaning(name, Word{}, w.span(e))
+				w.meaning(name, Word{number: true}, w.span(e))
 			}
 		}
 		w.calculate(e.X, s, sure)
@@ -59,7 +60,7 @@ func (w *walker) binaryArithm(e *syntax.BinaryArithm, s *scope, sure bool) {
 	}
 	if name != "" {
 		w.assigned(name, Word{number: true})
-		w.meaning(name, Word{}, w.span(e))
+		w.meaning(name, Word{number: true}, w.span(e))
 		if sure && e.Op == syntax.Assgn {
 			s.bind(name, Word{number: true})
 		}
@@ -76,7 +77,9 @@ func (w *walker) chain(e *syntax.BinaryArithm, s *scope, sure bool) {
 		if !ok || b.Op != e.Op {
 			break
 		}
-		ends = append(ends, b.Y)
+		if ends = append(ends, b.Y); len(ends) > maxChain {
+			panic(refusal{refuse(w.span(e), fmt.Sprintf("the calculation has more than %d operands", maxChain), "write it in several steps")})
+		}
 		x = b.X
 	}
 	w.calculate(x, s, sure)

@@ -86,6 +86,9 @@ func (w *walker) appendWords(words []Word, x *syntax.Word, s *scope) []Word {
 	if len(many) > 1 || !ok {
 		w.bashOnly(x)
 	}
+	if w.words += len(many) - 1; w.words > maxArgs {
+		panic(refusal{refuse(w.span(x), "braces make more words than are judged", "write it in several lines, or put the words into a file")})
+	}
 	for _, one := range many {
 		v := w.word(one, s)
 		if one != x {

@@ -98,7 +98,7 @@ func (w *walker) forLoop(c *syntax.ForClause, s *scope) {
 			}
 		}
 		w.assigned(l.Name.Value, value)
-		w.meaning(l.Name.Value, Word{}, w.span(l))
+		w.meaning(l.Name.Value, value, w.span(l))
 		if c.Select {
 			w.bashOnly(c)
 			w.assigned("REPLY", Word{})

@@ -16,6 +16,7 @@ type grammar struct {
 	numbers  bool   // -5 is an option, as of nice
 	dash     bool   // a lone - is an option, as of env
 	endDash  bool   // a lone - ends the options like --, as of shells
+	loose    bool   // other long names are options as well, their arguments by = if they have any
 	operands int    // words between the options and the command
 	assigns  bool   // NAME=VALUE may stand before the command
 	permute  bool   // options may stand behind other words
@@ -136,7 +137,9 @@ func (g *grammar) name(p *parsed, words []Word) int {
 			return g.next(p, name, words)
 		}
 	}
-	p.why = "the option " + words[0].Raw + " is not known"
+	if !g.loose {
+		p.why = "the option " + words[0].Raw + " is not known"
+	}
 	return 0
 }
 

@@ -32,6 +32,9 @@ var meanings = map[string]string{
 // prompts are the variables whose substitutions run when bash shows them.
 var prompts = map[string]bool{"PS0": true, "PS1": true, "PS2": true, "PS4": true}
 
+// integers are the variables that bash evaluates what they are set to for.
+var integers = map[string]bool{"RANDOM": true, "SRANDOM": true, "OPTIND": true, "HISTCMD": true, "SECONDS": true, "LINENO": true, "BASHPID": true}
+
 // meaning notes when setting name to value changes what runs.
 func (w *walker) meaning(name string, value Word, span policy.Span) {
 	name, _, _ = strings.Cut(name, "[")
@@ -41,6 +44,10 @@ func (w *walker) meaning(name string, value Word, span policy.Span) {
 	case prompts[name]:
 		if !value.Static || strings.ContainsAny(value.Value, "$`\\") {
 			w.job.unknown(span, name+" is evaluated when bash shows it")
+		}
+	case integers[name]:
+		if !value.number && !(value.Static && decimal(value.Value)) {
+			w.job.unknown(span, name+" is a number, so that what it is set to is evaluated, which can run commands")
 		}
 	default:
 		if why := meanings[name]; why != "" {

@@ -65,6 +65,7 @@ type job struct {
 	blocked  map[claim]bool // what an earlier walk relied on in vain
 	trusting bool           // claims may be made at all
 	texts    int            // bytes of nested texts
+	shells   int            // nested texts
 	words    int            // of all commands
 }
 
@@ -73,7 +74,7 @@ type job struct {
 // whether that may be taken for granted.
 func (j *job) rely(name string, number bool) bool {
 	c := claim{name: name, number: number}
-	if !j.trusting || j.blocked[c] {
+	if !j.trusting || j.blocked[c] || dynamic(name) {
 		return false
 	}
 	if j.claims == nil {
@@ -175,9 +176,10 @@ func (w *walker) nested(text string, holder policy.Span, s *scope, change func(*
 	if w.holder != nil {
 		span = *w.holder
 	}
-	if w.texts += len(text); w.texts > maxNested || w.level >= maxTexts {
-		panic(refusal{refuse(span, "texts for shells are nested too deeply", "write it in several steps")})
+	if w.texts += len(text); w.texts > maxNested || w.level >= maxTexts || w.shells >= maxShells {
+		panic(refusal{refuse(span, "the line has too many texts for shells, or nests them too deeply", "write it in several steps")})
 	}
+	w.shells++
 	if r := readable(text); r != nil {
 		r.Span = span
 		panic(refusal{r})

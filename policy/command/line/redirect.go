@@ -94,6 +94,9 @@ func (w *walker) redirection(r *syntax.Redirect, s *scope) Kind {
 			panic(refusal{refuse(w.span(r), "where a here-document of <<- with a backslash at the end of a line ends is read in two ways", "use <<, or quote its end")})
 		}
 		if r.Hdoc != nil {
+			if endsElsewhere(w.body(r.Hdoc), r.Word.Lit(), r.Op == syntax.DashHdoc) {
+				panic(refusal{refuse(w.span(r.Word), "a backslash in front of a new line makes the here-document end elsewhere for bash", "quote the word behind <<, or leave the backslash out")})
+			}
 			w.parts(r.Hdoc.Parts, s, inDouble)
 		}
 		return Heredoc

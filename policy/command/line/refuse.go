@@ -19,6 +19,8 @@ const (
 	maxEffects  = 2000      // assignments, and as many redirections
 	maxFeatures = 10000     // constructs
 	maxWord     = 8 << 10   // bytes of a word beyond which values are not put in
+	maxShells   = 400       // texts for shells in a line
+	maxChain    = 1000      // operands of one chain of the same arithmetic operator
 	maxNested   = 128 << 10 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
 	maxBraces   = 16        // braces in a word that are expanded

@@ -25,7 +25,14 @@ func (w *walker) run(inv *invocation, s *scope) {
 			special(w, inv, s)
 			return
 		}
-		g, ok := wrappers[name]
+		if w.subcommand(name, inv, s) {
+			return
+		}
+		if opaque(name) && len(inv.Words) > 1 {
+			w.stuck(inv, name+" runs what its words say, in a way that is not read", s)
+			return
+		}
+		g, ok := wrapperFor(name)
 		if !ok || !inv.shell && (name == "exec" || name == "builtin" || name == "command") {
 			w.emit(inv, s)
 			return
@@ -54,7 +61,7 @@ func (w *walker) program(inv *invocation) (string, bool) {
 	case "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin":
 		return base, true
 	}
-	if isWrapper(base) {
+	if _, sub := subcommands[base]; !sub && isWrapper(base) {
 		w.job.unknown(prog.Span, prog.Raw+" may be a "+base+" that runs what its words say, or another program")
 	}
 	return "", false
@@ -72,6 +79,9 @@ func (w *walker) unwrap(name string, g *grammar, inv *invocation, s *scope) bool
 		return false
 	case p.any(g.unclear):
 		return w.stuck(inv, "with these options "+name+" starts a shell", s)
+	}
+	if o, ok := p.has("o", "output"); ok && name == "strace" && (!o.arg.Static || strings.ContainsAny(o.arg.Value[:min(1, len(o.arg.Value))], "|!")) {
+		return w.stuck(inv, "strace gives what it sees to a program", s)
 	}
 	if o, ok := p.has("S", "split-string"); ok && name == "env" {
 		return w.splitEnv(inv, p, o, s)

@@ -1,6 +1,9 @@
 package line
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A scope is how the shell stands at one point of the text. A subshell and a
 // branch get a copy; slices in it are never written to in place.
@@ -190,6 +193,18 @@ func given(name string) int {
 		return 0
 	}
 	return 1
+}
+
+// dynamic reports whether bash itself sets the variable, or does not keep what
+// it is set to, so that an assignment tells nothing.
+func dynamic(name string) bool {
+	switch name {
+	case "_", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD", "OPTIND", "OPTARG", "OPTERR", "REPLY", "MAPFILE", "COPROC",
+		"GROUPS", "UID", "EUID", "PPID", "FUNCNAME", "DIRSTACK", "PIPESTATUS", "COLUMNS", "LINES", "EPOCHSECONDS", "EPOCHREALTIME",
+		"COMP_WORDS", "COMP_LINE", "COMP_CWORD", "COMP_POINT", "COMPREPLY", "READLINE_LINE", "READLINE_POINT", "HOSTNAME", "SHLVL":
+		return true
+	}
+	return strings.HasPrefix(name, "BASH")
 }
 
 // assigned notes that name is set to value.

@@ -16,8 +16,10 @@ func specialFor(name string) handler {
 	switch name {
 	case "bash", "rbash", "sh", "dash", "ash":
 		return (*walker).shell
-	case "zsh", "ksh", "mksh", "ksh93", "rzsh", "fish", "yash", "csh", "tcsh":
+	case "zsh", "ksh", "mksh", "ksh93", "rzsh", "rksh", "lksh", "pdksh", "fish", "yash", "csh", "tcsh":
 		return (*walker).foreignShell
+	case "gdb":
+		return (*walker).debugger
 	case "busybox", "toybox":
 		return (*walker).busybox
 	case "su", "runuser":
@@ -35,7 +37,19 @@ func specialFor(name string) handler {
 	case "parallel":
 		return (*walker).parallel
 	}
+	if trimmed := strings.TrimRight(strings.TrimSuffix(name, "-static"), "0123456789.-"); trimmed != name && isShell(trimmed) {
+		return (*walker).foreignShell // bash5.2, zsh-5.9: of an unknown age
+	}
 	return nil
+}
+
+// isShell reports whether name is that of a shell.
+func isShell(name string) bool {
+	switch name {
+	case "bash", "rbash", "sh", "dash", "ash", "zsh", "ksh", "mksh", "fish", "yash", "csh", "tcsh":
+		return true
+	}
+	return false
 }
 
 // via returns s for what inv runs by k.

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -111,14 +112,21 @@ func continued(text string, f *syntax.File) *syntax.Pos {
 		if data == nil {
 			data = quotedRanges(f)
 		}
-		if !slices.ContainsFunc(data, func(r [2]int) bool { return r[0] <= at && at < r[1] }) {
+		if !isWithin(data, at) {
 			p := syntax.NewPos(uint(at), 1, 1)
 			return &p
 		}
 	}
 }
 
-// quotedRanges returns where text is quoted or in here-documents.
+// isWithin reports whether at lies in one of the ranges, which are in order
+// and apart from each other.
+func isWithin(ranges [][2]int, at int) bool {
+	i, found := slices.BinarySearchFunc(ranges, at, func(r [2]int, at int) int { return cmp.Compare(r[0], at) })
+	return found || i > 0 && at < ranges[i-1][1]
+}
+
+// quotedRanges returns where text is quoted or in here-documents, in order.
 func quotedRanges(f *syntax.File) [][2]int {
 	out := [][2]int{{-1, -1}}
 	syntax.Walk(f, func(n syntax.Node) bool {
@@ -134,6 +142,7 @@ func quotedRanges(f *syntax.File) [][2]int {
 		}
 		return true
 	})
+	slices.SortFunc(out, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
 	return out
 }
 

@@ -141,6 +141,9 @@ func (g *gather) literal(s string, i, n int) {
 		case '~':
 			// Behind = or : bash may read it as somebody's home folder.
 			if j > 0 && (s[j-1] == '=' || s[j-1] == ':') {
+				if i == 0 && !g.assign && s[j-1] == '=' && identifier(s[:j-1]) && g.homeAt(s[j:], n) {
+					continue
+				}
 				g.unknown()
 			}
 		}
@@ -167,6 +170,18 @@ func (g *gather) tilde(s string, n int) int {
 		g.unknown()
 		return 0
 	}
+}
+
+// homeAt adds the home folder for the ~ at the beginning of s, which stands
+// behind NAME= in an argument, and reports whether bash surely does so too.
+func (g *gather) homeAt(s string, n int) bool {
+	if g.w.posix || g.w.home == "" || !(s == "~" && n == 1 || strings.HasPrefix(s, "~/")) || !g.w.rely("HOME", false) {
+		return false
+	}
+	if g.w.home != "/" || len(s) == 1 {
+		g.buf = append(g.buf, g.w.home...)
+	}
+	return true
 }
 
 // double adds what stands in double quotes.
@@ -242,7 +257,7 @@ func simple(p *syntax.ParamExp) bool {
 // known returns the value of p if it is certain.
 func (w *walker) known(p *syntax.ParamExp, s *scope) (string, bool) {
 	if !simple(p) {
-		return "", false
+		return w.orElse(p, s)
 	}
 	name := p.Param.Value
 	if name == "HOME" {
@@ -252,6 +267,26 @@ func (w *walker) known(p *syntax.ParamExp, s *scope) (string, bool) {
 		return b.value, true
 	}
 	return "", false
+}
+
+// orElse returns the value of ${x:?…}, ${x:-…} and their like when x is
+// certain and not empty, so that the rest does not matter.
+func (w *walker) orElse(p *syntax.ParamExp, s *scope) (string, bool) {
+	if p.Exp == nil {
+		return "", false
+	}
+	switch p.Exp.Op {
+	case syntax.ErrorUnset, syntax.ErrorUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull:
+	default:
+		return "", false
+	}
+	plain := *p
+	plain.Exp = nil
+	if !simple(&plain) {
+		return "", false
+	}
+	value, ok := w.known(&plain, s)
+	return value, ok && value != ""
 }
 
 // numeric reports whether p surely is a decimal number.
