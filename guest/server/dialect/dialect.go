@@ -72,10 +72,10 @@ func (d Dialect) mend(text string) string {
 	}
 	for _, word := range []string{"eval", "source", ". "} {
 		if strings.Contains(text, word) {
-			return `; \__sandbox_mend all`
+			return `; \__sandbox all`
 		}
 	}
-	return `; \__sandbox_mend`
+	return `; \__sandbox`
 }
 
 func (d Dialect) fromSlot() string {
@@ -128,7 +128,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func ask(token string) string { return `\__sandbox "$?" ` + token + "\n" }
+func ask(token string) string { return `\__sandbox ` + token + "\n" }
 
 // Unread reports whether a shell that has ended, and left that much of what
 // was written for a line, had not read the line to its end. Such a shell has

@@ -11,7 +11,7 @@ import (
 const token = "0123456789abcdef"
 
 func TestScript(t *testing.T) {
-	const ask = `\__sandbox "$?" ` + token + "\n"
+	const ask = `\__sandbox ` + token + "\n"
 	long := strings.Repeat("x", 2000)
 	for _, tt := range []struct {
 		name, program string
@@ -20,15 +20,15 @@ func TestScript(t *testing.T) {
 		text          bool
 	}{
 		{"bash", "bash", dialect.Line{Text: "echo 'a'", Stdout: true, Stderr: true},
-			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandbox_mend` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandbox` + "\n" + ask + "\n"}, false},
 		{"bash, all", "bash", dialect.Line{Text: "a\n", Stdin: true, Stdout: true, Merge: true},
-			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1; \__sandbox_mend` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1; \__sandbox` + "\n" + ask + "\n"}, false},
 		{"bash, nothing", "bash", dialect.Line{},
-			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null; \__sandbox_mend` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, false},
 		{"bash, long", "bash", dialect.Line{Text: long},
-			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; \__sandbox_mend` + "\n" + ask + "\n"}, true},
+			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, true},
 		{"bash, what evaluates", "bash", dialect.Line{Text: "eval x"},
-			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; \__sandbox_mend all` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; \__sandbox all` + "\n" + ask + "\n"}, false},
 		{"sh", "sh", dialect.Line{Text: "a", Stderr: true},
 			[]string{`\eval 'a' </dev/null >|/dev/null 2>|/proc/7/fd/4` + "\n", ask, "\n"}, false},
 		{"sh, long", "sh", dialect.Line{Text: long},
@@ -135,7 +135,7 @@ func TestUnread(t *testing.T) {
 		d, _ := dialect.For(program, 7)
 		writes, _ := d.Script(dialect.Line{Text: "echo a\necho b", Token: token})
 		all := strings.Join(writes, "")
-		rest := `\__sandbox "$?" ` + token + "\n\n"
+		rest := `\__sandbox ` + token + "\n\n"
 		for n := range len(all) + 1 {
 			left := all[n:]
 			if got, want := dialect.Unread(writes, token, left), len(left) > len(rest); got != want {

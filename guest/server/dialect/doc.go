@@ -6,8 +6,8 @@
 //
 // For each line the guest writes three things into the script's pipe:
 //
-//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4; \__sandbox_mend
-//	\__sandbox "$?" TOKEN
+//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4; \__sandbox
+//	\__sandbox TOKEN
 //	(an empty line)
 //
 // H is the holder (package hold). A shell that reads a script from a pipe

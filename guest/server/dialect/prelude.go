@@ -22,48 +22,52 @@ func (d Dialect) Prelude(restore bool) string {
 	).Replace(text)
 }
 
-// bashPrelude defines how bash answers. A trap on DEBUG prints wherever it
-// is at that moment, so the state is written by a function of its own which
-// inherits no traps; functrace, with which it would, is off meanwhile. The
-// state's parts are in an order in which they can be read again: aliases
-// must be there before functions could change what their commands mean, and
-// options that change how a script is read come last.
+// bashPrelude defines how bash answers, in one function: each costs a name
+// to ask for and a place in the lists of functions. Called with a token it
+// answers, and with "all" or nothing it mends: it makes an error of syntax,
+// the one thing after which bash forgets all that its parser has in hand.
 //
-// __sandbox_mend makes an error of syntax, the one thing after which bash
-// forgets all that its parser has in hand.
+// A trap on DEBUG prints wherever it is at that moment, so the state is
+// written where no traps are inherited: functrace, with which they would
+// be, is off meanwhile, and the function calls itself. The state's parts
+// are in an order in which they can be read again: aliases must be there
+// before functions could change what their commands mean, and options that
+// change how a script is read come last.
+//
+// To list functions takes bash long even when there is only this one, so it
+// is asked first whether there are others. That compgen is there to be asked
+// is what it says when called for nothing. The names it prints are comments.
+// Under nocasematch it would not tell __SANDBOX from this function.
 //
 // An answer keeps the line's status for the next line to see, except under
 // errexit, where it would end the shell.
 const bashPrelude = `\builtin shopt -s expand_aliases
-__sandbox_mend() {
-case $?${1-} in
-2|*all) builtin set -- "$?"; [[ -o posix ]] || builtin eval ')' 2>|/dev/null; builtin return "$1";;
-*) builtin return;;
-esac
-}
 __sandbox() {
-case $- in
-*T*) builtin set +T; __sandbox_state "$1" "$2" :functrace </dev/null >|@STATE@ 2>|@CONTROL@; builtin set -T;;
-*) __sandbox_state "$1" "$2" '' </dev/null >|@STATE@ 2>|@CONTROL@;;
-esac
-case $- in *e*) builtin return 0;; esac
-builtin return "$1"
-}
-__sandbox_state() {
+case $?:${1-}:$- in
+2::*|*:all:*) builtin set -- "$?"; [[ -o posix ]] || builtin eval ')' 2>|/dev/null; builtin return "$1";;
+*::*) builtin return;;
+*:*:*T*) builtin set -- "$?" "$1"; builtin set +T; __sandbox "$2" "$1" :functrace; builtin set -T;;
+*) builtin set -- "${2-$?}" "$1" "${3-}"
+{
 builtin printf '\0%s %d\n' "$2" "$1" >&2
-builtin printf '__sandbox_begin %q %q\n' "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
+builtin printf '__sandbox_begin %q %s\n' "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
 builtin declare -p
 [[ -o posix ]] && builtin printf 'builtin set +o posix\n'
 builtin alias -p
 builtin trap -p
 builtin umask -p
+[[ $BASHOPTS != *nocasematch* ]] && builtin compgen && ! builtin compgen -A function -P '#' -X __sandbox || {
 builtin declare -f
 builtin declare -Fx
-builtin printf '__sandbox_end %q %q\n' "$BASHOPTS" "$SHELLOPTS$3"
-builtin eval || builtin return 0
-builtin printf '\0%s.\n' "$2" >&2
 }
-\builtin readonly -f __sandbox __sandbox_mend __sandbox_state
+builtin printf '__sandbox_end %s %s\n' "$BASHOPTS" "$SHELLOPTS$3"
+builtin eval && builtin printf '\0%s.\n' "$2" >&2
+} </dev/null >|@STATE@ 2>|@CONTROL@;;
+esac
+case $- in *e*) builtin return 0;; esac
+builtin return "$1"
+}
+\builtin readonly -f __sandbox
 `
 
 // bashRestore reads the state. What cannot be set again (read-only
@@ -117,6 +121,7 @@ fi
 // shPrelude defines how a POSIX shell answers. It has no functions in it:
 // there is no way to list them.
 const shPrelude = `__sandbox() {
+set -- "$?" "$1"
 __sandbox_state "$1" "$2" </dev/null >|@STATE@ 2>|@CONTROL@
 case $- in *e*) return 0;; esac
 return "$1"
