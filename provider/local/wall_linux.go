@@ -162,10 +162,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	if w.watch, err = mountwatch.Open(w.First().PID); err != nil {
 		return err
 	}
-	if err := w.prove(); err != nil {
-		return &outdated{err}
-	}
-	if err := w.check(ctx, c); err != nil {
+	if err := w.verify(ctx, c); err != nil {
 		return err
 	}
 	if err := w.relaySockets(ctx, spec); err != nil {
@@ -175,6 +172,19 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 		w.detached.Store(true) // what they leave running is meant to stay
 	}
 	return within.MakeReady(ctx, c, spec)
+}
+
+// verify looks at the wall from outside while the guest tries it from inside.
+// Nothing runs in it before both have found it to be as planned.
+func (w *wall) verify(ctx context.Context, c *client.Client) error {
+	tried := make(chan error, 1)
+	go func() { tried <- w.check(ctx, c) }()
+	err := w.prove()
+	inside := <-tried
+	if err != nil {
+		return &outdated{err}
+	}
+	return inside
 }
 
 // explain turns the failure to put up a wall into an error for people.
