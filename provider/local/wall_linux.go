@@ -61,6 +61,17 @@ func (w *wall) busy() bool { return w.detached.Load() }
 // take ends a wall in which nothing runs.
 func (w *wall) take() { go w.Kill() }
 
+// Kill is [launch.Wall.Kill]. While bubblewrap follows the guest, what we
+// still hold of the wall's mounts is let go: the kernel takes them down in the
+// close, and waits there for all processors.
+func (w *wall) Kill() bool {
+	w.KillGuest()
+	if w.watch != nil {
+		go w.watch.Close() // letGo waits for it
+	}
+	return w.Wall.Kill()
+}
+
 // session returns a session with the guest that nobody else has, in a wall
 // that is ready for commands.
 func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, error) {
