@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 )
 
 // layer is one layer of settings.
@@ -52,9 +53,18 @@ type merged struct {
 	fields   map[string]string // path of a value → its JSON path in the file
 }
 
+// noted is about how many values the defaults have: the places of all of them
+// are noted for each command.
+const noted = 192
+
 // merge lays layers over each other, the weakest first.
 func merge(layers []layer) merged {
-	m := merged{origins: map[string]string{}, fields: map[string]string{}}
+	return mergeInto(merged{origins: make(map[string]string, noted), fields: make(map[string]string, noted)}, layers)
+}
+
+// mergeInto is merge into m. Without maps the places are not noted, which is
+// most of the work.
+func mergeInto(m merged, layers []layer) merged {
 	for _, l := range layers {
 		if l.settings != nil {
 			m.lay(reflect.ValueOf(&m.settings).Elem(), reflect.ValueOf(l.settings).Elem(), "", l)
@@ -99,8 +109,16 @@ func (m *merged) layList(to, from reflect.Value, rule, path string, l layer) {
 	list = reflect.AppendSlice(list, to.Slice(0, start))
 	to.Set(reflect.AppendSlice(list, from))
 	m.note(path, path, l)
+	if m.origins == nil {
+		return
+	}
 	for i := range from.Len() {
-		m.note(fmt.Sprintf("%s[%d]", path, start+i), fmt.Sprintf("%s[%d]", path, i), l)
+		in := path + "[" + strconv.Itoa(i) + "]"
+		at := in
+		if start > 0 {
+			at = path + "[" + strconv.Itoa(start+i) + "]"
+		}
+		m.note(at, in, l)
 	}
 }
 
@@ -121,6 +139,9 @@ func (m *merged) layMap(to, from reflect.Value, rule, path string, l layer) {
 }
 
 func (m *merged) note(path, inLayer string, l layer) {
+	if m.origins == nil {
+		return
+	}
 	m.origins[path] = l.name
 	m.fields[path] = l.path + "." + inLayer
 	if rule, ok := l.rules[inLayer]; ok {

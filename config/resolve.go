@@ -195,10 +195,15 @@ func maskShared(layers []layer) ([]layer, []Notice) {
 // fromLayers merges layers into a Resolved with scope and values set.
 func fromLayers(layers []layer, who Who) (Resolved, merged) {
 	m := merge(layers)
+	return fromMerged(m, who), m
+}
+
+// fromMerged is what merged layers say, with scope and values set.
+func fromMerged(m merged, who Who) Resolved {
 	r := Resolved{Who: who, Origins: m.origins, fields: m.fields}
 	concrete(reflect.ValueOf(&r.Values).Elem(), reflect.ValueOf(&m.settings).Elem())
 	r.ScopeKey = who.scopeKey(r.Scope)
-	return r, m
+	return r
 }
 
 // decide tells whether the session runs inside a sandbox, and why.

@@ -38,7 +38,7 @@ func WritableFolders(s *Settings, home string, env map[string]string) ([]string,
 		if err != nil {
 			return nil, err
 		}
-		r, _ := fromLayers(layers, Who{Agent: *a.ID})
+		r := fromMerged(mergeInto(merged{}, layers), Who{Agent: *a.ID})
 		if a.Workspace != nil && r.WorkspaceAccess == sandbox.AccessRW {
 			add(*a.Workspace)
 		}

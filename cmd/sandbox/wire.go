@@ -79,16 +79,22 @@ func open(o cli.Options) (*house, error) {
 	return h, nil
 }
 
-// close lets go of every wall that ends with us, and of the engine.
-func (h *house) close() {
-	if h.walls != nil {
-		for _, name := range h.walls.Names() {
-			p, _ := h.walls.Get(name)
-			if c, ok := p.(io.Closer); ok {
-				c.Close()
-			}
+// endWalls ends every wall that ends with us. It may be called again.
+func (h *house) endWalls() {
+	if h.walls == nil {
+		return
+	}
+	for _, name := range h.walls.Names() {
+		p, _ := h.walls.Get(name)
+		if c, ok := p.(io.Closer); ok {
+			c.Close()
 		}
 	}
+}
+
+// close lets go of every wall that ends with us, and of the engine.
+func (h *house) close() {
+	h.endWalls()
 	if h.engine != nil {
 		h.engine.Close()
 	}
@@ -107,6 +113,7 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		return nil, nil, err
 	}
 	return m, func() {
+		h.endWalls() // first, or their guests were told of sessions that end with them anyway
 		m.Close()
 		if err := violations.Close(); err != nil {
 			o.Log.WithError(err).Warn("violations that were counted are not recorded")

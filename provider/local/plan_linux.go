@@ -37,6 +37,9 @@ type planned struct {
 	key   string
 	// sockets of the host that are reached through the guest, at their paths.
 	sockets []string
+	// filters and config are what [confinement] makes of the plan.
+	filters [][]byte
+	config  []byte
 }
 
 // judge is the plan's verdict; what is ours nothing opens.
@@ -213,11 +216,10 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 		return planned{}, err
 	}
 	pl := planned{plan: made, world: w, at: p.at, sockets: now.sockets}
-	_, config, err := confinement(p.spec, set, pl)
-	if err != nil {
+	if pl.filters, pl.config, err = confinement(p.spec, set, pl); err != nil {
 		return planned{}, err
 	}
-	pl.key = strings.Join(slices.Concat(pl.sockets, []string{keyOf(made), string(config)}), "\x00")
+	pl.key = strings.Join(slices.Concat(pl.sockets, []string{keyOf(made), string(pl.config)}), "\x00")
 	p.last, p.seen = pl, now
 	return p.last, nil
 }
@@ -263,9 +265,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if o.Limits, err = limits(spec.Resources.Ulimits); err != nil {
 		return o, err
 	}
-	if o.Filters, o.Config, err = confinement(spec, set, pl); err != nil {
-		return o, err
-	}
+	o.Filters, o.Config = pl.filters, pl.config
 	made := pl.plan
 	if os.Geteuid() == 0 {
 		o.Down = &launch.Down{UID: spec.UID, GID: spec.GID}

@@ -61,6 +61,17 @@ func (w *wall) busy() bool { return w.detached.Load() }
 // take ends a wall in which nothing runs.
 func (w *wall) take() { go w.Kill() }
 
+// Kill is [launch.Wall.Kill]. While bubblewrap follows the guest, what we
+// still hold of the wall's mounts is let go: the kernel takes them down in the
+// close, and waits there for all processors.
+func (w *wall) Kill() bool {
+	w.KillGuest()
+	if w.watch != nil {
+		go w.watch.Close() // letGo waits for it
+	}
+	return w.Wall.Kill()
+}
+
 // session returns a session with the guest that nobody else has, in a wall
 // that is ready for commands.
 func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, error) {
@@ -162,10 +173,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	if w.watch, err = mountwatch.Open(w.First().PID); err != nil {
 		return err
 	}
-	if err := w.prove(); err != nil {
-		return &outdated{err}
-	}
-	if err := w.check(ctx, c); err != nil {
+	if err := w.verify(ctx, c); err != nil {
 		return err
 	}
 	if err := w.relaySockets(ctx, spec); err != nil {
@@ -175,6 +183,19 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 		w.detached.Store(true) // what they leave running is meant to stay
 	}
 	return within.MakeReady(ctx, c, spec)
+}
+
+// verify looks at the wall from outside while the guest tries it from inside.
+// Nothing runs in it before both have found it to be as planned.
+func (w *wall) verify(ctx context.Context, c *client.Client) error {
+	tried := make(chan error, 1)
+	go func() { tried <- w.check(ctx, c) }()
+	err := w.prove()
+	inside := <-tried
+	if err != nil {
+		return &outdated{err}
+	}
+	return inside
 }
 
 // explain turns the failure to put up a wall into an error for people.

@@ -280,15 +280,24 @@ func (w *Wall) Ended() <-chan struct{} { return w.ended }
 // Stderr is the last that bubblewrap and the guest have complained of.
 func (w *Wall) Stderr() string { return w.stderr.String() }
 
-// Kill ends the wall at once and returns when it is gone. It reports whether
-// that is so.
-func (w *Wall) Kill() bool {
+// KillGuest ends the guest at once, and all others inside with it, and returns
+// when it is gone or nothing can be done about it. Bubblewrap, which ends then
+// by itself, may still be there: only [Wall.Kill] ends the wall.
+func (w *Wall) KillGuest() {
 	w.once.Do(func() { w.channel.Close() })
 	ctx, done := context.WithTimeout(context.Background(), killWithin)
 	defer done()
 	if w.first.PID > 0 {
 		_ = w.first.Kill(ctx) // process 1 takes all others along
 	}
+}
+
+// Kill ends the wall at once and returns when it is gone. It reports whether
+// that is so.
+func (w *Wall) Kill() bool {
+	w.KillGuest()
+	ctx, done := context.WithTimeout(context.Background(), killWithin)
+	defer done()
 	select {
 	case <-w.ended:
 		return true

@@ -130,7 +130,7 @@ func look(path string) (w Wall, up bool, err error) {
 	if free != nil && !errors.Is(free, unix.EWOULDBLOCK) {
 		return w, false, free
 	}
-	b := make([]byte, maxFile)
+	b := make([]byte, wallLen)
 	n, _ := f.ReadAt(b, 0)
 	if n == 0 || json.Unmarshal(b[:n], &w) != nil {
 		return Wall{}, free != nil, nil // it is being put up, or never was
