@@ -82,12 +82,17 @@ func (in Inside) expand(name string, rules []string) ([]string, error) {
 
 // CommandPolicy returns what the settings of one call say about commands.
 func CommandPolicy(r Resolved, paths *policypath.Policy) (*command.Policy, error) {
-	p, err := command.New(command.Rules{
+	rules := r.commandRules()
+	rules.Paths, rules.Home = paths, r.home()
+	p, err := command.New(rules)
+	return p, r.placed(err)
+}
+
+func (r Resolved) commandRules() command.Rules {
+	return command.Rules{
 		Strictness: command.Strictness(r.Commands.Strictness),
 		Allow:      r.Commands.Allow, Block: r.Commands.Block, SubagentBlock: r.Commands.SubagentBlock, Excluded: r.Commands.Excluded,
-		Paths: paths, Home: r.home(),
-	})
-	return p, r.placed(err)
+	}
 }
 
 // HostPolicy returns what the settings of one call say about hosts.

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -52,5 +53,17 @@ func TestPathPolicyFailsClosed(t *testing.T) {
 		if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != "agents.defaults.sandbox.filesystem.denyRead[1]" {
 			t.Errorf("%s: %v", rule, err)
 		}
+	}
+}
+
+// TestCommandRulesAreReadWithTheFile holds that a rule for commands which
+// cannot be read is found when the settings are, in a file and in a program.
+func TestCommandRulesAreReadWithTheFile(t *testing.T) {
+	_, err := config.Parse("f", []byte(`{"agents": {"defaults": {"sandbox": {"commands": {"allow": ["ls"]}}}, "list": [{"id": "a", "sandbox": {"commands": {"excluded": ["docker*", " "]}}}]}}`))
+	if err == nil || !strings.Contains(err.Error(), "agents.list[0].sandbox.commands.excluded[1]") {
+		t.Errorf("%v", err)
+	}
+	if _, err := config.NewBuilder().BlockCommand("ok", "").Build(); err == nil || !strings.Contains(err.Error(), "commands.block[1]") {
+		t.Errorf("%v", err)
 	}
 }

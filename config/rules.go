@@ -9,6 +9,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -77,7 +78,7 @@ func ruleErrors(r Resolved, m merged) []error {
 		}
 	}
 	_, err := ToolPolicy(r)
-	return append(errs, err)
+	return append(errs, err, r.placed(command.Check(r.commandRules())))
 }
 
 // refusedKeys checks the keys that exist only to be refused.

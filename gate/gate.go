@@ -101,7 +101,7 @@ func (g *Gate) Judge(c Call) Judgement {
 
 // command judges what is to be run, and leaves it in c as a line.
 func (g *Gate) command(c *Call) command.Decision {
-	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Commands: []command.Simple{}}
+	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Commands: []command.Simple{}, ExcludedReason: "no line is known that could be excluded"}
 	switch {
 	case c.Interactive:
 		d.Verdict = policy.Ask

@@ -3,9 +3,12 @@ package manager
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy"
 )
 
 // TestPassage holds who may run without a wall: nobody but whom two settings
@@ -65,5 +68,41 @@ func TestPassage(t *testing.T) {
 				t.Errorf("got %+v", g)
 			}
 		})
+	}
+}
+
+// TestGatesFollowTheSettings holds that a gate is never kept for settings that
+// it was not made of: another call may change them in between.
+func TestGatesFollowTheSettings(t *testing.T) {
+	var m Manager
+	m.gates, m.settings = &gates{}, &atomic.Pointer[config.Settings]{}
+	judge := func(s *config.Settings) policy.Verdict {
+		t.Helper()
+		res, err := config.Resolve(s, config.Who{Agent: "main", Session: "s"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := m.gate(s, res, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Judge(gate.Call{Line: "make"}).Verdict
+	}
+	before, err := config.NewBuilder().BlockCommand("make").Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := config.NewBuilder().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.settings.Store(after)
+	for range 2 {
+		if v := judge(before); v != policy.Deny {
+			t.Errorf("before: %s", v)
+		}
+		if v := judge(after); v != policy.Allow {
+			t.Errorf("after: %s", v)
+		}
 	}
 }

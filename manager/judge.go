@@ -113,7 +113,7 @@ func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 	case m.grants.permits(r.owner, r.question(inWall)):
 		return nil
 	}
-	why := "nobody was asked"
+	why, hint := "nobody was asked", "allow it with --ask, or name the command in commands.allow"
 	if r.req.Ask {
 		switch a := m.askCommand(ctx, r, inWall); a.Permission {
 		case sandbox.AllowOnce:
@@ -125,7 +125,7 @@ func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 			}
 			return nil
 		default:
-			why = "it was asked about and denied"
+			why, hint = "it was asked about and denied", "do without it, and do not try again in another way; commands.allow of the settings can name it"
 			if a.Note != "" {
 				why += " (" + a.Note + ")"
 			}
@@ -138,7 +138,7 @@ func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 		if e.Hint != "" {
 			e.Hint += "; or "
 		}
-		e.Hint += "allow it with --ask, or name the command in commands.allow"
+		e.Hint += hint
 	}
 	return err
 }

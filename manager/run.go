@@ -60,6 +60,9 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	}
 	at, err := m.enter(ctx, res, r.outing, effects)
 	if err != nil {
+		if req.Unsandboxed && at.gate.Place == Nowhere && at.gate.Reason != "" {
+			m.tellEscape(ctx, r, at.gate)
+		}
 		return err
 	}
 	if err := m.consent(ctx, r, at.gate.Place == InWall); err != nil {

@@ -13,19 +13,41 @@ import (
 // tellWithin bounds how long a record may take.
 const tellWithin = 2 * time.Second
 
-// tellRefused records why the gate refused a call.
+// tellRefused records why the gate refused a call: the reasons that decided,
+// not those which would only have been asked about.
 func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
 	meta := store.Meta{
 		Time: m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
-		Program: r.req.program(), Command: r.judged.Text,
+		Command: r.judged.Text,
 	}
 	var records []store.Record
 	for _, reason := range r.judged.Reasons {
-		if reason.Verdict != policy.Allow {
+		if reason.Verdict == r.judged.Verdict && reason.Verdict != policy.Allow {
+			meta.Program = r.program(reason.Span)
 			records = append(records, store.FromReason(reason, meta))
 		}
 	}
 	m.tell(ctx, r.sandbox, records)
+}
+
+// program is what the part of the text at span runs, where that is known.
+func (r *ruling) program(span policy.Span) string {
+	for _, c := range r.judged.Commands {
+		if span.End > span.Start && c.Span.Start <= span.Start && span.End <= c.Span.End && len(c.Words) > 0 {
+			return c.Words[0]
+		}
+	}
+	return r.req.program()
+}
+
+// tellEscape records that a call which asked to run without a wall may not.
+func (m *Manager) tellEscape(ctx context.Context, r *ruling, g Gate) {
+	r.judged.Verdict = policy.Deny
+	r.judged.Reasons = []policy.Reason{{
+		Check: "place", Verdict: policy.Deny, Severity: policy.High, Rule: g.Field, Message: g.Reason,
+		Span: policy.Span{End: len(r.judged.Text)},
+	}}
+	m.tellRefused(ctx, r)
 }
 
 // tellStopped records what a wall stopped of a command, and the limit that the

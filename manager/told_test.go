@@ -53,6 +53,9 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		{"asked and denied", func(g *guarded, m *manager.Manager) error {
 			return g.judged(m, []string{"reach"}, func(r *manager.Request) { r.Ask = true })
 		}, store.CommandBlocked, policy.Ask, "reach"},
+		{"a way out", func(g *guarded, m *manager.Manager) error {
+			return g.judged(m, []string{"reach"}, func(r *manager.Request) { r.Unsandboxed = true })
+		}, store.CommandBlocked, policy.Deny, "reach"},
 		{"a tool", func(g *guarded, m *manager.Manager) error {
 			return g.judged(m, nil, func(r *manager.Request) { r.Tool = "browser" })
 		}, store.ToolDenied, policy.Deny, ""},
@@ -62,7 +65,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 			notes := &notebook{}
 			g := newGuarded(t, sandbox.Deny)
 			g.recorder = notes
-			if err := tt.run(g, g.manager(settingsWith(asks))); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
+			if err := tt.run(g, g.manager(settingsWith(asks))); sandbox.CodeOf(err) != sandbox.CodeDenyTool && sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
 				t.Fatalf("%v", err)
 			}
 			seen := 0
@@ -70,7 +73,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 				if r.Type == tt.typ && r.Verdict == tt.verdict && r.Severity != 0 {
 					seen++
 				}
-				if strings.Contains(r.Command, "command -v") || tt.command != "" && r.Command != tt.command || r.Agent == "" || r.Session == "" {
+				if r.Verdict != tt.verdict || strings.Contains(r.Command, "command -v") || tt.command != "" && r.Command != tt.command || r.Type == store.CriticalPathRemoval && r.Program != "rm" || r.Agent == "" || r.Session == "" {
 					t.Errorf("%+v", r)
 				}
 			}
