@@ -17,6 +17,12 @@ func (s *subject) blockRules() {
 	for i := range s.Commands {
 		c := &s.Commands[i]
 		texts := blockTexts(c)
+		if ops := s.calls[i].operands; len(ops) > 0 && len(ops) < len(c.Words)-1 {
+			// git -C x push is known as git push, too.
+			program := c.Words[0]
+			program.Value, program.Raw = base(program.Value), base(program.Raw)
+			texts = append(texts, normal(append([]line.Word{program}, ops...)))
+		}
 		s.blockBy(s.block, c, texts, "")
 		if s.in.Subagent {
 			s.blockBy(s.subagentBlock, c, texts, " for sub-agents")
@@ -186,6 +192,9 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 		c := &s.Commands[i]
 		if isNested(c.Via) {
 			return false, fmt.Sprintf("%s is within a text for another shell", quote(commands[i].Text))
+		}
+		if i := slices.IndexFunc(c.Words, func(w line.Word) bool { return !w.Static || w.Glob }); i >= 0 {
+			return false, fmt.Sprintf("the text does not tell what %s becomes, which may be an option", quote(c.Words[i].Raw))
 		}
 		r, ok := s.nameOf(s.Policy.excluded, c, commands[i].Text)
 		if !ok || c.Open {

@@ -32,9 +32,10 @@ type finding struct {
 
 // Bounds of a decision's reasons.
 const (
-	maxReasons  = 32 // told one by one
-	maxFindings = 64 // kept while judging; stricter ones push out milder ones
-	maxQuoted   = 80 // bytes of the text quoted in one message
+	maxReasons  = 32  // told one by one
+	maxFindings = 64  // kept while judging; stricter ones push out milder ones
+	maxQuoted   = 80  // bytes of the text quoted in one message
+	maxMessage  = 400 // bytes of a message or the name of a rule
 )
 
 // findings collects what the checks see. However much that is, memory stays
@@ -55,6 +56,7 @@ type judged struct {
 // add takes one finding in.
 func (fs *findings) add(f finding) {
 	v := fs.strictness.judge(f)
+	f.message, f.rule = clip(f.message, maxMessage), clip(f.rule, maxMessage)
 	fs.verdict = policy.Strictest(fs.verdict, v)
 	fs.never = fs.never || f.mark != plain
 	if v == policy.Allow && f.severity == policy.Low {
@@ -132,13 +134,15 @@ func (f finding) reason(v policy.Verdict) policy.Reason {
 	}
 }
 
-// quote cuts a part of the text to a length that fits into a message, at the
-// boundary of a character.
-func quote(s string) string {
-	if len(s) <= maxQuoted {
+// quote cuts a part of the text to a length that fits into a message; clip cuts
+// to any length. Both cut at the boundary of a character.
+func quote(s string) string { return clip(s, maxQuoted) }
+
+func clip(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	cut := maxQuoted
+	cut := n
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

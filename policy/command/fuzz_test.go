@@ -20,6 +20,8 @@ func FuzzJudge(f *testing.F) {
 	for _, l := range everyday(f) {
 		f.Add(l)
 	}
+	f.Add("dd of=/" + strings.Repeat("A/", 2000) + "x") // once made a message of as many bytes
+	f.Add("LD_" + strings.Repeat("A", 2000) + "=1 ls")
 	var policies []*command.Policy
 	for _, s := range command.Strictnesses() {
 		policies = append(policies, newPolicy(f, command.Rules{

@@ -102,6 +102,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 		s.unnamed(named)
 	}
 	d.Excluded, d.ExcludedReason = s.excludedBy(d.Commands)
+	d.ExcludedReason = clip(d.ExcludedReason, maxMessage)
 	d.Verdict, d.Reasons = s.found.verdict, s.found.reasons(lifted)
 	if lifted {
 		d.Verdict = policy.Allow

@@ -136,6 +136,8 @@ func (s *subject) unsureTarget(k *call, r *remover, w line.Word, recursive bool,
 		}
 	}
 	switch {
+	case isUnknownHome(w.Raw):
+		s.removal(k, "critical-path", policy.Critical, deny, w, s.says(k, r, w, "which is a home"), "name the files that are to go")
 	case strings.HasPrefix(w.Raw, "~"):
 		s.removal(k, "critical-path", policy.High, never, w, s.says(k, r, w, "which lies in a home"), "name the files that are to go")
 	case lost && (recursive && !r.last || strings.Contains(w.Raw, "/")):
@@ -143,6 +145,18 @@ func (s *subject) unsureTarget(k *call, r *remover, w line.Word, recursive bool,
 	case recursive && !r.last:
 		s.removal(k, "variable-target", policy.Medium, plain, w, s.says(k, r, w, "which the text tells in part only"), "write the path out")
 	}
+}
+
+// isUnknownHome reports whether a word is the home, or everything in it,
+// wherever that may be.
+func isUnknownHome(raw string) bool {
+	raw = strings.ReplaceAll(raw, `"`, "")
+	for _, home := range []string{"~", "$HOME", "${HOME}"} {
+		if rest, ok := strings.CutPrefix(raw, home); ok && (rest == "" || rest[0] == '/') && strings.Trim(rest, "/.*") == "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *subject) says(k *call, r *remover, w line.Word, why string) string {

@@ -112,6 +112,27 @@ func TestCommandsAreTold(t *testing.T) {
 	}
 }
 
+// TestNothingIsKnown holds that lines are judged where neither home nor
+// working directory is known and no path policy is given.
+func TestNothingIsKnown(t *testing.T) {
+	p, err := command.New(command.Rules{Strictness: command.Normal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]policy.Verdict{
+		"": policy.Allow, "# a comment": policy.Allow, "rm -rf build": policy.Allow, "touch /opt/x": policy.Allow,
+		"rm -rf ~": policy.Deny, `rm -rf "$HOME"/`: policy.Deny, "rm -rf ~/*": policy.Deny, "rm -rf .": policy.Deny,
+		"rm -rf *": policy.Ask, "cat ~/.ssh/id_rsa": policy.Ask, "cat .env": policy.Ask,
+		"ls > ~/.bashrc": policy.Deny, "echo x > .git/hooks/a": policy.Deny, "cd / && rm -rf *": policy.Deny,
+	} {
+		d := p.Judge(command.Input{Text: text})
+		holds(t, text, d)
+		if d.Verdict != want {
+			t.Errorf("%q: %s, want %s: %+v", text, d.Verdict, want, d.Reasons)
+		}
+	}
+}
+
 // TestRulesCannotBeFooled holds that one word never passes for two, and that
 // what is written never passes for what is known.
 func TestRulesCannotBeFooled(t *testing.T) {

@@ -156,11 +156,19 @@ func (st *stage) run(t *testing.T, lines []string) []ran {
 // found reports whether argv, which bash ran, is among what l says.
 func found(l *Line, argv []string) bool {
 	for _, c := range l.Commands {
-		if slices.Contains(c.Wrappers, argv[0]) || matches(c, argv) {
+		if slices.Contains(c.Wrappers, argv[0]) || matches(c, argv) || script(c, argv[0]) {
 			return true
 		}
 	}
 	return false
+}
+
+// script reports whether c is a shell that runs name as a script: the
+// programs of the stage are scripts.
+func script(c Command, name string) bool {
+	base := filepath.Base(c.Words[0].Value)
+	return (base == "bash" || base == "sh" || base == "dash") &&
+		slices.ContainsFunc(c.Words[1:], func(w Word) bool { return w.Static && filepath.Base(w.Value) == name })
 }
 
 // matches reports whether c can have been run as argv. A program that was

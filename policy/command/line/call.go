@@ -24,6 +24,9 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 		scope = ScopeShell
 	}
 	inv := invocation{shell: true}
+	if n := len(c.Assigns); n > 0 && len(c.Args) > 0 && c.Assigns[n-1].Pos().After(c.Args[0].Pos()) {
+		panic(refusal{refuse(w.span(c), "bash takes what looks like an assignment behind the program for an argument", "quote it")})
+	}
 	if w.words += len(c.Args); w.words > maxArgs || len(w.out.Assigns)+len(c.Assigns) > maxEffects {
 		w.tooMuch(c)
 	}
@@ -56,7 +59,7 @@ func (w *walker) call(c *syntax.CallExpr, stmt *syntax.Stmt, redirs []Redirect, 
 
 // tooMuch refuses a line for n, of which there is more than is judged.
 func (w *walker) tooMuch(n syntax.Node) {
-	panic(refusal{refuse(w.span(n), "the line has more words, assignments or redirections than are read", "write it to a file first, then run it")})
+	panic(refusal{refuse(w.span(n), "the line has more words, expansions, assignments or redirections than are read", "write it to a file first, then run it")})
 }
 
 // reserved reports whether bash never takes s, unquoted, for a program.
@@ -157,6 +160,9 @@ func (w *walker) assign(a *syntax.Assign, scope Scope, s *scope) Assign {
 	switch {
 	case a.Array != nil:
 		w.bashOnly(a)
+		if end := w.local(a.Array).End; end < len(w.text) && strings.IndexByte(" \t\n;&|<>()`\\", w.text[end]) < 0 {
+			panic(refusal{refuse(w.span(a), "bash wants a blank behind the list of an array", "put one there")})
+		}
 		for _, e := range a.Array.Elems {
 			w.optionalSubscript(e.Index, s)
 			w.visit(e.Value, s)
@@ -200,142 +206,3 @@ func (w *walker) optionalSubscript(x syntax.ArithmExpr, s *scope) {
 
 // subscript walks a[…] where something is assigned.
 func (w *walker) subscript(x syntax.ArithmExpr, s *scope) { w.arithm(x, s) }
-
-// redirects walks redirections.
-func (w *walker) redirects(redirs []*syntax.Redirect, s *scope) []Redirect {
-	if len(redirs) == 0 {
-		return nil
-	}
-	if len(w.out.Redirects)+len(redirs) > maxEffects {
-		w.tooMuch(redirs[0])
-	}
-	out := make([]Redirect, 0, len(redirs))
-	for _, r := range redirs {
-		w.visit(r.Word, s)
-		if raw := w.raw(r.Word); len(raw) > 1 && raw[0] == '-' && (r.Op == syntax.DplIn || r.Op == syntax.DplOut) {
-			panic(refusal{refuse(w.span(r), "bash reads "+r.Op.String()+"- as closing, and what is behind it as a word", "put blanks between them")})
-		}
-		d := Redirect{Op: r.Op.String(), Dir: s.dir, Span: w.span(r)}
-		d.Target = w.target(r, s)
-		if r.Op == syntax.DplIn || r.Op == syntax.DplOut {
-			w.twice(r, d.Target)
-		}
-		if r.N != nil {
-			d.FD = r.N.Value
-			w.descriptor(r)
-		}
-		d.Read, d.Write = directions(r.Op, d.Target)
-		w.out.Features = append(w.out.Features, Feature{Kind: w.redirection(r, s), Span: d.Span})
-		out = append(out, d)
-	}
-	w.out.Redirects = append(w.out.Redirects, out...)
-	return out
-}
-
-// twice notes a target of >& that bash expands twice, as it does unless the
-// first time makes a number.
-func (w *walker) twice(r *syntax.Redirect, target Word) {
-	if !target.number && !(target.Static && !strings.ContainsAny(target.Value, "$`\\<>()\"'~{")) {
-		w.doubt(r, "what "+w.raw(r.Word)+" stands for is expanded again behind "+r.Op.String())
-	}
-}
-
-// descriptor notes {name}>, which sets a variable.
-func (w *walker) descriptor(r *syntax.Redirect) {
-	name, ok := strings.CutPrefix(r.N.Value, "{")
-	if !ok {
-		return
-	}
-	w.bashOnly(r)
-	name = strings.TrimSuffix(name, "}")
-	if !identifier(name) {
-		w.doubt(r, "the subscript in "+r.N.Value+" is evaluated, which can run commands")
-	}
-	w.sets(name, Word{number: true}, w.span(r))
-}
-
-// target returns the word behind the operator.
-func (w *walker) target(r *syntax.Redirect, s *scope) Word {
-	if r.Op == syntax.Hdoc || r.Op == syntax.DashHdoc {
-		return Word{Value: r.Word.Lit(), Static: true, Raw: w.raw(r.Word), Span: w.span(r.Word), single: true}
-	}
-	if r.Op == syntax.WordHdoc {
-		return w.value(r.Word, s)
-	}
-	if many, ok := braced(r.Word); len(many) > 1 || !ok {
-		return Word{Raw: w.raw(r.Word), Span: w.span(r.Word)}
-	}
-	return w.word(r.Word, s)
-}
-
-// redirection returns the kind of r, and walks the body of a here-document.
-func (w *walker) redirection(r *syntax.Redirect, s *scope) Kind {
-	switch r.Op {
-	case syntax.WordHdoc:
-		w.bashOnly(r)
-		return HereString
-	case syntax.RdrAll, syntax.AppAll:
-		w.bashOnly(r)
-	case syntax.Hdoc, syntax.DashHdoc:
-		for _, part := range r.Word.Parts {
-			if !delimiter(part) {
-				panic(refusal{refuse(w.span(r.Word), "the end of the here-document is not plain", "use a plain word such as 'EOF'")})
-			}
-		}
-		if quotedDelimiter(r.Word) {
-			return HeredocQuoted
-		}
-		if r.Hdoc != nil {
-			if endsElsewhere(w.body(r.Hdoc), r.Word.Lit(), r.Op == syntax.DashHdoc) {
-				panic(refusal{refuse(w.span(r.Word), "a backslash in front of a new line makes the here-document end elsewhere for bash", "quote the word behind <<, or leave the backslash out")})
-			}
-			w.parts(r.Hdoc.Parts, s, inDouble)
-		}
-		return Heredoc
-	}
-	return Redirection
-}
-
-// delimiter reports whether part of the word behind << is what it seems to be.
-func delimiter(part syntax.WordPart) bool {
-	switch p := part.(type) {
-	case *syntax.Lit:
-		return !strings.Contains(p.Value, "\n")
-	case *syntax.SglQuoted:
-		return !p.Dollar && !strings.Contains(p.Value, "\n")
-	case *syntax.DblQuoted:
-		for _, inner := range p.Parts {
-			if lit, ok := inner.(*syntax.Lit); !ok || strings.ContainsAny(lit.Value, "\\\n") {
-				return false
-			}
-		}
-		return !p.Dollar
-	}
-	return false
-}
-
-// quotedDelimiter reports whether the body of a here-document is data.
-func quotedDelimiter(x *syntax.Word) bool {
-	for _, part := range x.Parts {
-		if lit, ok := part.(*syntax.Lit); !ok || strings.Contains(lit.Value, `\`) {
-			return true
-		}
-	}
-	return false
-}
-
-// directions tells what opening the target does.
-func directions(op syntax.RedirOperator, target Word) (read, write bool) {
-	switch op {
-	case syntax.RdrIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		return true, false
-	case syntax.RdrInOut:
-		return true, true
-	case syntax.DplIn, syntax.DplOut:
-		if v := strings.TrimSuffix(target.Value, "-"); target.Static && (v == "" || decimal(v)) {
-			return op == syntax.DplIn, false
-		}
-		return op == syntax.DplIn, op == syntax.DplOut
-	}
-	return false, true
-}

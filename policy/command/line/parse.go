@@ -44,7 +44,7 @@ type refusal struct{ reason *policy.Reason }
 func walkAll(text string, f *syntax.File, at Start) *Line {
 	blocked := map[claim]bool{}
 	for try := 0; ; try++ {
-		j := &job{out: &Line{Text: text, File: f}, blocked: blocked, trusting: try < 2}
+		j := &job{out: &Line{Text: text, File: f}, blocked: blocked, trusting: try == 0 || try == 1 && len(text) <= maxTwice}
 		w := &walker{job: j, text: text, home: at.Home}
 		w.list(f.Stmts, &scope{dir: at.Dir})
 		broken := j.broken()
@@ -153,6 +153,9 @@ func (w *walker) raw(n syntax.Node) string { return w.local(n).Of(w.text) }
 
 // feature notes a construct.
 func (w *walker) feature(k Kind, n syntax.Node) {
+	if len(w.out.Features) >= maxFeatures {
+		w.tooMuch(n)
+	}
 	w.out.Features = append(w.out.Features, Feature{Kind: k, Span: w.span(n)})
 }
 

@@ -17,6 +17,7 @@ const (
 	maxWrappers = 16        // wrappers of one command
 	maxArgs     = 10000     // words of all commands together
 	maxEffects  = 2000      // assignments, and as many redirections
+	maxFeatures = 10000     // constructs
 	maxWord     = 8 << 10   // bytes of a word beyond which values are not put in
 	maxShells   = 400       // texts for shells in a line
 	maxChain    = 1000      // operands of one chain of the same arithmetic operator
@@ -24,6 +25,7 @@ const (
 	maxWords    = 64        // words that one word with braces may become
 	maxBraces   = 16        // braces in a word that are expanded
 	maxValue    = 256       // bytes of a variable whose value is followed
+	maxTwice    = 16 << 10  // bytes of a line that is walked again with what is left of its claims
 	maxBindings = 64        // variables whose values are followed
 	maxFrames   = 3000      // calls of the parser within each other
 )

@@ -1,3 +1,5 @@
+//go:build linux
+
 package line
 
 import (
@@ -34,7 +36,7 @@ func shapes() map[string]string {
 		"open braces": pad("echo ", "{", ""), "commas": pad("echo {", ",", "}"), "redirections": fill(">a "), "functions": fill("f()"), "bodies": fill("f(){ :;};"), "times": fill("time "), "variables": fill("a=1 "),
 		"array": pad("a=(", "a ", ")"), "cases": pad("case a in ", "a);;", "esac"), "comments": fill("#\n"), "continued": fill("\\\n"), "globs": pad("echo ", "*", ""),
 		"tildes": pad("echo ", "~ ", ""), "set and use": pad("x=a;", "$x ", ""), "big value": "x=" + strings.Repeat("a", 200) + ";" + pad("echo ", "$x", "")[:n-203],
-		"many values": manyValues(n), "loops": balanced("for i in a;do ", "a", ";done"), "cd in loops": balanced("while cd a;do ", "a", ";done"), "elifs": "if a;then a;" + strings.Repeat("elif a;then a;", n/15) + "fi",
+		"many values": manyValues(n), "broken claims": pad(`x=a;echo "`, "$x", `";x=b`), "broken numbers": pad("i=1;echo $((", "i+", "1));i=a"), "loops": balanced("for i in a;do ", "a", ";done"), "cd in loops": balanced("while cd a;do ", "a", ";done"), "elifs": "if a;then a;" + strings.Repeat("elif a;then a;", n/15) + "fi",
 		"evals": pad("", "eval ", "a"), "env": pad("", "env ", "a"), "commands": pad("", "command ", "a"), "xargs": pad("", "xargs ", "a"), "find": pad("find ", "-exec a ; ", ""), "finds": pad("", "find -exec ", "a ;"),
 		"heredoc data": "cat <<'E'\n" + strings.Repeat("if (a[1] == '$x') { b(\"c\"); }\n", (n-20)/31) + "\nE\n", "quoted data": pad("echo '", "a(b){c};\n", "'"), "unclosed": pad("echo '", "a ", ""),
 		"nested text": nestedText(n), "same text": pad("", "eval 'a;a;a;a;a;a';", ""), "procs": fill("<(a) "), "coprocs": fill("coproc "), "ors": pad("", "cd a||", "a"), "cds": fill("cd a;"), "cd ands": pad("", "cd a&&", "a"),
@@ -81,7 +83,7 @@ func TestBounds(t *testing.T) {
 			if grown > 64<<20 {
 				t.Errorf("it took %d MiB", grown>>20)
 			}
-			if took > 200*time.Millisecond {
+			if took > time.Second {
 				t.Errorf("it took %v of the processor", took)
 			}
 		})
