@@ -133,8 +133,12 @@ func (s *subject) nameOf(rules []rule, c *line.Command, text string) (rule, bool
 	if s.unsafeVariable() != "" || slices.ContainsFunc(c.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
 		return rule{}, false
 	}
+	whole := ""
+	if n := len(c.Wrappers); n > 0 && strings.Contains(c.Wrappers[n-1], " ") {
+		whole = c.Wrappers[n-1] + " " + text // "poetry run" is part of the name that people know
+	}
 	for i := range rules {
-		if r := &rules[i]; r.matches(text, c.Open) {
+		if r := &rules[i]; r.matches(text, c.Open) || whole != "" && r.matches(whole, c.Open) {
 			return *r, true
 		}
 	}

@@ -53,6 +53,11 @@ func large() map[string]string {
 		"rule":           "docker " + fill("-a-"),
 		"parentheses":    fill("("),
 		"modes":          "chmod " + fill("u+x "),
+		"joined quotes":  "echo " + fill("\"#\\\n\""),
+		"brace words":    "echo" + fill(" {a,b,c,d,e,f,g,h}{a,b,c,d,e,f,g,h}"),
+		"trees":          "grep -r x" + strings.Repeat(" ~/.", 2000),
+		"shells":         "bash -c '" + strings.Repeat("bash -c \"a\"; ", 900) + "'",
+		"sum":            "((1" + fill("+1") + "))",
 		"finds":          "find " + fill("-exec rm "),
 	}
 }

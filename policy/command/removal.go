@@ -105,6 +105,9 @@ func (s *subject) target(k *call, r *remover, w line.Word, recursive bool, at pl
 		}
 		return
 	}
+	if recursive && !r.last && worst < system && base(strings.TrimRight(w.Value, "/")) == ".git" {
+		s.removal(k, "history", policy.High, never, w, s.says(k, r, w, "which holds the whole history of the work"), "leave .git alone")
+	}
 	switch worst {
 	case critical:
 		s.removal(k, "critical-path", policy.Critical, deny, w, s.says(k, r, w, "without which the machine, a home or the work is lost"), "name the files or folders below the workspace that are to go")

@@ -2,16 +2,8 @@ package command
 
 import "strings"
 
-// sedScriptActs reports whether a script of sed runs a command (e, s///e) or
-// writes a file (w, W, s///w), or is one that this reading does not
-// understand. It reads as GNU sed does, as far as is needed to tell where a
-// command begins.
-func sedScriptActs(script string) bool {
-	r := readSed(script)
-	return r.acts || r.failed
-}
-
-// readSed reads a script, as far as it is understood.
+// readSed reads a script of sed as GNU sed does, as far as is needed to tell
+// where a command begins, and what runs, is read or is written.
 func readSed(script string) sedReader {
 	r := sedReader{rest: script}
 	for {

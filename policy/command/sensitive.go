@@ -98,6 +98,7 @@ func (q *fileQuestions) command(k *call, role fileRole) {
 	if role.tree != "" && !q.tree {
 		_, q.tree = k.given(role.tree)
 	}
+	q.tree = q.tree || serves(k)
 	text, write := role.text, role.write
 	if role.unless != "" {
 		if _, ok := k.given(role.unless); ok {
@@ -116,9 +117,7 @@ func (q *fileQuestions) command(k *call, role fileRole) {
 		}
 	}
 	if role.starts {
-		for _, w := range starts(k) {
-			q.word(sandbox.OpRead, w, dirs)
-		}
+		q.starts(k, dirs)
 		return
 	}
 	for i, w := range k.operands {
@@ -174,8 +173,8 @@ func (q *fileQuestions) parts(w line.Word, dirs []string) {
 	if !w.Static || len(v) > 4096 || !strings.ContainsAny(v, "=@:,") {
 		return
 	}
-	if rest, ok := strings.CutPrefix(v, "file://"); ok {
-		w.Value = rest
+	if len(v) > 5 && strings.EqualFold(v[:5], "file:") {
+		w.Value = "/" + strings.TrimLeft(v[5:], "/")
 		q.word(sandbox.OpRead, w, dirs)
 		return
 	}
@@ -195,6 +194,8 @@ func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 	v := w.Value
 	switch {
 	case w.Static:
+	case strings.HasPrefix(w.Prefix, "/proc/") && strings.HasSuffix(w.Raw, "/environ"): // of whatever process
+		v = "/proc/self/environ"
 	case strings.HasPrefix(w.Raw, "~"): // the home of somebody, unknown whose
 		i := strings.IndexByte(w.Raw, '/')
 		if i < 0 {

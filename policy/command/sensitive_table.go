@@ -39,7 +39,7 @@ func fileRoles() map[string]fileRole {
 
 func fileRoleRows() []fileRole {
 	return []fileRole{
-		{programs: "echo printf : true false cd pushd popd dirs pwd kill sleep export unset set shift return exit break continue wait jobs fg bg umask ulimit type which whereis whoami id uname date hostname basename dirname expr seq yes test [ man alias unalias let read local declare typeset readonly getopts hash shopt trap tput clear nproc uptime free nslookup dig host ping", none: true},
+		{programs: "echo printf : true false cd pushd popd dirs pwd kill sleep export unset set shift return exit break continue wait jobs fg bg umask ulimit type which whereis whoami id uname hostname basename dirname expr seq yes test [ man alias unalias let read local declare typeset readonly getopts hash shopt trap tput clear nproc uptime free nslookup dig host ping", none: true},
 		{programs: "git hg svn jj gh glab hub", text: 1, message: true},
 		{programs: "logger notify-send say wall", message: true},
 		{programs: "npm yarn pnpm cargo pip kubectl helm", text: 1},
@@ -48,7 +48,8 @@ func fileRoleRows() []fileRole {
 		{programs: "grep egrep fgrep zgrep ugrep", text: 1, unless: "-e --regexp -f --file --files", tree: "-r -R --recursive"},
 		{programs: "sed gsed", text: 1, unless: "-e --expression -f --file", write: writesAll, when: "-i --in-place"},
 		{programs: "awk gawk mawk nawk original-awk", text: 1, unless: "-f --file"},
-		{programs: "jq yq", text: 1, unless: "-f --from-file"},
+		{programs: "jq yq", text: 1, unless: "-f --from-file --rawfile --slurpfile"},
+		{programs: "diff", tree: "-r --recursive"},
 		{programs: "perl ruby", write: writesAll, when: "-i"},
 		{programs: "tr", none: true},
 		{programs: "rm srm", write: writesAll, tree: "-r -R --recursive"},

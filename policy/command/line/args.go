@@ -21,6 +21,9 @@ func (w *walker) xargs(inv *invocation, s *scope) {
 		w.emit(inv, s)
 		return
 	}
+	if o, ok := p.has("a", "arg-file"); ok {
+		w.out.Redirects = append(w.out.Redirects, Redirect{Op: "<", Read: true, Target: o.arg, Dir: s.dir, Span: o.arg.Span})
+	}
 	if o, ok := p.has("process-slot-var"); ok {
 		w.meaning(o.arg.Value, Word{}, inv.Words[0].Span)
 	}
