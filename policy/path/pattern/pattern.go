@@ -29,8 +29,6 @@ func Parse(pattern string) (alternatives [][]string, why string) {
 		return nil, "contains a NUL byte"
 	case !doublestar.ValidatePattern(pattern):
 		return nil, "is no pattern: a bracket or brace is not closed, or it ends with a backslash"
-	case strings.HasPrefix(pattern, `\/`):
-		return nil, "begins with a slash behind a backslash, so it is not clear whether it is absolute"
 	case oddClass(pattern):
 		return nil, "has a slash, brace or comma in a character class, which says nothing clear"
 	}
@@ -39,6 +37,9 @@ func Parse(pattern string) (alternatives [][]string, why string) {
 		return nil, "has too many alternatives"
 	}
 	for _, p := range plain {
+		if !strings.HasPrefix(pattern, "/") && (strings.HasPrefix(p, "/") || strings.HasPrefix(p, `\/`)) {
+			return nil, "stands for something that begins with a slash, without beginning with one itself"
+		}
 		var segments []string
 		for _, s := range split(p) {
 			switch s {
