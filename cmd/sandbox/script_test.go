@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,6 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Tests wait for what a hang-up does, which whoever runs them may have
+	// ignored (nohup). Programs that they start are to begin without that.
+	if filepath.Base(os.Args[0]) != "sandbox" {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	testscript.Main(m, map[string]func(){"sandbox": main})
 }
 

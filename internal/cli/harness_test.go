@@ -7,7 +7,9 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +23,12 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain hears hang-ups also where whoever runs the tests has them ignored
+// (nohup): tests wait for what they do.
+func TestMain(m *testing.M) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	goleak.VerifyTestMain(m)
+}
 
 // golden compares got with testdata/NAME.golden.
 func golden(t *testing.T, name, got string) {
