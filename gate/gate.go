@@ -29,7 +29,7 @@ type Call struct {
 	Tool        string   // the tool that is used, as its caller calls it; empty where a person calls
 	Line        string   // text for a shell
 	Args        []string // a program and its arguments
-	Interactive bool     // a shell at which somebody will type
+	Interactive bool     // a shell at which somebody will type; of a tool or sub-agent it is asked about
 	Dir         string   // working directory inside, absolute or below that of the settings
 	Env         []string // names of the variables that the call itself sets
 	Subagent    bool     // the caller is a sub-agent
@@ -103,6 +103,8 @@ func (g *Gate) Judge(c Call) Judgement {
 func (g *Gate) command(c *Call) command.Decision {
 	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Commands: []command.Simple{}, ExcludedReason: "no line is known that could be excluded"}
 	switch {
+	case c.Interactive && c.Tool == "" && !c.Subagent:
+		return d // a person sits at it, whose own lines nobody judges
 	case c.Interactive:
 		d.Verdict = policy.Ask
 		d.Reasons = append(d.Reasons, policy.Reason{Check: "interactive", Verdict: policy.Ask, Severity: policy.Medium,
