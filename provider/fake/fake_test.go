@@ -133,6 +133,7 @@ func TestPrograms(t *testing.T) {
 		{"sleep with a word", []string{"sleep", "long"}, "", 1, "", "sleep: invalid time interval \"long\"\n"},
 		{"pwd", []string{"pwd"}, "", 0, "/workspace\n", ""},
 		{"sh with one command", []string{"sh", "-c", "echo a  b"}, "", 0, "a b\n", ""},
+		{"sh with a line that begins like an option", []string{"sh", "-c", "--", "-x; echo b"}, "", 0, "b\n", "sh: -x: not found\n"},
 		{"sh with nothing", []string{"sh", "-c", " "}, "", 0, "", ""},
 		{"sh passes the status on", []string{"sh", "-c", "exit 9"}, "", 9, "", ""},
 		{"sh without such a program", []string{"sh", "-c", "nope"}, "", 127, "", "sh: nope: not found\n"},

@@ -217,7 +217,7 @@ func (s *shellProc) fork(streams stdio, do func(*shellProc) int) *Proc {
 	})
 }
 
-// sh is the program: sh [-OPTIONS] [-c TEXT [NAME]] [ARGUMENTS…], or a script
+// sh is the program: sh [-OPTIONS] [-c [--] TEXT [NAME]] [ARGUMENTS…], or a script
 // by name or on standard input.
 func sh(p *Proc) int {
 	var options []string
@@ -233,6 +233,9 @@ func sh(p *Proc) int {
 		if letters != "" {
 			options = append(options, "-"+letters)
 		}
+		args = args[1:]
+	}
+	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
 	switch {
