@@ -48,7 +48,7 @@ type Notice struct {
 // maxRules and maxRule bound what is read.
 const (
 	maxRules = 2000
-	maxRule  = 4096
+	maxRule  = 1024 // bytes, so that with every sign escaped and behind a folder it is no longer than a pattern may be
 )
 
 // A kind is one of the lists of Rules.
