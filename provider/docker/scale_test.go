@@ -115,7 +115,7 @@ func TestThousandConcurrent(t *testing.T) {
 	}
 	close(release)
 	done.Wait()
-	s.settled(footprint.Footprint{Threads: 21, Descriptors: 100, Resident: 12 << 20})
+	s.settled(footprint.Footprint{Threads: 25, Descriptors: 100, Resident: 12 << 20})
 }
 
 // TestTwentyThousandInContainer runs that many commands one after the other, and
@@ -132,7 +132,7 @@ func TestTwentyThousandInContainer(t *testing.T) {
 	}
 	known := goleak.IgnoreCurrent()
 	own := ownDescriptors(t)
-	before := s.settled(footprint.Footprint{Threads: 21, Descriptors: 100, Resident: idleBound})
+	before := s.settled(footprint.Footprint{Threads: 25, Descriptors: 100, Resident: idleBound})
 	begin := time.Now()
 	for i := range commands {
 		if err := s.true(); err != nil {
