@@ -192,7 +192,7 @@ func (w *walker) set(inv *invocation, s *scope) {
 	for i := 0; i < len(words); i++ {
 		v := words[i]
 		switch {
-		case fixed(v) && (v.Value == "--" || v.Value == "-") || operand(v) && v.Prefix[0] != '+':
+		case fixed(v) && (v.Value == "--" || v.Value == "-") || operand(v) && !strings.HasPrefix(v.Prefix, "+"):
 			w.positional()
 			w.emit(inv, s)
 			return

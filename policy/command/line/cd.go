@@ -74,7 +74,7 @@ func (w *walker) pushd(inv *invocation, s *scope) {
 		dir := s.stack[len(s.stack)-1]
 		s.stack = slices.Clip(s.stack[:len(s.stack)-1])
 		w.enter(dir, &before, s)
-	case inv.Words[0].Value == "pushd" && len(words) == 1 && operand(words[0]) && words[0].Prefix[0] != '+':
+	case inv.Words[0].Value == "pushd" && len(words) == 1 && operand(words[0]) && !strings.HasPrefix(words[0].Prefix, "+"):
 		s.stack = append(slices.Clip(s.stack), s.dir)
 		w.enter(w.destination(words[0], s), &before, s)
 	default:
