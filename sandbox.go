@@ -80,10 +80,11 @@ const (
 
 // Paths inside every sandbox.
 const (
-	WorkspaceDir = "/workspace"    // the writable workspace
-	AgentDir     = "/agent"        // the agent's own folder, read-only
-	HomeDir      = "/home/sandbox" // the writable home
-	GuestDir     = "/.sandbox"     // our own mounts: bin (read-only) and run
+	WorkspaceDir = "/workspace"      // the writable workspace
+	AgentDir     = "/agent"          // the agent's own folder, read-only
+	HomeDir      = "/home/sandbox"   // the writable home
+	GuestDir     = "/.sandbox"       // our own mounts: bin (read-only) and run
+	TrustDir     = "/.sandbox/trust" // certificates of our own authority, where secrets are bound to hosts
 )
 
 // An Owner says whose a sandbox is. All fields are fixed at creation.

@@ -73,6 +73,7 @@ const (
 	RoleGuest     Role = "guest"     // the guest's folder, read-only
 	RoleSocket    Role = "socket"    // the folder of the guest's socket
 	RoleIdentity  Role = "identity"  // minimal passwd and group files
+	RoleTrust     Role = "trust"     // the folder of TrustDir, read-only
 	RoleBind      Role = "bind"      // asked for by settings
 )
 
@@ -178,4 +179,15 @@ type EgressRules struct {
 	Ask               bool     `json:"ask,omitempty"`
 	AllowLocalBinding bool     `json:"allowLocalBinding,omitempty"`
 	HTTPProxyPort     int      `json:"httpProxyPort,omitempty"`
+
+	// Secrets are the variables that hold a stand-in inside, which the proxy
+	// replaces on the way to certain hosts. Values and where they come from
+	// are no part of a Spec.
+	Secrets []SecretRef `json:"secrets,omitempty"`
+}
+
+// A SecretRef binds the variable Name to hosts.
+type SecretRef struct {
+	Name  string   `json:"name"`
+	Hosts []string `json:"hosts"` // canonical, as host or host:port
 }
