@@ -82,11 +82,11 @@ func (c *client) answerSOCKS(r *refusal) {
 // A scope says to whom the requests on a line go. The zero scope is the
 // proxy's own port, where each request names its host.
 type scope struct {
-	fixed   bool // every request goes to this host
-	host    network.Host
-	port    uint16
-	secure  bool // the requests were read inside TLS
-	allowed bool // somebody was asked about the host already and allowed it
+	fixed  bool // every request goes to this host
+	host   network.Host
+	port   uint16
+	secure bool // the requests were read inside TLS
+	yes    yes  // of who was asked about the host
 }
 
 // serveHTTP serves requests until the program or a request ends the line.
@@ -202,33 +202,32 @@ func (c *client) say(l *line, r refusal, closes, head bool) error {
 	return err
 }
 
-// judge decides a request, and asks where the policy wants that. The look at
-// the host alone comes first: it needs no protocol.
-func (c *client) judge(ctx context.Context, r network.Request, method string, asked *bool) network.Decision {
-	d := c.way.o.Policy.JudgeRequest(r)
-	return c.settle(ctx, d, r.Host, r.Port, method, asked)
+// A yes is what somebody said who was asked about a host, as long as a
+// connection needs it; the zero yes is none.
+type yes struct{ decision network.Decision }
+
+// judge decides a request, and asks where the policy wants that.
+func (c *client) judge(ctx context.Context, r network.Request, method string, said *yes) network.Decision {
+	return c.settle(ctx, c.way.o.Policy.JudgeRequest(r), r.Host, r.Port, method, said)
 }
 
-// settle turns a decision to ask into a yes or no, once for each host of a
-// connection.
-func (c *client) settle(ctx context.Context, d network.Decision, h network.Host, port uint16, method string, asked *bool) network.Decision {
+// settle turns a decision to ask into a yes or no. Once there was a yes, it
+// asks no more.
+func (c *client) settle(ctx context.Context, d network.Decision, h network.Host, port uint16, method string, said *yes) network.Decision {
 	if d.Verdict != policy.Ask {
 		return d
 	}
-	if *asked {
-		d.Verdict = policy.Allow
-		return d
+	if said.decision.Verdict == policy.Allow {
+		return said.decision
 	}
 	d = c.way.asker.decide(ctx, d, Question{Caller: c.caller, Host: h.String(), Port: port, Method: method, Reason: d.Message})
-	*asked = d.Verdict == policy.Allow
+	if d.Verdict == policy.Allow {
+		said.decision = d
+	}
 	return d
 }
 
 // dialJudge judges the addresses of a host.
-func (c *client) dialJudge(h network.Host) func(netip.Addr, uint16) network.Decision {
-	return c.way.dialJudge(h)
-}
-
 func (w *Way) dialJudge(h network.Host) func(netip.Addr, uint16) network.Decision {
 	return func(a netip.Addr, port uint16) network.Decision { return w.o.Policy.JudgeDial(h, a, port) }
 }

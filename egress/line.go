@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"net"
 	"os"
@@ -109,7 +110,7 @@ const readSize = 4 << 10
 
 func newLine(conn net.Conn, bottom *counted) *line {
 	a := &ahead{r: conn}
-	return &line{conn, bottom, a, bufio.NewReaderSize(a, readSize)}
+	return &line{conn: conn, bottom: bottom, ahead: a, br: bufio.NewReaderSize(a, readSize)}
 }
 
 // head reads the next head, without consuming it.
@@ -124,7 +125,8 @@ func (l *line) head() (request.Head, error) {
 // larger has the line read with a buffer of at least so many bytes.
 func (l *line) larger(size int) *bufio.Reader {
 	if l.br.Size() < size {
-		l.br = bufio.NewReaderSize(l.br, size)
+		l.ahead.held = l.rest()
+		l.br = bufio.NewReaderSize(l.ahead, size)
 	}
 	return l.br
 }
@@ -161,29 +163,26 @@ func (l *line) hear() (network.Protocol, error) {
 
 // rest returns what was read and not used.
 func (l *line) rest() []byte {
-	var b []byte
-	for l.ahead.full || l.br.Buffered() > 0 {
-		more, err := l.br.ReadByte()
-		if err != nil {
-			break
-		}
-		b = append(b, more)
-	}
+	b, _ := l.br.Peek(l.br.Buffered())
+	b = append(bytes.Clone(b), l.ahead.held...)
+	l.br.Discard(l.br.Buffered())
+	l.ahead.held = nil
 	return b
 }
 
 // watch calls gone when the program hangs up before stop is called. Nothing
 // may be read until stop has returned.
 func (l *line) watch(gone func()) (stop func()) {
-	if l.ahead.full || l.ahead.err != nil || l.br.Buffered() > 0 {
+	if len(l.ahead.held) > 0 || l.ahead.err != nil || l.br.Buffered() > 0 {
 		return func() {} // it has sent more already
 	}
 	l.bottom.within(0)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n, err := l.ahead.r.Read(l.ahead.one[:])
-		l.ahead.full = n == 1
+		var one [1]byte
+		n, err := l.ahead.r.Read(one[:])
+		l.ahead.held = append(l.ahead.held, one[:n]...)
 		if err != nil && !timedOut(err) {
 			l.ahead.err = err
 			gone()
@@ -196,20 +195,20 @@ func (l *line) watch(gone func()) (stop func()) {
 	}
 }
 
-// An ahead is a reader of which one byte may have been read already.
+// An ahead is a reader of which something may have been read already.
 type ahead struct {
 	r    io.Reader
-	one  [1]byte
-	full bool
-	err  error // that came instead of more
+	held []byte
+	err  error // that came after it
 }
 
 // Read implements io.Reader.
 func (a *ahead) Read(b []byte) (int, error) {
 	switch {
-	case a.full && len(b) > 0:
-		b[0], a.full = a.one[0], false
-		return 1, nil
+	case len(a.held) > 0:
+		n := copy(b, a.held)
+		a.held = a.held[n:]
+		return n, nil
 	case a.err != nil:
 		return 0, a.err
 	}

@@ -1,10 +1,15 @@
 package egress
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
+	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -16,6 +21,51 @@ type refusal struct {
 
 // denied is the answer to what the policy does not let pass.
 func denied(d network.Decision) refusal { return refusal{403, d.Rule, d.Message, d.Hint} }
+
+// exhausted is the answer where a limit was passed.
+func exhausted(err error) refusal {
+	r := refusal{429, "limits", "the sandbox has used up what it may use of the network", "raise the limits of the network in the settings"}
+	switch {
+	case errors.Is(err, meter.ErrConnections):
+		r = refusal{503, "limits.connections", "the sandbox has as many connections open as it may", "close some first"}
+	case errors.Is(err, meter.ErrTotal):
+		r.rule, r.message = "limits.total", "the sandbox's time for the network is over"
+	case errors.Is(err, meter.ErrBytesIn):
+		r.rule = "limits.bytesIn"
+	case errors.Is(err, meter.ErrBytesOut):
+		r.rule = "limits.bytesOut"
+	}
+	return r
+}
+
+// explain makes an answer of an error of dialling. When the host's addresses
+// were refused, it says so with the decision and the address.
+func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPort) {
+	var (
+		denied      *reach.Refused
+		unresolved  *reach.Unresolved
+		unreachable *reach.Unreachable
+	)
+	r = refusal{502, "reach", "the host ended the connection before it answered", "try again later"}
+	switch {
+	case errors.As(err, &denied):
+		d := denied.Decision
+		return refusal{403, d.Rule, d.Message, d.Hint}, &d, denied.Addr
+	case errors.As(err, &unresolved):
+		r = refusal{502, "lookup", unresolved.Error(), "check the name of the host"}
+		if unresolved.Timeout {
+			r.status = 504
+		}
+	case errors.As(err, &unreachable):
+		r.message, addr = unreachable.Error(), unreachable.Addr
+		if unreachable.Timeout {
+			r.status = 504
+		}
+	case timedOut(err), errors.Is(err, context.DeadlineExceeded):
+		r.status, r.message = 504, "the host did not answer in time"
+	}
+	return r, nil, addr
+}
 
 // reason is the reason phrase of the answer.
 func (r refusal) reason() string {

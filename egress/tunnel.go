@@ -18,7 +18,7 @@ type target struct {
 	port     uint16
 	protocol Protocol
 	answer   func(*refusal) // answers the request for the tunnel; nil opens it
-	allowed  bool           // by somebody who was asked
+	yes      yes
 }
 
 // method is what questions and events call the request for the tunnel.
@@ -74,7 +74,7 @@ func (c *client) first(t *target) network.Decision {
 	defer cancel()
 	stop := c.line.watch(cancel)
 	defer stop()
-	return c.settle(ctx, d, t.host, t.port, t.method(), &t.allowed)
+	return c.settle(ctx, d, t.host, t.port, t.method(), &t.yes)
 }
 
 // turnDown refuses the tunnel.
@@ -91,8 +91,9 @@ func (c *client) unreached(v *visit, t *target, d network.Decision, err error) {
 		c.turnDown(v, t, r, *refused, addr)
 		return
 	}
+	v.event.Addr = addr
 	v.decide(d)
-	v.end(ending{status: r.status, err: r.message})
+	v.end(ending{err: r.message})
 	t.answer(&r)
 	linger(c.raw)
 }
@@ -117,9 +118,9 @@ func (c *client) converse(v *visit, t *target, raw network.Decision, outside net
 	case said == network.HTTP:
 		outside.Close() // requests get connections of their own
 		c.line.bottom.metered(true)
-		c.serveHTTP(c.line, scope{fixed: true, host: t.host, port: t.port, allowed: t.allowed})
+		c.serveHTTP(c.line, scope{fixed: true, host: t.host, port: t.port, yes: t.yes})
 	default:
-		if d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: network.Raw}, t.method(), &t.allowed); d.Verdict == policy.Allow {
+		if d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: network.Raw}, t.method(), &t.yes); d.Verdict == policy.Allow {
 			v.decide(d)
 			c.pump(v, outside)
 		} else {
@@ -136,7 +137,7 @@ func (c *client) tls(v *visit, t *target, outside net.Conn) {
 		d = fits(h, t.host)
 	}
 	if d.Verdict == policy.Allow {
-		d = c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: network.TLS}, t.method(), &t.allowed)
+		d = c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: network.TLS}, t.method(), &t.yes)
 	}
 	v.decide(d)
 	if d.Verdict != policy.Allow {

@@ -29,7 +29,6 @@ type WayOptions struct {
 const (
 	headTime     = 10 * time.Second // for a head, a handshake, and the first word of a tunnel
 	lingerTime   = 500 * time.Millisecond
-	defaultIdle  = 5 * time.Minute
 	maxTurnAways = 8 // connections beyond the limit that are told so at a time
 )
 
@@ -47,8 +46,9 @@ type Way struct {
 	asker     asker
 	turnAways chan struct{}
 
-	ctx    context.Context
+	ctx    context.Context // ends with the Way
 	cancel context.CancelCauseFunc
+	flow   context.Context // of connections: ends also when a limit is passed
 	conns  sync.WaitGroup
 	done   chan struct{}
 }
@@ -59,15 +59,23 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 		return nil, failure(sandbox.CodeInternal, "there is no policy")
 	case p.o.Reach == nil:
 		return nil, failure(sandbox.CodeInternal, "there is nothing that dials")
+	case !o.Policy.Open():
+		return nil, failure(sandbox.CodeValidation, "the settings let nothing pass, so there is no way out to open")
 	}
-	if o.Limits.Idle <= 0 {
-		o.Limits.Idle = defaultIdle
+	if err := o.Limits.Check(); err != nil {
+		return nil, err
 	}
 	w := &Way{
 		plane: p, o: o, listener: l, meter: meter.New(o.Limits),
 		turnAways: make(chan struct{}, maxTurnAways), done: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	flow, stop := context.WithCancelCause(w.ctx)
+	w.flow = flow
+	go func() {
+		<-w.meter.Done()
+		stop(w.meter.Err())
+	}()
 	w.transport = w.newTransport()
 	w.asker = asker{ctx: w.ctx, ask: o.Ask, now: p.o.Now, asked: func() { p.counts.asked.Add(1) }}
 	return w, nil
@@ -97,6 +105,7 @@ func (w *Way) serve() {
 		w.take(conn)
 	}
 	w.cancel(errClosed)
+	w.meter.Close()
 	if stop() {
 		w.listener.Close()
 	}
@@ -129,7 +138,7 @@ func (w *Way) take(conn net.Conn) {
 	release, err := w.meter.Take()
 	if err != nil {
 		w.plane.counts.turnedAway.Add(1)
-		w.turnAway(conn)
+		w.turnAway(conn, exhausted(err))
 		return
 	}
 	c := &w.plane.counts
@@ -147,12 +156,7 @@ func (w *Way) take(conn net.Conn) {
 // attend serves a connection to its end. A fault of the proxy ends that
 // connection and nothing else.
 func (w *Way) attend(conn net.Conn) {
-	ctx, cancel := w.ctx, context.CancelFunc(func() {})
-	if t := w.o.Limits.Total; t > 0 {
-		ctx, cancel = context.WithTimeout(ctx, t)
-	}
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
 		stop()
 		conn.Close()
@@ -160,12 +164,12 @@ func (w *Way) attend(conn net.Conn) {
 			w.plane.counts.panics.Add(1)
 		}
 	}()
-	newClient(ctx, w, conn).serve()
+	newClient(w.flow, w, conn).serve()
 }
 
 // turnAway tells a connection that there are too many, as long as not too many
 // have to be told.
-func (w *Way) turnAway(conn net.Conn) {
+func (w *Way) turnAway(conn net.Conn, why refusal) {
 	select {
 	case w.turnAways <- struct{}{}:
 	default:
@@ -180,8 +184,7 @@ func (w *Way) turnAway(conn net.Conn) {
 			<-w.turnAways
 		}()
 		conn.SetDeadline(time.Now().Add(lingerTime))
-		text := refusal{503, "limits.connections", "the sandbox has as many connections open as it may", "close some first"}
-		if _, err := conn.Write(text.bytes(true, false)); err == nil {
+		if _, err := conn.Write(why.bytes(true, false)); err == nil {
 			linger(conn)
 		}
 	})
