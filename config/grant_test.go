@@ -22,7 +22,7 @@ func TestGranted(t *testing.T) {
 		{"main", sandbox.OpWrite, "/$x", map[string][]string{"a": {"/d", "/$$x"}, "b": {"/d", "/$$x"}, "main": {"/d", "/$$x"}}},
 		{"main", sandbox.OpWrite, "/d", map[string][]string{"main": {"/d"}}},
 		{"main", sandbox.OpRead, "/x", map[string][]string{"main": {"/d"}}},
-		{"main", sandbox.OpConnect, "/x", map[string][]string{"main": {"/d"}}},
+		{"main", sandbox.OpExecute, "/x", map[string][]string{"main": {"/d"}}},
 	}
 	for _, tt := range tests {
 		s, err := Parse("t", []byte(file))
@@ -80,5 +80,61 @@ func TestLateGrants(t *testing.T) {
 				t.Errorf("%q, %v", got, ok)
 			}
 		})
+	}
+}
+
+func TestGrantedHost(t *testing.T) {
+	const file = `{"agents": {"defaults": {"sandbox": {"network": {"allowedDomains": ["d.test"]}}}, "list": [
+		{"id": "own", "sandbox": {"network": {"allowedDomains": ["o.test"]}}}, {"id": "none", "sandbox": {"mode": "all"}}, {"id": "bare"}]}}`
+	tests := []struct {
+		agent string
+		want  map[string][]string // by agent
+	}{
+		{"own", map[string][]string{"own": {"o.test", "x.test:443"}, "none": {"d.test"}, "main": {"d.test"}}},
+		{"main", map[string][]string{"own": {"o.test"}, "none": {"d.test", "x.test:443"}, "main": {"d.test", "x.test:443"}}},
+		{"none", map[string][]string{"own": {"o.test"}, "none": {"d.test"}, "main": {"d.test"}}},
+		{"bare", map[string][]string{"own": {"o.test"}, "bare": {"d.test"}, "main": {"d.test"}}},
+	}
+	for _, tt := range tests {
+		s, err := Parse("t", []byte(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Granted(s, tt.agent, sandbox.Grant{Operation: sandbox.OpConnect, Path: "x.test:443"})
+		for agent, want := range tt.want {
+			r, err := Resolve(got, Who{Agent: agent, Session: "s"}, nil)
+			if err != nil || !slices.Equal(r.Network.AllowedDomains, want) {
+				t.Errorf("for %s: agent %s may reach %q, %v, want %q", tt.agent, agent, r.Network.AllowedDomains, err, want)
+			}
+		}
+	}
+}
+
+func TestLateHosts(t *testing.T) {
+	rules := func(allowed string) sandbox.EgressRules {
+		return sandbox.EgressRules{AllowedDomains: strings.Fields(allowed), DeniedDomains: []string{"d.test"}}
+	}
+	public := rules("a.test b.test")
+	public.AllowPublic = true
+	asking := rules("a.test b.test")
+	asking.Ask = true
+	tests := []struct {
+		name      string
+		made, now sandbox.EgressRules
+		want      []string
+	}{
+		{"nothing new", rules("a.test"), rules("a.test"), nil},
+		{"one more", rules("a.test"), rules("a.test b.test"), []string{"b.test"}},
+		{"one before", rules("a.test"), rules("b.test a.test"), []string{"b.test"}},
+		{"the first", rules(""), rules("b.test"), []string{"b.test"}},
+		{"one less", rules("a.test b.test"), rules("a.test"), nil},
+		{"another", rules("a.test"), rules("b.test"), nil},
+		{"something else too", rules("a.test"), public, nil},
+		{"asking is no difference", rules("a.test"), asking, []string{"b.test"}},
+	}
+	for _, tt := range tests {
+		if got, ok := LateHosts(tt.made, tt.now); !slices.Equal(got, tt.want) || ok != (tt.want != nil) {
+			t.Errorf("%s: %q, %v, want %q", tt.name, got, ok, tt.want)
+		}
 	}
 }
