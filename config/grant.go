@@ -103,24 +103,10 @@ func LateGrants(made, now sandbox.FilesystemRules) (grants []sandbox.Grant, ok b
 	return grants, same && len(grants) > 0
 }
 
-// LateHosts returns the hosts that now allows beyond made, when that is all
-// they differ in: such rules are the proxy's alone and need no new sandbox.
-func LateHosts(made, now sandbox.EgressRules) (hosts []string, ok bool) {
-	kept := 0
-	for _, rule := range now.AllowedDomains {
-		if kept < len(made.AllowedDomains) && made.AllowedDomains[kept] == rule {
-			kept++
-			continue
-		}
-		hosts = append(hosts, rule)
-	}
-	if kept < len(made.AllowedDomains) || len(hosts) == 0 {
-		return nil, false
-	}
-	made.AllowedDomains, now.AllowedDomains = nil, nil
-	made.Ask, now.Ask = false, false
-	if !reflect.DeepEqual(made, now) {
-		return nil, false
-	}
-	return hosts, true
+// LateEgress reports whether made and now differ in what the proxy alone
+// enforces: such rules take effect with the next command, whether they open or
+// close something, and need no new sandbox. Secrets do, because their sandbox
+// trusts the authority that they need.
+func LateEgress(made, now sandbox.EgressRules) bool {
+	return !reflect.DeepEqual(made, now) && reflect.DeepEqual(made.Secrets, now.Secrets)
 }

@@ -122,22 +122,30 @@ func with(list []sandbox.Grant, n ...sandbox.Grant) []sandbox.Grant {
 // permit sets what is permitted beyond the rules.
 func (w *want) permit(list []sandbox.Grant) { w.granted, w.spec.Grants = list, list }
 
-// late returns w with what only opens single paths as grants when the sandbox
-// that exists was made before it: such rules take effect in the next wall and
-// need no new sandbox. Everything else stays a difference. have is the hash of
-// the sandbox that exists, or empty.
+// late returns w with what needs no new sandbox left out when the sandbox that
+// exists was made before it: paths that rules open beyond those it has, as
+// grants for the next wall, and rules for hosts, which the proxy alone
+// enforces. A flag's rules stay a difference: they are for one call, and the
+// sandbox is shared. have is the hash of the sandbox that exists, or
+// empty.
 func (w *want) late(have string, rec *registry.Record) *want {
 	if have == "" || rec == nil || rec.Spec == nil || have == w.hash {
 		return w
 	}
-	opened, ok := config.LateGrants(rec.Spec.Filesystem, w.spec.Filesystem)
-	if !ok {
+	opened, files := config.LateGrants(rec.Spec.Filesystem, w.spec.Filesystem)
+	hosts := config.LateEgress(rec.Spec.Egress, w.spec.Egress) && (w.settingsHash == nil || w.settingsHash() == w.hash)
+	if !files && !hosts {
 		return w
 	}
 	out := *w
-	out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
-	out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
-	out.spec.Grants = with(w.spec.Grants, opened...)
+	if files {
+		out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
+		out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
+		out.spec.Grants = with(w.spec.Grants, opened...)
+	}
+	if hosts {
+		out.spec.Egress = rec.Spec.Egress
+	}
 	hash, err := confighash.Sum(out.spec)
 	if err != nil || hash != have {
 		return w
