@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -92,11 +93,11 @@ func FromLimit(limit, message string, m Meta) Record {
 // when that is more.
 func (r *Record) keep(part, whole string) {
 	kept := mask(part, maxCommand+1)
-	if r.Command = cut(kept, maxCommand); r.Program == "" {
+	if r.Command = excerpt.Text(kept, maxCommand); r.Program == "" {
 		r.Program = programOf(kept)
 	}
 	if r.Command != whole {
-		r.CommandDigest = digest(whole)
+		r.CommandDigest = excerpt.Digest(whole)
 	}
 }
 
