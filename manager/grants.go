@@ -21,6 +21,9 @@ type grants struct {
 	// questions are those about commands that were answered with yes.
 	questions map[grantKey]map[question]bool
 
+	// hosts are those that may be reached, as host:port.
+	hosts map[grantKey]map[string]bool
+
 	// written are the paths that some grant has ever let code write. What was
 	// exchanged there stays so when the grant has ended.
 	written map[string]bool
@@ -78,9 +81,36 @@ func (g *grants) drop(o sandbox.Owner) {
 	defer g.mu.Unlock()
 	delete(g.of, keyOf(o))
 	delete(g.questions, keyOf(o))
+	delete(g.hosts, keyOf(o))
 }
 
-// maxQuestions bounds the commands that are permitted for one session.
+// reach permits a host to the sandbox of o, as long as there is room:
+// otherwise it is asked about again.
+func (g *grants) reach(o sandbox.Owner, target string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hosts == nil {
+		g.hosts = map[grantKey]map[string]bool{}
+	}
+	of := g.hosts[keyOf(o)]
+	if of == nil {
+		of = map[string]bool{}
+		g.hosts[keyOf(o)] = of
+	}
+	if len(of) < maxQuestions {
+		of[target] = true
+	}
+}
+
+// reaches reports whether the host was permitted to the sandbox of o.
+func (g *grants) reaches(o sandbox.Owner, target string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hosts[keyOf(o)][target]
+}
+
+// maxQuestions bounds the commands, and the hosts, that are permitted for one
+// session.
 const maxQuestions = 1000
 
 // permitCommand permits a command to the sandbox of o, as long as there is

@@ -70,6 +70,9 @@ type Options struct {
 	Violations store.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
+	// Out returns the proxy through which sandboxes reach hosts. It is asked
+	// for when the first command of this Manager may reach one; nil lets none.
+	Out func() (*egress.Plane, error)
 }
 
 // Permanent adds g to the settings file, for the sandboxes of agent where the
@@ -90,6 +93,7 @@ type Manager struct {
 	approver  sandbox.Approver // or nil
 	permanent Permanent        // or nil
 	recorder  store.Recorder   // or nil
+	out       func() (*egress.Plane, error)
 	gates     *gates
 	chosen    string // provider named for all calls, or empty
 
