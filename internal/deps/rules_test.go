@@ -17,7 +17,7 @@ type rule struct {
 // pure lists the packages that only compute: no network, no process, no file,
 // no clock.
 var pure = []string{
-	"./budget", "./config/...", "./confighash", "./grant", "./hardening", "./lifecycle",
+	"./budget", "./config/...", "./confighash", "./egress/hello", "./grant", "./hardening", "./lifecycle",
 	"./hostpath/pathvar", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
