@@ -1,27 +1,24 @@
 package internet
 
 import (
-	"net/http"
 	"net/http/cgi"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 )
 
 // Repository is the path of the repository on [Git]. Its one file, README,
 // holds [Content].
 const Repository = "/greeting.git"
 
-// newGit returns a repository served by git's own program for web servers, or
-// nil where there is no git: tests that need it ask for it.
-func newGit(t testing.TB) http.Handler {
-	t.Helper()
+// ServeGit makes the repository and has git's own program for web servers
+// serve it on [Git]. It takes some runs of git, so only who needs it does it.
+func (n *Internet) ServeGit() {
+	n.t.Helper()
+	t := n.t
 	git, err := exec.LookPath("git")
-	if err != nil {
-		return nil
-	}
+	must(t, err)
 	libexec, err := exec.Command(git, "--exec-path").Output()
 	must(t, err)
 	root := t.TempDir()
@@ -40,10 +37,10 @@ func newGit(t testing.TB) http.Handler {
 	run(work, "add", "README")
 	run(work, "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet", "--message=greet")
 	run(root, "clone", "--quiet", "--bare", "work", strings.TrimPrefix(Repository, "/"))
-	return &cgi.Handler{
+	n.Handle(Git, &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(libexec)), "git-http-backend"), Root: "/",
 		Env: append(gitEnv(root), "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
-	}
+	})
 }
 
 // gitEnv keeps the settings of whoever runs the tests out.

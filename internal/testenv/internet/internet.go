@@ -29,7 +29,7 @@ const (
 	Index    = "index.test"    // a Python package index with one wheel
 	Registry = "registry.test" // an npm registry with one package
 	Modules  = "modules.test"  // a Go module proxy with one module
-	Git      = "git.test"      // one repository over smart HTTP
+	Git      = "git.test"      // one repository over smart HTTP, after [Internet.ServeGit]
 	Echo     = "echo.test"     // answers with the request as it arrived
 	Redirect = "redirect.test" // ?to=URL redirects there, with ?code=307 as well
 	Slow     = "slow.test"     // a byte, and nothing more until the client is gone
@@ -49,29 +49,45 @@ type Internet struct {
 	plain, secure int // ports
 	t             testing.TB
 
-	mu   sync.Mutex
-	hits map[string]int // by name without port
+	mu    sync.Mutex
+	hits  map[string]int          // by name without port
+	hosts map[string]http.Handler // by name
 }
 
 // New starts the servers.
 func New(t testing.TB) *Internet {
 	t.Helper()
 	n := &Internet{Authority: newAuthority(t), Names: newNames(), t: t, hits: map[string]int{}}
-	hosts := map[string]http.Handler{
+	n.hosts = map[string]http.Handler{
 		Files: files(), Other: files(), Index: newIndex(t), Registry: newRegistry(t), Modules: newModules(t),
 		Echo: http.HandlerFunc(echo), Redirect: http.HandlerFunc(redirect),
 		Slow: http.HandlerFunc(slow), Upgrade: http.HandlerFunc(upgrade),
 	}
-	if repository := newGit(t); repository != nil {
-		hosts[Git] = repository
-	}
-	n.plain = n.serve(hosts, nil)
-	n.secure = n.serve(hosts, &tls.Config{GetCertificate: n.Authority.leaf, MinVersion: tls.VersionTLS12})
+	n.plain = n.serve(nil)
+	n.secure = n.serve(&tls.Config{GetCertificate: n.Authority.leaf, MinVersion: tls.VersionTLS12})
 	return n
 }
 
+// Handle makes h answer for a name, from now on.
+func (n *Internet) Handle(name string, h http.Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[name] = h
+}
+
+// answerer counts the request and returns who answers for the name.
+func (n *Internet) answerer(name string) http.Handler {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hits[name]++
+	if h := n.hosts[name]; h != nil {
+		return h
+	}
+	return http.NotFoundHandler()
+}
+
 // serve serves the hosts at a free port until the end of the test.
-func (n *Internet) serve(hosts map[string]http.Handler, c *tls.Config) int {
+func (n *Internet) serve(c *tls.Config) int {
 	n.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(n.t, err)
@@ -84,14 +100,7 @@ func (n *Internet) serve(hosts map[string]http.Handler, c *tls.Config) int {
 		ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(&noise, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			name, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
-			n.mu.Lock()
-			n.hits[name]++
-			n.mu.Unlock()
-			if h := hosts[name]; h != nil {
-				h.ServeHTTP(w, r)
-				return
-			}
-			http.NotFound(w, r)
+			n.answerer(name).ServeHTTP(w, r)
 		}),
 	}
 	done := make(chan struct{})

@@ -53,6 +53,7 @@ func TestHostsAnswerByBothSchemes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	t.Run("run", func(t *testing.T) {
 		n := New(t)
+		n.ServeGit()
 		c := client(t, n)
 		for _, tt := range []struct {
 			name, path string
