@@ -58,7 +58,7 @@ func await(raw interface {
 	waitErr := raw.Read(func(fd uintptr) (done bool) {
 		there, e := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		if e == nil && there > len(buf) {
-			ready = int64(min(there, chunk))
+			ready, n, err = int64(min(there, chunk)), 0, nil
 			return true
 		}
 		// Nothing can also mean an end, an error, or a byte out of band, which
