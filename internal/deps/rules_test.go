@@ -149,9 +149,10 @@ var variables = map[string]string{
 	"internal/cli.version":      "set by the linker",
 	"cmd/sandbox-guest.version": "set by the linker",
 
-	"guest/server/nofile.inherited":  "read once, before package os changes it",
-	"internal/testenv.buildGuest":    "built once per test process",
-	"internal/testenv.engineMissing": "asked once per test process",
-	"internal/testenv.userMissing":   "asked once per test process",
-	"internal/testenv.wallMissing":   "asked once per test process",
+	"guest/server/nofile.inherited":    "read once, before package os changes it",
+	"internal/testenv.buildGuest":      "built once per test process",
+	"internal/testenv.engineMissing":   "asked once per test process",
+	"internal/testenv.netToolsMissing": "asked once per test process",
+	"internal/testenv.userMissing":     "asked once per test process",
+	"internal/testenv.wallMissing":     "asked once per test process",
 }
