@@ -62,6 +62,9 @@ func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Out
 	}
 	var records []store.Record
 	for _, v := range out.Violations {
+		if v.Kind == sandbox.ResourceNetwork && v.Evidence == sandbox.EvidenceCertain {
+			continue // the proxy's, which its recorder has told of
+		}
 		records = append(records, store.FromWall(v, meta))
 	}
 	if h := out.Exit.Limit; h != nil {
