@@ -60,6 +60,21 @@ func FromWall(v sandbox.Violation, m Meta) Record {
 	return r
 }
 
+// FromNetwork returns the record of what the way out of a sandbox has refused.
+// The message says why, in one sentence.
+func FromNetwork(v sandbox.Violation, message string, m Meta) Record {
+	r := m.record(NetworkViolation)
+	if v.Builtin {
+		r.Severity = policy.High
+	}
+	if !v.Time.IsZero() {
+		r.Time = v.Time
+	}
+	r.Kind, r.Op, r.Resource, r.Rule, r.Message = sandbox.ResourceNetwork, sandbox.OpConnect, v.Resource, v.Rule, message
+	r.keep("", m.Command)
+	return r
+}
+
 // FromReason returns the record of one reason of a policy, with the part of
 // m.Command that it is about. Values of assignments in that part are left out.
 func FromReason(reason policy.Reason, m Meta) Record {
