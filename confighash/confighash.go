@@ -31,7 +31,7 @@ import (
 // changed. The order of keys never matters, in a seccomp profile neither. The
 // order of a list matters where an engine cares: mounts, setup, onStart, dns
 // and extraHosts. It does not for capabilities, ulimits, tmpfs, switches, path
-// rules and domains, which are sets; nil and empty are the same.
+// rules, domains and secrets, which are sets; nil and empty are the same.
 //
 // The error, always [sandbox.CodeInternal], says that s.Options holds what
 // cannot be written as JSON.
@@ -61,6 +61,10 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 		&s.Egress.AllowedDomains, &s.Egress.DeniedDomains,
 	} {
 		*list = set(*list)
+	}
+	s.Egress.Secrets = sorted(s.Egress.Secrets, func(a, b sandbox.SecretRef) int { return strings.Compare(a.Name, b.Name) })
+	for i := range s.Egress.Secrets {
+		s.Egress.Secrets[i].Hosts = set(s.Egress.Secrets[i].Hosts)
 	}
 	return s
 }

@@ -295,7 +295,28 @@ func (d *differ) rules(a, b sandbox.Spec) {
 	} {
 		d.text(s.field, strconv.FormatBool(s.from), strconv.FormatBool(s.to), !s.to)
 	}
+	d.secrets(a.Egress.Secrets, b.Egress.Secrets)
 	d.text("network.httpProxyPort", strconv.Itoa(a.Egress.HTTPProxyPort), strconv.Itoa(b.Egress.HTTPProxyPort), false)
+}
+
+// secrets compares the hosts of each by name. Fewer hosts keep more in.
+func (d *differ) secrets(a, b []sandbox.SecretRef) {
+	was, is := map[string][]string{}, map[string][]string{}
+	for _, s := range a {
+		was[s.Name] = s.Hosts
+	}
+	for _, s := range b {
+		is[s.Name] = s.Hosts
+	}
+	for _, name := range keys(was, is) {
+		from, had := was[name]
+		to, has := is[name]
+		if field := "network.secrets." + name; had != has && len(from)+len(to) == 0 {
+			d.hidden(field, had, has, true)
+		} else {
+			d.list(field, from, to, shrunk)
+		}
+	}
 }
 
 func (d *differ) options(a, b map[string]any) {
