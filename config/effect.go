@@ -14,7 +14,7 @@ import (
 // tighten it yet, and the notice is there to say so.
 func withoutEffect() []struct{ path, why, except string } {
 	return []struct{ path, why, except string }{
-		{"requireEvidence", "evidence is not recorded yet", ""},
+		{"requireEvidence", "what passes the way out is recorded, and refused when it cannot be; commands and files are not recorded yet", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
 		{"network", "rules for hosts are not enforced yet: docker.network alone decides what can be reached", ""},
 		{"browser", "there is no browser yet", ""},
