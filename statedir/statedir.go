@@ -27,6 +27,7 @@ const (
 	locksDir      = "locks"
 	workspacesDir = "workspaces"
 	guestDir      = "guest"
+	egressDir     = "egress"
 	runDir        = "run"
 	identityDir   = "identity"
 	uidsDir       = "uids"
@@ -106,6 +107,10 @@ func (d *Dir) Workspaces() string { return filepath.Join(d.path, workspacesDir) 
 
 // Guest returns the folder of the installed guest binaries.
 func (d *Dir) Guest() string { return filepath.Join(d.path, guestDir) }
+
+// Egress returns the folder of the proxy's own certificate authority. It is
+// made when a secret is bound to a host.
+func (d *Dir) Egress() string { return filepath.Join(d.path, egressDir) }
 
 // Run returns the folder of the socket folders.
 func (d *Dir) Run() string { return filepath.Join(d.path, runDir) }

@@ -19,6 +19,8 @@ type rule struct {
 var pure = []string{
 	"./budget", "./config/...", "./confighash", "./grant", "./hardening", "./lifecycle",
 	"./hostpath/pathvar", "./journal/excerpt", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
+	"./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening", "./lifecycle",
+	"./hostpath/pathvar", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
