@@ -71,6 +71,7 @@ func missingFact(s sandbox.Spec, r Resolved, f Facts) error {
 		{"ImageID", f.ImageID != "" || s.Provider != "docker"},
 		{"Guest", f.Guest.Dir != "" && f.Guest.Digest != "" || s.Provider != "docker" && s.Provider != "local"},
 		{"AgentDir", f.AgentDir != "" || !needsAgentDir(r)},
+		{"TrustDir", f.TrustDir != "" || len(s.Egress.Secrets) == 0},
 		{"SeccompOverride", f.SeccompOverride != "" || r.Docker.SeccompProfile == ""},
 	} {
 		if !need.ok {
@@ -219,7 +220,7 @@ func sockets(s *sandbox.Spec, r Resolved, f Facts) error {
 func checkWorkdir(s *sandbox.Spec, r Resolved, _ Facts) error {
 	var places []string
 	for _, m := range s.Mounts {
-		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleIdentity {
+		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleIdentity && m.Role != sandbox.RoleTrust {
 			places = append(places, m.Target)
 		}
 	}

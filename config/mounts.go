@@ -22,6 +22,9 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	add(f.SocketDir, sandbox.GuestDir+"/run", sandbox.RoleSocket, false)
 	add(f.PasswdFile, "/etc/passwd", sandbox.RoleIdentity, true)
 	add(f.GroupFile, "/etc/group", sandbox.RoleIdentity, true)
+	if len(s.Egress.Secrets) > 0 { // only then the proxy reads requests inside TLS
+		add(f.TrustDir, sandbox.TrustDir, sandbox.RoleTrust, true)
+	}
 	workspace := workspaceFolder(r, f)
 	if workspace == "" {
 		return sandbox.Errorf(sandbox.CodeInternal, "build spec", "the fact Workspace is missing")

@@ -23,7 +23,8 @@ import (
 //     sandbox;
 //   - Image, the reference, since the identity ImageID counts: an image built
 //     anew under the same tag is a change, a new tag for the same image is none;
-//   - Limits, which are applied to each command and not to the container.
+//   - Limits, which are applied to each command and not to the container;
+//   - Egress.Ask: whether somebody is asked is the caller's, not the sandbox's.
 //
 // Everything else counts, the environment and the rules for paths and egress
 // included, and Format too, so that a new layout makes every sandbox count as
@@ -48,6 +49,7 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 	s.Name, s.Image = "", ""
 	s.Owner.Agent, s.Owner.Session = "", ""
 	s.Limits = sandbox.Limits{}
+	s.Egress.Ask = false
 	s.Security.CapDrop = capabilities(s.Security.CapDrop)
 	s.Security.Seccomp = canonicalJSON(s.Security.Seccomp)
 	s.Security.Dangerous = set(s.Security.Dangerous)

@@ -21,7 +21,6 @@ func (d *differ) rules(a, b sandbox.Spec) {
 	}{
 		{"network.allowPrivate", a.Egress.AllowPrivate, b.Egress.AllowPrivate},
 		{"network.allowPublic", a.Egress.AllowPublic, b.Egress.AllowPublic},
-		{"network.ask", a.Egress.Ask, b.Egress.Ask},
 		{"network.allowLocalBinding", a.Egress.AllowLocalBinding, b.Egress.AllowLocalBinding},
 	} {
 		d.text(s.field, strconv.FormatBool(s.from), strconv.FormatBool(s.to), !s.to)

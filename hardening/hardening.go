@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
@@ -101,6 +102,10 @@ func seccompOf(s sandbox.Spec) error {
 	return nil
 }
 
+// trustSource is where the only folder that a mount of RoleTrust may show lies
+// below the state folder.
+const trustSource = "/egress/trust"
+
 // checkMounts checks sources, targets and duplicates of mounts and tmpfs.
 func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 	var errs []error
@@ -117,6 +122,9 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 		errs = append(errs, mountErrors(field, m, w, b)...)
 		if m.Role == sandbox.RoleGuest && m.Source != s.Guest.Dir {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of the guest", "mount Spec.Guest.Dir"))
+		}
+		if m.Role == sandbox.RoleTrust && !strings.HasSuffix(m.Source, trustSource) {
+			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of public certificates, and the authority's key lies above that", "mount <state folder>"+trustSource))
 		}
 		claim(field+".target", path.Clean(m.Target))
 	}
@@ -153,6 +161,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 		sandbox.RoleGuest:     {sandbox.GuestDir + "/bin"},
 		sandbox.RoleSocket:    {sandbox.GuestDir + "/run"},
 		sandbox.RoleIdentity:  {"/etc/passwd", "/etc/group"},
+		sandbox.RoleTrust:     {sandbox.TrustDir},
 	}
 	if m.Role == sandbox.RoleBind {
 		return Target(field, m.Target, b)
@@ -161,7 +170,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 	if !known {
 		return refuse(field, string(m.Role), "a mount of unknown role cannot be judged", "use one of the roles of package sandbox")
 	}
-	mustBeReadOnly := m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleAgent
+	mustBeReadOnly := m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleAgent || m.Role == sandbox.RoleTrust
 	if mustBeReadOnly && !m.ReadOnly {
 		return refuse(field, m.Target, "a mount of role "+string(m.Role)+" must be read-only", "mount it read-only")
 	}

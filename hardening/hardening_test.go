@@ -36,6 +36,14 @@ func withBind(source, target string) func(*sandbox.Spec) {
 	}
 }
 
+const trust = "/srv/state/egress/trust"
+
+func withTrust(source, target string, readOnly bool) func(*sandbox.Spec) {
+	return func(s *sandbox.Spec) {
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: source, Target: target, ReadOnly: readOnly, Role: sandbox.RoleTrust})
+	}
+}
+
 func TestCheckRefuses(t *testing.T) {
 	network := func(v string) func(*sandbox.Spec) { return func(s *sandbox.Spec) { s.Network = v } }
 	seccomp := func(v string) func(*sandbox.Spec) { return func(s *sandbox.Spec) { s.Security.Seccomp = v } }
@@ -124,6 +132,12 @@ func TestCheckRefuses(t *testing.T) {
 		{"unknown role", "mounts[6].target", "unknown role", func(s *sandbox.Spec) {
 			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/data/x", Target: "/x", Role: "own"})
 		}},
+		{"trust folder of elsewhere", "mounts[6].source", "authority's key lies above", withTrust("/srv/state/egress", sandbox.TrustDir, true)},
+		{"trust folder that is etc", "mounts[6].source", "not the folder of public certificates", withTrust("/etc", sandbox.TrustDir, true)},
+		{"trust folder at another place", "mounts[6].target", "belongs at", withTrust(trust, "/etc/ssl", true)},
+		{"writable trust folder", "mounts[6].target", "must be read-only", withTrust(trust, sandbox.TrustDir, false)},
+		{"bind over the trust folder", "mounts[6].target", "guest", target(sandbox.TrustDir)},
+		{"bind of the trust folder", "mounts[6].source", "what runs the sandboxes", withBind(trust, "/certs")},
 		{"writable guest", "mounts[0].target", "must be read-only", func(s *sandbox.Spec) { s.Mounts[0].ReadOnly = false }},
 		{"guest from elsewhere", "mounts[0].source", "not the folder of the guest", func(s *sandbox.Spec) { s.Guest.Dir = "/x" }},
 		{"workspace at another place", "mounts[3].target", "belongs at", func(s *sandbox.Spec) { s.Mounts[3].Target = "/proc" }},
@@ -162,8 +176,13 @@ func refusals(err error) []*sandbox.Error {
 }
 
 func TestCheckAllowsAGoodSpec(t *testing.T) {
-	if err := hardening.Check(goodSpec(), world()); err != nil {
+	s := goodSpec()
+	if err := hardening.Check(s, world()); err != nil {
 		t.Fatal(err)
+	}
+	withTrust(trust, sandbox.TrustDir, true)(&s)
+	if err := hardening.Check(s, world()); err != nil {
+		t.Fatal("with the trust folder: ", err)
 	}
 }
 

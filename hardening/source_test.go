@@ -167,6 +167,7 @@ func TestSourceAllows(t *testing.T) {
 		{"guest", "/srv/state/guest/0a", sandbox.RoleGuest},
 		{"socket folder", "/srv/state/run/0a", sandbox.RoleSocket},
 		{"identity", "/srv/state/identity/passwd", sandbox.RoleIdentity},
+		{"certificates", "/srv/state/egress/trust", sandbox.RoleTrust},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -27,10 +27,12 @@ const (
 	locksDir      = "locks"
 	workspacesDir = "workspaces"
 	guestDir      = "guest"
+	egressDir     = "egress"
 	runDir        = "run"
 	identityDir   = "identity"
 	uidsDir       = "uids"
 	violationsDir = "violations"
+	evidenceDir   = "evidence"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
@@ -106,6 +108,10 @@ func (d *Dir) Workspaces() string { return filepath.Join(d.path, workspacesDir) 
 // Guest returns the folder of the installed guest binaries.
 func (d *Dir) Guest() string { return filepath.Join(d.path, guestDir) }
 
+// Egress returns the folder of the proxy's own certificate authority. It is
+// made when a secret is bound to a host.
+func (d *Dir) Egress() string { return filepath.Join(d.path, egressDir) }
+
 // Run returns the folder of the socket folders.
 func (d *Dir) Run() string { return filepath.Join(d.path, runDir) }
 
@@ -115,6 +121,10 @@ func (d *Dir) Uids() string { return filepath.Join(d.path, uidsDir) }
 // Violations returns the folder of what was tried and stopped. It is made
 // when something is recorded or asked for.
 func (d *Dir) Violations() string { return filepath.Join(d.path, violationsDir) }
+
+// Evidence returns the folder of what was done. It is made when something is
+// recorded or asked for.
+func (d *Dir) Evidence() string { return filepath.Join(d.path, evidenceDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
 // returns its canonical path. It refuses what others could tamper with: a

@@ -21,6 +21,7 @@ func mounts() []sandbox.Mount {
 		{Source: "/tmp/t/ws", Target: "/bound", Role: sandbox.RoleBind},
 		{Source: "/state/guest", Target: "/.sandbox/bin", ReadOnly: true, Role: sandbox.RoleGuest},
 		{Source: "/state/sock", Target: "/.sandbox/run", Role: sandbox.RoleSocket},
+		{Source: "/state/egress/trust", Target: "/.sandbox/trust", ReadOnly: true, Role: sandbox.RoleTrust},
 		{Source: "/state/passwd", Target: "/etc/passwd", ReadOnly: true, Role: sandbox.RoleIdentity},
 	}
 }
@@ -89,6 +90,8 @@ func TestRefused(t *testing.T) {
 		{"host path above", "/state/workspaces", blocked},
 		{"guest's folder", "/.sandbox/bin/sandbox-guest", blocked},
 		{"guest's socket", "/.sandbox/run/s", blocked},
+		{"certificates", "/.sandbox/trust/ca.crt", blocked},
+		{"certificates by the host's path", "/state/egress/trust/ca.crt", blocked},
 		{"guest's folder by host path", "/state/guest/x", blocked},
 		{"identity file", "/etc/passwd", blocked},
 		{"empty", "", invalid},
@@ -140,7 +143,8 @@ func TestBadMounts(t *testing.T) {
 	}
 	for name, m := range map[string][]sandbox.Mount{
 		"root": bind("/"), "relative": bind("x"), "empty": bind(""), "not clean": bind("/x/../y"), "control": bind("/x\n"),
-		"around the guest": append(bind("/.sandbox"), sandbox.Mount{Target: "/.sandbox/bin", Role: sandbox.RoleGuest}),
+		"around the certificates": append(bind("/.sandbox"), sandbox.Mount{Target: sandbox.TrustDir, Role: sandbox.RoleTrust}),
+		"around the guest":        append(bind("/.sandbox"), sandbox.Mount{Target: "/.sandbox/bin", Role: sandbox.RoleGuest}),
 	} {
 		if _, err := mountpath.New(m, nil); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%s: %v", name, err)

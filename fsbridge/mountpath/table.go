@@ -41,7 +41,8 @@ type entry struct {
 
 // New returns the table of a sandbox with the given mounts. Of two entries
 // with the same target the later counts, and a mount counts over a tmpfs.
-// The mounts of the guest and of identity files are ours and not served.
+// The mounts of the guest, of identity files and of certificates are ours and
+// not served.
 //
 // It returns an error with [sandbox.CodeValidation] when a target is not
 // absolute and clean, is "/", has control characters, or when one of the
@@ -93,7 +94,7 @@ func (t *Table) add(e entry) error {
 // checkGuest refuses a served root around the guest's own folders.
 func (t *Table) checkGuest(mounts []sandbox.Mount) error {
 	for _, m := range mounts {
-		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket {
+		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleTrust {
 			continue
 		}
 		for _, e := range t.entries {

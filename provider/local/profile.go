@@ -30,6 +30,11 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 				Code: sandbox.CodeUnsupported, Op: "plan", Field: "docker.binds", Resource: m.Target,
 				Message: "nothing can be shown at another place than its own on macOS", Hint: "bind " + m.Source + " at the same path, or use filesystem.allowRead and allowWrite",
 			}
+		case m.Role == sandbox.RoleTrust:
+			return p, &sandbox.Error{
+				Code: sandbox.CodeUnsupported, Op: "plan", Field: "network.secrets", Resource: m.Target,
+				Message: "secrets cannot be bound to hosts on macOS: programs could not be shown what to trust", Hint: "use the provider docker",
+			}
 		case m.Role == sandbox.RoleWorkspace:
 			p.workdir = m.Source
 		case m.Role == sandbox.RoleGuest, m.Role == sandbox.RoleIdentity, m.Role == sandbox.RoleSocket:

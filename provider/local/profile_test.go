@@ -38,6 +38,9 @@ func TestProfile(t *testing.T) {
 		{"a bind at another place", func(s *sandbox.Spec) {
 			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/data", Target: "/other", Role: sandbox.RoleBind})
 		}, "another place", nil},
+		{"certificates", func(s *sandbox.Spec) {
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/Users/me/state/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
+		}, "cannot be bound", nil},
 		{"our own state", func(s *sandbox.Spec) { s.Filesystem.AllowRead = []string{"/"} }, "our own state", nil},
 		{"a deny above the workspace", func(s *sandbox.Spec) { s.Filesystem.DenyRead = []string{"/Users/me"} }, "workspace lies in", nil},
 	}

@@ -60,6 +60,9 @@ func TestViews(t *testing.T) {
 		{"scratch workspace", func(*sandbox.Spec) {}, []string{"/home/me/state/workspaces/sbx-a w /workspace"}, ""},
 		{"the agent's own folder", func(s *sandbox.Spec) { s.Mounts[2].Source = "/home/me/project" },
 			[]string{"/home/me/project w /workspace", "/home/me/project w /home/me/project"}, "/home/me/project"},
+		{"certificates", func(s *sandbox.Spec) {
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/home/me/state/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
+		}, []string{"/home/me/state/workspaces/sbx-a w /workspace", "/home/me/state/egress/trust r /.sandbox/trust"}, ""},
 		{"rules", func(s *sandbox.Spec) {
 			s.Filesystem = sandbox.FilesystemRules{AllowRead: []string{"/srv/data/", "~/x"}, AllowWrite: []string{"/srv/out"}}
 		}, []string{"/home/me/state/workspaces/sbx-a w /workspace", "/srv/data r /srv/data", "/srv/out w /srv/out"}, ""},

@@ -1,0 +1,142 @@
+package authority
+
+import (
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/google/renameio/v2"
+)
+
+// The folder that sandboxes are shown at [sandbox.TrustDir], and its files.
+const (
+	trustDir   = "trust"
+	bundleFile = "ca-bundle.crt" // the system's roots and ours
+	certFile   = "ca.crt"        // ours alone
+	wgetFile   = "wgetrc"        // makes wget read the bundle: it has no variable for that
+)
+
+// bundleState tells whether the folder is still as it was written.
+type bundleState struct {
+	source stamp
+	serial string
+	files  []stamp
+}
+
+// Bundle makes the folder of public certificates as it has to be now, and
+// returns its path. It holds the system's root certificates together with the
+// authority's, and the latter alone; both are replaced as a whole, so that who
+// has the folder mounted sees the new ones. Everybody may read the folder and
+// only we may write it. It costs some system calls as long as neither the
+// system's roots nor the authority's certificate have changed.
+//
+// Processes with different SSL_CERT_FILE that share a state folder write the
+// bundle in turn: the last one counts.
+func (a *Authority) Bundle() (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	dir := filepath.Join(a.dir, trustDir)
+	if now := a.world.now(); a.ca.aged(now) {
+		if err := a.renew(now); err != nil {
+			return "", err
+		}
+	}
+	source, err := a.world.systemRoots()
+	if err != nil {
+		return "", err
+	}
+	want := bundleState{source: source, serial: a.ca.cert.SerialNumber.String(), files: stamps(dir)}
+	if want.files != nil && want.source == a.bundle.source && want.serial == a.bundle.serial && slices.Equal(want.files, a.bundle.files) {
+		return dir, nil
+	}
+	if err := a.writeTrust(dir, source.path); err != nil {
+		return "", err
+	}
+	want.files = stamps(dir)
+	a.bundle = want
+	return dir, nil
+}
+
+// stamps describes the files of the folder, or is nil when one is missing.
+func stamps(dir string) []stamp {
+	var out []stamp
+	for _, name := range []string{".", bundleFile, certFile, wgetFile} {
+		s, err := stampOf(filepath.Join(dir, name))
+		if err != nil {
+			return nil
+		}
+		if name == "." { // its times change when files are replaced
+			s = stamp{path: s.path, dev: s.dev, ino: s.ino}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// writeTrust brings the folder dir up to date.
+func (a *Authority) writeTrust(dir, source string) error {
+	roots, err := readRoots(source)
+	if err != nil {
+		return err
+	}
+	unlock, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := openFolder(dir); err != nil {
+		return err
+	}
+	ours := pem.EncodeToMemory(&pem.Block{Type: typeCertificate, Bytes: a.ca.cert.Raw})
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{certFile, ours},
+		{bundleFile, slices.Concat(roots, ours)},
+		{wgetFile, fmt.Appendf(nil, "ca_certificate = %s/%s\n", sandbox.TrustDir, bundleFile)},
+	} {
+		path := filepath.Join(dir, f.name)
+		if err := a.publish(path, f.data); err != nil {
+			return statedir.Unavailable("write trust folder", path, err)
+		}
+	}
+	return statedir.Unavailable("write trust folder", dir, syncDir(dir))
+}
+
+// openFolder makes the folder dir, which everybody may read.
+func openFolder(dir string) error {
+	canonical, err := statedir.MakePrivate(dir)
+	if err != nil {
+		return err
+	}
+	if canonical != dir {
+		return &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "write trust folder", Resource: dir,
+			Message: dir + " is a link to " + canonical, Hint: "remove the link",
+		}
+	}
+	return statedir.Unavailable("write trust folder", dir, os.Chmod(dir, 0o755))
+}
+
+// publish replaces the file at path unless it is right. The temporary file is
+// not in the folder: what is shown there has its name at all times.
+func (a *Authority) publish(path string, data []byte) error {
+	fi, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && fi.Mode() == 0o644 && fi.Size() == int64(len(data)) {
+		if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+			return nil
+		}
+	}
+	return renameio.WriteFile(path, data, 0o644, renameio.WithStaticPermissions(0o644), renameio.WithTempDir(a.dir))
+}

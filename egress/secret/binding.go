@@ -1,0 +1,201 @@
+package secret
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A Binding says which variable holds a stand-in, where its value comes from
+// and which hosts are given that. It holds no value.
+type Binding struct {
+	Name  string   `json:"name"`  // of the variable inside
+	Hosts []string `json:"hosts"` // HOST or HOST:PORT; no wildcards
+	From  Source   `json:"from"`
+}
+
+// A Source says where a value comes from: exactly one field is set.
+type Source struct {
+	Env     string   `json:"env,omitempty"`     // a variable of the orchestrator
+	File    string   `json:"file,omitempty"`    // absolute, or below ~/
+	Command []string `json:"command,omitempty"` // a program and its arguments; its output is the value
+}
+
+// String names the source, without the arguments of a command.
+func (s Source) String() string {
+	switch {
+	case len(s.Command) > 0:
+		return "command:" + s.Command[0]
+	case s.File != "":
+		return "file:" + s.File
+	}
+	return "env:" + s.Env
+}
+
+// A target is a host to which a value may be sent. Port 0 is port 443 and TLS
+// only; with a port named, plain HTTP may carry the value too.
+type target struct {
+	host network.Host
+	port uint16
+}
+
+func (t target) matches(h network.Host, port uint16) bool {
+	return t.host == h && (t.port == port || t.port == 0 && port == 443)
+}
+
+// Parse reads the form that flags have:
+//
+//	NAME@HOST[:PORT][,HOST[:PORT]…]       the orchestrator's variable NAME
+//	NAME=env:VARIABLE@HOST…               another variable
+//	NAME=file:PATH@HOST…                  a file
+//	NAME=command:PROGRAM ARGUMENT…@HOST…  what a program prints
+//
+// The last @ ends the source. A command is split at spaces and nothing else: a
+// sign that means something to a shell is refused, because there is no shell.
+// An inline value has no spelling, and errors do not repeat what was written
+// in place of a source, since it may be one.
+func Parse(text string) (Binding, error) {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return Binding{}, malformed("the host is missing", "write NAME@HOST")
+	}
+	name, from, given := strings.Cut(text[:at], "=")
+	b := Binding{Name: name, From: Source{Env: name}}
+	if given {
+		var err error
+		if b.From, err = parseSource(from); err != nil {
+			return Binding{}, err
+		}
+	}
+	b.Hosts = strings.Split(text[at+1:], ",")
+	_, err := b.targets()
+	return b, err
+}
+
+func parseSource(text string) (Source, error) {
+	const hint = "write env:VARIABLE, file:PATH or command:PROGRAM; a value is never written here"
+	kind, rest, ok := strings.Cut(text, ":")
+	switch {
+	case !ok || rest == "":
+		return Source{}, malformed("what is between = and @ is no source", hint)
+	case kind == "env":
+		return Source{Env: rest}, nil
+	case kind == "file":
+		return Source{File: rest}, nil
+	case kind == "command":
+		if i := strings.IndexFunc(rest, shellSign); i >= 0 {
+			return Source{}, malformed(fmt.Sprintf("the command has %q in it, which only a shell knows", rest[i]),
+				"name a program with plain arguments, or give the command as a list in the settings")
+		}
+		return Source{Command: strings.Fields(rest)}, nil
+	}
+	return Source{}, malformed("what is between = and @ is no source", hint)
+}
+
+func shellSign(r rune) bool {
+	return r < ' ' || r == 0x7f || strings.ContainsRune("'\"\\$`|&;<>(){}*", r)
+}
+
+// The bounds of bindings.
+const (
+	maxBindings = 64
+	maxHosts    = 64
+	maxName     = 128
+)
+
+// targets checks the binding and returns its hosts, canonical.
+func (b Binding) targets() ([]target, error) {
+	if err := CheckName(b.Name); err != nil {
+		return nil, err
+	}
+	if err := b.From.check(); err != nil {
+		return nil, b.wrong(err.Error(), "name an env, a file or a command")
+	}
+	if len(b.Hosts) == 0 || len(b.Hosts) > maxHosts {
+		return nil, b.wrong(fmt.Sprintf("needs 1 to %d hosts", maxHosts), "write NAME@HOST")
+	}
+	var out []target
+	for _, text := range b.Hosts {
+		t, err := parseTarget(text)
+		if err != nil {
+			if strings.Contains(text, "*") {
+				return nil, b.wrong("is bound to a wildcard", "name each host: a value must not go to one that nobody thought of")
+			}
+			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "bind secret", Field: field(b.Name), Message: b.Name + " cannot be bound to its host", Err: err}
+		}
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// parseTarget reads HOST or HOST:PORT.
+func parseTarget(text string) (target, error) {
+	if h, err := network.Canonical(text); err == nil {
+		return target{host: h}, nil
+	} else if !strings.Contains(text, ":") {
+		return target{}, err
+	}
+	h, port, err := network.ParseTarget(text)
+	return target{host: h, port: port}, err
+}
+
+// check says what is wrong with a source; the text completes "NAME …".
+func (s Source) check() error {
+	set := 0
+	for _, is := range []bool{s.Env != "", s.File != "", len(s.Command) > 0} {
+		if is {
+			set++
+		}
+	}
+	switch {
+	case set == 0:
+		return fmt.Errorf("has no source")
+	case set > 1:
+		return fmt.Errorf("has more than one source")
+	case s.Env != "" && !variable(s.Env):
+		return fmt.Errorf("has a source that is no name of a variable")
+	case s.File != "" && !strings.HasPrefix(s.File, "/") && !strings.HasPrefix(s.File, "~/"):
+		return fmt.Errorf("has a file whose path is not absolute")
+	case len(s.Command) > 0 && s.Command[0] == "":
+		return fmt.Errorf("has a command without a program")
+	case strings.ContainsRune(s.File+strings.Join(s.Command, ""), 0):
+		return fmt.Errorf("has a source with a NUL in it")
+	}
+	return nil
+}
+
+// CheckName reports whether a secret can be called name: a variable that a
+// shell can read.
+func CheckName(name string) error {
+	if variable(name) {
+		return nil
+	}
+	return malformed("the name is not that of a variable", "use letters, digits and _, and no digit first")
+}
+
+func variable(name string) bool {
+	if name == "" || len(name) > maxName || '0' <= name[0] && name[0] <= '9' {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if c != '_' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+func field(name string) string { return "network.secrets." + name }
+
+func (b Binding) wrong(message, hint string) error {
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "bind secret", Field: field(b.Name), Message: b.Name + " " + message, Hint: hint}
+}
+
+func malformed(message, hint string) error {
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read secret", Field: "network.secrets", Message: message, Hint: hint}
+}

@@ -1,0 +1,79 @@
+package secret
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+const (
+	commandTime = 10 * time.Second // a command may take
+	commandRest = 2 * time.Second  // what it started may hold its output after its end
+)
+
+// passed lists the variables that a command is given: what finds programs,
+// settings and agents that hold keys. Others can be set with env(1).
+func passed() []string {
+	return []string{
+		"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+		"DBUS_SESSION_BUS_ADDRESS", "GNUPGHOME", "SSH_AUTH_SOCK",
+	}
+}
+
+// run returns what the command of h prints. It has no input and no terminal,
+// what it says on its error output is dropped, because it may be part of a
+// secret.
+func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	const hint = "run it by hand to see what it says"
+	cmd := exec.CommandContext(ctx, h.From.Command[0], h.From.Command[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{}
+	for _, name := range passed() {
+		if value, ok := v.deps.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = commandRest
+	out := &bounded{left: maxSource}
+	out.Grow(maxSource) // at once, so that no copies are left behind
+	cmd.Stdout = out
+	err := cmd.Run()
+	if err == nil {
+		return out.Bytes(), nil
+	}
+	clear(out.Bytes())
+	switch {
+	case errors.Is(out.err, errLong):
+		return nil, h.invalid("comes from a command that prints too much", hint)
+	case ctx.Err() != nil:
+		return nil, h.unread("comes from a command that took too long", hint, ctx.Err())
+	case errors.Is(err, exec.ErrWaitDelay):
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // some process has that group still
+		return nil, h.unread("comes from a command whose output stayed open after its end", hint, err)
+	}
+	return nil, h.unread("comes from a command that failed", hint, err)
+}
+
+var errLong = errors.New("too much output")
+
+// bounded keeps output up to a bound.
+type bounded struct {
+	bytes.Buffer
+	left int
+	err  error
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(p) > b.left {
+		b.err = errLong
+		return 0, errLong
+	}
+	b.left -= len(p)
+	return b.Buffer.Write(p)
+}

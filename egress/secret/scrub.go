@@ -1,0 +1,116 @@
+package secret
+
+import (
+	"io"
+	"net/http"
+)
+
+// chunk is how much of an answer is read at once, in bytes.
+const chunk = 32 << 10
+
+// ScrubHeader puts stand-ins in place of values in every field of an answer. A
+// field whose name holds a value is removed.
+func (s *Set) ScrubHeader(header http.Header) {
+	for name, values := range header {
+		if s.ScrubString(name) != name {
+			delete(header, name)
+			continue
+		}
+		for i, value := range values {
+			values[i] = s.ScrubString(value)
+		}
+	}
+}
+
+// ScrubString puts stand-ins in place of values in a short text: the reason
+// phrase of an answer, a message that goes into a record. After Close it
+// returns nothing.
+func (s *Set) ScrubString(text string) string {
+	if s == nil {
+		return text
+	}
+	v := s.in
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.closed {
+		return ""
+	}
+	if v.match == nil || len(text) < v.match.window {
+		return text
+	}
+	if at, _ := v.match.find([]byte(text), len(text)); at < 0 {
+		return text
+	}
+	out, _ := v.match.replace(nil, []byte(text), true)
+	return string(out)
+}
+
+// ScrubBody returns r with stand-ins in place of values, so its length may
+// differ: a Content-Length is void. What is read passes on at once but for an
+// end that could be the beginning of a value, which waits for what follows. It
+// is not for concurrent use, as readers are not, and closes nothing.
+func (s *Set) ScrubBody(r io.Reader) io.Reader {
+	if s == nil {
+		return r
+	}
+	return &scrubber{set: s.in, from: r}
+}
+
+// A scrubber has raw[:] that is not decided yet, and out[sent:] that is ready.
+type scrubber struct {
+	set  *vault
+	from io.Reader
+	buf  []byte // chunk of room beside raw
+	raw  []byte
+	out  []byte
+	sent int
+	err  error // of from, once it came
+}
+
+func (b *scrubber) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for b.sent == len(b.out) {
+		if b.err != nil && len(b.raw) == 0 {
+			return 0, b.err
+		}
+		if err := b.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, b.out[b.sent:])
+	b.sent += n
+	return n, nil
+}
+
+// fill reads once and decides what it can.
+func (b *scrubber) fill() error {
+	if b.err == nil {
+		if need := len(b.raw) + chunk; cap(b.buf) < need {
+			buf := make([]byte, need+chunk)
+			copy(buf, b.raw)
+			b.buf, b.raw = buf, buf[:len(b.raw)]
+		} else {
+			b.raw = b.buf[:copy(b.buf, b.raw)]
+		}
+		n, err := b.from.Read(b.buf[len(b.raw) : len(b.raw)+chunk])
+		b.raw, b.err = b.buf[:len(b.raw)+n], err
+	}
+	v := b.set
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	b.out, b.sent = b.out[:0], 0
+	if v.closed {
+		b.raw, b.err = nil, errClosed()
+		return b.err
+	}
+	taken := len(b.raw)
+	if v.match == nil {
+		b.out = append(b.out, b.raw...)
+	} else {
+		b.out, taken = v.match.replace(b.out, b.raw, b.err != nil)
+	}
+	b.raw = b.raw[taken:]
+	return nil
+}
