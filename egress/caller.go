@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"maps"
 	"net"
 	"net/url"
 	"strconv"
@@ -45,7 +46,9 @@ func (w *Way) Caller(id string) *Caller {
 	return c
 }
 
-// Env returns the variables that lead a command's programs to the proxy.
+// Env returns the variables that lead a command's programs to the proxy. With
+// secrets these are the stand-ins too, and what makes programs trust the
+// authority.
 func (c *Caller) Env() map[string]string {
 	port := 0
 	if a, ok := c.way.listener.Addr().(*net.TCPAddr); ok {
@@ -57,6 +60,10 @@ func (c *Caller) Env() map[string]string {
 		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": "localhost,127.0.0.1,::1",
 	} {
 		env[name], env[strings.ToLower(name)] = value, value
+	}
+	if secrets := c.way.o.Secrets; secrets != nil {
+		maps.Copy(env, c.way.plane.o.Authority.Env())
+		maps.Copy(env, secrets.Env())
 	}
 	return env
 }

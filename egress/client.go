@@ -183,7 +183,7 @@ func (c *client) malformed(l *line, s scope, h request.Head, err error) {
 	v := c.way.visit(c.caller, s.protocol(), h.Method, hostText(host), port, h.Path)
 	v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
 	c.say(l, refusal{bad.Status, "request", bad.Reason, ""}, true, h.Method == "HEAD")
-	linger(c.raw)
+	c.bye(l)
 }
 
 func (s scope) protocol() Protocol {
@@ -200,6 +200,14 @@ func (c *client) say(l *line, r refusal, closes, head bool) error {
 	defer l.bottom.metered(true)
 	_, err := l.conn.Write(r.bytes(closes, head))
 	return err
+}
+
+// bye ends a line after an answer that has to be read.
+func (c *client) bye(l *line) {
+	if l.conn != net.Conn(l.bottom) {
+		closeWrite(l.conn) // the farewell of TLS
+	}
+	linger(c.raw)
 }
 
 // A yes is what somebody said who was asked about a host, as long as a

@@ -24,8 +24,9 @@ type exchange struct {
 	body  *body
 	host  network.Host
 	port  uint16
-	keep  bool // the line may carry another request
-	in    int64
+	bound bool  // a secret is bound to the host
+	keep  bool  // the line may carry another request
+	in    int64 // bytes of the answer
 }
 
 // exchange serves one request. It reports whether the line can carry another.
@@ -34,6 +35,7 @@ func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) b
 	if s.fixed {
 		x.host, x.port = s.host, s.port
 	}
+	x.bound = c.way.bound(x.host, x.port)
 	x.keep = !req.Close && h.Minor == 1
 	x.body = &body{x: x, limit: c.way.o.Limits.RequestBytes}
 	x.visit = c.way.visit(c.caller, s.protocol(), h.Method, x.host.String(), x.port, h.Path)
@@ -44,6 +46,7 @@ func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) b
 	case x.tooLarge():
 		d = network.Decision{Verdict: policy.Deny, Rule: "limits.requestBytes", Message: "the body of the request is larger than it may be", Hint: "send less"}
 		x.refuse(refusal{413, d.Rule, d.Message, d.Hint}, d, netip.AddrPort{})
+	case !x.fill():
 	case upgrades(req):
 		x.upgrade(d)
 	default:
@@ -97,7 +100,7 @@ func (x *exchange) answer(r refusal) {
 	if err := x.say(x.line, r, !x.keep, x.head.Method == http.MethodHead); err != nil {
 		x.keep = false
 	} else if !x.keep {
-		linger(x.raw)
+		x.bye(x.line)
 	}
 }
 

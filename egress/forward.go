@@ -39,7 +39,7 @@ func (w *Way) newTransport() *http.Transport {
 			}
 			return &dialled{conn, at}, nil
 		},
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.plane.o.Roots},
+		TLSClientConfig:        w.outerTLS(""),
 		TLSHandshakeTimeout:    headTime,
 		DisableCompression:     true,
 		MaxIdleConns:           64,
@@ -48,6 +48,12 @@ func (w *Way) newTransport() *http.Transport {
 		ResponseHeaderTimeout:  w.meter.Limits().Idle,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
+}
+
+// outerTLS is how the hosts of secrets are spoken to. The transport puts the
+// name in by itself.
+func (w *Way) outerTLS(name string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.plane.o.Roots, ServerName: name, NextProtos: []string{"http/1.1"}}
 }
 
 // outgoing makes the request that is sent of the one that was read.
@@ -72,6 +78,9 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	x.body.expects = x.waits() && x.head.Length != 0
 	dropHops(out.Header)
 	out.Header.Del("Expect")
+	if x.bound { // what is encoded cannot be searched for the secret
+		out.Header.Set("Accept-Encoding", "identity")
+	}
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = []string{""} // net/http would add its own
 	}
@@ -132,7 +141,6 @@ func (x *exchange) forward(d network.Decision) {
 		x.failed(d, err)
 		return
 	}
-	defer resp.Body.Close()
 	x.relay(resp)
 }
 

@@ -35,6 +35,14 @@ const relayBuffer = 32 << 10
 
 // relay passes the answer on.
 func (x *exchange) relay(resp *http.Response) {
+	defer resp.Body.Close()
+	if x.bound {
+		if err := x.scrub(resp); err != nil {
+			x.end(502, err)
+			x.answer(refusal{502, "secret", err.Error(), "have the host answer without encoding"})
+			return
+		}
+	}
 	if !x.body.answering() {
 		x.keep = false
 	}
@@ -50,13 +58,18 @@ func (x *exchange) relay(resp *http.Response) {
 	}
 	x.end(resp.StatusCode, err)
 	if !x.keep && err == nil {
-		linger(x.raw)
+		x.bye(x.line)
 	}
+}
+
+// bodyless reports whether the answer is one that has no body.
+func (x *exchange) bodyless(resp *http.Response) bool {
+	return x.head.Method == http.MethodHead || resp.StatusCode == 204 || resp.StatusCode == 304
 }
 
 // writeAnswer writes head and body of the answer.
 func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
-	bodyless := x.head.Method == http.MethodHead || resp.StatusCode == 204 || resp.StatusCode == 304
+	bodyless := x.bodyless(resp)
 	chunked := false
 	length := resp.Header.Get("Content-Length")
 	dropHops(resp.Header)
@@ -80,7 +93,7 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	_, reason, _ := strings.Cut(resp.Status, " ")
 	fmt.Fprintf(bw, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, printable(reason, 120))
 	for name := range resp.Trailer {
-		if chunked {
+		if chunked && (!x.bound || x.way.o.Secrets.ScrubString(name) == name) {
 			resp.Header.Add("Trailer", name)
 		}
 	}
@@ -96,11 +109,11 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 			return err
 		}
 	}
-	return copyBody(bw, resp, chunked)
+	return x.copyBody(bw, resp, chunked)
 }
 
 // copyBody passes the body on as it comes.
-func copyBody(bw *bufio.Writer, resp *http.Response, chunked bool) error {
+func (x *exchange) copyBody(bw *bufio.Writer, resp *http.Response, chunked bool) error {
 	buf := make([]byte, relayBuffer)
 	for {
 		n, err := resp.Body.Read(buf)
@@ -118,7 +131,7 @@ func copyBody(bw *bufio.Writer, resp *http.Response, chunked bool) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return writeTrailer(bw, resp, chunked)
+			return x.writeTrailer(bw, resp, chunked)
 		case err != nil:
 			return errors.New("the host ended the answer early")
 		}
@@ -126,12 +139,15 @@ func copyBody(bw *bufio.Writer, resp *http.Response, chunked bool) error {
 }
 
 // writeTrailer ends a chunked body.
-func writeTrailer(bw *bufio.Writer, resp *http.Response, chunked bool) error {
+func (x *exchange) writeTrailer(bw *bufio.Writer, resp *http.Response, chunked bool) error {
 	if !chunked {
 		return nil
 	}
 	bw.WriteString("0\r\n")
 	dropHops(resp.Trailer)
+	if x.bound {
+		x.way.o.Secrets.ScrubHeader(resp.Trailer)
+	}
 	if err := resp.Trailer.Write(bw); err != nil {
 		return err
 	}

@@ -46,6 +46,11 @@ func (c *client) tunnel(t *target) {
 		c.turnDown(v, t, denied(first), first, netip.AddrPort{})
 		return
 	}
+	if c.way.bound(t.host, t.port) {
+		t.answer(nil)
+		c.intercept(v, t, first)
+		return
+	}
 	raw := c.way.o.Policy.JudgeRequest(network.Request{Host: t.host, Port: t.port, Protocol: network.Raw})
 	outside, addr, err := c.way.plane.o.Reach.Dial(c.ctx, t.host, t.port, c.way.dialJudge(t.host))
 	if err != nil {
@@ -61,7 +66,7 @@ func (c *client) tunnel(t *target) {
 		return
 	}
 	t.answer(nil)
-	c.converse(v, t, raw, outside)
+	c.converse(v, t, first, outside)
 }
 
 // first looks at the host alone, before anything is looked up.
@@ -100,51 +105,76 @@ func (c *client) unreached(v *visit, t *target, d network.Decision, err error) {
 
 // converse listens to what the program says first in an open tunnel, and
 // decides by that.
-func (c *client) converse(v *visit, t *target, raw network.Decision, outside net.Conn) {
-	c.line.bottom.metered(false) // the pump does that for what it gets
+func (c *client) converse(v *visit, t *target, first network.Decision, outside net.Conn) {
+	said, ok := c.hear(v, t, first)
+	if !ok {
+		return
+	}
+	switch said {
+	case network.TLS:
+		if !c.named(v, t) {
+			return
+		}
+	case network.HTTP:
+		outside.Close() // requests get connections of their own
+		c.line.bottom.metered(true)
+		c.serveHTTP(c.line, t.scope(false))
+		return
+	}
+	d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: said}, t.method(), &t.yes)
+	v.decide(d)
+	switch {
+	case d.Verdict == policy.Allow:
+		c.pump(v, outside)
+	case said == network.TLS:
+		c.alert()
+	}
+}
+
+// scope is that of the requests in the tunnel.
+func (t *target) scope(secure bool) scope {
+	return scope{fixed: true, host: t.host, port: t.port, secure: secure, yes: t.yes}
+}
+
+// hear waits for what the program says first. Who says nothing may wait for
+// the host to begin, which is what protocols do that have to be named by a rule.
+func (c *client) hear(v *visit, t *target, first network.Decision) (network.Protocol, bool) {
+	c.line.bottom.metered(false) // who carries it on does that
 	c.line.bottom.within(headTime)
 	said, err := c.line.hear()
 	c.line.bottom.within(0)
 	switch {
-	case err != nil && timedOut(err):
-		d := raw
-		d.Verdict, d.Message = policy.Deny, "the program said nothing, so that it is not known what "+t.host.Target(t.port)+" would be asked"
-		v.decide(d)
-	case err != nil:
-		v.decide(network.Decision{Verdict: policy.Allow, Rule: "network", Message: t.host.Target(t.port) + " was reached"})
-		v.end(ending{err: "the program said nothing before it hung up"})
-	case said == network.TLS:
-		c.tls(v, t, outside)
-	case said == network.HTTP:
-		outside.Close() // requests get connections of their own
-		c.line.bottom.metered(true)
-		c.serveHTTP(c.line, scope{fixed: true, host: t.host, port: t.port, yes: t.yes})
+	case err == nil:
+		return said, true
+	case timedOut(err):
+		v.decide(network.Decision{
+			Verdict: policy.Deny, Rule: "protocol",
+			Message: "the program said nothing to " + t.host.Target(t.port) + ", so that it is not known what protocol it speaks",
+			Hint:    "have network.allowedDomains name tcp://" + t.host.Target(t.port),
+		})
 	default:
-		if d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: network.Raw}, t.method(), &t.yes); d.Verdict == policy.Allow {
-			v.decide(d)
-			c.pump(v, outside)
-		} else {
-			v.decide(d)
-		}
+		v.decide(first)
+		v.end(ending{err: "the program hung up before it said anything"})
 	}
+	return "", false
 }
 
-// tls decides a tunnel that begins with TLS.
-func (c *client) tls(v *visit, t *target, outside net.Conn) {
-	h, err := hello.Peek(c.line.larger(hello.BufferSize))
+// named holds the name in the TLS that the program begins with against the
+// target. What does not fit is refused.
+func (c *client) named(v *visit, t *target) bool {
 	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
+	c.line.bottom.within(headTime)
+	h, err := hello.Peek(c.line.larger(hello.BufferSize))
+	c.line.bottom.within(0)
 	if err == nil {
 		d = fits(h, t.host)
 	}
-	if d.Verdict == policy.Allow {
-		d = c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: network.TLS}, t.method(), &t.yes)
-	}
-	v.decide(d)
 	if d.Verdict != policy.Allow {
+		v.decide(d)
 		c.alert()
-		return
+		return false
 	}
-	c.pump(v, outside)
+	return true
 }
 
 // fits holds the name in a hello against the host of the tunnel.
@@ -167,7 +197,8 @@ func fits(h hello.Hello, host network.Host) network.Decision {
 
 // alert tells a TLS client that access is denied.
 func (c *client) alert() {
-	c.line.conn.Write([]byte{21, 3, 1, 0, 2, 2, 49})
+	const alert, fatal, accessDenied = 21, 2, 49
+	c.line.conn.Write([]byte{alert, 3, 1, 0, 2, fatal, accessDenied})
 	linger(c.raw)
 }
 

@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -43,6 +44,16 @@ func (x *exchange) upgrade(d network.Decision) {
 	defer stop()
 	x.visit.event.Addr = at
 	x.visit.decide(d)
+	if x.scope.secure {
+		over := tls.Client(conn, x.way.outerTLS(x.host.String()))
+		conn = over
+		ctx, cancel := context.WithTimeout(x.ctx, headTime)
+		defer cancel()
+		if err := over.HandshakeContext(ctx); err != nil {
+			x.failed(d, err)
+			return
+		}
+	}
 	br := bufio.NewReader(conn)
 	resp, err := x.ask(conn, br)
 	if err != nil {
@@ -50,7 +61,6 @@ func (x *exchange) upgrade(d network.Decision) {
 		return
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		defer resp.Body.Close()
 		x.relay(resp)
 		return
 	}

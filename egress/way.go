@@ -11,6 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -19,6 +20,11 @@ type WayOptions struct {
 	Sandbox string // its name, for events
 	Policy  *network.Policy
 	Limits  meter.Limits
+
+	// Secrets are put into requests to the hosts that they are bound to, whose
+	// TLS is read for that. Nil is none. The set stays the caller's, who
+	// closes it after the Way.
+	Secrets *secret.Set
 
 	// Ask decides what the policy wants somebody asked about. Its context ends
 	// when nobody waits for the answer any more. Nil refuses such hosts.
@@ -61,6 +67,9 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 		return nil, failure(sandbox.CodeInternal, "there is nothing that dials")
 	case !o.Policy.Open():
 		return nil, failure(sandbox.CodeValidation, "the settings let nothing pass, so there is no way out to open")
+	}
+	if o.Secrets != nil && p.o.Authority == nil {
+		return nil, failure(sandbox.CodeInternal, "there is no authority for the hosts that secrets are bound to")
 	}
 	if err := o.Limits.Check(); err != nil {
 		return nil, err
