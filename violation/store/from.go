@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -17,6 +18,9 @@ type Meta struct {
 	Sandbox string // its name, or empty
 	Program string // that was to run; empty takes the first word of the offending part
 	Command string // the whole command line as it was judged, or empty
+	// CommandDigest stands for Command where only its digest is kept anyway:
+	// the SHA-256 as hex digits. It counts when Command is empty.
+	CommandDigest string
 }
 
 func (m Meta) record(t Type) Record {
@@ -59,6 +63,23 @@ func FromWall(v sandbox.Violation, m Meta) Record {
 	return r
 }
 
+// FromNetwork returns the record of what the way out of a sandbox has refused.
+// The message says why, in one sentence.
+func FromNetwork(v sandbox.Violation, message string, m Meta) Record {
+	r := m.record(NetworkViolation)
+	if v.Builtin {
+		r.Severity = policy.High
+	}
+	if !v.Time.IsZero() {
+		r.Time = v.Time
+	}
+	r.Kind, r.Op, r.Resource, r.Rule, r.Message = sandbox.ResourceNetwork, sandbox.OpConnect, v.Resource, v.Rule, message
+	if r.keep("", m.Command); m.Command == "" {
+		r.CommandDigest = m.CommandDigest
+	}
+	return r
+}
+
 // FromReason returns the record of one reason of a policy, with the part of
 // m.Command that it is about. Values of assignments in that part are left out.
 func FromReason(reason policy.Reason, m Meta) Record {
@@ -92,11 +113,11 @@ func FromLimit(limit, message string, m Meta) Record {
 // when that is more.
 func (r *Record) keep(part, whole string) {
 	kept := mask(part, maxCommand+1)
-	if r.Command = cut(kept, maxCommand); r.Program == "" {
+	if r.Command = excerpt.Text(kept, maxCommand); r.Program == "" {
 		r.Program = programOf(kept)
 	}
 	if r.Command != whole {
-		r.CommandDigest = digest(whole)
+		r.CommandDigest = excerpt.Digest(whole)
 	}
 }
 

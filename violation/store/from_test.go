@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -22,7 +23,7 @@ func TestFromWall(t *testing.T) {
 	want := Record{
 		Time: at, Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: WallPath, Severity: policy.High, Verdict: policy.Deny,
 		Kind: "path", Op: "write", Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc", Message: "denied by the wall, evidence certain",
-		Program: "touch", CommandDigest: digest(meta.Command), Count: 1,
+		Program: "touch", CommandDigest: excerpt.Digest(meta.Command), Count: 1,
 	}
 	if d := cmp.Diff(want, FromWall(v, meta)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -43,6 +44,30 @@ func TestFromWall(t *testing.T) {
 	}
 }
 
+func TestFromNetwork(t *testing.T) {
+	v := sandbox.Violation{
+		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "evil.example:443", Rule: "network.allowedDomains",
+		Evidence: sandbox.EvidenceCertain, Time: time.Unix(1, 0),
+	}
+	got := FromNetwork(v, "no rule allows evil.example:443", meta)
+	want := Record{
+		Time: v.Time, Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: NetworkViolation, Severity: policy.Medium, Verdict: policy.Deny,
+		Kind: "network", Op: "connect", Resource: "evil.example:443", Rule: "network.allowedDomains", Message: "no rule allows evil.example:443",
+		CommandDigest: excerpt.Digest(meta.Command), Count: 1,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	v.Builtin = true
+	m := Meta{Program: "curl", CommandDigest: excerpt.Digest(meta.Command)}
+	if got = FromNetwork(v, "", m); got.Severity != policy.High || got.Program != "curl" || got.CommandDigest != want.CommandDigest {
+		t.Errorf("%+v", got)
+	}
+	if got = FromNetwork(v, "", Meta{}); got.CommandDigest != "" {
+		t.Errorf("a digest of nothing: %+v", got)
+	}
+}
+
 func TestFromReason(t *testing.T) {
 	at := strings.Index(meta.Command, "rm")
 	reason := policy.Reason{
@@ -52,7 +77,7 @@ func TestFromReason(t *testing.T) {
 	want := Record{
 		Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: CriticalPathRemoval, Severity: policy.Critical, Verdict: policy.Deny,
 		Kind: sandbox.ResourceCommand, Op: sandbox.OpExecute, Rule: "root", Message: "it removes the root", Program: "rm", Command: "rm -rf /",
-		CommandDigest: digest(meta.Command), Count: 1,
+		CommandDigest: excerpt.Digest(meta.Command), Count: 1,
 	}
 	if d := cmp.Diff(want, FromReason(reason, meta)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -137,21 +162,4 @@ func FuzzMask(f *testing.F) {
 			t.Errorf("kept as %q", got)
 		}
 	})
-}
-
-func TestCut(t *testing.T) {
-	tests := []struct{ in, want string }{
-		{"12345678", "12345678"},
-		{"123456789", "12345…"},
-		{"日本語です", "日…"},
-		{"\xff", `\xff`},
-		{"\xff\xff", `\xff\xff`},
-		{"\xff\xff\xff", `\xff\…`},
-		{"\x1b[2J", "\x1b[2J"},
-	}
-	for _, tt := range tests {
-		if got := cut(tt.in, 8); got != tt.want {
-			t.Errorf("%q is cut to %q, want %q", tt.in, got, tt.want)
-		}
-	}
 }
