@@ -174,11 +174,11 @@ func (w *Way) take(conn net.Conn) {
 func (w *Way) attend(conn net.Conn) {
 	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
-		stop()
-		conn.Close()
 		if recover() != nil {
 			w.plane.counts.panics.Add(1)
 		}
+		stop()
+		conn.Close()
 	}()
 	newClient(w.flow, w, conn).serve()
 }
