@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -78,7 +79,9 @@ type JudgeAddr func(netip.Addr, uint16) network.Decision
 
 // Dial connects to a host that was allowed by its name. A name is looked up
 // once, as an absolute one, so that no search list can make another host of
-// it; an address is not looked up at all. Every answer is judged. Those that
+// it (nor, with the resolver of the system, the hosts file of a name without a
+// dot). An address is not looked up at all, nor is localhost (RFC 6761), which
+// is 127.0.0.1 and ::1. Every answer is judged. Those that
 // judge does not allow are left out, and only up to 8 of those that it allows
 // are dialled, one beside the other when they are slow. With an upstream proxy
 // that concerns the host, the proxy is asked for the same addresses, never for
@@ -124,6 +127,9 @@ func (r *Reacher) answers(ctx context.Context, h network.Host) ([]netip.Addr, er
 	}
 	if h.IsZero() {
 		return nil, &Unresolved{Err: errors.New("there is no name")}
+	}
+	if name := h.String(); name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return []netip.Addr{loopback(netip.IPv4Unspecified()), loopback(netip.IPv6Unspecified())}, nil
 	}
 	answers, err := r.lookup(ctx, h.String()+".")
 	if err == nil && len(answers) == 0 {
