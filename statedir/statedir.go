@@ -32,6 +32,7 @@ const (
 	identityDir   = "identity"
 	uidsDir       = "uids"
 	violationsDir = "violations"
+	evidenceDir   = "evidence"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
@@ -120,6 +121,10 @@ func (d *Dir) Uids() string { return filepath.Join(d.path, uidsDir) }
 // Violations returns the folder of what was tried and stopped. It is made
 // when something is recorded or asked for.
 func (d *Dir) Violations() string { return filepath.Join(d.path, violationsDir) }
+
+// Evidence returns the folder of what was done. It is made when something is
+// recorded or asked for.
+func (d *Dir) Evidence() string { return filepath.Join(d.path, evidenceDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
 // returns its canonical path. It refuses what others could tamper with: a

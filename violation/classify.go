@@ -224,6 +224,9 @@ func Reason(v sandbox.Violation) string {
 	switch v.Evidence {
 	case sandbox.EvidenceCertain:
 		how = "seen by the wall"
+		if v.Kind == sandbox.ResourceNetwork {
+			how = "refused on the way out"
+		}
 	case sandbox.EvidenceStrong:
 		how = "reported by the program"
 	}

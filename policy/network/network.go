@@ -8,9 +8,11 @@
 //  1. h, port, err := ParseTarget(what the program asked for)
 //  2. p.Judge(h, port): deny or ask ends it here. Nothing is looked up before,
 //     because a lookup is itself a way out.
-//  3. When h is a name, look it up once, and ask p.JudgeAddr about each address.
+//  3. When h is a name, look it up once, and ask p.JudgeDial about each address.
 //  4. Dial an address that was allowed, and no other; h.String() is the name
 //     for TLS and for the Host header.
+//  5. As soon as it is known what the connection carries, and for each request
+//     that can be read: p.JudgeRequest. Nothing passes before.
 //
 // Every hop of a redirect is a new target. The package looks nothing up
 // itself and knows no sockets.
@@ -48,11 +50,16 @@ type Decision struct {
 
 // A Policy judges hosts. It does not change, so it is safe for concurrent use.
 type Policy struct {
-	allowed, denied []rule
-	exact           map[Host][]int // of allowed: the plain hosts
-	wide            []int          // of allowed: the others
+	allowed, denied list
 	table           table
 	options         Options
+}
+
+// A list is the rules of one setting.
+type list struct {
+	rules []rule
+	exact map[Host][]int // the names without wildcard
+	wide  []int          // the others
 }
 
 // A rule is a Rule with the setting that it stands in.
@@ -64,24 +71,15 @@ type rule struct {
 // New compiles a Policy. Errors are *sandbox.Error of code CodeValidation with
 // the setting in Field.
 func New(o Options) (*Policy, error) {
-	p := &Policy{options: o, table: newTable(), exact: map[Host][]int{}}
+	p := &Policy{options: o, table: newTable()}
+	check := func(r Rule) error { return tooWide(r, o.AllowPublic) }
 	var err error
-	if p.allowed, err = rules("network.allowedDomains", o.Allowed); err != nil {
+	if p.allowed, err = compile("network.allowedDomains", o.Allowed, check); err != nil {
 		return nil, err
 	}
-	if p.denied, err = rules("network.deniedDomains", o.Denied); err != nil {
+	p.denied, err = compile("network.deniedDomains", o.Denied, tooNarrow)
+	if err != nil {
 		return nil, err
-	}
-	for i := range p.allowed {
-		r := &p.allowed[i]
-		if err := tooWide(r.Rule, o.AllowPublic); err != nil {
-			return nil, at(err, "network.allowedDomains", i)
-		}
-		if !r.host.IsZero() && !r.below {
-			p.exact[r.host] = append(p.exact[r.host], i)
-			continue
-		}
-		p.wide = append(p.wide, i)
 	}
 	return p, nil
 }
@@ -96,6 +94,17 @@ func CheckAllowed(text string, allowPublic bool) error {
 	return tooWide(r, allowPublic)
 }
 
+// CheckDenied reports what is wrong with a rule as one of deniedDomains. An
+// address is dialled before it is known what goes there, so that it can be
+// denied only as a whole.
+func CheckDenied(text string) error {
+	r, err := ParseRule(text)
+	if err != nil {
+		return err
+	}
+	return tooNarrow(r)
+}
+
 func tooWide(r Rule, allowPublic bool) error {
 	if r.all && (!allowPublic || r.low != 0) {
 		return badRule(r.text, "allows every host", "set network.allowPublic, and deny what must not be reached")
@@ -106,148 +115,56 @@ func tooWide(r Rule, allowPublic bool) error {
 	return nil
 }
 
-func rules(field string, texts []string) ([]rule, error) {
-	if len(texts) > maxRules {
-		e := sandbox.Errorf(sandbox.CodeValidation, "compile network policy", "%d rules are too many; %d are allowed", len(texts), maxRules)
-		e.Field = field
-		return nil, e
-	}
-	out := make([]rule, len(texts))
-	for i, text := range texts {
-		r, err := ParseRule(text)
-		if err != nil {
-			return nil, at(err, field, i)
-		}
-		out[i] = rule{r, field + "[" + strconv.Itoa(i) + "]: " + text}
-	}
-	return out, nil
-}
-
-// Judge says whether the host may be reached at the port, as far as its name
-// tells. For a host that is an address that is the whole decision; for a name
-// [Policy.JudgeAddr] has to allow the address too.
-func (p *Policy) Judge(h Host, port uint16) Decision {
-	target := h.Target(port)
-	if h.IsZero() || port == 0 {
-		return refuse("target", quoted(target)+" is no host with a port", "write HOST:PORT")
-	}
-	for i := range p.denied {
-		if r := &p.denied[i]; r.port(port) && p.denies(r, h) {
-			return refuse(r.name, target+" is denied by the settings", "do without it; only who keeps the settings can change network.deniedDomains")
-		}
-	}
-	r := p.allows(h, port)
-	if a, ok := h.Addr(); ok {
-		return p.judgeLiteral(a, port, target, r)
-	}
-	switch {
-	case r != nil:
-		return allow(r.name, target)
-	case p.options.AllowPublic:
-		return allow("network.allowPublic", target)
-	}
-	return p.unnamed(target)
-}
-
-// judgeLiteral judges a host that is an address.
-func (p *Policy) judgeLiteral(a netip.Addr, port uint16, target string, r *rule) Decision {
-	if r == nil && !p.options.AllowPublic {
-		if d := p.JudgeAddr(a, port); d.Verdict != policy.Allow {
-			return d
-		}
-		return p.unnamed(target)
-	}
-	d := p.JudgeAddr(a, port)
-	if d.Verdict == policy.Allow {
-		if r != nil {
-			return allow(r.name, target)
-		}
-		return allow("network.allowPublic", target)
-	}
-	return d
-}
-
-func (p *Policy) denies(r *rule, h Host) bool {
-	if r.names(h) {
-		return true
-	}
-	a, ok := h.Addr()
-	return ok && deniesAddr(r, a)
-}
-
-func deniesAddr(r *rule, a netip.Addr) bool {
-	for _, inner := range unwrapped(a) {
-		if r.holds(inner) {
-			return true
-		}
-	}
-	return false
-}
-
-// allows returns the rule that allows the host, or nil.
-func (p *Policy) allows(h Host, port uint16) *rule {
-	for _, i := range p.exact[h] {
-		if r := &p.allowed[i]; r.port(port) {
-			return r
-		}
-	}
-	for _, i := range p.wide {
-		if r := &p.allowed[i]; !r.all && r.port(port) && r.names(h) {
-			return r
-		}
+func tooNarrow(r Rule) error {
+	if r.prefix.IsValid() && (r.only == HTTP || r.only == TLS) {
+		return badRule(r.text, "denies an address for one protocol", "write the address alone, or ADDRESS:PORT")
 	}
 	return nil
 }
 
-// JudgeAddr says whether an address may be dialled at the port for a host that
-// Judge has allowed; it allows nothing by itself. Private addresses need
-// AllowPrivate or a rule with the range in it; loopback, link-local and the
-// like need such a rule; a metadata service needs a rule with its very
-// address; an address of no single host is never dialled. An IPv6 address is
-// judged by the IPv4 address that it carries too.
-func (p *Policy) JudgeAddr(a netip.Addr, port uint16) Decision {
-	if !a.IsValid() || port == 0 {
-		return refuse("target", "there is no address or no port", "")
+// compile reads the rules of one setting.
+func compile(field string, texts []string, check func(Rule) error) (list, error) {
+	if len(texts) > maxRules {
+		e := sandbox.Errorf(sandbox.CodeValidation, "compile network policy", "%d rules are too many; %d are allowed", len(texts), maxRules)
+		e.Field = field
+		return list{}, e
 	}
-	a = a.WithZone("").Unmap()
-	target := netip.AddrPortFrom(a, port).String()
-	for i := range p.denied {
-		if r := &p.denied[i]; r.port(port) && (r.all || deniesAddr(r, a)) {
-			return refuse(r.name, target+" is denied by the settings", "do without it; only who keeps the settings can change network.deniedDomains")
+	l := list{rules: make([]rule, len(texts)), exact: map[Host][]int{}}
+	for i, text := range texts {
+		r, err := ParseRule(text)
+		if err == nil {
+			err = check(r)
 		}
-	}
-	c, name := p.table.classify(a)
-	if c == public {
-		return allow("public address", target)
-	}
-	if c == private && p.options.AllowPrivate {
-		return allow("network.allowPrivate", target)
-	}
-	hint := "have network.allowedDomains name the address"
-	switch c {
-	case unroutable:
-		return refuse("address", target+" is "+name, "use the address of a host")
-	case private:
-		hint = "have network.allowedDomains name the address or its range, or set network.allowPrivate"
-	}
-	for i := range p.allowed {
-		if r := &p.allowed[i]; r.port(port) && r.holds(a) && (c != metadata || r.single()) && p.purpose(r, c) {
-			return allow(r.name, target)
+		if err != nil {
+			return list{}, at(err, field, i)
 		}
+		l.rules[i] = rule{r, field + "[" + strconv.Itoa(i) + "]: " + text}
+		if r.host.name != "" && !r.below {
+			l.exact[r.host] = append(l.exact[r.host], i)
+			continue
+		}
+		l.wide = append(l.wide, i)
 	}
-	return refuse("address", target+" is "+name, hint)
+	return l, nil
 }
 
-// purpose reports whether a range was written with addresses of class c in
-// mind: it lies in a block of that class, rather than around it.
-func (p *Policy) purpose(r *rule, c class) bool {
-	for _, b := range p.table.blocks {
-		if b.class == c && b.prefix.Bits() <= r.prefix.Bits() && b.prefix.Contains(r.prefix.Addr()) {
-			return true
-		}
+// Mode says what the settings add up to: "none" when nothing can be reached,
+// "open-public" when any public host can, "ask" when somebody is asked about
+// hosts that no rule names, else "allow-list".
+func (p *Policy) Mode() string {
+	switch {
+	case p.options.AllowPublic:
+		return "open-public"
+	case p.options.Ask:
+		return "ask"
+	case len(p.allowed.rules) > 0:
+		return "allow-list"
 	}
-	return r.single()
+	return "none"
 }
+
+// Open reports whether anything can be reached at all, as far as the settings tell.
+func (p *Policy) Open() bool { return p.Mode() != "none" }
 
 // JudgeListen says whether a program inside may listen at an address of its own.
 func (p *Policy) JudgeListen(a netip.Addr, port uint16) Decision {
@@ -259,17 +176,6 @@ func (p *Policy) JudgeListen(a netip.Addr, port uint16) Decision {
 		return refuse("network.allowLocalBinding", "listening at "+target+", which is no loopback address", "listen at 127.0.0.1 or ::1")
 	}
 	return allow("network.allowLocalBinding", target)
-}
-
-// unnamed judges what no rule names.
-func (p *Policy) unnamed(target string) Decision {
-	if p.options.Ask {
-		return Decision{
-			Verdict: policy.Ask, Rule: "network.ask", Message: "no rule names " + target,
-			Hint: "ask the user, or have network.allowedDomains name the host",
-		}
-	}
-	return refuse("network.allowedDomains", "no rule allows "+target, "have network.allowedDomains name the host")
 }
 
 func allow(rule, target string) Decision {

@@ -9,37 +9,63 @@ import (
 )
 
 // A Rule names hosts: one host, the hosts below a name, every host, or a range
-// of addresses; each at every port or at some.
+// of addresses; each at some ports and for some protocols, and of plain HTTP
+// some requests.
 type Rule struct {
-	text   string       // as written
-	host   Host         // the host; of a wildcard, what comes before its dot is below it
-	below  bool         // *.host
-	all    bool         // *
-	prefix netip.Prefix // range of addresses; of a single one too
-	low    uint16       // ports, 0 to 0 for every one
-	high   uint16
+	text    string       // as written
+	host    Host         // the host; of a wildcard, what comes before its dot is below it
+	below   bool         // *.host
+	all     bool         // *
+	prefix  netip.Prefix // range of addresses; of a single one too
+	low     uint16       // ports, 0 to 0 when none was written and the scheme has none
+	high    uint16
+	only    Protocol // of the scheme; empty when there was none
+	methods string   // ",GET,HEAD,", or empty for all
+	path    string   // canonical prefix, or empty for all
 }
 
 // ParseRule reads a rule of network.allowedDomains or deniedDomains:
 //
-//	example.com          the host
-//	*.example.com        every host below it, and not itself
-//	*                    every host
-//	192.0.2.7            the address, in any spelling; 2001:db8::7 or [2001:db8::7]
-//	10.0.0.0/8           a range of addresses; fd00::/8
-//	example.com:443      at that port only
-//	[fd00::/8]:80-90     at those ports only; IPv6 then needs brackets
+//	example.com                    the host
+//	*.example.com                  every host below it, and not itself
+//	*                              every host
+//	192.0.2.7                      the address, in any spelling; 2001:db8::7 or [2001:db8::7]
+//	10.0.0.0/8                     a range of addresses; fd00::/8
+//	example.com:443                at that port only
+//	[fd00::/8]:80-90               at those ports only; IPv6 then needs brackets
+//	https://example.com            TLS only, at 443 when no port is written
+//	http://example.com/pub         plain HTTP only, at 80 when no port is written; paths from /pub on
+//	GET,HEAD http://example.com    those methods only
+//	tcp://example.com:22           any bytes; a port is needed
 //
-// Errors have [sandbox.CodeValidation].
+// What allows without a scheme allows TLS and plain HTTP, and without a port
+// the ports 80, 443 and from 1024 on. What denies without them denies all.
+//
+// A path is a prefix by whole segments: /pub means /pub and /pub/x and not
+// /public; with a slash at its end it means what is below it. Errors have
+// [sandbox.CodeValidation].
 func ParseRule(text string) (Rule, error) {
 	r := Rule{text: text}
-	if strings.Contains(text, "://") {
-		return Rule{}, badRule(text, "is a URL", "write the host alone")
+	rest, err := r.take(text)
+	if err != nil {
+		return Rule{}, err
 	}
-	rest, ok := r.ports(text)
-	if !ok {
+	hosts, ok := r.ports(rest)
+	switch {
+	case !ok:
 		return Rule{}, badRule(text, "has no port or range of ports after its colon", "write HOST:443 or HOST:8000-8100")
+	case r.low == 0 && r.only == Raw:
+		return Rule{}, badRule(text, "has no port", "write tcp://HOST:PORT")
+	case r.low == 0 && r.only == HTTP:
+		r.low, r.high = 80, 80
+	case r.low == 0 && r.only == TLS:
+		r.low, r.high = 443, 443
 	}
+	return r.named(hosts)
+}
+
+// named reads the host or hosts of a rule.
+func (r Rule) named(rest string) (Rule, error) {
 	var err error
 	switch {
 	case rest == "*":
@@ -51,11 +77,11 @@ func ParseRule(text string) (Rule, error) {
 			return Rule{}, err
 		}
 		if r.host.addr.IsValid() {
-			return Rule{}, badRule(text, "has a * before an address", "write a range of addresses like 10.0.0.0/8")
+			return Rule{}, badRule(r.text, "has a * before an address", "write a range of addresses like 10.0.0.0/8")
 		}
 		return r, nil
 	case strings.Contains(rest, "*"):
-		return Rule{}, badRule(text, "has a * in a place where it means nothing", "write *.example.com for every host below a name")
+		return Rule{}, badRule(r.text, "has a * in a place where it means nothing", "write *.example.com for every host below a name")
 	case strings.Contains(rest, "/"):
 		return r.network(rest)
 	}
@@ -116,8 +142,42 @@ func (r Rule) String() string { return r.text }
 // All reports whether r means every host.
 func (r Rule) All() bool { return r.all }
 
-// port reports whether r concerns the port.
+// port reports whether r, as one that denies, concerns the port.
 func (r *Rule) port(p uint16) bool { return r.low == 0 || r.low <= p && p <= r.high }
+
+// opens reports whether r, as one that allows, concerns the port.
+func (r *Rule) opens(p uint16) bool {
+	if r.low == 0 {
+		return usual(p)
+	}
+	return r.low <= p && p <= r.high
+}
+
+// allows returns the protocols that r allows; of plain HTTP perhaps some
+// requests only.
+func (r *Rule) allows() kind {
+	switch r.only {
+	case "":
+		return kindWeb
+	case Raw:
+		return kindAny
+	}
+	return kindOf(r.only)
+}
+
+// denies returns the protocols that r denies to the query. Bytes that nobody
+// reads may be of any protocol, so what denies one of them denies those too.
+func (r *Rule) denies(q *query) kind {
+	switch {
+	case r.only == "", r.only == Raw:
+		return kindAny
+	case !r.limited():
+		return kindOf(r.only) | kindRaw
+	case q.readable && r.catches(q):
+		return kindAny
+	}
+	return kindRaw
+}
 
 // names reports whether r means h by its name, or by its address when it is one.
 func (r *Rule) names(h Host) bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -59,6 +60,21 @@ func FromWall(v sandbox.Violation, m Meta) Record {
 	return r
 }
 
+// FromNetwork returns the record of what the way out of a sandbox has refused.
+// The message says why, in one sentence.
+func FromNetwork(v sandbox.Violation, message string, m Meta) Record {
+	r := m.record(NetworkViolation)
+	if v.Builtin {
+		r.Severity = policy.High
+	}
+	if !v.Time.IsZero() {
+		r.Time = v.Time
+	}
+	r.Kind, r.Op, r.Resource, r.Rule, r.Message = sandbox.ResourceNetwork, sandbox.OpConnect, v.Resource, v.Rule, message
+	r.keep("", m.Command)
+	return r
+}
+
 // FromReason returns the record of one reason of a policy, with the part of
 // m.Command that it is about. Values of assignments in that part are left out.
 func FromReason(reason policy.Reason, m Meta) Record {
@@ -92,11 +108,11 @@ func FromLimit(limit, message string, m Meta) Record {
 // when that is more.
 func (r *Record) keep(part, whole string) {
 	kept := mask(part, maxCommand+1)
-	if r.Command = cut(kept, maxCommand); r.Program == "" {
+	if r.Command = excerpt.Text(kept, maxCommand); r.Program == "" {
 		r.Program = programOf(kept)
 	}
 	if r.Command != whole {
-		r.CommandDigest = digest(whole)
+		r.CommandDigest = excerpt.Digest(whole)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -22,7 +23,7 @@ func TestFromWall(t *testing.T) {
 	want := Record{
 		Time: at, Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: WallPath, Severity: policy.High, Verdict: policy.Deny,
 		Kind: "path", Op: "write", Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc", Message: "denied by the wall, evidence certain",
-		Program: "touch", CommandDigest: digest(meta.Command), Count: 1,
+		Program: "touch", CommandDigest: excerpt.Digest(meta.Command), Count: 1,
 	}
 	if d := cmp.Diff(want, FromWall(v, meta)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -52,7 +53,7 @@ func TestFromReason(t *testing.T) {
 	want := Record{
 		Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: CriticalPathRemoval, Severity: policy.Critical, Verdict: policy.Deny,
 		Kind: sandbox.ResourceCommand, Op: sandbox.OpExecute, Rule: "root", Message: "it removes the root", Program: "rm", Command: "rm -rf /",
-		CommandDigest: digest(meta.Command), Count: 1,
+		CommandDigest: excerpt.Digest(meta.Command), Count: 1,
 	}
 	if d := cmp.Diff(want, FromReason(reason, meta)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -137,21 +138,4 @@ func FuzzMask(f *testing.F) {
 			t.Errorf("kept as %q", got)
 		}
 	})
-}
-
-func TestCut(t *testing.T) {
-	tests := []struct{ in, want string }{
-		{"12345678", "12345678"},
-		{"123456789", "12345…"},
-		{"日本語です", "日…"},
-		{"\xff", `\xff`},
-		{"\xff\xff", `\xff\xff`},
-		{"\xff\xff\xff", `\xff\…`},
-		{"\x1b[2J", "\x1b[2J"},
-	}
-	for _, tt := range tests {
-		if got := cut(tt.in, 8); got != tt.want {
-			t.Errorf("%q is cut to %q, want %q", tt.in, got, tt.want)
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -35,12 +36,12 @@ type Filter struct {
 
 // Match reports whether r is meant by f. Limit does not count.
 func (f Filter) Match(r Record) bool {
-	return (f.AllTenants || r.Tenant == owned(f.Tenant)) &&
+	return (f.AllTenants || r.Tenant == excerpt.Name(f.Tenant)) &&
 		(len(f.Types) == 0 || slices.Contains(f.Types, r.Type)) &&
 		r.Severity >= f.MinSeverity &&
-		(f.Agent == "" || r.Agent == owned(f.Agent)) &&
-		(f.Session == "" || r.Session == owned(f.Session)) &&
-		(f.Sandbox == "" || r.Sandbox == owned(f.Sandbox)) &&
+		(f.Agent == "" || r.Agent == excerpt.Name(f.Agent)) &&
+		(f.Session == "" || r.Session == excerpt.Name(f.Session)) &&
+		(f.Sandbox == "" || r.Sandbox == excerpt.Name(f.Sandbox)) &&
 		(f.Since.IsZero() || !r.Time.Before(f.Since)) &&
 		(f.Until.IsZero() || r.Time.Before(f.Until))
 }
@@ -50,7 +51,7 @@ func (f Filter) String() string {
 	var parts []string
 	add := func(name, value string) {
 		if value != "" {
-			parts = append(parts, fmt.Sprintf("%s %q", name, cut(value, 48)))
+			parts = append(parts, fmt.Sprintf("%s %q", name, excerpt.Text(value, 48)))
 		}
 	}
 	switch {
@@ -59,10 +60,10 @@ func (f Filter) String() string {
 	case f.Tenant == "":
 		parts = append(parts, "the tenant without a name")
 	default:
-		parts = append(parts, fmt.Sprintf("tenant %q", cut(f.Tenant, 64)))
+		parts = append(parts, fmt.Sprintf("tenant %q", excerpt.Text(f.Tenant, 64)))
 	}
 	for _, t := range f.Types {
-		parts = append(parts, "type "+cut(string(t), 24))
+		parts = append(parts, "type "+excerpt.Text(string(t), 24))
 	}
 	if f.MinSeverity > 0 {
 		parts = append(parts, "severity "+f.MinSeverity.String())
@@ -148,7 +149,7 @@ func (s *Store) Clear(ctx context.Context, f Filter, by string) (int64, error) {
 	if err := s.settle(ctx); err != nil {
 		return 0, err
 	}
-	n, err := s.journal.Clear(ctx, cut(by, 256), cut(f.String(), 512), func(raw journal.Record) bool {
+	n, err := s.journal.Clear(ctx, excerpt.Text(by, 256), excerpt.Text(f.String(), 512), func(raw journal.Record) bool {
 		r, err := decode(raw)
 		return err == nil && f.Match(r)
 	})

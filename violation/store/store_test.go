@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -169,7 +170,7 @@ func TestHostileTexts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(r.Command) > maxCommand || len(r.Resource) > maxResource || len(r.Tenant) > 2*maxOwner || r.Resource == "" {
+				if len(r.Command) > maxCommand || len(r.Resource) > maxResource || len(r.Tenant) > 2*excerpt.MaxName || r.Resource == "" {
 					t.Errorf("kept %d bytes of the command, %d of the resource", len(r.Command), len(r.Resource))
 				}
 				return

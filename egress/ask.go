@@ -1,0 +1,186 @@
+package egress
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A Question is what somebody is asked about a host. Its texts are canonical
+// or of the policy: they are fit to be shown.
+type Question struct {
+	Caller string // id of the command; empty when it is not known
+	Host   string
+	Port   uint16
+	Method string // CONNECT, SOCKS5, or that of the plain request
+	Reason string
+}
+
+// An Answer is what was said. Rule names what decided ("allowed for the
+// session"); Note is for who was refused.
+type Answer struct {
+	Allowed    bool
+	Rule, Note string
+}
+
+// The bounds of asking.
+const (
+	answerTime   = time.Minute // how long an answer stands for the same host and port
+	maxQuestions = 10          // a minute; those that were answered with yes do not count
+	maxAnswers   = 1024        // that are remembered
+)
+
+// An asker asks about each host and port once at a time; everybody who waits
+// gets the answer. An answer stands for a minute: a program opens several
+// connections for what the user takes for one, and tries again what it was
+// refused.
+type asker struct {
+	ctx   context.Context // of the Way
+	ask   func(context.Context, Question) Answer
+	now   func() time.Time
+	asked func()
+
+	mu      sync.Mutex
+	answers map[string]*inquiry // by host and port
+	spent   []time.Time         // when questions were asked that count
+	running sync.WaitGroup
+}
+
+// An inquiry is a question and, once done is closed, its answer.
+type inquiry struct {
+	done    chan struct{}
+	answer  Answer
+	at      time.Time // when it was answered
+	waiting int
+	cancel  context.CancelFunc
+}
+
+// decide turns what the policy wants asked about into a yes or no.
+func (a *asker) decide(ctx context.Context, d network.Decision, q Question) network.Decision {
+	if a.ask == nil {
+		return network.Decision{Verdict: policy.Deny, Rule: d.Rule, Message: d.Message + ", and there is nobody to ask", Hint: d.Hint}
+	}
+	in, why := a.join(q)
+	if in == nil {
+		return network.Decision{Verdict: policy.Deny, Rule: "network.ask", Message: why, Hint: "wait a minute, or have network.allowedDomains name the host"}
+	}
+	defer a.leave(in)
+	select {
+	case <-in.done:
+	case <-ctx.Done():
+		return network.Decision{Verdict: policy.Deny, Rule: "network.ask", Message: "the program ended the connection before there was an answer"}
+	}
+	rule := in.answer.Rule
+	if rule == "" {
+		rule = "network.ask"
+	}
+	target := targetText(q.Host, q.Port)
+	if in.answer.Allowed {
+		return network.Decision{Verdict: policy.Allow, Rule: rule, Message: target + " was allowed by who was asked"}
+	}
+	message := target + " was refused by who was asked"
+	if in.answer.Note != "" {
+		message += ": " + printable(in.answer.Note, 200)
+	}
+	return network.Decision{Verdict: policy.Deny, Rule: rule, Message: message, Hint: "do without it"}
+}
+
+// join returns the inquiry about the host, a new one when there is none. Nil
+// with the reason when no more may be asked.
+func (a *asker) join(q Question) (*inquiry, string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key, now := targetText(q.Host, q.Port), a.now()
+	if in := a.answers[key]; in != nil {
+		if !in.answered() && in.waiting > 0 || in.answered() && now.Sub(in.at) < answerTime {
+			in.waiting++
+			return in, ""
+		}
+		delete(a.answers, key)
+	}
+	a.tidy(now)
+	if len(a.spent) >= maxQuestions || len(a.answers) >= maxAnswers {
+		return nil, "too many questions were asked within a minute"
+	}
+	if a.ctx.Err() != nil {
+		return nil, errClosed.Error()
+	}
+	a.spent = append(a.spent, now)
+	ctx, cancel := context.WithCancel(a.ctx)
+	in := &inquiry{done: make(chan struct{}), waiting: 1, cancel: cancel}
+	if a.answers == nil {
+		a.answers = map[string]*inquiry{}
+	}
+	a.answers[key] = in
+	a.asked()
+	a.running.Go(func() { a.put(ctx, key, in, q, now) })
+	return in, ""
+}
+
+// put asks, and gives the answer to all who wait.
+func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, asked time.Time) {
+	answer := Answer{}
+	defer func() {
+		broken := recover() != nil
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		in.answer, in.at = answer, a.now()
+		if broken || ctx.Err() != nil { // nobody said anything
+			in.answer = Answer{Note: "the question was not answered"}
+			if a.answers[key] == in {
+				delete(a.answers, key)
+			}
+		}
+		close(in.done)
+		if in.answer.Allowed {
+			for i, t := range a.spent {
+				if t.Equal(asked) {
+					a.spent = append(a.spent[:i], a.spent[i+1:]...)
+					break
+				}
+			}
+		}
+		in.cancel()
+	}()
+	answer = a.ask(ctx, q)
+}
+
+// leave takes note that one who waited is gone; without any the question is
+// withdrawn.
+func (a *asker) leave(in *inquiry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if in.waiting--; in.waiting == 0 && !in.answered() {
+		in.cancel()
+	}
+}
+
+// tidy drops what counts no more.
+func (a *asker) tidy(now time.Time) {
+	for len(a.spent) > 0 && now.Sub(a.spent[0]) >= time.Minute {
+		a.spent = a.spent[1:]
+	}
+	if len(a.answers) < maxAnswers {
+		return
+	}
+	for key, in := range a.answers {
+		if in.answered() && now.Sub(in.at) >= answerTime {
+			delete(a.answers, key)
+		}
+	}
+}
+
+// wait returns when no question is open. The context of the Way has ended.
+func (a *asker) wait() { a.running.Wait() }
+
+func (in *inquiry) answered() bool {
+	select {
+	case <-in.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,94 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// errTooLarge is why the body of a request is read no further.
+var errTooLarge = errors.New("the body of the request is larger than it may be")
+
+// errStopped is what reading a body gets once the exchange is over.
+var errStopped = errors.New("the request is over")
+
+// A body is the body of a request on its way out: bounded, counted, and asked
+// for when the program waits for that. The transport reads it in a goroutine
+// of its own, perhaps beyond the answer; stop ends that.
+type body struct {
+	x       *exchange
+	limit   int64 // in bytes; 0 is none
+	expects bool  // the program waits to be asked
+
+	mu      sync.Mutex
+	n       int64
+	err     error // that reading ended with
+	stopped bool
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stopped:
+		return 0, errStopped
+	case b.err != nil:
+		return 0, b.err
+	}
+	if b.expects {
+		b.expects = false
+		if _, err := io.WriteString(b.x.line.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
+			b.err = err
+			return 0, err
+		}
+	}
+	n, err := b.x.req.Body.Read(p)
+	b.n += int64(n)
+	if b.limit > 0 && b.n > b.limit {
+		n, err = 0, errTooLarge
+	}
+	b.err = err
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error { return nil }
+
+// answering keeps the body from being asked for: the answer has begun. It
+// reports whether the body has been read to its end.
+func (b *body) answering() bool {
+	if b.x.head.Length == 0 {
+		return true
+	}
+	if !b.mu.TryLock() {
+		return false // it is being read at this moment
+	}
+	defer b.mu.Unlock()
+	b.expects = false
+	return b.err == io.EOF
+}
+
+// stop ends the reading. When there is more of the body the line carries no
+// other request.
+func (b *body) stop() {
+	if !b.mu.TryLock() {
+		b.x.line.bottom.interrupt(true)
+		b.mu.Lock()
+		b.x.line.bottom.interrupt(false)
+	}
+	defer b.mu.Unlock()
+	b.stopped = true
+	if b.x.head.Length != 0 && b.err != io.EOF {
+		b.x.keep = false
+	}
+}
+
+// state returns what is known once reading has been stopped: how many bytes
+// were read, and why no more.
+func (b *body) state() (n int64, err error) {
+	b.stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.n, b.err
+}

@@ -1,0 +1,255 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox/egress/request"
+	"github.com/bulkhead-dev/sandbox/egress/socks"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A client is one connection from inside.
+type client struct {
+	ctx    context.Context
+	way    *Way
+	raw    net.Conn // as it was accepted
+	line   *line
+	caller string // id of the command that its credentials named last
+}
+
+func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
+	c := &counted{Conn: conn, meter: w.meter, idle: w.meter.Limits().Idle}
+	return &client{ctx: ctx, way: w, raw: conn, line: newLine(c, c)}
+}
+
+// serve finds out what the program speaks, and speaks it.
+func (c *client) serve() {
+	c.line.bottom.within(headTime)
+	first, err := c.line.br.Peek(1)
+	if err != nil {
+		return
+	}
+	if first[0] == socks.Version {
+		c.serveSOCKS()
+		return
+	}
+	c.serveHTTP(c.line, scope{})
+}
+
+// serveSOCKS takes the handshake and opens the tunnel.
+func (c *client) serveSOCKS() {
+	q, err := socks.Read(c.line.br, c.line.conn)
+	c.caller = c.way.callers.known(q.User, q.Password)
+	if err != nil {
+		var bad *socks.Error
+		if !errors.As(err, &bad) {
+			return
+		}
+		v := c.way.visit(c.caller, ProtocolSOCKS5, "", hostText(q.Host), q.Port, "")
+		v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
+		if bad.Asked {
+			socks.Answer(c.line.conn, bad.Reply)
+		}
+		linger(c.raw)
+		return
+	}
+	c.tunnel(&target{host: q.Host, port: q.Port, protocol: ProtocolSOCKS5, answer: c.answerSOCKS})
+}
+
+// answerSOCKS answers the request for a tunnel; nil says that it is open.
+func (c *client) answerSOCKS(r *refusal) {
+	code := socks.Succeeded
+	if r != nil {
+		switch r.status {
+		case 403:
+			code = socks.NotAllowed
+		case 502, 504:
+			code = socks.HostUnreachable
+		default:
+			code = socks.Failed
+		}
+	}
+	socks.Answer(c.line.conn, code)
+}
+
+// A scope says to whom the requests on a line go. The zero scope is the
+// proxy's own port, where each request names its host.
+type scope struct {
+	fixed  bool // every request goes to this host
+	host   network.Host
+	port   uint16
+	secure bool // the requests were read inside TLS
+	yes    yes  // of who was asked about the host
+}
+
+// serveHTTP serves requests until the program or a request ends the line.
+func (c *client) serveHTTP(l *line, s scope) {
+	for first := true; ; first = false {
+		if !first { // the next request may take its time to begin
+			l.bottom.within(c.line.bottom.idle)
+			if _, err := l.br.Peek(1); err != nil {
+				return
+			}
+			l.bottom.within(headTime)
+		}
+		h, err := l.head()
+		l.bottom.within(0)
+		var req *http.Request
+		if err == nil {
+			err = s.check(h)
+		}
+		if err == nil {
+			req, err = readRequest(l, h)
+		}
+		if err != nil {
+			c.malformed(l, s, h, err)
+			return
+		}
+		if field := req.Header.Get("Proxy-Authorization"); field != "" && !s.fixed {
+			c.caller = c.way.callers.basic(field)
+		}
+		if h.Form == request.Authority {
+			c.tunnel(&target{host: h.Host, port: h.Port, protocol: ProtocolConnect, answer: c.answerConnect})
+			return
+		}
+		if !c.exchange(l, s, h, req) {
+			return
+		}
+	}
+}
+
+// check holds a head against the scope.
+func (s scope) check(h request.Head) error {
+	switch {
+	case !s.fixed && h.Form == request.Origin:
+		return &request.Error{Status: 400, Reason: "this is a proxy: the request has to name its host in a URL of http"}
+	case !s.fixed:
+		return nil
+	case h.Form != request.Origin:
+		return &request.Error{Status: 400, Reason: "within a tunnel a request names a path and nothing else"}
+	case h.Host.IsZero():
+		return nil // HTTP/1.0 without a Host, which is sent with one
+	}
+	port := h.Port
+	if port == 0 {
+		port = s.defaultPort()
+	}
+	if h.Host != s.host || port != s.port {
+		return &request.Error{Status: 400, Reason: "the Host field differs from the host of the tunnel"}
+	}
+	return nil
+}
+
+func (s scope) defaultPort() uint16 {
+	if s.secure {
+		return 443
+	}
+	return 80
+}
+
+// readRequest has net/http read the head that was judged, and consumes it.
+func readRequest(l *line, h request.Head) (*http.Request, error) {
+	req, err := http.ReadRequest(l.br)
+	if err != nil {
+		return nil, &request.Error{Status: 400, Reason: "the head of the request is malformed"}
+	}
+	if req.Method != h.Method || req.ContentLength != h.Length || req.ProtoMinor != h.Minor {
+		return nil, &request.Error{Status: 400, Reason: "the head of the request can be read in two ways"}
+	}
+	return req, nil
+}
+
+// malformed answers what is no request that is taken, and ends the line.
+func (c *client) malformed(l *line, s scope, h request.Head, err error) {
+	var bad *request.Error
+	switch {
+	case errors.As(err, &bad):
+	case timedOut(err):
+		bad = &request.Error{Status: 408, Reason: "the head of the request took longer than " + strconv.Itoa(int(headTime.Seconds())) + " seconds"}
+	default:
+		return // the program hung up
+	}
+	host, port := h.Host, h.Port
+	if s.fixed {
+		host, port = s.host, s.port
+	}
+	v := c.way.visit(c.caller, s.protocol(), h.Method, hostText(host), port, h.Path)
+	v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
+	c.say(l, refusal{bad.Status, "request", bad.Reason, ""}, true, h.Method == "HEAD")
+	c.bye(l)
+}
+
+func (s scope) protocol() Protocol {
+	if s.secure {
+		return ProtocolIntercepted
+	}
+	return ProtocolHTTP
+}
+
+// say sends the proxy's own answer, which is not metered: it has to arrive
+// also when there is nothing left to use.
+func (c *client) say(l *line, r refusal, closes, head bool) error {
+	l.bottom.metered(false)
+	defer l.bottom.metered(true)
+	_, err := l.conn.Write(r.bytes(closes, head))
+	return err
+}
+
+// bye ends a line after an answer that has to be read.
+func (c *client) bye(l *line) {
+	if l.conn != net.Conn(l.bottom) {
+		closeWrite(l.conn) // the farewell of TLS
+	}
+	linger(c.raw)
+}
+
+// A yes is what somebody said who was asked about a host, as long as a
+// connection needs it; the zero yes is none.
+type yes struct{ decision network.Decision }
+
+// judge decides a request, and asks where the policy wants that.
+func (c *client) judge(ctx context.Context, r network.Request, method string, said *yes) network.Decision {
+	return c.settle(ctx, c.way.o.Policy.JudgeRequest(r), r.Host, r.Port, method, said)
+}
+
+// settle turns a decision to ask into a yes or no. Once there was a yes, it
+// asks no more.
+func (c *client) settle(ctx context.Context, d network.Decision, h network.Host, port uint16, method string, said *yes) network.Decision {
+	if d.Verdict != policy.Ask {
+		return d
+	}
+	if said.decision.Verdict == policy.Allow {
+		return said.decision
+	}
+	d = c.way.asker.decide(ctx, d, Question{Caller: c.caller, Host: h.String(), Port: port, Method: method, Reason: d.Message})
+	if d.Verdict == policy.Allow {
+		said.decision = d
+	}
+	return d
+}
+
+// dialJudge judges the addresses of a host.
+func (w *Way) dialJudge(h network.Host) func(netip.Addr, uint16) network.Decision {
+	return func(a netip.Addr, port uint16) network.Decision { return w.o.Policy.JudgeDial(h, a, port) }
+}
+
+// hostText is the host as events hold it; empty when there is none.
+func hostText(h network.Host) string {
+	if h.IsZero() {
+		return ""
+	}
+	return h.String()
+}
+
+// discard reads what is left of a body, as long as it is little.
+func discard(body io.Reader) bool {
+	n, err := io.CopyN(io.Discard, body, 64<<10)
+	return n < 64<<10 && errors.Is(err, io.EOF)
+}

@@ -1,0 +1,144 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/egress/request"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// An exchange is one request and its answer.
+type exchange struct {
+	*client
+	line  *line
+	scope scope
+	head  request.Head
+	req   *http.Request
+	visit *visit
+	body  *body
+	host  network.Host
+	port  uint16
+	bound bool  // a secret is bound to the host
+	keep  bool  // the line may carry another request
+	in    int64 // bytes of the answer
+}
+
+// exchange serves one request. It reports whether the line can carry another.
+func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) bool {
+	x := &exchange{client: c, line: l, scope: s, head: h, req: req, host: h.Host, port: h.Port}
+	if s.fixed {
+		x.host, x.port = s.host, s.port
+	}
+	x.bound = c.way.bound(x.host, x.port)
+	x.keep = !req.Close && h.Minor == 1
+	x.body = &body{x: x, limit: c.way.o.Limits.RequestBytes}
+	x.visit = c.way.visit(c.caller, s.protocol(), h.Method, x.host.String(), x.port, h.Path)
+	d := x.decide()
+	switch {
+	case d.Verdict != policy.Allow:
+		x.refuse(denied(d), d, netip.AddrPort{})
+	case x.tooLarge():
+		d = network.Decision{Verdict: policy.Deny, Rule: "limits.requestBytes", Message: "the body of the request is larger than it may be", Hint: "send less"}
+		x.refuse(refusal{413, d.Rule, d.Message, d.Hint}, d, netip.AddrPort{})
+	case !x.fill():
+	case upgrades(req):
+		x.upgrade(d)
+	default:
+		x.forward(d)
+	}
+	x.body.stop()
+	return x.keep
+}
+
+// decide judges the host, then the request.
+func (x *exchange) decide() network.Decision {
+	d := x.way.o.Policy.Judge(x.host, x.port)
+	if d.Verdict == policy.Deny {
+		return d
+	}
+	p := network.HTTP
+	if x.scope.secure {
+		p = network.TLS
+	}
+	r := network.Request{Host: x.host, Port: x.port, Protocol: p, Method: x.head.Method, Path: x.head.Path}
+	if d = x.way.o.Policy.JudgeRequest(r); d.Verdict != policy.Ask {
+		return d
+	}
+	ctx, cancel := context.WithCancel(x.ctx)
+	defer cancel()
+	stop := x.line.watch(cancel)
+	defer stop()
+	said := x.scope.yes
+	return x.settle(ctx, d, x.host, x.port, x.head.Method, &said)
+}
+
+func (x *exchange) tooLarge() bool {
+	limit := x.way.o.Limits.RequestBytes
+	return limit > 0 && x.head.Length > limit
+}
+
+// refuse records and answers a refusal. The line goes on when the request's
+// body is short.
+func (x *exchange) refuse(r refusal, d network.Decision, addr netip.AddrPort) {
+	x.visit.refuse(d, addr)
+	x.answer(r)
+}
+
+// answer gives the proxy's own answer.
+func (x *exchange) answer(r refusal) {
+	x.body.expects = false // it is not asked for
+	x.line.bottom.within(lingerTime)
+	whole := x.head.Length == 0 || !x.waits() && discard(x.body)
+	x.line.bottom.within(0)
+	x.keep = x.keep && whole
+	if err := x.say(x.line, r, !x.keep, x.head.Method == http.MethodHead); err != nil {
+		x.keep = false
+	} else if !x.keep {
+		x.bye(x.line)
+	}
+}
+
+// waits reports whether the program waits to be asked for the body.
+func (x *exchange) waits() bool {
+	return x.head.Minor == 1 && strings.EqualFold(x.req.Header.Get("Expect"), "100-continue")
+}
+
+// failed answers a request that was allowed and got no answer.
+func (x *exchange) failed(d network.Decision, err error) {
+	r, refused, addr := explain(err)
+	if refused != nil {
+		x.refuse(r, *refused, addr)
+		return
+	}
+	if addr.IsValid() {
+		x.visit.event.Addr = addr
+	}
+	x.visit.decide(d)
+	_, ended := x.body.state()
+	switch {
+	case x.ctx.Err() != nil:
+		x.keep = false
+		x.end(0, context.Cause(x.ctx))
+	case errors.Is(ended, errTooLarge):
+		x.end(413, ended)
+		x.answer(refusal{413, "limits.requestBytes", ended.Error(), "send less"})
+	case x.line.ahead.err != nil, ended != nil && ended != io.EOF:
+		x.keep = false
+		x.end(0, errors.New("the program hung up"))
+	default:
+		x.end(r.status, errors.New(r.message))
+		x.answer(r)
+	}
+}
+
+// end records how the exchange ended. The body is read no further.
+func (x *exchange) end(status int, err error) {
+	n, _ := x.body.state()
+	x.visit.end(ending{status: status, in: x.in, out: int64(x.head.Size) + n, err: errText(err)})
+}

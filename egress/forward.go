@@ -1,0 +1,156 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/egress/request"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A dialled is a connection to outside with the address that it leads to,
+// which is not the one it is made to when there is an upstream proxy.
+type dialled struct {
+	net.Conn
+	addr netip.AddrPort
+}
+
+// newTransport returns what sends the requests of one sandbox. Connections are
+// kept, but never shared with another sandbox.
+func (w *Way) newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			h, port, err := network.ParseTarget(addr)
+			if err != nil {
+				return nil, err
+			}
+			conn, at, err := w.plane.o.Reach.Dial(ctx, h, port, w.dialJudge(h))
+			if err != nil {
+				return nil, err
+			}
+			return &dialled{conn, at}, nil
+		},
+		TLSClientConfig:        w.outerTLS(""),
+		TLSHandshakeTimeout:    headTime,
+		DisableCompression:     true,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        min(90*time.Second, w.meter.Limits().Idle),
+		ResponseHeaderTimeout:  w.meter.Limits().Idle,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+}
+
+// outerTLS is how the hosts of secrets are spoken to. The transport puts the
+// name in by itself.
+func (w *Way) outerTLS(name string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.plane.o.Roots, ServerName: name, NextProtos: []string{"http/1.1"}}
+}
+
+// outgoing makes the request that is sent of the one that was read.
+func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
+	scheme := "http"
+	if x.scope.secure {
+		scheme = "https"
+	}
+	u, err := exactURL(x.head.Path)
+	if err != nil {
+		return nil, err
+	}
+	u.Scheme, u.Host = scheme, x.host.Target(x.port)
+	out := &http.Request{
+		Method: x.head.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: x.req.Header, Host: x.hostField(), ContentLength: x.head.Length, Trailer: x.req.Trailer,
+		Body: x.body,
+	}
+	if x.head.Length == 0 {
+		out.Body = http.NoBody
+	}
+	x.body.expects = x.waits() && x.head.Length != 0
+	dropHops(out.Header)
+	out.Header.Del("Expect")
+	if x.bound { // what is encoded cannot be searched for the secret
+		out.Header.Set("Accept-Encoding", "identity")
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = []string{""} // net/http would add its own
+	}
+	return out.WithContext(ctx), nil
+}
+
+// hostField is the Host that is sent: the host that was judged.
+func (x *exchange) hostField() string {
+	target := x.host.Target(x.port)
+	if x.port == x.scope.defaultPort() {
+		return strings.TrimSuffix(target, fmt.Sprintf(":%d", x.port))
+	}
+	return target
+}
+
+// exactURL returns a URL of which net/http sends the path as it was judged,
+// byte for byte.
+func exactURL(path string) (*url.URL, error) {
+	if u, err := url.ParseRequestURI(path); err == nil && u.Host == "" && u.RequestURI() == path {
+		return u, nil
+	}
+	opaque, query, has := strings.Cut(path, "?")
+	u := &url.URL{Opaque: opaque, RawQuery: query, ForceQuery: has}
+	if u.RequestURI() != path {
+		return nil, &request.Error{Status: 400, Reason: "the path can be read in two ways"}
+	}
+	return u, nil
+}
+
+// forward sends the request and the answer.
+func (x *exchange) forward(d network.Decision) {
+	ctx, cancel := context.WithCancel(x.ctx)
+	defer cancel()
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if at := addrOf(info.Conn); at.IsValid() {
+			x.visit.event.Addr = at
+		}
+		x.visit.decide(d)
+	}}
+	out, err := x.outgoing(httptrace.WithClientTrace(ctx, trace))
+	if err != nil {
+		x.visit.decide(d)
+		x.end(400, err)
+		x.answer(refusal{400, "request", err.Error(), ""})
+		return
+	}
+	stop := func() {}
+	if x.head.Length == 0 {
+		stop = x.line.watch(cancel)
+	}
+	resp, err := x.way.transport.RoundTrip(out)
+	stop()
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close()
+		err = errors.New("the host changed the protocol without being asked")
+	}
+	if err != nil {
+		x.failed(d, err)
+		return
+	}
+	x.relay(resp)
+}
+
+// addrOf returns where a connection of the transport leads.
+func addrOf(conn net.Conn) netip.AddrPort {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if d, ok := conn.(*dialled); ok {
+		return d.addr
+	}
+	return netip.AddrPort{}
+}

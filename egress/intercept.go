@@ -1,0 +1,177 @@
+package egress
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// bound reports whether a secret is bound to the host at the port.
+func (w *Way) bound(h network.Host, port uint16) bool {
+	return w.o.Secrets != nil && w.o.Secrets.Bound(h, port)
+}
+
+// intercept serves an open tunnel to a host with a secret: its requests are
+// read, whether they come in TLS or not. Nothing else passes to such a host.
+func (c *client) intercept(v *visit, t *target, first network.Decision) {
+	said, ok := c.hear(v, t, first)
+	if !ok {
+		return
+	}
+	switch said {
+	case network.TLS:
+		c.interceptTLS(v, t, first)
+	case network.HTTP:
+		c.line.bottom.metered(true)
+		c.serveHTTP(c.line, t.scope(false))
+	default:
+		v.decide(network.Decision{
+			Verdict: policy.Deny, Rule: "secret",
+			Message: "a secret is bound to " + t.host.Target(t.port) + ", so that only HTTP passes, over TLS or plain",
+		})
+	}
+}
+
+// interceptTLS is the server that the program wanted to speak to.
+func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
+	if !c.named(v, t) {
+		return
+	}
+	leaf, err := c.way.plane.o.Authority.Leaf(t.host.String())
+	if err != nil {
+		v.decide(first)
+		v.end(ending{err: "there is no certificate for " + t.host.String()})
+		c.alert()
+		return
+	}
+	c.line.bottom.metered(true)
+	over := tls.Server(&buffered{c.line.bottom, c.line.br}, &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*leaf},
+	})
+	ctx, cancel := context.WithTimeout(c.ctx, headTime)
+	defer cancel()
+	if err := over.HandshakeContext(ctx); err != nil {
+		v.decide(first)
+		v.end(ending{err: "the program did not take the certificate of the proxy, or ended the TLS for another reason"})
+		return
+	}
+	c.line.bottom.within(headTime)
+	c.serveHTTP(newLine(over, c.line.bottom), t.scope(true))
+	over.CloseWrite()
+}
+
+// A buffered is a connection of which something was read already.
+type buffered struct {
+	net.Conn
+	br *bufio.Reader
+}
+
+// Read implements io.Reader.
+func (b *buffered) Read(p []byte) (int, error) { return b.br.Read(p) }
+
+// fill puts secrets into the request. It reports false when that refused it.
+func (x *exchange) fill() bool {
+	if !x.bound {
+		return true
+	}
+	d := network.Decision{Verdict: policy.Deny, Rule: "secret"}
+	names, err := x.way.o.Secrets.Swap(x.ctx, x.host, x.port, x.scope.secure, x.req.Header)
+	switch {
+	case err != nil:
+		d.Message = "a secret for " + x.host.String() + " cannot be had"
+		var e *sandbox.Error
+		if errors.As(err, &e) {
+			d.Message, d.Hint = d.Message+": "+e.Message, e.Hint
+		}
+	case x.head.Method == http.MethodTrace:
+		d.Message, d.Hint = "TRACE would have the secret sent back", "use another method"
+	case len(names) > 0 && upgrades(x.req):
+		d.Message, d.Hint = "a websocket cannot be searched for the secret that it was opened with", "use requests instead"
+	default:
+		x.visit.event.Secrets = names
+		return true
+	}
+	x.refuse(denied(d), d, netip.AddrPort{})
+	return false
+}
+
+// scrub takes the secrets out of an answer. An answer that is encoded all the
+// same is decoded for that.
+func (x *exchange) scrub(resp *http.Response) error {
+	secrets := x.way.o.Secrets
+	secrets.ScrubHeader(resp.Header)
+	resp.Status = secrets.ScrubString(resp.Status)
+	if x.bodyless(resp) {
+		return nil
+	}
+	body, err := decoded(resp)
+	if err != nil {
+		return err
+	}
+	resp.Header.Del("Content-Length")
+	resp.Header.Del("Content-Encoding")
+	resp.ContentLength = -1
+	resp.Body = &scrubbed{secrets.ScrubBody(body), resp.Body}
+	return nil
+}
+
+// A scrubbed reads what was scrubbed and closes what it came from.
+type scrubbed struct {
+	io.Reader
+	io.Closer
+}
+
+// decoded returns the body as it was before it was encoded.
+func decoded(resp *http.Response) (io.Reader, error) {
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
+	switch encoding {
+	case "", "identity":
+		return resp.Body, nil
+	case "gzip", "x-gzip":
+		return &late{open: func() (io.Reader, error) { return gzip.NewReader(resp.Body) }}, nil
+	case "deflate":
+		return &late{open: func() (io.Reader, error) { return inflate(resp.Body) }}, nil
+	}
+	return nil, errors.New("the host encoded its answer in a way that cannot be searched for the secret")
+}
+
+// inflate reads what HTTP calls deflate: zlib, or, as some servers have it,
+// the bare format.
+func inflate(r io.Reader) (io.Reader, error) {
+	br := bufio.NewReader(r)
+	if b, _ := br.Peek(2); len(b) == 2 && b[0]&0x0f == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
+		return zlib.NewReader(br)
+	}
+	return flate.NewReader(br), nil
+}
+
+// A late reader is opened when it is read first, as opening waits for bytes.
+type late struct {
+	open func() (io.Reader, error)
+	r    io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (l *late) Read(p []byte) (int, error) {
+	if l.r == nil && l.err == nil {
+		l.r, l.err = l.open()
+	}
+	if l.err != nil {
+		return 0, l.err
+	}
+	return l.r.Read(p)
+}

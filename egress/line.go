@@ -1,0 +1,237 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/request"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A counted is a connection from inside whose bytes are metered and whose
+// reads and writes have deadlines. Reading can be interrupted, from another
+// goroutine, without ending the connection.
+type counted struct {
+	net.Conn
+	meter *meter.Meter
+	idle  time.Duration
+
+	mu          sync.Mutex
+	until       time.Time // when reading has to have ended; zero is idle from each read on
+	interrupted bool
+	free        bool // nothing is metered: what is sent is the proxy's own, or the pump meters it
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.interrupted {
+		c.mu.Unlock()
+		return 0, os.ErrDeadlineExceeded
+	}
+	until := c.until
+	if until.IsZero() {
+		until = time.Now().Add(c.idle)
+	}
+	c.Conn.SetReadDeadline(until)
+	free := c.free
+	c.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	if n > 0 && !free {
+		if over := c.meter.Out(int64(n)); over != nil {
+			return 0, over
+		}
+	}
+	return n, err
+}
+
+// Write implements io.Writer.
+func (c *counted) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	free := c.free
+	c.mu.Unlock()
+	if !free {
+		if over := c.meter.In(int64(len(b))); over != nil {
+			return 0, over
+		}
+	}
+	c.Conn.SetWriteDeadline(time.Now().Add(c.idle))
+	return c.Conn.Write(b)
+}
+
+// within sets when reading has to have ended; zero gives each read the idle time.
+func (c *counted) within(d time.Duration) {
+	c.mu.Lock()
+	c.until = time.Time{}
+	if d > 0 {
+		c.until = time.Now().Add(d)
+	}
+	c.mu.Unlock()
+}
+
+// interrupt ends a read that is under way and keeps others from starting until
+// it is called with false.
+func (c *counted) interrupt(on bool) {
+	c.mu.Lock()
+	c.interrupted = on
+	if on {
+		c.Conn.SetReadDeadline(time.Unix(1, 0))
+	}
+	c.mu.Unlock()
+}
+
+// metered says whether what is read and written from now on is metered.
+func (c *counted) metered(on bool) {
+	c.mu.Lock()
+	c.free = !on
+	c.mu.Unlock()
+}
+
+// clear takes the deadlines off the connection, for somebody else to use it.
+func (c *counted) clear() { c.Conn.SetDeadline(time.Time{}) }
+
+// A line is what requests are read from and answered on: the connection from
+// inside, or the TLS in it. One goroutine uses it at a time.
+type line struct {
+	conn   net.Conn // to write to: the counted, or the TLS over it
+	bottom *counted
+	ahead  *ahead
+	br     *bufio.Reader
+}
+
+// readSize is what most heads fit in.
+const readSize = 4 << 10
+
+func newLine(conn net.Conn, bottom *counted) *line {
+	a := &ahead{r: conn}
+	return &line{conn: conn, bottom: bottom, ahead: a, br: bufio.NewReaderSize(a, readSize)}
+}
+
+// head reads the next head, without consuming it.
+func (l *line) head() (request.Head, error) {
+	h, err := request.Peek(l.br)
+	if err == bufio.ErrBufferFull {
+		h, err = request.Peek(l.larger(request.MaxHead))
+	}
+	return h, err
+}
+
+// larger has the line read with a buffer of at least so many bytes.
+func (l *line) larger(size int) *bufio.Reader {
+	if l.br.Size() < size {
+		l.ahead.held = l.rest()
+		l.br = bufio.NewReaderSize(l.ahead, size)
+	}
+	return l.br
+}
+
+// hear waits for the first bytes of a tunnel and tells what they begin.
+func (l *line) hear() (network.Protocol, error) {
+	const longest = 32 // of a method
+	for n := 1; ; n++ {
+		b, err := l.br.Peek(n)
+		switch {
+		case len(b) == 0:
+			return "", err
+		case b[0] == 22: // the handshake record of TLS
+			return network.TLS, nil
+		case err != nil && timedOut(err):
+			return network.Raw, nil // it began something and is no request yet
+		case err != nil:
+			return "", err
+		}
+		switch c := b[n-1]; {
+		case n > 1 && c == ' ':
+			if b, err = l.br.Peek(n + 1); err != nil {
+				return network.Raw, nil
+			}
+			if b[n] == '/' || b[n] == '*' || b[n] == 'h' || b[n] == 'H' {
+				return network.HTTP, nil
+			}
+			return network.Raw, nil
+		case n > longest, (c < 'A' || c > 'Z') && (n == 1 || c != '-' && c != '_'):
+			return network.Raw, nil
+		}
+	}
+}
+
+// rest returns what was read and not used.
+func (l *line) rest() []byte {
+	b, _ := l.br.Peek(l.br.Buffered())
+	b = append(bytes.Clone(b), l.ahead.held...)
+	l.br.Discard(l.br.Buffered())
+	l.ahead.held = nil
+	return b
+}
+
+// watch calls gone when the program hangs up before stop is called. Nothing
+// may be read until stop has returned.
+func (l *line) watch(gone func()) (stop func()) {
+	if len(l.ahead.held) > 0 || l.ahead.err != nil || l.br.Buffered() > 0 {
+		return func() {} // it has sent more already
+	}
+	l.bottom.within(0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var one [1]byte
+		n, err := l.ahead.r.Read(one[:])
+		l.ahead.held = append(l.ahead.held, one[:n]...)
+		if err != nil && !timedOut(err) {
+			l.ahead.err = err
+			gone()
+		}
+	}()
+	return func() {
+		l.bottom.interrupt(true)
+		<-done
+		l.bottom.interrupt(false)
+	}
+}
+
+// An ahead is a reader of which something may have been read already.
+type ahead struct {
+	r    io.Reader
+	held []byte
+	err  error // that came after it
+}
+
+// Read implements io.Reader.
+func (a *ahead) Read(b []byte) (int, error) {
+	switch {
+	case len(a.held) > 0:
+		n := copy(b, a.held)
+		a.held = a.held[n:]
+		return n, nil
+	case a.err != nil:
+		return 0, a.err
+	}
+	return a.r.Read(b)
+}
+
+// timedOut reports whether err is that of a deadline.
+func timedOut(err error) bool {
+	e, ok := err.(net.Error)
+	return ok && e.Timeout()
+}
+
+// closeWrite ends what is sent on conn, when that can be said on it.
+func closeWrite(conn net.Conn) {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok {
+		c.CloseWrite()
+	}
+}
+
+// linger lets the other side read the answer that was written last: closing at
+// once would throw it away when there is something unread.
+func linger(conn net.Conn) {
+	closeWrite(conn)
+	conn.SetReadDeadline(time.Now().Add(lingerTime))
+	io.CopyN(io.Discard, conn, 256<<10)
+}

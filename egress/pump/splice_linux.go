@@ -1,0 +1,77 @@
+package pump
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// chunk is how much is moved between two looks at the limits.
+	chunk = 256 << 10
+	// small is up to how much one read and one write are cheaper than the
+	// detour through a pipe.
+	small = 2 << 10
+)
+
+// splice moves bytes between two sockets inside the kernel. It waits until
+// bytes are there, asks whether as many may pass, and moves exactly these: so
+// limits and counts are current, and no pipe is held while nothing comes.
+func splice(from, to *net.TCPConn, allow func(int64) error, passed func(int64)) error {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, small)
+	for {
+		ready, n, err := await(raw, buf)
+		switch {
+		case err != nil:
+			return &net.OpError{Op: "read", Net: "tcp", Source: from.LocalAddr(), Addr: from.RemoteAddr(), Err: err}
+		case ready == 0 && n == 0:
+			return nil
+		case n > 0:
+			if err := send(to, buf[:n], allow, passed); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := allow(ready); err != nil {
+			return err
+		}
+		// ReadFrom of a TCP connection splices from a limited one.
+		moved, err := to.ReadFrom(&io.LimitedReader{R: from, N: ready})
+		passed(moved)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for bytes. Few are read into buf, n of them; of more, ready is
+// how many are there, at most chunk. Both are 0 at the end of the stream.
+func await(raw interface {
+	Read(func(uintptr) bool) error
+}, buf []byte) (ready int64, n int, err error) {
+	waitErr := raw.Read(func(fd uintptr) (done bool) {
+		there, e := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		if e == nil && there > len(buf) {
+			ready, n, err = int64(min(there, chunk)), 0, nil
+			return true
+		}
+		// Nothing can also mean an end, an error, or a byte out of band, which
+		// reading steps over.
+		n, err = unix.Read(int(fd), buf)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Read(int(fd), buf)
+		}
+		n = max(n, 0)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if waitErr != nil {
+		return 0, 0, waitErr
+	}
+	return ready, n, err
+}

@@ -1,0 +1,112 @@
+package reach
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// maxBypass bounds the entries of NO_PROXY.
+const maxBypass = 10_000
+
+// A bypass lists what is reached without a proxy.
+type bypass struct {
+	all     bool
+	entries []entry
+}
+
+// An entry is one of a bypass: a name, a suffix that starts with a dot, or a
+// range of addresses.
+type entry struct {
+	name   string
+	suffix string
+	prefix netip.Prefix
+	port   uint16 // 0: any
+}
+
+// parseBypass reads NO_PROXY. What is no entry is an error: to leave it out
+// would send through a proxy what was not meant to.
+func parseBypass(list string) (bypass, error) {
+	var b bypass
+	fields := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+	if len(fields) > maxBypass {
+		return bypass{}, badBypass(strconv.Itoa(len(fields)) + " entries are too many")
+	}
+	for i, f := range fields {
+		if f == "*" {
+			b.all = true
+			continue
+		}
+		e, ok := parseEntry(f)
+		if !ok {
+			return bypass{}, badBypass("entry " + strconv.Itoa(i+1) + " is no host, suffix or range: " + quoted(f))
+		}
+		b.entries = append(b.entries, e)
+	}
+	return b, nil
+}
+
+func badBypass(why string) error {
+	e := sandbox.Errorf(sandbox.CodeValidation, "read proxy", "%s", why)
+	e.Field, e.Hint = "NO_PROXY", "list hosts, .suffixes, addresses and ranges, separated by commas"
+	return e
+}
+
+func parseEntry(text string) (entry, bool) {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+		}
+		return entry{prefix: p.Masked()}, true
+	}
+	var e entry
+	host := text
+	if h, port, err := network.ParseTarget(strings.TrimPrefix(strings.TrimPrefix(text, "*"), ".")); err == nil {
+		e.port = port
+		host = text[:strings.LastIndexByte(text, ':')]
+		if a, ok := h.Addr(); ok {
+			e.prefix = netip.PrefixFrom(a, a.BitLen())
+			return e, true
+		}
+	}
+	name, isSuffix := strings.CutPrefix(strings.TrimPrefix(host, "*"), ".")
+	h, err := network.Canonical(name)
+	if err != nil || strings.HasPrefix(host, "*") && !isSuffix {
+		return entry{}, false
+	}
+	a, literal := h.Addr()
+	switch {
+	case literal && isSuffix:
+		return entry{}, false
+	case literal:
+		e.prefix = netip.PrefixFrom(a, a.BitLen())
+	case isSuffix:
+		e.suffix = "." + h.String()
+	default:
+		e.name, e.suffix = h.String(), "."+h.String()
+	}
+	return e, true
+}
+
+// matches reports whether an address of h is reached directly.
+func (b bypass) matches(h network.Host, to netip.AddrPort) bool {
+	if b.all {
+		return true
+	}
+	name := h.String()
+	if _, literal := h.Addr(); literal {
+		name = ""
+	}
+	for _, e := range b.entries {
+		if e.port != 0 && e.port != to.Port() {
+			continue
+		}
+		if e.prefix.IsValid() && e.prefix.Contains(to.Addr()) || name != "" && (name == e.name || e.suffix != "" && strings.HasSuffix(name, e.suffix)) {
+			return true
+		}
+	}
+	return false
+}

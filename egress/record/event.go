@@ -1,0 +1,170 @@
+package record
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/violation"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// The most bytes that are kept of the texts of an event.
+const (
+	maxWord    = 64
+	maxHost    = 300
+	maxRule    = 256
+	maxText    = 512
+	maxPath    = 1024
+	maxSecrets = 16
+	maxLittle  = 96 // of each, where together they are too much
+)
+
+// bounded returns e as it is kept. The proxy hands out texts that are canonical
+// or quoted; that is held here once more, and what may hold a secret is left
+// out: the query of a path, and credentials and queries of addresses in
+// messages.
+func bounded(e egress.Event, now time.Time) egress.Event {
+	if y := e.Time.Year(); e.Time.IsZero() || y < 1 || y > 9999 {
+		e.Time = now
+	}
+	e.Time = e.Time.UTC()
+	e.Sandbox, e.Caller = excerpt.Name(e.Sandbox), excerpt.Name(e.Caller)
+	e.Protocol, e.Phase = egress.Protocol(plain(string(e.Protocol), maxWord)), egress.Phase(plain(string(e.Phase), maxWord))
+	e.Method, e.Host = plain(e.Method, maxWord), plain(e.Host, maxHost)
+	if i := strings.IndexAny(e.Path, "?#"); i >= 0 {
+		e.Path = e.Path[:i]
+	}
+	e.Path = plain(e.Path, maxPath)
+	switch {
+	case e.Verdict == "" && e.Phase == egress.PhaseEnd: // only what was allowed has one
+		e.Verdict = policy.Allow
+	case e.Verdict != policy.Allow && e.Verdict != policy.Ask:
+		e.Verdict = policy.Deny
+	}
+	e.Rule = plain(e.Rule, maxRule)
+	e.Message, e.Hint, e.Error = plain(discreet(e.Message), maxText), plain(discreet(e.Hint), maxText), plain(discreet(e.Error), maxText)
+	e.Secrets = slices.Clone(e.Secrets[:min(maxSecrets, len(e.Secrets))])
+	for i, name := range e.Secrets {
+		e.Secrets[i] = plain(name, maxWord)
+	}
+	return e
+}
+
+// encode returns a bounded event as data. One whose texts grow by encoding is
+// cut further.
+func encode(e egress.Event) (json.RawMessage, error) {
+	data, err := json.Marshal(e)
+	if err != nil || len(data) <= evidence.MaxData {
+		return data, err
+	}
+	for _, text := range []*string{&e.Sandbox, &e.Caller, &e.Method, &e.Host, &e.Path, &e.Rule, &e.Message, &e.Hint, &e.Error} {
+		*text = excerpt.Text(*text, maxLittle)
+	}
+	e.Secrets = e.Secrets[:min(4, len(e.Secrets))]
+	return json.Marshal(e)
+}
+
+// plain returns s as printable ASCII of at most most bytes, quoted when it is
+// none.
+func plain(s string, most int) string {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			s = strconv.QuoteToASCII(s[:min(len(s), most)])
+			break
+		}
+	}
+	if len(s) > most {
+		s = s[:most-3] + "..."
+	}
+	return s
+}
+
+// discreet returns a message without the credentials and queries of the
+// addresses in it.
+func discreet(s string) string {
+	if !strings.ContainsAny(s, "?@") {
+		return s
+	}
+	words := strings.SplitAfter(s, " ")
+	for i, w := range words {
+		if at := strings.IndexByte(w, '?'); at >= 0 && strings.ContainsAny(w, "/=") {
+			w = w[:at] + "?..." + trailer(w[at:])
+		}
+		if scheme, rest, ok := strings.Cut(w, "://"); ok {
+			authority, path, _ := strings.Cut(rest, "/")
+			if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+				w = scheme + "://...@" + authority[at+1:] + rest[len(authority):len(rest)-len(path)] + path
+			}
+		}
+		words[i] = w
+	}
+	return strings.Join(words, "")
+}
+
+// trailer is what ends a word that is no part of an address.
+func trailer(w string) string { return w[len(strings.TrimRight(w, "\"': ")):] }
+
+// refusal returns what was refused as a violation to keep.
+func (it item) refusal() (store.Record, bool) {
+	v, ok := violationOf(it.event)
+	if !ok {
+		return store.Record{}, false
+	}
+	return store.FromNetwork(v, it.event.Message, it.who.meta), true
+}
+
+// FromEvents returns what was refused to a command, the first first, each
+// target and rule once, at most [violation.MaxViolations]. The events are those
+// of one command.
+func FromEvents(events []egress.Event) []sandbox.Violation {
+	var out []sandbox.Violation
+	for _, e := range events {
+		v, ok := violationOf(bounded(e, e.Time))
+		same := func(o sandbox.Violation) bool { return o.Resource == v.Resource && o.Rule == v.Rule }
+		if ok && !slices.ContainsFunc(out, same) && len(out) < violation.MaxViolations {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// violationOf returns a refusal as what the proxy has seen and stopped. What
+// was allowed and did not come about is none.
+func violationOf(e egress.Event) (sandbox.Violation, bool) {
+	if e.Phase != egress.PhaseDecision || e.Verdict == policy.Allow {
+		return sandbox.Violation{}, false
+	}
+	return sandbox.Violation{
+		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: target(e), Rule: e.Rule,
+		Builtin: denied(e.Rule), Evidence: sandbox.EvidenceCertain, Time: e.Time,
+	}, true
+}
+
+// target writes host and port as policy/network does.
+func target(e egress.Event) string {
+	host := e.Host
+	switch {
+	case host == "":
+		host = "unknown host"
+	case strings.Contains(host, ":") && !strings.ContainsAny(host, `[]"`):
+		host = "[" + host + "]"
+	}
+	if e.Port == 0 {
+		return host
+	}
+	return host + ":" + strconv.Itoa(int(e.Port))
+}
+
+// denied reports whether a rule denies rather than not allow: a list of denials
+// or what addresses are.
+func denied(rule string) bool {
+	return rule == "address" || strings.HasPrefix(rule, "network.deniedDomains")
+}

@@ -1,0 +1,128 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A refusal is the proxy's own answer to a request.
+type refusal struct {
+	status              int
+	rule, message, hint string
+}
+
+// denied is the answer to what the policy does not let pass.
+func denied(d network.Decision) refusal { return refusal{403, d.Rule, d.Message, d.Hint} }
+
+// exhausted is the answer where a limit was passed.
+func exhausted(err error) refusal {
+	r := refusal{429, "limits", "the sandbox has used up what it may use of the network", "raise the limits of the network in the settings"}
+	switch {
+	case errors.Is(err, meter.ErrConnections):
+		r = refusal{503, "limits.connections", "the sandbox has as many connections open as it may", "close some first"}
+	case errors.Is(err, meter.ErrTotal):
+		r.rule, r.message = "limits.total", "the sandbox's time for the network is over"
+	case errors.Is(err, meter.ErrBytesIn):
+		r.rule = "limits.bytesIn"
+	case errors.Is(err, meter.ErrBytesOut):
+		r.rule = "limits.bytesOut"
+	}
+	return r
+}
+
+// explain makes an answer of an error of dialling. When the host's addresses
+// were refused, it says so with the decision and the address.
+func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPort) {
+	var (
+		denied      *reach.Refused
+		unresolved  *reach.Unresolved
+		unreachable *reach.Unreachable
+	)
+	r = refusal{502, "reach", "the host ended the connection before it answered", "try again later"}
+	switch {
+	case errors.As(err, &denied):
+		d := denied.Decision
+		return refusal{403, d.Rule, d.Message, d.Hint}, &d, denied.Addr
+	case errors.As(err, &unresolved):
+		r = refusal{502, "lookup", unresolved.Error(), "check the name of the host"}
+		if unresolved.Timeout {
+			r.status = 504
+		}
+	case errors.As(err, &unreachable):
+		r.message, addr = unreachable.Error(), unreachable.Addr
+		if unreachable.Timeout {
+			r.status = 504
+		}
+	case timedOut(err), errors.Is(err, context.DeadlineExceeded):
+		r.status, r.message = 504, "the host did not answer in time"
+	}
+	return r, nil, addr
+}
+
+// reason is the reason phrase of the answer.
+func (r refusal) reason() string {
+	if r.status == 403 {
+		return printable("Blocked by sandbox: "+r.rule, 120)
+	}
+	return printable("Sandbox: "+r.rule, 120)
+}
+
+// bytes is the whole answer. Without body it is that to a HEAD.
+func (r refusal) bytes(closes, head bool) []byte {
+	var body strings.Builder
+	fmt.Fprintf(&body, "%s\nrule: %s\n", printable(r.message, 400), printable(r.rule, 200))
+	if r.hint != "" {
+		fmt.Fprintf(&body, "hint: %s\n", printable(r.hint, 400))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nX-Sandbox-Rule: %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n",
+		r.status, r.reason(), printable(r.rule, 200), body.Len())
+	if closes {
+		b.WriteString("Connection: close\r\n")
+	}
+	b.WriteString("\r\n")
+	if !head {
+		b.WriteString(body.String())
+	}
+	return []byte(b.String())
+}
+
+// printable makes s fit for a header, a log and a terminal: ASCII of one line
+// and at most n bytes.
+func printable(s string, n int) string {
+	q := strconv.QuoteToASCII(s)
+	q = q[1 : len(q)-1]
+	if strings.ContainsAny(s, `"\`) && plain(s) {
+		q = s
+	}
+	if len(q) > n {
+		q = q[:n-3] + "..."
+	}
+	return q
+}
+
+// plain reports whether s is printable ASCII.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// targetText writes a host and port as policy/network does.
+func targetText(host string, port uint16) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(int(port))
+}

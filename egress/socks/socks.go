@@ -1,0 +1,186 @@
+// Package socks reads the handshake of a SOCKS5 client (RFC 1928 and 1929):
+// CONNECT by name, IPv4 or IPv6, with the user's name and password taken for
+// what they tell, never checked. BIND and UDP are refused.
+package socks
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// Version is the first byte that a client sends.
+const Version = 5
+
+// A Reply is the code of the answer to a request.
+type Reply byte
+
+// The replies that are given.
+const (
+	Succeeded          Reply = 0
+	Failed             Reply = 1 // for no better reason
+	NotAllowed         Reply = 2 // by the rules
+	HostUnreachable    Reply = 4
+	CommandUnsupported Reply = 7
+	AddressUnsupported Reply = 8
+)
+
+// The methods of authentication.
+const (
+	methodNone     = 0x00
+	methodPassword = 0x02
+	methodRefused  = 0xff
+)
+
+// A Request is what a client asks for.
+type Request struct {
+	User, Password string // empty when the client gave none
+	Host           network.Host
+	Port           uint16
+}
+
+// An Error is a handshake that is refused. It is fit to be shown.
+type Error struct {
+	Reply  Reply
+	Asked  bool // the client has sent its request and waits for a reply
+	Reason string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Reason }
+
+// Read takes a client to the point where its request waits for a reply, which
+// the caller gives with [Answer]. Errors are *Error or those of the
+// connection. It reads no byte beyond the request when r gives none.
+func Read(r io.Reader, w io.Writer) (Request, error) {
+	var q Request
+	if err := greet(r, w, &q); err != nil {
+		return q, err
+	}
+	head, err := take(r, 4)
+	switch {
+	case err != nil:
+		return q, err
+	case head[0] != Version || head[2] != 0:
+		return q, &Error{Failed, true, "the SOCKS request is malformed"}
+	}
+	target, err := address(r, head[3])
+	if err != nil {
+		return q, err
+	}
+	port, err := take(r, 2)
+	if err != nil {
+		return q, err
+	}
+	if head[1] != 1 {
+		return q, &Error{CommandUnsupported, true, "only CONNECT is spoken over SOCKS, neither BIND nor UDP"}
+	}
+	if q.Port = uint16(port[0])<<8 | uint16(port[1]); q.Port == 0 {
+		return q, &Error{NotAllowed, true, "port 0 is none"}
+	}
+	if q.Host, err = target(); err != nil {
+		return q, &Error{NotAllowed, true, err.Error()}
+	}
+	return q, nil
+}
+
+// Answer sends the reply. The address of the connection is not told.
+func Answer(w io.Writer, code Reply) error {
+	_, err := w.Write([]byte{Version, byte(code), 0, 1, 0, 0, 0, 0, 0, 0})
+	return err
+}
+
+// greet agrees on a method and takes what it tells.
+func greet(r io.Reader, w io.Writer, q *Request) error {
+	head, err := take(r, 2)
+	if err != nil {
+		return err
+	}
+	methods, err := take(r, int(head[1]))
+	if err != nil {
+		return err
+	}
+	method := byte(methodRefused)
+	for _, m := range methods {
+		if m == methodPassword || m == methodNone && method == methodRefused {
+			method = m
+		}
+	}
+	if head[0] != Version {
+		method = methodRefused
+	}
+	if _, err := w.Write([]byte{Version, method}); err != nil {
+		return err
+	}
+	switch method {
+	case methodRefused:
+		return &Error{Failed, false, "the SOCKS client offers no way that is taken: none, or a user's name and password"}
+	case methodPassword:
+		return credentials(r, w, q)
+	}
+	return nil
+}
+
+// credentials takes the name and password (RFC 1929). They are welcome
+// whatever they are: they tell who asks, and open nothing.
+func credentials(r io.Reader, w io.Writer, q *Request) error {
+	version, err := take(r, 1)
+	if err != nil {
+		return err
+	}
+	if version[0] != 1 {
+		return &Error{Failed, false, "the SOCKS client sends malformed credentials"}
+	}
+	for _, text := range []*string{&q.User, &q.Password} {
+		n, err := take(r, 1)
+		if err != nil {
+			return err
+		}
+		b, err := take(r, int(n[0]))
+		if err != nil {
+			return err
+		}
+		*text = string(b)
+	}
+	_, err = w.Write([]byte{1, 0})
+	return err
+}
+
+// address reads an address of the kind and returns what makes a host of it,
+// which waits until the request has been read to its end.
+func address(r io.Reader, kind byte) (func() (network.Host, error), error) {
+	n := 0
+	switch kind {
+	case 1:
+		n = 4
+	case 4:
+		n = 16
+	case 3:
+		size, err := take(r, 1)
+		if err != nil {
+			return nil, err
+		}
+		n = int(size[0])
+	default:
+		return nil, &Error{AddressUnsupported, true, fmt.Sprintf("there is no SOCKS address of kind %d", kind)}
+	}
+	b, err := take(r, n)
+	if err != nil {
+		return nil, err
+	}
+	return func() (network.Host, error) {
+		if a, ok := netip.AddrFromSlice(b); ok && kind != 3 {
+			return network.HostOf(a), nil
+		}
+		return network.Canonical(string(b))
+	}, nil
+}
+
+// take reads exactly n bytes.
+func take(r io.Reader, n int) ([]byte, error) {
+	b := make([]byte, n)
+	_, err := io.ReadFull(r, b)
+	return b, err
+}

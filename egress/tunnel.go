@@ -1,0 +1,223 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/bulkhead-dev/sandbox/egress/hello"
+	"github.com/bulkhead-dev/sandbox/egress/pump"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A target is where a tunnel shall lead.
+type target struct {
+	host     network.Host
+	port     uint16
+	protocol Protocol
+	answer   func(*refusal) // answers the request for the tunnel; nil opens it
+	yes      yes
+}
+
+// method is what questions and events call the request for the tunnel.
+func (t *target) method() string {
+	if t.protocol == ProtocolSOCKS5 {
+		return "SOCKS5"
+	}
+	return "CONNECT"
+}
+
+// answerConnect answers a CONNECT.
+func (c *client) answerConnect(r *refusal) {
+	if r != nil {
+		c.say(c.line, *r, true, false)
+		return
+	}
+	c.line.conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n"))
+}
+
+// tunnel serves a CONNECT, of either kind, to its end.
+func (c *client) tunnel(t *target) {
+	v := c.way.visit(c.caller, t.protocol, t.method(), t.host.String(), t.port, "")
+	first := c.first(t)
+	if first.Verdict != policy.Allow {
+		c.turnDown(v, t, denied(first), first, netip.AddrPort{})
+		return
+	}
+	if c.way.bound(t.host, t.port) {
+		t.answer(nil)
+		c.intercept(v, t, first)
+		return
+	}
+	raw := c.way.o.Policy.JudgeRequest(network.Request{Host: t.host, Port: t.port, Protocol: network.Raw})
+	outside, addr, err := c.way.plane.o.Reach.Dial(c.ctx, t.host, t.port, c.way.dialJudge(t.host))
+	if err != nil {
+		c.unreached(v, t, first, err)
+		return
+	}
+	defer outside.Close()
+	v.event.Addr = addr
+	if raw.Verdict == policy.Allow {
+		v.decide(raw)
+		t.answer(nil)
+		c.pump(v, outside)
+		return
+	}
+	t.answer(nil)
+	c.converse(v, t, first, outside)
+}
+
+// first looks at the host alone, before anything is looked up.
+func (c *client) first(t *target) network.Decision {
+	d := c.way.o.Policy.Judge(t.host, t.port)
+	if d.Verdict != policy.Ask {
+		return d
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	stop := c.line.watch(cancel)
+	defer stop()
+	return c.settle(ctx, d, t.host, t.port, t.method(), &t.yes)
+}
+
+// turnDown refuses the tunnel.
+func (c *client) turnDown(v *visit, t *target, r refusal, d network.Decision, addr netip.AddrPort) {
+	v.refuse(d, addr)
+	t.answer(&r)
+	linger(c.raw)
+}
+
+// unreached answers a tunnel whose host could not be dialled.
+func (c *client) unreached(v *visit, t *target, d network.Decision, err error) {
+	r, refused, addr := explain(err)
+	if refused != nil {
+		c.turnDown(v, t, r, *refused, addr)
+		return
+	}
+	v.event.Addr = addr
+	v.decide(d)
+	v.end(ending{err: r.message})
+	t.answer(&r)
+	linger(c.raw)
+}
+
+// converse listens to what the program says first in an open tunnel, and
+// decides by that.
+func (c *client) converse(v *visit, t *target, first network.Decision, outside net.Conn) {
+	said, ok := c.hear(v, t, first)
+	if !ok {
+		return
+	}
+	switch said {
+	case network.TLS:
+		if !c.named(v, t) {
+			return
+		}
+	case network.HTTP:
+		outside.Close() // requests get connections of their own
+		c.line.bottom.metered(true)
+		c.serveHTTP(c.line, t.scope(false))
+		return
+	}
+	d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: said}, t.method(), &t.yes)
+	v.decide(d)
+	switch {
+	case d.Verdict == policy.Allow:
+		c.pump(v, outside)
+	case said == network.TLS:
+		c.alert()
+	}
+}
+
+// scope is that of the requests in the tunnel.
+func (t *target) scope(secure bool) scope {
+	return scope{fixed: true, host: t.host, port: t.port, secure: secure, yes: t.yes}
+}
+
+// hear waits for what the program says first. Who says nothing may wait for
+// the host to begin, which is what protocols do that have to be named by a rule.
+func (c *client) hear(v *visit, t *target, first network.Decision) (network.Protocol, bool) {
+	c.line.bottom.metered(false) // who carries it on does that
+	c.line.bottom.within(headTime)
+	said, err := c.line.hear()
+	c.line.bottom.within(0)
+	switch {
+	case err == nil:
+		return said, true
+	case timedOut(err):
+		v.decide(network.Decision{
+			Verdict: policy.Deny, Rule: "protocol",
+			Message: "the program said nothing to " + t.host.Target(t.port) + ", so that it is not known what protocol it speaks",
+			Hint:    "have network.allowedDomains name tcp://" + t.host.Target(t.port),
+		})
+	default:
+		v.decide(first)
+		v.end(ending{err: "the program hung up before it said anything"})
+	}
+	return "", false
+}
+
+// named holds the name in the TLS that the program begins with against the
+// target. What does not fit is refused.
+func (c *client) named(v *visit, t *target) bool {
+	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
+	c.line.bottom.within(headTime)
+	h, err := hello.Peek(c.line.larger(hello.BufferSize))
+	c.line.bottom.within(0)
+	if err == nil {
+		d = fits(h, t.host)
+	}
+	if d.Verdict != policy.Allow {
+		v.decide(d)
+		c.alert()
+		return false
+	}
+	return true
+}
+
+// fits holds the name in a hello against the host of the tunnel.
+func fits(h hello.Hello, host network.Host) network.Decision {
+	_, literal := host.Addr()
+	if h.ServerName == "" {
+		if literal {
+			return network.Decision{Verdict: policy.Allow}
+		}
+		return network.Decision{Verdict: policy.Deny, Rule: "sni",
+			Message: "the TLS to " + host.String() + " names no server", Hint: "use a program that sends the server's name (SNI)"}
+	}
+	if named, err := network.Canonical(h.ServerName); err != nil || named != host {
+		return network.Decision{Verdict: policy.Deny, Rule: "sni",
+			Message: "the TLS to " + host.String() + " names another server: " + printable(h.ServerName, 100),
+			Hint:    "connect to the host that the TLS names"}
+	}
+	return network.Decision{Verdict: policy.Allow}
+}
+
+// alert tells a TLS client that access is denied.
+func (c *client) alert() {
+	const alert, fatal, accessDenied = 21, 2, 49
+	c.line.conn.Write([]byte{alert, 3, 1, 0, 2, fatal, accessDenied})
+	linger(c.raw)
+}
+
+// pump carries the tunnel to its end.
+func (c *client) pump(v *visit, outside net.Conn) {
+	first := c.line.rest()
+	c.line.bottom.clear()
+	in, out, err := pump.Pair{Inside: c.raw, Outside: outside, First: first, Meter: c.way.meter}.Run(c.ctx)
+	v.end(ending{in: in, out: out, err: errText(err)})
+}
+
+// errText is the text of an error for an event: what this module says of it.
+func errText(err error) string {
+	var op *net.OpError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &op):
+		return op.Err.Error()
+	}
+	return err.Error()
+}

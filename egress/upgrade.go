@@ -1,0 +1,126 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/egress/pump"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// upgrades reports whether the request wants to become a websocket. Other
+// protocols are not upgraded to: the wish is left out when the request is sent.
+func upgrades(req *http.Request) bool {
+	if req.Method != http.MethodGet || req.Body != http.NoBody || !strings.EqualFold(req.Header.Get("Upgrade"), "websocket") {
+		return false
+	}
+	for _, field := range req.Header["Connection"] {
+		for name := range strings.SplitSeq(field, ",") {
+			if strings.EqualFold(strings.TrimSpace(name), "upgrade") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upgrade sends the request on a connection of its own, and carries what
+// follows when the host agrees.
+func (x *exchange) upgrade(d network.Decision) {
+	conn, at, err := x.way.plane.o.Reach.Dial(x.ctx, x.host, x.port, x.way.dialJudge(x.host))
+	if err != nil {
+		x.failed(d, err)
+		return
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(x.ctx, func() { conn.Close() })
+	defer stop()
+	x.visit.event.Addr = at
+	x.visit.decide(d)
+	if x.scope.secure {
+		over := tls.Client(conn, x.way.outerTLS(x.host.String()))
+		conn = over
+		ctx, cancel := context.WithTimeout(x.ctx, headTime)
+		defer cancel()
+		if err := over.HandshakeContext(ctx); err != nil {
+			x.failed(d, err)
+			return
+		}
+	}
+	br := bufio.NewReader(conn)
+	resp, err := x.ask(conn, br)
+	if err != nil {
+		x.failed(d, err)
+		return
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		x.relay(resp)
+		return
+	}
+	x.switched(conn, br, resp)
+}
+
+// ask sends the request and reads the answer's head.
+func (x *exchange) ask(conn net.Conn, br *bufio.Reader) (*http.Response, error) {
+	out, err := x.outgoing(x.ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Header.Set("Connection", "Upgrade")
+	out.Header.Set("Upgrade", "websocket")
+	conn.SetDeadline(time.Now().Add(x.line.bottom.idle))
+	if err := out.Write(conn); err != nil {
+		return nil, err
+	}
+	for range 5 {
+		resp, err := http.ReadResponse(br, out)
+		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			conn.SetDeadline(time.Time{})
+			return resp, err
+		}
+	}
+	return nil, errors.New("the host answers without end")
+}
+
+// switched carries both directions once the host has agreed.
+func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response) {
+	x.keep = false
+	dropHops(resp.Header)
+	resp.Header.Set("Connection", "Upgrade")
+	resp.Header.Set("Upgrade", "websocket")
+	w := &tally{w: x.line.conn}
+	bw := bufio.NewWriter(w)
+	fmt.Fprintf(bw, "HTTP/1.1 101 Switching Protocols\r\n")
+	resp.Header.Write(bw)
+	bw.WriteString("\r\n")
+	early, _ := br.Peek(br.Buffered()) // frames that came with the answer
+	bw.Write(early)
+	err := bw.Flush()
+	x.in = w.n
+	if err != nil {
+		x.end(resp.StatusCode, err)
+		return
+	}
+	inside, first := x.inside()
+	in, out, err := pump.Pair{Inside: inside, Outside: conn, First: first, Meter: x.way.meter}.Run(x.ctx)
+	x.in += in
+	x.visit.end(ending{status: resp.StatusCode, in: x.in, out: int64(x.head.Size) + out, err: errText(err)})
+}
+
+// inside gives the line away, with what was read of it and not used.
+func (x *exchange) inside() (net.Conn, []byte) {
+	first := x.line.rest()
+	x.line.bottom.metered(false)
+	x.line.bottom.clear()
+	if x.line.conn == net.Conn(x.line.bottom) {
+		return x.raw, first
+	}
+	return x.line.conn, first
+}

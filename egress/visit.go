@@ -1,0 +1,82 @@
+package egress
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// maxPath is how much of a path an Event holds.
+const maxPath = 512
+
+// A visit is one request or tunnel on its way to a decision and an end.
+type visit struct {
+	way     *Way
+	event   Event
+	began   time.Time
+	decided bool
+}
+
+// visit begins one. Host is what cannot be canonical too, quoted by the caller.
+func (w *Way) visit(caller string, p Protocol, method, host string, port uint16, path string) *visit {
+	path, _, _ = strings.Cut(path, "?")
+	return &visit{way: w, began: w.plane.o.Now(), event: Event{
+		ID: w.plane.ids.Add(1), Sandbox: w.o.Sandbox, Caller: caller, Protocol: p,
+		Method: printable(method, 32), Host: host, Port: port, Path: printable(path, maxPath),
+	}}
+}
+
+// decide records the decision. Only the first one counts: what was allowed and
+// fails later has an end.
+func (v *visit) decide(d network.Decision) {
+	if v.decided {
+		return
+	}
+	v.decided = true
+	e := v.event
+	e.Phase, e.Time = PhaseDecision, v.way.plane.o.Now()
+	e.Verdict, e.Rule, e.Message, e.Hint = d.Verdict, printable(d.Rule, 300), printable(d.Message, 500), printable(d.Hint, 500)
+	v.event.Verdict, v.event.Rule, v.event.Message = e.Verdict, e.Rule, e.Message
+	c := &v.way.plane.counts
+	if d.Verdict == policy.Allow {
+		c.allowed.Add(1)
+		e.Hint = ""
+	} else {
+		e.Verdict = policy.Deny // a question that came to nothing
+		c.refused.Add(1)
+		v.way.callers.refused(e)
+	}
+	v.way.plane.o.Record(e)
+}
+
+// refuse records the decision with the address that it is about, when there is
+// one.
+func (v *visit) refuse(d network.Decision, addr netip.AddrPort) {
+	v.event.Addr = addr
+	v.decide(d)
+}
+
+// An ending is how a visit ended.
+type ending struct {
+	status  int
+	in, out int64
+	err     string
+}
+
+// end records the end of what was allowed.
+func (v *visit) end(x ending) {
+	c := &v.way.plane.counts
+	c.bytesIn.Add(x.in)
+	c.bytesOut.Add(x.out)
+	if x.err != "" {
+		c.failed.Add(1)
+	}
+	e := v.event
+	e.Phase, e.Time = PhaseEnd, v.way.plane.o.Now()
+	e.Status, e.BytesIn, e.BytesOut, e.Error = x.status, x.in, x.out, printable(x.err, 300)
+	e.Duration = e.Time.Sub(v.began)
+	v.way.plane.o.Record(e)
+}

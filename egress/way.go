@@ -1,0 +1,200 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/secret"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// WayOptions are what is particular to one sandbox.
+type WayOptions struct {
+	Sandbox string // its name, for events
+	Policy  *network.Policy
+	Limits  meter.Limits
+
+	// Secrets are put into requests to the hosts that they are bound to, whose
+	// TLS is read for that. Nil is none. The set stays the caller's, who
+	// closes it after the Way.
+	Secrets *secret.Set
+
+	// Ask decides what the policy wants somebody asked about. Its context ends
+	// when nobody waits for the answer any more. Nil refuses such hosts.
+	Ask func(context.Context, Question) Answer
+}
+
+// The times that are not settings.
+const (
+	headTime     = 10 * time.Second // for a head, a handshake, and the first word of a tunnel
+	lingerTime   = 500 * time.Millisecond
+	maxTurnAways = 8 // connections beyond the limit that are told so at a time
+)
+
+// errClosed is why connections end when their Way does.
+var errClosed = errors.New("the way out was closed")
+
+// A Way serves one sandbox. It is safe for concurrent use.
+type Way struct {
+	plane     *Plane
+	o         WayOptions
+	listener  net.Listener
+	meter     *meter.Meter
+	transport *http.Transport
+	callers   callers
+	asker     asker
+	turnAways chan struct{}
+
+	ctx    context.Context // ends with the Way
+	cancel context.CancelCauseFunc
+	flow   context.Context // of connections: ends also when a limit is passed
+	conns  sync.WaitGroup
+	done   chan struct{}
+}
+
+func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
+	switch {
+	case o.Policy == nil:
+		return nil, failure(sandbox.CodeInternal, "there is no policy")
+	case p.o.Reach == nil:
+		return nil, failure(sandbox.CodeInternal, "there is nothing that dials")
+	case !o.Policy.Open():
+		return nil, failure(sandbox.CodeValidation, "the settings let nothing pass, so there is no way out to open")
+	}
+	if o.Secrets != nil && p.o.Authority == nil {
+		return nil, failure(sandbox.CodeInternal, "there is no authority for the hosts that secrets are bound to")
+	}
+	if err := o.Limits.Check(); err != nil {
+		return nil, err
+	}
+	w := &Way{
+		plane: p, o: o, listener: l, meter: meter.New(o.Limits),
+		turnAways: make(chan struct{}, maxTurnAways), done: make(chan struct{}),
+	}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	flow, stop := context.WithCancelCause(w.ctx)
+	w.flow = flow
+	go func() {
+		<-w.meter.Done()
+		stop(w.meter.Err())
+	}()
+	w.transport = w.newTransport()
+	w.asker = asker{ctx: w.ctx, ask: o.Ask, now: p.o.Now, asked: func() { p.counts.asked.Add(1) }}
+	return w, nil
+}
+
+// Done is closed when the Way has ended and no connection is left.
+func (w *Way) Done() <-chan struct{} { return w.done }
+
+// Close ends the Way. It returns when no connection is left.
+func (w *Way) Close() error {
+	w.cancel(errClosed)
+	<-w.done
+	return nil
+}
+
+// serve takes connections until the Way or its listener ends.
+func (w *Way) serve() {
+	stop := context.AfterFunc(w.ctx, func() { w.listener.Close() })
+	for {
+		conn, err := w.listener.Accept()
+		if err != nil {
+			if w.ctx.Err() == nil && passing(err) && w.pause(50*time.Millisecond) {
+				continue
+			}
+			break
+		}
+		w.take(conn)
+	}
+	w.cancel(errClosed)
+	w.meter.Close()
+	if stop() {
+		w.listener.Close()
+	}
+	w.asker.wait()
+	w.conns.Wait()
+	w.transport.CloseIdleConnections()
+	w.plane.forget(w)
+	close(w.done)
+}
+
+// passing reports whether accepting may succeed again.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED)
+}
+
+// pause waits, and reports false when the Way ended meanwhile.
+func (w *Way) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// take serves a connection, or turns it away when there are too many.
+func (w *Way) take(conn net.Conn) {
+	release, err := w.meter.Take()
+	if err != nil {
+		w.plane.counts.turnedAway.Add(1)
+		w.turnAway(conn, exhausted(err))
+		return
+	}
+	c := &w.plane.counts
+	c.connections.Add(1)
+	c.open.Add(1)
+	w.conns.Go(func() {
+		defer func() {
+			release()
+			c.open.Add(-1)
+		}()
+		w.attend(conn)
+	})
+}
+
+// attend serves a connection to its end. A fault of the proxy ends that
+// connection and nothing else.
+func (w *Way) attend(conn net.Conn) {
+	stop := context.AfterFunc(w.flow, func() { conn.Close() })
+	defer func() {
+		stop()
+		conn.Close()
+		if recover() != nil {
+			w.plane.counts.panics.Add(1)
+		}
+	}()
+	newClient(w.flow, w, conn).serve()
+}
+
+// turnAway tells a connection that there are too many, as long as not too many
+// have to be told.
+func (w *Way) turnAway(conn net.Conn, why refusal) {
+	select {
+	case w.turnAways <- struct{}{}:
+	default:
+		conn.Close()
+		return
+	}
+	w.conns.Go(func() {
+		stop := context.AfterFunc(w.ctx, func() { conn.Close() })
+		defer func() {
+			stop()
+			conn.Close()
+			<-w.turnAways
+		}()
+		conn.SetDeadline(time.Now().Add(lingerTime))
+		if _, err := conn.Write(why.bytes(true, false)); err == nil {
+			linger(conn)
+		}
+	})
+}

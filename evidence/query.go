@@ -1,0 +1,108 @@
+package evidence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
+)
+
+// A Filter says which records are meant. Its zero value means all of the
+// tenant without a name: whose records these are is never left open by
+// accident.
+type Filter struct {
+	Tenant     string // exactly this one
+	AllTenants bool   // Tenant does not count
+
+	Agent   string // empty means all, here and below
+	Session string
+	Sandbox string
+	Command string
+	Type    Type
+	Since   time.Time // at this time or later; zero means no bound
+	Until   time.Time // before this time; zero means no bound
+
+	Limit int // the newest; 0 has no bound
+}
+
+// Match reports whether r is meant by f. Limit does not count. A record that
+// stands for others is meant when one of them may be: it names no command, and
+// no agent and session when they had several.
+func (f Filter) Match(r Record) bool {
+	sum := r.Omitted > 0
+	return (f.AllTenants || r.Tenant == excerpt.Name(f.Tenant)) &&
+		matches(f.Agent, r.Agent, sum) && matches(f.Session, r.Session, sum) && matches(f.Command, r.Command, sum) &&
+		matches(f.Sandbox, r.Sandbox, false) && matches(string(f.Type), string(r.Type), false) &&
+		(f.Since.IsZero() || !r.Time.Before(f.Since)) &&
+		(f.Until.IsZero() || r.Time.Before(f.Until))
+}
+
+// matches reports whether a wanted name is the one that a record has. One that
+// stands for others may leave it out.
+func matches(want, have string, sum bool) bool {
+	return want == "" || have == excerpt.Name(want) || sum && have == ""
+}
+
+// Query returns the records that are meant, the last one appended first. A
+// place of the journal that is damaged comes as an error of type
+// *[journal.Damage], and the records behind it follow; any other error is the
+// last. Memory does not grow with the journal.
+func (s *Store) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := s.Flush(ctx); err != nil {
+			yield(Record{}, err)
+			return
+		}
+		n := 0
+		for raw, err := range s.journal.Records(ctx, journal.Range{Backward: true}) {
+			var d *journal.Damage
+			if errors.As(err, &d) && d.Kind == journal.DamageTorn {
+				continue // nothing was lost that Append had taken
+			}
+			var r Record
+			if err == nil {
+				r, err = decode(raw)
+			}
+			if err == nil && !f.Match(r) {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
+			if err == nil {
+				if n++; n == f.Limit {
+					return
+				}
+			}
+		}
+	}
+}
+
+// decode reads a record of the journal.
+func decode(raw journal.Record) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(raw.Data, &r); err != nil {
+		return Record{}, &journal.Damage{Kind: journal.DamageStranger, File: "journal", Detail: fmt.Sprintf("record %d is no evidence: %v", raw.Seq, err)}
+	}
+	return r, nil
+}
+
+// omission returns why the records that r stands for were not kept.
+func (r Record) omission() (Omission, bool) {
+	var o Omission
+	err := json.Unmarshal(r.Data, &o)
+	return o, err == nil && r.Omitted > 0
+}
+
+// Verify says whether the records are as they were written.
+func (s *Store) Verify(ctx context.Context) (journal.Report, error) {
+	if err := s.Flush(ctx); err != nil {
+		return journal.Report{}, err
+	}
+	return s.journal.Verify(ctx)
+}
