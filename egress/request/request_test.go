@@ -56,7 +56,9 @@ func TestPeek(t *testing.T) {
 }
 
 func TestPeekRefuses(t *testing.T) {
-	get := func(fields string) string { return "GET http://web.test/ HTTP/1.1\r\nHost: web.test\r\n" + fields + "\r\n" }
+	get := func(fields string) string {
+		return "GET http://web.test/ HTTP/1.1\r\nHost: web.test\r\n" + fields + "\r\n"
+	}
 	line := func(line string) string { return line + "\r\nHost: web.test\r\n\r\n" }
 	tests := []struct {
 		name, head string
