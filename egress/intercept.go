@@ -58,17 +58,17 @@ func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 		return
 	}
 	c.line.bottom.metered(true)
+	c.line.bottom.within(c.way.headTime())
 	over := tls.Server(&buffered{c.line.bottom, c.line.br}, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*leaf},
 	})
-	ctx, cancel := context.WithTimeout(c.ctx, headTime)
+	ctx, cancel := context.WithTimeout(c.ctx, c.way.headTime())
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {
 		v.decide(first)
 		v.end(ending{err: "the program did not take the certificate of the proxy, or ended the TLS for another reason"})
 		return
 	}
-	c.line.bottom.within(headTime)
 	c.serveHTTP(newLine(over, c.line.bottom), t.scope(true))
 	over.CloseWrite()
 }

@@ -34,6 +34,7 @@ type Options struct {
 // each through a [Way] of its own. It is safe for concurrent use.
 type Plane struct {
 	o      Options
+	head   time.Duration // headTime, but in tests
 	ids    atomic.Uint64
 	counts counts
 
@@ -50,7 +51,7 @@ func New(o Options) *Plane {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Plane{o: o, ways: map[*Way]struct{}{}}
+	return &Plane{o: o, head: headTime, ways: map[*Way]struct{}{}}
 }
 
 // Open serves the listener of one sandbox until Close or until the listener
@@ -65,6 +66,8 @@ func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
+		w.meter.Close()
+		w.cancel(errClosed)
 		l.Close()
 		return nil, failure(sandbox.CodeUnavailable, "the proxy has been closed")
 	}

@@ -140,7 +140,7 @@ func (t *target) scope(secure bool) scope {
 // the host to begin, which is what protocols do that have to be named by a rule.
 func (c *client) hear(v *visit, t *target, first network.Decision) (network.Protocol, bool) {
 	c.line.bottom.metered(false) // who carries it on does that
-	c.line.bottom.within(headTime)
+	c.line.bottom.within(c.way.headTime())
 	said, err := c.line.hear()
 	c.line.bottom.within(0)
 	switch {
@@ -163,7 +163,7 @@ func (c *client) hear(v *visit, t *target, first network.Decision) (network.Prot
 // target. What does not fit is refused.
 func (c *client) named(v *visit, t *target) bool {
 	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
-	c.line.bottom.within(headTime)
+	c.line.bottom.within(c.way.headTime())
 	h, err := hello.Peek(c.line.larger(hello.BufferSize))
 	c.line.bottom.within(0)
 	if err == nil {

@@ -90,6 +90,10 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	return w, nil
 }
 
+// headTime is how long a program may take for a head, a handshake, and the
+// first word of a tunnel.
+func (w *Way) headTime() time.Duration { return w.plane.head }
+
 // Done is closed when the Way has ended and no connection is left.
 func (w *Way) Done() <-chan struct{} { return w.done }
 
