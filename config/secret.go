@@ -187,6 +187,10 @@ func (r Resolved) BoundSecrets(home string, env map[string]string) ([]BoundSecre
 	return out, nil
 }
 
+// SecretRefs returns the names of the secrets and the hosts that get them,
+// canonical and sorted.
+func (r Resolved) SecretRefs() []sandbox.SecretRef { return secretRefs(r.Network) }
+
 // secretRefs returns what a Spec tells of the secrets: names and hosts, sorted.
 func secretRefs(n Network) []sandbox.SecretRef {
 	var out []sandbox.SecretRef
