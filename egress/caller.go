@@ -63,7 +63,7 @@ func (c *Caller) Env() map[string]string {
 		env[name], env[strings.ToLower(name)] = value, value
 	}
 	if secrets := c.way.o.Secrets; secrets != nil {
-		maps.Copy(env, c.way.plane.o.Authority.Env())
+		maps.Copy(env, c.way.o.Authority.Env())
 		maps.Copy(env, secrets.Env())
 	}
 	return env

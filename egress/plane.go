@@ -8,14 +8,12 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 )
 
 // Options are what a Plane needs.
 type Options struct {
-	Reach     *reach.Reacher       // required
-	Authority *authority.Authority // nil: a Way with secrets is refused
+	Reach *reach.Reacher // required
 
 	// Record is told each decision before a refusal is answered or a byte
 	// passes, and each end. It is called from many goroutines and has to be

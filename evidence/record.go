@@ -21,6 +21,9 @@ type Type string
 // Data are those of an Event of package egress.
 const TypeEgress Type = "egress"
 
+// Types returns the types that there are.
+func Types() []Type { return []Type{TypeEgress} }
+
 // A Share says what happens to records of one sandbox that come faster than
 // [Options].MaxPerSecond.
 type Share int
