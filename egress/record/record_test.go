@@ -207,6 +207,33 @@ func TestEventsWhileClosing(t *testing.T) {
 	}
 }
 
+// TestKindsOfRefusals holds how refusals are listed.
+func TestKindsOfRefusals(t *testing.T) {
+	for rule, want := range map[string]struct {
+		kind     store.Type
+		severity policy.Severity
+	}{
+		"network.allowedDomains":         {store.NetworkViolation, policy.Medium},
+		"network.deniedDomains[0]: evil": {store.NetworkViolation, policy.High},
+		"address":                        {store.NetworkViolation, policy.High},
+		"sni":                            {store.NetworkViolation, policy.Medium},
+		"limits.requestBytes":            {store.LimitExceeded, policy.Low},
+	} {
+		e := refused()
+		e.Rule = rule
+		if v, ok := (item{event: e}).refusal(); !ok || v.Type != want.kind || v.Severity != want.severity || v.Resource != "evil.example:443" {
+			t.Errorf("%s: %+v", rule, v)
+		}
+	}
+	e := allowed()
+	e.Error = "connection refused"
+	for _, e.Phase = range []egress.Phase{egress.PhaseDecision, egress.PhaseEnd} {
+		if v, ok := (item{event: e}).refusal(); ok {
+			t.Errorf("what was allowed is a violation: %+v", v)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	g := newRig(t, Options{}, evidence.Options{})
 	for _, o := range []Options{{}, {Evidence: g.evidence}, {Evidence: g.evidence, Log: g.log.logger(), Queue: -1}, {Evidence: g.evidence, Log: g.log.logger(), Wait: -1}} {
