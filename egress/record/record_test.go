@@ -150,7 +150,7 @@ func TestTwiceEntered(t *testing.T) {
 // TestFlushAndClose holds that both wait for what was taken, and what comes
 // behind Close.
 func TestFlushAndClose(t *testing.T) {
-	g := newRig(t, Options{}, evidence.Options{MaxPerSecond: 1})
+	g := newRig(t, Options{}, evidence.Options{Burst: 1, Rate: 1})
 	var done sync.WaitGroup
 	for range 4 {
 		done.Go(func() {
@@ -187,7 +187,7 @@ func TestFlushAndClose(t *testing.T) {
 
 // TestEventsWhileClosing holds that no event is lost without being counted.
 func TestEventsWhileClosing(t *testing.T) {
-	g := newRig(t, Options{Queue: 1}, evidence.Options{MaxPerSecond: 1})
+	g := newRig(t, Options{Queue: 1}, evidence.Options{Burst: 1, Rate: 1})
 	var done sync.WaitGroup
 	const n = 2000
 	half := make(chan struct{})
