@@ -77,7 +77,8 @@ type Witness interface {
 }
 
 // A Grant opens one path of the host, and everything below it, to one
-// operation. OpWrite includes OpRead.
+// operation. OpWrite includes OpRead. With OpConnect it opens a host, as
+// host:port in Path; walls know nothing of those.
 type Grant struct {
 	Operation Operation `json:"operation"`
 	Path      string    `json:"path"` // canonical, on the host

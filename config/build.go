@@ -169,7 +169,7 @@ func egress(n Network) sandbox.EgressRules {
 	return sandbox.EgressRules{
 		AllowedDomains: slices.Clone(n.AllowedDomains), DeniedDomains: slices.Clone(n.DeniedDomains),
 		AllowPrivate: n.AllowPrivate, AllowPublic: n.AllowPublic, Ask: n.Ask,
-		AllowLocalBinding: n.AllowLocalBinding, HTTPProxyPort: int(n.HTTPProxyPort),
+		AllowLocalBinding: n.AllowLocalBinding, HTTPProxyPort: int(n.HTTPProxyPort), Secrets: secretRefs(n),
 	}
 }
 

@@ -20,7 +20,7 @@ func facts() config.Facts {
 		Instance: "0011223344556677", ImageID: "sha256:abc", UID: 70001, GID: 70001,
 		Workspace: "/srv/state/workspaces/w", AgentDir: "/root/agents/r", SocketDir: "/srv/state/run/0a",
 		PasswdFile: "/srv/state/identity/1/passwd", GroupFile: "/srv/state/identity/1/group",
-		Guest:   sandbox.GuestRef{Dir: "/srv/state/guest/0a", Digest: "0a"},
+		TrustDir: "/srv/state/egress/trust", Guest: sandbox.GuestRef{Dir: "/srv/state/guest/0a", Digest: "0a"},
 		Seccomp: profile, HostCPUs: 2, HostMemory: 8 << 30, Home: "/root",
 		Sensitive: []string{"/srv/state", "/run/docker.sock"}, Workspaces: []string{"/srv/state/workspaces"},
 	}

@@ -147,12 +147,16 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 		p.badly(at+".browser.cdpSourceRange", "write it like 10.0.0.0/8", "%q is no range of addresses", *b.CDPSourceRange)
 	}
 	if n := s.Network; n != nil {
-		p.hosts(n.AllowedDomains, at+".network.allowedDomains")
-		p.hosts(n.DeniedDomains, at+".network.deniedDomains")
+		p.hosts(n.AllowedDomains, at+".network.allowedDomains", readRule)
+		p.hosts(n.DeniedDomains, at+".network.deniedDomains", network.CheckDenied)
+		p.secrets(n.Secrets, at+".network.secrets")
 	}
 	durations := map[string]*Duration{}
 	if l := s.Limits; l != nil {
 		durations["limits.timeout"] = l.Timeout
+	}
+	if n := s.Network; n != nil && n.Limits != nil {
+		durations["network.limits.idle"], durations["network.limits.total"] = n.Limits.Idle, n.Limits.Total
 	}
 	if b := s.Browser; b != nil {
 		durations["browser.autoStartTimeout"] = b.AutoStartTimeout
@@ -165,13 +169,19 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 }
 
 // hosts has package network read each rule that has the form of one.
-func (p *problems) hosts(rules []string, at string) {
+func (p *problems) hosts(rules []string, at string, check func(string) error) {
 	for i, s := range rules {
 		var e *sandbox.Error
-		if _, err := network.ParseRule(s); isHostRule(s) && errors.As(err, &e) {
+		if isHostRule(s) && errors.As(check(s), &e) {
 			p.badly(fmt.Sprintf("%s[%d]", at, i), e.Hint, "%s", e.Message)
 		}
 	}
+}
+
+// readRule reports what is wrong with a rule whatever it is for.
+func readRule(text string) error {
+	_, err := network.ParseRule(text)
+	return err
 }
 
 func (p *problems) docker(d *DockerSettings, at string) {

@@ -31,6 +31,10 @@ func Defaults() *SandboxSettings {
 		Network: &NetworkSettings{
 			AllowPrivate: new(false), AllowPublic: new(false), Ask: new(false),
 			AllowLocalBinding: new(false), HTTPProxyPort: new(int64(0)),
+			Limits: &NetworkLimitSettings{
+				Connections: new(int64(256)), BytesIn: new(Size(0)), BytesOut: new(Size(0)), RequestBytes: new(Size(0)),
+				Idle: span(5 * time.Minute), Total: span(0),
+			},
 		},
 		Commands: &CommandSettings{
 			Strictness: new("restricted"), AllowUnsandboxed: new(false), AutoAllowIfSandboxed: new(true),

@@ -6,17 +6,20 @@ import (
 	"strings"
 )
 
+// An ineffective entry is about one setting.
+type ineffective struct{ path, why, except string }
+
 // withoutEffect is the one table of settings that are accepted and checked
 // while the feature behind them does not exist. A path stands for all below it;
 // except names a provider with which it has an effect.
 //
 // One that opens something opens nothing; one that tightens something does not
 // tighten it yet, and the notice is there to say so.
-func withoutEffect() []struct{ path, why, except string } {
-	return []struct{ path, why, except string }{
+func withoutEffect() []ineffective {
+	return []ineffective{
 		{"requireEvidence", "what passes the way out is recorded, and refused when it cannot be; commands and files are not recorded yet", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
-		{"network", "rules for hosts are not enforced yet: docker.network alone decides what can be reached", ""},
+		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", ""},
 		{"browser", "there is no browser yet", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},
 		{"idle", "idle sandboxes are not frozen yet", ""},
@@ -28,6 +31,9 @@ func withoutEffect() []struct{ path, why, except string } {
 func noEffect(r Resolved, m merged) []Notice {
 	var out []Notice
 	table, named := withoutEffect(), r.Origin("preset") != "default"
+	if !r.walled() {
+		table = append(table, withoutWall(r.Docker.Network)...)
+	}
 	for _, path := range sortedKeys(r.Origins) {
 		origin := r.Origins[path]
 		if origin == "default" || strings.HasPrefix(origin, "preset ") && !named || isElement(path) {
@@ -41,6 +47,18 @@ func noEffect(r Resolved, m merged) []Notice {
 				out = append(out, Notice{Path: r.field(path), Value: valueAt(&m.settings, path), Why: e.why})
 			}
 		}
+	}
+	return out
+}
+
+// withoutWall is what of the network settings is no wall beside a network of
+// the engine. The lists of rules are refused there.
+func withoutWall(network string) []ineffective {
+	var out []ineffective
+	for _, name := range []string{"allowPrivate", "allowPublic", "ask", "limits"} {
+		out = append(out, ineffective{
+			"network." + name, "it holds for programs that use the proxy; docker.network is " + quoted(network) + ", with which they need not", "",
+		})
 	}
 	return out
 }

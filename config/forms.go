@@ -21,7 +21,9 @@ func formOf(name string) (form, bool) {
 	case "prefix":
 		return form{`^[a-z0-9][a-z0-9-]{0,13}$`, isNamePrefix}, true
 	case "hostRule":
-		return form{`^[A-Za-z0-9*._:/\[\]-]{1,272}$`, isHostRule}, true
+		return form{`^([A-Z,-]{1,128} )?[!-~]{1,896}$`, isHostRule}, true
+	case "hostTarget":
+		return form{`^[A-Za-z0-9._:\[\]-]{1,272}$`, isHostTarget}, true
 	case "capability":
 		return form{`^[A-Za-z_]{1,64}$`, isCapability}, true
 	case "gpus":
@@ -45,7 +47,18 @@ func isNamePrefix(s string) bool {
 }
 
 // isHostRule looks at the characters; package network reads the rule.
-func isHostRule(s string) bool { return sized(s, 272) && made(s, "*._:/[]-") }
+func isHostRule(s string) bool {
+	if methods, rest, ok := strings.Cut(s, " "); ok {
+		if !sized(methods, 128) || strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ,-") != "" {
+			return false
+		}
+		s = rest
+	}
+	return sized(s, 896) && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
+}
+
+// isHostTarget looks at the characters of a host with or without a port.
+func isHostTarget(s string) bool { return sized(s, 272) && made(s, "._:[]-") }
 
 func isCapability(s string) bool {
 	return sized(s, 64) && made(s, "_") && !strings.ContainsAny(s, digits)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var formNames = []string{"name", "image", "prefix", "hostRule", "capability", "gpus", "variable", "hostName"}
+var formNames = []string{"name", "image", "prefix", "hostRule", "hostTarget", "capability", "gpus", "variable", "hostName"}
 
 // agree complains unless the function and the pattern of every form say the
 // same about s.

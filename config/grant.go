@@ -1,18 +1,26 @@
 package config
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Granted returns s with g added to filesystem.allowRead or allowWrite: of the
-// agent's entry when agents.list has one, else of agents.defaults. Neither s
-// nor anything in it is changed; it may be nil. A grant that is no path rule
-// adds nothing.
+// Granted returns s with g added to filesystem.allowRead or allowWrite, or to
+// network.allowedDomains: of the agent's entry when agents.list has one, else
+// of agents.defaults. Neither s nor anything in it is changed; it may be nil.
+// A grant of another kind adds nothing, and neither does one of a host to an
+// agent that [HostGrantable] says no of.
 func Granted(s *Settings, agent string, g sandbox.Grant) *Settings {
-	if g.Operation != sandbox.OpRead && g.Operation != sandbox.OpWrite {
+	switch g.Operation {
+	case sandbox.OpRead, sandbox.OpWrite:
+	case sandbox.OpConnect:
+		if !HostGrantable(s, agent) {
+			return s
+		}
+	default:
 		return s
 	}
 	out := copied(s)
@@ -27,8 +35,24 @@ func Granted(s *Settings, agent string, g sandbox.Grant) *Settings {
 	return out
 }
 
+// HostGrantable reports whether a host can be added to what the agent may
+// reach. An entry of its own without a list of hosts has those of
+// agents.defaults: a list in it would take their place, and a host added to
+// theirs would be for every agent.
+func HostGrantable(s *Settings, agent string) bool {
+	entry, i := findAgent(s, agent)
+	return i < 0 || entry.Sandbox != nil && entry.Sandbox.Network != nil && entry.Sandbox.Network.AllowedDomains != nil
+}
+
 func withRule(s *SandboxSettings, g sandbox.Grant) *SandboxSettings {
 	out := copied(s)
+	if g.Operation == sandbox.OpConnect {
+		out.Network = copied(out.Network)
+		if list := out.Network.AllowedDomains; !slices.Contains(list, g.Path) {
+			out.Network.AllowedDomains = append(slices.Clone(list), g.Path)
+		}
+		return out
+	}
 	out.Filesystem = copied(out.Filesystem)
 	list := &out.Filesystem.AllowRead
 	if g.Operation == sandbox.OpWrite {
@@ -77,4 +101,12 @@ func LateGrants(made, now sandbox.FilesystemRules) (grants []sandbox.Grant, ok b
 	same := slices.Equal(made.DenyRead, now.DenyRead) && slices.Equal(made.DenyWrite, now.DenyWrite) &&
 		slices.Equal(made.AllowUnixSockets, now.AllowUnixSockets)
 	return grants, same && len(grants) > 0
+}
+
+// LateEgress reports whether made and now differ in what the proxy alone
+// enforces: such rules take effect with the next command, whether they open or
+// close something, and need no new sandbox. Secrets do, because their sandbox
+// trusts the authority that they need.
+func LateEgress(made, now sandbox.EgressRules) bool {
+	return !reflect.DeepEqual(made, now) && reflect.DeepEqual(made.Secrets, now.Secrets)
 }

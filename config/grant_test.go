@@ -22,7 +22,7 @@ func TestGranted(t *testing.T) {
 		{"main", sandbox.OpWrite, "/$x", map[string][]string{"a": {"/d", "/$$x"}, "b": {"/d", "/$$x"}, "main": {"/d", "/$$x"}}},
 		{"main", sandbox.OpWrite, "/d", map[string][]string{"main": {"/d"}}},
 		{"main", sandbox.OpRead, "/x", map[string][]string{"main": {"/d"}}},
-		{"main", sandbox.OpConnect, "/x", map[string][]string{"main": {"/d"}}},
+		{"main", sandbox.OpExecute, "/x", map[string][]string{"main": {"/d"}}},
 	}
 	for _, tt := range tests {
 		s, err := Parse("t", []byte(file))
@@ -80,5 +80,58 @@ func TestLateGrants(t *testing.T) {
 				t.Errorf("%q, %v", got, ok)
 			}
 		})
+	}
+}
+
+func TestGrantedHost(t *testing.T) {
+	const file = `{"agents": {"defaults": {"sandbox": {"network": {"allowedDomains": ["d.test"]}}}, "list": [
+		{"id": "own", "sandbox": {"network": {"allowedDomains": ["o.test"]}}}, {"id": "none", "sandbox": {"mode": "all"}}, {"id": "bare"}]}}`
+	tests := []struct {
+		agent string
+		want  map[string][]string // by agent
+	}{
+		{"own", map[string][]string{"own": {"o.test", "x.test:443"}, "none": {"d.test"}, "main": {"d.test"}}},
+		{"main", map[string][]string{"own": {"o.test"}, "none": {"d.test", "x.test:443"}, "main": {"d.test", "x.test:443"}}},
+		{"none", map[string][]string{"own": {"o.test"}, "none": {"d.test"}, "main": {"d.test"}}},
+		{"bare", map[string][]string{"own": {"o.test"}, "bare": {"d.test"}, "main": {"d.test"}}},
+	}
+	for _, tt := range tests {
+		s, err := Parse("t", []byte(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Granted(s, tt.agent, sandbox.Grant{Operation: sandbox.OpConnect, Path: "x.test:443"})
+		for agent, want := range tt.want {
+			r, err := Resolve(got, Who{Agent: agent, Session: "s"}, nil)
+			if err != nil || !slices.Equal(r.Network.AllowedDomains, want) {
+				t.Errorf("for %s: agent %s may reach %q, %v, want %q", tt.agent, agent, r.Network.AllowedDomains, err, want)
+			}
+		}
+	}
+}
+
+func TestLateEgress(t *testing.T) {
+	rules := func(allowed string) sandbox.EgressRules {
+		return sandbox.EgressRules{AllowedDomains: strings.Fields(allowed), DeniedDomains: []string{"d.test"}}
+	}
+	public, secret := rules("a.test"), rules("a.test b.test")
+	public.AllowPublic = true
+	secret.Secrets = []sandbox.SecretRef{{Name: "TOKEN", Hosts: []string{"a.test"}}}
+	tests := []struct {
+		name      string
+		made, now sandbox.EgressRules
+		want      bool
+	}{
+		{"nothing new", rules("a.test"), rules("a.test"), false},
+		{"one more", rules("a.test"), rules("a.test b.test"), true},
+		{"one less", rules("a.test b.test"), rules("a.test"), true},
+		{"every public host", rules("a.test"), public, true},
+		{"a secret", rules("a.test b.test"), secret, false},
+		{"no secret any more", secret, rules("a.test b.test"), false},
+	}
+	for _, tt := range tests {
+		if got := LateEgress(tt.made, tt.now); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }

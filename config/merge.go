@@ -178,9 +178,7 @@ func concrete(dst, src reflect.Value) {
 			to.Set(reflect.AppendSlice(reflect.MakeSlice(to.Type(), 0, from.Len()), from))
 		case reflect.Map:
 			to.Set(reflect.MakeMapWithSize(to.Type(), from.Len()))
-			for _, k := range from.MapKeys() {
-				to.SetMapIndex(k, from.MapIndex(k))
-			}
+			deepCopy(to, from)
 		}
 	}
 }

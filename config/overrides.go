@@ -12,6 +12,10 @@ type Overrides struct {
 	AllowDomains []string       // added to those of the settings
 	Ask          bool
 	Provider     string
+
+	// Secrets are bound beside those of the settings, and replace those of the
+	// same name. ParseSecret reads them; none may come from a program.
+	Secrets map[string]SecretSettings
 }
 
 // Layer returns the flags as the strongest layer of settings, or nil when no
@@ -35,8 +39,8 @@ func (o Overrides) Layer() *SandboxSettings {
 	if o.Timeout != nil {
 		s.Limits, set = &LimitSettings{Timeout: span(*o.Timeout)}, true
 	}
-	if len(o.AllowDomains) > 0 || o.Ask {
-		s.Network, set = &NetworkSettings{AllowedDomains: o.AllowDomains}, true
+	if len(o.AllowDomains) > 0 || o.Ask || len(o.Secrets) > 0 {
+		s.Network, set = &NetworkSettings{AllowedDomains: o.AllowDomains, Secrets: o.Secrets}, true
 		if o.Ask {
 			s.Network.Ask = new(true)
 		}

@@ -20,7 +20,8 @@ func (r Resolved) Variables() []Variable {
 }
 
 // Redact returns r with every value of the environment that did not come from
-// the defaults replaced by [Mask], and likewise every value of providerOptions.
+// the defaults replaced by [Mask], and likewise every value of providerOptions
+// and every argument of a program that prints a secret.
 // What is shown to people goes through it unless they ask for the values.
 func (r Resolved) Redact() Resolved {
 	env := make(map[string]string, len(r.Docker.Env))
@@ -31,6 +32,13 @@ func (r Resolved) Redact() Resolved {
 		env[name] = value
 	}
 	r.Docker.Env = env
+	if r.Network.Secrets != nil {
+		secrets := make(map[string]SecretSettings, len(r.Network.Secrets))
+		for name, s := range r.Network.Secrets {
+			secrets[name] = s.redacted()
+		}
+		r.Network.Secrets = secrets
+	}
 	if r.ProviderOptions != nil {
 		options := make(map[string]any, len(r.ProviderOptions))
 		for name := range r.ProviderOptions {
@@ -39,4 +47,11 @@ func (r Resolved) Redact() Resolved {
 		r.ProviderOptions = options
 	}
 	return r
+}
+
+func (s SecretSettings) redacted() SecretSettings {
+	if len(s.From.Command) > 1 {
+		s.From.Command = []string{s.From.Command[0], Mask}
+	}
+	return s
 }

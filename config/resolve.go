@@ -91,10 +91,16 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 // element or key that of the element, with the permission rule if it comes
 // from one: "agents.defaults permissions.allow[0]". A path that no layer set is "default".
 func (r Resolved) Origin(path string) string {
-	if o, ok := r.Origins[path]; ok {
-		return o
+	for {
+		if o, ok := r.Origins[path]; ok {
+			return o
+		}
+		i := strings.LastIndexByte(path, '.')
+		if i < 0 || !isElement(path[:i]) {
+			return "default"
+		}
+		path = path[:i] // a part of an element is of its layer
 	}
-	return "default"
 }
 
 // field returns the JSON path in the file of the value at path, for messages.
@@ -240,5 +246,5 @@ func (r Resolved) PlatformEnabled(goos string, wsl bool) bool {
 // than the whole.
 func isElement(path string) bool {
 	return strings.HasSuffix(path, "]") || strings.HasPrefix(path, "docker.env.") ||
-		strings.HasPrefix(path, "docker.ulimits.") || strings.HasPrefix(path, "providerOptions.")
+		strings.HasPrefix(path, "docker.ulimits.") || strings.HasPrefix(path, "network.secrets.") || strings.HasPrefix(path, "providerOptions.")
 }

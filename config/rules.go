@@ -10,7 +10,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
 	"github.com/bulkhead-dev/sandbox/policy/command"
-	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // checkRules applies the rules of package hardening to a whole file: to what
@@ -70,13 +69,7 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs = append(errs, bindErrors(r, "docker.binds", d.Binds, b)...)
 	errs = append(errs, bindErrors(r, "browser.binds", r.Browser.Binds, b)...)
 	errs = append(errs, sizeErrors(r)...)
-	for i, s := range r.Network.AllowedDomains {
-		var e *sandbox.Error
-		if errors.As(network.CheckAllowed(s, r.Network.AllowPublic), &e) {
-			e.Field = r.field(fmt.Sprintf("network.allowedDomains[%d]", i))
-			errs = append(errs, e)
-		}
-	}
+	errs = append(errs, networkErrors(r)...)
 	_, err := ToolPolicy(r)
 	return append(errs, err, r.placed(command.Check(r.commandRules())))
 }

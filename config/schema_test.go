@@ -110,7 +110,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
 		"filesystem": "allowRead denyRead allowWrite denyWrite allowUnixSockets whitelist blacklist",
-		"network":    "allowedDomains deniedDomains allowPrivate allowPublic ask allowLocalBinding httpProxyPort",
+		"network":    "allowedDomains deniedDomains allowPrivate allowPublic ask allowLocalBinding httpProxyPort limits secrets",
 		"commands":   "strictness allow block excluded subagentBlock allowUnsandboxed autoAllowIfSandboxed",
 		"limits":     "timeout maxOutputBytes memory cpuSeconds fileSize openFiles processes",
 		"browser": "enabled image containerPrefix network cdpPort vncPort noVncPort headless enableNoVnc allowHostControl autoStart " +

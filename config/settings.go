@@ -85,17 +85,6 @@ type FilesystemSettings struct {
 	Blacklist        []string `json:"blacklist,omitempty" merge:"append" alias:"true" doc:"Older name for denyRead and denyWrite together."`
 }
 
-// NetworkSettings say which hosts can be reached.
-type NetworkSettings struct {
-	AllowedDomains    []string `json:"allowedDomains,omitempty" merge:"flag-append" form:"hostRule" doc:"Hosts that may be reached: example.com, *.example.com for those below it, an address or a range like 10.0.0.0/8, each with :443 or :8000-8100 where that is all. Default none."`
-	DeniedDomains     []string `json:"deniedDomains,omitempty" form:"hostRule" doc:"Hosts that may not be reached even when allowed, written in the same way; * is every host."`
-	AllowPrivate      *bool    `json:"allowPrivate,omitempty" doc:"Whether private addresses may be reached; default false."`
-	AllowPublic       *bool    `json:"allowPublic,omitempty" doc:"Whether any public host may be reached; default false, true under permissive."`
-	Ask               *bool    `json:"ask,omitempty" doc:"Whether a host that no rule names is asked about rather than refused; default false, true under normal."`
-	AllowLocalBinding *bool    `json:"allowLocalBinding,omitempty" doc:"Whether programs inside may listen on a local port; default false."`
-	HTTPProxyPort     *int64   `json:"httpProxyPort,omitempty" min:"0" max:"65535" doc:"Port of the proxy inside; 0, the default, is a free one."`
-}
-
 // CommandSettings say which commands may run.
 type CommandSettings struct {
 	Strictness           *string  `json:"strictness,omitempty" enum:"strict,restricted,normal,permissive" doc:"How much the checks of a command let pass; default restricted."`

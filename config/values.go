@@ -90,6 +90,19 @@ type Network struct {
 	Ask               bool     `json:"ask"`
 	AllowLocalBinding bool     `json:"allowLocalBinding"`
 	HTTPProxyPort     int64    `json:"httpProxyPort"`
+
+	Limits  NetworkLimits             `json:"limits"`
+	Secrets map[string]SecretSettings `json:"secrets,omitempty"`
+}
+
+// NetworkLimits is [NetworkLimitSettings] with every layer applied; 0 is unbounded.
+type NetworkLimits struct {
+	Connections  int64    `json:"connections"`
+	BytesIn      Size     `json:"bytesIn"`
+	BytesOut     Size     `json:"bytesOut"`
+	RequestBytes Size     `json:"requestBytes"`
+	Idle         Duration `json:"idle"`
+	Total        Duration `json:"total"`
 }
 
 // Commands is [CommandSettings] with every layer applied.

@@ -23,14 +23,15 @@ import (
 //     sandbox;
 //   - Image, the reference, since the identity ImageID counts: an image built
 //     anew under the same tag is a change, a new tag for the same image is none;
-//   - Limits, which are applied to each command and not to the container.
+//   - Limits, which are applied to each command and not to the container;
+//   - Egress.Ask: whether somebody is asked is the caller's, not the sandbox's.
 //
 // Everything else counts, the environment and the rules for paths and egress
 // included, and Format too, so that a new layout makes every sandbox count as
 // changed. The order of keys never matters, in a seccomp profile neither. The
 // order of a list matters where an engine cares: mounts, setup, onStart, dns
 // and extraHosts. It does not for capabilities, ulimits, tmpfs, switches, path
-// rules and domains, which are sets; nil and empty are the same.
+// rules, domains and secrets, which are sets; nil and empty are the same.
 //
 // The error, always [sandbox.CodeInternal], says that s.Options holds what
 // cannot be written as JSON.
@@ -48,6 +49,7 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 	s.Name, s.Image = "", ""
 	s.Owner.Agent, s.Owner.Session = "", ""
 	s.Limits = sandbox.Limits{}
+	s.Egress.Ask = false
 	s.Security.CapDrop = capabilities(s.Security.CapDrop)
 	s.Security.Seccomp = canonicalJSON(s.Security.Seccomp)
 	s.Security.Dangerous = set(s.Security.Dangerous)
@@ -59,6 +61,10 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 		&s.Egress.AllowedDomains, &s.Egress.DeniedDomains,
 	} {
 		*list = set(*list)
+	}
+	s.Egress.Secrets = sorted(s.Egress.Secrets, func(a, b sandbox.SecretRef) int { return strings.Compare(a.Name, b.Name) })
+	for i := range s.Egress.Secrets {
+		s.Egress.Secrets[i].Hosts = set(s.Egress.Secrets[i].Hosts)
 	}
 	return s
 }

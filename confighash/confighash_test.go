@@ -43,6 +43,7 @@ func full() sandbox.Spec {
 		Egress: sandbox.EgressRules{
 			AllowedDomains: []string{"a.example", "b.example"}, DeniedDomains: []string{"c.example"}, AllowPrivate: true, AllowPublic: true,
 			Ask: true, AllowLocalBinding: true, HTTPProxyPort: 1,
+			Secrets: []sandbox.SecretRef{{Name: "K", Hosts: []string{"a.example", "b.example:8443"}}, {Name: "L", Hosts: []string{"c.example"}}},
 		},
 		Options: map[string]any{"k": "secret-3", "l": map[string]any{"m": 1.0}},
 	}
@@ -113,14 +114,14 @@ func TestEveryFieldCounts(t *testing.T) {
 	n := 0
 	leaves(reflect.ValueOf(&s).Elem(), "", func(path string) {
 		n++
-		leftOut := path == ".Name" || path == ".Image" || path == ".Owner.Agent" || path == ".Owner.Session" || strings.HasPrefix(path, ".Limits.")
+		leftOut := path == ".Name" || path == ".Image" || path == ".Owner.Agent" || path == ".Owner.Session" || strings.HasPrefix(path, ".Limits.") || path == ".Egress.Ask"
 		if same := sum(t, s) == want; same != leftOut {
 			t.Errorf("%s: hash unchanged is %v; want %v", path, same, leftOut)
 		}
 		if d := confighash.Diff(full(), s); (len(d) == 0) != leftOut {
 			t.Errorf("%s: Diff says %v", path, d)
 		}
-		if text := fmt.Sprint(confighash.Diff(full(), s), confighash.Diff(s, full())); strings.Contains(text, "secret") {
+		if text := fmt.Sprint(confighash.Diff(full(), s), confighash.Diff(s, full())); strings.Contains(text, "secret-") {
 			t.Errorf("%s: Diff tells a value: %s", path, text)
 		}
 	})
@@ -142,7 +143,11 @@ func TestOrderThatDoesNotCount(t *testing.T) {
 		"tmpfs":                                  func(s *sandbox.Spec) { u := s.Tmpfs; u[0], u[1] = u[1], u[0] },
 		"rules":                                  func(s *sandbox.Spec) { s.Filesystem.DenyRead = []string{"/y", "/x", "/y"} },
 		"domains":                                func(s *sandbox.Spec) { s.Egress.AllowedDomains = []string{"b.example", "a.example"} },
-		"profile":                                func(s *sandbox.Spec) { s.Security.Seccomp = "{ \"b\": [1, 2],\n \"a\": 1 }" },
+		"secrets":                                func(s *sandbox.Spec) { l := s.Egress.Secrets; l[0], l[1] = l[1], l[0] },
+		"hosts of a secret": func(s *sandbox.Spec) {
+			s.Egress.Secrets[0].Hosts = []string{"b.example:8443", "a.example", "a.example"}
+		},
+		"profile": func(s *sandbox.Spec) { s.Security.Seccomp = "{ \"b\": [1, 2],\n \"a\": 1 }" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := full()
@@ -204,8 +209,13 @@ func TestSumLeavesItsArgumentAlone(t *testing.T) {
 // TestSumIsStable holds that an upgrade does not make every sandbox count as
 // changed. Raise sandbox.SpecFormat when this has to differ.
 func TestSumIsStable(t *testing.T) {
-	if got, want := sum(t, full()), "81f8f9ae5c17802c1a9bc2b9cdbf4de9f1af9fa1"; got != want {
+	if got, want := sum(t, full()), "4b3c5bcd0bd94600d9cc5d3922dfccfb2473f933"; got != want {
 		t.Fatalf("Sum = %s; want %s", got, want)
+	}
+	before := full()
+	before.Egress.Secrets = nil // a field that came later counts only where it is used
+	if got, want := sum(t, before), "5820ca3c99ce506fa614acd4d904a1e575d85417"; got != want {
+		t.Fatalf("Sum without secrets = %s; want %s", got, want)
 	}
 }
 
@@ -255,6 +265,9 @@ func TestDiffTightens(t *testing.T) {
 		{"less allowed", func(s *sandbox.Spec) { s.Filesystem.AllowWrite = nil }, "filesystem.allowWrite", true},
 		{"fewer domains", func(s *sandbox.Spec) { s.Egress.AllowedDomains = []string{"a.example"} }, "network.allowedDomains", true},
 		{"other domains", func(s *sandbox.Spec) { s.Egress.AllowedDomains = []string{"d.example"} }, "network.allowedDomains", false},
+		{"a secret for fewer hosts", func(s *sandbox.Spec) { s.Egress.Secrets[0].Hosts = []string{"a.example"} }, "network.secrets.K", true},
+		{"a secret for another host", func(s *sandbox.Spec) { s.Egress.Secrets[1].Hosts = []string{"a.example"} }, "network.secrets.L", false},
+		{"a secret gone", func(s *sandbox.Spec) { s.Egress.Secrets = s.Egress.Secrets[:1] }, "network.secrets.L", true},
 		{"nothing public", func(s *sandbox.Spec) { s.Egress.AllowPublic = false }, "network.allowPublic", true},
 		{"another image", func(s *sandbox.Spec) { s.ImageID = "sha256:2" }, "docker.image", false},
 		{"another user", func(s *sandbox.Spec) { s.UID = 9 }, "docker.user", false},

@@ -276,29 +276,6 @@ func ulimitText(u sandbox.Ulimit, there bool) string {
 // narrower reports whether limit a permits no more than b; -1 is unlimited.
 func narrower(a, b int64) bool { return b == -1 || a != -1 && a <= b }
 
-func (d *differ) rules(a, b sandbox.Spec) {
-	f, g := a.Filesystem, b.Filesystem
-	d.list("filesystem.allowRead", f.AllowRead, g.AllowRead, shrunk)
-	d.list("filesystem.denyRead", f.DenyRead, g.DenyRead, grown)
-	d.list("filesystem.allowWrite", f.AllowWrite, g.AllowWrite, shrunk)
-	d.list("filesystem.denyWrite", f.DenyWrite, g.DenyWrite, grown)
-	d.list("filesystem.allowUnixSockets", f.AllowUnixSockets, g.AllowUnixSockets, shrunk)
-	d.list("network.allowedDomains", a.Egress.AllowedDomains, b.Egress.AllowedDomains, shrunk)
-	d.list("network.deniedDomains", a.Egress.DeniedDomains, b.Egress.DeniedDomains, grown)
-	for _, s := range []struct {
-		field    string
-		from, to bool
-	}{
-		{"network.allowPrivate", a.Egress.AllowPrivate, b.Egress.AllowPrivate},
-		{"network.allowPublic", a.Egress.AllowPublic, b.Egress.AllowPublic},
-		{"network.ask", a.Egress.Ask, b.Egress.Ask},
-		{"network.allowLocalBinding", a.Egress.AllowLocalBinding, b.Egress.AllowLocalBinding},
-	} {
-		d.text(s.field, strconv.FormatBool(s.from), strconv.FormatBool(s.to), !s.to)
-	}
-	d.text("network.httpProxyPort", strconv.Itoa(a.Egress.HTTPProxyPort), strconv.Itoa(b.Egress.HTTPProxyPort), false)
-}
-
 func (d *differ) options(a, b map[string]any) {
 	for _, name := range keys(a, b) {
 		from, was := a[name]

@@ -116,7 +116,10 @@ func (x *exchange) failed(d network.Decision, err error) {
 	if addr.IsValid() {
 		x.visit.event.Addr = addr
 	}
-	x.visit.decide(d)
+	if !x.visit.decide(d) {
+		x.answer(denied(x.visit.barred))
+		return
+	}
 	_, ended := x.body.state()
 	switch {
 	case x.ctx.Err() != nil:

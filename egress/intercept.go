@@ -50,7 +50,7 @@ func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 	if !c.named(v, t) {
 		return
 	}
-	leaf, err := c.way.plane.o.Authority.Leaf(t.host.String())
+	leaf, err := c.way.o.Authority.Leaf(t.host.String())
 	if err != nil {
 		v.decide(first)
 		v.end(ending{err: "there is no certificate for " + t.host.String()})

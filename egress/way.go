@@ -10,6 +10,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/policy/network"
@@ -25,6 +26,8 @@ type WayOptions struct {
 	// TLS is read for that. Nil is none. The set stays the caller's, who
 	// closes it after the Way.
 	Secrets *secret.Set
+	// Authority issues the certificates for these hosts; needed with Secrets.
+	Authority *authority.Authority
 
 	// Ask decides what the policy wants somebody asked about. Its context ends
 	// when nobody waits for the answer any more. Nil refuses such hosts.
@@ -68,7 +71,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	case !o.Policy.Open():
 		return nil, failure(sandbox.CodeValidation, "the settings let nothing pass, so there is no way out to open")
 	}
-	if o.Secrets != nil && p.o.Authority == nil {
+	if o.Secrets != nil && o.Authority == nil {
 		return nil, failure(sandbox.CodeInternal, "there is no authority for the hosts that secrets are bound to")
 	}
 	if err := o.Limits.Check(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/violation"
 )
 
@@ -17,6 +19,8 @@ type lookout struct {
 	tail *tail // nil when there are no rules for paths
 
 	unjudged bool // nothing counts as blocked
+
+	refused []egress.Event // what the proxy did not let it reach
 }
 
 // lookOut has the error output of the command kept, which is its only output on a
@@ -51,6 +55,7 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 	if w, ok := p.(sandbox.Witness); ok {
 		e.Witnessed = w.Violations()
 	}
+	e.Witnessed = append(e.Witnessed, record.FromEvents(o.refused)...)
 	f := violation.Classify(rules, e)
 	out.Violations = f.Violations
 	if ended && !o.unjudged {

@@ -19,8 +19,10 @@ type live struct {
 	spec     sandbox.Spec // what it was made from, as far as known
 	want     *want        // what was asked for
 	created  bool
-	scratch  bool   // the workspace is ours, not the agent's own folder
-	letGo    func() // gives the handle back
+	scratch  bool                // the workspace is ours, not the agent's own folder
+	egress   sandbox.EgressRules // for the commands of this call
+	ways     *ways               // nil outside of walls
+	letGo    func()              // gives the handle back
 	held     *lease.Lock
 }
 
@@ -244,8 +246,8 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 	if hash == w.hash {
 		hash = w.wanted // which differs where rules came late
 	}
-	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: hash, limits: spec.Limits, granted: w.granted, private: w.private})
-	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), held: held, letGo: func() { m.handles.release(h) }}, nil
+	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, egress: w.egress})
+	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, held: held, letGo: func() { m.handles.release(h) }}, nil
 }
 
 // create makes the sandbox and its record. The record is written first, so

@@ -43,6 +43,7 @@ type Explanation struct {
 	HaveHash   string              `json:"haveHash"`
 	Next       string              `json:"next"` // what the next run would do, and why
 	Drift      []confighash.Change `json:"drift"`
+	Network    NetworkPlan         `json:"network"`
 	Layers     []provider.Layer    `json:"layers"` // what keeps code inside, where the provider tells
 	Wall       []provider.Step     `json:"wall"`   // how the inside is made, where the provider tells
 	Notes      []string            `json:"notes"`  // what of the settings the provider does not enforce
@@ -61,15 +62,23 @@ type Setting struct {
 // A Verdict answers one question of explain.
 type Verdict struct {
 	Kind      string `json:"kind"`                // tool, command, path, host
-	Operation string `json:"operation,omitempty"` // of a path: read or write
+	Operation string `json:"operation,omitempty"` // of a path: read or write; of a host: tls, http or raw
 	Subject   string `json:"subject"`
 	Verdict   string `json:"verdict"` // allow, ask, deny, or unknown
 	Reason    string `json:"reason"`
+
+	// Of a host:
+	Rule    string   `json:"rule,omitempty"`
+	Hint    string   `json:"hint,omitempty"`
+	Secrets []string `json:"secrets,omitempty"` // names of those that its requests get
 }
 
 // Questions are what explain can be asked beside the settings.
 type Questions struct {
-	Tool, Command, Path, Host string
+	Tool, Command, Path string
+
+	Host   string // HOST, HOST:PORT or a URL
+	Method string // of the request that a URL is; empty is GET
 }
 
 // Explain says what a session gets and why. It changes nothing: an image
@@ -84,7 +93,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
-		Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
+		Network: NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
 	at, err := m.enter(ctx, res, outing{}, observe)
 	var w *want

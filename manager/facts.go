@@ -35,6 +35,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	for _, step := range []func() error{
 		func() error { return m.canonical(res, &f) },
 		func() (err error) { f.Guest, err = m.host.Guest(); return err },
+		func() error { return m.trust(res, &f) },
 		func() error { return m.image(ctx, res, p, i, &f) },
 		func() (err error) { agentDir, err = m.folders(res, name, owner, i, &f); return err },
 		func() error { return m.profile(res, &f) },
@@ -92,6 +93,18 @@ func (m *Manager) exposed() ([]string, error) {
 		}
 	}
 	return dirs, nil
+}
+
+// trust finds the folder of certificates where secrets are bound.
+func (m *Manager) trust(res config.Resolved, f *config.Facts) (err error) {
+	switch {
+	case len(res.Network.Secrets) == 0:
+		return nil
+	case m.host.Trust == nil:
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "network.secrets", Message: "this program has no certificate authority, which secrets need"}
+	}
+	f.TrustDir, err = m.host.Trust()
+	return err
 }
 
 // image finds the image's identity. Looking only, one that is not there yet

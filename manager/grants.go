@@ -21,6 +21,9 @@ type grants struct {
 	// questions are those about commands that were answered with yes.
 	questions map[grantKey]map[question]bool
 
+	// hosts are those that may be reached, as host:port.
+	hosts map[grantKey]map[string]bool
+
 	// written are the paths that some grant has ever let code write. What was
 	// exchanged there stays so when the grant has ended.
 	written map[string]bool
@@ -78,9 +81,36 @@ func (g *grants) drop(o sandbox.Owner) {
 	defer g.mu.Unlock()
 	delete(g.of, keyOf(o))
 	delete(g.questions, keyOf(o))
+	delete(g.hosts, keyOf(o))
 }
 
-// maxQuestions bounds the commands that are permitted for one session.
+// reach permits a host to the sandbox of o, as long as there is room:
+// otherwise it is asked about again.
+func (g *grants) reach(o sandbox.Owner, target string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hosts == nil {
+		g.hosts = map[grantKey]map[string]bool{}
+	}
+	of := g.hosts[keyOf(o)]
+	if of == nil {
+		of = map[string]bool{}
+		g.hosts[keyOf(o)] = of
+	}
+	if len(of) < maxQuestions {
+		of[target] = true
+	}
+}
+
+// reaches reports whether the host was permitted to the sandbox of o.
+func (g *grants) reaches(o sandbox.Owner, target string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hosts[keyOf(o)][target]
+}
+
+// maxQuestions bounds the commands, and the hosts, that are permitted for one
+// session.
 const maxQuestions = 1000
 
 // permitCommand permits a command to the sandbox of o, as long as there is
@@ -122,22 +152,30 @@ func with(list []sandbox.Grant, n ...sandbox.Grant) []sandbox.Grant {
 // permit sets what is permitted beyond the rules.
 func (w *want) permit(list []sandbox.Grant) { w.granted, w.spec.Grants = list, list }
 
-// late returns w with what only opens single paths as grants when the sandbox
-// that exists was made before it: such rules take effect in the next wall and
-// need no new sandbox. Everything else stays a difference. have is the hash of
-// the sandbox that exists, or empty.
+// late returns w with what needs no new sandbox left out when the sandbox that
+// exists was made before it: paths that rules open beyond those it has, as
+// grants for the next wall, and rules for hosts, which the proxy alone
+// enforces. A flag's rules stay a difference: they are for one call, and the
+// sandbox is shared. have is the hash of the sandbox that exists, or
+// empty.
 func (w *want) late(have string, rec *registry.Record) *want {
 	if have == "" || rec == nil || rec.Spec == nil || have == w.hash {
 		return w
 	}
-	opened, ok := config.LateGrants(rec.Spec.Filesystem, w.spec.Filesystem)
-	if !ok {
+	opened, files := config.LateGrants(rec.Spec.Filesystem, w.spec.Filesystem)
+	hosts := config.LateEgress(rec.Spec.Egress, w.spec.Egress) && (w.settingsHash == nil || w.settingsHash() == w.hash)
+	if !files && !hosts {
 		return w
 	}
 	out := *w
-	out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
-	out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
-	out.spec.Grants = with(w.spec.Grants, opened...)
+	if files {
+		out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
+		out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
+		out.spec.Grants = with(w.spec.Grants, opened...)
+	}
+	if hosts {
+		out.spec.Egress = rec.Spec.Egress
+	}
 	hash, err := confighash.Sum(out.spec)
 	if err != nil || hash != have {
 		return w

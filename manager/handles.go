@@ -39,6 +39,9 @@ type handle struct {
 	granted []sandbox.Grant // what was permitted, which the hash leaves out too
 	private bool            // permitted to one command alone
 
+	egress sandbox.EgressRules // that hold for its commands
+	ways   ways
+
 	users int  // guarded by handles.mu, like what follows
 	kept  bool // for the next command
 }
@@ -65,7 +68,7 @@ func (h *handles) put(n *handle) *handle {
 	h.mu.Lock()
 	last, taken := h.open[n.name]
 	h.mu.Unlock()
-	if taken && !slices.Equal(last.granted, n.granted) {
+	if taken && (!slices.Equal(last.granted, n.granted) || !same(last.egress, n.egress)) {
 		h.forget(last)
 	}
 	h.mu.Lock()
@@ -88,7 +91,7 @@ func (h *handles) release(n *handle) {
 	last := n.users == 0 && !n.kept
 	h.mu.Unlock()
 	if last {
-		n.Close()
+		n.end()
 	}
 }
 
@@ -102,8 +105,14 @@ func (h *handles) forget(n *handle) {
 	n.kept = false
 	h.mu.Unlock()
 	if unused {
-		n.Close()
+		n.end()
 	}
+}
+
+// end closes the ways out, then the handle.
+func (h *handle) end() {
+	h.ways.close()
+	h.Close()
 }
 
 // drop forgets the handle of name.
@@ -139,13 +148,13 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 	if !ok {
 		return nil
 	}
-	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), letGo: func() { m.handles.release(h) }}
+	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, letGo: func() { m.handles.release(h) }}
 	var err error
 	if l.held, err = m.leases.Shared(ctx, h.name); err != nil {
 		l.letGo()
 		return nil
 	}
-	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
+	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !same(h.egress, w.egress) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
 		l.close()
 		return nil
 	}

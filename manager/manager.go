@@ -47,6 +47,9 @@ type Host struct {
 	Sensitive []string // canonical paths that no sandbox may see: engine sockets, state and settings folder
 	// Guest returns the installed guest binary.
 	Guest func() (sandbox.GuestRef, error)
+	// Trust returns the folder of public certificates that sandboxes with
+	// secrets are shown; nil lets none have secrets.
+	Trust func() (string, error)
 }
 
 // Options are the parts a Manager is made of. All fields but Now and Provider are needed.
@@ -70,6 +73,9 @@ type Options struct {
 	Violations store.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
+	// Out returns what sandboxes reach hosts through. It is asked for when the
+	// first command of this Manager may reach one; nil lets none.
+	Out func() (Outlet, error)
 }
 
 // Permanent adds g to the settings file, for the sandboxes of agent where the
@@ -90,6 +96,7 @@ type Manager struct {
 	approver  sandbox.Approver // or nil
 	permanent Permanent        // or nil
 	recorder  store.Recorder   // or nil
+	out       func() (Outlet, error)
 	gates     *gates
 	chosen    string // provider named for all calls, or empty
 

@@ -181,24 +181,27 @@ func (a *asking) ask(ctx context.Context, v sandbox.Violation, g sandbox.Grant, 
 // keep writes g into the settings file and into the settings in force. It
 // returns why not when it cannot: the grant then ends with this program.
 func (a *asking) keep(g sandbox.Grant) (note string) {
-	agent := a.req.Who.Agent
+	return a.m.keepGrant(a.live.spec.Owner, a.live.name(), a.req.Who.Agent, g)
+}
+
+func (m *Manager) keepGrant(owner sandbox.Owner, name, agent string, g sandbox.Grant) (note string) {
 	switch {
-	case a.live.spec.Owner.Tenant != "":
+	case owner.Tenant != "":
 		note = "the settings file is shared by all tenants, so the permission holds for this session only"
-	case a.m.permanent == nil:
+	case m.permanent == nil:
 		note = "there is no settings file to write to, so the permission holds for this session only"
 	default:
-		if err := a.m.permanent(agent, g); err != nil {
+		if err := m.permanent(agent, g); err != nil {
 			note = "the permission holds for this session only: " + err.Error()
 		}
 	}
 	if note != "" {
-		a.m.log.WithField("sandbox", a.live.name()).Warn(note)
+		m.log.WithField("sandbox", name).Warn(note)
 		return note
 	}
 	for {
-		old := a.m.settings.Load()
-		if a.m.settings.CompareAndSwap(old, config.Granted(old, agent, g)) {
+		old := m.settings.Load()
+		if m.settings.CompareAndSwap(old, config.Granted(old, agent, g)) {
 			return ""
 		}
 	}

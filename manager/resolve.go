@@ -19,6 +19,10 @@ type want struct {
 	agentDir string // canonical folder of the agent, to seed from; may be empty
 	quota    int64  // bytes of the scratch workspace; 0 is unbounded
 
+	// egress are the rules for hosts that hold for the commands of this call,
+	// also where those in spec are older.
+	egress sandbox.EgressRules
+
 	wanted  string          // hash, also where rules came late
 	granted []sandbox.Grant // what was permitted for the session, and to this command
 	private bool            // something was permitted to this command alone
@@ -81,6 +85,7 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 		}
 		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
 	}
+	w.egress = w.spec.Egress
 	w.permit(m.grants.list(w.spec.Owner))
 	w.hash, err = confighash.Sum(w.spec)
 	w.wanted = w.hash

@@ -110,6 +110,11 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 		defer done()
 	}
 	start := m.now()
+	exit, err := m.reach(ctx, live, &req)
+	if err != nil {
+		return out, m.timeLimit(ctx, &out, limit, err)
+	}
+	defer exit.end()
 	watch, command := lookOut(live, req)
 	proc, err := live.Start(ctx, command)
 	if err != nil {
@@ -121,6 +126,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	}
 	out.Exit, err = proc.Wait()
 	out.Duration = m.now().Sub(start)
+	watch.refused = exit.end()
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):

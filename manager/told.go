@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -62,6 +63,9 @@ func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Out
 	}
 	var records []store.Record
 	for _, v := range out.Violations {
+		if v.Kind == sandbox.ResourceNetwork && v.Evidence == sandbox.EvidenceCertain {
+			continue // the proxy's, which its recorder has told of
+		}
 		records = append(records, store.FromWall(v, meta))
 	}
 	if h := out.Exit.Limit; h != nil {

@@ -8,12 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/network"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
-
-// httpsPort is what a host without port is asked about.
-const httpsPort = 443
 
 // A judge says what a wall's rules make of an operation on a path inside.
 type judge func(op sandbox.Operation, inside string) sandbox.Verdict
@@ -44,6 +40,7 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 		e.Problems = append(e.Problems, err.Error())
 		return
 	}
+	e.Network = networkPlan(res, g.Hosts())
 	if q.Tool != "" {
 		d := g.Tools().Judge(q.Tool)
 		e.Verdicts = append(e.Verdicts, Verdict{Kind: "tool", Subject: q.Tool, Verdict: string(d.Verdict), Reason: d.Reason})
@@ -62,7 +59,7 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 		e.Verdicts = append(e.Verdicts, answerPath(g, inside, wall != nil)...)
 	}
 	if q.Host != "" {
-		e.Verdicts = append(e.Verdicts, answerHost(g, res, q.Host))
+		e.Verdicts = append(e.Verdicts, answerNetwork(g, res, q.Host, q.Method)...)
 	}
 }
 
@@ -117,27 +114,6 @@ func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 		out = append(out, Verdict{Kind: kind, Operation: string(op), Subject: inside, Verdict: string(d.Verdict), Reason: reason})
 	}
 	return out
-}
-
-// answerHost says what the policy for hosts makes of host or host:port; a host
-// without port is taken as one of https.
-func answerHost(g *gate.Gate, res config.Resolved, text string) Verdict {
-	v := Verdict{Kind: "host", Subject: text, Verdict: string(policy.Deny)}
-	h, port, err := network.ParseTarget(text)
-	if err != nil {
-		if h, err = network.Canonical(text); err != nil {
-			v.Reason = err.Error()
-			return v
-		}
-		port = httpsPort
-	}
-	d := g.Hosts().Judge(h, port)
-	v.Subject, v.Verdict, v.Reason = h.Target(port), string(d.Verdict), d.Message
-	if d.Hint != "" {
-		v.Reason += "; instead: " + d.Hint
-	}
-	v.Reason += "; rules for hosts are not enforced in this version: docker.network (" + res.Docker.Network + ") alone decides what can be reached"
-	return v
 }
 
 // judged asks j about an absolute path inside.

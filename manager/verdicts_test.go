@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -64,7 +66,7 @@ func TestExplainTellsThePlan(t *testing.T) {
 		if len(e.Layers) != 1 || len(e.Wall) != 1 || len(e.Notes) != 1 || len(e.Problems) != 0 {
 			t.Errorf("%+v", e)
 		}
-		if len(e.Verdicts) < 4 || e.Verdicts[0] != tt.want[0] || e.Verdicts[1] != tt.want[1] || e.Verdicts[2].Kind != "command naming it" {
+		if len(e.Verdicts) < 4 || !cmp.Equal(e.Verdicts[:2], tt.want) || e.Verdicts[2].Kind != "command naming it" {
 			t.Errorf("of %s: %+v", tt.path, e.Verdicts)
 		}
 		if last := e.Verdicts[len(e.Verdicts)-1]; last.Kind != "host" || last.Verdict != "deny" || last.Reason == "" {

@@ -26,7 +26,17 @@ run_sandbox() {
 	"$sandbox" "$command" --state-dir "$dir/state" --config "$dir/sandbox.json" --session demo "$@"
 }
 
+# run_network runs with the settings that name the mirror, in a session of its own.
+run_network() {
+	local command=$1
+	shift
+	"$sandbox" "$command" --state-dir "$dir/state" --config "$dir/network.json" --session demo-network "$@"
+}
+
+mirrors=()
 clean_up() {
+	[ "${#mirrors[@]}" -eq 0 ] || kill "${mirrors[@]}" 2>/dev/null
+	mirrors=()
 	if [ -d "$dir/state" ]; then
 		"$sandbox" recreate --state-dir "$dir/state" --config "$dir/sandbox.json" --all --force >/dev/null 2>"$dir/cleanup.log" ||
 			cat "$dir/cleanup.log" >&2
@@ -153,6 +163,59 @@ left=$(processes | grep -c .)
 verdict=$?
 printf 'fork bomb\tforked until the time limit ended it (status %s)\n' "$bomb_status" >>"$dir/out"
 judge "fork bomb" "$verdict" "at most $most of $pids_limit processes, $left left, sandbox ${after:-dead}"
+
+# The only way out: one mirror is allowed, and nothing else is. Two servers of
+# this machine take the part of the internet, so that nothing outside is asked.
+echo
+echo "A sandbox without network is allowed one mirror of packages …"
+go build -o "$dir/mirror" "$here/demo/mirror/main.go" || exit 1
+exec 3< <(exec "$dir/mirror" 127.0.0.2:0 2>"$dir/allowed.log")
+mirrors+=($!)
+exec 4< <(exec "$dir/mirror" 127.0.0.3:0 2>"$dir/other.log")
+mirrors+=($!)
+if ! read -r -t 20 mirror package <&3 || ! read -r -t 20 other _ <&4; then
+	echo "demo: the mirrors did not start:" >&2
+	cat "$dir/allowed.log" "$dir/other.log" >&2
+	exit 1
+fi
+cat >"$dir/network.json" <<EOF
+{
+  // No network, and one way out of it.
+  "agents": { "defaults": { "sandbox": { "network": { "allowedDomains": ["http://$mirror"] } } } }
+}
+EOF
+
+# network runs a line inside and keeps what it says.
+network() { run_network run -- sh -c "$1" >"$dir/out" 2>"$dir/err"; }
+said() { cat "$dir/out" "$dir/err" | plain 200 | grep -m1 -o -- "$1" | cut -c1-58; }
+
+network "curl -sSf -o $package http://$mirror/$package && PYTHONPATH=$package python3 -c 'import greeting; print(greeting.hello())'"
+if [ "$(cat "$dir/out")" = "greetings from the mirror" ] && [ "$(cat "$dir/allowed.log")" = "GET \"/$package\"" ]; then
+	row "done" "package" "$(said '.*')" "one request for the package at the mirror"
+else
+	row FAILED "package" "$(said '.*')" "not just one request for the package at the mirror"
+fi
+
+network "curl -sSv https://example.com/"
+refused=$?
+rule=$(said 'Blocked by sandbox: .*')
+[ "$refused" -ne 0 ] && [ -n "$rule" ]
+verdict=$?
+printf 'other host\t%s\n' "${rule:-not refused}" >"$dir/out"
+judge "other host" "$verdict" "its program failed with status $refused"
+
+network "curl -sSi http://$other/$package"
+rule=$(said 'Blocked by sandbox: .*')
+[ -n "$rule" ] && ! [ -s "$dir/other.log" ]
+verdict=$?
+printf 'other server\t%s\n' "${rule:-not refused}" >"$dir/out"
+judge "other server" "$verdict" "no request at its other server"
+
+network "sed -n 's/^ *\([^:]*\):.*/\1/p' /proc/net/dev; curl -sS --noproxy '*' http://$mirror/"
+[ "$(cat "$dir/out")" = lo ] && [ "$(grep -c . "$dir/allowed.log")" -eq 1 ]
+verdict=$?
+printf 'past the proxy\t%s\n' "$(said 'curl: .*')" >"$dir/out"
+judge "past the proxy" "$verdict" "no interface but lo, no second request at the mirror"
 
 # Nothing is left behind.
 clean_up

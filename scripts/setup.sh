@@ -230,6 +230,25 @@ want mkfs.ext4 e2fsprogs
 want bwrap bubblewrap
 # The race detector links with the C compiler.
 want cc gcc libc6-dev
+
+# want_shown is want for programs that tests run inside walls, which show the
+# system's folders only: one in somebody's home is not enough.
+want_shown() {
+    for folder in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin; do
+        [ ! -x "$folder/$1" ] || return 0
+    done
+    shift
+    missing="$missing $*"
+}
+
+# The usual tools, which have to find their way out of a sandbox.
+want_shown curl curl
+want_shown wget wget
+want_shown node nodejs
+want_shown npm npm
+# Of Pythons only the distribution's own has its packages.
+/usr/bin/python3 -c 'import pip, requests' 2>/dev/null || missing="$missing python3 python3-pip python3-requests"
+
 # Either tool makes a base image where no registry can be reached.
 command -v debootstrap >/dev/null 2>&1 || want mmdebstrap mmdebstrap
 

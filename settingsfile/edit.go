@@ -13,12 +13,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 const opGrant = "write settings"
 
 // Edit returns the content data of a settings file with g added to
-// filesystem.allowRead or allowWrite. Empty data is a file that does not
+// filesystem.allowRead or allowWrite, or to network.allowedDomains. Empty data is a file that does not
 // exist. Comments and layout stay as they are, and nothing is added twice:
 // data itself is returned when the grant is there already.
 //
@@ -35,18 +36,20 @@ func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
 	if len(data) == 0 {
 		return fresh(rule, list)
 	}
-	if _, err := config.Parse(anywhere, data); err != nil {
+	settings, err := config.Parse(anywhere, data)
+	if err != nil {
 		return nil, err
+	}
+	if g.Operation == sandbox.OpConnect && !config.HostGrantable(settings, agent) {
+		return nil, refuseGrant(sandbox.CodeUnsupported, g.Path, "the agent has no network.allowedDomains of its own in the settings file, and a host is not permitted to every agent because one has asked", nil)
 	}
 	root, err := hujson.Parse(data)
 	if err != nil {
 		return nil, refuseGrant(sandbox.CodeValidation, g.Path, "the settings file is not valid", err)
 	}
-	steps := append(placeOf(&root, agent), "sandbox", "filesystem", list)
-	for _, there := range []string{pointer(steps), "/agents/defaults/sandbox/filesystem/" + list} {
-		if has(root.Find(there), rule) {
-			return data, nil
-		}
+	steps := append(append(placeOf(&root, agent), "sandbox"), list...)
+	if has(root.Find(pointer(steps)), rule) || list[0] == "filesystem" && has(root.Find("/agents/defaults/sandbox"+pointer(list)), rule) {
+		return data, nil
 	}
 	if err := insert(&root, steps, rule); err != nil {
 		return nil, refuseGrant(sandbox.CodeValidation, g.Path, "the settings file has no place for the rule", err)
@@ -62,9 +65,9 @@ func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
 const anywhere = "/settings"
 
 // fresh is a file that holds nothing but the rule.
-func fresh(rule, list string) ([]byte, error) {
+func fresh(rule string, list []string) ([]byte, error) {
 	type object = map[string]any
-	out, err := json.MarshalIndent(object{"agents": object{"defaults": object{"sandbox": object{"filesystem": object{list: []string{rule}}}}}}, "", "\t")
+	out, err := json.MarshalIndent(object{"agents": object{"defaults": object{"sandbox": object{list[0]: object{list[1]: []string{rule}}}}}}, "", "\t")
 	if err != nil {
 		return nil, refuseGrant(sandbox.CodeInternal, rule, "the rule cannot be written", err)
 	}
@@ -73,23 +76,29 @@ func fresh(rule, list string) ([]byte, error) {
 	return out, err
 }
 
-// ruleOf writes a grant as a rule of the settings and names its list.
-func ruleOf(g sandbox.Grant) (rule, list string, err error) {
+// ruleOf writes a grant as a rule of the settings and names its list, by the
+// steps to it.
+func ruleOf(g sandbox.Grant) (rule string, list []string, err error) {
 	switch g.Operation {
 	case sandbox.OpRead:
-		list = "allowRead"
+		list = []string{"filesystem", "allowRead"}
 	case sandbox.OpWrite:
-		list = "allowWrite"
+		list = []string{"filesystem", "allowWrite"}
+	case sandbox.OpConnect:
+		if _, _, err := network.ParseTarget(g.Path); err != nil {
+			return "", nil, err
+		}
+		return g.Path, []string{"network", "allowedDomains"}, nil
 	default:
-		return "", "", refuseGrant(sandbox.CodeValidation, g.Path, fmt.Sprintf("the operation %q cannot be granted for good", g.Operation), nil)
+		return "", nil, refuseGrant(sandbox.CodeValidation, g.Path, fmt.Sprintf("the operation %q cannot be granted for good", g.Operation), nil)
 	}
 	switch {
 	case !path.IsAbs(g.Path) || path.Clean(g.Path) != g.Path || g.Path == "/":
-		return "", "", refuseGrant(sandbox.CodeValidation, g.Path, "only a clean absolute path below / can be granted", nil)
+		return "", nil, refuseGrant(sandbox.CodeValidation, g.Path, "only a clean absolute path below / can be granted", nil)
 	case strings.ContainsAny(g.Path, `*?[]{}\`):
-		return "", "", refuseGrant(sandbox.CodeValidation, g.Path, "the path has characters that would make it a pattern in the settings", nil)
+		return "", nil, refuseGrant(sandbox.CodeValidation, g.Path, "the path has characters that would make it a pattern in the settings", nil)
 	case !utf8.ValidString(g.Path) || strings.ContainsRune(g.Path, 0):
-		return "", "", refuseGrant(sandbox.CodeValidation, g.Path, "the path is not text", nil)
+		return "", nil, refuseGrant(sandbox.CodeValidation, g.Path, "the path is not text", nil)
 	}
 	return config.GrantRule(g.Path), list, nil
 }

@@ -57,6 +57,12 @@ func TestEdit(t *testing.T) {
 			`{"id": "bare"}`, `{"id": "bare", "sandbox": {"filesystem": {"allowWrite": ["/data/c"]}}}`},
 		{"what every agent has", commented, "other", grant(sandbox.OpWrite, "/data/a"),
 			"", commented},
+		{"a host", commented, "main", grant(sandbox.OpConnect, "x.test:443"),
+			"\t\t\t\t}, // paths\n", "\t\t\t\t}, // paths\n\t\t\t\t\"network\": {\"allowedDomains\": [\"x.test:443\"]},\n"},
+		{"a host for an agent with hosts", `{"agents": {"list": [{"id": "a", "sandbox": {"network": {"allowedDomains": ["a.test"]}}}]}}`, "a", grant(sandbox.OpConnect, "[2001:db8::1]:80"),
+			`["a.test"]`, `["a.test", "[2001:db8::1]:80"]`},
+		{"a host that is there already", `{"agents": {"defaults": {"sandbox": {"network": {"allowedDomains": ["a.test:1"]}}}}}`, "main", grant(sandbox.OpConnect, "a.test:1"),
+			"", `{"agents": {"defaults": {"sandbox": {"network": {"allowedDomains": ["a.test:1"]}}}}}`},
 		{"empty object", "{}", "main", grant(sandbox.OpRead, "/x"), "{}", `{"agents": {"defaults": {"sandbox": {"filesystem": {"allowRead": ["/x"]}}}}}`},
 		{"empty list", `{"agents": {"defaults": {"sandbox": {"filesystem": {"allowRead": [ /* none */ ]}}}}}`, "main", grant(sandbox.OpRead, "/x"),
 			"[ /* none */ ]", `["/x" /* none */ ]`},
@@ -89,13 +95,25 @@ func TestEdit(t *testing.T) {
 			r, err := config.Resolve(s, config.Who{Agent: tt.agent, Session: "s"}, nil)
 			must(t, err)
 			list := r.Filesystem.AllowRead
-			if tt.grant.Operation == sandbox.OpWrite {
+			switch tt.grant.Operation {
+			case sandbox.OpWrite:
 				list = r.Filesystem.AllowWrite
+			case sandbox.OpConnect:
+				list = r.Network.AllowedDomains
 			}
 			if n := strings.Count("\x00"+strings.Join(list, "\x00")+"\x00", "\x00"+strings.ReplaceAll(tt.grant.Path, "$", "$$")+"\x00"); n != 1 {
 				t.Errorf("the rule is there %d times in %q", n, list)
 			}
 		})
+	}
+}
+
+// TestEditKeepsHostsApart holds that a host which one agent has asked for is
+// not permitted to all of them.
+func TestEditKeepsHostsApart(t *testing.T) {
+	got, err := settingsfile.Edit([]byte(commented), "other", grant(sandbox.OpConnect, "x.test:443"))
+	if sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+		t.Errorf("it became %s, %v", got, err)
 	}
 }
 

@@ -131,7 +131,7 @@ func leftovers(ctx context.Context, o cli.Options) (doctor.Leftovers, error) {
 		return doctor.Leftovers{}, err
 	}
 	defer h.close()
-	m, err := h.manager(o, nil)
+	m, err := h.manager(o, nil, nil)
 	if err != nil {
 		return doctor.Leftovers{}, err
 	}

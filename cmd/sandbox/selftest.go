@@ -98,7 +98,7 @@ func (h *house) lend(ctx context.Context, o cli.Options, who config.Who, flags *
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	who.Session = "doctor-" + hex.EncodeToString(id[:])
-	m, err := h.manager(o, nil)
+	m, err := h.manager(o, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/images"
@@ -46,6 +47,8 @@ type house struct {
 	images   *images.Store     // nil like engine
 	walls    *provider.Set
 
+	authority func() (*authority.Authority, error) // the same answer every time
+
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.
 	writable func() ([]string, error)
@@ -55,6 +58,7 @@ type house struct {
 // one is nobody's failure but those who want it.
 func open(o cli.Options) (*house, error) {
 	h := &house{env: environment(os.Environ())}
+	h.authority = sync.OnceValues(h.openAuthority)
 	var err error
 	if h.settings, h.file, err = readSettings(o.ConfigFile); err != nil {
 		return nil, err
@@ -107,7 +111,8 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		return nil, nil, err
 	}
 	violations := newRecorder(h.state.Violations())
-	m, err := h.manager(o, violations)
+	out := h.newOutlet(o, violations)
+	m, err := h.manager(o, violations, out)
 	if err != nil {
 		h.close()
 		return nil, nil, err
@@ -115,6 +120,9 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	return m, func() {
 		h.endWalls() // first, or their guests were told of sessions that end with them anyway
 		m.Close()
+		if err := out.close(); err != nil {
+			o.Log.WithError(err).Warn("not everything that passed the way out is recorded")
+		}
 		if err := violations.Close(); err != nil {
 			o.Log.WithError(err).Warn("violations that were counted are not recorded")
 		}
@@ -122,10 +130,14 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	}, nil
 }
 
-func (h *house) manager(o cli.Options, violations store.Recorder) (*manager.Manager, error) {
+func (h *house) manager(o cli.Options, violations store.Recorder, out *outlet) (*manager.Manager, error) {
 	var source manager.Images = noImages{h.noEngine}
 	if h.images != nil {
 		source = images.Source{Store: h.images, Progress: o.Progress}
+	}
+	var way func() (manager.Outlet, error)
+	if out != nil {
+		way = out.outlet
 	}
 	return manager.New(manager.Options{
 		Settings:  h.settings,
@@ -135,10 +147,11 @@ func (h *house) manager(o cli.Options, violations store.Recorder) (*manager.Mana
 		Images:    source,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
-			Guest: sync.OnceValues(h.guest),
+			Guest: sync.OnceValues(h.guest), Trust: h.trust,
 		},
 		Log:        o.Log,
 		Violations: violations,
+		Out:        way,
 		Approver:   approve.New(approve.Options{Front: o.Approver}),
 		Permanent:  func(agent string, g sandbox.Grant) error { return settingsfile.AllowPermanent(o.ConfigFile, agent, g) },
 	})

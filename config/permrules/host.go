@@ -2,6 +2,7 @@ package permrules
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -21,6 +22,8 @@ func (im *importer) host(content string, has bool) {
 	rule, err := network.ParseRule(domain)
 	var e *sandbox.Error
 	switch {
+	case strings.Contains(domain, "://"):
+		im.fail(im.from, strconv.Quote(domain)+" is a URL", "write the host alone")
 	case errors.As(err, &e):
 		im.fail(im.from, e.Message, e.Hint)
 	case im.kind == allowing && rule.All():

@@ -56,13 +56,18 @@ type Options struct {
 	// was started with --fds, a SOCK_SEQPACKET Unix socket; nil is none. New
 	// takes it over. Shells of the client are StateKeepers then.
 	Descriptors *os.File
+	// Offer has New offer such a channel to a guest that was started without
+	// one, for what OpenShell does not need. The connection has to be a
+	// *net.UnixConn to the guest's socket. A guest that does not take it goes
+	// without. It is of no effect beside Descriptors.
+	Offer bool
 }
 
 // A Client is one connection to a guest. It is safe for concurrent use.
 type Client struct {
 	o     Options
 	conn  io.ReadWriteCloser
-	side  *side // nil without Options.Descriptors
+	side  *side // nil where no channel for descriptors was given, or taken
 	hello wire.Hello
 
 	writing chan struct{} // holds one token: the right to write
@@ -74,6 +79,7 @@ type Client struct {
 	streams map[uint32]stream
 	last    uint32
 	links   int             // dialled connections that have not ended
+	inbound inbound         // connections that were accepted here
 	pings   []chan struct{} // waiting for a Pong, oldest first
 	ending  bool            // Close was called
 
@@ -132,7 +138,7 @@ func New(ctx context.Context, conn io.ReadWriteCloser, o Options) (*Client, erro
 func (c *Client) greet(r *wire.Reader) error {
 	hello := wire.ClientHello{Min: wire.MinVersion, Max: wire.Version}
 	frame := wire.AppendFrame(nil, wire.Frame{Type: wire.TypeHello, Payload: hello.Encode()})
-	if _, err := c.conn.Write(frame); err != nil {
+	if err := c.introduce(frame); err != nil {
 		return lostError(err)
 	}
 	f, err := r.Next()
@@ -144,6 +150,7 @@ func (c *Client) greet(r *wire.Reader) error {
 		if c.hello, err = wire.DecodeHello(f.Payload); err == nil && c.hello.Version != wire.Version {
 			err = wire.Violation("the guest chose a version that was not offered")
 		}
+		c.settleOffer()
 	case wire.TypeGoAway:
 		err = goAway(f.Payload)
 	default:

@@ -181,6 +181,7 @@ func (c *Client) end(err error) {
 			s.lost(err)
 		}
 		c.side.close()
+		c.inbound.end()
 		c.conn.Close() // last: nobody who waits waits for that
 	})
 }

@@ -17,10 +17,18 @@ import (
 // other than "none", an address that is not a loopback one can also be
 // reached from that network.
 //
-// At most 256 connections of a listener are open at once, those that wait
-// for Accept included; further ones wait in the kernel inside. Closing the
-// listener drops the connections that were not accepted, frees the address
-// before it returns, and leaves accepted connections alone. A Unix socket's
+// Where the guest can hand over the listening socket, programs inside connect
+// to this process itself, by the kernel both share: "tcp" with Options.Offer or
+// Options.Descriptors, on a kernel that can tell our network from theirs (5.14
+// or later), when it is another. Accept returns *net.TCPConn then, and the
+// listener has SetDeadline; at most 4096 connections of it are open at once.
+// Elsewhere frames carry the connections, at most 256 of a listener at once,
+// those that wait for Accept included. Further ones wait in the kernel inside.
+//
+// Closing the listener drops the connections that were not accepted, frees the
+// address before it returns, and leaves accepted connections alone. The end of
+// the Client ends both; a connection of the one kind reads CodeUnavailable
+// then, one of the other net.ErrClosed, and its peer a reset. A Unix socket's
 // path must not exist, and is removed in the end.
 //
 // Errors are those of Dial; an address in use is CodeExecution and
@@ -32,7 +40,7 @@ func (c *Client) Listen(ctx context.Context, network, addr string) (net.Listener
 	}
 	var first error
 	for _, at := range targets {
-		g, err := c.listen(ctx, at, addr)
+		g, err := c.listenAt(ctx, at, addr)
 		if err == nil {
 			return g, nil
 		}
@@ -46,9 +54,12 @@ func (c *Client) Listen(ctx context.Context, network, addr string) (net.Listener
 	return nil, c.named(first)
 }
 
-func (c *Client) listen(ctx context.Context, at wire.Endpoint, addr string) (*listener, error) {
+func (c *Client) listenAt(ctx context.Context, at wire.Endpoint, addr string) (net.Listener, error) {
 	if err := c.canForward(ctx, "listen"); err != nil {
 		return nil, err
+	}
+	if c.canPass(at) {
+		return c.listenPassed(ctx, at, addr)
 	}
 	g := newListener(c, at.Family)
 	if err := request(ctx, c, "listen", wire.TypeListen, wire.Listen{At: at, Max: maxAccepted}.Encode(), g); err != nil {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
 	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
@@ -27,6 +29,31 @@ type keeping struct {
 	content []byte
 	err     error
 }
+
+// take implements taker: three small files in memory, or a violation.
+func (k *keeping) take(m handover.Message) error {
+	if m.Kind != handover.KindState || len(m.FDs) != 3 {
+		m.Discard()
+		k.fill(nil)
+		return wire.Violation("descriptors that were not asked for")
+	}
+	files := make([]*os.File, 0, len(m.FDs))
+	for i, fd := range m.FDs {
+		f, err := snapshot.Open(fd, snapshot.MaxSize)
+		if err != nil {
+			handover.Message{FDs: m.FDs[i:]}.Discard()
+			closeAll(files)
+			k.fill(nil)
+			return wire.Violation("what was handed over is no state of a shell")
+		}
+		files = append(files, f)
+	}
+	k.fill(files)
+	return nil
+}
+
+// none implements taker.
+func (k *keeping) none() { k.fill(nil) }
 
 // fill takes the files, nil for none. Only the first call counts.
 func (k *keeping) fill(files []*os.File) {

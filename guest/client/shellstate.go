@@ -164,12 +164,13 @@ func (p *process) wentWell() bool { return p.err == nil && !p.exit.Restarted }
 func (c *Client) requestShell(ctx context.Context, s *shell, m wire.Shell, from *ShellState) (err error) {
 	t, payload, before := wire.TypeShell, []byte(nil), func() error { return nil }
 	switch {
-	case c.side == nil && from == nil:
+	case c.o.Descriptors == nil && from == nil:
 		payload = m.Encode()
-	case c.side == nil || !c.hello.Has(wire.FeatureKeptShell):
+	case c.o.Descriptors == nil || !c.hello.Has(wire.FeatureKeptShell):
 		return keepsNone("open shell")
 	default:
-		if s.ticket, s.kept, err = c.side.ask(); err != nil {
+		s.kept = &keeping{came: make(chan struct{})}
+		if s.ticket, err = c.side.ask(s.kept); err != nil {
 			return err
 		}
 		k := wire.KeptShell{Ticket: s.ticket, Shell: m}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
 // sideWithin bounds how long the guest may take to make room for a message
@@ -24,8 +23,18 @@ type side struct {
 
 	mu    sync.Mutex
 	last  uint32 // ticket
-	asked map[uint32]*keeping
+	asked map[uint32]taker
 	over  bool
+}
+
+// A taker is whoever waits for what is handed over with a ticket. One of its
+// methods is called, once; neither waits.
+type taker interface {
+	// take takes descriptors, which are the taker's from here on, whatever it
+	// returns. An error ends the connection.
+	take(m handover.Message) error
+	// none says that nothing comes.
+	none()
 }
 
 // openSide returns the side on f, nil for nil. It owns f.
@@ -37,7 +46,7 @@ func openSide(f *os.File) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &side{conn: conn, asked: map[uint32]*keeping{}}, nil
+	return &side{conn: conn, asked: map[uint32]taker{}}, nil
 }
 
 // read takes what the guest hands over until the channel ends. The end by
@@ -59,42 +68,36 @@ func (d *side) read(end func(error)) {
 // take gives descriptors to whom they are for.
 func (d *side) take(m handover.Message) error {
 	d.mu.Lock()
-	k := d.asked[m.Ticket]
+	t := d.asked[m.Ticket]
 	delete(d.asked, m.Ticket)
 	d.mu.Unlock()
-	if k == nil || m.Kind != handover.KindState || len(m.FDs) != 3 {
+	if t == nil {
 		m.Discard()
-		if k != nil {
-			k.fill(nil)
-		}
 		return wire.Violation("descriptors that were not asked for")
 	}
-	files := make([]*os.File, 0, len(m.FDs))
-	for i, fd := range m.FDs {
-		f, err := snapshot.Open(fd, snapshot.MaxSize)
-		if err != nil {
-			handover.Message{FDs: m.FDs[i:]}.Discard()
-			closeAll(files)
-			k.fill(nil)
-			return wire.Violation("what was handed over is no state of a shell")
-		}
-		files = append(files, f)
-	}
-	k.fill(files)
-	return nil
+	return t.take(m)
 }
 
-// ask draws a ticket for a state that the guest will hand over.
-func (d *side) ask() (uint32, *keeping, error) {
+// ask draws a ticket for what the guest will hand over to t.
+func (d *side) ask(t taker) (uint32, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over || d.last == math.MaxUint32 {
-		return 0, nil, closedError()
+		return 0, closedError()
 	}
 	d.last++
-	k := &keeping{came: make(chan struct{})}
-	d.asked[d.last] = k
-	return d.last, k, nil
+	d.asked[d.last] = t
+	return d.last, nil
+}
+
+// stands reports whether the channel is there and has not ended.
+func (d *side) stands() bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.over
 }
 
 // forget takes back a ticket: nothing will come any more.
@@ -121,10 +124,10 @@ func (d *side) close() {
 	d.conn.Close()
 	d.mu.Lock()
 	asked := d.asked
-	d.asked, d.over = map[uint32]*keeping{}, true
+	d.asked, d.over = map[uint32]taker{}, true
 	d.mu.Unlock()
-	for _, k := range asked {
-		k.fill(nil)
+	for _, t := range asked {
+		t.none()
 	}
 }
 

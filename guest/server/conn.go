@@ -30,8 +30,9 @@ type conn struct {
 	held  *holdback // for answers to a crowd
 	ends  *holdback // for the ends of outputs
 	bufs  *buffers
-	queue queue // of commands that wait for their turn
-	side  *side // nil where there is none
+	queue queue      // of commands that wait for their turn
+	side  *side      // nil where there is none
+	first *firstRead // nil where none can be offered
 	// Content of files has buffers of its own: one that is taken while a disk
 	// hangs must not hold up the output of commands.
 	fileBufs  *buffers
@@ -58,26 +59,26 @@ type stream interface {
 
 // serve speaks with one client until the connection ends, and returns when
 // every command of it that is not detached has ended.
-func (s *Server) serve(f *os.File, beside *side) {
-	defer beside.close()
+func (s *Server) serve(f *os.File, beside *side, first *firstRead) {
 	c := &conn{
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
 		fileBufs: newBuffers(&s.frames), fileSlots: make(chan struct{}, maxConnFiles),
-		side: beside,
+		side: beside, first: first,
 	}
+	defer func() { c.side.close() }()
 	c.held, c.ends = newHoldback(c.w, answersHeld), newHoldback(c.w, endsHeld)
 	defer f.Close()
 	if !s.enter(c) {
 		return
 	}
 	defer s.leave(c)
-	r := wire.NewReader(f, wire.MaxRequest)
+	r := wire.NewReader(c.bytes(), wire.MaxRequest)
 	err := c.handshake(r)
 	if err != nil {
 		c.goAway(err)
 		return
 	}
-	go beside.serve(c)
+	go c.side.serve(c)
 	bye := false
 	for err == nil && !bye {
 		var frame wire.Frame
@@ -125,6 +126,9 @@ func (c *conn) handshake(r *wire.Reader) error {
 	if err != nil {
 		return err
 	}
+	if c.first != nil {
+		c.side = c.first.side
+	}
 	version, ok := m.Negotiate()
 	if !ok {
 		return wire.Violation("no common protocol version")
@@ -132,7 +136,7 @@ func (c *conn) handshake(r *wire.Reader) error {
 	if err := c.f.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	return c.w.Write(wire.Frame{Type: wire.TypeHello, Payload: c.srv.hello(version).Encode()})
+	return c.w.Write(wire.Frame{Type: wire.TypeHello, Payload: c.srv.hello(version, c.side != nil).Encode()})
 }
 
 // dispatch handles one frame. It never waits for a command.
@@ -184,6 +188,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.dial(f)
 	case wire.TypeListen:
 		return c.listen(f)
+	case wire.TypePass:
+		return c.pass(f)
 	case wire.TypeFile:
 		return c.file(f)
 	case wire.TypeShell:

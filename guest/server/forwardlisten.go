@@ -73,7 +73,7 @@ func (g *gateway) disconnect() {
 // run listens until it is told to end, and sends the last answer.
 func (g *gateway) run(at wire.Endpoint) {
 	defer g.conn.finished(g.id, false)
-	if err := g.open(at); err != nil {
+	if err := g.open(at, forwardBacklog); err != nil {
 		g.answer(wire.TypeFailed, connectFailure(err).Encode())
 		return
 	}
@@ -106,7 +106,7 @@ func (g *gateway) answer(t wire.Type, payload []byte) {
 }
 
 // open makes the listening socket.
-func (g *gateway) open(at wire.Endpoint) error {
+func (g *gateway) open(at wire.Endpoint, backlog int) error {
 	sa, family := sockaddr(at)
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -135,7 +135,7 @@ func (g *gateway) open(at wire.Endpoint) error {
 		err = unix.Lstat(g.path, &g.made)
 	}
 	if err == nil {
-		err = unix.Listen(fd, forwardBacklog)
+		err = unix.Listen(fd, backlog)
 	}
 	if err != nil {
 		g.close()

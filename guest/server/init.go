@@ -202,7 +202,7 @@ func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 			}
 			s.features = append(s.features, wire.FeatureKeptShell)
 		}
-		return inherited(c.fd, func(f *os.File) { s.serve(f, beside) })
+		return inherited(c.fd, func(f *os.File) { s.serve(f, beside, nil) })
 	}
 	if c.accept >= 0 {
 		s.features = append(s.features, wire.FeatureKeptShell)
@@ -212,9 +212,8 @@ func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 	if err != nil {
 		return nil, err
 	}
-	alone := func(f *os.File) { s.admit(f, nil) }
-	go l.serve(s.fromEngine, alone)
-	d := &socketDir{path: c.dir, admit: alone, ok: fromOutside}
+	go l.serve(s.fromEngine, func(f *os.File) { s.admit(f, nil, nil) })
+	d := &socketDir{path: c.dir, admit: func(f *os.File) { s.admit(f, nil, &firstRead{f: f}) }, ok: fromOutside}
 	ready := make(chan struct{})
 	go d.keep(ready)
 	<-ready

@@ -40,7 +40,7 @@ func (s *Server) admitPassed(f *os.File) {
 			beside.close()
 			continue
 		}
-		s.admit(os.NewFile(uintptr(fds[0]), "client"), beside)
+		s.admit(os.NewFile(uintptr(fds[0]), "client"), beside, nil)
 	}
 }
 

@@ -122,12 +122,15 @@ func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string)
 	return features, degraded
 }
 
-func (s *Server) hello(version uint16) wire.Hello {
+func (s *Server) hello(version uint16, beside bool) wire.Hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := wire.Hello{
 		Version: version, BootID: s.boot, Ready: s.ready, PID: uint32(os.Getpid()),
 		Features: s.features, Degraded: s.degraded,
+	}
+	if beside {
+		h.Features = append(slices.Clip(h.Features), wire.FeaturePass)
 	}
 	if s.untold.Load() {
 		h.Degraded = append(slices.Clip(h.Degraded), "the runtime does not tell who connects: code in the sandbox can speak to the guest")
@@ -141,14 +144,14 @@ func (s *Server) setReady(tag string) {
 	s.ready = tag
 }
 
-// admit serves a vetted connection in the background, with what is beside it,
-// or closes both when there are too many.
-func (s *Server) admit(f *os.File, beside *side) {
+// admit serves a vetted connection in the background, with what is beside it
+// or may come with its first bytes, or closes all when there are too many.
+func (s *Server) admit(f *os.File, beside *side, first *firstRead) {
 	select {
 	case s.conns <- struct{}{}:
 		go func() {
 			defer func() { <-s.conns }()
-			s.serve(f, beside)
+			s.serve(f, beside, first)
 		}()
 	default:
 		f.Close()

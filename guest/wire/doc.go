@@ -61,6 +61,7 @@
 //	Line       → as Start
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed
+//	Pass       → Listening, later Done                      | Failed
 //	Accepted   ← from the guest; then Data…, then Done or Failed
 //	File       → FileAnswer                                | Failed
 //	File       → FileAnswer (FlagMore), Data…, then Done   | Failed
@@ -134,7 +135,19 @@
 // Accepted may still be under way until its Done, and connections that were
 // accepted live on.
 //
+// A Pass is a Listen whose socket the guest gives away: the client accepts by
+// itself, and no frames carry the connections. The guest keeps nothing of it
+// but the stream, which ends with Done when the client kills it. Until then
+// its end is the end of the guest.
+//
 // # Beside the connection
+//
+// Descriptors go over a channel of their own, see package handover. A guest
+// that was not born with one takes one that comes with the very first bytes of
+// a connection at the socket in the mounted folder: as the only descriptor
+// (SCM_RIGHTS) of the message that begins with the client's Hello. The guest's
+// Hello tells by [FeaturePass] that it has taken it; one from before that
+// loses it with the bytes that it came with, and everything else works.
 //
 // [Config] is no frame: a guest that gets a configuration reads it before it
 // serves. It begins to try the checks in it at once; the answer to a Proof

@@ -5,6 +5,10 @@ import "strings"
 // FeatureForward: the guest takes Dial and Listen.
 const FeatureForward = "forward"
 
+// FeaturePass: this connection has a channel for descriptors, and the guest
+// takes Pass on it.
+const FeaturePass = "pass"
+
 // Answers and events of forwarded byte streams.
 const (
 	TypeConnected Type = 0x60 // Connected
@@ -146,6 +150,32 @@ func DecodeListen(p []byte) (Listen, error) {
 		d.bad = true
 	}
 	return m, d.end("listen request")
+}
+
+// Pass asks for the listening socket itself of an IP endpoint inside, which
+// the guest hands over beside the connection (package handover) before it
+// answers, and does not keep. A port of 0 stands for any that is free.
+type Pass struct {
+	At     Endpoint
+	Ticket uint32 // of what is handed over
+}
+
+// Encode returns the payload of a Pass frame.
+func (m Pass) Encode() []byte {
+	var e encoder
+	e.endpoint(m.At)
+	e.u32(m.Ticket)
+	return e.b
+}
+
+// DecodePass reads the payload of a Pass frame.
+func DecodePass(p []byte) (Pass, error) {
+	d := decoder{b: p}
+	m := Pass{At: d.endpoint(), Ticket: d.u32()}
+	if m.At.Nameless() || m.At.Family == FamilyUnix || m.Ticket == 0 {
+		d.bad = true
+	}
+	return m, d.end("request for a listening socket")
 }
 
 // Listening says that a listener stands, and where.

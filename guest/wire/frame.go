@@ -43,6 +43,7 @@ const (
 	TypeProof     Type = 0x16 // no payload
 	TypeDial      Type = 0x18 // Dial: a byte stream to an endpoint inside
 	TypeListen    Type = 0x19 // Listen: byte streams from an endpoint inside
+	TypePass      Type = 0x1a // Pass: the listening socket of an endpoint inside
 
 	TypeStarted Type = 0x40 // Started
 	TypeExit    Type = 0x41 // Exit

@@ -54,7 +54,7 @@ func TestSmallRun(t *testing.T) {
 	o := options{
 		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: t.TempDir(),
 		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1},
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20},
 	}
 	if err := os.WriteFile(o.doc, []byte("above\n"+report.Begin+"\n"+report.End+"\nbelow\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -106,6 +106,10 @@ func checkResults(t *testing.T, rep report.Report) {
 	} {
 		want[op] = all
 	}
+	for _, op := range []string{report.OpRequest, report.OpConnect, report.OpTunnel, report.OpFetch} {
+		want[op] = []string{report.WayHost, report.WayLocal, report.WaySocket, report.WayRelay}
+	}
+	want[report.OpHold] = []string{report.WayHost, report.WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {
 			t.Errorf("%s was measured by %q, want %v", op, got, names)

@@ -14,6 +14,7 @@ import (
 
 func (a *app) explainCommand() *ucli.Command {
 	var tool, command, path, host text
+	method := text{check: notEmpty}
 	return &ucli.Command{
 		Name:      "explain",
 		Usage:     "say what a session gets and why, without changing anything",
@@ -22,13 +23,17 @@ func (a *app) explainCommand() *ucli.Command {
 			&ucli.GenericFlag{Name: "tool", Usage: "may this `TOOL` be used?", Value: &tool},
 			&ucli.GenericFlag{Name: "command", Usage: "may this `COMMAND` be run?", Value: &command},
 			&ucli.GenericFlag{Name: "path", Usage: "may this `PATH` be read and written?", Value: &path},
-			&ucli.GenericFlag{Name: "host", Usage: "may this `HOST` be reached?", Value: &host},
+			&ucli.GenericFlag{Name: "host", Usage: "may this `HOST` be reached? HOST, HOST:PORT or a URL", Value: &host},
+			&ucli.GenericFlag{Name: "method", Usage: "by a request with this `METHOD`, where --host is a URL; default GET", Value: &method},
 		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			q := manager.Questions{Tool: tool.value, Command: command.value, Path: path.value, Host: host.value}
+			if method.given && !strings.Contains(host.value, "://") {
+				return usagef("explain", "--method needs a URL: write --host http://HOST/PATH")
+			}
+			q := manager.Questions{Tool: tool.value, Command: command.value, Path: path.value, Host: host.value, Method: method.value}
 			return a.conduct(a.options(), func(m Conductor) error {
 				e, err := m.Explain(c.Context, a.globals.who(), a.globals.layer(), q)
 				if err != nil {
@@ -44,6 +49,7 @@ func (a *app) showExplanation(e manager.Explanation) error {
 	e.Settings, e.NoEffect, e.Dangerous = notNil(e.Settings), notNil(e.NoEffect), notNil(e.Dangerous)
 	e.Mounts, e.Tmpfs, e.Drift = notNil(e.Mounts), notNil(e.Tmpfs), notNil(e.Drift)
 	e.Verdicts, e.Problems = notNil(e.Verdicts), notNil(e.Problems)
+	e.Network.Rules, e.Network.Limits, e.Network.Secrets = notNil(e.Network.Rules), notNil(e.Network.Limits), notNil(e.Network.Secrets)
 	e.Layers, e.Wall, e.Notes = notNil(e.Layers), notNil(e.Wall), notNil(e.Notes)
 	if a.globals.json() {
 		return writeJSON(a.Stdout, e)
@@ -70,6 +76,7 @@ func explainText(e manager.Explanation) string {
 	section("Not enforced, or weaker than usual", explainLines(e.Notes))
 	section("Verdicts", explainVerdicts(e))
 	section("Changed since the sandbox was made", explainDrift(e))
+	section("Network", explainNetwork(e.Network))
 	section("Layers", explainLayers(e))
 	section("Mounts", explainMounts(e))
 	section("How the inside is made, later steps over earlier ones", explainWall(e))

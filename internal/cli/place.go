@@ -30,13 +30,22 @@ func (f *placeFlags) flags() []ucli.Flag {
 // and --timeout say belongs to the command and not to the sandbox, so that
 // two commands with different flags share one.
 func (f *placeFlags) layer(g *globals) (*config.SandboxSettings, error) {
+	o, err := f.overrides(g)
+	if err != nil {
+		return nil, err
+	}
+	return o.Layer(), nil
+}
+
+// overrides is layer before it is one.
+func (f *placeFlags) overrides(g *globals) (config.Overrides, error) {
 	o := config.Overrides{Image: f.image.value, Provider: g.provider.value}
 	if f.workspace.given {
 		dir, err := filepath.Abs(f.workspace.value)
 		if err != nil {
-			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "workspace", Message: "the folder cannot be found", Err: err}
+			return o, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "workspace", Message: "the folder cannot be found", Err: err}
 		}
 		o.Workspace = dir
 	}
-	return o.Layer(), nil
+	return o, nil
 }

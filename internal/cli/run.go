@@ -14,6 +14,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -23,15 +24,16 @@ const grace = 2 * time.Second
 // runFlags are the flags of one run or exec.
 type runFlags struct {
 	placeFlags
+	command                 string // that they are flags of
 	remove, stdin, tty, ask bool
 	unsandboxed, subagent   bool
 	dir                     text
-	env, domains            texts
+	env, domains, secrets   texts
 	timeout                 span
 }
 
 func (a *app) runCommand() *ucli.Command {
-	f := newRunFlags()
+	f := newRunFlags("run")
 	flags := append(f.common(),
 		&ucli.BoolFlag{Name: "rm", Usage: "remove the sandbox and its scratch workspace afterwards; without --session a sandbox of its own is used", Destination: &f.remove},
 	)
@@ -50,7 +52,7 @@ func (a *app) runCommand() *ucli.Command {
 }
 
 func (a *app) execCommand() *ucli.Command {
-	f := newRunFlags()
+	f := newRunFlags("exec")
 	return &ucli.Command{
 		Name:        "exec",
 		Usage:       "run a command in the session's sandbox, which must exist",
@@ -61,8 +63,9 @@ func (a *app) execCommand() *ucli.Command {
 	}
 }
 
-func newRunFlags() *runFlags {
+func newRunFlags(command string) *runFlags {
 	return &runFlags{
+		command:    command,
 		placeFlags: newPlaceFlags(),
 		dir:        text{check: absolute},
 		env:        texts{check: checkEnv},
@@ -74,7 +77,6 @@ func newRunFlags() *runFlags {
 // common are the flags that run and exec share.
 func (f *runFlags) common() []ucli.Flag {
 	return append(f.process(),
-		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the command reach `HOST`", Value: &f.domains},
 		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal, when the command is stopped by a rule that can be opened, and run it again if allowed", Destination: &f.ask},
 	)
 }
@@ -87,6 +89,8 @@ func (f *runFlags) process() []ucli.Flag {
 		&ucli.GenericFlag{Name: "env", Hidden: true, Value: &f.env},
 		&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "start in `FOLDER` inside", Value: &f.dir},
 		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this long, such as 90s, 10m or 1d", Value: &f.timeout},
+		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the sandbox reach `HOST`, written as in network.allowedDomains", Value: &f.domains},
+		&ucli.GenericFlag{Name: "secret", Usage: "put our variable NAME into requests to a host: `NAME[=env:VAR|=file:PATH]@HOST[:PORT][,HOST]`; inside, NAME holds a stand-in", Value: &f.secrets},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
 		&ucli.BoolFlag{Name: "subagent", Usage: "judge the command as a sub-agent's", Destination: &f.subagent},
 		&ucli.BoolFlag{Name: "dangerously-disable-sandbox", Usage: "run on the host, without a wall, where commands.allowUnsandboxed of the settings permits it", Destination: &f.unsandboxed},
@@ -112,9 +116,6 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	}
 	if f.ask && (f.tty || f.stdin) {
 		return usagef(c.Command.Name, "--ask cannot be combined with -i or -t: the answers would be the command's input")
-	}
-	if err := f.unsupported(c.Command.Name); err != nil {
-		return err
 	}
 	req, err := a.request(f)
 	if err != nil {
@@ -143,16 +144,29 @@ func (a *app) request(f *runFlags) (manager.Request, error) {
 	}, err
 }
 
-// unsupported refuses the flags whose feature does not exist: to run
-// without it would be to pretend.
-func (f *runFlags) unsupported(op string) error {
-	const flag = "allow-domain"
-	if len(f.domains.values) == 0 {
-		return nil
+// layer returns what the flags say of the sandbox. Hosts and secrets belong to
+// it and not to the command: another command in it has them too.
+func (f *runFlags) layer(g *globals) (*config.SandboxSettings, error) {
+	o, err := f.overrides(g)
+	if err != nil {
+		return nil, err
 	}
-	return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: op, Field: flag,
-		Message: "sandboxes cannot reach selected hosts yet, so nothing was run",
-		Hint:    "run without --" + flag + "; the sandbox then has no network"}
+	o.AllowDomains = f.domains.values
+	for _, text := range f.secrets.values {
+		name, s, err := config.ParseSecret(text)
+		var e *sandbox.Error
+		if errors.As(err, &e) {
+			return nil, usagef(f.command, "--secret: %s; %s", e.Message, e.Hint)
+		}
+		if _, twice := o.Secrets[name]; twice {
+			return nil, usagef(f.command, "--secret %s is given twice; write its hosts in one: %s@HOST,HOST", name, name)
+		}
+		if o.Secrets == nil {
+			o.Secrets = map[string]config.SecretSettings{}
+		}
+		o.Secrets[name] = s
+	}
+	return o.Layer(), nil
 }
 
 // environment returns what the command gets beyond the sandbox's own

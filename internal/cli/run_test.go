@@ -69,16 +69,6 @@ func TestRemoveUsesASessionOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestFlagsWithoutFeatureAreRefused(t *testing.T) {
-	for _, flag := range []string{"--allow-domain=example.com"} {
-		f := &fake{}
-		r := call(t, f, "run", flag, "--", "true")
-		if r.status != 125 || !strings.HasPrefix(r.stderr, "sandbox: SANDBOX.UNSUPPORTED: ") || f.request.Command.Args != nil {
-			t.Errorf("%s: status %d, stderr %q, ran %v", flag, r.status, r.stderr, f.request.Command.Args)
-		}
-	}
-}
-
 func TestRunPassesBytesOnUnchanged(t *testing.T) {
 	every := make([]byte, 256)
 	for i := range every {

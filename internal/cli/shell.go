@@ -12,7 +12,7 @@ import (
 const shellGrace = 300 * time.Millisecond
 
 func (a *app) shellCommand() *ucli.Command {
-	f := newRunFlags()
+	f := newRunFlags("shell")
 	var line text
 	flags := append([]ucli.Flag{&ucli.GenericFlag{Name: "c", Usage: "run this `LINE` instead, without a terminal unless -t is given", Value: &line}}, f.process()...)
 	return &ucli.Command{

@@ -48,6 +48,10 @@ func filled() *fake {
 			Layers:   []provider.Layer{{Name: "mounts", On: true, Detail: "a root of its own"}, {Name: "landlock", Detail: "providerOptions.withoutLandlock"}},
 			Wall:     []provider.Step{{Does: "read-only", Target: "/usr", Source: "/usr", Rule: "the system"}, {Does: "hidden", Target: "/workspace/" + hostile, Rule: "**/.env"}},
 			Notes:    []string{"docker.memory is not enforced"},
+			Network: manager.NetworkPlan{Mode: "allow-list", Only: true,
+				Rules:   []manager.NetworkRule{{Does: "allow", Rule: "GET http://a.example/" + hostile, Layer: "flag"}, {Does: "deny", Rule: "*:8080", Layer: "agents.defaults"}},
+				Limits:  []manager.Setting{{Path: "connections", Value: "256", Layer: "default"}},
+				Secrets: []manager.BoundName{{Name: "TOKEN", Hosts: []string{"a.example", "b.example:8443"}, From: "env TOKEN", Layer: "flag"}}},
 			Verdicts: []manager.Verdict{{Kind: "path", Operation: "read", Subject: "/usr", Verdict: "allow", Reason: "the system"}, {Kind: "host", Subject: "example.com", Verdict: "deny", Reason: "there is no network"}},
 			Problems: []string{"the engine does not answer"},
 		},
@@ -122,7 +126,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -19,6 +19,7 @@ type rule struct {
 var pure = []string{
 	"./budget", "./config/...", "./confighash", "./grant", "./hardening", "./lifecycle",
 	"./hostpath/pathvar", "./journal/excerpt", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
+	"./budget", "./config/...", "./confighash", "./egress/hello", "./grant", "./hardening", "./lifecycle",
 	"./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening", "./lifecycle",
 	"./hostpath/pathvar", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
@@ -149,9 +150,10 @@ var variables = map[string]string{
 	"internal/cli.version":      "set by the linker",
 	"cmd/sandbox-guest.version": "set by the linker",
 
-	"guest/server/nofile.inherited":  "read once, before package os changes it",
-	"internal/testenv.buildGuest":    "built once per test process",
-	"internal/testenv.engineMissing": "asked once per test process",
-	"internal/testenv.userMissing":   "asked once per test process",
-	"internal/testenv.wallMissing":   "asked once per test process",
+	"guest/server/nofile.inherited":    "read once, before package os changes it",
+	"internal/testenv.buildGuest":      "built once per test process",
+	"internal/testenv.engineMissing":   "asked once per test process",
+	"internal/testenv.netToolsMissing": "asked once per test process",
+	"internal/testenv.userMissing":     "asked once per test process",
+	"internal/testenv.wallMissing":     "asked once per test process",
 }

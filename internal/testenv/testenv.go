@@ -20,7 +20,8 @@ import (
 // Require skips the test unless the machine has what is named: "docker",
 // an engine that answers; "root", a process with user id 0; "local", a
 // bubblewrap that starts walls for ordinary users; "user", the means to run a
-// program as an ordinary user, which root and ordinary users have.
+// program as an ordinary user, which root and ordinary users have; "nettools",
+// curl, wget, git, python3 with pip and requests, node, npm and go.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -52,6 +53,8 @@ func missing(need string) string {
 		return wallMissing()
 	case "user":
 		return userMissing()
+	case "nettools":
+		return netToolsMissing()
 	}
 	return "nobody knows how to look for it"
 }

@@ -23,7 +23,7 @@ type query struct {
 	host   Host
 	port   uint16
 	target string
-	kinds  kind // protocols that would do; what is denied is taken out
+	kinds  kind  // protocols that would do; what is denied is taken out
 	by     *rule // that took the first of them
 	some   bool  // whether any request would do
 	sent   string

@@ -20,6 +20,8 @@ func (r *Rule) take(text string) (rest string, err error) {
 	}
 	scheme, after, ok := strings.Cut(rest, "://")
 	switch {
+	case !ok && spaced && strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ,-") != "":
+		return text, nil // the blank is what is wrong
 	case !ok && spaced:
 		return "", badRule(text, "has methods and no http:// after them", "write GET,HEAD http://example.com")
 	case !ok:

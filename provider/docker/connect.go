@@ -126,7 +126,7 @@ func dialGuest(ctx context.Context, dir string, info sandbox.Info) (*client.Clie
 		conn.Close()
 		return nil, fmt.Errorf("process %d answers at the guest's socket instead of %d", pid, info.PID)
 	}
-	return newClient(ctx, conn, info.Name)
+	return newClient(ctx, conn, client.Options{Name: info.Name, Offer: true})
 }
 
 func (p *Provider) overRelay(ctx context.Context, info sandbox.Info) (*client.Client, error) {
@@ -134,7 +134,7 @@ func (p *Provider) overRelay(ctx context.Context, info sandbox.Info) (*client.Cl
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(ctx, stream, info.Name)
+	c, err := newClient(ctx, stream, client.Options{Name: info.Name})
 	if err != nil {
 		if text := stream.Stderr(); text != "" {
 			err = fmt.Errorf("%w: relay: %s", err, termsafe.Line(text))
@@ -144,8 +144,8 @@ func (p *Provider) overRelay(ctx context.Context, info sandbox.Info) (*client.Cl
 	return c, nil
 }
 
-func newClient(ctx context.Context, conn io.ReadWriteCloser, name string) (*client.Client, error) {
-	c, err := client.New(ctx, conn, client.Options{Name: name})
+func newClient(ctx context.Context, conn io.ReadWriteCloser, o client.Options) (*client.Client, error) {
+	c, err := client.New(ctx, conn, o)
 	if err != nil {
 		conn.Close()
 	}

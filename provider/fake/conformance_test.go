@@ -118,11 +118,13 @@ func programs() providertest.Programs {
 		Fill: func(path string, bytes int64) sandbox.Command {
 			return cmd("sh", "-c", fmt.Sprintf("head -c %d /dev/zero >%s", bytes, path))
 		},
-		Holder:   func(n int) sandbox.Command { return cmd("holder", n) },
-		Terminal: func() sandbox.Command { return cmd("terminal") },
-		Note:     func() string { return "note 1" },
-		Notes:    func() sandbox.Command { return cmd("note", 0) },
-		Fail:     func() string { return "exit 3" },
+		Holder: func(n int) sandbox.Command { return cmd("holder", n) },
+		// The fake has one interface, and that is not a setting.
+		Interfaces: func() sandbox.Command { return cmd("echo", "lo") },
+		Terminal:   func() sandbox.Command { return cmd("terminal") },
+		Note:       func() string { return "note 1" },
+		Notes:      func() sandbox.Command { return cmd("note", 0) },
+		Fail:       func() string { return "exit 3" },
 	}
 }
 

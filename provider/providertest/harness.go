@@ -157,7 +157,7 @@ func Checks() []Check {
 	for _, group := range [][]Check{
 		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(), limitChecks(),
 		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
-		shellChecks(), fileChecks(), networkChecks(),
+		shellChecks(), fileChecks(), networkChecks(), wayOutChecks(),
 		startChecks(), behindChecks(), troubleChecks(),
 	} {
 		all = append(all, group...)

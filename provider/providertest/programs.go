@@ -49,6 +49,10 @@ type Programs struct {
 	// fails to open one more.
 	Holder func(n int) sandbox.Command
 
+	// Interfaces prints the names of the network interfaces, one a line, and
+	// the routes.
+	Interfaces func() sandbox.Command
+
 	// Terminal prints "ROWS COLUMNS", reads a line and prints them again.
 	Terminal func() sandbox.Command
 
@@ -139,7 +143,10 @@ func scripts() Programs {
 		Fill: func(path string, bytes int64) sandbox.Command {
 			return script(`exec head -c "$2" /dev/zero >"$1"`, path, number(bytes))
 		},
-		Holder:   func(n int) sandbox.Command { return script(holdScript, number(n)) },
+		Holder: func(n int) sandbox.Command { return script(holdScript, number(n)) },
+		Interfaces: func() sandbox.Command {
+			return script(`sed -n 's/^ *\([^:]*\):.*/\1/p' /proc/net/dev; tail -n +2 /proc/net/route`)
+		},
 		Terminal: func() sandbox.Command { return script(`stty size; read -r line; stty size`) },
 		Note:     func() string { return "echo x >>" + traceFile },
 		Notes:    func() sandbox.Command { return script(`if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi`, traceFile) },
@@ -176,6 +183,7 @@ func (p Programs) orScripts() Programs {
 	fill(&p.Bomb, s.Bomb)
 	fill(&p.Fill, s.Fill)
 	fill(&p.Holder, s.Holder)
+	fill(&p.Interfaces, s.Interfaces)
 	fill(&p.Terminal, s.Terminal)
 	fill(&p.Note, s.Note)
 	fill(&p.Notes, s.Notes)

@@ -1,6 +1,7 @@
 // Package handover carries file descriptors between the guest and the client,
 // beside the frames of package wire, over a pair of SOCK_SEQPACKET sockets
-// that both were born with. It exists only where host and wall share a
+// that both were born with, or of which the client has sent one end with the
+// first bytes of the connection. It exists only where host and wall share a
 // kernel; everything else works without it.
 //
 // # Messages
@@ -24,6 +25,8 @@
 //	             of its state and the two files of package snapshot
 //	KindRestore  from the client, before a KeptShell that takes up a state:
 //	             one file with it
+//	KindListener from the guest, before the answer to a Pass: the listening
+//	             socket, of which the guest keeps no descriptor
 //
 // A further use is a further kind, with a request that names its ticket and a
 // feature that says so. There are no answers. A packet of any other form, of a kind or ticket that

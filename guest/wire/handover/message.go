@@ -23,6 +23,8 @@ type Kind uint8
 const (
 	KindState   Kind = 1 // three files in which the guest keeps the state of a shell
 	KindRestore Kind = 2 // a file with a state that a shell is to take up
+
+	KindListener Kind = 3 // a listening TCP socket of the wall
 )
 
 // A Message is descriptors that were received, and what they are for. They
@@ -54,7 +56,7 @@ func decode(b []byte, files int) (header, error) {
 	}
 	h := header{kind: Kind(b[4]), count: b[5], ticket: binary.LittleEndian.Uint32(b[8:])}
 	switch {
-	case h.kind != KindState && h.kind != KindRestore:
+	case h.kind < KindState || h.kind > KindListener:
 		return header{}, wire.Violation("descriptors of an unknown kind")
 	case h.ticket == 0:
 		return header{}, wire.Violation("descriptors for nobody")

@@ -30,6 +30,11 @@ func (s *Session) operations() []prepared {
 		{report.OpWallStart, s.wallStart},
 		{report.OpDecide, s.decide},
 		{report.OpDecide64K, s.decideLong},
+		{report.OpRequest, s.wayOut("request", 20, 60)},
+		{report.OpConnect, s.wayOut("connect", 20, 30)},
+		{report.OpTunnel, s.wayOut("tunnel", 1, 8)},
+		{report.OpFetch, s.wayOut("fetch", 1, 8)},
+		{report.OpHold, s.hold},
 	}
 	if s.Program != "" {
 		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})

@@ -22,6 +22,8 @@ type Effort struct {
 	Percent int           // of the rounds that each operation asks for
 	Least   int           // rounds at least
 	Callers int           // commands that each of many callers runs in a row
+	Walls   int           // sandboxes that have connections at once
+	Bytes   int64         // of one download
 	Idle    time.Duration // before memory is read; the guest keeps spare stages for 2 s
 	// Within ends an operation early on a slow machine, with the rounds that
 	// were done until then, but not with fewer than Least.
@@ -30,13 +32,13 @@ type Effort struct {
 
 // Full takes a few minutes.
 func Full() Effort {
-	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Idle: 5 * time.Second, Within: 25 * time.Second}
+	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Walls: 200, Bytes: 1 << 30, Idle: 5 * time.Second, Within: 25 * time.Second}
 }
 
 // Quick takes less than a minute and is for continuous integration: its
 // medians are good, its 99th percentiles only hints.
 func Quick() Effort {
-	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Idle: 5 * time.Second, Within: 2 * time.Second}
+	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Walls: 200, Bytes: 1 << 28, Idle: 5 * time.Second, Within: 2 * time.Second}
 }
 
 // rounds is how many rounds an operation gets that asks for full.

@@ -60,6 +60,11 @@ var budgets = []budget{
 	{"sandbox --provider local run, in the same bwrap typed by hand", "×", false, 3, against(OpOneShot, WayLocal, WayHand)},
 	{"decision about a typical line, p50", "ms", false, 0.05, p50(OpDecide, WayHost)},
 	{"decision about 64 KiB, p99", "ms", false, 10, p99(OpDecide64K, WayHost)},
+	{"way out of a local wall, added to a request, p50", "ms", false, 1, added(OpRequest, WayLocal)},
+	{"way out of a container, added to a request, p50", "ms", false, 1, added(OpRequest, WaySocket)},
+	{"way out of a local wall, added to a new connection, p50", "ms", false, 1, added(OpConnect, WayLocal)},
+	{"download through a tunnel out of a local wall", "MB/s", true, 400, rate(OpTunnel, WayLocal)},
+	{"download through a tunnel out of a container", "MB/s", true, 400, rate(OpTunnel, WaySocket)},
 	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
 	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(MemoryFresh)},
 	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(MemoryUsed)},
@@ -102,6 +107,16 @@ func against(op, way, yardstick string) func(*Report) (float64, bool) {
 			return 0, false
 		}
 		return float64(ours.P50) / float64(theirs.P50), true
+	}
+}
+
+// added is by how much the median of a way is above that of the same work on
+// the host.
+func added(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		ours, ok := r.find(op, way)
+		direct, ok1 := r.find(op, WayHost)
+		return milliseconds(ours.P50 - direct.P50), ok && ok1
 	}
 }
 

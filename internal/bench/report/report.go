@@ -37,6 +37,11 @@ const (
 	OpProgram   = "start of sandbox(1)"
 	OpDecide    = "decide about a line"
 	OpDecide64K = "decide about 64 KiB"
+	OpRequest   = "request, kept connection"
+	OpConnect   = "request, new connection"
+	OpTunnel    = "download through a tunnel"
+	OpFetch     = "download by plain HTTP"
+	OpHold      = "200 sandboxes, 10 connections each"
 )
 
 // The states in which memory is measured.
@@ -44,6 +49,7 @@ const (
 	MemoryFresh = "fresh, idle"
 	MemoryUsed  = "after 1,000 commands, idle"
 	MemoryRelay = "with a relay beside, idle"
+	MemoryHold  = "what the proxy takes for 2,000 connections, outside"
 )
 
 // A Report is one run.
@@ -86,6 +92,10 @@ type Result struct {
 	// Ratio is how many times faster than the plain engine this is, by
 	// medians; 0 where there is nothing to compare with.
 	Ratio float64 `json:"ratio,omitempty"`
+	// Direct is how many times faster than the same work on the host without
+	// any wall this is, by medians, where that and not the engine is compared
+	// with; or 0.
+	Direct float64 `json:"timesDirect,omitempty"`
 	// Rate is in MB (10^6 bytes) per second, by the median; or 0.
 	Rate float64 `json:"mbPerSecond,omitempty"`
 }
@@ -104,12 +114,15 @@ type Memory struct {
 func (r *Report) Derive() {
 	for i := range r.Results {
 		res := &r.Results[i]
-		res.Ratio, res.Rate = 0, 0
+		res.Ratio, res.Direct, res.Rate = 0, 0, 0
 		if res.P50 <= 0 {
 			continue
 		}
 		if plain, ok := r.find(res.Op, WayEngine); ok {
 			res.Ratio = float64(plain.P50) / float64(res.P50)
+		}
+		if host, ok := r.find(res.Op, WayHost); ok && res.Ratio == 0 && res.Way != WayHost {
+			res.Direct = float64(host.P50) / float64(res.P50)
 		}
 		if res.Bytes > 0 {
 			res.Rate = float64(res.Bytes) * 1e3 / float64(res.P50) // bytes in a nanosecond are GB/s

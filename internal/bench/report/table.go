@@ -12,7 +12,7 @@ import (
 func (r *Report) Text() string {
 	var b strings.Builder
 	b.WriteString(r.Machine.text() + "\n")
-	fmt.Fprintf(&b, "One %s run of %.0f s. Times are in milliseconds; × is the plain engine's p50 over this p50.\n\n", r.Mode, r.Took)
+	fmt.Fprintf(&b, "One %s run of %.0f s. Times are in milliseconds; × engine is the plain engine's p50 over this p50, × direct that of the host without a wall.\n\n", r.Mode, r.Took)
 	writeTable(&b, r.resultRows())
 	if len(r.Memory) > 0 {
 		b.WriteByte('\n')
@@ -29,7 +29,7 @@ func (m Machine) text() string {
 }
 
 func (r *Report) resultRows() [][]string {
-	rows := [][]string{{"operation", "way", "n", "p50", "p95", "p99", "× engine", "MB/s"}}
+	rows := [][]string{{"operation", "way", "n", "p50", "p95", "p99", "× engine", "× direct", "MB/s"}}
 	last := ""
 	for _, res := range r.Results {
 		name := res.Op
@@ -38,15 +38,18 @@ func (r *Report) resultRows() [][]string {
 		}
 		last = res.Op
 		if res.N == 0 {
-			rows = append(rows, []string{name, res.Way, "0", "not supported", "", "", "", ""})
+			rows = append(rows, []string{name, res.Way, "0", "not supported", "", "", "", "", ""})
 			continue
 		}
-		row := []string{name, res.Way, strconv.Itoa(res.N), digits(milliseconds(res.P50)), digits(milliseconds(res.P95)), digits(milliseconds(res.P99)), "", ""}
+		row := []string{name, res.Way, strconv.Itoa(res.N), digits(milliseconds(res.P50)), digits(milliseconds(res.P95)), digits(milliseconds(res.P99)), "", "", ""}
 		if res.Ratio > 0 {
 			row[6] = digits(res.Ratio)
 		}
+		if res.Direct > 0 {
+			row[7] = digits(res.Direct)
+		}
 		if res.Rate > 0 {
-			row[7] = digits(res.Rate)
+			row[8] = digits(res.Rate)
 		}
 		rows = append(rows, row)
 	}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	decisions "github.com/bulkhead-dev/sandbox/egress/record"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// An outlet makes what sandboxes reach hosts through when the first of them
+// may: most commands reach none and do not wait for it.
+type outlet struct {
+	open func() (opened, error) // the same answer every time
+	used atomic.Bool
+}
+
+type opened struct {
+	manager.Outlet
+	evidence *evidence.Store
+}
+
+// newOutlet prepares an outlet. Ours is the only certificate authority of a
+// state folder, and it is made when the first secret is bound.
+func (h *house) newOutlet(o cli.Options, violations store.Recorder) *outlet {
+	return &outlet{open: sync.OnceValues(func() (opened, error) {
+		upstream, err := reach.UpstreamFrom(func(name string) string { return h.env[name] })
+		if err != nil {
+			return opened{}, err
+		}
+		kept, err := evidence.Open(h.state.Evidence(), evidence.Options{})
+		if err != nil {
+			return opened{}, err
+		}
+		recorder, err := decisions.New(decisions.Options{Evidence: kept, Violations: violations, Log: o.Log})
+		if err != nil {
+			return opened{}, errors.Join(err, kept.Close())
+		}
+		plane := egress.New(egress.Options{
+			Reach:  reach.New(reach.Options{Upstream: upstream}),
+			Record: recorder.Record,
+			Decide: recorder.Decide,
+		})
+		return opened{manager.Outlet{Plane: plane, Recorder: recorder, Authority: h.authority}, kept}, nil
+	})}
+}
+
+func (t *outlet) outlet() (manager.Outlet, error) {
+	t.used.Store(true)
+	got, err := t.open()
+	return got.Outlet, err
+}
+
+// close ends every way out, and writes what is not recorded yet. The
+// violations stay open.
+func (t *outlet) close() error {
+	if !t.used.Load() {
+		return nil
+	}
+	got, err := t.open()
+	if err != nil {
+		return nil // told when it was used
+	}
+	return errors.Join(got.Plane.Close(), got.Recorder.Close(), got.evidence.Close())
+}
+
+// openAuthority opens our certificate authority, and makes it the first time.
+func (h *house) openAuthority() (*authority.Authority, error) {
+	return authority.Open(h.state.Egress())
+}
+
+// trust makes the folder of certificates that sandboxes with secrets are shown.
+func (h *house) trust() (string, error) {
+	a, err := h.authority()
+	if err != nil {
+		return "", err
+	}
+	return a.Bundle()
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package tools
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// patience bounds one program. npm takes seconds on a busy machine.
+const patience = 3 * time.Minute
+
+// allowedHosts are what the policy of a stage allows; everything else, like
+// internet.Other, is refused.
+func allowedHosts() []string {
+	return []string{
+		internet.Files, internet.Index, internet.Registry, internet.Modules, internet.Git,
+		internet.Echo, internet.Redirect, internet.Slow, internet.Upgrade,
+	}
+}
+
+// A stage is a sandbox without network, and the way out of it.
+type stage struct {
+	net   *internet.Internet
+	sb    sandbox.Sandbox
+	plane *egress.Plane
+	way   *egress.Way
+
+	mu     sync.Mutex
+	events []egress.Event
+}
+
+// newStage opens a way out of sb. The workspace is the host's folder of it.
+func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
+	t.Helper()
+	s := &stage{net: internet.New(t), sb: sb}
+	s.net.ServeGit()
+	must(t, os.WriteFile(filepath.Join(workspace, "ca.crt"), s.net.Authority.PEM, 0o644))
+	s.plane = egress.New(egress.Options{
+		Reach: reach.New(reach.Options{Resolver: s.net.Names}),
+		Record: func(e egress.Event) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.events = append(s.events, e)
+		},
+	})
+	t.Cleanup(func() { s.plane.Close() })
+	p, err := network.New(network.Options{Allowed: s.net.Allowed(allowedHosts()...)})
+	must(t, err)
+	l, err := sb.(sandbox.Listener).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	s.way, err = s.plane.Open(l, egress.WayOptions{Sandbox: "sbx-tools", Policy: p})
+	must(t, err)
+	return s
+}
+
+// localStage is a stage behind the local wall.
+func localStage(t *testing.T) *stage {
+	t.Helper()
+	w := wall.NewLocal(t)
+	spec := w.Spec("tools")
+	if root := goRoot(t); root != "" && !shown(root) {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: root, Target: root, ReadOnly: true, Role: sandbox.RoleBind})
+	}
+	ctx, done := context.WithTimeout(t.Context(), patience)
+	defer done()
+	_, err := w.P.Create(ctx, spec)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.P.Remove(context.Background(), spec.Name)) })
+	sb, err := w.P.Open(ctx, spec)
+	must(t, err)
+	t.Cleanup(func() { sb.Close() })
+	return newStage(t, sb, wall.Workspace(spec))
+}
+
+// goRoot is where the host's Go is, or empty.
+func goRoot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// shown reports whether every wall shows the folder anyway.
+func shown(dir string) bool {
+	return strings.HasPrefix(dir, "/usr/") || strings.HasPrefix(dir, "/opt/")
+}
+
+// env is what a command gets: what the proxy says, the test's own authority,
+// and the addresses for the lines of the tests.
+func (s *stage) env(t *testing.T, c *egress.Caller) map[string]string {
+	t.Helper()
+	env := map[string]string{"PATH": testenv.SystemPath + ":" + filepath.Join(goRoot(t), "bin")}
+	const ca = sandbox.WorkspaceDir + "/ca.crt"
+	for _, name := range []string{
+		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "npm_config_cafile",
+	} {
+		env[name] = ca
+	}
+	for name, host := range map[string]string{
+		"FILES": internet.Files, "OTHER": internet.Other, "INDEX": internet.Index, "REGISTRY": internet.Registry,
+		"MODULES": internet.Modules, "GIT": internet.Git, "REDIRECT": internet.Redirect, "ECHO": internet.Echo,
+	} {
+		env[name] = s.net.URL("https", host, "")
+		env[name+"_PLAIN"] = s.net.URL("http", host, "")
+	}
+	// wget reads no variable for its authorities, only a file of settings.
+	env["WGETRC"] = sandbox.WorkspaceDir + "/wgetrc"
+	maps.Copy(env, c.Env())
+	return env
+}
+
+// An outcome is how a command ended and what was refused to it.
+type outcome struct {
+	out     string // both outputs
+	code    int
+	refused []egress.Event
+}
+
+// run runs a line as the command id.
+func (s *stage) run(t *testing.T, id, line string) outcome {
+	t.Helper()
+	ctx, done := context.WithTimeout(t.Context(), patience)
+	defer done()
+	c := s.way.Caller(id)
+	var out bytes.Buffer
+	p, err := s.sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line}, Env: s.env(t, c), Stdout: &out, Stderr: &out})
+	must(t, err)
+	exit, err := p.Wait()
+	must(t, err)
+	return outcome{out: out.String(), code: exit.Code, refused: c.End()}
+}
+
+// recorded returns the events of the command id.
+func (s *stage) recorded(id string) []egress.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.events), func(e egress.Event) bool { return e.Caller != id })
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,196 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/bench/report"
+	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
+)
+
+// perWall is how many connections each of many sandboxes has.
+const perWall = 10
+
+// wayOut measures one kind of work through the proxy, beside the same program
+// on the host without it: n requests a sample, or one download. Both talk to
+// the same server in this program, and so does the proxy.
+func (s *Session) wayOut(work string, n, rounds int) func(context.Context) (operation, error) {
+	return func(ctx context.Context) (operation, error) {
+		op := operation{rounds: rounds}
+		out, err := s.prepareLoad(ctx)
+		if err != nil {
+			return op, err
+		}
+		args := []string{"-at", out.Web, "-n", strconv.Itoa(n)}
+		if work == "tunnel" || work == "fetch" {
+			op.bytes = s.Effort.Bytes
+			args = append(args, "-bytes", strconv.FormatInt(op.bytes, 10))
+		}
+		var open []func() error
+		op.done = func() error { return closeAll(open) }
+		host, err := s.Rig.StartLoad(ctx, nil, append(args, work)...)
+		if err != nil {
+			return op, err
+		}
+		open = append(open, host.Close)
+		op.ways = []way{{name: report.WayHost, turn: 1, take: once(host)}}
+		for _, g := range s.everyGuest() {
+			w := way{name: g.name, turn: 1, lacks: s.noLocal}
+			if g.sb != nil {
+				addr, wayOut, err := out.Open(ctx, g.sb, g.name)
+				if err != nil {
+					return op, errors.Join(err, op.done())
+				}
+				open = append(open, wayOut.Close)
+				load, err := s.Rig.StartLoad(ctx, g.sb, append([]string{"-proxy", addr}, append(args, work)...)...)
+				if err != nil {
+					return op, errors.Join(err, op.done())
+				}
+				open = append(open, load.Close)
+				w.take, w.lacks = once(load), ""
+			}
+			op.ways = append(op.ways, w)
+		}
+		return op, nil
+	}
+}
+
+// prepareLoad starts the outside and puts the program into the workspaces.
+func (s *Session) prepareLoad(ctx context.Context) (*rig.Outside, error) {
+	if err := s.Rig.BuildLoad(ctx); err != nil {
+		return nil, err
+	}
+	names := []string{s.Rig.Spec.Name}
+	if s.local != nil {
+		names = append(names, s.local.Spec.Name)
+	}
+	for _, name := range names {
+		if err := s.Rig.PlaceLoad(name); err != nil {
+			return nil, err
+		}
+	}
+	return s.Rig.OpenOutside()
+}
+
+// everyGuest is the local wall, which may be missing, and the container.
+func (s *Session) everyGuest() []guestWay {
+	l := guestWay{name: report.WayLocal}
+	if s.local != nil {
+		l.sb = s.local.Sandbox
+	}
+	return append([]guestWay{l}, s.guests()...)
+}
+
+// once is a sample of what the program does.
+func once(l *rig.Load) sample {
+	return func(ctx context.Context) ([]time.Duration, error) {
+		type answer struct {
+			times []time.Duration
+			err   error
+		}
+		done := make(chan answer, 1)
+		go func() {
+			times, err := l.Once()
+			done <- answer{times, err}
+		}()
+		select {
+		case a := <-done:
+			return a.times, a.err
+		case <-ctx.Done(): // the program ends with the run, and the answer with it
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func closeAll(open []func() error) error {
+	var errs []error
+	for i := len(open) - 1; i >= 0; i-- {
+		errs = append(errs, open[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// hold lets many sandboxes open some connections each at once. All of them
+// are open before the first is answered, and the time is that until the last
+// is. Beside it are as many programs on the host, without the proxy.
+func (s *Session) hold(ctx context.Context) (operation, error) {
+	op := operation{rounds: 10, settle: settleMany}
+	if s.local == nil {
+		op.ways = []way{{name: report.WayHost, lacks: s.noLocal}, {name: report.WayLocal, lacks: s.noLocal}}
+		return op, nil
+	}
+	out, err := s.prepareLoad(ctx)
+	if err != nil {
+		return op, err
+	}
+	var open []func() error
+	op.done = func() error { return closeAll(open) }
+	args := []string{"-at", out.Meet, "-n", strconv.Itoa(perWall), "hold"}
+	var direct, through []*rig.Load
+	p := s.Rig.LocalProvider()
+	for i := range s.Effort.Walls {
+		l, err := s.Rig.StartLoad(ctx, nil, args...)
+		if err == nil {
+			open, direct = append(open, l.Close), append(direct, l)
+			l, err = s.holdInside(ctx, p, out, i, args, &open)
+		}
+		if err != nil {
+			return op, errors.Join(err, op.done())
+		}
+		through = append(through, l)
+	}
+	op.ways = []way{
+		{name: report.WayHost, turn: 1, take: s.meet(out, direct)},
+		{name: report.WayLocal, turn: 1, take: s.meet(out, through)},
+	}
+	return op, nil
+}
+
+// holdInside makes the sandbox i with a way out, and the program in it.
+func (s *Session) holdInside(ctx context.Context, p sandbox.Provider, out *rig.Outside, i int, args []string, open *[]func() error) (*rig.Load, error) {
+	spec, err := s.Rig.LocalSpec("hold-" + strconv.Itoa(i))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Rig.PlaceLoad(spec.Name); err != nil {
+		return nil, err
+	}
+	if _, err := p.Create(ctx, spec); err != nil {
+		return nil, err
+	}
+	*open = append(*open, func() error { return p.Remove(context.WithoutCancel(ctx), spec.Name) })
+	sb, err := p.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	*open = append(*open, sb.Close)
+	addr, w, err := out.Open(ctx, sb, spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	*open = append(*open, w.Close)
+	l, err := s.Rig.StartLoad(ctx, sb, append([]string{"-proxy", addr}, args...)...)
+	if err == nil {
+		*open = append(*open, l.Close)
+	}
+	return l, err
+}
+
+// meet is a sample in which all programs hold their connections together.
+func (s *Session) meet(out *rig.Outside, all []*rig.Load) sample {
+	return func(ctx context.Context) ([]time.Duration, error) {
+		out.Expect(len(all) * perWall)
+		errs := make([]error, len(all))
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for i, l := range all {
+			wg.Go(func() { _, errs[i] = once(l)(ctx) })
+		}
+		wg.Wait()
+		return []time.Duration{time.Since(begun)}, errors.Join(errs...)
+	}
+}

@@ -1,0 +1,95 @@
+package manager
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress"
+)
+
+// ask answers the proxy's question about a host that no rule names: by what
+// was permitted before, or by the approver. Nobody means no.
+func (w *way) ask(ctx context.Context, q egress.Question) egress.Answer {
+	target := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
+	c := w.asking(q.Caller)
+	if c == nil {
+		return egress.Answer{Note: "no command runs of which somebody could be asked"}
+	}
+	if w.m.grants.reaches(c.owner, target) {
+		return egress.Answer{Allowed: true, Rule: "permitted to the session"}
+	}
+	if c.permitted(target) {
+		return egress.Answer{Allowed: true, Rule: "permitted to the command"}
+	}
+	a := w.m.put(ctx, sandbox.PermissionRequest{
+		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Who.Agent, Session: c.request.Who.Session, Sandbox: c.sandbox,
+		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: target,
+		Command: slices.Clone(c.request.Command.Args), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
+	})
+	return w.m.answerHost(c, target, a)
+}
+
+// answerHost keeps a permission for as long as it was given.
+func (m *Manager) answerHost(c *caller, target string, a Answer) egress.Answer {
+	switch a.Permission {
+	case sandbox.AllowOnce:
+		c.permit(target)
+		return egress.Answer{Allowed: true, Rule: "permitted to the command"}
+	case sandbox.AllowSession, sandbox.AllowPermanent:
+		m.grants.reach(c.owner, target)
+		out := egress.Answer{Allowed: true, Rule: "permitted to the session"}
+		if a.Permission == sandbox.AllowPermanent {
+			out.Note = m.keepHost(c, target)
+		}
+		return out
+	}
+	out := egress.Answer{Note: "permission was asked for and denied"}
+	if a.Note != "" {
+		out.Note += " (" + a.Note + ")"
+	}
+	return out
+}
+
+// keepHost writes the host into the settings file and into the settings in
+// force. It returns why not when it cannot.
+func (m *Manager) keepHost(c *caller, target string) (note string) {
+	g := sandbox.Grant{Operation: sandbox.OpConnect, Path: target}
+	agent := c.request.Who.Agent
+	if !config.HostGrantable(m.settings.Load(), agent) {
+		note = "the permission holds for this session only: agent " + agent + " has no network.allowedDomains of its own"
+		m.log.WithField("sandbox", c.sandbox).Warn(note)
+		return note
+	}
+	return m.keepGrant(c.owner, c.sandbox, agent, g)
+}
+
+// asking returns the command that a question is about. Programs may leave the
+// credentials out that tell which command they belong to; then it is any that
+// runs, since all of a way can be asked about.
+func (w *way) asking(id string) *caller {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.callers[id]; c != nil {
+		return c
+	}
+	for _, c := range w.callers {
+		return c
+	}
+	return nil
+}
+
+func (c *caller) permitted(target string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.once[target]
+}
+
+func (c *caller) permit(target string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.once[target] = true
+}
