@@ -128,11 +128,12 @@ func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, as
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		in.answer, in.at = answer, a.now()
-		if broken || ctx.Err() != nil { // nobody said anything
+		unsaid := broken || ctx.Err() != nil
+		if unsaid {
 			in.answer = Answer{Note: "the question was not answered"}
-			if a.answers[key] == in {
-				delete(a.answers, key)
-			}
+		}
+		if (unsaid || in.answer.Allowed) && a.answers[key] == in {
+			delete(a.answers, key)
 		}
 		close(in.done)
 		if in.answer.Allowed {
