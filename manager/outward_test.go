@@ -85,6 +85,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	})
 	issuer := sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(state.Egress()) })
 	opts.Violations, opts.Approver = o.violations, o
+	opts.Host.Env = map[string]string{"OUTER_TOKEN": secretValue}
 	opts.Out = func() (manager.Outlet, error) {
 		return manager.Outlet{Plane: o.plane, Recorder: o.recorder, Authority: issuer}, nil
 	}
@@ -174,4 +175,13 @@ func (o *outward) grep(text string) (found []string) {
 		return nil
 	}))
 	return found
+}
+
+// secretsPutIn names the secrets of all that was recorded.
+func (o *outward) secretsPutIn() (names []string) {
+	for r, err := range o.evidence.Query(context.Background(), evidence.Filter{}) {
+		must(o.t, err)
+		names = append(names, decoded(o.t, r.Data).Secrets...)
+	}
+	return names
 }
