@@ -28,15 +28,15 @@ type Answer struct {
 
 // The bounds of asking.
 const (
-	answerTime   = time.Minute // how long an answer stands for the same host and port
+	answerTime   = time.Minute // how long a no stands for the same host and port
 	maxQuestions = 10          // a minute; those that were answered with yes do not count
 	maxAnswers   = 1024        // that are remembered
 )
 
 // An asker asks about each host and port once at a time; everybody who waits
-// gets the answer. An answer stands for a minute: a program opens several
-// connections for what the user takes for one, and tries again what it was
-// refused.
+// gets the answer. A no stands for a minute, because programs try again what
+// they were refused. For whom and how long a yes stands is for who gives it:
+// he is asked each time.
 type asker struct {
 	ctx   context.Context // of the Way
 	ask   func(context.Context, Question) Answer

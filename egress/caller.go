@@ -55,14 +55,15 @@ func (c *Caller) Env() map[string]string {
 		port = a.Port
 	}
 	proxy := (&url.URL{Scheme: "http", User: url.UserPassword(c.id, c.token), Host: "127.0.0.1:" + strconv.Itoa(port)}).String()
-	env := map[string]string{"NODE_USE_ENV_PROXY": "1"}
+	// git keeps the credentials back until it is asked for them, unless told so.
+	env := map[string]string{"NODE_USE_ENV_PROXY": "1", "GIT_HTTP_PROXY_AUTHMETHOD": "basic"}
 	for name, value := range map[string]string{
 		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": "localhost,127.0.0.1,::1",
 	} {
 		env[name], env[strings.ToLower(name)] = value, value
 	}
 	if secrets := c.way.o.Secrets; secrets != nil {
-		maps.Copy(env, c.way.plane.o.Authority.Env())
+		maps.Copy(env, c.way.o.Authority.Env())
 		maps.Copy(env, secrets.Env())
 	}
 	return env

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 
 	"github.com/bulkhead-dev/sandbox/egress/request"
 	"github.com/bulkhead-dev/sandbox/egress/socks"
@@ -31,7 +30,7 @@ func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
 
 // serve finds out what the program speaks, and speaks it.
 func (c *client) serve() {
-	c.line.bottom.within(headTime)
+	c.line.bottom.within(c.way.headTime())
 	first, err := c.line.br.Peek(1)
 	if err != nil {
 		return
@@ -97,8 +96,8 @@ func (c *client) serveHTTP(l *line, s scope) {
 			if _, err := l.br.Peek(1); err != nil {
 				return
 			}
-			l.bottom.within(headTime)
 		}
+		l.bottom.within(c.way.headTime())
 		h, err := l.head()
 		l.bottom.within(0)
 		var req *http.Request
@@ -172,7 +171,7 @@ func (c *client) malformed(l *line, s scope, h request.Head, err error) {
 	switch {
 	case errors.As(err, &bad):
 	case timedOut(err):
-		bad = &request.Error{Status: 408, Reason: "the head of the request took longer than " + strconv.Itoa(int(headTime.Seconds())) + " seconds"}
+		bad = &request.Error{Status: 408, Reason: "the head of the request took too long"}
 	default:
 		return // the program hung up
 	}

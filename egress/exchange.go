@@ -56,18 +56,15 @@ func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) b
 	return x.keep
 }
 
-// decide judges the host, then the request.
+// decide judges the request.
 func (x *exchange) decide() network.Decision {
-	d := x.way.o.Policy.Judge(x.host, x.port)
-	if d.Verdict == policy.Deny {
-		return d
-	}
 	p := network.HTTP
 	if x.scope.secure {
 		p = network.TLS
 	}
 	r := network.Request{Host: x.host, Port: x.port, Protocol: p, Method: x.head.Method, Path: x.head.Path}
-	if d = x.way.o.Policy.JudgeRequest(r); d.Verdict != policy.Ask {
+	d := x.way.o.Policy.JudgeRequest(r)
+	if d.Verdict != policy.Ask {
 		return d
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
@@ -92,7 +89,7 @@ func (x *exchange) refuse(r refusal, d network.Decision, addr netip.AddrPort) {
 
 // answer gives the proxy's own answer.
 func (x *exchange) answer(r refusal) {
-	x.body.expects = false // it is not asked for
+	x.body.answering()
 	x.line.bottom.within(lingerTime)
 	whole := x.head.Length == 0 || !x.waits() && discard(x.body)
 	x.line.bottom.within(0)
@@ -119,7 +116,10 @@ func (x *exchange) failed(d network.Decision, err error) {
 	if addr.IsValid() {
 		x.visit.event.Addr = addr
 	}
-	x.visit.decide(d)
+	if !x.visit.decide(d) {
+		x.answer(denied(x.visit.barred))
+		return
+	}
 	_, ended := x.body.state()
 	switch {
 	case x.ctx.Err() != nil:

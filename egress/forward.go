@@ -118,7 +118,9 @@ func (x *exchange) forward(d network.Decision) {
 		if at := addrOf(info.Conn); at.IsValid() {
 			x.visit.event.Addr = at
 		}
-		x.visit.decide(d)
+		if !x.visit.decide(d) {
+			info.Conn.Close() // nothing was written to it for this request
+		}
 	}}
 	out, err := x.outgoing(httptrace.WithClientTrace(ctx, trace))
 	if err != nil {

@@ -50,7 +50,7 @@ func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 	if !c.named(v, t) {
 		return
 	}
-	leaf, err := c.way.plane.o.Authority.Leaf(t.host.String())
+	leaf, err := c.way.o.Authority.Leaf(t.host.String())
 	if err != nil {
 		v.decide(first)
 		v.end(ending{err: "there is no certificate for " + t.host.String()})
@@ -58,17 +58,17 @@ func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 		return
 	}
 	c.line.bottom.metered(true)
+	c.line.bottom.within(c.way.headTime())
 	over := tls.Server(&buffered{c.line.bottom, c.line.br}, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*leaf},
 	})
-	ctx, cancel := context.WithTimeout(c.ctx, headTime)
+	ctx, cancel := context.WithTimeout(c.ctx, c.way.headTime())
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {
 		v.decide(first)
 		v.end(ending{err: "the program did not take the certificate of the proxy, or ended the TLS for another reason"})
 		return
 	}
-	c.line.bottom.within(headTime)
 	c.serveHTTP(newLine(over, c.line.bottom), t.scope(true))
 	over.CloseWrite()
 }
@@ -136,14 +136,15 @@ type scrubbed struct {
 
 // decoded returns the body as it was before it was encoded.
 func decoded(resp *http.Response) (io.Reader, error) {
+	body := resp.Body // which resp will not have any more when this is read
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
 	switch encoding {
 	case "", "identity":
-		return resp.Body, nil
+		return body, nil
 	case "gzip", "x-gzip":
-		return &late{open: func() (io.Reader, error) { return gzip.NewReader(resp.Body) }}, nil
+		return &late{open: func() (io.Reader, error) { return gzip.NewReader(body) }}, nil
 	case "deflate":
-		return &late{open: func() (io.Reader, error) { return inflate(resp.Body) }}, nil
+		return &late{open: func() (io.Reader, error) { return inflate(body) }}, nil
 	}
 	return nil, errors.New("the host encoded its answer in a way that cannot be searched for the secret")
 }

@@ -8,19 +8,21 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 )
 
 // Options are what a Plane needs.
 type Options struct {
-	Reach     *reach.Reacher       // required
-	Authority *authority.Authority // nil: a Way with secrets is refused
+	Reach *reach.Reacher // required
 
 	// Record is told each decision before a refusal is answered or a byte
 	// passes, and each end. It is called from many goroutines and has to be
 	// quick. Nil drops them.
 	Record func(Event)
+
+	// Decide, when set, is told of decisions to allow in the place of Record. An
+	// error turns the decision into a refusal, of which Record is told.
+	Decide func(Event) error
 
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -34,6 +36,7 @@ type Options struct {
 // each through a [Way] of its own. It is safe for concurrent use.
 type Plane struct {
 	o      Options
+	head   time.Duration // headTime, but in tests
 	ids    atomic.Uint64
 	counts counts
 
@@ -47,10 +50,13 @@ func New(o Options) *Plane {
 	if o.Record == nil {
 		o.Record = func(Event) {}
 	}
+	if o.Decide == nil {
+		o.Decide = func(e Event) error { o.Record(e); return nil }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Plane{o: o, ways: map[*Way]struct{}{}}
+	return &Plane{o: o, head: headTime, ways: map[*Way]struct{}{}}
 }
 
 // Open serves the listener of one sandbox until Close or until the listener
@@ -65,6 +71,8 @@ func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
+		w.meter.Close()
+		w.cancel(errClosed)
 		l.Close()
 		return nil, failure(sandbox.CodeUnavailable, "the proxy has been closed")
 	}

@@ -60,7 +60,10 @@ func (c *client) tunnel(t *target) {
 	defer outside.Close()
 	v.event.Addr = addr
 	if raw.Verdict == policy.Allow {
-		v.decide(raw)
+		if !v.decide(raw) {
+			c.turnDown(v, t, denied(v.barred), v.barred, addr)
+			return
+		}
 		t.answer(nil)
 		c.pump(v, outside)
 		return
@@ -122,9 +125,8 @@ func (c *client) converse(v *visit, t *target, first network.Decision, outside n
 		return
 	}
 	d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: said}, t.method(), &t.yes)
-	v.decide(d)
 	switch {
-	case d.Verdict == policy.Allow:
+	case v.decide(d):
 		c.pump(v, outside)
 	case said == network.TLS:
 		c.alert()
@@ -140,7 +142,7 @@ func (t *target) scope(secure bool) scope {
 // the host to begin, which is what protocols do that have to be named by a rule.
 func (c *client) hear(v *visit, t *target, first network.Decision) (network.Protocol, bool) {
 	c.line.bottom.metered(false) // who carries it on does that
-	c.line.bottom.within(headTime)
+	c.line.bottom.within(c.way.headTime())
 	said, err := c.line.hear()
 	c.line.bottom.within(0)
 	switch {
@@ -163,7 +165,7 @@ func (c *client) hear(v *visit, t *target, first network.Decision) (network.Prot
 // target. What does not fit is refused.
 func (c *client) named(v *visit, t *target) bool {
 	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
-	c.line.bottom.within(headTime)
+	c.line.bottom.within(c.way.headTime())
 	h, err := hello.Peek(c.line.larger(hello.BufferSize))
 	c.line.bottom.within(0)
 	if err == nil {

@@ -43,7 +43,10 @@ func (x *exchange) upgrade(d network.Decision) {
 	stop := context.AfterFunc(x.ctx, func() { conn.Close() })
 	defer stop()
 	x.visit.event.Addr = at
-	x.visit.decide(d)
+	if !x.visit.decide(d) {
+		x.answer(denied(x.visit.barred))
+		return
+	}
 	if x.scope.secure {
 		over := tls.Client(conn, x.way.outerTLS(x.host.String()))
 		conn = over

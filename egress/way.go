@@ -10,6 +10,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/policy/network"
@@ -25,6 +26,8 @@ type WayOptions struct {
 	// TLS is read for that. Nil is none. The set stays the caller's, who
 	// closes it after the Way.
 	Secrets *secret.Set
+	// Authority issues the certificates for these hosts; needed with Secrets.
+	Authority *authority.Authority
 
 	// Ask decides what the policy wants somebody asked about. Its context ends
 	// when nobody waits for the answer any more. Nil refuses such hosts.
@@ -68,7 +71,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	case !o.Policy.Open():
 		return nil, failure(sandbox.CodeValidation, "the settings let nothing pass, so there is no way out to open")
 	}
-	if o.Secrets != nil && p.o.Authority == nil {
+	if o.Secrets != nil && o.Authority == nil {
 		return nil, failure(sandbox.CodeInternal, "there is no authority for the hosts that secrets are bound to")
 	}
 	if err := o.Limits.Check(); err != nil {
@@ -89,6 +92,10 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	w.asker = asker{ctx: w.ctx, ask: o.Ask, now: p.o.Now, asked: func() { p.counts.asked.Add(1) }}
 	return w, nil
 }
+
+// headTime is how long a program may take for a head, a handshake, and the
+// first word of a tunnel.
+func (w *Way) headTime() time.Duration { return w.plane.head }
 
 // Done is closed when the Way has ended and no connection is left.
 func (w *Way) Done() <-chan struct{} { return w.done }
@@ -167,11 +174,11 @@ func (w *Way) take(conn net.Conn) {
 func (w *Way) attend(conn net.Conn) {
 	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
-		stop()
-		conn.Close()
 		if recover() != nil {
 			w.plane.counts.panics.Add(1)
 		}
+		stop()
+		conn.Close()
 	}()
 	newClient(w.flow, w, conn).serve()
 }

@@ -74,6 +74,12 @@ type world struct {
 // of a server; the loopback address of that port has to be allowed too.
 func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
 	t.Helper()
+	return openWithin(t, 0, o, change...)
+}
+
+// openWithin is open with another time for heads, unless that is 0.
+func openWithin(t testing.TB, head time.Duration, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
+	t.Helper()
 	w := &world{t: t, names: &names{addrs: map[string][]string{}, asked: map[string]int{}}}
 	w.change = sync.NewCond(&w.mu)
 	p, err := network.New(o)
@@ -90,6 +96,9 @@ func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egre
 		t.Fatal(err)
 	}
 	w.plane = egress.New(po)
+	if head > 0 {
+		w.plane.SetHeadTime(head)
+	}
 	if w.way, err = w.plane.Open(l, wo); err != nil {
 		t.Fatal(err)
 	}

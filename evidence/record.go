@@ -21,8 +21,11 @@ type Type string
 // Data are those of an Event of package egress.
 const TypeEgress Type = "egress"
 
+// Types returns the types that there are.
+func Types() []Type { return []Type{TypeEgress} }
+
 // A Share says what happens to records of one sandbox that come faster than
-// [Options].MaxPerSecond.
+// [Options].Burst and Rate allow.
 type Share int
 
 // The shares. Each is counted apart, so that a flood of one hides no other.

@@ -154,6 +154,36 @@ func TestTiers(t *testing.T) {
 	}
 }
 
+// TestNetwork holds what a connection that was refused makes of a command.
+func TestNetwork(t *testing.T) {
+	refused := func(host, rule string) sandbox.Violation {
+		return sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Rule: rule, Evidence: sandbox.EvidenceCertain}
+	}
+	seen := []sandbox.Violation{refused("a.example:443", "network.allowedDomains"), refused("10.0.0.1:80", "address"), refused("a.example:443", "sni")}
+	tests := []struct {
+		name     string
+		exit     int
+		stderr   string
+		seen     []sandbox.Violation
+		reported int
+		reason   string
+	}{
+		{"it did without", 0, "", seen, 2, ""},
+		{"it failed", 7, "", seen, 2, "connect a.example:443: denied: network.allowedDomains (refused on the way out)"},
+		{"it failed for want of a path", 1, "cat: /home/u/x: Permission denied", seen, 3, "read /home/u/x: denied: filesystem.allowRead (reported by the program)"},
+		{"nothing was refused", 7, "curl: (7) Failed to connect to a.example port 443", nil, 0, ""},
+		{"a program that only says so", 1, "connect a.example:443: denied: network.allowedDomains (refused on the way out)", nil, 0, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: tt.exit}, Dir: "/workspace", Stderr: []byte(tt.stderr), Witnessed: tt.seen})
+			if f.Reason != tt.reason || f.Blocked != (tt.reason != "") || len(f.Violations) != tt.reported {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
 // TestHostileOutput holds that the work is bounded whatever a command writes.
 func TestHostileOutput(t *testing.T) {
 	big := func(s string) []byte { return []byte(strings.Repeat(s, 10<<20/len(s))) }

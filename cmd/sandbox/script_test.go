@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,7 +16,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -70,7 +74,7 @@ func params(t *testing.T, dir string) testscript.Params {
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "record": record},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "record": record, "prove": prove},
 	}
 }
 
@@ -97,6 +101,24 @@ func record(ts *testscript.TestScript, neg bool, args []string) {
 		Tenant: args[0], Agent: "main", Session: args[1], Type: store.Type(args[2]), Op: sandbox.OpRead, Resource: args[3],
 	}))
 	ts.Check(s.Close())
+}
+
+// prove writes evidence of a connection into the script's state folder:
+//
+//	prove TENANT SESSION HOST
+func prove(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: prove TENANT SESSION HOST")
+	}
+	state, err := statedir.Open(ts.Getenv("SANDBOX_STATE_DIR"))
+	ts.Check(err)
+	s, err := evidence.Open(state.Evidence(), evidence.Options{})
+	ts.Check(err)
+	data, err := json.Marshal(egress.Event{Phase: egress.PhaseDecision, Host: args[2], Port: 443, Verdict: policy.Allow, Rule: "network.allowPublic"})
+	ts.Check(err)
+	ts.Check(s.Append(context.Background(), evidence.Record{
+		Tenant: args[0], Agent: "main", Session: args[1], Command: "run-1", Type: evidence.TypeEgress, Data: data,
+	}))
 }
 
 // status runs a program and checks its exit status:

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/google/renameio/v2"
 )
 
 // The folder that sandboxes are shown at [sandbox.TrustDir], and its files.
@@ -73,7 +72,7 @@ func stamps(dir string) []stamp {
 			return nil
 		}
 		if name == "." { // its times change when files are replaced
-			s = stamp{path: s.path, dev: s.dev, ino: s.ino}
+			s = stamp{path: s.path, dev: s.dev, ino: s.ino, mode: s.mode}
 		}
 		out = append(out, s)
 	}
@@ -138,5 +137,5 @@ func (a *Authority) publish(path string, data []byte) error {
 			return nil
 		}
 	}
-	return renameio.WriteFile(path, data, 0o644, renameio.WithStaticPermissions(0o644), renameio.WithTempDir(a.dir))
+	return replace(path, data, 0o644, a.dir)
 }

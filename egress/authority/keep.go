@@ -170,10 +170,25 @@ func (p pair) write(path string) error {
 	data := pem.EncodeToMemory(&pem.Block{Type: typeCertificate, Bytes: p.cert.Raw})
 	data = append(data, pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: der})...)
 	defer clear(data)
-	if err := renameio.WriteFile(path, data, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+	dir := filepath.Dir(path)
+	if err := replace(path, data, 0o600, dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(dir)
+}
+
+// replace puts a file in place of the one at path, if any, whatever its mode
+// was. It is written in the folder tmp first.
+func replace(path string, data []byte, mode fs.FileMode, tmp string) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(mode), renameio.WithTempDir(tmp))
+	if err != nil {
+		return err
+	}
+	defer f.Cleanup()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }
 
 // syncDir makes the entries of the folder dir survive a crash.

@@ -34,6 +34,7 @@ func rootFiles() []string {
 type stamp struct {
 	path       string
 	dev, ino   uint64
+	mode       uint32
 	size       int64
 	mod, chang unix.Timespec
 }
@@ -44,7 +45,7 @@ func stampOf(path string) (stamp, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return stamp{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return stamp{path: path, dev: uint64(st.Dev), ino: st.Ino, size: st.Size, mod: st.Mtim, chang: st.Ctim}, nil
+	return stamp{path: path, dev: uint64(st.Dev), ino: st.Ino, mode: uint32(st.Mode), size: st.Size, mod: st.Mtim, chang: st.Ctim}, nil
 }
 
 // systemRoots finds the file with the roots that programs of this machine

@@ -238,6 +238,8 @@ func TestFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program, inside := tcp(t)
 			outside, host := tcp(t)
+			_ = inside.SetDeadline(time.Unix(1, 0)) // of something before
+			_ = outside.SetDeadline(time.Unix(1, 0))
 			m := meter.New(tt.limits)
 			defer m.Close()
 			end := make(chan result, 1)

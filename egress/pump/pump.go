@@ -33,8 +33,8 @@ func Both(ctx context.Context, inside, outside net.Conn, m *meter.Meter) (in, ou
 }
 
 // Run carries bytes until both directions have ended, and closes both
-// connections before it returns. The numbers are those of bytes that were
-// handed to the other side.
+// connections before it returns. Deadlines that they have are cleared. The
+// numbers are those of bytes that were handed to the other side.
 //
 // The end of one direction is told to the other side by CloseWrite, and the
 // other direction goes on; a connection without CloseWrite can only be told by
@@ -48,6 +48,9 @@ func Both(ctx context.Context, inside, outside net.Conn, m *meter.Meter) (in, ou
 func (p Pair) Run(ctx context.Context) (in, out int64, err error) {
 	r := run{Pair: p, ended: make(chan error, 2)}
 	r.moved.Store(true)
+	for _, c := range []net.Conn{p.Inside, p.Outside} {
+		_ = c.SetDeadline(time.Time{}) // one of a handshake before would end it
+	}
 	go func() { r.ended <- r.direction(&r.out, p.Inside, p.Outside, p.First, p.Meter.Out) }()
 	go func() { r.ended <- r.direction(&r.in, p.Outside, p.Inside, nil, p.Meter.In) }()
 	left, err := r.watch(ctx)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,9 +53,7 @@ func splice(from, to *net.TCPConn, allow func(int64) error, passed func(int64)) 
 
 // await waits for bytes. Few are read into buf, n of them; of more, ready is
 // how many are there, at most chunk. Both are 0 at the end of the stream.
-func await(raw interface {
-	Read(func(uintptr) bool) error
-}, buf []byte) (ready int64, n int, err error) {
+func await(raw syscall.RawConn, buf []byte) (ready int64, n int, err error) {
 	waitErr := raw.Read(func(fd uintptr) (done bool) {
 		there, e := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		if e == nil && there > len(buf) {

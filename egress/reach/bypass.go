@@ -63,32 +63,33 @@ func parseEntry(text string) (entry, bool) {
 		return entry{prefix: p.Masked()}, true
 	}
 	var e entry
-	host := text
-	if h, port, err := network.ParseTarget(strings.TrimPrefix(strings.TrimPrefix(text, "*"), ".")); err == nil {
-		e.port = port
-		host = text[:strings.LastIndexByte(text, ':')]
-		if a, ok := h.Addr(); ok {
-			e.prefix = netip.PrefixFrom(a, a.BitLen())
-			return e, true
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && (strings.HasSuffix(text[:i], "]") || !strings.Contains(text[:i], ":")) {
+		var ok bool
+		if e.port, ok = parsePort(text[i+1:]); !ok {
+			return entry{}, false
 		}
+		text = text[:i]
 	}
-	name, isSuffix := strings.CutPrefix(strings.TrimPrefix(host, "*"), ".")
+	text, star := strings.CutPrefix(text, "*")
+	name, dot := strings.CutPrefix(text, ".")
 	h, err := network.Canonical(name)
-	if err != nil || strings.HasPrefix(host, "*") && !isSuffix {
-		return entry{}, false
-	}
 	a, literal := h.Addr()
 	switch {
-	case literal && isSuffix:
+	case err != nil, star && !dot, dot && literal:
 		return entry{}, false
 	case literal:
 		e.prefix = netip.PrefixFrom(a, a.BitLen())
-	case isSuffix:
+	case dot:
 		e.suffix = "." + h.String()
 	default:
 		e.name, e.suffix = h.String(), "."+h.String()
 	}
 	return e, true
+}
+
+func parsePort(text string) (uint16, bool) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return uint16(n), err == nil && n > 0
 }
 
 // matches reports whether an address of h is reached directly.

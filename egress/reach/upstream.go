@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -48,13 +47,16 @@ func UpstreamFrom(env func(string) string) (*Upstream, error) {
 		return nil, err
 	}
 	u := &Upstream{http: all, other: all}
-	for name, p := range map[string]**proxy{"HTTP_PROXY": &u.http, "HTTPS_PROXY": &u.other} {
-		own, err := proxyFrom(env, name)
+	for _, own := range []struct {
+		name string
+		of   **proxy
+	}{{"HTTP_PROXY", &u.http}, {"HTTPS_PROXY", &u.other}} {
+		p, err := proxyFrom(env, own.name)
 		if err != nil {
 			return nil, err
 		}
-		if own != nil {
-			*p = own
+		if p != nil {
+			*own.of = p
 		}
 	}
 	if u.http == nil && u.other == nil {
@@ -118,11 +120,10 @@ func parseProxy(text string) (p *proxy, why string) {
 		return nil, "has no host in it that could be one"
 	}
 	if text := u.Port(); text != "" {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || n == 0 {
+		var ok bool
+		if p.port, ok = parsePort(text); !ok {
 			return nil, "has no port from 1 to 65535"
 		}
-		p.port = uint16(n)
 	}
 	if u.User != nil {
 		p.login = true

@@ -6,8 +6,9 @@
 // to one writer, which writes what has gathered as one batch. When the queue
 // is full the proxy waits for up to a second; what finds no place then, and
 // what cannot be written, is counted, and told in the log and in a record as
-// soon as one can be written. Where a sandbox requires evidence nothing passes
-// before its decision is written.
+// soon as one can be written. What waits in the queue is lost with a process
+// that is killed. Where a sandbox requires evidence nothing passes before its
+// decision is written: that survives the end of the process, however it comes.
 package record
 
 import (

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
@@ -22,8 +23,16 @@ type Who struct {
 
 // who is what an event is recorded with.
 type who struct {
-	meta    store.Meta
+	meta    store.Meta // without the sandbox
 	require bool
+}
+
+func (w Who) entered() *who {
+	m := store.Meta{Tenant: w.Tenant, Agent: w.Agent, Session: w.Session, Program: w.Program}
+	if w.Line != "" { // once, because lines can be long and refusals many
+		m.CommandDigest = excerpt.Digest(w.Line)
+	}
+	return &who{m, w.Require}
 }
 
 // A place is a sandbox, or one of its commands.
@@ -32,7 +41,7 @@ type place struct{ sandbox, command string }
 // A registry knows whose places are. The last one that was said counts.
 type registry struct {
 	mu     sync.RWMutex
-	places map[place][]*Who
+	places map[place][]*who
 }
 
 // Sandbox says whose the sandbox of that name is, until leave is called, which
@@ -49,17 +58,17 @@ func (r *Recorder) Command(sandbox, id string, w Who) (leave func()) {
 }
 
 func (g *registry) enter(p place, w Who) (leave func()) {
-	own := &w
+	own := w.entered()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.places == nil {
-		g.places = map[place][]*Who{}
+		g.places = map[place][]*who{}
 	}
 	g.places[p] = append(g.places[p], own)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		left := slices.DeleteFunc(slices.Clone(g.places[p]), func(w *Who) bool { return w == own })
+		left := slices.DeleteFunc(slices.Clone(g.places[p]), func(w *who) bool { return w == own })
 		if g.places[p] = left; len(left) == 0 {
 			delete(g.places, p)
 		}
@@ -74,7 +83,7 @@ func (g *registry) find(sandbox, command string) (who, bool) {
 	out := who{meta: store.Meta{Sandbox: sandbox}}
 	house := g.places[place{sandbox: sandbox}]
 	for _, w := range house {
-		out.require = out.require || w.Require
+		out.require = out.require || w.require
 	}
 	found := house
 	if command != "" {
@@ -86,8 +95,8 @@ func (g *registry) find(sandbox, command string) (who, bool) {
 		return out, false
 	}
 	w := found[len(found)-1]
-	out.require = out.require || w.Require
-	out.meta.Tenant, out.meta.Agent, out.meta.Session = w.Tenant, w.Agent, w.Session
-	out.meta.Program, out.meta.Command = w.Program, w.Line
+	out.require = out.require || w.require
+	out.meta = w.meta
+	out.meta.Sandbox = sandbox
 	return out, true
 }

@@ -1,9 +1,9 @@
 package secret
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os/exec"
 	"syscall"
 	"time"
@@ -40,16 +40,15 @@ func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = commandRest
-	out := &bounded{left: maxSource}
-	out.Grow(maxSource) // at once, so that no copies are left behind
+	out := &bounded{data: make([]byte, 0, maxSource), full: cancel} // at once, so that no copies are left behind
 	cmd.Stdout = out
 	err := cmd.Run()
 	if err == nil {
-		return out.Bytes(), nil
+		return out.data, nil
 	}
-	clear(out.Bytes())
+	clear(out.data)
 	switch {
-	case errors.Is(out.err, errLong):
+	case out.over:
 		return nil, h.invalid("comes from a command that prints too much", hint)
 	case ctx.Err() != nil:
 		return nil, h.unread("comes from a command that took too long", hint, ctx.Err())
@@ -60,20 +59,19 @@ func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	return nil, h.unread("comes from a command that failed", hint, err)
 }
 
-var errLong = errors.New("too much output")
-
-// bounded keeps output up to a bound.
+// bounded keeps output up to its capacity, and calls full when there is more.
 type bounded struct {
-	bytes.Buffer
-	left int
-	err  error
+	data []byte
+	over bool
+	full func()
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if len(p) > b.left {
-		b.err = errLong
-		return 0, errLong
+	if len(p) > cap(b.data)-len(b.data) {
+		b.over = true
+		b.full()
+		return 0, io.ErrShortWrite
 	}
-	b.left -= len(p)
-	return b.Buffer.Write(p)
+	b.data = append(b.data, p...)
+	return len(p), nil
 }

@@ -41,7 +41,7 @@ func onEveryWall() []tool {
 		{name: "git clone", mute: true, says: internet.Content,
 			allowed: `rm -rf /tmp/clone && git clone -q "$GIT` + internet.Repository + `" /tmp/clone && cat /tmp/clone/README`,
 			refused: `git clone -q "$OTHER` + internet.Repository + `" /tmp/other`},
-		{name: "git clone over plain http", mute: true, says: internet.Content,
+		{name: "git clone over plain http", says: internet.Content,
 			allowed: `rm -rf /tmp/plain && git clone -q "$GIT_PLAIN` + internet.Repository + `" /tmp/plain && cat /tmp/plain/README`,
 			refused: `git clone -q "$OTHER_PLAIN` + internet.Repository + `" /tmp/other`},
 		{name: "urllib", allowed: urllib + `"$FILES/greeting.txt"`, says: internet.Content, refused: urllib + `"$OTHER/greeting.txt"`},
@@ -53,7 +53,7 @@ func onEveryWall() []tool {
 func onTheHost() []tool {
 	const (
 		requests = testenv.SystemPython + ` -c 'import sys,requests; r = requests.get(sys.argv[1]); r.raise_for_status(); print(r.text)' `
-		pip      = `PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_RETRIES=0 PIP_BREAK_SYSTEM_PACKAGES=1 ` + testenv.SystemPython + ` -m pip -q `
+		pip      = `PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_RETRIES=1 PIP_BREAK_SYSTEM_PACKAGES=1 ` + testenv.SystemPython + ` -m pip `
 		npm      = `mkdir -p /tmp/npm && cd /tmp/npm && npm install --no-audit --no-fund --no-update-notifier --fetch-retries=0 `
 		goTool   = `export GOFLAGS=-modcacherw GOTOOLCHAIN=local GOSUMDB=off GOPATH=/tmp/gopath GOCACHE=/tmp/gocache; rm -rf /tmp/mod && mkdir /tmp/mod && cd /tmp/mod && go mod init example && `
 		module   = internet.PackageModule + `@v1.0.0`

@@ -27,6 +27,9 @@ type Backend interface {
 	// go of it.
 	Violations(o Options) (ViolationStore, func(), error)
 
+	// Evidence returns what was done, and a function that lets go of it.
+	Evidence(o Options) (EvidenceStore, func(), error)
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

@@ -76,6 +76,7 @@ type fake struct {
 	diagnosis Diagnosis
 
 	violations fakeViolations
+	evidence   fakeEvidence
 }
 
 func (f *fake) Conductor(o Options) (Conductor, func(), error) {
@@ -91,6 +92,11 @@ func (f *fake) Images(o Options) (ImageStore, func(), error) {
 func (f *fake) Violations(o Options) (ViolationStore, func(), error) {
 	f.options = o
 	return &f.violations, func() { f.violations.released = true }, f.err
+}
+
+func (f *fake) Evidence(o Options) (EvidenceStore, func(), error) {
+	f.options = o
+	return &f.evidence, func() { f.evidence.released = true }, f.err
 }
 
 func (f *fake) Settings(o Options) (*config.Settings, error) {

@@ -42,7 +42,7 @@ func without(off sandbox.Features, claim func(*sandbox.Features)) func(*provider
 }
 
 func mutants() []mutant {
-	return slices.Concat(providerMutants(), commandMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), limitMutants())
+	return slices.Concat(providerMutants(), commandMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), wayOutMutants(), limitMutants())
 }
 
 func providerMutants() []mutant {

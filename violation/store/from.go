@@ -18,6 +18,9 @@ type Meta struct {
 	Sandbox string // its name, or empty
 	Program string // that was to run; empty takes the first word of the offending part
 	Command string // the whole command line as it was judged, or empty
+	// CommandDigest stands for Command where only its digest is kept anyway:
+	// the SHA-256 as hex digits. It counts when Command is empty.
+	CommandDigest string
 }
 
 func (m Meta) record(t Type) Record {
@@ -71,7 +74,9 @@ func FromNetwork(v sandbox.Violation, message string, m Meta) Record {
 		r.Time = v.Time
 	}
 	r.Kind, r.Op, r.Resource, r.Rule, r.Message = sandbox.ResourceNetwork, sandbox.OpConnect, v.Resource, v.Rule, message
-	r.keep("", m.Command)
+	if r.keep("", m.Command); m.Command == "" {
+		r.CommandDigest = m.CommandDigest
+	}
 	return r
 }
 

@@ -44,6 +44,30 @@ func TestFromWall(t *testing.T) {
 	}
 }
 
+func TestFromNetwork(t *testing.T) {
+	v := sandbox.Violation{
+		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "evil.example:443", Rule: "network.allowedDomains",
+		Evidence: sandbox.EvidenceCertain, Time: time.Unix(1, 0),
+	}
+	got := FromNetwork(v, "no rule allows evil.example:443", meta)
+	want := Record{
+		Time: v.Time, Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: NetworkViolation, Severity: policy.Medium, Verdict: policy.Deny,
+		Kind: "network", Op: "connect", Resource: "evil.example:443", Rule: "network.allowedDomains", Message: "no rule allows evil.example:443",
+		CommandDigest: excerpt.Digest(meta.Command), Count: 1,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	v.Builtin = true
+	m := Meta{Program: "curl", CommandDigest: excerpt.Digest(meta.Command)}
+	if got = FromNetwork(v, "", m); got.Severity != policy.High || got.Program != "curl" || got.CommandDigest != want.CommandDigest {
+		t.Errorf("%+v", got)
+	}
+	if got = FromNetwork(v, "", Meta{}); got.CommandDigest != "" {
+		t.Errorf("a digest of nothing: %+v", got)
+	}
+}
+
 func TestFromReason(t *testing.T) {
 	at := strings.Index(meta.Command, "rm")
 	reason := policy.Reason{

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+)
+
+// Evidence implements cli.Backend. Neither settings nor an engine are needed.
+func (backend) Evidence(o cli.Options) (cli.EvidenceStore, func(), error) {
+	state, err := openState(o.StateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := evidence.Open(state.Evidence(), evidence.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() {}, nil // who only reads has nothing to write
+}

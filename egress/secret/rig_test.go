@@ -1,0 +1,84 @@
+package secret
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// value is a secret of tests, with signs that every escape treats its own way.
+const value = `s3cr3t/+"&<é>\'~`
+
+// A rig is a Set whose orchestrator is the test.
+type rig struct {
+	env map[string]string
+	now time.Time
+}
+
+func newRig() *rig {
+	return &rig{env: map[string]string{"TOKEN": value, "OTHER": "another-secret-0815"}, now: time.Now()}
+}
+
+func (r *rig) deps() Deps {
+	return Deps{
+		LookupEnv: func(name string) (string, bool) { v, ok := r.env[name]; return v, ok },
+		Now:       func() time.Time { return r.now },
+	}
+}
+
+// set makes a Set of bindings as flags write them.
+func (r *rig) set(t testing.TB, flags ...string) *Set {
+	t.Helper()
+	s, err := r.try(t, flags...)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (r *rig) try(t testing.TB, flags ...string) (*Set, error) {
+	t.Helper()
+	var bindings []Binding
+	for _, f := range flags {
+		b, err := Parse(f)
+		must(t, err)
+		bindings = append(bindings, b)
+	}
+	return NewSet(t.Context(), bindings, r.deps())
+}
+
+// swapped puts secrets into one Authorization field on its way to a host.
+func swapped(t testing.TB, s *Set, host string, field string) (string, error) {
+	t.Helper()
+	header := http.Header{"Authorization": {field}}
+	_, err := s.Swap(t.Context(), hostOf(t, host), 443, true, header)
+	return header.Get("Authorization"), err
+}
+
+func hostOf(t testing.TB, text string) network.Host {
+	t.Helper()
+	h, err := network.Canonical(text)
+	must(t, err)
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused holds that err is of the code, says the text and holds no value.
+func refused(t testing.TB, err error, code sandbox.Code, text string) {
+	t.Helper()
+	if sandbox.CodeOf(err) != code || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v (%s), want %s with %q", err, sandbox.CodeOf(err), code, text)
+	}
+	if err != nil && (strings.Contains(err.Error(), value) || strings.Contains(err.Error(), "s3cr3t")) {
+		t.Error("the error holds the value: ", err)
+	}
+}

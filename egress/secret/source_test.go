@@ -1,0 +1,277 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func TestValuesRefused(t *testing.T) {
+	tests := []struct{ name, value, why string }{
+		{"empty", "", "is not set"},
+		{"short", "1234567", "shorter than 8"},
+		{"short without its line ending", "1234567\n", "shorter than 8"},
+		{"line break", "s3cr3t-1\nX-Evil: 1", "line break"},
+		{"carriage return", "s3cr3t-1\rX-Evil: 1", "line break"},
+		{"two line endings", "s3cr3t-12\n\n", "line break"},
+		{"NUL", "s3cr3t-1\x00", "control character"},
+		{"escape", "s3cr3t-1\x1b[0m", "control character"},
+		{"tab", "s3cr3t\t-1234", "control character"},
+		{"DEL", "s3cr3t-1\x7f", "control character"},
+		{"space in front", " s3cr3t-123", "space"},
+		{"space behind", "s3cr3t-123 ", "space"},
+		{"too long", strings.Repeat("s3cr3t", maxValue/6+1), "more than 16384"},
+		{"a stand-in", standInPrefix + "abcdefg", "stand-in"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig()
+			r.env["TOKEN"] = tt.value
+			_, err := r.try(t, "TOKEN@h.example")
+			refused(t, err, sandbox.CodeValidation, tt.why)
+			if tt.value == "" {
+				return
+			}
+			path := filepath.Join(t.TempDir(), "s")
+			write(t, path, tt.value)
+			_, err = r.try(t, "TOKEN=file:"+path+"@h.example")
+			refused(t, err, sandbox.CodeValidation, tt.why)
+			if _, err = r.try(t, "TOKEN=command:cat "+path+"@h.example"); err == nil {
+				t.Error("a command may print it")
+			}
+		})
+	}
+}
+
+func TestValuesTaken(t *testing.T) {
+	for name, tt := range map[string]struct{ read, want string }{
+		"plain": {"12345678", "12345678"}, "line ending": {"12345678\n", "12345678"}, "of Windows": {"12345678\r\n", "12345678"},
+		"spaces inside": {"user and password", "user and password"}, "odd signs": {value, value}, "longest": {strings.Repeat("x", maxValue), strings.Repeat("x", maxValue)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s")
+			write(t, path, tt.read)
+			s := newRig().set(t, "A=file:"+path+"@h.example")
+			if got, err := swapped(t, s, "h.example", "Bearer "+s.Env()["A"]); got != "Bearer "+tt.want {
+				t.Errorf("got %.60q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestFilesRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must(t, os.Mkdir(path("dir"), 0o700))
+	must(t, syscall.Mkfifo(path("pipe"), 0o600))
+	write(t, path("open"), value)
+	must(t, os.Chmod(path("open"), 0o602))
+	write(t, path("long"), strings.Repeat("x", maxSource+1))
+	must(t, os.Symlink("loop", path("loop")))
+	for name, why := range map[string]string{
+		"none": "cannot be read", "dir": "not a regular file", "pipe": "not a regular file", "open": "everybody may write",
+		"long": "more than 65536", "loop": "cannot be read",
+	} {
+		_, err := newRig().try(t, "TOKEN=file:"+path(name)+"@h.example")
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: got %v, want %q", name, err, why)
+		}
+	}
+}
+
+// TestFileIsFollowed holds that a file counts as it is, that one which cannot
+// be used refuses requests, and that every value it had stays scrubbed.
+func TestFileIsFollowed(t *testing.T) {
+	r := newRig()
+	path := filepath.Join(t.TempDir(), "s")
+	write(t, path, "first-value-1")
+	s := r.set(t, "A=file:"+path+"@h.example")
+	field := s.Env()["A"]
+	swap := func(want string) {
+		t.Helper()
+		if got, err := swapped(t, s, "h.example", field); got != want || err != nil {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	swap("first-value-1")
+	replace := func(content string) { // as programs do that write such files
+		write(t, path+".new", content)
+		must(t, os.Rename(path+".new", path))
+	}
+	replace("second-value-2\n")
+	swap("second-value-2")
+	must(t, os.Remove(path))
+	if got, err := swapped(t, s, "h.example", field); err == nil || got != field {
+		t.Errorf("without the file: %q, %v", got, err)
+	}
+	replace("third-value-33")
+	if _, err := swapped(t, s, "h.example", field); err == nil {
+		t.Error("the failure was forgotten at once")
+	}
+	r.now = r.now.Add(failureAge)
+	swap("third-value-33")
+	for _, v := range []string{"first-value-1", "second-value-2", "third-value-33"} {
+		if got := s.ScrubString("x " + v); got != "x "+field {
+			t.Errorf("%s comes back as %q", v, got)
+		}
+	}
+}
+
+func TestHomeIsReplaced(t *testing.T) {
+	d := newRig().deps()
+	d.Home = t.TempDir()
+	write(t, filepath.Join(d.Home, "token"), value)
+	s, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{File: "~/token"}}}, d)
+	must(t, err)
+	s.Close()
+}
+
+// counting is a command that prints a value of its own each time, and what it
+// was started with.
+func counting(t *testing.T) (command []string, starts func() int) {
+	t.Helper()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "give")
+	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho x >>%s/starts\necho value-$(wc -l <%s/starts)-of-it\n", dir, dir), 0o700))
+	return []string{script}, func() int {
+		data, _ := os.ReadFile(filepath.Join(dir, "starts"))
+		return strings.Count(string(data), "\n")
+	}
+}
+
+func TestCommandCountsForAWhile(t *testing.T) {
+	r := newRig()
+	r.env["PATH"] = os.Getenv("PATH")
+	command, starts := counting(t)
+	s, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{Command: command}}}, r.deps())
+	must(t, err)
+	defer s.Close()
+	for i, step := range []struct {
+		after  time.Duration
+		starts int
+	}{{0, 1}, {commandAge - time.Second, 1}, {time.Second, 2}, {time.Second, 2}, {-time.Hour, 3}} {
+		r.now = r.now.Add(step.after)
+		got, err := swapped(t, s, "h.example", s.Env()["A"])
+		if want := fmt.Sprintf("value-%d-of-it", step.starts); err != nil || got != want || starts() != step.starts {
+			t.Errorf("step %d: %q, %v after %d starts; want %q", i, got, err, starts(), want)
+		}
+	}
+}
+
+func TestCommandsThatFail(t *testing.T) {
+	sh := func(line string) []string { return []string{"/bin/sh", "-c", line} }
+	tests := []struct {
+		name, why string
+		command   []string
+	}{
+		{"status", "failed", sh("echo s3cr3t-1234; exit 3")},
+		{"no such program", "failed", []string{"/nonexistent/program"}},
+		{"not in PATH", "failed", []string{"no-such-program-here"}},
+		{"too much", "prints too much", sh("head -c 70000 /dev/zero | tr '\\0' x")},
+		{"without end", "prints too much", sh("yes s3cr3t")},
+		{"nothing", "shorter than 8", sh("true")},
+		{"two lines", "line break", sh("echo s3cr3t-1234; echo s3cr3t-5678")},
+		{"on the error output", "shorter than 8", sh("echo s3cr3t-1234 >&2")},
+		{"killed", "failed", sh("kill -9 $$")},
+		{"reads", "shorter than 8", sh("cat")}, // there is no input
+		{"leaves its output open", "stayed open", sh("echo s3cr3t-1234; sleep 1000 &")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig()
+			r.env["PATH"] = os.Getenv("PATH")
+			_, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{Command: tt.command}}}, r.deps())
+			if err == nil || !strings.Contains(err.Error(), tt.why) || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("got %v, want %q", err, tt.why)
+			}
+		})
+	}
+}
+
+// TestCommandIsEnded holds that one which takes too long ends with what it has
+// started.
+func TestCommandIsEnded(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if data, _ := os.ReadFile(pids); strings.Count(string(data), "\n") == 2 {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	line := "echo $$ >>" + pids + "; sleep 1000 & echo $! >>" + pids + "; wait"
+	_, err := NewSet(ctx, []Binding{{"A", []string{"h.example"}, Source{Command: []string{"/bin/sh", "-c", line}}}}, newRig().deps())
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	data, err := os.ReadFile(pids)
+	must(t, err)
+	for _, text := range strings.Fields(string(data)) {
+		pid, err := strconv.Atoi(text)
+		must(t, err)
+		deadline := time.Now().Add(20 * time.Second)
+		for alive(pid) && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		if alive(pid) {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+}
+
+// alive reports whether a process runs; one that nobody has waited for does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z")
+}
+
+// TestCommandEnvironment holds that a command gets no more than it needs.
+func TestCommandEnvironment(t *testing.T) {
+	r := newRig()
+	r.env["HOME"], r.env["AWS_SECRET_ACCESS_KEY"] = "/home/me", "s3cr3t-of-aws"
+	t.Setenv("SANDBOX_TEST_LEAK", "s3cr3t-of-ours")
+	dir := t.TempDir()
+	line := "env >" + dir + "/env; pwd >" + dir + "/pwd; echo some-value"
+	s, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{Command: []string{"/bin/sh", "-c", line}}}}, r.deps())
+	must(t, err)
+	s.Close()
+	env, _ := os.ReadFile(filepath.Join(dir, "env"))
+	pwd, _ := os.ReadFile(filepath.Join(dir, "pwd"))
+	if !strings.Contains(string(env), "HOME=/home/me\n") || strings.Contains(string(env), "s3cr3t") || string(pwd) != "/\n" {
+		t.Errorf("in %s with %s", pwd, env)
+	}
+}
+
+// TestValuesComeToAnEnd holds that a source which gives another value each time
+// is refused in the end, because all of them stay scrubbed.
+func TestValuesComeToAnEnd(t *testing.T) {
+	r := newRig()
+	path := filepath.Join(t.TempDir(), "s")
+	write(t, path, "value-number-0")
+	s := r.set(t, "A=file:"+path+"@h.example")
+	h := s.in.secrets[0]
+	for i := 1; i < maxSeen; i++ {
+		h.seen = append(h.seen, fmt.Appendf(nil, "value-number-%d", i))
+	}
+	write(t, path, "value-number-too-many")
+	_, err := swapped(t, s, "h.example", s.Env()["A"])
+	refused(t, err, sandbox.CodeUnavailable, "has had 1024 values")
+}

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/journal"
+)
+
+// An EvidenceStore answers for what was done; *evidence.Store is one.
+type EvidenceStore interface {
+	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
+	Verify(ctx context.Context) (journal.Report, error)
+}
+
+var _ EvidenceStore = (*evidence.Store)(nil)
+
+func (a *app) evidenceCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:        "evidence",
+		Usage:       "show what was done, and check that the record of it is whole",
+		UsageText:   "sandbox evidence (list | verify) [flags]",
+		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand()},
+	}
+}
+
+func (a *app) evidenceListCommand() *ucli.Command {
+	s := &evidenceSelection{}
+	return &ucli.Command{
+		Name:      "list",
+		Usage:     "show what was done, the newest first",
+		UsageText: "sandbox evidence list [flags]",
+		Description: "That of the tenant, or of every one with --all. --agent and --session select when they are given.\n" +
+			"A time is an age like 90s, 10m, 24h or 7d, a day like 2026-11-21, or a time like 2026-11-21T06:12:15Z.\n" +
+			"Types: " + strings.Join(evidenceTypes(), ", ") + ".",
+		Flags: s.flags(),
+		Action: func(c *ucli.Context) error {
+			f, err := s.filter(a, time.Now())
+			if err == nil {
+				err = noArguments(c)
+			}
+			if err != nil {
+				return err
+			}
+			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, f) })
+		},
+	}
+}
+
+func (a *app) evidenceVerifyCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "verify",
+		Usage:     "check that nothing of what was recorded is missing or changed",
+		UsageText: "sandbox evidence verify [flags]",
+		Description: "Exits with 1 and names each place when something is. Who may write the state folder could write all of\n" +
+			"it anew: keep the last hash that is shown somewhere else to find that.",
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.withEvidence(func(e EvidenceStore) error { return a.verifyEvidence(c.Context, e) })
+		},
+	}
+}
+
+// An evidenceSelection is what the flags say about which records are meant.
+type evidenceSelection struct {
+	kind, sandbox, command text
+	since, until           moment
+	all                    bool
+	shown                  int
+}
+
+func (s *evidenceSelection) flags() []ucli.Flag {
+	s.kind.check = oneOf(evidenceTypes()...)
+	s.sandbox.check, s.command.check = notEmpty, notEmpty
+	return []ucli.Flag{
+		&ucli.GenericFlag{Name: "type", Usage: "`TYPE` of what was done", Value: &s.kind},
+		&ucli.GenericFlag{Name: "since", Usage: "not before this `TIME`", Value: &s.since},
+		&ucli.GenericFlag{Name: "until", Usage: "before this `TIME`", Value: &s.until},
+		&ucli.GenericFlag{Name: "sandbox", Usage: "of the sandbox with this `NAME`", Value: &s.sandbox},
+		&ucli.GenericFlag{Name: "command", Usage: "of the run with this `ID`", Value: &s.command},
+		&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &s.all},
+		&ucli.IntFlag{Name: "limit", Usage: "at most the newest `N`; 0 shows all", Value: defaultShown, Destination: &s.shown},
+	}
+}
+
+// filter reads the flags at now.
+func (s *evidenceSelection) filter(a *app, now time.Time) (evidence.Filter, error) {
+	f := evidence.Filter{
+		Tenant: a.globals.tenant.value, AllTenants: s.all, Sandbox: s.sandbox.value, Command: s.command.value, Type: evidence.Type(s.kind.value),
+		Since: s.since.at(now), Until: s.until.at(now), Limit: s.shown,
+	}
+	switch {
+	case s.shown < 0:
+		return f, usagef("evidence list", "--limit must not be negative")
+	case s.all && a.globals.tenant.given:
+		return f, usagef("evidence list", "--all and --tenant exclude each other")
+	}
+	if a.globals.agent.given {
+		f.Agent = a.globals.agent.value
+	}
+	if a.globals.session.given {
+		f.Session = a.globals.session.value
+	}
+	return f, nil
+}
+
+func evidenceTypes() []string {
+	var out []string
+	for _, t := range evidence.Types() {
+		out = append(out, string(t))
+	}
+	return out
+}
+
+func (a *app) withEvidence(fn func(EvidenceStore) error) error {
+	e, release, err := a.Backend.Evidence(a.options())
+	if err != nil {
+		return err
+	}
+	defer release()
+	return fn(e)
+}
+
+// evidenceView is what list prints.
+type evidenceView struct {
+	Evidence []evidence.Record `json:"evidence"`
+	More     bool              `json:"more"`    // there are older ones than --limit shows
+	Damaged  int               `json:"damaged"` // places of the records that cannot be read
+}
+
+func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filter) error {
+	limit := f.Limit
+	if limit > 0 {
+		f.Limit++ // to see whether there are more
+	}
+	view := evidenceView{Evidence: []evidence.Record{}}
+	for r, err := range e.Query(ctx, f) {
+		var d *journal.Damage
+		switch {
+		case errors.As(err, &d):
+			view.Damaged++
+		case err != nil:
+			return err
+		case limit > 0 && len(view.Evidence) == limit:
+			view.More = true
+		default:
+			view.Evidence = append(view.Evidence, r)
+		}
+	}
+	if err := a.writeEvidence(view, f.AllTenants); err != nil {
+		return err
+	}
+	if view.More && !a.globals.json() {
+		a.say("only the newest %d are shown; --limit 0 shows all", limit)
+	}
+	if view.Damaged > 0 {
+		a.say("the records are damaged in %s; what was there is not shown, see sandbox evidence verify", count(view.Damaged, "place", "places"))
+		return silentStatus(statusFailed)
+	}
+	return nil
+}
+
+func (a *app) writeEvidence(view evidenceView, tenants bool) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, view)
+	}
+	columns := []string{"TIME", "TYPE", "AGENT", "SESSION", "COMMAND", "VERDICT", "WHAT", "RULE"}
+	if tenants {
+		columns = append(columns, "TENANT")
+	}
+	t := newTable(columns...)
+	for _, r := range view.Evidence {
+		verdict, what, rule := evidenceCells(r)
+		cells := []string{r.Time.Local().Format("2006-01-02 15:04:05"), string(r.Type), r.Agent, r.Session, r.Command, verdict, what, rule}
+		if tenants {
+			cells = append(cells, r.Tenant)
+		}
+		t.add(cells...)
+	}
+	return t.write(a.Stdout)
+}
+
+// passage is what is shown of the data of a decision of the way out.
+type passage struct {
+	Phase, Verdict, Method, Host, Path, Rule, Error string
+	Port                                            uint16
+	Status                                          int
+	BytesIn, BytesOut                               int64
+	Duration                                        time.Duration
+}
+
+// evidenceCells says in three cells what was done.
+func evidenceCells(r evidence.Record) (verdict, what, rule string) {
+	if r.Omitted > 0 {
+		var o evidence.Omission
+		why := "not kept one by one"
+		if json.Unmarshal(r.Data, &o) == nil && o.Reason == evidence.OmittedLost {
+			why = "lost: they could not be written"
+		}
+		return "", fmt.Sprintf("%d more, %s", r.Omitted, why), ""
+	}
+	var p passage
+	if r.Type != evidence.TypeEgress || json.Unmarshal(r.Data, &p) != nil {
+		return "", string(r.Data), ""
+	}
+	what = p.Host
+	if p.Port != 0 {
+		what = net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
+	}
+	what = strings.TrimSpace(p.Method + " " + what + p.Path)
+	if p.Phase == "end" {
+		if p.Status != 0 {
+			what += fmt.Sprintf(", status %d", p.Status)
+		}
+		what += fmt.Sprintf(", ended after %s: %d bytes in, %d out", p.Duration.Round(time.Millisecond), p.BytesIn, p.BytesOut)
+		if p.Error != "" {
+			what += ", " + p.Error
+		}
+	}
+	return p.Verdict, what, p.Rule
+}
+
+func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore) error {
+	r, err := e.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.writeReport(r); err != nil {
+		return err
+	}
+	if r.OK() {
+		return nil
+	}
+	if !a.globals.json() {
+		a.say("the evidence is not as it was written")
+	}
+	return silentStatus(statusFailed)
+}
+
+// reportView is what verify prints as JSON.
+type reportView struct {
+	OK bool `json:"ok"`
+	journal.Report
+}
+
+func (a *app) writeReport(r journal.Report) error {
+	if a.globals.json() {
+		return writeJSON(a.Stdout, reportView{r.OK(), r})
+	}
+	text := fmt.Sprintf("%s in %s\n", count(int(r.Records), "record", "records"), count(r.Files, "file", "files"))
+	if r.Dropped > 0 {
+		text += fmt.Sprintf("it begins with record %d; rotation or a clearing took %s before it\n", r.First.Seq, count(int(r.Dropped), "file", "files"))
+	}
+	if r.Last.Hash != "" {
+		text += fmt.Sprintf("it ends with record %d, hash %s\n", r.Last.Seq, r.Last.Hash)
+	}
+	if _, err := io.WriteString(a.Stdout, text); err != nil || len(r.Damage) == 0 {
+		return err
+	}
+	t := newTable("DAMAGE", "FILE", "LINE", "OFFSET", "WHAT")
+	for _, d := range r.Damage {
+		line := ""
+		if d.Line > 0 {
+			line = strconv.Itoa(d.Line)
+		}
+		t.add(d.Kind, d.File, line, strconv.FormatInt(d.Offset, 10), d.Detail)
+	}
+	if r.Omitted > 0 {
+		t.add("", "", "", "", fmt.Sprintf("and %d more", r.Omitted))
+	}
+	return t.write(a.Stdout)
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// fakeEvidence returns what a test sets and notes what it is asked.
+type fakeEvidence struct {
+	records  []evidence.Record
+	damage   int // reported before the records
+	err      error
+	asked    evidence.Filter
+	report   journal.Report
+	released bool
+}
+
+func (f *fakeEvidence) Query(_ context.Context, q evidence.Filter) iter.Seq2[evidence.Record, error] {
+	f.asked = q
+	return func(yield func(evidence.Record, error) bool) {
+		if f.err != nil {
+			yield(evidence.Record{}, f.err)
+			return
+		}
+		for range f.damage {
+			if !yield(evidence.Record{}, &journal.Damage{Kind: journal.DamageEdit}) {
+				return
+			}
+		}
+		for n, r := range f.records {
+			if q.Limit > 0 && n == q.Limit || !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fakeEvidence) Verify(context.Context) (journal.Report, error) {
+	r := f.report
+	r.Clearings, r.Damage = notNil(r.Clearings), notNil(r.Damage)
+	return r, f.err
+}
+
+// withEvidence has a decision, a refusal, two ends, counts and data of a type
+// that is not known.
+func withEvidence() *fake {
+	f := &fake{}
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
+	for i, data := range []string{
+		`{"phase":"decision","protocol":"connect","method":"CONNECT","host":"pypi.org","port":443,"verdict":"allow","rule":"network.allowedDomains[0]: pypi.org"}`,
+		`{"phase":"decision","protocol":"socks5","host":"fe80::1","port":22,"verdict":"deny","rule":"address"}`,
+		`{"phase":"end","method":"GET","host":"pypi.org","port":80,"path":"/simple/","verdict":"allow","status":200,"bytesIn":4096,"bytesOut":120,"duration":1500000000}`,
+		`{"phase":"end","host":"pypi.org","port":443,"verdict":"allow","error":"connection reset","duration":1}`,
+		`{"reason":"flood"}`,
+		`{"reason":"lost"}`,
+		`{"name":` + string(must(json.Marshal(hostile))) + `}`,
+	} {
+		r := evidence.Record{
+			Time: at.Add(time.Duration(i) * time.Second), Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-a", Command: "0123abcd",
+			Type: evidence.TypeEgress, Data: json.RawMessage(data),
+		}
+		switch i {
+		case 4, 5:
+			r.Omitted, r.Command = 12345, ""
+		case 6:
+			r.Type = "later"
+		}
+		f.evidence.records = append(f.evidence.records, r)
+	}
+	return f
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestEvidenceTable(t *testing.T) {
+	for _, args := range []string{"evidence list", "evidence list --all"} {
+		r := call(t, withEvidence(), strings.Fields(args)...)
+		if r.status != 0 || r.stderr != "" {
+			t.Errorf("status %d: %s", r.status, r.stderr)
+		}
+		golden(t, strings.ReplaceAll(args, " ", "_"), r.stdout)
+	}
+}
+
+func TestEvidenceFilter(t *testing.T) {
+	tests := []struct {
+		args string
+		want evidence.Filter // times excepted
+	}{
+		{"", evidence.Filter{Limit: 101}},
+		{"--limit 0", evidence.Filter{}},
+		{"--limit 7", evidence.Filter{Limit: 8}},
+		{"--tenant acme", evidence.Filter{Tenant: "acme", Limit: 101}},
+		{"--all", evidence.Filter{AllTenants: true, Limit: 101}},
+		{"--session s --agent a", evidence.Filter{Session: "s", Agent: "a", Limit: 101}},
+		{"--sandbox sbx-a --command c", evidence.Filter{Sandbox: "sbx-a", Command: "c", Limit: 101}},
+		{"--type egress", evidence.Filter{Type: evidence.TypeEgress, Limit: 101}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			f := &fake{}
+			if r := call(t, f, append([]string{"evidence", "list"}, strings.Fields(tt.args)...)...); r.status != 0 {
+				t.Fatalf("status %d: %s", r.status, r.stderr)
+			}
+			if f.evidence.asked != tt.want {
+				t.Errorf("asked for %+v, want %+v", f.evidence.asked, tt.want)
+			}
+			if !f.evidence.released {
+				t.Error("the store was not let go of")
+			}
+		})
+	}
+	f := &fake{}
+	call(t, f, "evidence", "list", "--since", "2026-11-20T06:00:00Z", "--until", "2026-11-21T06:00:00Z")
+	if got := f.evidence.asked; got.Since.UTC().Day() != 20 || got.Until.UTC().Day() != 21 {
+		t.Errorf("asked for %+v", got)
+	}
+}
+
+func TestEvidenceShowsThatThereIsMore(t *testing.T) {
+	f := withEvidence()
+	r := call(t, f, "evidence", "list", "--limit", "2")
+	if r.status != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.Contains(r.stderr, "only the newest 2") {
+		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+	var got evidenceView
+	r = call(t, f, "evidence", "list", "--limit", "2", "-o", "json")
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Evidence) != 2 || !got.More || r.stderr != "" {
+		t.Errorf("%+v, %v: %s", got, err, r.stderr)
+	}
+}
+
+func TestEvidenceTellsOfDamage(t *testing.T) {
+	f := withEvidence()
+	f.evidence.damage = 2
+	r := call(t, f, "evidence", "list")
+	if r.status != 1 || !strings.Contains(r.stdout, "pypi.org:443") || !strings.Contains(r.stderr, "damaged in 2 places") {
+		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+	f.evidence.err = &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "no disk"}
+	for _, command := range []string{"list", "verify"} {
+		if r = call(t, f, "evidence", command); r.status != 125 || r.stderr != "sandbox: PROVIDER.UNAVAILABLE: no disk\n" {
+			t.Errorf("status %d: %s", r.status, r.stderr)
+		}
+	}
+}
+
+func TestEvidenceIsSafeToShow(t *testing.T) {
+	f := withEvidence()
+	for i := range f.evidence.records {
+		r := &f.evidence.records[i]
+		r.Tenant, r.Agent, r.Session, r.Sandbox, r.Command = hostile, hostile, hostile, hostile, hostile
+	}
+	text := string(must(json.Marshal(hostile)))
+	f.evidence.records[0].Data = json.RawMessage(fmt.Sprintf(`{"phase":"end","verdict":%[1]s,"method":%[1]s,"host":%[1]s,"path":%[1]s,"rule":%[1]s,"error":%[1]s}`, text))
+	f.evidence.report = journal.Report{Damage: []journal.Damage{{Kind: hostile, File: hostile, Detail: hostile}}, Last: journal.Place{Hash: "00"}}
+	for _, args := range []string{"list --all -o table", "list --all -o json", "verify -o table", "verify -o json"} {
+		got := call(t, f, append([]string{"evidence"}, strings.Fields(args)...)...)
+		for _, c := range got.stdout + got.stderr {
+			if c != '\n' && !termsafe.Safe(c) {
+				t.Errorf("%s holds %U", args, c)
+			}
+		}
+	}
+}
+
+func TestEvidenceVerify(t *testing.T) {
+	f := &fake{}
+	f.evidence.report = journal.Report{Files: 2, Records: 1234, Dropped: 3, First: journal.Place{Seq: 900}, Last: journal.Place{Seq: 2140, Hash: "abc123"}}
+	r := call(t, f, "evidence", "verify")
+	const whole = "1234 records in 2 files\nit begins with record 900; rotation or a clearing took 3 files before it\nit ends with record 2140, hash abc123\n"
+	if r.status != 0 || r.stdout != whole || r.stderr != "" {
+		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+	torn := journal.Damage{Kind: journal.DamageTorn, File: "0000000004.jsonl", Offset: 77, Detail: "9 bytes are no record"}
+	f.evidence.report.Damage = []journal.Damage{torn}
+	if r = call(t, f, "evidence", "verify"); r.status != 0 || !strings.Contains(r.stdout, "torn") || r.stderr != "" {
+		t.Errorf("a write that did not come to its end: status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+	f.evidence.report.Damage = append(f.evidence.report.Damage, journal.Damage{Kind: journal.DamageEdit, File: "0000000005.jsonl", Line: 12, Detail: "changed"})
+	f.evidence.report.Omitted = 1
+	r = call(t, f, "evidence", "verify")
+	if r.status != 1 || !strings.Contains(r.stdout, "edit    0000000005.jsonl  12") || !strings.Contains(r.stdout, "and 1 more") || r.stderr != "sandbox: the evidence is not as it was written\n" {
+		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+	var got reportView
+	r = call(t, f, "evidence", "verify", "-o", "json")
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.status != 1 || got.OK || len(got.Damage) != 2 || got.Last.Hash != "abc123" || r.stderr != "" {
+		t.Errorf("status %d: %+v, %v: %s", r.status, got, err, r.stderr)
+	}
+}
