@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"encoding/base64"
 	"io"
 	"net/http"
 	"strings"
@@ -16,4 +17,9 @@ func greet() http.Handler {
 		}
 		io.WriteString(w, internet.Content)
 	})
+}
+
+// basic is what Basic authorization says.
+func basic(user, password string) string {
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
