@@ -28,6 +28,7 @@ func TestForwardRoundTrip(t *testing.T) {
 			wire.Connected{Local: wire.Endpoint{Family: wire.FamilyUnix}, Remote: sock},
 		},
 		"listen":    {wire.Listen{At: v6, Max: 7}.Encode(), as(wire.DecodeListen), wire.Listen{At: v6, Max: 7}},
+		"pass":      {wire.Pass{At: v4, Ticket: 9}.Encode(), as(wire.DecodePass), wire.Pass{At: v4, Ticket: 9}},
 		"listening": {wire.Listening{At: v6}.Encode(), as(wire.DecodeListening), wire.Listening{At: v6}},
 		"accepted":  {wire.Accepted{Listener: 3, Local: v4, Remote: v4}.Encode(), as(wire.DecodeAccepted), wire.Accepted{Listener: 3, Local: v4, Remote: v4}},
 	} {
@@ -64,8 +65,14 @@ func TestBadEndpoints(t *testing.T) {
 	} {
 		_, dial := wire.DecodeDial(wire.Dial{To: e}.Encode())
 		_, listen := wire.DecodeListen(wire.Listen{At: e, Max: 1}.Encode())
-		if !isViolation(dial) || !isViolation(listen) {
-			t.Errorf("%s: dial %v, listen %v", name, dial, listen)
+		_, pass := wire.DecodePass(wire.Pass{At: e, Ticket: 1}.Encode())
+		if !isViolation(dial) || !isViolation(listen) || !isViolation(pass) {
+			t.Errorf("%s: dial %v, listen %v, pass %v", name, dial, listen, pass)
+		}
+	}
+	for name, m := range map[string]wire.Pass{"no ticket": {At: v4}, "a Unix socket": {At: sock, Ticket: 1}} {
+		if _, err := wire.DecodePass(m.Encode()); !isViolation(err) {
+			t.Errorf("pass with %s: %v", name, err)
 		}
 	}
 	for _, most := range []uint16{0, wire.MaxAccepted + 1} {
@@ -78,11 +85,13 @@ func TestBadEndpoints(t *testing.T) {
 func FuzzForwardMessages(f *testing.F) {
 	f.Add(wire.Dial{To: sock}.Encode())
 	f.Add(wire.Listen{At: v4, Max: 5}.Encode())
+	f.Add(wire.Pass{At: v6, Ticket: 5}.Encode())
 	f.Add(wire.Connected{Local: v4, Remote: v6}.Encode())
 	f.Add(wire.Accepted{Listener: 1, Local: v6, Remote: v6}.Encode())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		again(t, in, wire.DecodeDial, wire.Dial.Encode)
 		again(t, in, wire.DecodeListen, wire.Listen.Encode)
+		again(t, in, wire.DecodePass, wire.Pass.Encode)
 		again(t, in, wire.DecodeConnected, wire.Connected.Encode)
 		again(t, in, wire.DecodeListening, wire.Listening.Encode)
 		again(t, in, wire.DecodeAccepted, wire.Accepted.Encode)
