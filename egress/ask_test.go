@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -53,8 +54,10 @@ func (p *person) ask(ctx context.Context, q egress.Question) egress.Answer {
 func openAsking(t *testing.T, port string) (*world, *person, *clock) {
 	p := &person{make(chan egress.Question, 100), make(chan egress.Answer, 100), make(chan struct{}, 100)}
 	c := &clock{at: time.Unix(1e9, 0)}
-	w := open(t, network.Options{Ask: true, Allowed: []string{"127.0.0.1:" + port}}, func(po *egress.Options, o *egress.WayOptions) {
+	var w *world
+	w = open(t, network.Options{Ask: true, Allowed: []string{"127.0.0.1:" + port, "127.0.0.1:443"}}, func(po *egress.Options, o *egress.WayOptions) {
 		o.Ask, po.Now = p.ask, c.now
+		o.Permitted = func(q egress.Question) (egress.Answer, bool) { return egress.Answer{Allowed: true}, w.permits(q.Host) }
 	})
 	return w, p, c
 }
@@ -78,6 +81,9 @@ func TestAskOnce(t *testing.T) {
 	if q.Host != "web.test" || fmt.Sprint(q.Port) != port || q.Method != "GET" || q.Reason == "" || w.names.count("web.test") != 0 {
 		t.Errorf("%+v, %d lookups", q, w.names.count("web.test"))
 	}
+	for until := time.Now().Add(patience); w.way.Waiting() < 8 && time.Now().Before(until); {
+		runtime.Gosched() // nothing tells that a program waits
+	}
 	p.answers <- egress.Answer{Allowed: true, Rule: "allowed for the session"}
 	programs.Wait()
 	for _, d := range w.wait(8, decisions) {
@@ -89,7 +95,6 @@ func TestAskOnce(t *testing.T) {
 		t.Errorf("%d more questions", len(p.questions))
 	}
 	p.answers <- egress.Answer{Note: "not \x1bthat"}
-	c.forward(time.Minute)
 	for range 3 { // of which one asks
 		resp, b := w.raw(get)
 		if resp.StatusCode != 403 || !contains(b, `not \x1bthat`) {
@@ -98,6 +103,11 @@ func TestAskOnce(t *testing.T) {
 	}
 	if n := len(p.questions); n != 1 || w.plane.Counters().Asked != 2 {
 		t.Errorf("%d questions about a host that was refused", n)
+	}
+	c.forward(time.Minute)
+	p.answers <- egress.Answer{Allowed: true}
+	if resp, _ := w.raw(get); resp.StatusCode != 200 {
+		t.Errorf("a no stands after a minute: %s", resp.Status)
 	}
 	if len(caller.Refused()) != 0 {
 		t.Error("refusals of somebody else are the command's")
@@ -115,6 +125,10 @@ func TestAskRate(t *testing.T) {
 	}
 	if resp, b := ask(10); resp.StatusCode != 403 || !contains(b, "too many questions") || len(p.questions) != 10 {
 		t.Errorf("%s %q, %d questions", resp.Status, b, len(p.questions))
+	}
+	w.permit("h11.test")
+	if resp, _ := ask(11); resp.StatusCode != 502 || len(p.questions) != 10 {
+		t.Errorf("a host that was permitted before: %s, %d questions", resp.Status, len(p.questions))
 	}
 	c.forward(time.Minute)
 	p.answers <- egress.Answer{}

@@ -18,6 +18,9 @@ import (
 
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
 
+// replaced puts one text in place of another.
+func replaced(s, old, by string) string { return strings.ReplaceAll(s, old, by) }
+
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
 // TestClose holds that a Way takes everything along that goes through it.

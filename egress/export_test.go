@@ -5,3 +5,14 @@ import "time"
 // SetHeadTime changes how long a head, a handshake and the first word of a
 // tunnel may take; call it before Open.
 func (p *Plane) SetHeadTime(d time.Duration) { p.head = d }
+
+// Waiting returns how many requests wait for an answer.
+func (w *Way) Waiting() int {
+	w.asker.mu.Lock()
+	defer w.asker.mu.Unlock()
+	n := 0
+	for _, in := range w.asker.answers {
+		n += in.waiting
+	}
+	return n
+}

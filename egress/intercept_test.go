@@ -52,7 +52,7 @@ func openVault(t *testing.T, plain bool, h http.HandlerFunc) *vault {
 	}
 	t.Cleanup(func() { set.Close() })
 	w := open(t, allow(port, "example.com:"+port, "other.test:"+port, "tcp://example.com:"+port), func(p *egress.Options, o *egress.WayOptions) {
-		p.Authority, p.Roots, o.Secrets = a, roots, set
+		o.Authority, p.Roots, o.Secrets = a, roots, set
 	})
 	w.names.addrs["example.com"] = []string{"127.0.0.1"}
 	ours := x509.NewCertPool()

@@ -65,9 +65,22 @@ type world struct {
 	addr  string
 	names *names
 
-	mu     sync.Mutex
-	change *sync.Cond
-	events []egress.Event
+	mu        sync.Mutex
+	change    *sync.Cond
+	events    []egress.Event
+	permitted string // a host
+}
+
+func (w *world) permit(host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.permitted = host
+}
+
+func (w *world) permits(host string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return host == w.permitted
 }
 
 // open makes a world. Rules may name PORT-less hosts below .test with the port

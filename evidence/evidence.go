@@ -85,9 +85,9 @@ func Open(dir string, o Options) (*Store, error) {
 
 // Append keeps records, in this order. One that is not valid is refused, and
 // all with it. Those of a sandbox that come too fast are counted instead; see
-// [Share] and [Record].Omitted. After any other error some of the records may
-// be kept, when together they were larger than half a MiB, and none otherwise;
-// what was counted before stays counted.
+// [Share] and [Record].Omitted. After any other error none of the records is
+// kept, unless together they are larger than a MiB or a quarter of a file: then
+// the first may be. What was counted before stays counted.
 func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	now := s.now()
 	in := make([]Record, len(rs))

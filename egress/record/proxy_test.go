@@ -49,9 +49,9 @@ type passageway struct {
 	used   chan string  // what the server was given to authorize
 }
 
-func newPassageway(t *testing.T) *passageway {
+func newPassageway(t *testing.T, g *rig) *passageway {
 	t.Helper()
-	p := &passageway{rig: newRig(t, Options{Require: true}, evidence.Options{}), used: make(chan string, 8), state: t.TempDir()}
+	p := &passageway{rig: g, used: make(chan string, 8), state: t.TempDir()}
 	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.used <- r.Header.Get("Authorization")
 		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
@@ -65,18 +65,17 @@ func newPassageway(t *testing.T) *passageway {
 	check(t, err)
 	ours, err := authority.Open(p.state)
 	check(t, err)
-	binding, err := secret.Parse("API_KEY=env:OUTER@" + p.server)
-	check(t, err)
+	binding := secret.Binding{Name: "API_KEY", Hosts: []string{p.server}, From: secret.Source{Env: "OUTER"}}
 	set, err := secret.NewSet(t.Context(), []secret.Binding{binding}, secret.Deps{LookupEnv: func(string) (string, bool) { return fakeSecret, true }})
 	check(t, err)
 	t.Cleanup(func() { set.Close() })
 	roots := x509.NewCertPool()
 	roots.AddCert(upstream.Certificate())
-	p.plane = egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: home{}}), Authority: ours, Record: p.Record, Roots: roots})
+	p.plane = egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: home{}}), Record: p.Record, Decide: p.Decide, Roots: roots})
 	t.Cleanup(func() { p.plane.Close() })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
-	way, err := p.plane.Open(l, egress.WayOptions{Sandbox: sbx, Policy: hosts, Secrets: set})
+	way, err := p.plane.Open(l, egress.WayOptions{Sandbox: sbx, Policy: hosts, Secrets: set, Authority: ours})
 	check(t, err)
 	p.caller = way.Caller("run-1")
 	proxy, err := url.Parse(p.caller.Env()["HTTPS_PROXY"])
@@ -115,7 +114,7 @@ func (p *passageway) get(t *testing.T, address string) (string, error) {
 // TestRealProxy holds what real connections leave on record: everything in the
 // evidence, the refusal among the violations, and the secret nowhere.
 func TestRealProxy(t *testing.T) {
-	p := newPassageway(t)
+	p := newPassageway(t, newRig(t, Options{Require: true}, evidence.Options{}))
 	said, err := p.get(t, "https://"+p.server+"/v1/me?page=7")
 	check(t, err)
 	if got := <-p.used; got != "Bearer "+fakeSecret {
@@ -155,6 +154,30 @@ func TestRealProxy(t *testing.T) {
 	}
 	if p.log.count(fakeSecret) != 0 {
 		t.Error("the log holds the secret")
+	}
+}
+
+// TestRealProxyRefuses holds that a proxy lets nothing pass, and puts no secret
+// into anything, while decisions cannot be written; and that it does again when
+// they can.
+func TestRealProxyRefuses(t *testing.T) {
+	g, s := newShaky(t, Options{})
+	g.Sandbox(sbx, Who{Tenant: "acme", Require: true})
+	p := newPassageway(t, g)
+	s.set(errNoDisk, nil)
+	if said, err := p.get(t, "https://"+p.server+"/"); err == nil && !strings.HasPrefix(said, "403") || err != nil && !strings.Contains(err.Error(), "requireEvidence") {
+		t.Errorf("off the record: %s, %v", said, err)
+	}
+	if len(p.used) > 0 {
+		t.Error("the server was reached")
+	}
+	vs := FromEvents(p.caller.Refused())
+	if len(vs) != 1 || vs[0].Rule != "requireEvidence" || vs[0].Resource != p.server {
+		t.Errorf("the command is told %+v", vs)
+	}
+	s.set(nil, nil)
+	if said, err := p.get(t, "https://"+p.server+"/"); err != nil || !strings.HasPrefix(said, "200") {
+		t.Errorf("on the record: %s, %v", said, err)
 	}
 }
 
