@@ -148,6 +148,18 @@ func (b *Builder) DenyDomain(hosts ...string) *Builder {
 	return b.add(&b.network().DeniedDomains, hosts)
 }
 
+// Secret has requests to the hosts get the orchestrator's variable name, of
+// which programs inside see a stand-in; hosts are as in [SecretSettings]. It
+// takes the place of a secret of the same name.
+func (b *Builder) Secret(name string, hosts ...string) *Builder {
+	n := b.network()
+	if n.Secrets == nil {
+		n.Secrets = map[string]SecretSettings{}
+	}
+	n.Secrets[name] = SecretSettings{Hosts: hosts}
+	return b
+}
+
 // Strictness sets how much the checks of a command let pass.
 func (b *Builder) Strictness(name string) *Builder { b.commands().Strictness = &name; return b }
 

@@ -21,7 +21,7 @@ func TestBuilderWritesWhatAFileSays(t *testing.T) {
 		Strict("/srv/job").Provider("local").Enabled(true).Mode(sandbox.ModeAll).Scope(sandbox.ScopeAgent).
 		Image("debian:12").Env("A", "b").Env("C", "d").
 		AllowRead("/opt").AllowWrite("/srv/cache", "/srv/out").DenyRead("/opt/key").DenyWrite("/srv/out/x").
-		AllowDomain("example.com").DenyDomain("evil.example.com").
+		AllowDomain("example.com").DenyDomain("evil.example.com").Secret("TOKEN", "example.com", "example.com:8443").
 		Strictness("normal").AllowCommand("npm run test:*").BlockCommand("curl*").BlockForSubagents("git push:*").ExcludeCommand("docker*").AllowUnsandboxed(false).
 		AllowTool("browser").DenyTool("process").
 		Timeout(90 * time.Second).MaxOutput(1 << 10).MemoryLimit(100 << 20).CPULimit(5).FileSizeLimit(1 << 20).OpenFilesLimit(64).ProcessLimit(32).
@@ -37,7 +37,8 @@ func TestBuilderWritesWhatAFileSays(t *testing.T) {
 			"preset": "strict", "provider": "local", "enabled": true, "mode": "all", "scope": "agent", "workspaceQuota": "1g",
 			"docker": {"image": "debian:12", "env": {"A": "b", "C": "d"}},
 			"filesystem": {"allowRead": ["/opt"], "allowWrite": ["/srv/cache", "/srv/out"], "denyRead": ["/opt/key"], "denyWrite": ["/srv/out/x"]},
-			"network": {"allowedDomains": ["example.com"], "deniedDomains": ["evil.example.com"]},
+			"network": {"allowedDomains": ["example.com"], "deniedDomains": ["evil.example.com"],
+				"secrets": {"TOKEN": {"hosts": ["example.com", "example.com:8443"]}}},
 			"commands": {"strictness": "normal", "allow": ["npm run test:*"], "block": ["curl*"], "subagentBlock": ["git push:*"], "excluded": ["docker*"], "allowUnsandboxed": false},
 			"tools": {"alsoAllow": ["browser"], "deny": ["process", "image"]},
 			"limits": {"timeout": "90s", "maxOutputBytes": "1k", "memory": "100m", "cpuSeconds": 5, "fileSize": "1m", "openFiles": 64, "processes": 32}
@@ -66,6 +67,7 @@ func TestBuilderRefuses(t *testing.T) {
 		"agents.list[0].id":                                 config.NewBuilder().Agent("a/b").Timeout(1),
 		"agents.defaults.sandbox.filesystem.allowWrite[0]":  config.NewBuilder().AllowWrite("a\x00b"),
 		"agents.defaults.sandbox.tools.deny[0]":             config.NewBuilder().DenyTool("group:nothing"),
+		"agents.defaults.sandbox.network.secrets.A.hosts":   config.NewBuilder().Secret("A"),
 		"agents.defaults.sandbox.network.allowedDomains[0]": config.NewBuilder().AllowDomain("a b"),
 	} {
 		s, err := b.Build()

@@ -3,6 +3,7 @@ package config_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
 )
 
 func TestParseSecret(t *testing.T) {
@@ -60,6 +62,21 @@ func TestParseSecretRepeatsNothing(t *testing.T) {
 		_, _, err := config.ParseSecret(text)
 		if sandbox.CodeOf(err) != sandbox.CodeValidation || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want one that says %q and nothing of the text", text, err, want)
+		}
+	}
+}
+
+// TestVariablesOfTheProxyAreNoSecrets holds that no stand-in takes the place of
+// a variable that makes programs find the proxy or trust it.
+func TestVariablesOfTheProxyAreNoSecrets(t *testing.T) {
+	names := slices.Collect(maps.Keys(new(authority.Authority).Env()))
+	names = append(names, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "NODE_USE_ENV_PROXY", "PATH", "LD_PRELOAD", "HOME", "BASH_ENV")
+	if len(names) < 25 {
+		t.Fatalf("only %q", names)
+	}
+	for _, name := range names {
+		if _, _, err := config.ParseSecret(name + "@a.example"); err == nil {
+			t.Errorf("%s can be a secret", name)
 		}
 	}
 }

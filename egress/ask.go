@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,23 +29,24 @@ type Answer struct {
 
 // The bounds of asking.
 const (
-	answerTime   = time.Minute // how long an answer stands for the same host and port
+	denialTime   = time.Minute // how long a no stands for the same host and port
 	maxQuestions = 10          // a minute; those that were answered with yes do not count
-	maxAnswers   = 1024        // that are remembered
+	maxDenials   = 1024        // that are remembered
 )
 
 // An asker asks about each host and port once at a time; everybody who waits
-// gets the answer. An answer stands for a minute: a program opens several
-// connections for what the user takes for one, and tries again what it was
-// refused.
+// gets the answer. A no stands for a minute: programs try again what they were
+// refused. How long a yes holds is the business of who gave it: it is asked for
+// again.
 type asker struct {
-	ctx   context.Context // of the Way
-	ask   func(context.Context, Question) Answer
-	now   func() time.Time
-	asked func()
+	ctx       context.Context // of the Way
+	ask       func(context.Context, Question) Answer
+	permitted func(Question) (Answer, bool)
+	now       func() time.Time
+	asked     func()
 
 	mu      sync.Mutex
-	answers map[string]*inquiry // by host and port
+	answers map[string]*inquiry // by host and port: the open ones and each no
 	spent   []time.Time         // when questions were asked that count
 	running sync.WaitGroup
 }
@@ -63,6 +65,11 @@ func (a *asker) decide(ctx context.Context, d network.Decision, q Question) netw
 	if a.ask == nil {
 		return network.Decision{Verdict: policy.Deny, Rule: d.Rule, Message: d.Message + ", and there is nobody to ask", Hint: d.Hint}
 	}
+	if a.permitted != nil {
+		if answer, ok := a.permitted(q); ok && answer.Allowed {
+			return answer.decision(q)
+		}
+	}
 	in, why := a.join(q)
 	if in == nil {
 		return network.Decision{Verdict: policy.Deny, Rule: "network.ask", Message: why, Hint: "wait a minute, or have network.allowedDomains name the host"}
@@ -73,17 +80,22 @@ func (a *asker) decide(ctx context.Context, d network.Decision, q Question) netw
 	case <-ctx.Done():
 		return network.Decision{Verdict: policy.Deny, Rule: "network.ask", Message: "the program ended the connection before there was an answer"}
 	}
-	rule := in.answer.Rule
+	return in.answer.decision(q)
+}
+
+// decision is what an answer to q means.
+func (a Answer) decision(q Question) network.Decision {
+	rule := a.Rule
 	if rule == "" {
 		rule = "network.ask"
 	}
 	target := targetText(q.Host, q.Port)
-	if in.answer.Allowed {
+	if a.Allowed {
 		return network.Decision{Verdict: policy.Allow, Rule: rule, Message: target + " was allowed by who was asked"}
 	}
 	message := target + " was refused by who was asked"
-	if in.answer.Note != "" {
-		message += ": " + printable(in.answer.Note, 200)
+	if a.Note != "" {
+		message += ": " + printable(a.Note, 200)
 	}
 	return network.Decision{Verdict: policy.Deny, Rule: rule, Message: message, Hint: "do without it"}
 }
@@ -95,14 +107,14 @@ func (a *asker) join(q Question) (*inquiry, string) {
 	defer a.mu.Unlock()
 	key, now := targetText(q.Host, q.Port), a.now()
 	if in := a.answers[key]; in != nil {
-		if !in.answered() && in.waiting > 0 || in.answered() && now.Sub(in.at) < answerTime {
+		if !in.answered() && in.waiting > 0 || in.answered() && now.Sub(in.at) < denialTime {
 			in.waiting++
 			return in, ""
 		}
 		delete(a.answers, key)
 	}
 	a.tidy(now)
-	if len(a.spent) >= maxQuestions || len(a.answers) >= maxAnswers {
+	if len(a.spent) >= maxQuestions || len(a.answers) >= maxDenials {
 		return nil, "too many questions were asked within a minute"
 	}
 	if a.ctx.Err() != nil {
@@ -130,19 +142,16 @@ func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, as
 		in.answer, in.at = answer, a.now()
 		if broken || ctx.Err() != nil { // nobody said anything
 			in.answer = Answer{Note: "the question was not answered"}
-			if a.answers[key] == in {
-				delete(a.answers, key)
+		}
+		if a.answers[key] == in && (broken || ctx.Err() != nil || in.answer.Allowed) {
+			delete(a.answers, key)
+		}
+		if in.answer.Allowed { // what was worth asking does not count
+			if i := slices.IndexFunc(a.spent, asked.Equal); i >= 0 {
+				a.spent = slices.Delete(a.spent, i, i+1)
 			}
 		}
 		close(in.done)
-		if in.answer.Allowed {
-			for i, t := range a.spent {
-				if t.Equal(asked) {
-					a.spent = append(a.spent[:i], a.spent[i+1:]...)
-					break
-				}
-			}
-		}
 		in.cancel()
 	}()
 	answer = a.ask(ctx, q)
@@ -153,7 +162,7 @@ func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, as
 func (a *asker) leave(in *inquiry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if in.waiting--; in.waiting == 0 && !in.answered() {
+	if in.waiting--; in.waiting == 0 && !in.answered() { // a new one may take its place
 		in.cancel()
 	}
 }
@@ -163,11 +172,11 @@ func (a *asker) tidy(now time.Time) {
 	for len(a.spent) > 0 && now.Sub(a.spent[0]) >= time.Minute {
 		a.spent = a.spent[1:]
 	}
-	if len(a.answers) < maxAnswers {
+	if len(a.answers) < maxDenials {
 		return
 	}
 	for key, in := range a.answers {
-		if in.answered() && now.Sub(in.at) >= answerTime {
+		if in.answered() && now.Sub(in.at) >= denialTime {
 			delete(a.answers, key)
 		}
 	}

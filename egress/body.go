@@ -24,6 +24,7 @@ type body struct {
 	n       int64
 	err     error // that reading ended with
 	stopped bool
+	cut     bool // err is that of an interruption by stop
 }
 
 // Read implements io.Reader.
@@ -44,6 +45,7 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := b.x.req.Body.Read(p)
+	b.x.moved()
 	b.n += int64(n)
 	if b.limit > 0 && b.n > b.limit {
 		n, err = 0, errTooLarge
@@ -76,6 +78,7 @@ func (b *body) stop() {
 		b.x.line.bottom.interrupt(true)
 		b.mu.Lock()
 		b.x.line.bottom.interrupt(false)
+		b.cut = timedOut(b.err)
 	}
 	defer b.mu.Unlock()
 	b.stopped = true
@@ -85,10 +88,13 @@ func (b *body) stop() {
 }
 
 // state returns what is known once reading has been stopped: how many bytes
-// were read, and why no more.
+// were read, and what went wrong with that.
 func (b *body) state() (n int64, err error) {
 	b.stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.cut || b.err == io.EOF {
+		return b.n, nil
+	}
 	return b.n, b.err
 }

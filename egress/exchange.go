@@ -3,10 +3,10 @@ package egress
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress/request"
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -27,7 +27,17 @@ type exchange struct {
 	bound bool  // a secret is bound to the host
 	keep  bool  // the line may carry another request
 	in    int64 // bytes of the answer
+
+	own    context.Context // of this exchange alone
+	cancel context.CancelCauseFunc
+	still  *time.Timer // ends the exchange when nothing passes for too long
 }
+
+// Why an exchange is ended.
+var (
+	errHungUp = errors.New("the program hung up")
+	errIdle   = errors.New("nothing passed for too long")
+)
 
 // exchange serves one request. It reports whether the line can carry another.
 func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) bool {
@@ -35,6 +45,10 @@ func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) b
 	if s.fixed {
 		x.host, x.port = s.host, s.port
 	}
+	x.own, x.cancel = context.WithCancelCause(c.ctx)
+	defer x.cancel(nil)
+	x.still = time.AfterFunc(l.bottom.idle, func() { x.cancel(errIdle) })
+	defer x.still.Stop()
 	x.bound = c.way.bound(x.host, x.port)
 	x.keep = !req.Close && h.Minor == 1
 	x.body = &body{x: x, limit: c.way.o.Limits.RequestBytes}
@@ -67,13 +81,19 @@ func (x *exchange) decide() network.Decision {
 	if d.Verdict != policy.Ask {
 		return d
 	}
-	ctx, cancel := context.WithCancel(x.ctx)
-	defer cancel()
-	stop := x.line.watch(cancel)
+	x.still.Stop() // who is asked takes the time that it takes
+	defer x.moved()
+	stop := x.line.watch(x.hungUp)
 	defer stop()
 	said := x.scope.yes
-	return x.settle(ctx, d, x.host, x.port, x.head.Method, &said)
+	return x.settle(x.own, d, x.host, x.port, x.head.Method, &said)
 }
+
+// hungUp ends the exchange because nobody waits for its answer.
+func (x *exchange) hungUp() { x.cancel(errHungUp) }
+
+// moved takes note that something passed.
+func (x *exchange) moved() { x.still.Reset(x.line.bottom.idle) }
 
 func (x *exchange) tooLarge() bool {
 	limit := x.way.o.Limits.RequestBytes
@@ -116,18 +136,25 @@ func (x *exchange) failed(d network.Decision, err error) {
 	if addr.IsValid() {
 		x.visit.event.Addr = addr
 	}
-	x.visit.decide(d)
+	if !x.visit.decide(d) {
+		x.answer(denied(x.visit.barred))
+		return
+	}
 	_, ended := x.body.state()
+	cause := context.Cause(x.own)
 	switch {
-	case x.ctx.Err() != nil:
-		x.keep = false
-		x.end(0, context.Cause(x.ctx))
 	case errors.Is(ended, errTooLarge):
 		x.end(413, ended)
 		x.answer(refusal{413, "limits.requestBytes", ended.Error(), "send less"})
-	case x.line.ahead.err != nil, ended != nil && ended != io.EOF:
+	case errors.Is(cause, errIdle):
+		x.end(504, cause)
+		x.answer(refusal{504, "reach", "the host did not answer in time", "try again later"})
+	case cause != nil:
 		x.keep = false
-		x.end(0, errors.New("the program hung up"))
+		x.end(0, cause)
+	case ended != nil:
+		x.keep = false
+		x.end(0, errHungUp)
 	default:
 		x.end(r.status, errors.New(r.message))
 		x.answer(r)

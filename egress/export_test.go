@@ -3,5 +3,16 @@ package egress
 import "time"
 
 // SetHeadTime changes how long a head, a handshake and the first word of a
-// tunnel may take.
+// tunnel may take; call it before Open.
 func (p *Plane) SetHeadTime(d time.Duration) { p.head = d }
+
+// Waiting returns how many requests wait for an answer.
+func (w *Way) Waiting() int {
+	w.asker.mu.Lock()
+	defer w.asker.mu.Unlock()
+	n := 0
+	for _, in := range w.asker.answers {
+		n += in.waiting
+	}
+	return n
+}

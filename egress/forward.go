@@ -45,7 +45,6 @@ func (w *Way) newTransport() *http.Transport {
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        min(90*time.Second, w.meter.Limits().Idle),
-		ResponseHeaderTimeout:  w.meter.Limits().Idle,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
 }
@@ -112,15 +111,15 @@ func exactURL(path string) (*url.URL, error) {
 
 // forward sends the request and the answer.
 func (x *exchange) forward(d network.Decision) {
-	ctx, cancel := context.WithCancel(x.ctx)
-	defer cancel()
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if at := addrOf(info.Conn); at.IsValid() {
 			x.visit.event.Addr = at
 		}
-		x.visit.decide(d)
+		if !x.visit.decide(d) {
+			info.Conn.Close() // nothing was written to it for this request
+		}
 	}}
-	out, err := x.outgoing(httptrace.WithClientTrace(ctx, trace))
+	out, err := x.outgoing(httptrace.WithClientTrace(x.own, trace))
 	if err != nil {
 		x.visit.decide(d)
 		x.end(400, err)
@@ -129,7 +128,7 @@ func (x *exchange) forward(d network.Decision) {
 	}
 	stop := func() {}
 	if x.head.Length == 0 {
-		stop = x.line.watch(cancel)
+		stop = x.line.watch(x.hungUp)
 	}
 	resp, err := x.way.transport.RoundTrip(out)
 	stop()

@@ -136,14 +136,15 @@ type scrubbed struct {
 
 // decoded returns the body as it was before it was encoded.
 func decoded(resp *http.Response) (io.Reader, error) {
+	body := resp.Body // which resp will not have any more when this is read
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
 	switch encoding {
 	case "", "identity":
-		return resp.Body, nil
+		return body, nil
 	case "gzip", "x-gzip":
-		return &late{open: func() (io.Reader, error) { return gzip.NewReader(resp.Body) }}, nil
+		return &late{open: func() (io.Reader, error) { return gzip.NewReader(body) }}, nil
 	case "deflate":
-		return &late{open: func() (io.Reader, error) { return inflate(resp.Body) }}, nil
+		return &late{open: func() (io.Reader, error) { return inflate(body) }}, nil
 	}
 	return nil, errors.New("the host encoded its answer in a way that cannot be searched for the secret")
 }

@@ -20,6 +20,10 @@ type Options struct {
 	// quick. Nil drops them.
 	Record func(Event)
 
+	// Decide, when set, is told of decisions to allow in the place of Record. An
+	// error turns the decision into a refusal, of which Record is told.
+	Decide func(Event) error
+
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
@@ -45,6 +49,9 @@ type Plane struct {
 func New(o Options) *Plane {
 	if o.Record == nil {
 		o.Record = func(Event) {}
+	}
+	if o.Decide == nil {
+		o.Decide = func(e Event) error { o.Record(e); return nil }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

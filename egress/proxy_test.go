@@ -307,8 +307,7 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("head", func(t *testing.T) {
-		w := limited(meter.Limits{})
-		w.plane.SetHeadTime(100 * time.Millisecond)
+		w := openWithin(t, 100*time.Millisecond, allow(port, host))
 		if resp, _ := w.raw("GET http://" + host + "/ HTTP/1.1\r\nHost:"); resp.StatusCode != 408 {
 			t.Errorf("half a head: %s", resp.Status)
 		}

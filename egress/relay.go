@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,8 +44,11 @@ func (x *exchange) relay(resp *http.Response) {
 			return
 		}
 	}
-	if !x.body.answering() {
+	stop := func() {}
+	if whole := x.body.answering(); !whole {
 		x.keep = false
+	} else if resp.ContentLength < 0 || resp.ContentLength > relayBuffer {
+		stop = x.line.watch(x.hungUp)
 	}
 	w := &tally{w: x.line.conn}
 	bw := bufio.NewWriterSize(w, readSize)
@@ -52,6 +56,7 @@ func (x *exchange) relay(resp *http.Response) {
 	if err == nil {
 		err = bw.Flush()
 	}
+	stop()
 	x.in = w.n
 	if err != nil {
 		x.keep = false
@@ -117,6 +122,7 @@ func (x *exchange) copyBody(bw *bufio.Writer, resp *http.Response, chunked bool)
 	buf := make([]byte, relayBuffer)
 	for {
 		n, err := resp.Body.Read(buf)
+		x.moved()
 		if n > 0 {
 			if chunked {
 				fmt.Fprintf(bw, "%x\r\n", n)
@@ -132,6 +138,8 @@ func (x *exchange) copyBody(bw *bufio.Writer, resp *http.Response, chunked bool)
 		switch {
 		case errors.Is(err, io.EOF):
 			return x.writeTrailer(bw, resp, chunked)
+		case context.Cause(x.own) != nil:
+			return context.Cause(x.own)
 		case err != nil:
 			return errors.New("the host ended the answer early")
 		}

@@ -60,7 +60,10 @@ func (c *client) tunnel(t *target) {
 	defer outside.Close()
 	v.event.Addr = addr
 	if raw.Verdict == policy.Allow {
-		v.decide(raw)
+		if !v.decide(raw) {
+			c.turnDown(v, t, denied(v.barred), v.barred, addr)
+			return
+		}
 		t.answer(nil)
 		c.pump(v, outside)
 		return
@@ -122,9 +125,8 @@ func (c *client) converse(v *visit, t *target, first network.Decision, outside n
 		return
 	}
 	d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: said}, t.method(), &t.yes)
-	v.decide(d)
 	switch {
-	case d.Verdict == policy.Allow:
+	case v.decide(d):
 		c.pump(v, outside)
 	case said == network.TLS:
 		c.alert()

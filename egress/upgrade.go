@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress/pump"
 	"github.com/bulkhead-dev/sandbox/policy/network"
@@ -34,20 +33,23 @@ func upgrades(req *http.Request) bool {
 // upgrade sends the request on a connection of its own, and carries what
 // follows when the host agrees.
 func (x *exchange) upgrade(d network.Decision) {
-	conn, at, err := x.way.plane.o.Reach.Dial(x.ctx, x.host, x.port, x.way.dialJudge(x.host))
+	conn, at, err := x.way.plane.o.Reach.Dial(x.own, x.host, x.port, x.way.dialJudge(x.host))
 	if err != nil {
 		x.failed(d, err)
 		return
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(x.ctx, func() { conn.Close() })
+	stop := context.AfterFunc(x.own, func() { conn.Close() })
 	defer stop()
 	x.visit.event.Addr = at
-	x.visit.decide(d)
+	if !x.visit.decide(d) {
+		x.answer(denied(x.visit.barred))
+		return
+	}
 	if x.scope.secure {
 		over := tls.Client(conn, x.way.outerTLS(x.host.String()))
 		conn = over
-		ctx, cancel := context.WithTimeout(x.ctx, headTime)
+		ctx, cancel := context.WithTimeout(x.own, headTime)
 		defer cancel()
 		if err := over.HandshakeContext(ctx); err != nil {
 			x.failed(d, err)
@@ -69,20 +71,18 @@ func (x *exchange) upgrade(d network.Decision) {
 
 // ask sends the request and reads the answer's head.
 func (x *exchange) ask(conn net.Conn, br *bufio.Reader) (*http.Response, error) {
-	out, err := x.outgoing(x.ctx)
+	out, err := x.outgoing(x.own)
 	if err != nil {
 		return nil, err
 	}
 	out.Header.Set("Connection", "Upgrade")
 	out.Header.Set("Upgrade", "websocket")
-	conn.SetDeadline(time.Now().Add(x.line.bottom.idle))
 	if err := out.Write(conn); err != nil {
 		return nil, err
 	}
 	for range 5 {
 		resp, err := http.ReadResponse(br, out)
 		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
-			conn.SetDeadline(time.Time{})
 			return resp, err
 		}
 	}
@@ -109,6 +109,7 @@ func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response
 		return
 	}
 	inside, first := x.inside()
+	x.still.Stop() // the pump looks after that
 	in, out, err := pump.Pair{Inside: inside, Outside: conn, First: first, Meter: x.way.meter}.Run(x.ctx)
 	x.in += in
 	x.visit.end(ending{status: resp.StatusCode, in: x.in, out: int64(x.head.Size) + out, err: errText(err)})

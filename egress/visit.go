@@ -18,6 +18,8 @@ type visit struct {
 	event   Event
 	began   time.Time
 	decided bool
+	passes  bool             // it was allowed, and that is on record
+	barred  network.Decision // why it does not pass although it was allowed
 }
 
 // visit begins one. Host is what cannot be canonical too, quoted by the caller.
@@ -29,27 +31,41 @@ func (w *Way) visit(caller string, p Protocol, method, host string, port uint16,
 	}}
 }
 
-// decide records the decision. Only the first one counts: what was allowed and
-// fails later has an end.
-func (v *visit) decide(d network.Decision) {
+// decide records the decision, and reports whether anything may pass. Only the
+// first one counts: what was allowed and fails later has an end.
+func (v *visit) decide(d network.Decision) bool {
 	if v.decided {
-		return
+		return v.passes
 	}
 	v.decided = true
-	e := v.event
-	e.Phase, e.Time = PhaseDecision, v.way.plane.o.Now()
-	e.Verdict, e.Rule, e.Message, e.Hint = d.Verdict, printable(d.Rule, 300), printable(d.Message, 500), printable(d.Hint, 500)
+	if d.Verdict == policy.Allow {
+		if err := v.way.plane.o.Decide(v.decision(d)); err != nil {
+			v.barred = network.Decision{Verdict: policy.Deny, Rule: "requireEvidence", Message: "what passes has to be on record, and cannot be put there", Hint: "look for a full disk at the state folder"}
+			d = v.barred
+		}
+	}
+	e := v.decision(d)
 	v.event.Verdict, v.event.Rule, v.event.Message = e.Verdict, e.Rule, e.Message
 	c := &v.way.plane.counts
-	if d.Verdict == policy.Allow {
+	if v.passes = e.Verdict == policy.Allow; v.passes {
 		c.allowed.Add(1)
-		e.Hint = ""
-	} else {
-		e.Verdict = policy.Deny // a question that came to nothing
-		c.refused.Add(1)
-		v.way.callers.refused(e)
+		return true
 	}
+	c.refused.Add(1)
+	v.way.callers.refused(e)
 	v.way.plane.o.Record(e)
+	return false
+}
+
+// decision is the event of d. A question that came to nothing is a refusal.
+func (v *visit) decision(d network.Decision) Event {
+	e := v.event
+	e.Phase, e.Time = PhaseDecision, v.way.plane.o.Now()
+	e.Verdict, e.Rule, e.Message, e.Hint = policy.Deny, printable(d.Rule, 300), printable(d.Message, 500), printable(d.Hint, 500)
+	if d.Verdict == policy.Allow {
+		e.Verdict, e.Hint = policy.Allow, ""
+	}
+	return e
 }
 
 // refuse records the decision with the address that it is about, when there is
@@ -66,8 +82,11 @@ type ending struct {
 	err     string
 }
 
-// end records the end of what was allowed.
+// end records the end of what was allowed. What was refused has none.
 func (v *visit) end(x ending) {
+	if v.decided && !v.passes {
+		return
+	}
 	c := &v.way.plane.counts
 	c.bytesIn.Add(x.in)
 	c.bytesOut.Add(x.out)

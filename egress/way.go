@@ -32,6 +32,11 @@ type WayOptions struct {
 	// Ask decides what the policy wants somebody asked about. Its context ends
 	// when nobody waits for the answer any more. Nil refuses such hosts.
 	Ask func(context.Context, Question) Answer
+
+	// Permitted tells what was said yes to before and still holds, so that no
+	// question is needed, which only so many of are put. It has to be quick. Nil
+	// leaves that to Ask.
+	Permitted func(Question) (Answer, bool)
 }
 
 // The times that are not settings.
@@ -89,7 +94,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 		stop(w.meter.Err())
 	}()
 	w.transport = w.newTransport()
-	w.asker = asker{ctx: w.ctx, ask: o.Ask, now: p.o.Now, asked: func() { p.counts.asked.Add(1) }}
+	w.asker = asker{ctx: w.ctx, ask: o.Ask, permitted: o.Permitted, now: p.o.Now, asked: func() { p.counts.asked.Add(1) }}
 	return w, nil
 }
 
@@ -174,11 +179,11 @@ func (w *Way) take(conn net.Conn) {
 func (w *Way) attend(conn net.Conn) {
 	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
-		stop()
-		conn.Close()
 		if recover() != nil {
 			w.plane.counts.panics.Add(1)
 		}
+		stop()
+		conn.Close()
 	}()
 	newClient(w.flow, w, conn).serve()
 }

@@ -65,14 +65,33 @@ type world struct {
 	addr  string
 	names *names
 
-	mu     sync.Mutex
-	change *sync.Cond
-	events []egress.Event
+	mu        sync.Mutex
+	change    *sync.Cond
+	events    []egress.Event
+	permitted string // a host
+}
+
+func (w *world) permit(host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.permitted = host
+}
+
+func (w *world) permits(host string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return host == w.permitted
 }
 
 // open makes a world. Rules may name PORT-less hosts below .test with the port
 // of a server; the loopback address of that port has to be allowed too.
 func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
+	t.Helper()
+	return openWithin(t, 0, o, change...)
+}
+
+// openWithin is open with another time for heads, unless that is 0.
+func openWithin(t testing.TB, head time.Duration, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
 	t.Helper()
 	w := &world{t: t, names: &names{addrs: map[string][]string{}, asked: map[string]int{}}}
 	w.change = sync.NewCond(&w.mu)
@@ -90,6 +109,9 @@ func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egre
 		t.Fatal(err)
 	}
 	w.plane = egress.New(po)
+	if head > 0 {
+		w.plane.SetHeadTime(head)
+	}
 	if w.way, err = w.plane.Open(l, wo); err != nil {
 		t.Fatal(err)
 	}

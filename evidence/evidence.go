@@ -24,9 +24,10 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultMaxFile      = 8 << 20   // bytes
-	DefaultMaxTotal     = 256 << 20 // bytes
-	DefaultMaxPerSecond = 256
+	DefaultMaxFile  = 8 << 20   // bytes
+	DefaultMaxTotal = 256 << 20 // bytes
+	DefaultBurst    = 1024      // records
+	DefaultRate     = 20        // records a second
 )
 
 // Options are the rare wishes of who opens a Store.
@@ -34,10 +35,13 @@ type Options struct {
 	MaxFile  int64 // see [journal.Options]; 0 takes DefaultMaxFile
 	MaxTotal int64 // see [journal.Options]; 0 takes DefaultMaxTotal or twice MaxFile
 	Sync     bool  // see [journal.Options]
-	// MaxPerSecond is how many records of one sandbox are kept one by one in
-	// a second, of each [Share]; 0 takes DefaultMaxPerSecond.
-	MaxPerSecond int
-	Now          func() time.Time // default time.Now
+	// Burst and Rate bound what is kept one by one of one sandbox and one
+	// [Share]: so many records at once, and so many a second for as long as
+	// they come. The rate keeps a sandbox from pushing everybody's records out
+	// of the files within minutes. 0 takes the defaults.
+	Burst int
+	Rate  int
+	Now   func() time.Time // default time.Now
 }
 
 // A Store is a folder of records. It is safe for concurrent use by many
@@ -60,11 +64,14 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.MaxTotal == 0 {
 		o.MaxTotal = max(DefaultMaxTotal, 2*o.MaxFile)
 	}
-	if o.MaxPerSecond == 0 {
-		o.MaxPerSecond = DefaultMaxPerSecond
+	if o.Burst == 0 {
+		o.Burst = DefaultBurst
 	}
-	if o.MaxPerSecond < 0 {
-		return nil, sandbox.Errorf(sandbox.CodeValidation, "open evidence", "%d records in a second are less than none", o.MaxPerSecond)
+	if o.Rate == 0 {
+		o.Rate = DefaultRate
+	}
+	if o.Burst < 0 || o.Rate < 0 {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, "open evidence", "%d records at once and %d in a second: less than none cannot be kept", o.Burst, o.Rate)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -73,14 +80,14 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{journal: j, maxFile: o.MaxFile, now: o.Now, ledger: ledger{most: o.MaxPerSecond}}, nil
+	return &Store{journal: j, maxFile: o.MaxFile, now: o.Now, ledger: ledger{burst: o.Burst, rate: o.Rate}}, nil
 }
 
 // Append keeps records, in this order. One that is not valid is refused, and
 // all with it. Those of a sandbox that come too fast are counted instead; see
-// [Share] and [Record].Omitted. After any other error some of the records may
-// be kept, when together they were larger than half a MiB, and none otherwise;
-// what was counted before stays counted.
+// [Share] and [Record].Omitted. After any other error none of the records is
+// kept, unless together they are larger than a MiB or a quarter of a file: then
+// the first may be. What was counted before stays counted.
 func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	now := s.now()
 	in := make([]Record, len(rs))
@@ -105,7 +112,7 @@ func (s *Store) Append(ctx context.Context, rs ...Record) error {
 // Flush writes the counts that are kept back.
 func (s *Store) Flush(ctx context.Context) error {
 	s.mu.Lock()
-	out := s.ledger.settle()
+	out := s.ledger.settle(s.now())
 	s.mu.Unlock()
 	if len(out) == 0 {
 		return nil

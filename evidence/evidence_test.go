@@ -229,7 +229,7 @@ func TestKeysAreStable(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{MaxPerSecond: -1}, {MaxFile: 1}, {MaxFile: 1 << 20, MaxTotal: 1 << 20}} {
+	for _, o := range []Options{{Burst: -1}, {Rate: -1}, {MaxFile: 1}, {MaxFile: 1 << 20, MaxTotal: 1 << 20}} {
 		if _, err := Open(t.TempDir(), o); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%+v: error %v", o, err)
 		}

@@ -16,11 +16,15 @@ type counted struct {
 	share           Share
 }
 
-// A tally counts the records of one second, and those that were not kept and
-// of which nothing was written yet.
+// sumEvery is how often the count of a flood is written while that lasts.
+const sumEvery = 10 * time.Second
+
+// A tally says how many records may still be kept, and counts those that were
+// not and of which nothing was written yet.
 type tally struct {
-	since time.Time // when the second began
-	kept  int
+	room float64   // records that may be kept at the time at
+	at   time.Time // of the last look
+	told time.Time // when a record last told of omissions; zero: none came lately
 
 	like    Record // one of those that were not kept
 	omitted int64
@@ -30,20 +34,23 @@ type tally struct {
 
 // A ledger decides which records are kept one by one. Time is given to it.
 type ledger struct {
-	most    int // in a second
-	tallies map[counted]*tally
+	burst, rate int // see Options
+	tallies     map[counted]*tally
 }
 
 // take returns what is to be written when rs come in at now: what is kept one
-// by one, and the counts of seconds that are over. The counts among them are
-// returned once more, for giveBack.
+// by one, and counts that are due. The counts among them are returned once
+// more, for giveBack.
 func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 	if l.tallies == nil {
 		l.tallies = map[counted]*tally{}
 	}
 	for k, t := range l.tallies {
-		if age := now.Sub(t.since); age >= time.Second || age < -time.Second { // clocks can be set back
-			counts = append(counts, t.sum()...)
+		l.refill(t, now)
+		if since := now.Sub(t.told); !t.told.IsZero() && (since >= sumEvery || since < 0) { // clocks can be set back
+			counts = append(counts, t.sum(now)...)
+		}
+		if t.told.IsZero() && t.room >= float64(l.burst) {
 			delete(l.tallies, k)
 		}
 	}
@@ -57,11 +64,11 @@ func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 		t, sums := l.tally(now, r)
 		out, counts = append(out, sums...), append(counts, sums...)
 		switch {
-		case t.kept < l.most:
-			t.kept++
+		case t.room >= 1:
+			t.room--
 			out = append(out, r)
-		case t.kept == l.most: // at once, should we not come to write the count
-			t.kept++
+		case t.told.IsZero(): // at once, should we not come to write the count
+			t.told = now
 			first := r.Omit(1, Omission{Reason: OmittedFlood, Since: r.Time, Until: r.Time})
 			out, counts = append(out, first), append(counts, first)
 		default:
@@ -69,6 +76,14 @@ func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 		}
 	}
 	return out, counts
+}
+
+// refill adds the room that came with the time since the last look.
+func (l *ledger) refill(t *tally, now time.Time) {
+	if passed := now.Sub(t.at); passed > 0 {
+		t.room = min(t.room+passed.Seconds()*float64(l.rate), float64(l.burst))
+	}
+	t.at = now
 }
 
 // tally returns the count that r belongs to, and what has to be written to
@@ -79,17 +94,17 @@ func (l *ledger) tally(now time.Time, r Record) (*tally, []Record) {
 		return t, nil
 	}
 	var sums []Record
-	if len(l.tallies) >= maxCounted {
-		var oldest counted
+	if len(l.tallies) >= maxCounted { // that of which the least would be forgotten
+		var fullest counted
 		for k, t := range l.tallies {
-			if o := l.tallies[oldest]; o == nil || t.since.Before(o.since) {
-				oldest = k
+			if o := l.tallies[fullest]; o == nil || t.room > o.room {
+				fullest = k
 			}
 		}
-		sums = l.tallies[oldest].sum()
-		delete(l.tallies, oldest)
+		sums = l.tallies[fullest].sum(now)
+		delete(l.tallies, fullest)
 	}
-	t := &tally{since: now}
+	t := &tally{room: float64(l.burst), at: now}
 	l.tallies[k] = t
 	return t, sums
 }
@@ -120,20 +135,23 @@ func (t *tally) omit(r Record, n int64, first, last time.Time) {
 
 // sum returns the record of what was only counted, if anything was, and
 // forgets the count.
-func (t *tally) sum() []Record {
+func (t *tally) sum(now time.Time) []Record {
 	if t.omitted == 0 {
+		t.told = time.Time{}
 		return nil
 	}
 	r := t.like.Omit(t.omitted, Omission{Reason: OmittedFlood, Since: t.first, Until: t.last})
-	t.omitted, t.like = 0, Record{}
+	t.omitted, t.like, t.told = 0, Record{}, now
 	return []Record{r}
 }
 
 // settle returns what was only counted, the oldest first.
-func (l *ledger) settle() []Record {
+func (l *ledger) settle(now time.Time) []Record {
 	var out []Record
 	for _, t := range l.tallies {
-		out = append(out, t.sum()...)
+		if t.omitted > 0 {
+			out = append(out, t.sum(now)...)
+		}
 	}
 	sortByTime(out)
 	return out
@@ -143,8 +161,8 @@ func (l *ledger) settle() []Record {
 func (l *ledger) giveBack(counts []Record) {
 	for _, r := range counts {
 		t := l.tallies[keyOf(r)]
-		if t == nil { // its second is over; the next one tells
-			t = &tally{since: r.Time}
+		if t == nil { // it had to make room
+			t = &tally{room: float64(l.burst), at: r.Time, told: r.Time}
 			l.tallies[keyOf(r)] = t
 		}
 		o, ok := r.omission()

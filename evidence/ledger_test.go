@@ -24,7 +24,7 @@ func flood(n int, r Record) []Record {
 // the counts tell is what came.
 func TestFloodIsCounted(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir(), Options{Now: c.Now, MaxPerSecond: 2})
+	s := open(t, t.TempDir(), Options{Now: c.Now, Burst: 2, Rate: 1})
 	add(t, s, flood(5, Record{Sandbox: "a"})...)
 	if got := countLines(t, s); got != 3 { // without a flush: the beginning of the flood is told at once
 		t.Errorf("%d records are written, want 3", got)
@@ -34,10 +34,26 @@ func TestFloodIsCounted(t *testing.T) {
 	}
 	c.now = c.now.Add(time.Second)
 	add(t, s, flood(4, Record{Sandbox: "a"})...)
-	c.now = c.now.Add(time.Second)
+	if got, want := query(t, s, Filter{}), "+3 1 +2 +1 2 1"; got != want {
+		t.Errorf("while it lasts: finds %q, want %q", got, want)
+	}
+	add(t, s, flood(2, Record{Sandbox: "a"})...)
+	c.now = c.now.Add(sumEvery)
 	add(t, s, numbered(Record{Sandbox: "b"}, 9))
-	if got, want := query(t, s, Filter{}), "9 +1 +1 2 1 +2 +1 2 1"; got != want {
-		t.Errorf("finds %q, want %q", got, want)
+	if got := countLines(t, s); got != 8 { // the count is due without a flush
+		t.Errorf("%d records are written, want 8", got)
+	}
+	c.now = c.now.Add(sumEvery)
+	add(t, s, flood(3, Record{Sandbox: "a"})...)
+	if got, want := query(t, s, Filter{}), "+1 2 1 9 +2 +3 1 +2 +1 2 1"; got != want {
+		t.Errorf("afterwards: finds %q, want %q", got, want)
+	}
+	c.now = c.now.Add(time.Hour)
+	add(t, s, numbered(Record{Sandbox: "b"}, 9))
+	c.now = c.now.Add(time.Hour)
+	add(t, s, numbered(Record{Sandbox: "b"}, 9))
+	if got := len(s.ledger.tallies); got != 1 {
+		t.Errorf("%d sandboxes are remembered, want that of the last record", got)
 	}
 }
 
@@ -54,7 +70,7 @@ func countLines(t *testing.T, s *Store) int64 {
 // types, and what was refused from what was done.
 func TestFloodHidesNobodyElse(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir(), Options{Now: c.Now, MaxPerSecond: 2})
+	s := open(t, t.TempDir(), Options{Now: c.Now, Burst: 2, Rate: 1})
 	noise := flood(10000, Record{Tenant: "acme", Sandbox: "a", Share: Minor})
 	for n, r := range []Record{
 		{Tenant: "acme", Sandbox: "a"}, {Tenant: "acme", Sandbox: "b", Share: Minor}, {Tenant: "evil", Sandbox: "a", Share: Minor},
@@ -70,7 +86,7 @@ func TestFloodHidesNobodyElse(t *testing.T) {
 }
 
 func TestExactIsNeverCounted(t *testing.T) {
-	s := open(t, t.TempDir(), Options{Now: newClock().Now, MaxPerSecond: 1})
+	s := open(t, t.TempDir(), Options{Now: newClock().Now, Burst: 1, Rate: 1})
 	add(t, s, flood(500, Record{Share: Exact})...)
 	if got := strings.Fields(query(t, s, Filter{})); len(got) != 500 || got[0] != "500" {
 		t.Errorf("%d are kept: %v", len(got), got)
@@ -79,7 +95,7 @@ func TestExactIsNeverCounted(t *testing.T) {
 
 // TestCountsNameNobodyFalsely holds whose a count says to be.
 func TestCountsNameNobodyFalsely(t *testing.T) {
-	s := open(t, t.TempDir(), Options{Now: newClock().Now, MaxPerSecond: 1})
+	s := open(t, t.TempDir(), Options{Now: newClock().Now, Burst: 1, Rate: 1})
 	one := Record{Tenant: "acme", Agent: "main", Session: "s1", Sandbox: "a", Command: "c1"}
 	two := Record{Tenant: "acme", Agent: "main", Session: "s2", Sandbox: "a", Command: "c2"}
 	add(t, s, numbered(one, 1), numbered(one, 2), numbered(one, 3), numbered(two, 4))
@@ -103,7 +119,7 @@ func TestCountsNameNobodyFalsely(t *testing.T) {
 // sandboxes of one second, and that no count is lost by that.
 func TestManySandboxesAreBounded(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir(), Options{Now: c.Now, MaxPerSecond: 1})
+	s := open(t, t.TempDir(), Options{Now: c.Now, Burst: 1, Rate: 1})
 	for n := range maxCounted + 100 {
 		c.now = c.now.Add(time.Microsecond)
 		add(t, s, flood(3, Record{Sandbox: fmt.Sprint("sbx-", n)})...)
@@ -130,7 +146,7 @@ func TestManySandboxesAreBounded(t *testing.T) {
 func TestCountsSurviveAFailure(t *testing.T) {
 	c := newClock()
 	dir := t.TempDir()
-	s := open(t, dir, Options{Now: c.Now, MaxPerSecond: 1})
+	s := open(t, dir, Options{Now: c.Now, Burst: 1, Rate: 1})
 	add(t, s, flood(4, Record{})...)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -138,7 +154,7 @@ func TestCountsSurviveAFailure(t *testing.T) {
 	if err := s.Flush(gone); err == nil {
 		t.Fatal("a flush into a folder that cannot be used succeeds")
 	}
-	c.now = c.now.Add(2 * time.Second)
+	c.now = c.now.Add(2 * sumEvery)
 	if err := s.Append(t.Context(), numbered(Record{}, 7)); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Fatalf("error %v", err)
 	}
@@ -172,11 +188,11 @@ func mendIt(t *testing.T, dir string) {
 // TestClockSetBack holds that a clock that jumps does not stop the counting.
 func TestClockSetBack(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir(), Options{Now: c.Now, MaxPerSecond: 1})
+	s := open(t, t.TempDir(), Options{Now: c.Now, Burst: 1, Rate: 1})
 	add(t, s, flood(3, Record{})...)
 	c.now = c.now.Add(-time.Hour)
 	add(t, s, flood(2, Record{})...)
-	if got, want := query(t, s, Filter{}), "+1 1 +1 +1 1"; got != want {
+	if got, want := query(t, s, Filter{}), "+2 +1 +1 1"; got != want {
 		t.Errorf("finds %q, want %q", got, want)
 	}
 }

@@ -25,7 +25,7 @@ const TypeEgress Type = "egress"
 func Types() []Type { return []Type{TypeEgress} }
 
 // A Share says what happens to records of one sandbox that come faster than
-// [Options].MaxPerSecond.
+// [Options].Burst and Rate allow.
 type Share int
 
 // The shares. Each is counted apart, so that a flood of one hides no other.

@@ -57,7 +57,7 @@ func outsideFolder(t *testing.T) string {
 	return ""
 }
 
-func newWalled(t *testing.T) *walled {
+func newWalled(t *testing.T, change ...func(*manager.Options, *statedir.Dir)) *walled {
 	t.Helper()
 	testenv.Require(t, "local")
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
@@ -76,11 +76,15 @@ func newWalled(t *testing.T) *walled {
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(&logBuffer{})
-	w.Manager, err = manager.New(manager.Options{
+	o := manager.Options{
 		Settings: parsed, State: state, Providers: set, Images: nowhere{}, Log: log, Approver: w,
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Sensitive: []string{state.Path()},
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return state.InstallGuest(testenv.Guest(t)) })},
-	})
+	}
+	for _, c := range change {
+		c(&o, state)
+	}
+	w.Manager, err = manager.New(o)
 	must(t, err)
 	t.Cleanup(func() { w.Manager.Close() })
 	return w

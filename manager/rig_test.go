@@ -38,6 +38,7 @@ type rig struct {
 	clock  *clock
 	wrap   func(docker.Engine) docker.Engine // faults, or nil
 	host   string                            // of the engine; empty is the usual one
+	change func(*manager.Options)            // of what a conductor is made of, or nil
 }
 
 func newRig(t testing.TB) *rig {
@@ -110,13 +111,17 @@ func (r *rig) manager(settings string) *manager.Manager {
 	must(r.t, err)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(r.log))
-	m, err := manager.New(manager.Options{
+	o := manager.Options{
 		Settings: parsed, State: r.state, Providers: set,
 		Images: images.Source{Store: images.New(api, images.Config{LockDir: filepath.Join(r.state.Locks(), "images")})},
 		Host: manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: sensitive,
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return r.state.InstallGuest(testenv.Guest(r.t)) })},
 		Log: log, Now: r.clock.now,
-	})
+	}
+	if r.change != nil {
+		r.change(&o)
+	}
+	m, err := manager.New(o)
 	must(r.t, err)
 	r.t.Cleanup(func() { m.Close() })
 	return m

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
@@ -36,8 +37,9 @@ type ways struct {
 
 // An Outlet is what sandboxes reach hosts through, and what records that.
 type Outlet struct {
-	Plane    *egress.Plane
-	Recorder *record.Recorder
+	Plane     *egress.Plane
+	Recorder  *record.Recorder
+	Authority func() (*authority.Authority, error) // asked for when a sandbox has secrets
 }
 
 // A way is a proxy for the sandbox, with the commands that use it.
@@ -182,20 +184,22 @@ func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRule
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := m.secrets(ctx, l)
+	o := egress.WayOptions{Sandbox: l.name(), Policy: hosts, Limits: limitsOf(l.want.res.Network.Limits)}
+	if o.Secrets, err = m.secrets(ctx, l); err == nil && o.Secrets != nil {
+		o.Authority, err = out.Authority()
+	}
 	if err != nil {
 		return nil, err
 	}
-	w := &way{m: m, record: out.Recorder, secrets: secrets, callers: map[string]*caller{}}
+	w := &way{m: m, record: out.Recorder, secrets: o.Secrets, callers: map[string]*caller{}}
 	w.leave = out.Recorder.Sandbox(l.name(), record.Who{
 		Tenant: l.spec.Owner.Tenant, Agent: l.spec.Owner.Agent, Session: l.spec.Owner.Session, Require: l.want.res.RequireEvidence,
 	})
-	if w.Way, err = m.openPlane(ctx, l, out.Plane, inside, rules.HTTPProxyPort, egress.WayOptions{
-		Sandbox: l.name(), Policy: hosts, Limits: limitsOf(l.want.res.Network.Limits), Secrets: secrets, Ask: w.ask,
-	}); err != nil {
+	o.Ask = w.ask
+	if w.Way, err = m.openPlane(ctx, l, out.Plane, inside, rules.HTTPProxyPort, o); err != nil {
 		w.leave()
-		if secrets != nil {
-			secrets.Close()
+		if o.Secrets != nil {
+			o.Secrets.Close()
 		}
 		return nil, err
 	}

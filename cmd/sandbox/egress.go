@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
+	decisions "github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -39,17 +39,16 @@ func (h *house) newOutlet(o cli.Options, violations store.Recorder) *outlet {
 		if err != nil {
 			return opened{}, err
 		}
-		recorder, err := record.New(record.Options{Evidence: kept, Violations: violations, Log: o.Log})
+		recorder, err := decisions.New(decisions.Options{Evidence: kept, Violations: violations, Log: o.Log})
 		if err != nil {
 			return opened{}, errors.Join(err, kept.Close())
 		}
 		plane := egress.New(egress.Options{
-			Reach:     reach.New(reach.Options{Upstream: upstream}),
-			Authority: h.authority,
-			Record:    recorder.Record,
-			Decide:    recorder.Decide,
+			Reach:  reach.New(reach.Options{Upstream: upstream}),
+			Record: recorder.Record,
+			Decide: recorder.Decide,
 		})
-		return opened{manager.Outlet{Plane: plane, Recorder: recorder}, kept}, nil
+		return opened{manager.Outlet{Plane: plane, Recorder: recorder, Authority: h.authority}, kept}, nil
 	})}
 }
 

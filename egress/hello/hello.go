@@ -4,6 +4,10 @@
 // The reader is strict. What two servers may read differently, such as two
 // names, is malformed, because who decides by the name must have read the one
 // that the server will read.
+//
+// What comes later is not seen: a second hello that the server asks for, or
+// requests inside, can mean another host of the same server. Who has to rule
+// that out has to intercept.
 package hello
 
 import (

@@ -19,36 +19,46 @@ const (
 
 // splice moves bytes between two sockets inside the kernel. It waits until
 // bytes are there, asks whether as many may pass, and moves exactly these: so
-// limits and counts are current, and no pipe is held while nothing comes.
+// limits and counts are current, and no pipe is held while nothing comes. As
+// long as few come at a time they are read and written.
 func splice(from, to *net.TCPConn, allow func(int64) error, passed func(int64)) error {
 	raw, err := from.SyscallConn()
 	if err != nil {
 		return err
 	}
 	buf := make([]byte, small)
-	for {
-		ready, n, err := await(raw, buf)
+	for many := false; ; {
+		var ready int64
+		var n int
+		if many {
+			ready, n, err = await(raw, buf)
+		} else {
+			n, err = from.Read(buf)
+		}
 		switch {
-		case err != nil:
-			return &net.OpError{Op: "read", Net: "tcp", Source: from.LocalAddr(), Addr: from.RemoteAddr(), Err: err}
-		case ready == 0 && n == 0:
-			return nil
+		case err == nil && ready > 0:
+			err = move(from, to, ready, allow, passed)
 		case n > 0:
-			if err := send(to, buf[:n], allow, passed); err != nil {
-				return err
-			}
-			continue
+			many = n == len(buf)
+			err = send(to, buf[:n], allow, passed)
+		case err == nil || errors.Is(err, io.EOF):
+			return nil
 		}
-		if err := allow(ready); err != nil {
-			return err
-		}
-		// ReadFrom of a TCP connection splices from a limited one.
-		moved, err := to.ReadFrom(&io.LimitedReader{R: from, N: ready})
-		passed(moved)
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// move splices n bytes that are there.
+func move(from, to *net.TCPConn, n int64, allow func(int64) error, passed func(int64)) error {
+	if err := allow(n); err != nil {
+		return err
+	}
+	// ReadFrom of a TCP connection splices from a limited one.
+	moved, err := to.ReadFrom(&io.LimitedReader{R: from, N: n})
+	passed(moved)
+	return err
 }
 
 // await waits for bytes. Few are read into buf, n of them; of more, ready is

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -43,9 +44,10 @@ type Options struct {
 	// Dial connects by TCP. What it returns has to tell by RemoteAddr that it
 	// leads to the address that was asked for.
 	Dial          func(context.Context, netip.AddrPort) (net.Conn, error)
-	Upstream      *Upstream     // nil: directly
-	LookupTimeout time.Duration // zero: DefaultLookupTimeout
-	DialTimeout   time.Duration // for all addresses of a host and the proxy's consent; zero: DefaultDialTimeout
+	Own           func(netip.Addr) bool // an address of this machine; nil: asks the kernel
+	Upstream      *Upstream             // nil: directly
+	LookupTimeout time.Duration         // zero: DefaultLookupTimeout
+	DialTimeout   time.Duration         // for all addresses of a host and the proxy's consent; zero: DefaultDialTimeout
 }
 
 // A Reacher connects. Its methods may be called at once.
@@ -58,6 +60,9 @@ func New(o Options) *Reacher {
 	}
 	if o.Dial == nil {
 		o.Dial = dialTCP
+	}
+	if o.Own == nil {
+		o.Own = isOwn
 	}
 	if o.LookupTimeout <= 0 {
 		o.LookupTimeout = DefaultLookupTimeout
@@ -74,11 +79,14 @@ type JudgeAddr func(netip.Addr, uint16) network.Decision
 
 // Dial connects to a host that was allowed by its name. A name is looked up
 // once, as an absolute one, so that no search list can make another host of
-// it; an address is not looked up at all. Every answer is judged. Those that
+// it (nor, with the resolver of the system, the hosts file of a name without a
+// dot). An address is not looked up at all, nor is localhost (RFC 6761), which
+// is 127.0.0.1 and ::1. Every answer is judged. Those that
 // judge does not allow are left out, and only up to 8 of those that it allows
 // are dialled, one beside the other when they are slow. With an upstream proxy
 // that concerns the host, the proxy is asked for the same addresses, never for
-// the name.
+// the name. An address of the orchestrator's own machine has to be allowed as
+// a loopback address too.
 //
 // The address returned is the one that the connection leads to. The
 // connection is a *net.TCPConn, or a *tls.Conn with a proxy that speaks TLS,
@@ -92,12 +100,15 @@ func (r *Reacher) Dial(ctx context.Context, h network.Host, port uint16, judge J
 		return nil, netip.AddrPort{}, err
 	}
 	targets, refused := vet(answers, port, judge)
+	if len(targets) > 0 {
+		targets, refused = r.notOurs(h, order(targets), judge)
+	}
 	if len(targets) == 0 {
 		return nil, netip.AddrPort{}, refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.DialTimeout)
 	defer cancel()
-	conn, at, err := race(ctx, order(targets), func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	conn, at, err := race(ctx, targets, func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		if p := r.options.Upstream.choose(h, to); p != nil {
 			return r.through(ctx, p, to)
 		}
@@ -116,6 +127,9 @@ func (r *Reacher) answers(ctx context.Context, h network.Host) ([]netip.Addr, er
 	}
 	if h.IsZero() {
 		return nil, &Unresolved{Err: errors.New("there is no name")}
+	}
+	if name := h.String(); name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return []netip.Addr{loopback(netip.IPv4Unspecified()), loopback(netip.IPv6Unspecified())}, nil
 	}
 	answers, err := r.lookup(ctx, h.String()+".")
 	if err == nil && len(answers) == 0 {

@@ -213,6 +213,24 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
+// TestLocalhost holds that localhost is this machine, whatever name servers
+// say of it, and as closed.
+func TestLocalhost(t *testing.T) {
+	for _, name := range []string{"localhost", "LocalHost.", "x.localhost"} {
+		n, d := &names{}, &dialler{}
+		r := reach.New(reach.Options{Resolver: n, Dial: d.dial})
+		_, _, err := r.Dial(t.Context(), host(t, name), 80, compiled(t, network.Options{AllowPublic: true, AllowPrivate: true}).JudgeAddr)
+		var refused *reach.Refused
+		if !errors.As(err, &refused) || len(n.asked) != 0 || len(d.seen) != 0 {
+			t.Errorf("%s: %v, asked %v, dialled %v", name, err, n.asked, d.seen)
+		}
+		_, at, err := r.Dial(t.Context(), host(t, name), 80, compiled(t, network.Options{Allowed: []string{"[::1]:80"}}).JudgeAddr)
+		if err != nil || at.String() != "[::1]:80" || len(n.asked) != 0 {
+			t.Errorf("%s: %v, %v, asked %v", name, at, err, n.asked)
+		}
+	}
+}
+
 // TestMany holds that each address is tried once, both families in turn, and
 // not more than 8 of them.
 func TestMany(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 func BenchmarkRecord(b *testing.B) {
 	for name, e := range map[string]egress.Event{"allowed": allowed(), "refused": refused()} {
 		b.Run(name, func(b *testing.B) {
-			g := newRig(b, Options{}, evidence.Options{MaxPerSecond: 1 << 30})
+			g := newRig(b, Options{}, evidence.Options{Burst: 1 << 30})
 			for b.Loop() {
 				g.Record(e)
 			}

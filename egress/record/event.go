@@ -118,7 +118,11 @@ func (it item) refusal() (store.Record, bool) {
 	if !ok {
 		return store.Record{}, false
 	}
-	return store.FromNetwork(v, it.event.Message, it.who.meta), true
+	r := store.FromNetwork(v, it.event.Message, it.who.meta)
+	if strings.HasPrefix(v.Rule, "limits.") {
+		r.Type, r.Severity = store.LimitExceeded, policy.Low
+	}
+	return r, true
 }
 
 // FromEvents returns what was refused to a command, the first first, each

@@ -131,7 +131,7 @@ func TestRequire(t *testing.T) {
 // TestRequiredIsKeptOneByOne holds that a flood of what has to be on record is
 // not counted.
 func TestRequiredIsKeptOneByOne(t *testing.T) {
-	g := newRig(t, Options{Require: true}, evidence.Options{MaxPerSecond: 1})
+	g := newRig(t, Options{Require: true}, evidence.Options{Burst: 1, Rate: 1})
 	for range 20 {
 		if err := g.Decide(allowed()); err != nil {
 			t.Fatal(err)

@@ -150,7 +150,7 @@ func TestTwiceEntered(t *testing.T) {
 // TestFlushAndClose holds that both wait for what was taken, and what comes
 // behind Close.
 func TestFlushAndClose(t *testing.T) {
-	g := newRig(t, Options{}, evidence.Options{MaxPerSecond: 1})
+	g := newRig(t, Options{}, evidence.Options{Burst: 1, Rate: 1})
 	var done sync.WaitGroup
 	for range 4 {
 		done.Go(func() {
@@ -187,7 +187,7 @@ func TestFlushAndClose(t *testing.T) {
 
 // TestEventsWhileClosing holds that no event is lost without being counted.
 func TestEventsWhileClosing(t *testing.T) {
-	g := newRig(t, Options{Queue: 1}, evidence.Options{MaxPerSecond: 1})
+	g := newRig(t, Options{Queue: 1}, evidence.Options{Burst: 1, Rate: 1})
 	var done sync.WaitGroup
 	const n = 2000
 	half := make(chan struct{})
@@ -204,6 +204,33 @@ func TestEventsWhileClosing(t *testing.T) {
 	done.Wait()
 	if c := g.Counters(); c.Recorded+c.Lost != n || c.Recorded < n/2 {
 		t.Errorf("counters %+v", c)
+	}
+}
+
+// TestKindsOfRefusals holds how refusals are listed.
+func TestKindsOfRefusals(t *testing.T) {
+	for rule, want := range map[string]struct {
+		kind     store.Type
+		severity policy.Severity
+	}{
+		"network.allowedDomains":         {store.NetworkViolation, policy.Medium},
+		"network.deniedDomains[0]: evil": {store.NetworkViolation, policy.High},
+		"address":                        {store.NetworkViolation, policy.High},
+		"sni":                            {store.NetworkViolation, policy.Medium},
+		"limits.requestBytes":            {store.LimitExceeded, policy.Low},
+	} {
+		e := refused()
+		e.Rule = rule
+		if v, ok := (item{event: e}).refusal(); !ok || v.Type != want.kind || v.Severity != want.severity || v.Resource != "evil.example:443" {
+			t.Errorf("%s: %+v", rule, v)
+		}
+	}
+	e := allowed()
+	e.Error = "connection refused"
+	for _, e.Phase = range []egress.Phase{egress.PhaseDecision, egress.PhaseEnd} {
+		if v, ok := (item{event: e}).refusal(); ok {
+			t.Errorf("what was allowed is a violation: %+v", v)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type matcher struct {
 	shift    []uint8          // by the two last bytes of a window: how far the next can be
 	starts   map[uint64][]int // by the first eight bytes: patterns, longest first
 	begins   [256]bool        // first bytes of patterns
+	folded   [][]byte         // the values in lower case, as names of fields may hold them
 }
 
 type pattern struct {
@@ -30,6 +31,7 @@ func newMatcher(secrets []*held) *matcher {
 	m := &matcher{starts: map[uint64][]int{}}
 	for _, h := range secrets {
 		for _, value := range h.seen {
+			m.folded = append(m.folded, bytes.ToLower(value))
 			for _, text := range forms(value) {
 				m.patterns = append(m.patterns, pattern{text: text, standIn: []byte(h.standIn)})
 			}
@@ -150,5 +152,8 @@ func (m *matcher) wipe() {
 	}
 	for _, p := range m.patterns {
 		clear(p.text)
+	}
+	for _, value := range m.folded {
+		clear(value)
 	}
 }

@@ -1,8 +1,10 @@
 package secret
 
 import (
+	"bytes"
 	"io"
 	"net/http"
+	"slices"
 )
 
 // chunk is how much of an answer is read at once, in bytes.
@@ -12,7 +14,7 @@ const chunk = 32 << 10
 // field whose name holds a value is removed.
 func (s *Set) ScrubHeader(header http.Header) {
 	for name, values := range header {
-		if s.ScrubString(name) != name {
+		if s.named(name) {
 			delete(header, name)
 			continue
 		}
@@ -20,6 +22,17 @@ func (s *Set) ScrubHeader(header http.Header) {
 			values[i] = s.ScrubString(value)
 		}
 	}
+}
+
+// named reports whether the name of a field holds a value, in any case.
+func (s *Set) named(name string) bool {
+	if s == nil || len(name) < minValue {
+		return false
+	}
+	v, lower := s.in, bytes.ToLower([]byte(name))
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.closed || v.match != nil && slices.ContainsFunc(v.match.folded, func(value []byte) bool { return bytes.Contains(lower, value) })
 }
 
 // ScrubString puts stand-ins in place of values in a short text: the reason

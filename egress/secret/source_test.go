@@ -188,6 +188,7 @@ func TestCommandsThatFail(t *testing.T) {
 		{"on the error output", "shorter than 8", sh("echo s3cr3t-1234 >&2")},
 		{"killed", "failed", sh("kill -9 $$")},
 		{"reads", "shorter than 8", sh("cat")}, // there is no input
+		{"leaves its output open", "stayed open", sh("echo s3cr3t-1234; sleep 1000 &")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

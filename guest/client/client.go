@@ -58,8 +58,9 @@ type Options struct {
 	Descriptors *os.File
 	// Offer has New offer such a channel to a guest that was started without
 	// one, for what OpenShell does not need. The connection has to be a
-	// *net.UnixConn to the guest's socket. A guest that does not take it goes
-	// without. It is of no effect beside Descriptors.
+	// *net.UnixConn to the guest's socket, and the guest has to have a network
+	// of its own: see Listen. A guest that does not take it goes without. It
+	// is of no effect beside Descriptors.
 	Offer bool
 }
 

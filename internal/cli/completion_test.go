@@ -65,7 +65,7 @@ func TestBashCompletion(t *testing.T) {
 func TestCompletionKnowsEveryCommand(t *testing.T) {
 	for _, shell := range []string{"zsh", "fish"} {
 		r := call(t, &fake{}, "completion", shell)
-		for _, w := range []string{"run", "exec", "shell", "fs", "glob", "cp", "list", "recreate", "prune", "explain", "stats", "images", "bootstrap", "config", "schema", "doctor", "violations", "severity", "evidence", "verify", "version", "completion", "allow-domain"} {
+		for _, w := range []string{"run", "exec", "shell", "fs", "glob", "cp", "list", "recreate", "prune", "explain", "stats", "images", "bootstrap", "config", "schema", "doctor", "violations", "severity", "evidence", "verify", "version", "completion", "allow-domain", "secret", "method"} {
 			if !strings.Contains(r.stdout, w) {
 				t.Errorf("%s: %s is missing", shell, w)
 			}

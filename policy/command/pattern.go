@@ -63,14 +63,17 @@ func (s *subject) pipes() {
 // substituted reports downloads and decoders within the words of a command
 // that runs them: bash <(curl …), bash -c "$(curl …)".
 func (s *subject) substituted() {
+	runs := func(k *call) bool {
+		return k.is(isShell|isInterpreter|isSourcing) || s.tables.through(k, isShell|isSourcing)
+	}
 	for i := range s.calls {
 		to := &s.calls[i]
-		if !to.is(isShell|isInterpreter|isSourcing) && !s.tables.through(to, isShell|isSourcing) || allStatic(to.Command) {
+		if !runs(to) || allStatic(to.Command) {
 			continue
 		}
 		for j := range s.calls {
 			from := &s.calls[j]
-			if i == j || !slices.ContainsFunc(to.Words, func(w line.Word) bool { return inside(from.Span, w.Span) }) {
+			if i == j || !runs(withoutShared(to, from)) || !slices.ContainsFunc(to.Words, func(w line.Word) bool { return inside(from.Span, w.Span) }) {
 				continue
 			}
 			switch {

@@ -66,8 +66,8 @@ func blocks() []block {
 // classify returns the class of a, with its name. Of an address that carries
 // an IPv4 address in it the worse of both counts.
 func (t *table) classify(a netip.Addr) (worst class, name string) {
-	carried := unwrapped(a)
-	for _, a := range carried {
+	carried, n := unwrapped(a)
+	for _, a := range carried[:n] {
 		for _, b := range t.blocks {
 			if b.prefix.Contains(a) {
 				if b.class > worst {
@@ -84,15 +84,16 @@ func (t *table) classify(a netip.Addr) (worst class, name string) {
 }
 
 // unwrapped returns a and the IPv4 addresses that it carries: mapped,
-// compatible, translated (NAT64, SIIT), 6to4, Teredo, ISATAP.
-func unwrapped(a netip.Addr) []netip.Addr {
+// compatible, translated (NAT64, SIIT), 6to4, Teredo, ISATAP. n is how many
+// these are.
+func unwrapped(a netip.Addr) (out [4]netip.Addr, n int) {
 	a = a.WithZone("").Unmap()
-	out := []netip.Addr{a}
+	out[0], n = a, 1
 	if a.Is4() {
-		return out
+		return out, n
 	}
 	b := a.As16()
-	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte(b[i : i+4])) }
+	add := func(four [4]byte) { out[n], n = netip.AddrFrom4(four), n+1 }
 	zero := func(from, to int) bool {
 		for _, c := range b[from:to] {
 			if c != 0 {
@@ -103,18 +104,19 @@ func unwrapped(a netip.Addr) []netip.Addr {
 	}
 	switch {
 	case zero(0, 12) && !zero(12, 15): // ::a.b.c.d, without :: and ::1
-		out = append(out, at(12))
+		add([4]byte(b[12:]))
 	case zero(0, 8) && b[8] == 0xff && b[9] == 0xff && zero(10, 12): // ::ffff:0:a.b.c.d
-		out = append(out, at(12))
+		add([4]byte(b[12:]))
 	case b[0] == 0 && b[1] == 0x64 && b[2] == 0xff && b[3] == 0x9b: // 64:ff9b::a.b.c.d
-		out = append(out, at(12))
+		add([4]byte(b[12:]))
 	case b[0] == 0x20 && b[1] == 0x02: // 2002:ab:cd::
-		out = append(out, at(2))
+		add([4]byte(b[2:]))
 	case b[0] == 0x20 && b[1] == 0x01 && b[2] == 0 && b[3] == 0: // 2001:0:server:…:client, its bits turned
-		out = append(out, at(4), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
+		add([4]byte(b[4:]))
+		add([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})
 	}
 	if b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe { // …:0:5efe:a.b.c.d
-		out = append(out, at(12))
+		add([4]byte(b[12:]))
 	}
-	return out
+	return out, n
 }

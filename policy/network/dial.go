@@ -25,11 +25,8 @@ func (p *Policy) dial(h Host, a netip.Addr, port uint16) Decision {
 	}
 	a = a.WithZone("").Unmap()
 	target := HostOf(a).Target(port)
-	for _, i := range p.denied.wide {
-		r := &p.denied.rules[i]
-		if r.port(port) && (r.all && r.only != HTTP && r.only != TLS || r.prefix.IsValid() && deniesAddr(r, a)) {
-			return denied(r, target)
-		}
+	if r := p.deniedAddr(a, port); r != nil {
+		return denied(r, target)
 	}
 	c, name := p.table.classify(a)
 	if c == public {
@@ -42,8 +39,7 @@ func (p *Policy) dial(h Host, a netip.Addr, port uint16) Decision {
 		return refuse("address", target+" is "+name, "use the address of a host")
 	}
 	literal, near := h.addr == a, false
-	for _, i := range p.allowed.wide {
-		r := &p.allowed.rules[i]
+	for _, r := range p.allowed.ranges {
 		if !r.holds(a) || !literal && r.limited() || c == metadata && !r.single() || !p.purpose(r, c) {
 			continue
 		}
@@ -62,20 +58,17 @@ func (p *Policy) dial(h Host, a netip.Addr, port uint16) Decision {
 	return refuse("address", target+" is "+name, hint)
 }
 
-// deniesAddr reports whether r names a or an address that a carries.
-func deniesAddr(r *rule, a netip.Addr) bool {
-	if r.holds(a) {
-		return true
+// deniedAddr returns the rule that denies the address for every protocol, or nil.
+func (p *Policy) deniedAddr(a netip.Addr, port uint16) *rule {
+	if r := p.denied.find(Host{addr: a}, true, func(r *rule) bool { return r.port(port) }); r != nil {
+		return r
 	}
-	if a.Is4() {
-		return false
-	}
-	for _, inner := range unwrapped(a)[1:] {
-		if r.holds(inner) {
-			return true
+	for _, r := range p.denied.all {
+		if r.port(port) && (r.only == "" || r.only == Raw) {
+			return r
 		}
 	}
-	return false
+	return nil
 }
 
 // purpose reports whether a range was written with addresses of class c in

@@ -91,9 +91,8 @@ func (p *Policy) judge(q query) Decision {
 
 // deniedBy returns the rule that denies what is left of the query, or nil.
 func (p *Policy) deniedBy(q *query) *rule {
-	try := func(i int) bool {
-		r := &p.denied.rules[i]
-		if !r.port(q.port) || !denies(r, q.host) {
+	fits := func(r *rule) bool {
+		if !r.port(q.port) {
 			return false
 		}
 		if out := r.denies(q); q.kinds&out != 0 {
@@ -104,14 +103,12 @@ func (p *Policy) deniedBy(q *query) *rule {
 		}
 		return q.kinds == 0
 	}
-	for _, i := range p.denied.exact[q.host] {
-		if try(i) {
-			return &p.denied.rules[i]
-		}
+	if r := p.denied.find(q.host, true, fits); r != nil {
+		return r
 	}
-	for _, i := range p.denied.wide {
-		if try(i) {
-			return &p.denied.rules[i]
+	for _, r := range p.denied.all {
+		if fits(r) {
+			return r
 		}
 	}
 	return nil
@@ -119,30 +116,14 @@ func (p *Policy) deniedBy(q *query) *rule {
 
 // allowedBy returns the rule that allows the query, or nil.
 func (p *Policy) allowedBy(q *query) *rule {
-	fits := func(r *rule) bool {
+	return p.allowed.find(q.host, false, func(r *rule) bool {
 		return r.opens(q.port) && r.allows()&q.kinds != 0 && (q.some || !r.limited() || r.meets(q))
-	}
-	return p.find(q.host, fits)
-}
-
-// find returns the first rule that allows something of the host and fits.
-func (p *Policy) find(h Host, fits func(*rule) bool) *rule {
-	for _, i := range p.allowed.exact[h] {
-		if r := &p.allowed.rules[i]; fits(r) {
-			return r
-		}
-	}
-	for _, i := range p.allowed.wide {
-		if r := &p.allowed.rules[i]; !r.all && r.names(h) && fits(r) {
-			return r
-		}
-	}
-	return nil
+	})
 }
 
 // unnamed judges what no rule allows, and says how near one comes.
 func (p *Policy) unnamed(q *query) Decision {
-	near := func(fits func(*rule) bool) bool { return p.find(q.host, fits) != nil }
+	near := func(fits func(*rule) bool) bool { return p.allowed.find(q.host, false, fits) != nil }
 	atPort := func(r *rule) bool { return r.opens(q.port) }
 	open := p.options.AllowPublic || p.options.Ask
 	switch {
@@ -184,15 +165,6 @@ func (q *query) what() string {
 	}
 	path, _, _ := strings.Cut(q.sent, "?")
 	return quoted(q.method + " " + q.target + path)
-}
-
-// denies reports whether r, as one that denies, names the host.
-func denies(r *rule, h Host) bool {
-	if r.names(h) {
-		return true
-	}
-	a, ok := h.Addr()
-	return ok && r.prefix.IsValid() && deniesAddr(r, a)
 }
 
 func denied(r *rule, what string) Decision {

@@ -20,9 +20,7 @@ package network
 
 import (
 	"net/netip"
-	"strconv"
 
-	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -37,9 +35,6 @@ type Options struct {
 	AllowLocalBinding bool // listening on a local port
 }
 
-// maxRules bounds the rules of one list.
-const maxRules = 10_000
-
 // A Decision is what a Policy says of a host or an address.
 type Decision struct {
 	Verdict policy.Verdict `json:"verdict"`
@@ -53,19 +48,6 @@ type Policy struct {
 	allowed, denied list
 	table           table
 	options         Options
-}
-
-// A list is the rules of one setting.
-type list struct {
-	rules []rule
-	exact map[Host][]int // the names without wildcard
-	wide  []int          // the others
-}
-
-// A rule is a Rule with the setting that it stands in.
-type rule struct {
-	Rule
-	name string
 }
 
 // New compiles a Policy. Errors are *sandbox.Error of code CodeValidation with
@@ -120,32 +102,6 @@ func tooNarrow(r Rule) error {
 		return badRule(r.text, "denies an address for one protocol", "write the address alone, or ADDRESS:PORT")
 	}
 	return nil
-}
-
-// compile reads the rules of one setting.
-func compile(field string, texts []string, check func(Rule) error) (list, error) {
-	if len(texts) > maxRules {
-		e := sandbox.Errorf(sandbox.CodeValidation, "compile network policy", "%d rules are too many; %d are allowed", len(texts), maxRules)
-		e.Field = field
-		return list{}, e
-	}
-	l := list{rules: make([]rule, len(texts)), exact: map[Host][]int{}}
-	for i, text := range texts {
-		r, err := ParseRule(text)
-		if err == nil {
-			err = check(r)
-		}
-		if err != nil {
-			return list{}, at(err, field, i)
-		}
-		l.rules[i] = rule{r, field + "[" + strconv.Itoa(i) + "]: " + text}
-		if r.host.name != "" && !r.below {
-			l.exact[r.host] = append(l.exact[r.host], i)
-			continue
-		}
-		l.wide = append(l.wide, i)
-	}
-	return l, nil
 }
 
 // Mode says what the settings add up to: "none" when nothing can be reached,

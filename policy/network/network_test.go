@@ -254,18 +254,3 @@ func FuzzJudge(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkJudge(b *testing.B) {
-	p := compiled(b, network.Options{Allowed: []string{"example.com", "*.sub.example.com", "10.0.0.0/8"}, Denied: []string{"bad.example", "*.worse.example", "192.168.0.0/16"}})
-	for _, target := range []string{"a.sub.example.com:443", "10.1.2.3:80"} {
-		b.Run(target, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				h, port, err := network.ParseTarget(target)
-				if err != nil || p.Judge(h, port).Verdict != allow {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

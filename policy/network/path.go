@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -107,6 +108,23 @@ func unhex(c byte) byte {
 		return c - 'A' + 10
 	}
 	return 0xff
+}
+
+// asSent returns the path of a request target as it stands, its escapes in
+// upper case.
+func asSent(target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	if !strings.Contains(path, "%") {
+		return path
+	}
+	out := []byte(path)
+	for i := 0; i+2 < len(out); i++ {
+		if out[i] == '%' {
+			copy(out[i+1:i+3], bytes.ToUpper(out[i+1:i+3]))
+			i += 2
+		}
+	}
+	return string(out)
 }
 
 // below reports whether path is prefix or lies below it. A prefix that ends in

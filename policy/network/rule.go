@@ -22,6 +22,7 @@ type Rule struct {
 	only    Protocol // of the scheme; empty when there was none
 	methods string   // ",GET,HEAD,", or empty for all
 	path    string   // canonical prefix, or empty for all
+	sent    string   // the same as it would be sent
 }
 
 // ParseRule reads a rule of network.allowedDomains or deniedDomains:
@@ -178,23 +179,6 @@ func (r *Rule) denies(q *query) kind {
 	}
 	return kindRaw
 }
-
-// names reports whether r means h by its name, or by its address when it is one.
-func (r *Rule) names(h Host) bool {
-	switch {
-	case r.all:
-		return true
-	case h.addr.IsValid():
-		return r.holds(h.addr)
-	case r.below:
-		rest, ok := strings.CutSuffix(h.name, r.host.name)
-		return ok && len(rest) > 1 && rest[len(rest)-1] == '.'
-	}
-	return !r.prefix.IsValid() && h == r.host
-}
-
-// holds reports whether r is a range that has a in it.
-func (r *Rule) holds(a netip.Addr) bool { return r.prefix.IsValid() && r.prefix.Contains(a) }
 
 // single reports whether r names one address.
 func (r *Rule) single() bool { return r.prefix.IsValid() && r.prefix.IsSingleIP() }

@@ -99,7 +99,7 @@ func (r *Rule) cutPath(text string) (rest string, err error) {
 		return "", badRule(r.text, "has a path that servers may read differently", "write it without . and .. segments, //, \\, ; and their escapes")
 	}
 	if canonical != "/" {
-		r.path = canonical
+		r.path, r.sent = canonical, asSent(path)
 	}
 	return host, nil
 }
@@ -107,12 +107,13 @@ func (r *Rule) cutPath(text string) (rest string, err error) {
 // limited reports whether r means some requests only.
 func (r *Rule) limited() bool { return r.methods != "" || r.path != "" }
 
-// meets reports whether r, as one that allows, means the request.
+// meets reports whether r, as one that allows, means the request. A path has to
+// lie below that of the rule for who decodes it and for who does not.
 func (r *Rule) meets(q *query) bool {
 	if r.methods != "" && (q.method == "" || !strings.Contains(r.methods, ","+q.method+",")) {
 		return false
 	}
-	return r.path == "" || !q.odd && below(q.path, r.path)
+	return r.path == "" || !q.odd && below(q.path, r.path) && below(asSent(q.sent), r.sent)
 }
 
 // catches reports whether r, as one that denies, means the request: a doubt

@@ -295,6 +295,11 @@ func networkMutants() []mutant {
 				return len(b), err
 			})})},
 		{"there is one connection for all", "many connections at once are apart", oneConnection},
+		{"a listener takes its connections along", "a connection outlives its listener, whose address is free", with(broken{
+			listen: func(l sandbox.Listener, ctx context.Context, network, addr string) (net.Listener, error) {
+				at, err := l.Listen(ctx, network, addr)
+				return &greedyListener{Listener: at}, err
+			}})},
 		{"refused is called missing", "nobody listening is told", with(broken{
 			dial: func(d sandbox.Dialer, ctx context.Context, network, addr string) (net.Conn, error) {
 				c, err := d.Dial(ctx, network, addr)

@@ -17,6 +17,7 @@ func networkChecks() []Check {
 		{Name: "a connection reaches a listener inside", run: onLoopback(netRoundTrip)},
 		{Name: "a connection carries much both ways at once", run: onLoopback(netLarge)},
 		{Name: "many connections at once are apart", run: onLoopback(netMany)},
+		{Name: "a connection outlives its listener, whose address is free", run: onLoopback(netOutlives)},
 		{Name: "nobody listening is told", run: onLoopback(netRefused)},
 		{Name: "the inside is neither the host nor another sandbox", run: onLoopback(netInside)},
 		{Name: "dialling under an ended context connects nothing", run: onLoopback(netEnded)},
@@ -167,6 +168,30 @@ func netMany(n *netRig) {
 		})
 	}
 	n.within(n.h.Patience, "20 connections", wg.Wait)
+}
+
+func netOutlives(n *netRig) {
+	l := n.listen()
+	c := n.dial(l.Addr().String())
+	far, err := l.Accept()
+	if err != nil {
+		n.Fatalf("Accept: %v", err)
+	}
+	defer far.Close()
+	if err := l.Close(); err != nil {
+		n.Errorf("Close: %v", err)
+	}
+	go io.Copy(far, far) // the end of either side ends it
+	n.exchange(c, "hello")
+	again, err := n.Listen(n.ctx, "tcp", l.Addr().String())
+	if err != nil {
+		n.Errorf("Listen where somebody has listened: %v", err)
+		return
+	}
+	defer again.Close()
+	if again.Addr().String() != l.Addr().String() {
+		n.Errorf("the listener is at %v, want %v", again.Addr(), l.Addr())
+	}
 }
 
 // refused holds that nobody is reached at addr through sb.

@@ -1,0 +1,43 @@
+package config_test
+
+import (
+	"slices"
+	"testing"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// TestTrustMount holds that the folder of certificates is shown to sandboxes
+// with secrets, and to no other one.
+func TestTrustMount(t *testing.T) {
+	const secret = `"network": {"allowedDomains": ["api.example.com"], "secrets": {"TOKEN": {"hosts": ["api.example.com"]}}}`
+	trust := sandbox.Mount{Source: "/srv/state/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust}
+	tests := []struct {
+		name, in string
+		shown    bool
+	}{
+		{"a secret", secret, true},
+		{"hosts alone", `"network": {"allowedDomains": ["api.example.com"]}`, false},
+		{"nothing", "", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := build(t, inDefaults(tt.in), func(*config.Facts) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(s.Mounts, trust); got != tt.shown {
+				t.Errorf("shown: %t, in %v", got, s.Mounts)
+			}
+		})
+	}
+	_, err := build(t, inDefaults(secret), func(f *config.Facts) { f.TrustDir = "" })
+	if sandbox.CodeOf(err) != sandbox.CodeInternal {
+		t.Errorf("without the fact: %v", err)
+	}
+	_, err = build(t, inDefaults(secret), func(f *config.Facts) { f.TrustDir = "/srv/state/egress" })
+	if sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("with the folder of the key: %v", err)
+	}
+}

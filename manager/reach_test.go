@@ -1,0 +1,147 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+func decoded(t *testing.T, data json.RawMessage) (e egress.Event) {
+	t.Helper()
+	must(t, json.Unmarshal(data, &e))
+	return e
+}
+
+// TestReach holds that a sandbox without a network reaches the hosts that its
+// settings name, and no others, and that both are on record.
+func TestReach(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		allowed := o.allowing(internet.Files)
+		if got := o.fetch(allowed, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") || !strings.HasSuffix(got, internet.Content) {
+			o.t.Errorf("allowed: %s", got)
+		}
+		got := o.fetch(allowed, internet.Other, "/greeting.txt")
+		if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: network.allowedDomains") || strings.Contains(got, internet.Content) {
+			o.t.Errorf("not allowed: %s", got)
+		}
+		if n := o.net.Hits(internet.Other); n > 0 {
+			o.t.Errorf("%d requests came through", n)
+		}
+		if slices.ContainsFunc(o.net.Names.Asked(), func(name string) bool { return strings.HasPrefix(name, internet.Other) }) {
+			o.t.Error("a name was looked up that is not allowed")
+		}
+		want := []string{
+			"allow " + o.net.At("http", internet.Files) + " network.allowedDomains[0]: " + internet.Files,
+			"deny " + o.net.At("http", internet.Other) + " network.allowedDomains",
+		}
+		if d := o.decisions(); !slices.Equal(slices.Sorted(slices.Values(d)), want) {
+			o.t.Errorf("on record: %q", d)
+		}
+	})
+}
+
+// TestBlockedByTheWayOut holds that a command which fails because of a refusal
+// is blocked, with the host and the rule, and one that succeeds is not.
+func TestBlockedByTheWayOut(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		r, err := o.try(o.allowing(internet.Files), o.get(internet.Other, "/"))
+		must(o.t, err)
+		if r.Blocked || len(r.Violations) != 1 || r.Violations[0].Resource != o.net.At("http", internet.Other) {
+			o.t.Errorf("a command that succeeds: %+v", r)
+		}
+		r, err = o.try(o.allowing(internet.Files), o.get(internet.Other, "/")+"; exit 7")
+		must(o.t, err)
+		if !r.Blocked || r.BlockedResource != o.net.At("http", internet.Other) || !strings.Contains(r.BlockedReason, "network.allowedDomains") {
+			o.t.Errorf("a command that fails: %+v", r)
+		}
+	})
+}
+
+// TestPolicyBelongsToTheSandbox holds that a flag cannot open a host for a
+// sandbox that somebody uses, and that settings which close one do it at once.
+func TestPolicyBelongsToTheSandbox(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		if got := o.fetch(o.allowing(internet.Files), internet.Files, "/greeting.txt"); !strings.Contains(got, " 200 ") {
+			o.t.Fatal(got)
+		}
+		_, err := o.try(o.allowing(internet.Files, internet.Other), "true")
+		if sandbox.CodeOf(err) != sandbox.CodeBusy {
+			o.t.Errorf("another flag: %v", err)
+		}
+		r, err := o.try(nil, `test -z "$HTTP_PROXY"`)
+		must(o.t, err)
+		if r.ExitCode != 0 {
+			o.t.Errorf("without the flag the way out is open: %+v", r)
+		}
+	})
+}
+
+// TestNoWayOutByDefault holds that nothing is opened where nothing is allowed.
+func TestNoWayOutByDefault(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		r, err := o.try(nil, "env; cat /proc/net/tcp")
+		must(o.t, err)
+		if s := strings.ToLower(string(r.Stdout)); strings.Contains(s, "proxy") || strings.Count(s, "\n0: ") > 0 {
+			o.t.Errorf("%s", r.Stdout)
+		}
+		if c := o.plane.Counters(); c.Connections != 0 {
+			o.t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestAsking holds that a host which no rule names is asked about once, that
+// the answer lasts as long as it was given for, and that nobody means no.
+func TestAsking(t *testing.T) {
+	asking := func(r *manager.Request) { r.Ask = true }
+	ask := func(o *outward) *config.SandboxSettings {
+		s := o.allowing()
+		s.Network.Ask = new(true)
+		return s
+	}
+	for _, tt := range []struct {
+		answer sandbox.Permission
+		first  string // status of the first command's requests
+		again  int    // questions after the second command
+	}{
+		{sandbox.AllowOnce, "200", 2}, {sandbox.AllowSession, "200", 1}, {sandbox.AllowPermanent, "200", 1}, {sandbox.Deny, "403", 1},
+	} {
+		t.Run(string(tt.answer), func(t *testing.T) {
+			onWalls(t, func(o *outward) {
+				o.answer = tt.answer
+				flags := ask(o)
+				twice := o.get(internet.Files, "/greeting.txt") + "; " + o.get(internet.Files, "/greeting.txt")
+				r, err := o.try(flags, twice, asking)
+				must(o.t, err)
+				if n := strings.Count(string(r.Stdout), "HTTP/1.1 "+tt.first); n != 2 || o.questions() != 1 {
+					o.t.Fatalf("%d of two, %d questions: %s", n, o.questions(), r.Stdout)
+				}
+				q := o.asked[0]
+				if q.Kind != sandbox.ResourceNetwork || q.Operation != sandbox.OpConnect || q.Resource != o.net.At("http", internet.Files) || q.Session != "s" || q.Command[0] != "sh" {
+					o.t.Errorf("asked %+v", q)
+				}
+				o.fetch(flags, internet.Files, "/greeting.txt", asking)
+				if o.questions() != tt.again {
+					o.t.Errorf("%d questions after the second command, want %d", o.questions(), tt.again)
+				}
+			})
+		})
+	}
+	t.Run("nobody", func(t *testing.T) {
+		onWalls(t, func(o *outward) {
+			o.answer = sandbox.AllowSession
+			if got := o.fetch(ask(o), internet.Files, "/greeting.txt"); !strings.Contains(got, " 403 ") || o.questions() != 0 {
+				o.t.Errorf("%d questions: %s", o.questions(), got)
+			}
+		})
+	})
+}
