@@ -241,7 +241,11 @@ func (m *Manager) secrets(ctx context.Context, l *live) (*secret.Set, error) {
 	if len(bindings) == 0 {
 		return nil, nil
 	}
-	return secret.NewSet(ctx, bindings, secret.Deps{Home: m.host.Home, LookupEnv: func(name string) (string, bool) { v, ok := m.host.Env[name]; return v, ok }})
+	exposed, err := m.exposedBy(l)
+	if err != nil {
+		return nil, err
+	}
+	return secret.NewSet(ctx, bindings, secret.Deps{Home: m.host.Home, Exposed: exposed, LookupEnv: func(name string) (string, bool) { v, ok := m.host.Env[name]; return v, ok }})
 }
 
 // listenInside opens the listener inside, at the port of the settings where
