@@ -135,7 +135,7 @@ func TestSecret(t *testing.T) {
 func TestSecretStays(t *testing.T) {
 	v := openVault(t, true, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/away" {
-			http.Redirect(w, r, "http://other.test:"+r.URL.Query().Get("port")+"/"+r.Header.Get("Authorization"), 302)
+			http.Redirect(w, r, "http://other.test:"+r.URL.Query().Get("port")+"/"+r.Header.Get("Authorization"), http.StatusFound)
 			return
 		}
 		io.WriteString(w, r.Header.Get("Authorization")+" "+fmt.Sprint(len(r.Header.Get("Authorization"))))
