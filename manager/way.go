@@ -51,7 +51,11 @@ type caller struct {
 // where the rules allow nothing and nobody can be asked.
 func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, error) {
 	rules := l.egress
-	rules.Ask = req.Ask
+	rules.Ask = false
+	_, able := l.Sandbox.(sandbox.Listener)
+	if able && m.out != nil {
+		rules.Ask = req.Ask // elsewhere there is no way that somebody could permit
+	}
 	if l.ways == nil || !opens(rules) {
 		return nil, nil
 	}

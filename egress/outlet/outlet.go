@@ -25,7 +25,7 @@ type Options struct {
 	Limits  config.NetworkLimits
 	Secrets []config.BoundSecret
 	Exposed []string // canonical folders of the host that code in some sandbox can write; no secret comes from there
-	Require bool // nothing passes that is not on record
+	Require bool     // nothing passes that is not on record
 
 	// Ask answers questions about hosts that no rule names, and Permitted what
 	// was said yes to before and still holds. Nil answers no.
