@@ -147,6 +147,8 @@ var variables = map[string]string{
 	"internal/cli.version":      "set by the linker",
 	"cmd/sandbox-guest.version": "set by the linker",
 
+	"policy/command.builtin": "built once per process: all policies read the same tables",
+
 	"guest/server/nofile.inherited":  "read once, before package os changes it",
 	"internal/testenv.buildGuest":    "built once per test process",
 	"internal/testenv.engineMissing": "asked once per test process",
