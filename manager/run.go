@@ -50,7 +50,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 		return err
 	}
 	if m.begin != nil {
-		if err := m.begin(ctx, res); err != nil {
+		if err := m.begin(ctx, res, req); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,7 @@ func (h *house) containers(o cli.Options) sandbox.Provider {
 }
 
 // begin is nothing: every call can be carried out here.
-func (*house) begin() func(context.Context, config.Resolved) error { return nil }
+func (*house) begin() func(context.Context, config.Resolved, manager.Request) error { return nil }
 
 // conductorOf returns what carries out all that a command wants of m.
 func conductorOf(m *manager.Manager) cli.Conductor { return m }

@@ -88,13 +88,13 @@ func (*exit) close() error                   { return nil }
 // because it is time to sweep the sandboxes of all providers. Folders that
 // the engine's address would close are the whole program's to know. So it does
 // with one that may reach hosts, whose proxy the front does not link.
-func (h *house) begin() func(context.Context, config.Resolved) error {
-	return func(ctx context.Context, res config.Resolved) error {
+func (h *house) begin() func(context.Context, config.Resolved, manager.Request) error {
+	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
 		every := time.Duration(res.Prune.Every)
 		soon := time.Now().Add(min(every/10, 10*time.Second)) // it must not become due in here
 		due := prune.Overdue(h.state.PrunedAt(), every, soon)
 		n := res.Network
-		reaches := n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
+		reaches := req.Ask || n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
 		if res.Provider == "local" && h.env["DOCKER_HOST"] == "" && !due && !reaches || ctx.Err() != nil {
 			return nil // who gave up gets to know from the call
 		}

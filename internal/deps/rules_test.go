@@ -156,11 +156,5 @@ var variables = map[string]string{
 	"internal/testenv.netToolsMissing": "asked once per test process",
 	"internal/testenv.userMissing":     "asked once per test process",
 	"internal/testenv.wallMissing":     "asked once per test process",
-	"policy/command.builtin": "built once per process: all policies read the same tables",
-
-	"guest/server/nofile.inherited":  "read once, before package os changes it",
-	"internal/testenv.buildGuest":    "built once per test process",
-	"internal/testenv.engineMissing": "asked once per test process",
-	"internal/testenv.userMissing":   "asked once per test process",
-	"internal/testenv.wallMissing":   "asked once per test process",
+	"policy/command.builtin":           "built once per process: all policies read the same tables",
 }
