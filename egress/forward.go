@@ -26,6 +26,9 @@ type dialled struct {
 	addr netip.AddrPort
 }
 
+// maxAnswerHead is how much a host may say before the body of its answer.
+const maxAnswerHead = 256 << 10
+
 // newTransport returns what sends the requests of one sandbox. Connections are
 // kept, but never shared with another sandbox.
 func (w *Way) newTransport() *http.Transport {
@@ -47,7 +50,7 @@ func (w *Way) newTransport() *http.Transport {
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        min(90*time.Second, w.meter.Limits().Idle),
-		MaxResponseHeaderBytes: 256 << 10,
+		MaxResponseHeaderBytes: maxAnswerHead,
 	}
 }
 
@@ -70,7 +73,7 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	u.Scheme, u.Host = scheme, x.host.Target(x.port)
 	out := &http.Request{
 		Method: x.head.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: x.req.Header, Host: x.hostField(), ContentLength: x.head.Length, Trailer: x.req.Trailer,
+		Header: x.req.Header, Host: x.hostField(), ContentLength: x.head.Length, Trailer: x.body.announce(x.req.Trailer),
 		Body: x.body,
 	}
 	if x.head.Length == 0 {
@@ -79,8 +82,12 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	x.body.expects = x.waits() && x.head.Length != 0
 	dropHops(out.Header)
 	out.Header.Del("Expect")
-	if x.bound { // what is encoded cannot be searched for the secret
+	if x.bound { // what is encoded, or a part, cannot be searched for the secret
 		out.Header.Set("Accept-Encoding", "identity")
+		out.Header.Del("Range")
+		out.Header.Del("If-Range")
+		// net/http logs what follows an answer that has no body, perhaps the secret.
+		out.Close = x.head.Method == http.MethodHead
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = []string{""} // net/http would add its own
