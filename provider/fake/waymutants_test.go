@@ -47,6 +47,15 @@ func wayOutMutants() []mutant {
 				}
 				return &clinging{Listener: in, done: make(chan struct{})}, nil
 			}})},
+		{"a listener outlives its sandbox", "a way out ends with its sandbox", with(broken{
+			listen: func(_ sandbox.Listener, ctx context.Context, network, addr string) (net.Listener, error) {
+				var c net.ListenConfig
+				return c.Listen(ctx, network, addr)
+			},
+			dial: func(_ sandbox.Dialer, ctx context.Context, network, addr string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, network, addr)
+			}})},
 		{"a listener outlives its handle", "a way out ends with its handle", with(broken{
 			close: func(sandbox.Sandbox) error { return nil }})},
 	}
