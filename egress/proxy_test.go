@@ -135,7 +135,7 @@ func TestAnswers(t *testing.T) {
 		case "/304":
 			w.WriteHeader(304)
 		case "/302":
-			http.Redirect(w, r, "http://other.test/", 302)
+			http.Redirect(w, r, "http://other.test/", http.StatusFound)
 		case "/chunks":
 			w.Header().Set("Trailer", "X-T")
 			io.WriteString(w, "a")

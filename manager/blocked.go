@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/violation"
 )
 
@@ -20,7 +18,7 @@ type lookout struct {
 
 	unjudged bool // nothing counts as blocked
 
-	refused []egress.Event // what the proxy did not let it reach
+	refused []sandbox.Violation // what the proxy did not let it reach
 }
 
 // lookOut has the error output of the command kept, which is its only output on a
@@ -55,7 +53,7 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 	if w, ok := p.(sandbox.Witness); ok {
 		e.Witnessed = w.Violations()
 	}
-	e.Witnessed = append(e.Witnessed, record.FromEvents(o.refused)...)
+	e.Witnessed = append(e.Witnessed, o.refused...)
 	f := violation.Classify(rules, e)
 	out.Violations = f.Violations
 	if ended && !o.unjudged {

@@ -2,52 +2,56 @@ package manager
 
 import (
 	"context"
-	"net"
 	"slices"
-	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
 )
 
-// ask answers the proxy's question about a host that no rule names: by what
-// was permitted before, or by the approver. Nobody means no.
-func (w *way) ask(ctx context.Context, q egress.Question) egress.Answer {
-	target := net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
+// permitted answers the proxy's question about a host that no rule names by
+// what was permitted before.
+func (w *way) permitted(q outlet.Question) (outlet.Answer, bool) {
+	target, c := q.Target, w.asking(q.Caller)
+	switch {
+	case c == nil:
+	case w.m.grants.reaches(c.owner, target):
+		return outlet.Answer{Allowed: true, Rule: "permitted to the session"}, true
+	case c.may(target):
+		return outlet.Answer{Allowed: true, Rule: "permitted to the command"}, true
+	}
+	return outlet.Answer{}, false
+}
+
+// ask has the approver answer. Nobody means no.
+func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 	c := w.asking(q.Caller)
 	if c == nil {
-		return egress.Answer{Note: "no command runs of which somebody could be asked"}
-	}
-	if w.m.grants.reaches(c.owner, target) {
-		return egress.Answer{Allowed: true, Rule: "permitted to the session"}
-	}
-	if c.permitted(target) {
-		return egress.Answer{Allowed: true, Rule: "permitted to the command"}
+		return outlet.Answer{Note: "no command runs of which somebody could be asked"}
 	}
 	a := w.m.put(ctx, sandbox.PermissionRequest{
 		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Who.Agent, Session: c.request.Who.Session, Sandbox: c.sandbox,
-		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: target,
+		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
 		Command: slices.Clone(c.request.Command.Args), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
 	})
-	return w.m.answerHost(c, target, a)
+	return w.m.answerHost(c, q.Target, a)
 }
 
 // answerHost keeps a permission for as long as it was given.
-func (m *Manager) answerHost(c *caller, target string, a Answer) egress.Answer {
+func (m *Manager) answerHost(c *caller, target string, a Answer) outlet.Answer {
 	switch a.Permission {
 	case sandbox.AllowOnce:
 		c.permit(target)
-		return egress.Answer{Allowed: true, Rule: "permitted to the command"}
+		return outlet.Answer{Allowed: true, Rule: "permitted to the command"}
 	case sandbox.AllowSession, sandbox.AllowPermanent:
 		m.grants.reach(c.owner, target)
-		out := egress.Answer{Allowed: true, Rule: "permitted to the session"}
+		out := outlet.Answer{Allowed: true, Rule: "permitted to the session"}
 		if a.Permission == sandbox.AllowPermanent {
 			out.Note = m.keepHost(c, target)
 		}
 		return out
 	}
-	out := egress.Answer{Note: "permission was asked for and denied"}
+	out := outlet.Answer{Note: "permission was asked for and denied"}
 	if a.Note != "" {
 		out.Note += " (" + a.Note + ")"
 	}
@@ -82,7 +86,7 @@ func (w *way) asking(id string) *caller {
 	return nil
 }
 
-func (c *caller) permitted(target string) bool {
+func (c *caller) may(target string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.once[target]

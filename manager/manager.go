@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
@@ -75,7 +76,7 @@ type Options struct {
 	Permanent Permanent
 	// Out returns what sandboxes reach hosts through. It is asked for when the
 	// first command of this Manager may reach one; nil lets none.
-	Out func() (Outlet, error)
+	Out func() (outlet.Outlet, error)
 }
 
 // Permanent adds g to the settings file, for the sandboxes of agent where the
@@ -96,7 +97,7 @@ type Manager struct {
 	approver  sandbox.Approver // or nil
 	permanent Permanent        // or nil
 	recorder  store.Recorder   // or nil
-	out       func() (Outlet, error)
+	out       func() (outlet.Outlet, error)
 	gates     *gates
 	chosen    string // provider named for all calls, or empty
 

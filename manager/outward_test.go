@@ -18,8 +18,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
+	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -85,9 +87,11 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	})
 	issuer := sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(state.Egress()) })
 	opts.Violations, opts.Approver = o.violations, o
-	opts.Host.Env = map[string]string{"OUTER_TOKEN": secretValue}
-	opts.Out = func() (manager.Outlet, error) {
-		return manager.Outlet{Plane: o.plane, Recorder: o.recorder, Authority: issuer}, nil
+	opts.Out = func() (outlet.Outlet, error) {
+		return &serve.Outlet{
+			Plane: o.plane, Recorder: o.recorder, Authority: issuer,
+			LookupEnv: func(name string) (string, bool) { return secretValue, name == "OUTER_TOKEN" },
+		}, nil
 	}
 	opts.Host.Trust = func() (string, error) {
 		a, err := issuer()

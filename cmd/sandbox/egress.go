@@ -7,30 +7,31 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	decisions "github.com/bulkhead-dev/sandbox/egress/record"
+	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
-// An outlet makes what sandboxes reach hosts through when the first of them
+// An exit makes what sandboxes reach hosts through when the first of them
 // may: most commands reach none and do not wait for it.
-type outlet struct {
+type exit struct {
 	open func() (opened, error) // the same answer every time
 	used atomic.Bool
 }
 
 type opened struct {
-	manager.Outlet
+	*serve.Outlet
 	evidence *evidence.Store
 }
 
-// newOutlet prepares an outlet. Ours is the only certificate authority of a
+// newExit prepares an exit. Ours is the only certificate authority of a
 // state folder, and it is made when the first secret is bound.
-func (h *house) newOutlet(o cli.Options, violations store.Recorder) *outlet {
-	return &outlet{open: sync.OnceValues(func() (opened, error) {
+func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
+	return &exit{open: sync.OnceValues(func() (opened, error) {
 		upstream, err := reach.UpstreamFrom(func(name string) string { return h.env[name] })
 		if err != nil {
 			return opened{}, err
@@ -48,19 +49,25 @@ func (h *house) newOutlet(o cli.Options, violations store.Recorder) *outlet {
 			Record: recorder.Record,
 			Decide: recorder.Decide,
 		})
-		return opened{manager.Outlet{Plane: plane, Recorder: recorder, Authority: h.authority}, kept}, nil
+		return opened{&serve.Outlet{
+			Plane: plane, Recorder: recorder, Authority: h.authority, Home: h.world.Home,
+			LookupEnv: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok },
+		}, kept}, nil
 	})}
 }
 
-func (t *outlet) outlet() (manager.Outlet, error) {
+func (t *exit) outlet() (outlet.Outlet, error) {
 	t.used.Store(true)
 	got, err := t.open()
-	return got.Outlet, err
+	if err != nil {
+		return nil, err
+	}
+	return got.Outlet, nil
 }
 
 // close ends every way out, and writes what is not recorded yet. The
 // violations stay open.
-func (t *outlet) close() error {
+func (t *exit) close() error {
 	if !t.used.Load() {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/images"
@@ -111,7 +112,7 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		return nil, nil, err
 	}
 	violations := newRecorder(h.state.Violations())
-	out := h.newOutlet(o, violations)
+	out := h.newExit(o, violations)
 	m, err := h.manager(o, violations, out)
 	if err != nil {
 		h.close()
@@ -130,12 +131,12 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	}, nil
 }
 
-func (h *house) manager(o cli.Options, violations store.Recorder, out *outlet) (*manager.Manager, error) {
+func (h *house) manager(o cli.Options, violations store.Recorder, out *exit) (*manager.Manager, error) {
 	var source manager.Images = noImages{h.noEngine}
 	if h.images != nil {
 		source = images.Source{Store: h.images, Progress: o.Progress}
 	}
-	var way func() (manager.Outlet, error)
+	var way func() (outlet.Outlet, error)
 	if out != nil {
 		way = out.outlet
 	}

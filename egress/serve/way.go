@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/record"
+	"github.com/bulkhead-dev/sandbox/egress/secret"
+)
+
+// A way is a Way of the proxy with what belongs to it.
+type way struct {
+	*egress.Way
+	o       outlet.Options
+	record  *record.Recorder
+	secrets *secret.Set // nil when there are none
+	leave   func()      // ends what the recorder knows of the sandbox
+	once    sync.Once
+}
+
+// Close implements [outlet.Way].
+func (w *way) Close() error {
+	err := w.Way.Close()
+	w.letGo()
+	return err
+}
+
+// letGo ends what belongs to the way.
+func (w *way) letGo() {
+	w.once.Do(func() {
+		w.leave()
+		if w.secrets != nil {
+			_ = w.secrets.Close() // wipes, which does not fail
+		}
+	})
+}
+
+// Command implements [outlet.Way].
+func (w *way) Command(id string, o outlet.Command) outlet.Caller {
+	leave := w.record.Command(w.o.Sandbox, id, record.Who{
+		Tenant: o.Tenant, Agent: o.Agent, Session: o.Session, Program: o.Program, Line: o.Line, Require: w.o.Require,
+	})
+	return &caller{credits: w.Way.Caller(id), leave: leave}
+}
+
+// A caller is a Caller of the proxy that the recorder knows.
+type caller struct {
+	credits *egress.Caller
+	leave   func()
+	once    sync.Once
+}
+
+// Env implements [outlet.Caller].
+func (c *caller) Env() map[string]string { return c.credits.Env() }
+
+// End implements [outlet.Caller].
+func (c *caller) End() []sandbox.Violation {
+	refused := c.credits.End()
+	c.once.Do(c.leave)
+	return record.FromEvents(refused)
+}
+
+func question(q egress.Question) outlet.Question {
+	return outlet.Question{Caller: q.Caller, Target: net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))), Reason: q.Reason}
+}
+
+// asking is ask for the proxy, or nil.
+func asking(ask func(context.Context, outlet.Question) outlet.Answer) func(context.Context, egress.Question) egress.Answer {
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, q egress.Question) egress.Answer {
+		return egress.Answer(ask(ctx, question(q)))
+	}
+}
+
+// permitted is f for the proxy, or nil.
+func permitted(f func(outlet.Question) (outlet.Answer, bool)) func(egress.Question) (egress.Answer, bool) {
+	if f == nil {
+		return nil
+	}
+	return func(q egress.Question) (egress.Answer, bool) {
+		a, ok := f(question(q))
+		return egress.Answer(a), ok
+	}
+}
