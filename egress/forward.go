@@ -33,19 +33,8 @@ const maxAnswerHead = 256 << 10
 // kept, but never shared with another sandbox.
 func (w *Way) newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			h, port, err := network.ParseTarget(addr)
-			if err != nil {
-				return nil, err
-			}
-			conn, at, err := w.plane.o.Reach.Dial(ctx, h, port, w.dialJudge(h))
-			if err != nil {
-				return nil, err
-			}
-			return &dialled{conn, at}, nil
-		},
-		TLSClientConfig:        w.outerTLS(""),
-		TLSHandshakeTimeout:    headTime,
+		DialContext:            w.dial,
+		DialTLSContext:         w.dialTLS,
 		DisableCompression:     true,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    16,
@@ -54,8 +43,60 @@ func (w *Way) newTransport() *http.Transport {
 	}
 }
 
-// outerTLS is how the hosts of secrets are spoken to. The transport puts the
-// name in by itself.
+// An ownKey is under which a request's context holds that of its exchange. The
+// transport goes on with what it began for a request that was given up, which a
+// program could gather without end by hanging up.
+type ownKey struct{}
+
+// dial connects to a host for the transport.
+func (w *Way) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	h, port, err := network.ParseTarget(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := owned(ctx)
+	defer done()
+	conn, at, err := w.plane.o.Reach.Dial(ctx, h, port, w.dialJudge(h))
+	if err != nil {
+		return nil, err
+	}
+	return &dialled{conn, at}, nil
+}
+
+// dialTLS is dial for a host that a secret is bound to.
+func (w *Way) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
+	h, _, err := network.ParseTarget(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := owned(ctx)
+	defer done()
+	conn, err := w.dial(ctx, "", addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, headTime)
+	defer cancel()
+	over := tls.Client(conn, w.outerTLS(h.String()))
+	if err := over.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return over, nil
+}
+
+// owned is ctx, ended with the exchange that it belongs to too.
+func owned(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	own, ok := ctx.Value(ownKey{}).(context.Context)
+	if !ok {
+		return ctx, func() { cancel(nil) }
+	}
+	stop := context.AfterFunc(own, func() { cancel(context.Cause(own)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// outerTLS is how the hosts of secrets are spoken to.
 func (w *Way) outerTLS(name string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.plane.o.Roots, ServerName: name, NextProtos: []string{"http/1.1"}}
 }
@@ -128,7 +169,7 @@ func (x *exchange) forward(d network.Decision) {
 			info.Conn.Close() // nothing was written to it for this request
 		}
 	}}
-	out, err := x.outgoing(httptrace.WithClientTrace(x.own, trace))
+	out, err := x.outgoing(context.WithValue(httptrace.WithClientTrace(x.own, trace), ownKey{}, x.own))
 	if err != nil {
 		x.visit.decide(d)
 		x.end(400, err)
