@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,8 @@ type rig struct {
 type setup struct {
 	rules   []string // more that are allowed
 	denied  []string
-	secret  []string // hosts that a secret is bound to
+	secret  []string // hosts that a secret is bound to, at the port of TLS unless they name another
+	usual   bool     // which is 443 then
 	options network.Options
 	change  func(*egress.Options, *egress.WayOptions)
 }
@@ -78,7 +80,7 @@ func newRig(t testing.TB, s setup) *rig {
 	po := egress.Options{Reach: reach.New(reach.Options{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
 	wo := egress.WayOptions{Sandbox: "box", Policy: p}
 	if len(s.secret) > 0 {
-		r.bind(&wo, s.secret)
+		r.bind(&wo, s)
 	}
 	if s.change != nil {
 		s.change(&po, &wo)
@@ -96,11 +98,12 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// bind makes a secret TOKEN for hosts at the port of TLS, or at that they name.
-func (r *rig) bind(o *egress.WayOptions, hosts []string) {
+// bind makes a secret TOKEN for hosts.
+func (r *rig) bind(o *egress.WayOptions, s setup) {
 	r.t.Helper()
+	hosts := slices.Clone(s.secret)
 	for i, h := range hosts {
-		if !strings.Contains(h, ":") {
+		if !strings.Contains(h, ":") && !s.usual {
 			hosts[i] = r.net.At("https", h)
 		}
 	}
