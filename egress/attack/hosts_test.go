@@ -62,3 +62,19 @@ type posing struct {
 }
 
 func (p *posing) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.as) }
+
+// A framed listener has connections that are no TCP, as where frames are
+// forwarded.
+type framed struct{ net.Listener }
+
+func (f framed) Accept() (net.Conn, error) {
+	c, err := f.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &frames{c}, nil
+}
+
+type frames struct{ net.Conn }
+
+func (f *frames) CloseWrite() error { return f.Conn.(*net.TCPConn).CloseWrite() }

@@ -61,6 +61,7 @@ type setup struct {
 	denied  []string
 	secret  []string // hosts that a secret is bound to, at the port of TLS unless they name another
 	usual   bool     // which is 443 then
+	framed  bool     // what comes from inside does so in frames and not over TCP
 	options network.Options
 	change  func(*egress.Options, *egress.WayOptions)
 }
@@ -88,6 +89,9 @@ func newRig(t testing.TB, s setup) *rig {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	r.addr = l.Addr().String()
+	if s.framed {
+		l = framed{l}
+	}
 	r.plane = egress.New(po)
 	t.Cleanup(func() { r.holds(); r.plane.Close() })
 	r.way, err = r.plane.Open(l, wo)
