@@ -91,3 +91,29 @@ func BenchmarkTunnel(b *testing.B) {
 	b.ReportMetric(float64(size)*float64(b.N)/through.Seconds()/1e9, "GB/s")
 	b.ReportMetric(float64(size)*float64(b.N)/direct.Seconds()/1e9, "direct-GB/s")
 }
+
+// BenchmarkBody is how fast plain HTTP carries a large answer.
+func BenchmarkBody(b *testing.B) {
+	const size = 256 << 20
+	block := make([]byte, 1<<20)
+	port := serve(b, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		for range size / len(block) {
+			w.Write(block)
+		}
+	})
+	w := open(b, allow(port, "web.test:"+port), quiet)
+	var took time.Duration
+	buf := make([]byte, 1<<20)
+	for b.Loop() {
+		conn := w.dial()
+		began := time.Now()
+		fmt.Fprintf(conn, "GET http://web.test:%s/ HTTP/1.0\r\n\r\n", port)
+		if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, buf); n < size {
+			b.Fatal(n, err)
+		}
+		took += time.Since(began)
+		conn.Close()
+	}
+	b.ReportMetric(float64(size)*float64(b.N)/took.Seconds()/1e9, "GB/s")
+}

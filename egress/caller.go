@@ -23,9 +23,8 @@ type Caller struct {
 	id    string
 	token string
 
-	mu      sync.Mutex
-	events  []Event
-	dropped int
+	mu     sync.Mutex
+	events []Event
 }
 
 // callers are the Callers of a Way by their id.

@@ -37,7 +37,7 @@ func TestClose(t *testing.T) {
 	io.WriteString(request, "GET http://web.test:"+port+"/ HTTP/1.1\r\nHost: web.test:"+port+"\r\n\r\n")
 	<-began
 	upload := w.dial()
-	io.WriteString(upload, "POST http://web.test:"+port+"/ HTTP/1.1\r\nHost: web.test:"+port+"\r\nContent-Length: 9\r\n\r\nabc")
+	io.WriteString(upload, "POST http://web.test:"+port+"/ HTTP/1.1\r\nHost: web.test:"+port+"\r\nContent-Length: 99999\r\n\r\nabc")
 	<-began
 	silent := w.dial()
 	w.way.Close()

@@ -1,10 +1,12 @@
 package egress
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -126,8 +128,13 @@ func (x *exchange) forward(d network.Decision) {
 		x.answer(refusal{400, "request", err.Error(), ""})
 		return
 	}
+	whole, err := x.gather(out)
+	if err != nil {
+		x.failed(d, err)
+		return
+	}
 	stop := func() {}
-	if x.head.Length == 0 {
+	if whole {
 		stop = x.line.watch(x.hungUp)
 	}
 	resp, err := x.way.transport.RoundTrip(out)
@@ -141,6 +148,28 @@ func (x *exchange) forward(d network.Decision) {
 		return
 	}
 	x.relay(resp)
+}
+
+// gathered is how long a body may be that is read before it is sent.
+const gathered = 32 << 10
+
+// gather reads a short body, so that the transport can send the request on
+// another connection when the host ended a kept one. It reports whether there
+// is nothing to be read of the request any more.
+func (x *exchange) gather(out *http.Request) (whole bool, err error) {
+	if x.head.Length == 0 {
+		return true, nil
+	}
+	if x.head.Length < 0 || x.head.Length > gathered || x.waits() {
+		return false, nil
+	}
+	b := make([]byte, x.head.Length)
+	if _, err := io.ReadFull(x.body, b); err != nil {
+		return false, err
+	}
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
+	out.Body, err = out.GetBody()
+	return true, err
 }
 
 // addrOf returns where a connection of the transport leads.

@@ -31,8 +31,9 @@ type vault struct {
 	client  *http.Client
 }
 
-// openVault makes one whose host answers with h, over TLS or not.
-func openVault(t *testing.T, plain bool, h http.HandlerFunc) *vault {
+// openVault makes one whose host answers with h, over TLS or not. Roots take
+// the place of those that vouch for the host.
+func openVault(t *testing.T, plain bool, h http.HandlerFunc, others ...*x509.CertPool) *vault {
 	t.Helper()
 	var port string
 	var roots *x509.CertPool
@@ -40,6 +41,9 @@ func openVault(t *testing.T, plain bool, h http.HandlerFunc) *vault {
 		port = serve(t, h)
 	} else {
 		port, roots = secure(t, h)
+	}
+	for _, other := range others {
+		roots = other
 	}
 	a, err := authority.Open(t.TempDir())
 	if err != nil {
@@ -131,7 +135,7 @@ func TestSecret(t *testing.T) {
 func TestSecretStays(t *testing.T) {
 	v := openVault(t, true, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/away" {
-			http.Redirect(w, r, "http://other.test:"+r.URL.Query().Get("port")+"/"+r.Header.Get("Authorization"), 302)
+			http.Redirect(w, r, "http://other.test:"+r.URL.Query().Get("port")+"/"+r.Header.Get("Authorization"), http.StatusFound)
 			return
 		}
 		io.WriteString(w, r.Header.Get("Authorization")+" "+fmt.Sprint(len(r.Header.Get("Authorization"))))

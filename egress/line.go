@@ -233,5 +233,5 @@ func closeWrite(conn net.Conn) {
 func linger(conn net.Conn) {
 	closeWrite(conn)
 	conn.SetReadDeadline(time.Now().Add(lingerTime))
-	io.CopyN(io.Discard, conn, 256<<10)
+	io.CopyN(io.Discard, conn, 8<<20)
 }

@@ -82,8 +82,9 @@ func TestPipeline(t *testing.T) {
 		return fmt.Sprintf("%s http://%s/ HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\nab", method, host, host)
 	}
 	good, bad := "web.test:"+port, "other.test:"+port
-	io.WriteString(conn, one("POST", good)+one("POST", bad)+one("PUT", good)+strings.ReplaceAll(one("PUT", good), "Host: web", "Host: other"))
-	for i, want := range []int{200, 403, 200, 400} {
+	chunks := strings.Replace(one("POST", good), "Content-Length: 2\r\n\r\nab", "Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nab\r\n0\r\nX-T: v\r\n\r\n", 1)
+	io.WriteString(conn, one("POST", good)+chunks+one("POST", bad)+one("PUT", good)+strings.ReplaceAll(one("PUT", good), "Host: web", "Host: other"))
+	for i, want := range []int{200, 200, 403, 200, 400} {
 		resp, b := w.answer(br, "POST")
 		if resp.StatusCode != want {
 			t.Fatalf("answer %d: %s %q, want %d", i, resp.Status, b, want)
@@ -135,7 +136,7 @@ func TestAnswers(t *testing.T) {
 		case "/304":
 			w.WriteHeader(304)
 		case "/302":
-			http.Redirect(w, r, "http://other.test/", 302)
+			http.Redirect(w, r, "http://other.test/", http.StatusFound)
 		case "/chunks":
 			w.Header().Set("Trailer", "X-T")
 			io.WriteString(w, "a")

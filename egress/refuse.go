@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -45,6 +46,7 @@ func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPo
 		denied      *reach.Refused
 		unresolved  *reach.Unresolved
 		unreachable *reach.Unreachable
+		untrusted   *tls.CertificateVerificationError
 	)
 	r = refusal{502, "reach", "the host ended the connection before it answered", "try again later"}
 	switch {
@@ -61,6 +63,8 @@ func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPo
 		if unreachable.Timeout {
 			r.status = 504
 		}
+	case errors.As(err, &untrusted):
+		r = refusal{502, "tls", "the certificate of the host is not trusted, or is one of another host", "see what certificate the host has"}
 	case timedOut(err), errors.Is(err, context.DeadlineExceeded):
 		r.status, r.message = 504, "the host did not answer in time"
 	}

@@ -42,8 +42,8 @@ type WayOptions struct {
 // The times that are not settings.
 const (
 	headTime     = 10 * time.Second // for a head, a handshake, and the first word of a tunnel
-	lingerTime   = 500 * time.Millisecond
-	maxTurnAways = 8 // connections beyond the limit that are told so at a time
+	lingerTime   = time.Second      // for a program to read the last answer
+	maxTurnAways = 8                // connections beyond the limit that are told so at a time
 )
 
 // errClosed is why connections end when their Way does.

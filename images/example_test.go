@@ -8,6 +8,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // Ensure gives the identity that a sandbox is made from. The image is built
@@ -20,7 +21,7 @@ func ExampleStore_Ensure() {
 	}
 	defer engine.Close()
 	store := images.New(engine, images.Config{LockDir: "/var/lib/sandbox/locks"})
-	base, err := store.Ensure(context.Background(), images.DefaultImage, images.Options{Progress: images.NewProgress(os.Stderr)})
+	base, err := store.Ensure(context.Background(), images.DefaultImage, images.Options{Progress: about.NewProgress(os.Stderr)})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -22,6 +22,7 @@ import (
 	"github.com/docker/docker/client"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // The references that this package makes itself. They are never pulled: a
@@ -30,9 +31,9 @@ import (
 const (
 	// DefaultImage is the image of a sandbox when settings name none. It
 	// is built from Dockerfile.sandbox.
-	DefaultImage = "sandbox:bookworm-slim"
+	DefaultImage = about.DefaultImage
 	// BaseImage is what DefaultImage is built on where it can be had.
-	BaseImage = "debian:bookworm-slim"
+	BaseImage = about.BaseImage
 
 	bootstrapRepo = "sandbox-base"  // tagged with the suite, "bookworm-bootstrap"
 	setupRepo     = "sandbox-setup" // tagged with a digest of base and commands
@@ -51,19 +52,6 @@ type API interface {
 }
 
 var _ API = (client.APIClient)(nil)
-
-// An Image is what the engine knows about one image.
-type Image struct {
-	Ref     string            // as asked for; in a list the first tag, or the ID
-	ID      string            // "sha256:…", the identity
-	Created time.Time         // zero when the engine does not tell
-	Size    int64             // bytes, layers shared with other images included
-	Tags    []string          // every reference the engine has for it
-	Labels  map[string]string // as found; text from outside, see [Origin]
-	User    string            // the user that the image runs as, or empty
-	Origin  Origin
-	Stale   bool // made by us from another recipe than the one in this program
-}
 
 // Config holds what a Store needs besides the engine. The zero value works:
 // no lock across processes, default timeouts.
@@ -97,17 +85,6 @@ func (t Timeouts) withDefaults() Timeouts {
 		}
 	}
 	return t
-}
-
-// Options are the wishes of one call.
-type Options struct {
-	// Progress hears what happens while the caller waits; nil is silence.
-	// Callers that share one pull or build all hear it from where they
-	// joined.
-	Progress Progress
-	// Base replaces [BaseImage] in a build. Empty means BaseImage where it
-	// can be had and a bootstrapped base otherwise.
-	Base string
 }
 
 // A Store makes and finds images on one engine. It is safe for concurrent

@@ -25,19 +25,6 @@ const (
 	labelBuild    = labelPrefix + "build"             // the build that made a layer
 )
 
-// Origin says how an image came to be, as far as its labels tell. Labels can
-// be forged by whoever makes an image; they inform people and decide nothing
-// about security.
-type Origin string
-
-// The origins.
-const (
-	OriginForeign   Origin = ""          // not made by this program
-	OriginSandbox   Origin = "sandbox"   // built from Dockerfile.sandbox
-	OriginBootstrap Origin = "bootstrap" // a base made from the host's package sources
-	OriginSetup     Origin = "setup"     // an image with setup commands applied
-)
-
 func originOf(labels map[string]string) Origin {
 	switch o := Origin(labels[labelKind]); o {
 	case OriginSandbox, OriginBootstrap, OriginSetup:

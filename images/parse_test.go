@@ -1,7 +1,6 @@
 package images
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -283,31 +281,6 @@ func FuzzFollow(f *testing.F) {
 			t.Errorf("unsafe or unbounded: %q", shown)
 		}
 	})
-}
-
-func TestProgressGolden(t *testing.T) {
-	events := []Event{
-		{Image: "debian:x", Phase: PhasePull, Text: "asking the registry"},
-		{Image: "debian:x", Phase: PhasePull, Part: "ab", Text: "Downloading", Current: 1 << 20, Total: 4 << 20},
-		{Image: "debian:x", Phase: PhasePull, Part: "ab", Text: "Downloading", Current: 2 << 20, Total: 4 << 20},
-		{Image: "debian:x", Phase: PhasePull, Part: "ab", Text: "Pull complete \x1b[2J"},
-		{Image: "debian:x", Phase: PhasePull, Part: "ab", Text: "Pull complete \x1b[2J"},
-		{Image: "debian:x", Phase: PhasePull, Text: strings.Repeat("long ", 40)},
-		{Image: "debian:x", Phase: PhasePull, Text: "ready, sha256:1", Done: true},
-		{Image: "debian:y", Phase: PhaseBuild, Done: true},
-	}
-	var lines, screen bytes.Buffer
-	l := NewLines(&lines)
-	clock := time.Unix(0, 0)
-	s := NewTerminal(&screen, func() int { return 60 })
-	s.now = func() time.Time { return clock }
-	for _, e := range events {
-		l.Report(e)
-		s.Report(e)
-		clock = clock.Add(60 * time.Millisecond)
-	}
-	golden(t, "progress-lines.golden", lines.String())
-	golden(t, "progress-terminal.golden", strings.ReplaceAll(screen.String(), "\r\x1b[K", "\n<redraw>"))
 }
 
 func TestRecipesNameTheirPackages(t *testing.T) {

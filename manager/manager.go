@@ -67,6 +67,10 @@ type Options struct {
 	// leaves it to the settings. The silence of others matters less.
 	Provider string
 
+	// Begin hears of every call with what its settings came to, before
+	// anything is done about it; its error ends the call. nil is nothing.
+	Begin func(context.Context, config.Resolved, Request) error
+
 	// Approver is asked when a command is stopped by a rule that a grant
 	// opens and its request says so; nil denies.
 	Approver sandbox.Approver
@@ -99,7 +103,8 @@ type Manager struct {
 	recorder  store.Recorder   // or nil
 	out       func() (outlet.Outlet, error)
 	gates     *gates
-	chosen    string // provider named for all calls, or empty
+	chosen    string                                                // provider named for all calls, or empty
+	begin     func(context.Context, config.Resolved, Request) error // or nil
 
 	records *registry.Store
 	leases  *lease.Dir

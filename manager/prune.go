@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -315,7 +314,7 @@ const sweepPatience = time.Second
 // pruneIfDue sweeps on use, at most as often as settings say. It does not
 // fail the command: what goes wrong is logged.
 func (m *Manager) pruneIfDue(ctx context.Context, w *want) {
-	due, err := prune.Due(filepath.Join(m.state.Path(), "pruned-at"), time.Duration(w.res.Prune.Every), m.now())
+	due, err := prune.Due(m.state.PrunedAt(), time.Duration(w.res.Prune.Every), m.now())
 	if err != nil {
 		m.log.WithError(err).Warn("cannot tell when the last sweep was")
 	}

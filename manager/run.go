@@ -49,6 +49,11 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	if err != nil {
 		return err
 	}
+	if m.begin != nil {
+		if err := m.begin(ctx, res, req); err != nil {
+			return err
+		}
+	}
 	r, err := m.judge(ctx, settings, res, req, call)
 	if err != nil {
 		return err

@@ -51,7 +51,11 @@ type caller struct {
 // where the rules allow nothing and nobody can be asked.
 func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, error) {
 	rules := l.egress
-	rules.Ask = req.Ask
+	rules.Ask = false
+	_, able := l.Sandbox.(sandbox.Listener)
+	if able && m.out != nil {
+		rules.Ask = req.Ask // elsewhere there is no way that somebody could permit
+	}
 	if l.ways == nil || !opens(rules) {
 		return nil, nil
 	}
@@ -143,9 +147,15 @@ func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRule
 	if err != nil {
 		return nil, err
 	}
+	var exposed []string
+	if len(secrets) > 0 {
+		if exposed, err = m.exposedBy(l); err != nil {
+			return nil, err
+		}
+	}
 	w := &way{m: m, callers: map[string]*caller{}}
 	w.Way, err = out.Open(ctx, inside, outlet.Options{
-		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, Require: res.RequireEvidence,
+		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, Exposed: exposed, Require: res.RequireEvidence,
 		Ask: w.ask, Permitted: w.permitted,
 		Warn: func(err error, text string) { m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
 	})

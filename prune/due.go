@@ -33,12 +33,11 @@ func Due(stamp string, every time.Duration, now time.Time) (bool, error) {
 		}
 		return false, statedir.Unavailable("prune", stamp, err)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, 64))
+	done, err := recent(f, every, now)
 	if err != nil {
 		return false, statedir.Unavailable("prune", stamp, err)
 	}
-	last, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(data)))
-	if err == nil && !last.After(now) && now.Sub(last) < every {
+	if done {
 		return false, nil
 	}
 	text := now.UTC().Format(time.RFC3339Nano) + "\n"
@@ -46,4 +45,29 @@ func Due(stamp string, every time.Duration, now time.Time) (bool, error) {
 		return false, statedir.Unavailable("prune", stamp, err)
 	}
 	return true, statedir.Unavailable("prune", stamp, f.Truncate(int64(len(text))))
+}
+
+// Overdue reports whether Due would say yes, and notes nothing. What cannot be
+// read counts as due.
+func Overdue(stamp string, every time.Duration, now time.Time) bool {
+	if every <= 0 {
+		return false
+	}
+	f, err := os.OpenFile(stamp, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	done, err := recent(f, every, now)
+	return err != nil || !done
+}
+
+// recent reports whether the stamp f tells of a sweep within every before now.
+func recent(f *os.File, every time.Duration, now time.Time) (bool, error) {
+	data, err := io.ReadAll(io.LimitReader(f, 64))
+	if err != nil {
+		return false, err
+	}
+	last, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(data)))
+	return err == nil && !last.After(now) && now.Sub(last) < every, nil
 }

@@ -118,6 +118,9 @@ func (d *Dir) Run() string { return filepath.Join(d.path, runDir) }
 // Uids returns the folder of the claims on user ids.
 func (d *Dir) Uids() string { return filepath.Join(d.path, uidsDir) }
 
+// PrunedAt returns the file that tells when a sweep on use was begun last.
+func (d *Dir) PrunedAt() string { return filepath.Join(d.path, "pruned-at") }
+
 // Violations returns the folder of what was tried and stopped. It is made
 // when something is recorded or asked for.
 func (d *Dir) Violations() string { return filepath.Join(d.path, violationsDir) }

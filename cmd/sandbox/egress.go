@@ -1,3 +1,5 @@
+//go:build !sandbox_front
+
 package main
 
 import (
@@ -19,8 +21,9 @@ import (
 // An exit makes what sandboxes reach hosts through when the first of them
 // may: most commands reach none and do not wait for it.
 type exit struct {
-	open func() (opened, error) // the same answer every time
-	used atomic.Bool
+	open      func() (opened, error)               // the same answer every time, like authority
+	authority func() (*authority.Authority, error) // made when the first secret is bound
+	used      atomic.Bool
 }
 
 type opened struct {
@@ -28,10 +31,10 @@ type opened struct {
 	evidence *evidence.Store
 }
 
-// newExit prepares an exit. Ours is the only certificate authority of a
-// state folder, and it is made when the first secret is bound.
+// newExit prepares an exit.
 func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
-	return &exit{open: sync.OnceValues(func() (opened, error) {
+	t := &exit{authority: sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(h.state.Egress()) })}
+	t.open = sync.OnceValues(func() (opened, error) {
 		upstream, err := reach.UpstreamFrom(func(name string) string { return h.env[name] })
 		if err != nil {
 			return opened{}, err
@@ -50,10 +53,11 @@ func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
 			Decide: recorder.Decide,
 		})
 		return opened{&serve.Outlet{
-			Plane: plane, Recorder: recorder, Authority: h.authority, Home: h.world.Home,
+			Plane: plane, Recorder: recorder, Authority: t.authority, Home: h.world.Home,
 			LookupEnv: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok },
 		}, kept}, nil
-	})}
+	})
+	return t
 }
 
 func (t *exit) outlet() (outlet.Outlet, error) {
@@ -78,14 +82,9 @@ func (t *exit) close() error {
 	return errors.Join(got.Plane.Close(), got.Recorder.Close(), got.evidence.Close())
 }
 
-// openAuthority opens our certificate authority, and makes it the first time.
-func (h *house) openAuthority() (*authority.Authority, error) {
-	return authority.Open(h.state.Egress())
-}
-
 // trust makes the folder of certificates that sandboxes with secrets are shown.
-func (h *house) trust() (string, error) {
-	a, err := h.authority()
+func (t *exit) trust() (string, error) {
+	a, err := t.authority()
 	if err != nil {
 		return "", err
 	}

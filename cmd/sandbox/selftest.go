@@ -1,3 +1,5 @@
+//go:build !sandbox_front
+
 package main
 
 import (
@@ -30,7 +32,7 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 	}
 	flags = alone(flags, r)
 	disks := []string{h.state.Path()}
-	if h.engine != nil {
+	if h.engine.Engine != nil {
 		if p, err := h.engine.Posture(ctx); err == nil && p.RootDir != "" {
 			disks = append(disks, p.RootDir)
 		}

@@ -12,16 +12,12 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
@@ -43,12 +39,8 @@ type house struct {
 	state    *statedir.Dir
 	world    hardening.World
 	env      map[string]string // ours
-	engine   *container.Engine // nil when its address is no good
-	noEngine error             // why
-	images   *images.Store     // nil like engine
+	engine   engine
 	walls    *provider.Set
-
-	authority func() (*authority.Authority, error) // the same answer every time
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.
@@ -59,7 +51,6 @@ type house struct {
 // one is nobody's failure but those who want it.
 func open(o cli.Options) (*house, error) {
 	h := &house{env: environment(os.Environ())}
-	h.authority = sync.OnceValues(h.openAuthority)
 	var err error
 	if h.settings, h.file, err = readSettings(o.ConfigFile); err != nil {
 		return nil, err
@@ -67,11 +58,7 @@ func open(o cli.Options) (*house, error) {
 	if h.state, err = openState(o.StateDir); err != nil {
 		return nil, err
 	}
-	api, err := container.Dial()
-	if h.noEngine = err; err == nil {
-		h.engine = container.New(api, container.Deadlines{})
-		h.images = images.New(api, images.Config{LockDir: filepath.Join(h.state.Locks(), "images")})
-	}
+	h.engine = connect(h.state)
 	h.world, err = h.look()
 	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
 	if err == nil {
@@ -100,9 +87,7 @@ func (h *house) endWalls() {
 // close lets go of every wall that ends with us, and of the engine.
 func (h *house) close() {
 	h.endWalls()
-	if h.engine != nil {
-		h.engine.Close()
-	}
+	h.engine.close()
 }
 
 // Conductor implements cli.Backend.
@@ -118,7 +103,7 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		h.close()
 		return nil, nil, err
 	}
-	return m, func() {
+	return conductorOf(m), func() {
 		h.endWalls() // first, or their guests were told of sessions that end with them anyway
 		m.Close()
 		if err := out.close(); err != nil {
@@ -132,41 +117,27 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 }
 
 func (h *house) manager(o cli.Options, violations store.Recorder, out *exit) (*manager.Manager, error) {
-	var source manager.Images = noImages{h.noEngine}
-	if h.images != nil {
-		source = images.Source{Store: h.images, Progress: o.Progress}
-	}
 	var way func() (outlet.Outlet, error)
+	var trust func() (string, error)
 	if out != nil {
-		way = out.outlet
+		way, trust = out.outlet, out.trust
 	}
 	return manager.New(manager.Options{
 		Settings:  h.settings,
 		State:     h.state,
 		Providers: h.walls,
 		Provider:  o.Provider,
-		Images:    source,
+		Images:    h.engine.source(o),
+		Begin:     h.begin(),
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
-			Guest: sync.OnceValues(h.guest), Trust: h.trust,
+			Guest: sync.OnceValues(h.guest), Trust: trust,
 		},
 		Log:        o.Log,
 		Violations: violations,
 		Out:        way,
 		Approver:   approve.New(approve.Options{Front: o.Approver}),
 		Permanent:  func(agent string, g sandbox.Grant) error { return settingsfile.AllowPermanent(o.ConfigFile, agent, g) },
-	})
-}
-
-// containers returns the provider of Docker containers.
-func (h *house) containers(o cli.Options) sandbox.Provider {
-	if h.engine == nil {
-		return provider.Unusable("docker", h.noEngine)
-	}
-	return docker.New(h.engine, docker.Options{
-		Sockets: h.state,
-		World:   h.worldNow,
-		Warn:    func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }
 
@@ -186,19 +157,6 @@ func (h *house) guest() (sandbox.GuestRef, error) {
 		return sandbox.GuestRef{}, err
 	}
 	return h.state.InstallGuest(path)
-}
-
-// Images implements cli.Backend.
-func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
-	h, err := open(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	if h.images == nil {
-		h.close()
-		return nil, nil, h.noEngine
-	}
-	return h.images, h.close, nil
 }
 
 // noImages stands for images where no engine can hold any.
@@ -224,8 +182,8 @@ func (h *house) look() (hardening.World, error) {
 		sensitive = append(sensitive, filepath.Join(dir, "sandbox"))
 	}
 	sockets := []string{"unix:///var/run/docker.sock"}
-	if h.engine != nil {
-		sockets = append(sockets, h.engine.Host())
+	if address := h.engine.address(); address != "" {
+		sockets = append(sockets, address)
 	}
 	for _, s := range sockets {
 		if path, ok := strings.CutPrefix(s, "unix://"); ok && filepath.IsAbs(path) {

@@ -28,7 +28,9 @@ type Authority struct {
 	mu     sync.Mutex
 	ca     pair
 	leaves cache
-	bundle bundleState
+
+	publishing sync.Mutex // taken before mu: leaves do not wait for files
+	bundle     bundleState
 }
 
 // A world is what an Authority asks the machine.
@@ -78,10 +80,8 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	if leaf := a.leaves.get(h, now); leaf != nil {
 		return leaf, nil
 	}
-	if a.ca.aged(now) {
-		if err := a.renew(now); err != nil {
-			return nil, err
-		}
+	if err := a.renew(now); err != nil {
+		return nil, err
 	}
 	leaf, err := issue(h, a.ca, a.key, now)
 	if err != nil {
@@ -92,9 +92,12 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 }
 
 // renew takes up the certificate that this process or another made in place of
-// an old one. While the old one still holds for longer than a leaf, a folder
+// one that is old; it is called with mu held. While the old one still holds for longer than a leaf, a folder
 // that cannot be written is no reason to end what works.
 func (a *Authority) renew(now time.Time) error {
+	if !a.ca.aged(now) {
+		return nil
+	}
 	ca, err := a.load()
 	if err == nil {
 		a.ca = ca
@@ -104,6 +107,14 @@ func (a *Authority) renew(now time.Time) error {
 		return nil
 	}
 	return err
+}
+
+// current returns the authority's certificate, renewed where that is due.
+func (a *Authority) current() (*x509.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.renew(a.world.now())
+	return a.ca.cert, err
 }
 
 // Certificate returns the certificate of the authority itself.

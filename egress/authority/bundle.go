@@ -2,6 +2,7 @@ package authority
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -39,23 +40,22 @@ type bundleState struct {
 // Processes with different SSL_CERT_FILE that share a state folder write the
 // bundle in turn: the last one counts.
 func (a *Authority) Bundle() (string, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
 	dir := filepath.Join(a.dir, trustDir)
-	if now := a.world.now(); a.ca.aged(now) {
-		if err := a.renew(now); err != nil {
-			return "", err
-		}
+	ours, err := a.current()
+	if err != nil {
+		return "", err
 	}
 	source, err := a.world.systemRoots()
 	if err != nil {
 		return "", err
 	}
-	want := bundleState{source: source, serial: a.ca.cert.SerialNumber.String(), files: stamps(dir)}
+	want := bundleState{source: source, serial: ours.SerialNumber.String(), files: stamps(dir)}
 	if want.files != nil && want.source == a.bundle.source && want.serial == a.bundle.serial && slices.Equal(want.files, a.bundle.files) {
 		return dir, nil
 	}
-	if err := a.writeTrust(dir, source.path); err != nil {
+	if err := a.writeTrust(dir, source.path, ours); err != nil {
 		return "", err
 	}
 	want.files = stamps(dir)
@@ -80,7 +80,7 @@ func stamps(dir string) []stamp {
 }
 
 // writeTrust brings the folder dir up to date.
-func (a *Authority) writeTrust(dir, source string) error {
+func (a *Authority) writeTrust(dir, source string, ca *x509.Certificate) error {
 	roots, err := readRoots(source)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (a *Authority) writeTrust(dir, source string) error {
 	if err := openFolder(dir); err != nil {
 		return err
 	}
-	ours := pem.EncodeToMemory(&pem.Block{Type: typeCertificate, Bytes: a.ca.cert.Raw})
+	ours := pem.EncodeToMemory(&pem.Block{Type: typeCertificate, Bytes: ca.Raw})
 	for _, f := range []struct {
 		name string
 		data []byte

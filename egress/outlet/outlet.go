@@ -24,7 +24,8 @@ type Options struct {
 	Rules   sandbox.EgressRules
 	Limits  config.NetworkLimits
 	Secrets []config.BoundSecret
-	Require bool // nothing passes that is not on record
+	Exposed []string // canonical folders of the host that code in some sandbox can write; no secret comes from there
+	Require bool     // nothing passes that is not on record
 
 	// Ask answers questions about hosts that no rule names, and Permitted what
 	// was said yes to before and still holds. Nil answers no.

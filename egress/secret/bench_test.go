@@ -22,11 +22,14 @@ func BenchmarkScrub(b *testing.B) {
 		digits[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[rnd.IntN(64)]
 	}
 	text := bytes.Repeat([]byte(`{"id": 4711, "name": "an ordinary answer", "tags": ["a", "b"], "url": "https://api.example.com/v1/x"}`+"\n"), size/90+1)[:size]
-	for _, secrets := range []int{1, 10} {
+	for _, secrets := range []int{1, 10, maxBindings} {
 		r := newRig()
 		var flags []string
 		for i := range secrets {
 			r.env[fmt.Sprintf("S%d", i)] = fmt.Sprintf("ghp_%036d", rnd.Uint64())
+			if secrets == maxBindings { // the worst: as many and as short as can be
+				r.env[fmt.Sprintf("S%d", i)] = fmt.Sprintf("%08x", rnd.Uint32())
+			}
 			flags = append(flags, fmt.Sprintf("S%d@h.example", i))
 		}
 		s := r.set(b, flags...)

@@ -46,59 +46,6 @@ func (t target) matches(h network.Host, port uint16) bool {
 	return t.host == h && (t.port == port || t.port == 0 && port == 443)
 }
 
-// Parse reads the form that flags have:
-//
-//	NAME@HOST[:PORT][,HOST[:PORT]…]       the orchestrator's variable NAME
-//	NAME=env:VARIABLE@HOST…               another variable
-//	NAME=file:PATH@HOST…                  a file
-//	NAME=command:PROGRAM ARGUMENT…@HOST…  what a program prints
-//
-// The last @ ends the source. A command is split at spaces and nothing else: a
-// sign that means something to a shell is refused, because there is no shell.
-// An inline value has no spelling, and errors do not repeat what was written
-// in place of a source, since it may be one.
-func Parse(text string) (Binding, error) {
-	at := strings.LastIndexByte(text, '@')
-	if at < 0 {
-		return Binding{}, malformed("the host is missing", "write NAME@HOST")
-	}
-	name, from, given := strings.Cut(text[:at], "=")
-	b := Binding{Name: name, From: Source{Env: name}}
-	if given {
-		var err error
-		if b.From, err = parseSource(from); err != nil {
-			return Binding{}, err
-		}
-	}
-	b.Hosts = strings.Split(text[at+1:], ",")
-	_, err := b.targets()
-	return b, err
-}
-
-func parseSource(text string) (Source, error) {
-	const hint = "write env:VARIABLE, file:PATH or command:PROGRAM; a value is never written here"
-	kind, rest, ok := strings.Cut(text, ":")
-	switch {
-	case !ok || rest == "":
-		return Source{}, malformed("what is between = and @ is no source", hint)
-	case kind == "env":
-		return Source{Env: rest}, nil
-	case kind == "file":
-		return Source{File: rest}, nil
-	case kind == "command":
-		if i := strings.IndexFunc(rest, shellSign); i >= 0 {
-			return Source{}, malformed(fmt.Sprintf("the command has %q in it, which only a shell knows", rest[i]),
-				"name a program with plain arguments, or give the command as a list in the settings")
-		}
-		return Source{Command: strings.Fields(rest)}, nil
-	}
-	return Source{}, malformed("what is between = and @ is no source", hint)
-}
-
-func shellSign(r rune) bool {
-	return r < ' ' || r == 0x7f || strings.ContainsRune("'\"\\$`|&;<>(){}*", r)
-}
-
 // The bounds of bindings.
 const (
 	maxBindings = 64

@@ -31,6 +31,9 @@ func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	defer cancel()
 	const hint = "run it by hand to see what it says"
 	cmd := exec.CommandContext(ctx, h.From.Command[0], h.From.Command[1:]...)
+	if err := v.commandBeyondReach(h, cmd.Path); err != nil {
+		return nil, err
+	}
 	cmd.Dir, cmd.Env = "/", []string{}
 	for _, name := range passed() {
 		if value, ok := v.deps.LookupEnv(name); ok {

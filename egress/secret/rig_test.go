@@ -30,7 +30,31 @@ func (r *rig) deps() Deps {
 	}
 }
 
-// set makes a Set of bindings as flags write them.
+// written reads a binding as tests write it: NAME=KIND:SOURCE@HOST,HOST, of
+// which a name alone stands for the variable.
+func written(t testing.TB, text string) Binding {
+	t.Helper()
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		t.Fatalf("%q names no host", text)
+	}
+	name, from, given := strings.Cut(text[:at], "=")
+	b := Binding{Name: name, Hosts: strings.Split(text[at+1:], ","), From: Source{Env: name}}
+	switch kind, rest, _ := strings.Cut(from, ":"); {
+	case !given:
+	case kind == "env":
+		b.From = Source{Env: rest}
+	case kind == "file":
+		b.From = Source{File: rest}
+	case kind == "command":
+		b.From = Source{Command: strings.Fields(rest)}
+	default:
+		t.Fatalf("%q names no source", text)
+	}
+	return b
+}
+
+// set makes a Set of bindings.
 func (r *rig) set(t testing.TB, flags ...string) *Set {
 	t.Helper()
 	s, err := r.try(t, flags...)
@@ -43,9 +67,7 @@ func (r *rig) try(t testing.TB, flags ...string) (*Set, error) {
 	t.Helper()
 	var bindings []Binding
 	for _, f := range flags {
-		b, err := Parse(f)
-		must(t, err)
-		bindings = append(bindings, b)
+		bindings = append(bindings, written(t, f))
 	}
 	return NewSet(t.Context(), bindings, r.deps())
 }

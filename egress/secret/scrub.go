@@ -10,6 +10,9 @@ import (
 // chunk is how much of an answer is read at once, in bytes.
 const chunk = 32 << 10
 
+// maxEmpty is how often in turn a reader may give neither bytes nor an error.
+const maxEmpty = 100
+
 // ScrubHeader puts stand-ins in place of values in every field of an answer. A
 // field whose name holds a value is removed.
 func (s *Set) ScrubHeader(header http.Header) {
@@ -78,6 +81,8 @@ type scrubber struct {
 	out  []byte
 	sent int
 	err  error // of from, once it came
+
+	empty int // reads in turn that gave nothing
 }
 
 func (b *scrubber) Read(p []byte) (int, error) {
@@ -109,6 +114,11 @@ func (b *scrubber) fill() error {
 		}
 		n, err := b.from.Read(b.buf[len(b.raw) : len(b.raw)+chunk])
 		b.raw, b.err = b.buf[:len(b.raw)+n], err
+		if b.empty++; n > 0 {
+			b.empty = 0
+		} else if b.empty == maxEmpty && err == nil {
+			b.err = io.ErrNoProgress
+		}
 	}
 	v := b.set
 	v.mu.RLock()

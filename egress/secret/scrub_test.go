@@ -118,6 +118,11 @@ func TestBodyPassesAtOnce(t *testing.T) {
 	}
 }
 
+// nothing is a reader that gives neither bytes nor an error.
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, nil }
+
 func TestBodyEnds(t *testing.T) {
 	s := newRig().set(t, "B=env:OTHER@h.example")
 	broken := errors.New("connection reset")
@@ -131,6 +136,7 @@ func TestBodyEnds(t *testing.T) {
 		"error after a part":  {io.MultiReader(strings.NewReader("x another-sec"), iotest.ErrReader(broken)), "x another-sec", broken},
 		"data with the end":   {iotest.DataErrReader(strings.NewReader("another-secret-0815")), s.Env()["B"], nil},
 		"one byte at a time":  {iotest.OneByteReader(strings.NewReader("<another-secret-0815>")), "<" + s.Env()["B"] + ">", nil},
+		"nothing for ever":    {io.MultiReader(strings.NewReader("another-"), nothing{}), "another-", io.ErrNoProgress},
 		"longer than a chunk": {strings.NewReader(strings.Repeat(".", chunk-5) + "another-secret-0815" + strings.Repeat("-", 2*chunk)), strings.Repeat(".", chunk-5) + s.Env()["B"] + strings.Repeat("-", 2*chunk), nil},
 	} {
 		got, err := io.ReadAll(s.ScrubBody(tt.from))

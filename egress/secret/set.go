@@ -20,7 +20,12 @@ import (
 type Deps struct {
 	LookupEnv func(string) (string, bool)
 	Home      string // replaces ~
-	Now       func() time.Time
+
+	// Exposed are canonical folders of the host that code in some sandbox can
+	// write. Nothing is read or run that is reached through what lies in them.
+	Exposed []string
+
+	Now func() time.Time
 }
 
 // A Set holds the secrets of one sandbox: stand-ins, and the values behind
@@ -68,6 +73,7 @@ func NewSet(ctx context.Context, bindings []Binding, d Deps) (*Set, error) {
 	if len(bindings) > maxBindings {
 		return nil, malformed(fmt.Sprintf("there are more than %d secrets", maxBindings), "")
 	}
+	d.Exposed = slices.Clone(d.Exposed)
 	v := &vault{deps: d}
 	for _, b := range bindings {
 		targets, err := b.targets()

@@ -118,6 +118,9 @@ func (v *vault) path(h *held) string {
 // because who writes it decides what is sent as a credential.
 func (v *vault) readFile(h *held) (data []byte, s fileStamp, err error) {
 	path := v.path(h)
+	if err := v.beyondReach(h, path); err != nil {
+		return nil, s, err
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, s, h.unread("comes from a file that cannot be read", "", err)

@@ -49,7 +49,7 @@ func (t *Outlet) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 		if options.Authority, err = t.Authority(); err != nil {
 			return nil, err
 		}
-		if w.secrets, err = t.read(ctx, o.Secrets); err != nil {
+		if w.secrets, err = t.read(ctx, o); err != nil {
 			return nil, err
 		}
 		options.Secrets = w.secrets
@@ -85,12 +85,12 @@ func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net
 }
 
 // read reads the values of secrets.
-func (t *Outlet) read(ctx context.Context, bound []config.BoundSecret) (*secret.Set, error) {
-	bindings := make([]secret.Binding, len(bound))
-	for i, b := range bound {
+func (t *Outlet) read(ctx context.Context, o outlet.Options) (*secret.Set, error) {
+	bindings := make([]secret.Binding, len(o.Secrets))
+	for i, b := range o.Secrets {
 		bindings[i] = secret.Binding{Name: b.Name, Hosts: b.Hosts, From: secret.Source{Env: b.From.Env, File: b.From.File, Command: b.From.Command}}
 	}
-	return secret.NewSet(ctx, bindings, secret.Deps{Home: t.Home, LookupEnv: t.LookupEnv})
+	return secret.NewSet(ctx, bindings, secret.Deps{Home: t.Home, Exposed: o.Exposed, LookupEnv: t.LookupEnv})
 }
 
 func limits(l config.NetworkLimits) meter.Limits {

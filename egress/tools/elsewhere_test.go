@@ -93,13 +93,26 @@ func TestToolsInAContainer(t *testing.T) {
 				spec.Mounts = mounts
 			}
 			s := newStage(t, w.Create(spec), wall.Workspace(spec))
-			for _, tt := range onEveryWall() {
+			for _, tt := range append(onEveryWall(), inTheImage()...) {
 				t.Run(tt.name, func(t *testing.T) { s.try(t, tt) })
 			}
 			t.Run("openssl", s.openssl)
 			t.Run("bash without a proxy", s.bash)
 			t.Run("who goes elsewhere", s.elsewhere)
 		})
+	}
+}
+
+// inTheImage are tools that the image has, and the host perhaps not.
+func inTheImage() []tool {
+	const (
+		apt  = `/usr/lib/apt/apt-helper -o Acquire::https::CAInfo=/workspace/ca.crt -o Acquire::Retries=0 download-file `
+		perl = `perl -MHTTP::Tiny -e 'my $r = HTTP::Tiny->new->get($ARGV[0]); print $r->{reason}, " ", $r->{content}; exit !$r->{success}' `
+	)
+	return []tool{
+		{name: "apt", allowed: apt + `"$FILES/greeting.txt" /tmp/apt && cat /tmp/apt`, says: internet.Content, refused: apt + `"$OTHER/greeting.txt" /tmp/apt-other`},
+		{name: "apt over plain http", allowed: apt + `"$FILES_PLAIN/greeting.txt" /tmp/apt-plain && cat /tmp/apt-plain`, says: internet.Content, refused: apt + `"$OTHER_PLAIN/greeting.txt" /tmp/apt-other`},
+		{name: "perl over plain http", allowed: perl + `"$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: perl + `"$OTHER_PLAIN/greeting.txt"`},
 	}
 }
 

@@ -42,6 +42,9 @@ type stage struct {
 	sb    sandbox.Sandbox
 	plane *egress.Plane
 	way   *egress.Way
+	// bound says that all hosts have secrets bound to them: then what programs
+	// are to trust is the proxy's business, and else it is the test's.
+	bound bool
 
 	mu     sync.Mutex
 	events []egress.Event
@@ -51,10 +54,19 @@ type stage struct {
 func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
 	t.Helper()
 	s := &stage{net: internet.New(t), sb: sb}
-	s.net.ServeGit()
 	must(t, os.WriteFile(filepath.Join(workspace, "ca.crt"), s.net.Authority.PEM, 0o644))
+	// wget reads no variable for its authorities, only a file of settings.
+	must(t, os.WriteFile(filepath.Join(workspace, "wgetrc"), []byte("ca_certificate="+sandbox.WorkspaceDir+"/ca.crt\n"), 0o644))
+	s.open(t, egress.WayOptions{})
+	return s
+}
+
+// open opens the way out, with what o says of secrets.
+func (s *stage) open(t *testing.T, o egress.WayOptions) {
+	t.Helper()
+	s.net.ServeGit()
 	s.plane = egress.New(egress.Options{
-		Reach: reach.New(reach.Options{Resolver: s.net.Names}),
+		Reach: reach.New(reach.Options{Resolver: s.net.Names}), Roots: s.net.Authority.Pool,
 		Record: func(e egress.Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -62,13 +74,14 @@ func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
 		},
 	})
 	t.Cleanup(func() { s.plane.Close() })
-	p, err := network.New(network.Options{Allowed: s.net.Allowed(allowedHosts()...)})
+	var err error
+	o.Sandbox = "sbx-tools"
+	o.Policy, err = network.New(network.Options{Allowed: s.net.Allowed(allowedHosts()...)})
 	must(t, err)
-	l, err := sb.(sandbox.Listener).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := s.sb.(sandbox.Listener).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
-	s.way, err = s.plane.Open(l, egress.WayOptions{Sandbox: "sbx-tools", Policy: p})
+	s.way, err = s.plane.Open(l, o)
 	must(t, err)
-	return s
 }
 
 // localStage is a stage behind the local wall.
@@ -76,6 +89,12 @@ func localStage(t *testing.T) *stage {
 	t.Helper()
 	w := wall.NewLocal(t)
 	spec := w.Spec("tools")
+	return newStage(t, openLocal(t, w, spec), wall.Workspace(spec))
+}
+
+// openLocal opens the sandbox of spec behind a local wall that shows Go.
+func openLocal(t *testing.T, w *wall.Local, spec sandbox.Spec) sandbox.Sandbox {
+	t.Helper()
 	if root := goRoot(t); root != "" && !shown(root) {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: root, Target: root, ReadOnly: true, Role: sandbox.RoleBind})
 	}
@@ -87,7 +106,7 @@ func localStage(t *testing.T) *stage {
 	sb, err := w.P.Open(ctx, spec)
 	must(t, err)
 	t.Cleanup(func() { sb.Close() })
-	return newStage(t, sb, wall.Workspace(spec))
+	return sb
 }
 
 // goRoot is where the host's Go is, or empty.
@@ -110,11 +129,13 @@ func shown(dir string) bool {
 func (s *stage) env(t *testing.T, c *egress.Caller) map[string]string {
 	t.Helper()
 	env := map[string]string{"PATH": testenv.SystemPath + ":" + filepath.Join(goRoot(t), "bin")}
-	const ca = sandbox.WorkspaceDir + "/ca.crt"
-	for _, name := range []string{
-		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "npm_config_cafile",
-	} {
-		env[name] = ca
+	if !s.bound {
+		for _, name := range []string{
+			"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "npm_config_cafile",
+		} {
+			env[name] = sandbox.WorkspaceDir + "/ca.crt"
+		}
+		env["WGETRC"] = sandbox.WorkspaceDir + "/wgetrc"
 	}
 	for name, host := range map[string]string{
 		"FILES": internet.Files, "OTHER": internet.Other, "INDEX": internet.Index, "REGISTRY": internet.Registry,
@@ -123,8 +144,6 @@ func (s *stage) env(t *testing.T, c *egress.Caller) map[string]string {
 		env[name] = s.net.URL("https", host, "")
 		env[name+"_PLAIN"] = s.net.URL("http", host, "")
 	}
-	// wget reads no variable for its authorities, only a file of settings.
-	env["WGETRC"] = sandbox.WorkspaceDir + "/wgetrc"
 	maps.Copy(env, c.Env())
 	return env
 }

@@ -58,7 +58,7 @@ func onTheHost() []tool {
 		goTool   = `export GOFLAGS=-modcacherw GOTOOLCHAIN=local GOSUMDB=off GOPATH=/tmp/gopath GOCACHE=/tmp/gocache; rm -rf /tmp/mod && mkdir /tmp/mod && cd /tmp/mod && go mod init example && `
 		module   = internet.PackageModule + `@v1.0.0`
 		source   = `"$(go list -m -f '{{.Dir}}' ` + internet.PackageModule + `)"/greeting.go`
-		wget     = `echo ca_certificate=/workspace/ca.crt >"$WGETRC"; wget -nv -t 1 -O - `
+		wget     = `wget -nv -t 1 -O - `
 	)
 	return []tool{
 		{name: "wget", allowed: wget + `"$FILES/greeting.txt"`, says: internet.Content, refused: wget + `"$OTHER/greeting.txt"`},

@@ -1,9 +1,13 @@
 package client_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,4 +103,65 @@ func TestPassedIsBounded(t *testing.T) {
 		must(t, err)
 		open = append(open, conn)
 	}
+}
+
+// probeServe is a host that listens inside, accepts one connection and stays.
+func probeServe(args []string) {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "serve:", err)
+			os.Exit(1)
+		}
+	}
+	conn, _, err := client.Dial(context.Background(), args[0], "guest.sock")
+	fail(err)
+	c, err := client.New(context.Background(), conn, client.Options{Offer: true})
+	fail(err)
+	l, err := c.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	fail(err)
+	fmt.Println(l.Addr())
+	accepted, err := l.Accept()
+	fail(err)
+	_, err = accepted.Write([]byte("x"))
+	fail(err)
+	<-c.Done()
+}
+
+// TestPassedHostKilled kills a host that listens inside: nothing listens any
+// more, and who was connected hears of it.
+func TestPassedHostKilled(t *testing.T) {
+	g := startGuest(t)
+	other := g.client(client.Options{})
+	before := descriptors(t, g.pid())
+	self, err := os.Executable()
+	must(t, err)
+	host := exec.Command(self, g.dir)
+	host.Env = append(os.Environ(), probeEnv+"=serve")
+	host.Stderr = os.Stderr
+	out, err := host.StdoutPipe()
+	must(t, err)
+	must(t, host.Start())
+	t.Cleanup(func() {
+		_ = host.Process.Kill()
+		_ = host.Wait()
+	})
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	conn := dial(t, other, "tcp", strings.TrimSpace(addr))
+	must(t, conn.SetReadDeadline(time.Now().Add(forwardWithin)))
+	_, err = conn.Read(make([]byte, 1))
+	must(t, err)
+	if got := listeners(t, g.pid()); got != 1 {
+		t.Fatalf("%d sockets listen", got)
+	}
+	must(t, host.Process.Kill())
+	_ = host.Wait()
+	if got := listeners(t, g.pid()); got != 0 {
+		t.Errorf("%d sockets listen", got)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("who was connected hears %v", err)
+	}
+	conn.Close()
+	eventually(t, 10*time.Second, "the guest lets go", func() bool { return descriptors(t, g.pid()) <= before })
 }

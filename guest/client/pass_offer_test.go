@@ -46,6 +46,16 @@ func TestOfferRefused(t *testing.T) {
 	must(t, err)
 	defer unix.Close(inet)
 	before := descriptors(t, g.pid())
+	ping := wire.AppendFrame(nil, wire.Frame{Type: wire.TypePing})
+	for name, b := range map[string][]byte{"no hello": ping, "half a hello": clientHello()[:5], "garbage": []byte("GET / HTTP/1.1\r\n\r\n")} {
+		t.Run("a channel with "+name, func(t *testing.T) {
+			conn := g.connect()
+			offers(t, conn, b, fd)
+			g.reads(t, conn)
+			conn.Close()
+			eventually(t, 10*time.Second, "the guest closes it", func() bool { return descriptors(t, g.pid()) <= before })
+		})
+	}
 	for name, fds := range map[string][]int{
 		"two channels":            {fd, fd},
 		"a channel and a pipe":    {fd, int(r.Fd())},

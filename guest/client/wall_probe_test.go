@@ -16,7 +16,7 @@ import (
 func runProbe(name string, args []string) {
 	map[string]func([]string){
 		"calls": probeCalls, "sockets": probeSockets, "threads": probeThreads,
-		"many": probeMany, "endless": probeEndless, "flip": probeFlip, "ways": probeWays, "crowd": probeCrowd,
+		"many": probeMany, "endless": probeEndless, "flip": probeFlip, "ways": probeWays, "crowd": probeCrowd, "serve": probeServe,
 	}[name](args)
 }
 

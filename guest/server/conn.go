@@ -116,6 +116,9 @@ func (c *conn) handshake(r *wire.Reader) error {
 		return err
 	}
 	f, err := r.Next()
+	if c.first != nil {
+		c.side = c.first.side // also of who breaks the rules: it is closed in the end
+	}
 	if err != nil {
 		return err
 	}
@@ -125,9 +128,6 @@ func (c *conn) handshake(r *wire.Reader) error {
 	m, err := wire.DecodeClientHello(f.Payload)
 	if err != nil {
 		return err
-	}
-	if c.first != nil {
-		c.side = c.first.side
 	}
 	version, ok := m.Negotiate()
 	if !ok {

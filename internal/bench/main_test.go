@@ -115,10 +115,10 @@ func checkResults(t *testing.T, rep report.Report) {
 			t.Errorf("%s was measured by %q, want %v", op, got, names)
 		}
 	}
-	if len(rep.Memory) != 3 || len(rep.Verdicts) == 0 {
+	if len(rep.Memory) != 4 || len(rep.Verdicts) == 0 {
 		t.Errorf("memory %+v, verdicts %+v", rep.Memory, rep.Verdicts)
 	}
-	for i, m := range rep.Memory {
+	for i, m := range rep.Memory[:min(3, len(rep.Memory))] { // the last is a difference, and may be anything
 		if m.Processes < 1+i/2 || m.PSS <= 0 || m.RSS < m.PSS {
 			t.Errorf("memory %+v", m)
 		}

@@ -95,6 +95,9 @@ func question(r sandbox.PermissionRequest) string {
 		command = termsafe.Line(r.Resource) // all of it: nobody permits what they have not seen
 		answers = "Allow [o]nce, for this [s]ession while this program runs, or deny? [o/s/N] "
 	}
+	if r.Kind == sandbox.ResourceNetwork {
+		head, what, below = "a command waits because it wants to reach a host", "reach "+termsafe.Line(r.Resource), ""
+	}
 	return "sandbox: " + head + ":\n" +
 		"  permission  " + what + below + "\n" +
 		"  command     " + command + "\n" +
@@ -163,6 +166,8 @@ func howToAllow(out manager.Outcome) string {
 		return "" // it says so
 	case v.Builtin:
 		return "no permission opens what is denied there"
+	case v.Kind == sandbox.ResourceNetwork && v.Rule == "network.allowedDomains":
+		return "allow it with --ask, or with network.allowedDomains in the settings"
 	case v.Kind != sandbox.ResourcePath || v.HostPath == "" || len(out.Answers) > 0:
 		return ""
 	case v.Operation == sandbox.OpWrite:

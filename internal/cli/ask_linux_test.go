@@ -91,6 +91,17 @@ func TestPromptAboutACommand(t *testing.T) {
 	}
 }
 
+// TestQuestionAboutAHost holds what is asked about a host, of which there is
+// nothing below.
+func TestQuestionAboutAHost(t *testing.T) {
+	r := hostileRequest
+	r.Kind, r.Operation, r.Inside, r.Resource = sandbox.ResourceNetwork, sandbox.OpConnect, "", "x.test:443\x1b[2J"
+	text := question(r)
+	if strings.Contains(text, "\x1b") || !strings.Contains(text, `reach x.test:443\x1b[2J`+"\n") || strings.Contains(text, "below") || !strings.Contains(text, "[p]ermanently") {
+		t.Errorf("it asks %q", text)
+	}
+}
+
 // waitTyped waits until something typed can be read.
 func waitTyped(t *testing.T, f *os.File) {
 	t.Helper()

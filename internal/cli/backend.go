@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -52,7 +52,7 @@ type Options struct {
 	Provider   string // empty: not named by a flag
 	Log        logrus.FieldLogger
 	Approver   sandbox.Approver // answers what --ask asks
-	Progress   images.Progress  // hears what is done to images
+	Progress   about.Progress   // hears what is done to images
 }
 
 // A Conductor brings sandboxes up and keeps account of them;
@@ -81,10 +81,8 @@ type Keeper interface {
 
 // An ImageStore makes and finds images; *images.Store is one.
 type ImageStore interface {
-	List(ctx context.Context) ([]images.Image, error)
-	Build(ctx context.Context, o images.Options) (images.Image, error)
-	Pull(ctx context.Context, ref string, o images.Options) (images.Image, error)
-	Bootstrap(ctx context.Context, o images.Options) (images.Image, error)
+	List(ctx context.Context) ([]about.Image, error)
+	Build(ctx context.Context, o about.Options) (about.Image, error)
+	Pull(ctx context.Context, ref string, o about.Options) (about.Image, error)
+	Bootstrap(ctx context.Context, o about.Options) (about.Image, error)
 }
-
-var _ ImageStore = (*images.Store)(nil)

@@ -17,7 +17,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // A Program is one call of the command line.
@@ -141,7 +141,7 @@ func (a *app) options() Options {
 		StateDir:   a.globals.stateDir.value,
 		Provider:   a.globals.provider.value,
 		Log:        newLog(a.Stderr, a.globals.logLevel.value),
-		Progress:   images.NewProgress(a.Stderr),
+		Progress:   about.NewProgress(a.Stderr),
 		Approver:   a.approver(),
 	}
 }

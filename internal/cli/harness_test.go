@@ -17,7 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -71,7 +71,7 @@ type fake struct {
 	flags     *config.SandboxSettings
 	questions manager.Questions
 	stats     []manager.Stat
-	image     images.Image
+	image     about.Image
 	settings  *config.Settings
 	diagnosis Diagnosis
 
@@ -166,22 +166,22 @@ func (f *fake) Stats(context.Context, string) ([]manager.Stat, error) { return f
 
 type fakeImages struct{ f *fake }
 
-func (i fakeImages) List(context.Context) ([]images.Image, error) {
-	return []images.Image{i.f.image}, nil
+func (i fakeImages) List(context.Context) ([]about.Image, error) {
+	return []about.Image{i.f.image}, nil
 }
 
-func (i fakeImages) Build(context.Context, images.Options) (images.Image, error) {
+func (i fakeImages) Build(context.Context, about.Options) (about.Image, error) {
 	return i.f.image, nil
 }
 
-func (i fakeImages) Pull(_ context.Context, ref string, _ images.Options) (images.Image, error) {
+func (i fakeImages) Pull(_ context.Context, ref string, _ about.Options) (about.Image, error) {
 	img := i.f.image
 	img.Ref = ref
 	return img, nil
 }
 
-func (i fakeImages) Bootstrap(context.Context, images.Options) (images.Image, error) {
-	return images.Image{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "bootstrap", Message: "no tool", Hint: "install one"}
+func (i fakeImages) Bootstrap(context.Context, about.Options) (about.Image, error) {
+	return about.Image{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "bootstrap", Message: "no tool", Hint: "install one"}
 }
 
 // A result is what one call of the program left.

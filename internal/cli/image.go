@@ -8,7 +8,7 @@ import (
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -27,16 +27,16 @@ func (a *app) imagesBuildCommand() *ucli.Command {
 	base := text{check: notEmpty}
 	return &ucli.Command{
 		Name:      "build",
-		Usage:     "build the default image, " + images.DefaultImage,
+		Usage:     "build the default image, " + about.DefaultImage,
 		UsageText: "sandbox images build [flags]",
-		Description: "It is built on " + images.BaseImage + " where that can be had,\n" +
+		Description: "It is built on " + about.BaseImage + " where that can be had,\n" +
 			"and where no registry answers on a base made from this machine's own package sources.",
 		Flags: []ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.makeImage(func(s ImageStore, o images.Options) (images.Image, error) {
+			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
 				o.Base = base.value
 				return s.Build(c.Context, o)
 			})
@@ -53,7 +53,7 @@ func (a *app) imagesPullCommand() *ucli.Command {
 			if c.Args().Len() != 1 || c.Args().First() == "" {
 				return usagef("images pull", "exactly one image is needed")
 			}
-			return a.makeImage(func(s ImageStore, o images.Options) (images.Image, error) {
+			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
 				return s.Pull(c.Context, c.Args().First(), o)
 			})
 		},
@@ -69,7 +69,7 @@ func (a *app) imagesBootstrapCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.makeImage(func(s ImageStore, o images.Options) (images.Image, error) {
+			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
 				return s.Bootstrap(c.Context, o)
 			})
 		},
@@ -85,7 +85,7 @@ func (a *app) imagesListCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.withImages(func(s ImageStore, _ images.Options) error {
+			return a.withImages(func(s ImageStore, _ about.Options) error {
 				list, err := s.List(c.Context)
 				if err != nil {
 					return err
@@ -97,19 +97,19 @@ func (a *app) imagesListCommand() *ucli.Command {
 }
 
 // withImages calls fn with the image store and the way to show progress.
-func (a *app) withImages(fn func(ImageStore, images.Options) error) error {
+func (a *app) withImages(fn func(ImageStore, about.Options) error) error {
 	o := a.options()
 	s, release, err := a.Backend.Images(o)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return fn(s, images.Options{Progress: o.Progress})
+	return fn(s, about.Options{Progress: o.Progress})
 }
 
 // makeImage shows what mk made.
-func (a *app) makeImage(mk func(ImageStore, images.Options) (images.Image, error)) error {
-	return a.withImages(func(s ImageStore, o images.Options) error {
+func (a *app) makeImage(mk func(ImageStore, about.Options) (about.Image, error)) error {
+	return a.withImages(func(s ImageStore, o about.Options) error {
 		img, err := mk(s, o)
 		if err != nil {
 			return err
@@ -133,11 +133,11 @@ type imageView struct {
 	Size    int64     `json:"sizeBytes"`
 }
 
-func viewOf(i images.Image) imageView {
+func viewOf(i about.Image) imageView {
 	return imageView{Ref: i.Ref, ID: i.ID, Tags: notNil(i.Tags), Origin: string(i.Origin), Stale: i.Stale, Created: i.Created, Size: i.Size}
 }
 
-func (a *app) showImages(list []images.Image) error {
+func (a *app) showImages(list []about.Image) error {
 	if a.globals.json() {
 		views := []imageView{}
 		for _, i := range list {

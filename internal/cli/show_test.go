@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
-	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -57,7 +57,7 @@ func filled() *fake {
 		},
 		stats: []manager.Stat{{Name: "sbx-a", ScopeKey: "default", Status: sandbox.StatusRunning, CPUSeconds: 1.26, Memory: 5 << 20, MemoryLimit: 2 << 30, PIDs: 3, PIDsLimit: 512, WorkspaceBytes: 4096},
 			{Name: "sbx-b", Error: hostile}},
-		image: images.Image{Ref: "sandbox:bookworm-slim", ID: "sha256:0123456789abcdef0123", Tags: []string{"sandbox:bookworm-slim"}, Origin: images.OriginSandbox, Stale: true, Size: 200 << 20},
+		image: about.Image{Ref: "sandbox:bookworm-slim", ID: "sha256:0123456789abcdef0123", Tags: []string{"sandbox:bookworm-slim"}, Origin: about.OriginSandbox, Stale: true, Size: 200 << 20},
 		diagnosis: Diagnosis{Checks: []Check{{Name: "engine", Status: "ok", Detail: "answers"}, {Name: "state folder", Status: "warn", Detail: hostile, Fix: "chmod 700 it"}},
 			Attempts: []Attempt{{Name: "mount", What: "mount a file system", Outcome: "contained", Seen: "EPERM"}}},
 	}

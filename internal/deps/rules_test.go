@@ -156,4 +156,5 @@ var variables = map[string]string{
 	"internal/testenv.netToolsMissing": "asked once per test process",
 	"internal/testenv.userMissing":     "asked once per test process",
 	"internal/testenv.wallMissing":     "asked once per test process",
+	"policy/command.builtin":           "built once per process: all policies read the same tables",
 }

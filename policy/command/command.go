@@ -56,7 +56,7 @@ func New(r Rules) (*Policy, error) {
 	if p.paths, err = newFiles(r.Paths, r.Home); err != nil {
 		return nil, err
 	}
-	p.tables = newTables()
+	p.tables = builtin()
 	return p, nil
 }
 

@@ -46,9 +46,11 @@ func checkSensitiveFile(s *subject) {
 	}
 	for i := range s.calls {
 		k := &s.calls[i]
-		role, ok := s.tables.roles[k.program]
-		if !ok && k.family != "" {
-			role = s.tables.roles[k.family]
+		var role fileRole // of a program that is not listed
+		if r := s.tables.roles[k.program]; r != nil {
+			role = *r
+		} else if r := s.tables.roles[k.family]; r != nil && k.family != "" {
+			role = *r
 		}
 		if k.program == "dd" {
 			q.dd(k)

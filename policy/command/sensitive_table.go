@@ -27,11 +27,12 @@ const (
 )
 
 // fileRoles is the table, by program.
-func fileRoles() map[string]fileRole {
-	m := map[string]fileRole{}
-	for _, r := range fileRoleRows() {
-		for name := range strings.FieldsSeq(r.programs) {
-			m[name] = r
+func fileRoles() map[string]*fileRole {
+	rows := fileRoleRows()
+	m := make(map[string]*fileRole, 8*len(rows))
+	for i := range rows {
+		for name := range strings.FieldsSeq(rows[i].programs) {
+			m[name] = &rows[i]
 		}
 	}
 	return m

@@ -3,6 +3,7 @@ package command
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command/line"
@@ -52,8 +53,12 @@ type tables struct {
 	places      *mapOfPlaces
 	removers    map[string]*remover
 	classes     map[string]class
-	roles       map[string]fileRole
+	roles       map[string]*fileRole
 }
+
+// builtin are the tables, which are the same for every policy and never
+// change.
+var builtin = sync.OnceValue(newTables)
 
 func newTables() *tables {
 	return &tables{
@@ -71,7 +76,10 @@ func newTables() *tables {
 }
 
 func compileTable(check string, rows []row) table {
-	t := table{check: check, byName: map[string][]*row{}}
+	// A map that grows would cost as much as all else here, and most programs
+	// have one row.
+	t := table{check: check, byName: make(map[string][]*row, 3*len(rows))}
+	single := make([]*row, 0, 3*len(rows))
 	for i := range rows {
 		rows[i].compile()
 		for name := range strings.FieldsSeq(rows[i].programs) {
@@ -79,7 +87,12 @@ func compileTable(check string, rows []row) table {
 				t.starry = append(t.starry, starryRow{newGlobs(name), name == "*", &rows[i]})
 				continue
 			}
-			t.byName[name] = append(t.byName[name], &rows[i])
+			if t.byName[name] != nil {
+				t.byName[name] = append(t.byName[name], &rows[i])
+				continue
+			}
+			single = append(single, &rows[i])
+			t.byName[name] = single[len(single)-1 : len(single) : len(single)]
 		}
 	}
 	return t

@@ -61,8 +61,8 @@ type starryVariable struct {
 }
 
 func newVariableTable() variableTable {
-	t := variableTable{exact: map[string]*variableEntry{}}
 	entries := variableEntries()
+	t := variableTable{exact: make(map[string]*variableEntry, 2*len(entries))}
 	for i := range entries {
 		e := &entries[i]
 		for name := range strings.FieldsSeq(e.names) {

@@ -26,6 +26,14 @@ func wayOutMutants() []mutant {
 				_, err := c.Write(bytes.ReplaceAll(b, []byte{0}, nil))
 				return len(b), err
 			})})},
+		{"a connection hides refusals", "a way out refuses another host with the rule", with(broken{
+			dial: func(d sandbox.Dialer, ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := d.Dial(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return hiding{c}, nil
+			}})},
 		{"the network is the host's", "without a way out nothing is reached", with(broken{
 			dial: func(_ sandbox.Dialer, ctx context.Context, network, addr string) (net.Conn, error) {
 				var d net.Dialer
@@ -46,6 +54,15 @@ func wayOutMutants() []mutant {
 					return nil, err
 				}
 				return &clinging{Listener: in, done: make(chan struct{})}, nil
+			}})},
+		{"a listener outlives its sandbox", "a way out ends with its sandbox", with(broken{
+			listen: func(_ sandbox.Listener, ctx context.Context, network, addr string) (net.Listener, error) {
+				var c net.ListenConfig
+				return c.Listen(ctx, network, addr)
+			},
+			dial: func(_ sandbox.Dialer, ctx context.Context, network, addr string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, network, addr)
 			}})},
 		{"a listener outlives its handle", "a way out ends with its handle", with(broken{
 			close: func(sandbox.Sandbox) error { return nil }})},
@@ -69,6 +86,15 @@ type short struct {
 }
 
 func (s short) Read(b []byte) (int, error) { return s.r.Read(b) }
+
+// hiding turns refusals into consent.
+type hiding struct{ net.Conn }
+
+func (h hiding) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	copy(b, bytes.ReplaceAll(b[:n], []byte(" 403 "), []byte(" 200 ")))
+	return n, err
+}
 
 // oneLoopback dials in the first sandbox, whichever is meant.
 func oneLoopback(h *providertest.Harness) {

@@ -2,7 +2,9 @@ package local
 
 import (
 	"net"
+	"os"
 	"sync"
+	"time"
 )
 
 // A conn is a connection that keeps its wall up until it is closed.
@@ -38,6 +40,14 @@ type listener struct {
 	net.Listener
 	seat *seat
 	once sync.Once
+}
+
+// SetDeadline ends Accept calls at t, where the listener is a socket.
+func (l *listener) SetDeadline(t time.Time) error {
+	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		return d.SetDeadline(t)
+	}
+	return os.ErrNoDeadline
 }
 
 func (l *listener) Close() error {

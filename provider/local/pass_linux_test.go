@@ -2,8 +2,10 @@ package local_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -48,6 +50,11 @@ func TestListenerIsASocket(t *testing.T) {
 	far, err := l.Accept()
 	must(t, err)
 	defer far.Close()
+	must(t, l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now()))
+	if _, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Accept at its deadline: %v", err)
+	}
+	must(t, l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Time{}))
 	r.kill(t, p, s.Name)
 	if _, err := l.Accept(); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("Accept after the end: %v", err)

@@ -26,6 +26,7 @@ func wayOutChecks() []Check {
 		{Name: "a way out serves its own sandbox alone", run: onWayOut(wayAlone)},
 		{Name: "a way out ends with its plane", run: onWayOut(wayEndsWithPlane)},
 		{Name: "a way out ends with its handle", run: onWayOut(wayEndsWithHandle)},
+		{Name: "a way out ends with its sandbox", needs: needStop, run: onWayOut(wayEndsWithSandbox)},
 	}
 }
 
@@ -280,4 +281,21 @@ func wayEndsWithHandle(w *wayRig) {
 	}
 	w.over(c, other)
 	w.works(other.sb)
+}
+
+// wayEndsWithSandbox kills the sandbox, and its guest with it: what the proxy
+// holds of it outside must not stay.
+func wayEndsWithSandbox(w *wayRig) {
+	c := w.tunnel(w.netRig)
+	w.h.Behind.Stop(w.TB, w.p, w.spec.Name)
+	w.within(w.h.Patience, "the end of the way out", func() {
+		<-w.way.Done()
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			w.Errorf("a connection through it goes on, %d bytes came", n)
+		}
+	})
+	w.eventually(func() (bool, string) {
+		open := w.plane.Counters().Open
+		return open == 0, "the proxy has open connections"
+	})
 }

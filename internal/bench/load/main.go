@@ -128,7 +128,9 @@ func (j *job) hold() ([]time.Duration, error) {
 	begun := time.Now()
 	all := make([]net.Conn, 0, j.n)
 	defer func() {
+		// Reset, so that no port waits for a minute before it can be used again.
 		for _, c := range all {
+			c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		}
 	}()
@@ -196,7 +198,8 @@ func (j *job) dial() (net.Conn, error) {
 		r := bufio.NewReader(c)
 		var a *http.Response
 		if a, err = http.ReadResponse(r, &http.Request{Method: http.MethodConnect}); err == nil && (a.StatusCode != http.StatusOK || r.Buffered() > 0) {
-			err = fmt.Errorf("CONNECT: %s", a.Status)
+			why, _ := io.ReadAll(io.LimitReader(a.Body, 512)) // as far as it says
+			err = fmt.Errorf("CONNECT: %s: %s", a.Status, why)
 		}
 	}
 	if err != nil {

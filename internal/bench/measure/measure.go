@@ -70,6 +70,8 @@ type Session struct {
 	payload *payloads
 	local   *rig.Local // nil where no local wall stands
 	noLocal string     // why
+
+	held []report.Memory // of operations that measure memory too
 }
 
 // Run measures everything. The results are in the order of the operations.
@@ -99,6 +101,7 @@ func (s *Session) Run(ctx context.Context) (report.Report, error) {
 		}
 		rep.Results = append(rep.Results, results...)
 	}
+	rep.Memory = append(rep.Memory, s.held...)
 	rep.Took = time.Since(begun).Seconds()
 	rep.Derive()
 	return rep, nil

@@ -20,7 +20,7 @@ const perWall = 10
 // the same server in this program, and so does the proxy.
 func (s *Session) wayOut(work string, n, rounds int) func(context.Context) (operation, error) {
 	return func(ctx context.Context) (operation, error) {
-		op := operation{rounds: rounds}
+		op := operation{rounds: rounds, cold: n == 1}
 		out, err := s.prepareLoad(ctx)
 		if err != nil {
 			return op, err
@@ -118,7 +118,7 @@ func closeAll(open []func() error) error {
 // are open before the first is answered, and the time is that until the last
 // is. Beside it are as many programs on the host, without the proxy.
 func (s *Session) hold(ctx context.Context) (operation, error) {
-	op := operation{rounds: 10, settle: settleMany}
+	op := operation{rounds: 10, settle: settleMany, cold: true}
 	if s.local == nil {
 		op.ways = []way{{name: report.WayHost, lacks: s.noLocal}, {name: report.WayLocal, lacks: s.noLocal}}
 		return op, nil
@@ -142,6 +142,9 @@ func (s *Session) hold(ctx context.Context) (operation, error) {
 			return op, errors.Join(err, op.done())
 		}
 		through = append(through, l)
+	}
+	if err := s.holding(ctx, out, direct, through); err != nil {
+		return op, errors.Join(err, op.done())
 	}
 	op.ways = []way{
 		{name: report.WayHost, turn: 1, take: s.meet(out, direct)},
@@ -182,15 +185,41 @@ func (s *Session) holdInside(ctx context.Context, p sandbox.Provider, out *rig.O
 
 // meet is a sample in which all programs hold their connections together.
 func (s *Session) meet(out *rig.Outside, all []*rig.Load) sample {
-	return func(ctx context.Context) ([]time.Duration, error) {
-		out.Expect(len(all) * perWall)
-		errs := make([]error, len(all))
-		begun := time.Now()
-		var wg sync.WaitGroup
-		for i, l := range all {
-			wg.Go(func() { _, errs[i] = once(l)(ctx) })
-		}
-		wg.Wait()
-		return []time.Duration{time.Since(begun)}, errors.Join(errs...)
+	return func(ctx context.Context) ([]time.Duration, error) { return s.allMeet(ctx, out, all, nil) }
+}
+
+func (s *Session) allMeet(ctx context.Context, out *rig.Outside, all []*rig.Load, then func()) ([]time.Duration, error) {
+	out.Expect(len(all)*perWall, then)
+	errs := make([]error, len(all))
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for i, l := range all {
+		wg.Go(func() { _, errs[i] = once(l)(ctx) })
 	}
+	wg.Wait()
+	return []time.Duration{time.Since(begun)}, errors.Join(errs...)
+}
+
+// holding measures by how much this program, which has the proxy and the
+// server in it, is larger while all connections are open. What the server
+// alone takes is known from the direct ones and left out.
+func (s *Session) holding(ctx context.Context, out *rig.Outside, direct, through []*rig.Load) error {
+	var grown [2]report.Memory
+	for i, all := range [][]*rig.Load{direct, through} {
+		if _, err := s.allMeet(ctx, out, all, nil); err != nil { // what is made once is there then
+			return err
+		}
+		before, err := rig.OwnMemory("")
+		if err != nil {
+			return err
+		}
+		var during report.Memory
+		var duringErr error
+		if _, err := s.allMeet(ctx, out, all, func() { during, duringErr = rig.OwnMemory("") }); err != nil || duringErr != nil {
+			return errors.Join(err, duringErr)
+		}
+		grown[i] = report.Memory{RSS: during.RSS - before.RSS, PSS: during.PSS - before.PSS}
+	}
+	s.held = append(s.held, report.Memory{State: report.MemoryHold, Processes: 1, RSS: grown[1].RSS - grown[0].RSS, PSS: grown[1].PSS - grown[0].PSS})
+	return nil
 }

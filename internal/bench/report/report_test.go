@@ -48,6 +48,11 @@ func example() report.Report {
 			{Op: report.OpOneShot, Way: report.WayHand, Summary: times(60, 4_000*us, 5_000*us)},
 			{Op: report.OpOneShot, Way: report.WayLocal, Summary: times(60, 14_000*us, 18_000*us)},
 			{Op: report.OpProgram, Way: report.WayHost, Summary: times(50, 6_700*us, 7_300*us)},
+			{Op: report.OpRequest, Way: report.WayHost, Summary: times(1200, 30*us, 50*us)},
+			{Op: report.OpRequest, Way: report.WayLocal, Summary: times(1200, 120*us, 200*us)},
+			{Op: report.OpRequest, Way: report.WaySocket, Summary: times(1200, 1_500*us, 2_000*us)},
+			{Op: report.OpTunnel, Way: report.WayHost, Bytes: 1 << 30, Summary: times(8, 268_435_456*time.Nanosecond, 300_000*us)},
+			{Op: report.OpTunnel, Way: report.WayLocal, Bytes: 1 << 30, Summary: times(8, 536_870_912*time.Nanosecond, 600_000*us)},
 		},
 		Memory: []report.Memory{
 			{State: report.MemoryFresh, Processes: 2, RSS: 5 << 20, PSS: 3 << 20},
@@ -102,6 +107,12 @@ func TestVerdicts(t *testing.T) {
 		"decision about a typical line, p50":                            report.NotMeasured,
 		"decision about 64 KiB, p99":                                    report.NotMeasured,
 		"sandbox --provider local run, in the same bwrap typed by hand": report.Missed, // 3.5 of 3
+
+		"way out of a local wall, added to a request, p50":        report.Met,    // 0.09 of 1
+		"way out of a container, added to a request, p50":         report.Missed, // 1.47 of 1
+		"way out of a local wall, added to a new connection, p50": report.NotMeasured,
+		"download through a tunnel out of a local wall":           report.Met, // 2000 of 400 MB/s
+		"download through a tunnel out of a container":            report.NotMeasured,
 
 		"guest and stages, idle, fresh (PSS)":                report.Met,    // 3 of 6 MiB
 		"guest and stages, idle, after 1,000 commands (PSS)": report.Missed, // 7 of 6

@@ -57,7 +57,7 @@ func (r *Report) resultRows() [][]string {
 }
 
 func (r *Report) memoryRows() [][]string {
-	rows := [][]string{{"memory of guest and stages, MiB", "processes", "RSS", "PSS"}}
+	rows := [][]string{{"memory of guest and stages, or as said, MiB", "processes", "RSS", "PSS"}}
 	for _, m := range r.Memory {
 		rows = append(rows, []string{m.State, strconv.Itoa(m.Processes), digits(mib(m.RSS)), digits(mib(m.PSS))})
 	}

@@ -73,8 +73,9 @@ func (o *Outside) Open(ctx context.Context, sb sandbox.Sandbox, name string) (ad
 	return l.Addr().String(), w, nil
 }
 
-// Expect makes the server of Meet wait for so many.
-func (o *Outside) Expect(n int) { o.meeting.expect(n) }
+// Expect makes the server of Meet wait for so many. When the last is there,
+// then is called before anybody is answered, unless it is nil.
+func (o *Outside) Expect(n int, then func()) { o.meeting.expect(n, then) }
 
 // serve answers with two bytes, or with as many zero bytes as are asked for.
 func serve(w http.ResponseWriter, r *http.Request) {
@@ -99,15 +100,16 @@ func serve(w http.ResponseWriter, r *http.Request) {
 type meeting struct {
 	mu    sync.Mutex
 	left  int
+	then  func()
 	ready chan struct{}
 }
 
 func newMeeting() *meeting { return &meeting{ready: make(chan struct{})} }
 
-func (m *meeting) expect(n int) {
+func (m *meeting) expect(n int, then func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.left, m.ready = n, make(chan struct{})
+	m.left, m.then, m.ready = n, then, make(chan struct{})
 }
 
 // arrive counts one more and returns what is closed when all are there.
@@ -115,6 +117,9 @@ func (m *meeting) arrive() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.left--; m.left == 0 {
+		if m.then != nil {
+			m.then()
+		}
 		close(m.ready)
 	}
 	return m.ready

@@ -69,13 +69,13 @@ func (d *Down) check() error {
 
 // prepare has the calling thread, and nobody else of this process, see the
 // stage, and gives up what a process that becomes another user would keep. The
-// thread is good for nothing but starting the wall afterwards: it must not be
-// the first one of the process, and has to end.
-func (d *Down) prepare() error {
+// thread is good for nothing but starting program, the wall's, afterwards: it
+// must not be the first one of the process, and has to end.
+func (d *Down) prepare(program string) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	if err := stage(d.Sources); err != nil {
+	if err := stage(program, d.Sources); err != nil {
 		return err
 	}
 	if err := leaveKeys(); err != nil {
@@ -85,53 +85,64 @@ func (d *Down) prepare() error {
 }
 
 // stage makes a mount namespace of the thread's own in which [Stage] holds the
-// sources. All of them are opened before the first of them is mounted, so that
-// none can hide another, and without following a link: the orchestrator has
-// judged these very paths, and what has become a link since then was
-// exchanged.
-func stage(sources []string) error {
+// sources, and little else is mounted. All of them are opened before the first
+// of them is mounted, so that none can hide another, and without following a
+// link: the orchestrator has judged these very paths, and what has become a
+// link since then was exchanged.
+func stage(program string, sources []string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
-	fds := make([]int, 0, len(sources))
+	trees := make([]int, 0, len(sources))
 	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
+		for _, tree := range trees {
+			unix.Close(tree)
 		}
 	}()
 	for _, s := range sources {
-		fd, err := openSource(s)
+		tree, err := openSource(s)
 		if err != nil {
 			return &Unreachable{Path: s, Cause: err}
 		}
-		fds = append(fds, fd)
+		trees = append(trees, tree)
+	}
+	if onGround(program) {
+		if err := leaveMounts(); err != nil {
+			return fmt.Errorf("leave the mounts of the host: %w", err)
+		}
 	}
 	if err := unix.Mount("tmpfs", Stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
 		return fmt.Errorf("mount the staging folder: %w", err)
 	}
-	for i, fd := range fds {
-		if err := bind(fd, Staged(i)); err != nil {
+	for i, tree := range trees {
+		if err := put(tree, Staged(i)); err != nil {
 			return fmt.Errorf("stage %s: %w", sources[i], err)
 		}
 	}
 	return nil
 }
 
-func openSource(path string) (int, error) {
-	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+// openSource takes what lies at path, with the mounts below it. No name in
+// /proc is needed for it: those of a thread that ends hold up the end of its
+// process.
+func openSource(path string) (tree int, err error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	return unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 }
 
-// bind mounts what fd refers to, with the mounts below it, at target. No name
-// in /proc is needed for it: those of a thread that ends hold up the end of
-// its process.
-func bind(fd int, target string) error {
+// put mounts tree at target, which it makes.
+func put(tree int, target string) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(tree, &st); err != nil {
 		return err
 	}
 	// What is mounted over them hides their modes.
@@ -142,11 +153,6 @@ func bind(fd int, target string) error {
 	} else if err := unix.Mknod(target, unix.S_IFREG|0o644, 0); err != nil {
 		return err
 	}
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(tree)
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 

@@ -38,7 +38,7 @@ func TestDownIsChecked(t *testing.T) {
 			t.Errorf("%s is taken", name)
 		}
 		done := make(chan error, 1)
-		onThread(func() { done <- d.prepare() })
+		onThread(func() { done <- d.prepare("/usr/bin/bwrap") })
 		if err := <-done; err == nil {
 			t.Errorf("%s leads down", name)
 		}
@@ -64,11 +64,12 @@ func TestStageIsTheThreadsOwn(t *testing.T) {
 		content string
 		leader  bool
 	}
+	const program = "/usr/bin/bwrap"
 	on := func(sources ...string) seen {
 		out := make(chan seen)
 		onThread(func() {
 			s := seen{leader: unix.Gettid() == unix.Getpid()}
-			if s.err = (&Down{UID: 1000, GID: 1000, Sources: sources}).prepare(); s.err == nil {
+			if s.err = (&Down{UID: 1000, GID: 1000, Sources: sources}).prepare(program); s.err == nil {
 				b, _ := os.ReadFile(Staged(1))
 				s.content = string(b)
 			}
@@ -110,7 +111,7 @@ func TestDownLeavesNoRights(t *testing.T) {
 		caps[0].Inheritable = caps[0].Permitted
 		r.err = errors.Join(r.err, unix.Capset(&header, &caps[0]))
 		r.err = errors.Join(r.err, unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_CHOWN, 0, 0))
-		r.err = errors.Join(r.err, (&Down{UID: 1000, GID: 1000}).prepare())
+		r.err = errors.Join(r.err, (&Down{UID: 1000, GID: 1000}).prepare("/usr/bin/bwrap"))
 		b, err := os.ReadFile("/proc/thread-self/status")
 		r.status, r.err = string(b), errors.Join(r.err, err)
 		r.after, _ = unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)

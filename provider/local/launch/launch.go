@@ -222,7 +222,7 @@ func (o Order) start(argv []string, files []*os.File) (*child, error) {
 	if o.Down == nil {
 		return start(o.Bwrap, argv, files, nil)
 	}
-	if err := o.Down.prepare(); err != nil {
+	if err := o.Down.prepare(o.Bwrap); err != nil {
 		return nil, fmt.Errorf("the way down from root: %w", err)
 	}
 	return start(o.Bwrap, argv, files, &syscall.Credential{Uid: uint32(o.Down.UID), Gid: uint32(o.Down.GID)})

@@ -1,4 +1,4 @@
-package images
+package about
 
 import (
 	"fmt"
@@ -129,12 +129,12 @@ func (t *Terminal) Report(e Event) {
 }
 
 func describe(e Event) string {
-	parts := []string{string(e.Phase), printable(e.Image) + ":"}
+	parts := []string{string(e.Phase), termsafe.Line(e.Image) + ":"}
 	if e.Part != "" {
-		parts = append(parts, printable(e.Part))
+		parts = append(parts, termsafe.Line(e.Part))
 	}
 	if e.Text != "" {
-		parts = append(parts, printable(e.Text))
+		parts = append(parts, termsafe.Line(e.Text))
 	}
 	if e.Total > 0 {
 		parts = append(parts, units.HumanSize(float64(e.Current))+"/"+units.HumanSize(float64(e.Total)))

@@ -1,0 +1,139 @@
+//go:build sandbox_front
+
+// With the tag sandbox_front this program is the front of the one without it:
+// it knows no engine and carries out what happens behind local walls. For all
+// else it executes the whole program, which lies beside it. What loads an
+// engine's client before it runs one command spends a tenth of its time on
+// that, which a command behind a local wall need not.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/prune"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// wholeName is the file name of the whole program.
+const wholeName = "sandbox-engine"
+
+// whole executes the whole program in place of this one, with the same words.
+// Nothing may have been begun that it would not begin anew. It returns only
+// when that fails.
+func whole() error {
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	path := filepath.Join(filepath.Dir(self), wholeName)
+	switch {
+	case err != nil:
+	case filepath.Base(self) == wholeName:
+		err = errors.New("this is the front under the name of the whole program")
+	default:
+		err = syscall.Exec(path, os.Args, os.Environ())
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "start", Resource: path, Err: err,
+		Message: "the part of this program that speaks to engines cannot be started",
+		Hint:    "put " + wholeName + " beside sandbox, as make build does, or install sandbox with: go install ./cmd/...",
+	}
+}
+
+// An engine is none.
+type engine struct{}
+
+func connect(*statedir.Dir) engine { return engine{} }
+
+// address is where the engine of this machine listens. Where another one is
+// named the whole program runs, see begin.
+func (engine) address() string { return "unix:///var/run/docker.sock" }
+
+func (engine) close() {}
+
+func (engine) source(cli.Options) manager.Images { return noImages{errFront()} }
+
+func errFront() error {
+	return sandbox.Errorf(sandbox.CodeInternal, "start", "this program is the front of %s and knows no engine", wholeName)
+}
+
+// containers returns a provider that nothing comes to, see begin.
+func (*house) containers(cli.Options) sandbox.Provider {
+	return provider.Unusable("docker", errFront())
+}
+
+// An exit is none: who may reach hosts is handed on, see begin.
+type exit struct{}
+
+func (*house) newExit(cli.Options, store.Recorder) *exit { return nil }
+
+func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
+func (*exit) trust() (string, error)         { return "", errFront() }
+func (*exit) close() error                   { return nil }
+
+// begin hands on every call that may come to an engine: by its provider, or
+// because it is time to sweep the sandboxes of all providers. Folders that
+// the engine's address would close are the whole program's to know. So it does
+// with one that may reach hosts, whose proxy the front does not link.
+func (h *house) begin() func(context.Context, config.Resolved, manager.Request) error {
+	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
+		every := time.Duration(res.Prune.Every)
+		soon := time.Now().Add(min(every/10, 10*time.Second)) // it must not become due in here
+		due := prune.Overdue(h.state.PrunedAt(), every, soon)
+		n := res.Network
+		reaches := req.Ask || n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
+		if res.Provider == "local" && h.env["DOCKER_HOST"] == "" && !due && !reaches || ctx.Err() != nil {
+			return nil // who gave up gets to know from the call
+		}
+		return whole()
+	}
+}
+
+// A conductor uses sandboxes behind local walls. To tell of sandboxes, and to
+// take them away, is the whole program's.
+type conductor struct{ *manager.Manager }
+
+func conductorOf(m *manager.Manager) cli.Conductor { return conductor{m} }
+
+func (conductor) List(context.Context, manager.ListOptions) (manager.Listing, error) {
+	return manager.Listing{}, whole()
+}
+
+func (conductor) Select(context.Context, string, manager.Selector, bool) ([]manager.Row, error) {
+	return nil, whole()
+}
+
+func (conductor) Recreate(context.Context, []manager.Row) manager.Recreated {
+	panic("nobody can have selected anything") // Select does not return any
+}
+
+func (conductor) Prune(context.Context, manager.PruneOptions) (manager.Pruned, error) {
+	return manager.Pruned{}, whole()
+}
+
+func (conductor) Explain(context.Context, config.Who, *config.SandboxSettings, manager.Questions) (manager.Explanation, error) {
+	return manager.Explanation{}, whole()
+}
+
+func (conductor) Stats(context.Context, string) ([]manager.Stat, error) { return nil, whole() }
+
+// Images implements cli.Backend.
+func (backend) Images(cli.Options) (cli.ImageStore, func(), error) { return nil, nil, whole() }
+
+// Doctor implements cli.Backend.
+func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
+	return cli.Diagnosis{}, whole()
+}

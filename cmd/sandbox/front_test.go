@@ -1,0 +1,145 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// A frontRig is the front of the program, built into a folder of its own.
+type frontRig struct{ dir string }
+
+func newFront(t *testing.T) *frontRig {
+	t.Helper()
+	r := &frontRig{dir: t.TempDir()}
+	build := exec.Command("go", "build", "-tags", "sandbox_front", "-o", filepath.Join(r.dir, "sandbox"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	if err := os.Mkdir(filepath.Join(r.dir, "state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// swept notes a sweep at the time at.
+func (r *frontRig) swept(t *testing.T, at time.Time) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, "state", "pruned-at"), []byte(at.UTC().Format(time.RFC3339Nano)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run returns what the front says and its exit status.
+func (r *frontRig) run(t *testing.T, env []string, args ...string) (string, int) {
+	t.Helper()
+	c := exec.Command(filepath.Join(r.dir, "sandbox"), append([]string{"--state-dir", filepath.Join(r.dir, "state")}, args...)...)
+	c.Env = append(os.Environ(), "HOME="+r.dir, "DOCKER_HOST=", "SANDBOX_GUEST="+testenv.Guest(t))
+	c.Env = append(c.Env, env...)
+	out, err := c.CombinedOutput()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return string(out), c.ProcessState.ExitCode()
+}
+
+// TestFrontIsLean holds that nothing brings an engine's client into the front,
+// or a web server.
+func TestFrontIsLean(t *testing.T) {
+	out, err := exec.Command("go", "list", "-tags", "sandbox_front", "-deps", ".").Output()
+	if err != nil || !strings.Contains(string(out), "/provider/local\n") {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		if pkg = strings.TrimSpace(pkg); strings.HasPrefix(pkg, "github.com/docker/docker/") || pkg == "net/http" {
+			t.Errorf("the front links %s", pkg)
+		}
+	}
+}
+
+// TestFrontHandsOn holds that the front does nothing by halves: what may come
+// to an engine is all the whole program's, with the words as they were.
+func TestFrontHandsOn(t *testing.T) {
+	r := newFront(t)
+	local := []string{"--provider", "local", "run", "--", "echo", "behind a wall"}
+	r.swept(t, time.Now())
+	for name, args := range map[string][]string{"list": {"list"}, "images": {"images", "list"}, "docker": {"--provider", "docker", "run", "--", "true"}} {
+		if out, status := r.run(t, nil, args...); status == 0 || !strings.Contains(out, "PROVIDER.UNAVAILABLE") || !strings.Contains(out, wholeForTests) {
+			t.Errorf("%s, with nobody to hand it on to: status %d\n%s", name, status, out)
+		}
+	}
+	script := "#!/bin/sh\nprintf '%s|' whole \"$@\"\nexit 7\n"
+	if err := os.WriteFile(filepath.Join(r.dir, wholeForTests), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		args  []string
+		env   []string
+		swept time.Time
+	}{
+		{name: "the default provider", args: []string{"run", "--", "printf", "a b", ""}},
+		{name: "auto", args: []string{"--provider", "auto", "run", "--", "true"}},
+		{name: "an engine elsewhere", args: local, env: []string{"DOCKER_HOST=tcp://192.0.2.1:2375"}},
+		{name: "a sweep that is due", args: local, swept: time.Now().Add(-time.Hour)},
+		{name: "a sweep that is due soon", args: local, swept: time.Now().Add(-5*time.Minute + 5*time.Second)},
+		{name: "an allowed host", args: []string{"--provider", "local", "run", "--allow-domain", "example.com", "--", "true"}},
+		{name: "a question", args: []string{"--provider", "local", "run", "--ask", "--", "true"}},
+		{name: "list", args: []string{"--provider", "local", "list"}},
+		{name: "prune", args: []string{"--provider", "local", "prune", "--dry-run"}},
+		{name: "recreate", args: []string{"--provider", "local", "recreate", "--all", "--force"}},
+		{name: "explain", args: []string{"--provider", "local", "explain"}},
+		{name: "stats", args: []string{"--provider", "local", "stats"}},
+		{name: "images", args: []string{"images", "list"}},
+		{name: "doctor", args: []string{"--provider", "local", "doctor"}},
+	} {
+		if c.swept.IsZero() {
+			c.swept = time.Now()
+		}
+		r.swept(t, c.swept)
+		want := strings.Join(append([]string{"whole", "--state-dir", filepath.Join(r.dir, "state")}, c.args...), "|") + "|"
+		if out, status := r.run(t, c.env, c.args...); out != want || status != 7 {
+			t.Errorf("%s: status %d, %q, want %q", c.name, status, out, want)
+		}
+	}
+}
+
+// wholeForTests is the name of the whole program, which only the front has.
+const wholeForTests = "sandbox-engine"
+
+// TestFrontRunsLocally holds that what happens behind a local wall needs no
+// other program, and that a wrong copy does not execute itself for ever.
+func TestFrontRunsLocally(t *testing.T) {
+	testenv.Require(t, "local")
+	r := newFront(t)
+	r.swept(t, time.Now())
+	if out, status := r.run(t, nil, "--provider", "local", "run", "--", "echo", "behind a wall"); out != "behind a wall\n" || status != 0 {
+		t.Errorf("run: status %d\n%s", status, out)
+	}
+	settings := filepath.Join(r.dir, "settings.json")
+	if err := os.WriteFile(settings, []byte(`{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, status := r.run(t, nil, "--config", settings, "run", "--", "false"); out != "" || status != 1 {
+		t.Errorf("run, with the provider from the settings: status %d\n%s", status, out)
+	}
+	if err := os.Rename(filepath.Join(r.dir, "sandbox"), filepath.Join(r.dir, wholeForTests)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(wholeForTests, filepath.Join(r.dir, "sandbox")); err != nil {
+		t.Fatal(err)
+	}
+	if out, status := r.run(t, nil, "list"); status == 0 || !strings.Contains(out, "under the name of the whole program") {
+		t.Errorf("a front under the name of the whole: status %d\n%s", status, out)
+	}
+}

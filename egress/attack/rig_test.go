@@ -1,0 +1,289 @@
+package attack
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/egress/secret"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	// patience bounds every wait.
+	patience = 30 * time.Second
+	// value is the secret of the rigs that have one.
+	value = "the-very-secret-value-1234567890"
+	// trapAddr is where nobody may connect: no rule names it.
+	trapAddr = "127.0.0.2"
+)
+
+// A rig is a proxy with one sandbox, the hosts that it could reach, a trap
+// that it must not reach, and what was recorded.
+type rig struct {
+	t       testing.TB
+	net     *internet.Internet
+	trap    *internet.Trap
+	plane   *egress.Plane
+	way     *egress.Way
+	addr    string
+	ours    *x509.CertPool // of the proxy's own authority, with a secret
+	standIn string
+
+	mu     sync.Mutex
+	change *sync.Cond
+	events []egress.Event
+}
+
+// A setup is what a rig may have other than usual.
+type setup struct {
+	rules   []string // more that are allowed
+	denied  []string
+	secret  []string // hosts that a secret is bound to
+	options network.Options
+	change  func(*egress.Options, *egress.WayOptions)
+}
+
+// newRig opens a proxy. It allows the names of hosts of the test but
+// internet.Other, and the loopback address of their ports alone.
+func newRig(t testing.TB, s setup) *rig {
+	t.Helper()
+	r := &rig{t: t, net: internet.New(t), trap: internet.NewTrap(t, trapAddr)}
+	r.change = sync.NewCond(&r.mu)
+	r.net.Names.Set("trap.test", addrs(trapAddr))
+	o := s.options
+	o.Allowed = append(r.net.Allowed(internet.Files, internet.Echo, internet.Redirect, internet.Upgrade, internet.Slow, "trap.test", "*.files.test"), s.rules...)
+	o.Denied = append(o.Denied, s.denied...)
+	p, err := network.New(o)
+	must(t, err)
+	po := egress.Options{Reach: reach.New(reach.Options{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
+	wo := egress.WayOptions{Sandbox: "box", Policy: p}
+	if len(s.secret) > 0 {
+		r.bind(&wo, s.secret)
+	}
+	if s.change != nil {
+		s.change(&po, &wo)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	r.addr = l.Addr().String()
+	r.plane = egress.New(po)
+	t.Cleanup(func() { r.holds(); r.plane.Close() })
+	r.way, err = r.plane.Open(l, wo)
+	must(t, err)
+	if wo.Secrets != nil {
+		r.standIn = wo.Secrets.Env()["TOKEN"]
+	}
+	return r
+}
+
+// bind makes a secret TOKEN for hosts at the port of TLS, or at that they name.
+func (r *rig) bind(o *egress.WayOptions, hosts []string) {
+	r.t.Helper()
+	for i, h := range hosts {
+		if !strings.Contains(h, ":") {
+			hosts[i] = r.net.At("https", h)
+		}
+	}
+	a, err := authority.Open(r.t.TempDir())
+	must(r.t, err)
+	o.Secrets, err = secret.NewSet(r.t.Context(), []secret.Binding{{Name: "TOKEN", Hosts: hosts, From: secret.Source{Env: "TOKEN"}}},
+		secret.Deps{LookupEnv: func(string) (string, bool) { return value, true }})
+	must(r.t, err)
+	r.t.Cleanup(func() { o.Secrets.Close() })
+	o.Authority, r.ours = a, x509.NewCertPool()
+	r.ours.AddCert(a.Certificate())
+}
+
+func (r *rig) record(e egress.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	r.change.Broadcast()
+}
+
+// refusals waits until n refusals came after the first skip, and returns them.
+func (r *rig) refusals(skip, n int) []egress.Event {
+	r.t.Helper()
+	timer := time.AfterFunc(patience, r.change.Broadcast)
+	defer timer.Stop()
+	until := time.Now().Add(patience)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		if out := r.refused(); len(out) >= skip+n {
+			return out[skip:]
+		}
+		if !time.Now().Before(until) {
+			r.t.Fatalf("there are not %d refusals after %d; the last events: %+v", n, skip, r.events[max(0, len(r.events)-3):])
+		}
+		r.change.Wait()
+	}
+}
+
+// refused returns all refusals. The lock is held.
+func (r *rig) refused() []egress.Event {
+	var out []egress.Event
+	for _, e := range r.events {
+		if e.Phase == egress.PhaseDecision && e.Verdict == policy.Deny {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// count returns how many refusals there are.
+func (r *rig) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.refused())
+}
+
+// holds checks what holds at every moment: nobody was reached that must not
+// be, no name looked up, nothing unprintable or secret on record, no fault.
+func (r *rig) holds() {
+	r.t.Helper()
+	if n := r.trap.Hits(); n != 0 {
+		r.t.Errorf("%d connections reached the trap", n)
+	}
+	if n := r.net.Hits(internet.Other); n != 0 {
+		r.t.Errorf("%d requests reached a host that no rule names", n)
+	}
+	for _, name := range r.net.Names.Asked() {
+		if !strings.HasSuffix(name, ".test") || name == internet.Other || strings.HasSuffix(name, "."+internet.Other) {
+			r.t.Errorf("%q was looked up", name)
+		}
+	}
+	if n := r.plane.Counters().Panics; n != 0 {
+		r.t.Errorf("%d faults", n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		text := fmt.Sprintf("%+v", e)
+		if b, _ := json.Marshal(e); strings.Contains(string(b)+text, value) {
+			r.t.Errorf("the secret is on record: %s", b)
+		}
+		for _, s := range []string{e.Caller, e.Host, e.Path, e.Method, e.Rule, e.Message, e.Hint, e.Error} {
+			if at := strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }); at >= 0 {
+				r.t.Errorf("an event has more than printable ASCII: %q", s)
+			}
+		}
+	}
+}
+
+// dial connects to the proxy as a program inside does.
+func (r *rig) dial() net.Conn {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", r.addr)
+	must(r.t, err)
+	conn.SetDeadline(time.Now().Add(patience))
+	r.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// A talk is a connection on which requests are sent.
+type talk struct {
+	net.Conn
+	br *bufio.Reader
+}
+
+func newTalk(c net.Conn) *talk { return &talk{c, bufio.NewReader(c)} }
+
+// answer reads one answer. Status is 0 when there was none.
+func (k *talk) answer(method string) (status int, body string, closes bool) {
+	resp, err := http.ReadResponse(k.br, &http.Request{Method: method})
+	if err != nil {
+		return 0, err.Error(), true
+	}
+	if method == http.MethodConnect && resp.StatusCode == 200 {
+		return 200, "", false
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error(), true
+	}
+	return resp.StatusCode, string(b), resp.Close
+}
+
+// connect opens a tunnel by CONNECT.
+func (r *rig) connect(target string) *talk {
+	r.t.Helper()
+	k := newTalk(r.dial())
+	fmt.Fprintf(k, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	if status, body, _ := k.answer("CONNECT"); status != 200 {
+		r.t.Fatalf("CONNECT %s: %d %s", target, status, body)
+	}
+	return k
+}
+
+// socks opens a tunnel by SOCKS5 and returns the reply.
+func (r *rig) socks(host string, port int) (*talk, byte) {
+	r.t.Helper()
+	k := newTalk(r.dial())
+	k.Write(append(append([]byte{5, 1, 0, 5, 1, 0, 3, byte(len(host))}, host...), byte(port>>8), byte(port)))
+	var reply [12]byte
+	if _, err := io.ReadFull(k.br, reply[:]); err != nil {
+		r.t.Fatalf("SOCKS to %q: %v", host, err)
+	}
+	return k, reply[3]
+}
+
+// intercepted opens a tunnel to a host with a secret, and TLS in it.
+func (r *rig) intercepted(host string) *talk {
+	r.t.Helper()
+	k := r.connect(r.net.At("https", host))
+	over := tls.Client(k.Conn, &tls.Config{ServerName: host, RootCAs: r.ours})
+	must(r.t, over.Handshake())
+	return newTalk(over)
+}
+
+// raw starts a server of the test that does serve with each connection, and
+// returns its port, which has to be named by a rule.
+func raw(t testing.TB, serve func(net.Conn)) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			t.Cleanup(func() { c.Close() })
+			all.Go(func() { defer c.Close(); serve(c) })
+		}
+	})
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,51 @@
+// Package about holds the words in which images are spoken of: what an image
+// is, where it came from, and what is told while one is made. It knows no
+// engine, so that a program which makes none need not load one.
+package about
+
+import "time"
+
+const (
+	// DefaultImage is the image of a sandbox when settings name none. It
+	// is built from Dockerfile.sandbox.
+	DefaultImage = "sandbox:bookworm-slim"
+	// BaseImage is what DefaultImage is built on where it can be had.
+	BaseImage = "debian:bookworm-slim"
+)
+
+// An Image is what the engine knows about one image.
+type Image struct {
+	Ref     string            // as asked for; in a list the first tag, or the ID
+	ID      string            // "sha256:…", the identity
+	Created time.Time         // zero when the engine does not tell
+	Size    int64             // bytes, layers shared with other images included
+	Tags    []string          // every reference the engine has for it
+	Labels  map[string]string // as found; text from outside, see [Origin]
+	User    string            // the user that the image runs as, or empty
+	Origin  Origin
+	Stale   bool // made by us from another recipe than the one in this program
+}
+
+// Origin says how an image came to be, as far as its labels tell. Labels can
+// be forged by whoever makes an image; they inform people and decide nothing
+// about security.
+type Origin string
+
+// The origins.
+const (
+	OriginForeign   Origin = ""          // not made by this program
+	OriginSandbox   Origin = "sandbox"   // built from Dockerfile.sandbox
+	OriginBootstrap Origin = "bootstrap" // a base made from the host's package sources
+	OriginSetup     Origin = "setup"     // an image with setup commands applied
+)
+
+// Options are the wishes of one call.
+type Options struct {
+	// Progress hears what happens while the caller waits; nil is silence.
+	// Callers that share one pull or build all hear it from where they
+	// joined.
+	Progress Progress
+	// Base replaces [BaseImage] in a build. Empty means BaseImage where it
+	// can be had and a bootstrapped base otherwise.
+	Base string
+}
