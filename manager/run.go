@@ -131,7 +131,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	}
 	out.Exit, err = proc.Wait()
 	out.Duration = m.now().Sub(start)
-	watch.refused = exit.end()
+	watch.refused, out.Answers = exit.end(), exit.asked()
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
