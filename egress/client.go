@@ -21,6 +21,8 @@ type client struct {
 	raw    net.Conn // as it was accepted
 	line   *line
 	caller string // id of the command that its credentials named last
+
+	requests int // that were decided, or could not be read
 }
 
 func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
@@ -175,6 +177,7 @@ func (c *client) malformed(l *line, s scope, h request.Head, err error) {
 	default:
 		return // the program hung up
 	}
+	c.requests++
 	host, port := h.Host, h.Port
 	if s.fixed {
 		host, port = s.host, s.port

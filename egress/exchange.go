@@ -41,6 +41,7 @@ var (
 
 // exchange serves one request. It reports whether the line can carry another.
 func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) bool {
+	c.requests++
 	x := &exchange{client: c, line: l, scope: s, head: h, req: req, host: h.Host, port: h.Port}
 	if s.fixed {
 		x.host, x.port = s.host, s.port

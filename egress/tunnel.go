@@ -121,7 +121,10 @@ func (c *client) converse(v *visit, t *target, first network.Decision, outside n
 	case network.HTTP:
 		outside.Close() // requests get connections of their own
 		c.line.bottom.metered(true)
-		c.serveHTTP(c.line, t.scope(false))
+		if c.serveHTTP(c.line, t.scope(false)); c.requests == 0 { // the host was connected to all the same
+			v.decide(first)
+			v.end(ending{err: "the program hung up before it had said anything whole"})
+		}
 		return
 	}
 	d := c.judge(c.ctx, network.Request{Host: t.host, Port: t.port, Protocol: said}, t.method(), &t.yes)

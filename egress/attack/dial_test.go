@@ -102,3 +102,23 @@ type home struct{}
 func (home) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
 }
+
+// TestTold holds that no connection is made to a host without a record of it,
+// however early the program hangs up.
+func TestTold(t *testing.T) {
+	host := listen(t, "")
+	r := newRig(t, setup{rules: []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}})
+	for i, said := range []string{"", "G", "GET / HT", "GET / HTTP/1.1\r\nHost: bare", "\x16", "\x16\x03\x01\x00\x50\x01"} {
+		k := r.connect("bare.test:" + itoa(host.port))
+		io.WriteString(k, said)
+		k.Close()
+		host.got(t)
+		r.drained()
+		r.mu.Lock()
+		if got := r.events; len(got) == 0 || got[len(got)-1].Host != "bare.test" {
+			t.Errorf("%d: %q leaves no record: %+v", i, said, got)
+		}
+		r.events = nil
+		r.mu.Unlock()
+	}
+}
