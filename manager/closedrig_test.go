@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // held is a host that begins an answer and never ends it.
@@ -40,17 +41,23 @@ type fort struct {
 
 // onForts runs a test on both kinds of walls, and on containers that are
 // reached through a relay.
-func onForts(t *testing.T, test func(*fort)) {
+func onForts(t *testing.T, test func(*fort), prepare ...func(*fort, *statedir.Dir)) {
 	for _, kind := range []string{"docker", "relay", "local"} {
-		t.Run(kind, func(t *testing.T) { test(newFort(t, kind)) })
+		t.Run(kind, func(t *testing.T) { test(newFort(t, kind, prepare...)) })
 	}
 }
 
-func newFort(t *testing.T, kind string) *fort {
+func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *fort {
 	f := &fort{kind: kind, outward: &outward{t: t, net: internet.New(t), who: who("s")}}
 	f.net.Handle(held, http.HandlerFunc(f.hold))
+	open := func(opts *manager.Options, state *statedir.Dir) {
+		for _, p := range prepare {
+			p(f, state)
+		}
+		f.open(opts, state)
+	}
 	if kind == "local" {
-		f.Manager = newWalled(t, f.open).Manager
+		f.Manager = newWalled(t, open).Manager
 		f.begin()
 		return f
 	}
@@ -62,7 +69,7 @@ func newFort(t *testing.T, kind string) *fort {
 		must(t, m.Close())
 		must(t, os.Remove(filepath.Join(f.rig.state.SocketPath(o.Name), "guest.sock")))
 	}
-	f.rig.change = func(opts *manager.Options) { f.open(opts, f.rig.state) }
+	f.rig.change = func(opts *manager.Options) { open(opts, f.rig.state) }
 	f.Manager = f.rig.manager("")
 	f.begin()
 	return f
@@ -138,11 +145,16 @@ type poller struct {
 }
 
 // poll starts a poller of files.test, and waits until it gets through.
-func (f *fort) poll() *poller {
+func (f *fort) poll() *poller { return f.pollWith("-w '%{http_code}\\n'") }
+
+// pollTunnels is poll with a CONNECT for each try, whose status counts.
+func (f *fort) pollTunnels() *poller { return f.pollWith("-p -w '%{http_connect}\\n'") }
+
+func (f *fort) pollWith(options string) *poller {
 	f.t.Helper()
 	url := "'" + f.net.URL("http", internet.Files, "/greeting.txt") + "'"
 	line := "curl -sN -o /dev/null --max-time 300 '" + f.net.URL("http", held, "/") + `' & i=0
-while [ $i -lt 20000 ]; do i=$((i+1)); curl -s -o /dev/null --max-time 30 -w '%{http_code}\n' ` + url + `; done`
+while [ $i -lt 20000 ]; do i=$((i+1)); curl -s -o /dev/null --max-time 30 ` + options + " " + url + `; done`
 	p, before := &poller{f: f, done: make(chan struct{})}, f.load().listeners
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	p.stop = stop

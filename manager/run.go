@@ -77,6 +77,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	if err != nil {
 		return err
 	}
+	w.settings = settings
 	m.pruneIfDue(ctx, w)
 	if w.gate.Place == OnHost {
 		return m.lendHost(ctx, w, req, fn)
