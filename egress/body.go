@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 )
 
@@ -17,8 +18,9 @@ var errStopped = errors.New("the request is over")
 // of its own, perhaps beyond the answer; stop ends that.
 type body struct {
 	x       *exchange
-	limit   int64 // in bytes; 0 is none
-	expects bool  // the program waits to be asked
+	limit   int64       // in bytes; 0 is none
+	expects bool        // the program waits to be asked
+	trailer http.Header // that is sent; filled when the body has ended
 
 	mu      sync.Mutex
 	n       int64
@@ -51,7 +53,27 @@ func (b *body) Read(p []byte) (int, error) {
 		n, err = 0, errTooLarge
 	}
 	b.err = err
+	if err == io.EOF {
+		for name := range b.trailer {
+			b.trailer[name] = b.x.req.Trailer[name]
+		}
+	}
 	return n, err
+}
+
+// announce returns the trailer that is sent after the body. It has the fields
+// that the program has announced, but for those that say where a message goes,
+// where it ends and who sends it.
+func (b *body) announce(announced http.Header) http.Header {
+	b.trailer = http.Header{}
+	for name := range announced {
+		b.trailer[name] = nil
+	}
+	dropHops(b.trailer)
+	for _, name := range []string{"Host", "Content-Length", "Content-Encoding", "Authorization", "Cookie"} {
+		delete(b.trailer, name)
+	}
+	return b.trailer
 }
 
 // Close implements io.Closer.

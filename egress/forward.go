@@ -26,33 +26,77 @@ type dialled struct {
 	addr netip.AddrPort
 }
 
+// maxAnswerHead is how much a host may say before the body of its answer.
+const maxAnswerHead = 256 << 10
+
 // newTransport returns what sends the requests of one sandbox. Connections are
 // kept, but never shared with another sandbox.
 func (w *Way) newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			h, port, err := network.ParseTarget(addr)
-			if err != nil {
-				return nil, err
-			}
-			conn, at, err := w.plane.o.Reach.Dial(ctx, h, port, w.dialJudge(h))
-			if err != nil {
-				return nil, err
-			}
-			return &dialled{conn, at}, nil
-		},
-		TLSClientConfig:        w.outerTLS(""),
-		TLSHandshakeTimeout:    headTime,
+		DialContext:            w.dial,
+		DialTLSContext:         w.dialTLS,
 		DisableCompression:     true,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        min(90*time.Second, w.meter.Limits().Idle),
-		MaxResponseHeaderBytes: 256 << 10,
+		MaxResponseHeaderBytes: maxAnswerHead,
 	}
 }
 
-// outerTLS is how the hosts of secrets are spoken to. The transport puts the
-// name in by itself.
+// An ownKey is under which a request's context holds that of its exchange. The
+// transport goes on with what it began for a request that was given up, which a
+// program could gather without end by hanging up.
+type ownKey struct{}
+
+// dial connects to a host for the transport.
+func (w *Way) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	h, port, err := network.ParseTarget(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := owned(ctx)
+	defer done()
+	conn, at, err := w.plane.o.Reach.Dial(ctx, h, port, w.dialJudge(h))
+	if err != nil {
+		return nil, err
+	}
+	return &dialled{conn, at}, nil
+}
+
+// dialTLS is dial for a host that a secret is bound to.
+func (w *Way) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
+	h, _, err := network.ParseTarget(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := owned(ctx)
+	defer done()
+	conn, err := w.dial(ctx, "", addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, headTime)
+	defer cancel()
+	over := tls.Client(conn, w.outerTLS(h.String()))
+	if err := over.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return over, nil
+}
+
+// owned is ctx, ended with the exchange that it belongs to too.
+func owned(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	own, ok := ctx.Value(ownKey{}).(context.Context)
+	if !ok {
+		return ctx, func() { cancel(nil) }
+	}
+	stop := context.AfterFunc(own, func() { cancel(context.Cause(own)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// outerTLS is how the hosts of secrets are spoken to.
 func (w *Way) outerTLS(name string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.plane.o.Roots, ServerName: name, NextProtos: []string{"http/1.1"}}
 }
@@ -70,7 +114,7 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	u.Scheme, u.Host = scheme, x.host.Target(x.port)
 	out := &http.Request{
 		Method: x.head.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: x.req.Header, Host: x.hostField(), ContentLength: x.head.Length, Trailer: x.req.Trailer,
+		Header: x.req.Header, Host: x.hostField(), ContentLength: x.head.Length, Trailer: x.body.announce(x.req.Trailer),
 		Body: x.body,
 	}
 	if x.head.Length == 0 {
@@ -79,8 +123,12 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	x.body.expects = x.waits() && x.head.Length != 0
 	dropHops(out.Header)
 	out.Header.Del("Expect")
-	if x.bound { // what is encoded cannot be searched for the secret
+	if x.bound { // what is encoded, or a part, cannot be searched for the secret
 		out.Header.Set("Accept-Encoding", "identity")
+		out.Header.Del("Range")
+		out.Header.Del("If-Range")
+		// net/http logs what follows an answer that has no body, perhaps the secret.
+		out.Close = x.head.Method == http.MethodHead
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = []string{""} // net/http would add its own
@@ -121,7 +169,7 @@ func (x *exchange) forward(d network.Decision) {
 			info.Conn.Close() // nothing was written to it for this request
 		}
 	}}
-	out, err := x.outgoing(httptrace.WithClientTrace(x.own, trace))
+	out, err := x.outgoing(context.WithValue(httptrace.WithClientTrace(x.own, trace), ownKey{}, x.own))
 	if err != nil {
 		x.visit.decide(d)
 		x.end(400, err)

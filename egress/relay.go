@@ -153,6 +153,7 @@ func (x *exchange) writeTrailer(bw *bufio.Writer, resp *http.Response, chunked b
 	}
 	bw.WriteString("0\r\n")
 	dropHops(resp.Trailer)
+	delete(resp.Trailer, "Content-Length")
 	if x.bound {
 		x.way.o.Secrets.ScrubHeader(resp.Trailer)
 	}

@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -56,8 +58,10 @@ func (x *exchange) upgrade(d network.Decision) {
 			return
 		}
 	}
-	br := bufio.NewReader(conn)
+	head := &io.LimitedReader{R: conn, N: maxAnswerHead}
+	br := bufio.NewReader(head)
 	resp, err := x.ask(conn, br)
+	head.N = math.MaxInt64
 	if err != nil {
 		x.failed(d, err)
 		return
@@ -93,6 +97,9 @@ func (x *exchange) ask(conn net.Conn, br *bufio.Reader) (*http.Response, error) 
 func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response) {
 	x.keep = false
 	dropHops(resp.Header)
+	if x.bound {
+		x.way.o.Secrets.ScrubHeader(resp.Header)
+	}
 	resp.Header.Set("Connection", "Upgrade")
 	resp.Header.Set("Upgrade", "websocket")
 	w := &tally{w: x.line.conn}

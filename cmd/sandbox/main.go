@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	"runtime/debug"
 
@@ -22,6 +24,9 @@ func run() int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	// Nothing of ours uses this log. net/http writes there what hosts say out of
+	// turn, which can be a secret that they were sent.
+	log.SetOutput(io.Discard)
 	return cli.Program{
 		Args:    os.Args,
 		Stdin:   os.Stdin,

@@ -4,10 +4,12 @@
 package socks
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 
+	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -81,9 +83,18 @@ func Read(r io.Reader, w io.Writer) (Request, error) {
 		return q, &Error{NotAllowed, true, "port 0 is none"}
 	}
 	if q.Host, err = target(); err != nil {
-		return q, &Error{NotAllowed, true, err.Error()}
+		return q, &Error{NotAllowed, true, reason(err)}
 	}
 	return q, nil
+}
+
+// reason is what policy/network says of a host.
+func reason(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return "the host is none"
 }
 
 // Answer sends the reply. The address of the connection is not told.

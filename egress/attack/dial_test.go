@@ -1,0 +1,104 @@
+package attack
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+)
+
+// TestAbandoned has programs ask for hosts that take no connection, and hang
+// up: what was begun for them ends with them, so that they cannot gather more
+// of it than they may have connections.
+func TestAbandoned(t *testing.T) {
+	var open atomic.Int64
+	began := make(chan struct{}, 1000)
+	silent := raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }) // takes no TLS
+	for name, tt := range map[string]struct {
+		dial func(context.Context, netip.AddrPort) (net.Conn, error)
+		host string
+	}{
+		"connections": {func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			open.Add(1)
+			defer open.Add(-1)
+			began <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, internet.Echo},
+		"TLS": {func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+			if err != nil {
+				return nil, err
+			}
+			open.Add(1)
+			began <- struct{}{}
+			return &counting{c, &open}, nil
+		}, "bound.test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := tt.host + ":" + itoa(silent)
+			r := newRig(t, setup{rules: []string{at, "127.0.0.1:" + itoa(silent)}, secret: []string{"bound.test:" + itoa(silent)}, change: func(p *egress.Options, o *egress.WayOptions) {
+				p.Reach = reach.New(reach.Options{Resolver: home{}, Dial: tt.dial})
+				o.Limits = meter.Limits{Connections: 4}
+			}})
+			for range 20 {
+				k := newTalk(r.dial())
+				if name == "TLS" {
+					fmt.Fprintf(k, "CONNECT %s HTTP/1.1\r\n\r\n", at)
+					k.answer("CONNECT")
+					over := tls.Client(k.Conn, &tls.Config{ServerName: tt.host, RootCAs: r.ours})
+					must(t, over.Handshake())
+					k = newTalk(over)
+					fmt.Fprintf(k, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", at)
+				} else {
+					fmt.Fprintf(k, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\n\r\n", at, at)
+				}
+				select {
+				case <-began:
+				case <-time.After(patience):
+					t.Fatal("nothing is dialled")
+				}
+				k.Close()
+				r.drained()
+			}
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for until := time.Now().Add(5 * time.Second); open.Load() > 0; <-tick.C {
+				if time.Now().After(until) {
+					t.Fatalf("%d attempts go on for programs that are gone", open.Load())
+				}
+			}
+		})
+	}
+}
+
+// A counting connection is counted until it is closed.
+type counting struct {
+	net.Conn
+	open *atomic.Int64
+}
+
+func (c *counting) Close() error {
+	err := c.Conn.Close()
+	if err == nil {
+		c.open.Add(-1)
+	}
+	return err
+}
+
+// home has every name at 127.0.0.1.
+type home struct{}
+
+func (home) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+}
