@@ -53,7 +53,11 @@ func (p *problems) tags(v reflect.Value, at string) {
 func (p *problems) word(s string, field reflect.StructField, at string) {
 	lines := field.Name == "Setup" || field.Name == "OnStart"
 	if strings.ContainsFunc(s, func(r rune) bool { return hidden(r) && !(lines && (r == '\n' || r == '\t')) }) {
-		p.badly(at, "", "%s holds a control or invisible character", strconv.Quote(s))
+		what := strconv.Quote(s)
+		if strings.Contains(at, ".network.secrets") {
+			what = "it" // which may be a secret, by mistake
+		}
+		p.badly(at, "", "%s holds a control or invisible character", what)
 		return
 	}
 	if enum := field.Tag.Get("enum"); enum != "" {

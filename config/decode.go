@@ -58,7 +58,7 @@ func (d *decoder) value(v hujson.Value, to reflect.Value, path string) {
 func (d *decoder) members(v hujson.Value, path string, f func(name string, v hujson.Value)) {
 	o, ok := v.Value.(*hujson.Object)
 	if !ok {
-		d.badly(path, "", "must be an object, not %s", kindName(v))
+		d.badly(path, "", "must be an object, not %s", kindName(v, path))
 		return
 	}
 	seen := map[string]bool{}
@@ -99,7 +99,7 @@ func (d *decoder) object(v hujson.Value, to reflect.Value, path string) {
 func (d *decoder) sequence(v hujson.Value, to reflect.Value, path string) {
 	a, ok := v.Value.(*hujson.Array)
 	if !ok {
-		d.badly(path, "put it in [ ]", "must be a list, not %s", kindName(v))
+		d.badly(path, "put it in [ ]", "must be a list, not %s", kindName(v, path))
 		return
 	}
 	to.Set(reflect.MakeSlice(to.Type(), len(a.Elements), len(a.Elements)))
@@ -140,7 +140,7 @@ func (d *decoder) free(v hujson.Value, path string) any {
 			return out
 		}
 	}
-	d.badly(path, "leave the key out instead", "%s is not a value", kindName(v))
+	d.badly(path, "leave the key out instead", "%s is not a value", kindName(v, path))
 	return ""
 }
 
@@ -150,7 +150,7 @@ func (d *decoder) special(v hujson.Value, to reflect.Value, path string) {
 	_, isObject := v.Value.(*hujson.Object)
 	text := l.String()
 	if l.Kind() != '"' && l.Kind() != '0' && !(isObject && to.Type() == ulimitType) {
-		d.badly(path, "", "must be a string or a number, not %s", kindName(v))
+		d.badly(path, "", "must be a string or a number, not %s", kindName(v, path))
 		return
 	}
 	var err error
@@ -186,27 +186,27 @@ func (d *decoder) scalar(v hujson.Value, to reflect.Value, path string) {
 	switch to.Kind() {
 	case reflect.Bool:
 		if k := l.Kind(); k != 't' && k != 'f' {
-			d.badly(path, "", "must be true or false, not %s", kindName(v))
+			d.badly(path, "", "must be true or false, not %s", kindName(v, path))
 			return
 		}
 		to.SetBool(l.Bool())
 	case reflect.String:
 		if l.Kind() != '"' {
-			d.badly(path, "put it in quotes", "must be a string, not %s", kindName(v))
+			d.badly(path, "put it in quotes", "must be a string, not %s", kindName(v, path))
 			return
 		}
 		to.SetString(l.String())
 	case reflect.Int64:
 		n, err := strconv.ParseInt(string(l), 10, 64)
 		if err != nil {
-			d.badly(path, "", "must be a whole number, not %s", kindName(v))
+			d.badly(path, "", "must be a whole number, not %s", kindName(v, path))
 			return
 		}
 		to.SetInt(n)
 	case reflect.Float64:
 		n, err := strconv.ParseFloat(string(l), 64)
 		if l.Kind() != '0' || err != nil {
-			d.badly(path, "", "must be a number, not %s", kindName(v))
+			d.badly(path, "", "must be a number, not %s", kindName(v, path))
 			return
 		}
 		to.SetFloat(n)
@@ -233,14 +233,18 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// kindName names the kind of a value for a message, with the value when short.
-func kindName(v hujson.Value) string {
+// kindName names the kind of the value at path for a message, with the value
+// when it is short and cannot be a secret that was put there by mistake.
+func kindName(v hujson.Value, path string) string {
 	switch t := v.Value.(type) {
 	case *hujson.Object:
 		return "an object"
 	case *hujson.Array:
 		return "a list"
 	case hujson.Literal:
+		if strings.Contains(path, ".network.secrets") {
+			return "a value"
+		}
 		if len(t) > 40 {
 			return "a long value"
 		}

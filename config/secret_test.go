@@ -66,6 +66,20 @@ func TestParseSecretRepeatsNothing(t *testing.T) {
 	}
 }
 
+// TestSettingsRepeatNoSecret holds the same for what is written in the file.
+func TestSettingsRepeatNoSecret(t *testing.T) {
+	for _, text := range []string{
+		`"hunter2"`, `["hunter2"]`, `{"hosts":"hunter2"}`, `{"hosts":["a.example"],"from":"hunter2"}`, `{"hosts":["a.example"],"from":{"command":"hunter2"}}`,
+		`{"hosts":["a.example"],"from":{"env":"hunter2 x"}}`, `{"hosts":["a.example"],"from":{"file":"hunter2"}}`, `{"hosts":["a.example"],"from":{"file":["hunter2"]}}`,
+		`{"hosts":["a.example"],"from":{"env":"hunter2\u0001"}}`, `{"hosts":["a.example"],"from":{"command":["hunter2\u0000"]}}`, `{"hosts":["a.example"],"value":"hunter2"}`,
+	} {
+		_, err := config.Parse("settings", []byte(`{"agents":{"defaults":{"sandbox":{"network":{"secrets":{"TOKEN":` + text + `}}}}}}`))
+		if sandbox.CodeOf(err) != sandbox.CodeValidation || !strings.Contains(err.Error(), "network.secrets.TOKEN") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestVariablesOfTheProxyAreNoSecrets holds that no stand-in takes the place of
 // a variable that makes programs find the proxy or trust it.
 func TestVariablesOfTheProxyAreNoSecrets(t *testing.T) {

@@ -28,6 +28,7 @@ const pingPatience = 250 * time.Millisecond
 type handles struct {
 	mu   sync.Mutex
 	open map[string]*handle // by sandbox name
+	all  map[*handle]bool   // with those that only those use who have them
 }
 
 type handle struct {
@@ -39,8 +40,8 @@ type handle struct {
 	granted []sandbox.Grant // what was permitted, which the hash leaves out too
 	private bool            // permitted to one command alone
 
-	egress sandbox.EgressRules // that hold for its commands
-	ways   ways
+	terms terms // of its ways
+	ways  ways
 
 	users int  // guarded by handles.mu, like what follows
 	kept  bool // for the next command
@@ -62,13 +63,14 @@ func (h *handles) get(name string) (*handle, bool) {
 // answers. One with other permissions makes way for it.
 func (h *handles) put(n *handle) *handle {
 	n.users = 1
+	h.revoke(n)
 	if _, ok := n.Sandbox.(pinger); !ok || n.private {
 		return n
 	}
 	h.mu.Lock()
 	last, taken := h.open[n.name]
 	h.mu.Unlock()
-	if taken && (!slices.Equal(last.granted, n.granted) || !same(last.egress, n.egress)) {
+	if taken && (!slices.Equal(last.granted, n.granted) || !last.terms.same(n.terms)) {
 		h.forget(last)
 	}
 	h.mu.Lock()
@@ -84,6 +86,27 @@ func (h *handles) put(n *handle) *handle {
 	return n
 }
 
+// revoke makes n known, and closes the ways out of handles to the same sandbox
+// that the settings in force take something from: at once, also when commands
+// use them still.
+func (h *handles) revoke(n *handle) {
+	var revoked []*handle
+	h.mu.Lock()
+	for other := range h.all {
+		if other.name == n.name && other.terms.revoked(n.terms) {
+			revoked = append(revoked, other)
+		}
+	}
+	if h.all == nil {
+		h.all = map[*handle]bool{}
+	}
+	h.all[n] = true
+	h.mu.Unlock()
+	for _, other := range revoked {
+		other.ways.close()
+	}
+}
+
 // release ends one use of n.
 func (h *handles) release(n *handle) {
 	h.mu.Lock()
@@ -91,7 +114,7 @@ func (h *handles) release(n *handle) {
 	last := n.users == 0 && !n.kept
 	h.mu.Unlock()
 	if last {
-		n.end()
+		h.end(n)
 	}
 }
 
@@ -105,14 +128,17 @@ func (h *handles) forget(n *handle) {
 	n.kept = false
 	h.mu.Unlock()
 	if unused {
-		n.end()
+		h.end(n)
 	}
 }
 
 // end closes the ways out, then the handle.
-func (h *handle) end() {
-	h.ways.close()
-	h.Close()
+func (h *handles) end(n *handle) {
+	h.mu.Lock()
+	delete(h.all, n)
+	h.mu.Unlock()
+	n.ways.close()
+	n.Close()
 }
 
 // drop forgets the handle of name.
@@ -154,7 +180,7 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 		l.letGo()
 		return nil
 	}
-	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !same(h.egress, w.egress) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
+	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
 		l.close()
 		return nil
 	}

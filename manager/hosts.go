@@ -9,6 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 )
 
+const maxHeard = 64 // answers of one command that are told
+
 // permitted answers the proxy's question about a host that no rule names by
 // what was permitted before.
 func (w *way) permitted(q outlet.Question) (outlet.Answer, bool) {
@@ -34,7 +36,12 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
 		Command: slices.Clone(c.request.Command.Args), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
 	})
-	return w.m.answerHost(c, q.Target, a)
+	said := w.m.answerHost(c, q.Target, a)
+	if a.Permission == sandbox.AllowPermanent {
+		a.Note = said.Note
+	}
+	c.heard(a)
+	return said
 }
 
 // answerHost keeps a permission for as long as it was given.
@@ -96,4 +103,22 @@ func (c *caller) permit(target string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.once[target] = true
+}
+
+// heard keeps an answer, the last ones of many.
+func (c *caller) heard(a Answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers = append(c.answers[max(0, len(c.answers)-maxHeard+1):], a)
+}
+
+// asked returns what was answered about hosts while the command ran. A nil
+// caller was asked nothing.
+func (c *caller) asked() []Answer {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.answers)
 }

@@ -4,6 +4,8 @@ package manager_test
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +43,9 @@ type outward struct {
 	recorder   *record.Recorder
 	plane      *egress.Plane
 	who        config.Who
+	upstream   *reach.Upstream // the proxy behind ours, or nil
+	dial       func(context.Context, netip.AddrPort) (net.Conn, error)
+	log        logBuffer // of the recorder
 
 	mu     sync.Mutex
 	answer sandbox.Permission
@@ -72,11 +77,11 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	o.violations, err = store.Open(state.Violations(), store.Options{})
 	must(o.t, err)
 	log := logrus.New()
-	log.SetOutput(&logBuffer{})
+	log.SetOutput(&o.log)
 	o.recorder, err = record.New(record.Options{Evidence: o.evidence, Violations: o.violations, Log: log})
 	must(o.t, err)
 	o.plane = egress.New(egress.Options{
-		Reach:  reach.New(reach.Options{Resolver: o.net.Names}),
+		Reach:  reach.New(reach.Options{Resolver: o.net.Names, Upstream: o.upstream, Dial: o.dial}),
 		Record: o.recorder.Record, Decide: o.recorder.Decide, Roots: o.net.Authority.Pool,
 	})
 	o.t.Cleanup(func() {

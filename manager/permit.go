@@ -27,7 +27,8 @@ type asking struct {
 	input   *repeater
 	once    []sandbox.Grant // for this command alone
 	given   []sandbox.Grant // all that were given on the way
-	answers []Answer
+	answers []Answer        // to questions about paths
+	hosts   []Answer        // to what was asked while the command ran
 }
 
 // runAsking runs the command and asks for permission as long as it is blocked
@@ -45,7 +46,7 @@ func (m *Manager) runAsking(ctx context.Context, l *live, req Request) (Outcome,
 		}
 		out.Created = created
 	}
-	out.Answers = a.answers
+	out.Answers = slices.Concat(a.hosts, a.answers)
 	return out, err
 }
 
@@ -57,7 +58,9 @@ func (a *asking) run(ctx context.Context, l *live) (Outcome, error) {
 		return Outcome{Name: l.name()}, &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: l.name(), Message: "the command cannot be run again because its input is gone"}
 	}
 	req.Command.Stdin = in
-	return a.m.run(ctx, l, req)
+	out, err := a.m.run(ctx, l, req)
+	a.hosts = append(a.hosts, out.Answers...)
+	return out, err
 }
 
 // again runs the command once more, in a handle that has what was given. The
@@ -84,6 +87,10 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 // it and is there on the host: hidden files are missing inside, which no
 // denial's text tells of. Without such a thing nothing is asked or said.
 func (a *asking) permit(ctx context.Context, out *Outcome) bool {
+	if out.Blocked && out.Causes[0].Kind == sandbox.ResourceNetwork {
+		out.BlockedReason += denialOf(out)
+		return false // it was asked about while the command ran, or nobody may permit it
+	}
 	causes := out.Causes
 	if !out.Blocked {
 		causes = slices.DeleteFunc(slices.Clone(out.Violations), func(v sandbox.Violation) bool {
@@ -127,16 +134,30 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 			// It is denied by the person now, whatever stopped it before.
 			out.Blocked, out.BlockedResource, out.Causes = true, v.Resource, []sandbox.Violation{v}
 		}
-		out.BlockedReason = reason + "; permission was asked for and denied"
-		if answer.Note != "" {
-			out.BlockedReason += " (" + answer.Note + ")"
-		}
-		out.BlockedReason += ": do without it, and do not try again in another way"
+		out.BlockedReason = reason + denial(answer)
 		return false
 	}
 	a.given = append(a.given, g)
 	a.m.log.WithField("sandbox", a.live.name()).Infof("%s of %q is permitted: %s", g.Operation, g.Path, answer.Permission)
 	return true
+}
+
+// denialOf says that somebody denied the host that blocked the command.
+func denialOf(out *Outcome) string {
+	for _, a := range slices.Backward(out.Answers) {
+		if a.Request.Kind == sandbox.ResourceNetwork && a.Request.Resource == out.BlockedResource && a.Permission == sandbox.Deny {
+			return denial(a)
+		}
+	}
+	return ""
+}
+
+func denial(a Answer) string {
+	text := "; permission was asked for and denied"
+	if a.Note != "" {
+		text += " (" + a.Note + ")"
+	}
+	return text + ": do without it, and do not try again in another way"
 }
 
 // listed says that a deny stands against it.

@@ -120,8 +120,11 @@ func TestAsking(t *testing.T) {
 				o.answer = tt.answer
 				flags := ask(o)
 				twice := o.get(internet.Files, "/greeting.txt") + "; " + o.get(internet.Files, "/greeting.txt")
-				r, err := o.try(flags, twice, asking)
+				r, err := o.try(flags, twice+"; exit 7", asking)
 				must(o.t, err)
+				if said := strings.Contains(r.BlockedReason, "; permission was asked for and denied: do without it"); r.ExitCode != 7 || said != (tt.answer == sandbox.Deny) || r.Blocked != said {
+					o.t.Errorf("status %d, blocked by %q", r.ExitCode, r.BlockedReason)
+				}
 				if n := strings.Count(string(r.Stdout), "HTTP/1.1 "+tt.first); n != 2 || o.questions() != 1 {
 					o.t.Fatalf("%d of two, %d questions: %s", n, o.questions(), r.Stdout)
 				}

@@ -11,6 +11,7 @@ import (
 // A want is what a request asks for, ready to be compared with what exists.
 type want struct {
 	res      config.Resolved
+	settings *config.Settings // that res was made from; nil where nothing is opened
 	spec     sandbox.Spec
 	hash     string
 	provider sandbox.Provider

@@ -77,6 +77,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	if err != nil {
 		return err
 	}
+	w.settings = settings
 	m.pruneIfDue(ctx, w)
 	if w.gate.Place == OnHost {
 		return m.lendHost(ctx, w, req, fn)
@@ -131,7 +132,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	}
 	out.Exit, err = proc.Wait()
 	out.Duration = m.now().Sub(start)
-	watch.refused = exit.end()
+	watch.refused, out.Answers = exit.end(), exit.asked()
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):

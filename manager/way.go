@@ -42,8 +42,9 @@ type caller struct {
 	sandbox string
 	way     *way
 
-	mu   sync.Mutex
-	once map[string]bool // hosts that were permitted to it alone
+	mu      sync.Mutex
+	once    map[string]bool // hosts that were permitted to it alone
+	answers []Answer        // to what was asked about hosts, in that order
 }
 
 // reach gives the command of req its way out of l: it sets the variables that

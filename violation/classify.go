@@ -48,7 +48,7 @@ type Ending struct {
 	Exit      sandbox.Exit
 	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
 	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
-	Witnessed []sandbox.Violation // seen by the wall
+	Witnessed []sandbox.Violation // seen by the wall, oldest first
 	At        time.Time           // stamps what is found in the output
 }
 
@@ -61,7 +61,8 @@ type Finding struct {
 
 	// Causes are the violations that Blocked rests on, the likeliest first:
 	// what the wall has seen and the program complains of, else what the
-	// program complains of, else what the wall has seen.
+	// program complains of, else what the wall has seen. Of hosts the one that
+	// was refused last comes first.
 	Causes []sandbox.Violation
 }
 
@@ -74,6 +75,7 @@ func Classify(j sandbox.Judge, e Ending) Finding {
 	c := &classifier{judge: j, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
 	for _, v := range e.Witnessed {
 		v.Evidence = sandbox.EvidenceCertain
+		c.forget(v)
 		c.add(v)
 	}
 	if e.Exit.Code == 0 {
@@ -189,6 +191,28 @@ func (c *classifier) add(v sandbox.Violation) {
 	}
 }
 
+// forget takes out what is known of a host that was refused again: hosts are
+// kept in the order of their last refusals.
+func (c *classifier) forget(v sandbox.Violation) {
+	if v.Kind == sandbox.ResourceNetwork {
+		c.found = slices.DeleteFunc(c.found, func(f sandbox.Violation) bool { return f.Kind == v.Kind && f.Resource == v.Resource })
+	}
+}
+
+// lastFirst turns the hosts among causes around, in the places that they have:
+// programs try several and fail at the last.
+func lastFirst(causes []sandbox.Violation) {
+	var hosts []int
+	for i, v := range causes {
+		if v.Kind == sandbox.ResourceNetwork {
+			hosts = append(hosts, i)
+		}
+	}
+	for a, b := 0, len(hosts)-1; a < b; a, b = a+1, b-1 {
+		causes[hosts[a]], causes[hosts[b]] = causes[hosts[b]], causes[hosts[a]]
+	}
+}
+
 // finding weighs what was found of a command that has failed.
 func (c *classifier) finding() Finding {
 	slices.SortStableFunc(c.found, func(a, b sandbox.Violation) int { return rank(a.Evidence) - rank(b.Evidence) })
@@ -206,6 +230,7 @@ func (c *classifier) finding() Finding {
 			}
 		}
 		if len(f.Causes) > 0 {
+			lastFirst(f.Causes)
 			f.Blocked, f.Reason, f.Resource = true, Reason(f.Causes[0]), f.Causes[0].Resource
 			return f
 		}

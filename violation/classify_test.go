@@ -169,7 +169,8 @@ func TestNetwork(t *testing.T) {
 		reason   string
 	}{
 		{"it did without", 0, "", seen, 2, ""},
-		{"it failed", 7, "", seen, 2, "connect a.example:443: denied: network.allowedDomains (refused on the way out)"},
+		{"it failed", 7, "", seen, 2, "connect a.example:443: denied: sni (refused on the way out)"},
+		{"it tried another one last", 7, "", seen[:2], 2, "connect 10.0.0.1:80: denied: address (refused on the way out)"},
 		{"it failed for want of a path", 1, "cat: /home/u/x: Permission denied", seen, 3, "read /home/u/x: denied: filesystem.allowRead (reported by the program)"},
 		{"nothing was refused", 7, "curl: (7) Failed to connect to a.example port 443", nil, 0, ""},
 		{"a program that only says so", 1, "connect a.example:443: denied: network.allowedDomains (refused on the way out)", nil, 0, ""},

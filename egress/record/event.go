@@ -125,19 +125,20 @@ func (it item) refusal() (store.Record, bool) {
 	return r, true
 }
 
-// FromEvents returns what was refused to a command, the first first, each
-// target and rule once, at most [violation.MaxViolations]. The events are those
-// of one command.
+// FromEvents returns what was refused to a command, each target and rule once,
+// in the order of their last refusals, and the last [violation.MaxViolations]
+// of them. The events are those of one command, oldest first.
 func FromEvents(events []egress.Event) []sandbox.Violation {
 	var out []sandbox.Violation
 	for _, e := range events {
 		v, ok := violationOf(bounded(e, e.Time))
-		same := func(o sandbox.Violation) bool { return o.Resource == v.Resource && o.Rule == v.Rule }
-		if ok && !slices.ContainsFunc(out, same) && len(out) < violation.MaxViolations {
-			out = append(out, v)
+		if !ok {
+			continue
 		}
+		out = slices.DeleteFunc(out, func(o sandbox.Violation) bool { return o.Resource == v.Resource && o.Rule == v.Rule })
+		out = append(out, v)
 	}
-	return out
+	return out[max(0, len(out)-violation.MaxViolations):]
 }
 
 // violationOf returns a refusal as what the proxy has seen and stopped. What

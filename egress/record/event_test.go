@@ -129,8 +129,8 @@ func TestFromEvents(t *testing.T) {
 	got := FromEvents([]egress.Event{
 		refusal("evil.example", 443, "network.allowedDomains"),
 		allowed(), end,
-		refusal("evil.example", 443, "network.allowedDomains"),
 		refusal("evil.example", 443, "sni"),
+		refusal("evil.example", 443, "network.allowedDomains"),
 		refusal("bad.example", 80, "network.deniedDomains[3]: *.example"),
 		refusal("169.254.169.254", 80, "address"),
 		refusal("fe80::1", 80, "address"),
@@ -145,8 +145,8 @@ func TestFromEvents(t *testing.T) {
 		}
 	}
 	want := []sandbox.Violation{
-		violationAt("evil.example:443", "network.allowedDomains", false),
 		violationAt("evil.example:443", "sni", false),
+		violationAt("evil.example:443", "network.allowedDomains", false),
 		violationAt("bad.example:80", "network.deniedDomains[3]: *.example", true),
 		violationAt("169.254.169.254:80", "address", true),
 		violationAt("[fe80::1]:80", "address", true),
@@ -161,7 +161,7 @@ func TestFromEvents(t *testing.T) {
 	for n := range 1000 {
 		many = append(many, refusal(fmt.Sprintf("h%d.example", n), 443, "network.allowedDomains"))
 	}
-	if got := FromEvents(many); len(got) != violation.MaxViolations || got[0].Resource != "h0.example:443" {
+	if got := FromEvents(many); len(got) != violation.MaxViolations || got[violation.MaxViolations-1].Resource != "h999.example:443" {
 		t.Errorf("%d violations", len(got))
 	}
 	if got := FromEvents([]egress.Event{allowed(), end}); got != nil {

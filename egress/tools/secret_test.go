@@ -57,6 +57,7 @@ func TestToolsTrustTheProxy(t *testing.T) {
 	s := boundStage(t)
 	for _, tt := range slices.Concat(onEveryWall(), onTheHost()) {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.wantShown(t)
 			got := s.run(t, tt.name, tt.allowed)
 			if got.code != 0 || !strings.Contains(got.out, strings.TrimSpace(tt.says)) || len(got.refused) > 0 {
 				t.Errorf("exit %d, refused %+v, output:\n%s", got.code, got.refused, got.out)

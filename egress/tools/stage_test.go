@@ -92,12 +92,9 @@ func localStage(t *testing.T) *stage {
 	return newStage(t, openLocal(t, w, spec), wall.Workspace(spec))
 }
 
-// openLocal opens the sandbox of spec behind a local wall that shows Go.
+// openLocal opens the sandbox of spec behind a local wall.
 func openLocal(t *testing.T, w *wall.Local, spec sandbox.Spec) sandbox.Sandbox {
 	t.Helper()
-	if root := goRoot(t); root != "" && !shown(root) {
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: root, Target: root, ReadOnly: true, Role: sandbox.RoleBind})
-	}
 	ctx, done := context.WithTimeout(t.Context(), patience)
 	defer done()
 	_, err := w.P.Create(ctx, spec)
@@ -119,9 +116,14 @@ func goRoot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// shown reports whether every wall shows the folder anyway.
-func shown(dir string) bool {
-	return strings.HasPrefix(dir, "/usr/") || strings.HasPrefix(dir, "/opt/")
+// wantShown skips or fails the test of a tool that lies where walls do not
+// show it, as Go may in somebody's home.
+func (tt tool) wantShown(t *testing.T) {
+	t.Helper()
+	root := goRoot(t)
+	if strings.HasPrefix(tt.name, "go ") && !strings.HasPrefix(root, "/usr/") && !strings.HasPrefix(root, "/opt/") {
+		testenv.Lack(t, "nettools", "Go is in "+root+", which walls do not show")
+	}
 }
 
 // env is what a command gets: what the proxy says, the test's own authority,

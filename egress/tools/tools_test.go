@@ -3,7 +3,6 @@
 package tools
 
 import (
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,7 +135,10 @@ func TestToolsBehindTheLocalWall(t *testing.T) {
 	testenv.Require(t, "nettools")
 	s := localStage(t)
 	for _, tt := range slices.Concat(onEveryWall(), onTheHost()) {
-		t.Run(tt.name, func(t *testing.T) { s.try(t, tt) })
+		t.Run(tt.name, func(t *testing.T) {
+			tt.wantShown(t)
+			s.try(t, tt)
+		})
 	}
 	t.Run("node fetch", s.nodeFetch)
 	t.Run("who goes elsewhere", s.elsewhere)
@@ -146,8 +148,8 @@ func TestToolsBehindTheLocalWall(t *testing.T) {
 // reach what is allowed, older ones reach nothing at all.
 func (s *stage) nodeFetch(t *testing.T) {
 	const fetch = `node -e 'fetch(process.argv[1]).then(async r => { console.log(r.status, r.statusText, await r.text()); process.exit(r.ok ? 0 : 3) }, e => { console.log(e, e.cause); process.exit(4) })' `
-	if out, err := exec.Command("node", "--version").Output(); err != nil || !honoursProxies(string(out)) {
-		t.Logf("node %s reads no proxy variables; fetch must reach nothing", out)
+	if version := s.run(t, "node", "node --version").out; !honoursProxies(version) {
+		t.Logf("node %s reads no proxy variables; fetch must reach nothing", strings.TrimSpace(version))
 		before := s.net.Hits(internet.Files)
 		if got := s.run(t, "node", fetch+`"$FILES/greeting.txt"`); got.code != 4 || s.net.Hits(internet.Files) != before {
 			t.Errorf("exit %d:\n%s", got.code, got.out)

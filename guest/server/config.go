@@ -40,20 +40,18 @@ func threadsFor(c wire.Config) int {
 	return 0
 }
 
-// settle makes the threads and the first stage, side by side, and lets
-// commands start.
-func (s *Server) settle(c wire.Config) error {
+// settle makes the first stage, and lets commands start once the threads are
+// there too.
+func (s *Server) settle(c wire.Config, warmed <-chan struct{}) error {
 	// Before the stage, which inherits it. It leaves room for our threads,
 	// which nobody else takes yet.
 	if err := limitProcesses(c.Processes); err != nil {
 		return err
 	}
-	staged := make(chan error, 1)
-	go func() { staged <- s.firstStage(c) }()
-	warmUp(threadsFor(c))
-	if err := <-staged; err != nil {
+	if err := s.firstStage(c); err != nil {
 		return err
 	}
+	<-warmed
 	s.pool.open()
 	return nil
 }

@@ -147,6 +147,9 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
+	// One more than commands need: the first checks may take one along.
+	warmed := make(chan struct{})
+	go func() { defer close(warmed); warmUp(threadsFor(conf) + 1) }()
 	s, err := newServer(c.base(), conf, isolation, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return err
@@ -154,7 +157,7 @@ func runInit(c initConfig) error {
 	go s.watchChildren()
 	stop := make(chan error, 1)
 	go func() { stop <- awaitStop(os.NewFile(uintptr(fd), "signals"), open) }()
-	over, err := s.begin(c, conf)
+	over, err := s.begin(c, conf, warmed)
 	if err != nil {
 		return err
 	}
@@ -166,12 +169,12 @@ func runInit(c initConfig) error {
 	return err
 }
 
-// begin makes what commands need, and starts to serve. Whoever has a channel
+// begin makes what commands need beside the threads, and starts to serve. Whoever has a channel
 // to us from our birth on is greeted before that is all there, and has
 // something to do meanwhile; his commands wait.
-func (s *Server) begin(c initConfig, conf wire.Config) (over <-chan struct{}, err error) {
+func (s *Server) begin(c initConfig, conf wire.Config, warmed <-chan struct{}) (over <-chan struct{}, err error) {
 	if c.accept < 0 {
-		if err := s.settle(conf); err != nil {
+		if err := s.settle(conf, warmed); err != nil {
 			return nil, err
 		}
 		return s.open(c)
@@ -179,7 +182,7 @@ func (s *Server) begin(c initConfig, conf wire.Config) (over <-chan struct{}, er
 	if over, err = s.open(c); err != nil {
 		return nil, err
 	}
-	return over, s.settle(conf)
+	return over, s.settle(conf, warmed)
 }
 
 // base is what commands are laid over.

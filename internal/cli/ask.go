@@ -155,6 +155,30 @@ func (a *app) sayBlocked(out manager.Outcome) error {
 	return nil
 }
 
+// howToReach says what would let the host be reached.
+func howToReach(v sandbox.Violation, asked bool) string {
+	rule, _, _ := strings.Cut(v.Rule, ":")
+	switch {
+	case rule == "network.allowedDomains":
+		return "allow it with --ask, with --allow-domain, or with network.allowedDomains in the settings"
+	case rule == "network.ask" && !asked:
+		return "network.allowedDomains in the settings would allow it"
+	case rule == "port":
+		return "only a rule of network.allowedDomains that names the port opens it"
+	case rule == "address":
+		return "only a rule of network.allowedDomains that names the address opens it"
+	case rule == "protocol":
+		return "only a rule of network.allowedDomains for what is spoken there opens it: tcp://HOST:PORT for any bytes"
+	case rule == "request":
+		return "only a rule of network.allowedDomains for such requests opens it"
+	case strings.HasPrefix(rule, "network.deniedDomains"):
+		return "no permission opens what is denied there"
+	case strings.HasPrefix(rule, "limits."):
+		return "network." + rule + " in the settings bounds it"
+	}
+	return ""
+}
+
 // howToAllow says what would open the first cause, if anything does.
 func howToAllow(out manager.Outcome) string {
 	if len(out.Causes) == 0 {
@@ -164,10 +188,10 @@ func howToAllow(out manager.Outcome) string {
 	switch {
 	case strings.Contains(out.BlockedReason, string(sandbox.CodeCapabilityBlocked)):
 		return "" // it says so
+	case v.Kind == sandbox.ResourceNetwork:
+		return howToReach(v, len(out.Answers) > 0)
 	case v.Builtin:
 		return "no permission opens what is denied there"
-	case v.Kind == sandbox.ResourceNetwork && v.Rule == "network.allowedDomains":
-		return "allow it with --ask, or with network.allowedDomains in the settings"
 	case v.Kind != sandbox.ResourcePath || v.HostPath == "" || len(out.Answers) > 0:
 		return ""
 	case v.Operation == sandbox.OpWrite:

@@ -158,6 +158,13 @@ func TestBlockedIsSaid(t *testing.T) {
 		return manager.Outcome{Exit: sandbox.Exit{Code: 3}, Blocked: true, BlockedReason: "write /d/x\n\x1b: denied", BlockedResource: v.Resource,
 			Violations: []sandbox.Violation{v}, Causes: []sandbox.Violation{v}, Answers: answers}
 	}
+	const said = "sandbox: blocked: certain: connect a.example:443: denied"
+	refused := func(rule string, answers ...manager.Answer) manager.Outcome {
+		v := sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "a.example:443", Rule: rule, Evidence: sandbox.EvidenceCertain}
+		out := outcome(v, answers...)
+		out.BlockedReason = "connect a.example:443: denied: " + rule
+		return out
+	}
 	tests := []struct {
 		name string
 		out  manager.Outcome
@@ -166,6 +173,13 @@ func TestBlockedIsSaid(t *testing.T) {
 		{"can be allowed", outcome(v), `sandbox: blocked: strong: write /d/x\n\x1b: denied; allow it with --ask, or with filesystem.allowWrite in the settings` + "\n"},
 		{"built in", outcome(builtin), `sandbox: blocked: strong: write /d/x\n\x1b: denied; no permission opens what is denied there` + "\n"},
 		{"asked", outcome(v, manager.Answer{Permission: sandbox.Deny}), `sandbox: blocked: strong: write /d/x\n\x1b: denied` + "\n"},
+		{"a host", refused("network.allowedDomains"), said + `: network.allowedDomains; allow it with --ask, with --allow-domain, or with network.allowedDomains in the settings` + "\n"},
+		{"a host that was asked about", refused("network.ask", manager.Answer{Permission: sandbox.Deny}), said + ": network.ask\n"},
+		{"a host, and nobody to ask", refused("network.ask"), said + ": network.ask; network.allowedDomains in the settings would allow it\n"},
+		{"an address", refused("address"), said + ": address; only a rule of network.allowedDomains that names the address opens it\n"},
+		{"a denied host", refused("network.deniedDomains[0]: *.example"), said + ": network.deniedDomains[0]: *.example; no permission opens what is denied there\n"},
+		{"a limit", refused("limits.connections"), said + ": limits.connections; network.limits.connections in the settings bounds it\n"},
+		{"no name in TLS", refused("sni"), said + ": sni\n"},
 		{"not blocked", manager.Outcome{Exit: sandbox.Exit{Code: 3}, Violations: []sandbox.Violation{v}}, ""},
 	}
 	for _, tt := range tests {

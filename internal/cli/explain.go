@@ -8,6 +8,7 @@ import (
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -15,17 +16,18 @@ import (
 func (a *app) explainCommand() *ucli.Command {
 	var tool, command, path, host text
 	method := text{check: notEmpty}
+	hosts := newHostFlags("explain")
 	return &ucli.Command{
 		Name:      "explain",
 		Usage:     "say what a session gets and why, without changing anything",
 		UsageText: "sandbox explain [flags]",
-		Flags: []ucli.Flag{
+		Flags: append(hosts.flags(),
 			&ucli.GenericFlag{Name: "tool", Usage: "may this `TOOL` be used?", Value: &tool},
 			&ucli.GenericFlag{Name: "command", Usage: "may this `COMMAND` be run?", Value: &command},
 			&ucli.GenericFlag{Name: "path", Usage: "may this `PATH` be read and written?", Value: &path},
 			&ucli.GenericFlag{Name: "host", Usage: "may this `HOST` be reached? HOST, HOST:PORT or a URL", Value: &host},
 			&ucli.GenericFlag{Name: "method", Usage: "by a request with this `METHOD`, where --host is a URL; default GET", Value: &method},
-		},
+		),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -34,8 +36,12 @@ func (a *app) explainCommand() *ucli.Command {
 				return usagef("explain", "--method needs a URL: write --host http://HOST/PATH")
 			}
 			q := manager.Questions{Tool: tool.value, Command: command.value, Path: path.value, Host: host.value, Method: method.value}
+			flags := config.Overrides{Provider: a.globals.provider.value}
+			if err := hosts.add(&flags); err != nil {
+				return err
+			}
 			return a.conduct(a.options(), func(m Conductor) error {
-				e, err := m.Explain(c.Context, a.globals.who(), a.globals.layer(), q)
+				e, err := m.Explain(c.Context, a.globals.who(), flags.Layer(), q)
 				if err != nil {
 					return err
 				}

@@ -24,11 +24,11 @@ const grace = 2 * time.Second
 // runFlags are the flags of one run or exec.
 type runFlags struct {
 	placeFlags
-	command                 string // that they are flags of
+	hostFlags
 	remove, stdin, tty, ask bool
 	unsandboxed, subagent   bool
 	dir                     text
-	env, domains, secrets   texts
+	env                     texts
 	timeout                 span
 }
 
@@ -65,11 +65,10 @@ func (a *app) execCommand() *ucli.Command {
 
 func newRunFlags(command string) *runFlags {
 	return &runFlags{
-		command:    command,
+		hostFlags:  newHostFlags(command),
 		placeFlags: newPlaceFlags(),
 		dir:        text{check: absolute},
 		env:        texts{check: checkEnv},
-		domains:    texts{check: notEmpty},
 		timeout:    span{positive: true},
 	}
 }
@@ -84,18 +83,16 @@ func (f *runFlags) common() []ucli.Flag {
 // process are the flags of everything that is run. The long form of -e is a
 // flag of its own because an alias would set the value twice.
 func (f *runFlags) process() []ucli.Flag {
-	return []ucli.Flag{
+	return append(f.hostFlags.flags(),
 		&ucli.GenericFlag{Name: "e", Usage: "set `NAME=VALUE` in the command's environment; NAME alone takes it from ours", Value: &f.env},
 		&ucli.GenericFlag{Name: "env", Hidden: true, Value: &f.env},
 		&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "start in `FOLDER` inside", Value: &f.dir},
 		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this long, such as 90s, 10m or 1d", Value: &f.timeout},
-		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the sandbox reach `HOST`, written as in network.allowedDomains", Value: &f.domains},
-		&ucli.GenericFlag{Name: "secret", Usage: "put our variable NAME into requests to a host: `NAME[=env:VAR|=file:PATH]@HOST[:PORT][,HOST]`; inside, NAME holds a stand-in", Value: &f.secrets},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
 		&ucli.BoolFlag{Name: "subagent", Usage: "judge the command as a sub-agent's", Destination: &f.subagent},
 		&ucli.BoolFlag{Name: "dangerously-disable-sandbox", Usage: "run on the host, without a wall, where commands.allowUnsandboxed of the settings permits it", Destination: &f.unsandboxed},
 		&ucli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; standard input must be one", Destination: &f.tty},
-	}
+	)
 }
 
 // checkEnv refuses what no environment can hold.
@@ -151,20 +148,8 @@ func (f *runFlags) layer(g *globals) (*config.SandboxSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.AllowDomains = f.domains.values
-	for _, text := range f.secrets.values {
-		name, s, err := config.ParseSecret(text)
-		var e *sandbox.Error
-		if errors.As(err, &e) {
-			return nil, usagef(f.command, "--secret: %s; %s", e.Message, e.Hint)
-		}
-		if _, twice := o.Secrets[name]; twice {
-			return nil, usagef(f.command, "--secret %s is given twice; write its hosts in one: %s@HOST,HOST", name, name)
-		}
-		if o.Secrets == nil {
-			o.Secrets = map[string]config.SecretSettings{}
-		}
-		o.Secrets[name] = s
+	if err := f.hostFlags.add(&o); err != nil {
+		return nil, err
 	}
 	return o.Layer(), nil
 }

@@ -118,9 +118,10 @@ func TestOutlastFall(t *testing.T) {
 				sb := w.Reopen(s)
 				p, _ := background(t, sb, "sh", "-c", escapee)
 				before := insideOf(t, sb.Info().PID)
-				if len(before) < 4 {
-					t.Fatalf("only %v run", before)
-				}
+				soon(t, 10*time.Second, "its processes run", func() bool {
+					before = insideOf(t, sb.Info().PID)
+					return len(before) >= 4
+				})
 				must(t, fall(w, sb))
 				begin := time.Now()
 				waited(t, p, 10*time.Second, sandbox.CodeUnavailable)

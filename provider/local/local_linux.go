@@ -107,6 +107,8 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.check(ctx, s); err != nil {
 		return sandbox.Info{}, err
 	}
+	e := p.early(s)
+	defer e.end()
 	hash, err := confighash.Sum(s)
 	if err != nil {
 		return sandbox.Info{}, err
@@ -127,7 +129,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		return sandbox.Info{}, err
 	}
 	st := newSite(p, def)
-	w, err := st.raise(ctx, s, slot)
+	w, err := st.raise(ctx, s, slot, e)
 	if err == nil {
 		if err = defs.Commit(ctx, slot, def); err != nil {
 			w.discard()
@@ -169,6 +171,8 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err := ended(ctx, "open"); err != nil {
 		return nil, err
 	}
+	e := p.early(s)
+	defer e.end()
 	defs, err := p.defs()
 	if err != nil {
 		return nil, err
@@ -186,7 +190,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err := p.check(ctx, s); err != nil {
 		return nil, err
 	}
-	return p.site(def).open(ctx, s)
+	return p.site(def).open(ctx, s, e)
 }
 
 // sweep removes, once, what crashes have left behind.

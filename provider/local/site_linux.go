@@ -22,6 +22,8 @@ type site struct {
 	scanner *scan.Scanner
 	sockets *scan.Scanner // of the system's folders, for sockets alone
 
+	begun *early // what the next wall may be made of; belongs to who has the turn
+
 	mu    sync.Mutex
 	walls []*wall // that are up, oldest first
 	over  bool    // no wall may be added
@@ -31,9 +33,11 @@ func newSite(p *Provider, def record.Definition) *site {
 	return &site{p: p, def: def, scanner: scan.New(scan.Limits{}), sockets: scan.New(scan.Limits{})}
 }
 
-// open returns a handle on the wall that s asks for now. The caller has its
-// turn.
-func (s *site) open(ctx context.Context, spec sandbox.Spec) (*handle, error) {
+// open returns a handle on the wall that s asks for now, which may have been
+// begun. The caller has its turn.
+func (s *site) open(ctx context.Context, spec sandbox.Spec, e *early) (*handle, error) {
+	s.begun = e
+	defer func() { s.begun = nil }()
 	h := &handle{site: s, spec: spec, planner: newPlanner(s, spec), closing: make(chan struct{})}
 	seat, err := h.sit(ctx)
 	if err != nil {
@@ -92,8 +96,11 @@ func (s *site) find(key string) (*wall, error) {
 	return nil, nil
 }
 
-// raise builds the wall that spec asks for now.
-func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *record.Slot) (w *wall, err error) {
+// raise builds the wall that spec asks for now, which may have been begun. The
+// caller has its turn.
+func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *record.Slot, e *early) (w *wall, err error) {
+	s.begun = e
+	defer func() { s.begun = nil }()
 	err = newPlanner(s, spec).retry(ctx, func(pl planned) error {
 		w, err = s.build(ctx, spec, pl, slot)
 		return err

@@ -1,8 +1,11 @@
 package local
 
 import (
+	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
@@ -42,4 +45,25 @@ func Trusted(w hardening.World, program string, writable ...string) error {
 		}
 	}
 	return nil
+}
+
+// rootsAlone reports whether only root of this host can put another program in
+// the place of this one: nothing inside a wall can, whatever it may write.
+func rootsAlone(program string) bool {
+	canonical, via, err := hostpath.Trace(program)
+	if err != nil {
+		return false
+	}
+	for _, place := range append(via, canonical) {
+		for ; ; place = path.Dir(place) {
+			var st unix.Stat_t
+			if err := unix.Lstat(place, &st); err != nil || st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&0o022 != 0 {
+				return false
+			}
+			if place == "/" {
+				break
+			}
+		}
+	}
+	return true
 }

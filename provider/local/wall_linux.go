@@ -137,7 +137,7 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *r
 	if err != nil {
 		return nil, err
 	}
-	lw, err := launch.Start(ctx, order)
+	lw, err := s.begun.launch(ctx, order)
 	if err != nil {
 		return nil, errors.Join(err, held.Release())
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
@@ -233,6 +234,7 @@ func (w *wayRig) silent(c net.Conn) {
 	at := w.net.At("http", internet.Files)
 	io.WriteString(c, "GET http://"+at+"/greeting.txt HTTP/1.1\r\nHost: "+at+"\r\nConnection: close\r\n\r\n")
 	c.(*net.TCPConn).CloseWrite()
+	c.SetReadDeadline(time.Now().Add(time.Second)) // a stranger may have nothing to say to that
 	w.within(w.h.Patience, "the end of a stranger", func() {
 		if text, _ := io.ReadAll(c); strings.Contains(string(text), internet.Content) {
 			w.Error("the way out serves the host")

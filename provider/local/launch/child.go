@@ -97,3 +97,16 @@ func onThread(f func()) {
 	}()
 	<-locked
 }
+
+// soonOnThread is [onThread] and does not wait until there is the thread.
+func soonOnThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			onThread(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		f()
+	}()
+}

@@ -5,6 +5,7 @@ package launch
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +13,10 @@ import (
 
 // descriptors are the files that a child gets beside the usual three, in the
 // order of their numbers there.
-type descriptors struct{ list []*os.File }
+type descriptors struct {
+	list []*os.File
+	lent []*os.File // those of them that are somebody else's to close
+}
 
 // add gives f a number in the child.
 func (d *descriptors) add(f *os.File) (number int) {
@@ -20,31 +24,45 @@ func (d *descriptors) add(f *os.File) (number int) {
 	return len(d.list) + 2
 }
 
-// memory gives a number to a file in memory that holds content.
-func (d *descriptors) memory(name string, content []byte) (number int, err error) {
+// lend gives f a number in the child; f stays the caller's.
+func (d *descriptors) lend(f *os.File) (number int) {
+	number = d.add(f)
+	d.lent = append(d.lent, f)
+	return number
+}
+
+// memory makes an empty file in memory.
+func memory(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return 0, fmt.Errorf("make a file in memory: %w", err)
+		return nil, fmt.Errorf("make a file in memory: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err = f.Write(content); err == nil {
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// fill writes a file in memory, for good. Who has a descriptor of it already
+// reads it from the start.
+func fill(f *os.File, content []byte) error {
+	_, err := f.Write(content)
+	if err == nil {
 		_, err = f.Seek(0, 0)
 	}
 	if err == nil {
 		// A child that could write to it would change it for us and for others.
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
-		f.Close()
-		return 0, fmt.Errorf("write a file in memory: %w", err)
+		return fmt.Errorf("write a file in memory: %w", err)
 	}
-	return d.add(f), nil
+	return nil
 }
 
-// close closes our side of all of them.
+// close closes our side of all of them but those that were lent.
 func (d *descriptors) close() {
 	for _, f := range d.list {
-		f.Close()
+		if !slices.Contains(d.lent, f) {
+			f.Close()
+		}
 	}
 	d.list = nil
 }

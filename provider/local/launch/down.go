@@ -96,18 +96,10 @@ func stage(program string, sources []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
-	trees := make([]int, 0, len(sources))
-	defer func() {
-		for _, tree := range trees {
-			unix.Close(tree)
-		}
-	}()
-	for _, s := range sources {
-		tree, err := openSource(s)
-		if err != nil {
-			return &Unreachable{Path: s, Cause: err}
-		}
-		trees = append(trees, tree)
+	trees, err := openSources(sources)
+	defer closeAll(trees)
+	if err != nil {
+		return err
 	}
 	if onGround(program) {
 		if err := leaveMounts(); err != nil {
@@ -123,6 +115,25 @@ func stage(program string, sources []string) error {
 		}
 	}
 	return nil
+}
+
+// openSources takes what lies at paths, in that order. The caller closes what
+// it returns, also beside an error.
+func openSources(paths []string) (trees []int, err error) {
+	for _, path := range paths {
+		tree, err := openSource(path)
+		if err != nil {
+			return trees, &Unreachable{Path: path, Cause: err}
+		}
+		trees = append(trees, tree)
+	}
+	return trees, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 }
 
 // openSource takes what lies at path, with the mounts below it. No name in

@@ -55,10 +55,6 @@ func TestStageIsTheThreadsOwn(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, []byte("content"), 0o600), os.Symlink("file", link)); err != nil {
 		t.Fatal(err)
 	}
-	before, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
 	type seen struct {
 		err     error
 		content string
@@ -86,9 +82,14 @@ func TestStageIsTheThreadsOwn(t *testing.T) {
 			t.Errorf("%s: %+v", missing, got)
 		}
 	}
-	after, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || string(after) != string(before) {
-		t.Errorf("the process sees other mounts than before, %v:\n%s", err, after)
+	after, err := os.ReadFile("/proc/self/mountinfo") // others mount too
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range mountPoints(after) {
+		if point == Staged(0) || point == Staged(1) {
+			t.Errorf("the process sees %s", point)
+		}
 	}
 }
 

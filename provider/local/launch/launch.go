@@ -14,18 +14,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
@@ -51,6 +45,8 @@ type Order struct {
 
 	// Down, when not nil, has the wall be started by root's way down.
 	Down *Down
+
+	extra []string // arguments that name descriptors
 }
 
 // A Wall is a wall that was started. It is safe for concurrent use.
@@ -95,137 +91,11 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	files := &descriptors{}
-	defer files.close()
-	w := &Wall{program: o.Bwrap, ended: make(chan struct{}), stderr: &tail{limit: maxStderr}}
-	hold, above := &latch{}, higher(o.Limits)
-	defer hold.open()
-	argv, info, err := w.prepare(o, files, hold, len(above) > 0)
+	b, err := Begin(o)
 	if err != nil {
 		return nil, err
 	}
-	defer info.Close()
-	if err := w.run(o, argv, files); err != nil {
-		w.channel.Close()
-		return nil, &Failed{Program: o.Bwrap, Cause: err}
-	}
-	files.close() // the child has its own
-	if err = w.learn(ctx, info); err == nil {
-		err = raise(w.first.PID, above)
-	}
-	if err != nil {
-		w.Kill()
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, &Failed{Program: o.Bwrap, Stderr: w.stderr.String(), Cause: err}
-	}
-	return w, nil
-}
-
-// prepare makes the descriptors and the words of the command. It returns the
-// end of the pipe on which bubblewrap tells what it has started too. Asked to
-// wait, bubblewrap executes the guest once hold is open.
-func (w *Wall) prepare(o Order, files *descriptors, hold *latch, wait bool) (argv []string, info *os.File, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make the channel of connections: %w", err)
-	}
-	w.channel = os.NewFile(uintptr(pair[0]), "channel")
-	accept := files.add(os.NewFile(uintptr(pair[1]), "channel"))
-	info, tell, err := os.Pipe()
-	if err != nil {
-		w.channel.Close()
-		return nil, nil, err
-	}
-	extra := []string{"--info-fd", strconv.Itoa(files.add(tell))}
-	if wait {
-		var fd int
-		if fd, err = hold.add(files); err == nil {
-			extra = append(extra, "--block-fd", strconv.Itoa(fd))
-		}
-	}
-	if err == nil {
-		argv, err = compose(o, files, accept, extra)
-	}
-	if err != nil {
-		w.channel.Close()
-		info.Close()
-		return nil, nil, err
-	}
-	return argv, info, nil
-}
-
-// compose writes the arguments where bubblewrap reads them and returns the
-// words of the command.
-func compose(o Order, files *descriptors, accept int, extra []string) ([]string, error) {
-	args := slices.Concat(o.Args, extra)
-	for i, program := range o.Filters {
-		fd, err := files.memory("filter"+strconv.Itoa(i), program)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "--add-seccomp-fd", strconv.Itoa(fd))
-	}
-	argsFD, err := files.memory("args", []byte(strings.Join(args, "\x00")+"\x00"))
-	if err != nil {
-		return nil, err
-	}
-	argv := []string{o.Bwrap, "--args", strconv.Itoa(argsFD), "--", o.Guest, "init", "--accept=" + strconv.Itoa(accept)}
-	if o.Config != nil {
-		fd, err := files.memory("config", o.Config)
-		if err != nil {
-			return nil, err
-		}
-		argv = append(argv, "--config="+strconv.Itoa(fd))
-	}
-	for _, l := range o.Limits {
-		if l.Resource == unix.RLIMIT_NOFILE && l.Soft <= math.MaxUint32 {
-			// The guest needs all that it may have, and its runtime takes it.
-			argv = append(argv, "--nofile="+strconv.FormatUint(l.Soft, 10))
-		}
-	}
-	return argv, nil
-}
-
-// run starts bubblewrap from a goroutine that keeps its thread until the wall
-// has ended: the signal of the parent's death is that of the thread's.
-func (w *Wall) run(o Order, argv []string, files *descriptors) error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	complaints, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer write.Close()
-	all := append([]*os.File{null, null, write}, files.list...)
-	started := make(chan error, 1)
-	onThread(func() {
-		var err error
-		if w.bwrap, err = o.start(argv, all); err != nil {
-			complaints.Close()
-		}
-		started <- err
-		if err == nil {
-			w.attend(complaints)
-		}
-	})
-	return <-started
-}
-
-// start starts bubblewrap from the calling thread, which is good for nothing
-// else afterwards.
-func (o Order) start(argv []string, files []*os.File) (*child, error) {
-	if o.Down == nil {
-		return start(o.Bwrap, argv, files, nil)
-	}
-	if err := o.Down.prepare(o.Bwrap); err != nil {
-		return nil, fmt.Errorf("the way down from root: %w", err)
-	}
-	return start(o.Bwrap, argv, files, &syscall.Credential{Uid: uint32(o.Down.UID), Gid: uint32(o.Down.GID)})
+	return b.Finish(ctx, o)
 }
 
 // attend keeps what the wall complains of, and returns when it has ended.

@@ -1,0 +1,292 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// TestResolverFails takes the resolver away in the ways that happen, and gives
+// it back.
+func TestResolverFails(t *testing.T) {
+	for what, tt := range map[string]struct {
+		reply  internet.Reply
+		status string
+	}{
+		"down":     {internet.Reply{Err: errors.New("connection refused")}, "502"},
+		"SERVFAIL": {internet.Reply{Err: &net.DNSError{Err: "server misbehaving", Name: internet.Files, IsTemporary: true}}, "502"},
+		"NXDOMAIN": {internet.Reply{}, "502"},
+		"hanging":  {internet.Reply{Hang: true}, "504"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newFort(t, "local")
+			p := f.pollTunnels()
+			f.net.Names.Set(internet.Files, tt.reply)
+			n := 5
+			if tt.reply.Hang {
+				n = 1
+			}
+			p.next(n, tt.status)
+			before := f.net.Hits(internet.Files)
+			p.next(n, tt.status)
+			if n := f.net.Hits(internet.Files) - before; n != 0 {
+				t.Errorf("%d requests came through", n)
+			}
+			f.net.Names.Set(internet.Files, internet.Reply{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}})
+			p.next(3, "200")
+		})
+	}
+}
+
+// A relayProxy is a proxy behind ours that can be ended.
+type relayProxy struct {
+	l  net.Listener
+	mu sync.Mutex
+	of []net.Conn
+}
+
+func newRelayProxy(t *testing.T) *relayProxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &relayProxy{l: l}
+	t.Cleanup(p.end)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			p.of = append(p.of, c)
+			p.mu.Unlock()
+			go serveConnect(c)
+		}
+	}()
+	return p
+}
+
+func serveConnect(c net.Conn) {
+	defer c.Close()
+	br := bufio.NewReader(c)
+	req, err := http.ReadRequest(br)
+	if err != nil {
+		return
+	}
+	_, port, _ := net.SplitHostPort(req.Host)
+	to, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+	go io.Copy(to, br)
+	io.Copy(c, to)
+}
+
+func (p *relayProxy) end() {
+	p.l.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.of {
+		c.Close()
+	}
+}
+
+// TestUpstreamProxyDies holds that nothing goes past a proxy that the
+// orchestrator has to use, also when it is gone.
+func TestUpstreamProxyDies(t *testing.T) {
+	var behind *relayProxy
+	var past atomic.Int64
+	f := newFort(t, "local", func(f *fort, _ *statedir.Dir) {
+		for _, name := range []string{internet.Files, held} {
+			f.net.Names.Set(name, internet.Reply{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{1, 2, 3, 4})}})
+		}
+		f.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			if !to.Addr().IsLoopback() {
+				past.Add(1)
+				return nil, errors.New("nothing leaves this machine")
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+		}
+		behind = newRelayProxy(t)
+		var err error
+		f.upstream, err = reach.UpstreamFrom(func(name string) string {
+			if name == "HTTPS_PROXY" || name == "HTTP_PROXY" {
+				return "http://" + behind.l.Addr().String()
+			}
+			return ""
+		})
+		must(t, err)
+	})
+	p := f.poll()
+	behind.mu.Lock()
+	used := len(behind.of)
+	behind.mu.Unlock()
+	if used == 0 {
+		t.Fatal("the proxy behind ours is not used")
+	}
+	behind.end()
+	p.shut("502")
+	if n := past.Load(); n != 0 {
+		t.Errorf("%d connections were made past the proxy", n)
+	}
+}
+
+// TestSecretIsTakenAway holds that a host gets neither the secret nor its
+// stand-in once the secret cannot be read any more, and that nothing runs then
+// which would need it.
+func TestSecretIsTakenAway(t *testing.T) {
+	onForts(t, func(f *fort) {
+		host := &heard{}
+		file := filepath.Join(t.TempDir(), "token")
+		f.net.Handle("api.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			os.Remove(file)
+			host.serve(w, r)
+		}))
+		must(t, os.WriteFile(file, []byte(secretValue), 0o600))
+		f.bind(file)
+		url := "'" + f.net.URL("https", "api.test", "/") + "'"
+		line := `curl -s -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer $TOKEN" ` + url
+		r, err := f.try(nil, line+"; "+line)
+		must(t, err)
+		answers := strings.Fields(string(r.Stdout))
+		if len(answers) != 2 || answers[0] != "200" || answers[1] == "200" {
+			t.Errorf("answers %q", answers)
+		}
+		if !slices.Equal(host.all, []string{"Bearer " + secretValue}) {
+			t.Errorf("the host has heard %q", host.all)
+		}
+		f.CloseWays()
+		f.refusesToRun(sandbox.CodeUnavailable)
+	})
+}
+
+// bind has the settings bind the secret of a file to api.test. The sandbox is
+// made anew for it.
+func (f *fort) bind(file string) {
+	f.reloadWith(func(s *config.SandboxSettings) {
+		s.Network = f.allowing("api.test").Network
+		s.Network.Secrets = map[string]config.SecretSettings{
+			"TOKEN": {Hosts: []string{"api.test:" + strconv.Itoa(f.net.Port("https"))}, From: config.SecretSource{File: file}},
+		}
+	})
+	f.who.Session = "with-secret"
+}
+
+// TestAuthorityIsNotOursAlone holds that nothing runs that needs our authority
+// when others can read its key, or when the key is lost but its certificate is
+// still trusted.
+func TestAuthorityIsNotOursAlone(t *testing.T) {
+	for what, spoil := range map[string]func(dir string) error{
+		"the key is readable":    func(dir string) error { return os.Chmod(filepath.Join(dir, "authority.pem"), 0o644) },
+		"the folder is writable": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"the key is garbage":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "authority.pem"), []byte("x"), 0o600) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			for _, kind := range []string{"docker", "local"} {
+				t.Run(kind, func(t *testing.T) {
+					f := newFort(t, kind, func(_ *fort, state *statedir.Dir) {
+						_, err := authority.Open(state.Egress())
+						must(t, err)
+						must(t, spoil(state.Egress()))
+					})
+					file := filepath.Join(t.TempDir(), "token")
+					must(t, os.WriteFile(file, []byte(secretValue), 0o600))
+					f.bind(file)
+					r, err := f.try(nil, "echo ran")
+					if code := sandbox.CodeOf(err); code != sandbox.CodePermissionDeny && code != sandbox.CodeUnavailable || len(r.Stdout) > 0 {
+						t.Errorf("%s, %v", r.Stdout, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestEvidenceOnAFullDisk holds that nothing passes that cannot be put on
+// record where that is required, and that it is told elsewhere.
+func TestEvidenceOnAFullDisk(t *testing.T) {
+	for _, required := range []bool{true, false} {
+		t.Run(strconv.FormatBool(required), func(t *testing.T) {
+			for _, kind := range []string{"docker", "relay", "local"} {
+				t.Run(kind, func(t *testing.T) {
+					var dir string
+					f := newFort(t, kind, func(_ *fort, state *statedir.Dir) {
+						dir = state.Evidence()
+						smallDisk(t, dir)
+					})
+					f.reloadWith(func(s *config.SandboxSettings) {
+						s.Network, s.RequireEvidence = f.allowing(internet.Files, held).Network, &required
+					})
+					p := f.poll()
+					fill(t, filepath.Join(dir, "filler"))
+					if required {
+						p.next(2, "403")
+						before := f.net.Hits(internet.Files)
+						p.next(5, "403")
+						if n := f.net.Hits(internet.Files) - before; n != 0 {
+							t.Errorf("%d requests came through", n)
+						}
+						got := f.fetch(nil, internet.Files, "/greeting.txt")
+						if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: requireEvidence") {
+							t.Errorf("the next command: %s", got)
+						}
+					} else {
+						p.next(5, "200")
+						f.within("the log tells it", func() bool { return strings.Contains(f.log.String(), "not on record") })
+					}
+					must(t, os.Remove(filepath.Join(dir, "filler")))
+					p.next(3, "200")
+				})
+			}
+		})
+	}
+}
+
+// smallDisk puts a small file system of its own at dir.
+func smallDisk(t *testing.T, dir string) {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size=400k"); err != nil {
+		testenv.Lack(t, "mount", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+// fill takes what is left of the disk.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must(t, err)
+	defer f.Close()
+	for _, size := range []int{4096, 1} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+	}
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+)
+
+// TestSettingsThatTakeAway holds that settings which take something from a
+// sandbox do so at its next command, also for what runs there still.
+func TestSettingsThatTakeAway(t *testing.T) {
+	files := func(f *fort, change func(*config.NetworkSettings)) {
+		f.reloadWith(func(s *config.SandboxSettings) {
+			s.Network = f.allowing(internet.Files, held).Network
+			change(s.Network)
+		})
+	}
+	for what, tt := range map[string]struct {
+		reload func(*fort)
+		status string // of the usual host, for the next command
+	}{
+		"another host":   {func(f *fort) { f.reload(internet.Other) }, "403"},
+		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, ""},
+		"a denial": {func(f *fort) {
+			files(f, func(n *config.NetworkSettings) { n.DeniedDomains = []string{internet.Files} })
+		}, "403"},
+		"a limit": {func(f *fort) {
+			files(f, func(n *config.NetworkSettings) { n.Limits = &config.NetworkLimitSettings{BytesIn: new(config.Size(1))} })
+		}, "429"},
+		"without a record": {func(f *fort) {
+			f.reloadWith(func(s *config.SandboxSettings) {
+				s.Network, s.RequireEvidence = f.allowing(internet.Files, held).Network, new(true)
+			})
+		}, "200"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onForts(t, func(f *fort) {
+				before := f.load()
+				p := f.poll()
+				tt.reload(f)
+				line := `test -z "$HTTP_PROXY"`
+				if tt.status != "" {
+					line = f.get(internet.Files, "/greeting.txt") + " >/dev/null 2>&1; " + f.get(internet.Files, "/greeting.txt") + " | head -1"
+				}
+				r, err := f.try(nil, line)
+				must(t, err)
+				if got := string(r.Stdout); r.ExitCode != 0 || tt.status != "" && !strings.HasPrefix(got, "HTTP/1.1 "+tt.status) {
+					t.Errorf("the next command: status %d, %s %s", r.ExitCode, got, r.Stderr)
+				}
+				p.shut("000")
+				p.end()
+				must(t, f.Close())
+				f.left(before)
+			})
+		})
+	}
+}
+
+// TestSettingsThatGive holds that settings which allow more take nothing from
+// what runs, and give it nothing either.
+func TestSettingsThatGive(t *testing.T) {
+	onForts(t, func(f *fort) {
+		before := f.load()
+		p := f.poll()
+		f.reload(internet.Files, held, internet.Other)
+		if got := f.fetch(nil, internet.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+			t.Errorf("the next command: %s", got)
+		}
+		p.next(3, "200")
+		// Settings that then take away reach what the first ones left running.
+		f.reload(internet.Other)
+		if got := f.fetch(nil, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") {
+			t.Errorf("the one after it: %s", got)
+		}
+		p.shut("000")
+		p.end()
+		must(t, f.Close())
+		f.left(before)
+	})
+}
+
+// TestFlagsTakeNothingAway holds that a call without the flags of another one
+// in the same sandbox takes nothing from it, and gets nothing.
+func TestFlagsTakeNothingAway(t *testing.T) {
+	onForts(t, func(f *fort) {
+		p := f.poll()
+		r, err := f.try(nil, "true")
+		must(t, err)
+		if r.ExitCode != 0 {
+			t.Errorf("%+v", r)
+		}
+		p.next(3, "200")
+		if _, err := f.try(f.allowing(internet.Other), "echo ran"); err == nil {
+			t.Error("a flag opened a host while the sandbox is used")
+		}
+		p.next(3, "200")
+	})
+}

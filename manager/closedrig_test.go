@@ -1,0 +1,327 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// held is a host that begins an answer and never ends it.
+const held = "held.test"
+
+// A fort is an outward rig that can be attacked from all sides.
+type fort struct {
+	*outward
+	rig  *rig   // nil without an engine
+	kind string // docker, relay or local
+	name string // of the sandbox, which exists
+
+	mu     sync.Mutex
+	active int // answers that held has under way
+}
+
+// onForts runs a test on both kinds of walls, and on containers that are
+// reached through a relay.
+func onForts(t *testing.T, test func(*fort), prepare ...func(*fort, *statedir.Dir)) {
+	for _, kind := range []string{"docker", "relay", "local"} {
+		t.Run(kind, func(t *testing.T) { test(newFort(t, kind, prepare...)) })
+	}
+}
+
+func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *fort {
+	f := &fort{kind: kind, outward: &outward{t: t, net: internet.New(t), who: who("s")}}
+	f.net.Handle(held, http.HandlerFunc(f.hold))
+	open := func(opts *manager.Options, state *statedir.Dir) {
+		for _, p := range prepare {
+			p(f, state)
+		}
+		f.open(opts, state)
+	}
+	if kind == "local" {
+		f.Manager = newWalled(t, open).Manager
+		f.begin()
+		return f
+	}
+	f.rig = newRig(t)
+	if kind == "relay" {
+		// Code inside cannot do this; it is how an engine elsewhere looks.
+		m := f.rig.manager("")
+		_, o := mustRun(t, m, "s", "true")
+		must(t, m.Close())
+		must(t, os.Remove(filepath.Join(f.rig.state.SocketPath(o.Name), "guest.sock")))
+	}
+	f.rig.change = func(opts *manager.Options) { open(opts, f.rig.state) }
+	f.Manager = f.rig.manager("")
+	f.begin()
+	return f
+}
+
+// begin makes the sandbox, which may reach the usual host and the one that
+// holds what it answers.
+func (f *fort) begin() {
+	f.reload(internet.Files, held)
+	f.lendTo(func(sb sandbox.Sandbox) { f.name = sb.Info().Name })
+}
+
+// lendTo hands the sandbox to fn.
+func (f *fort) lendTo(fn func(sandbox.Sandbox)) {
+	f.t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	must(f.t, f.Lend(ctx, manager.Request{Who: f.who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+		fn(sb)
+		return nil
+	}))
+}
+
+func (f *fort) hold(w http.ResponseWriter, r *http.Request) {
+	f.add(1)
+	defer f.add(-1)
+	w.WriteHeader(http.StatusOK)
+	http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+func (f *fort) add(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.active += n
+}
+
+// held returns how many answers are under way that never end by themselves.
+func (f *fort) heldNow() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active
+}
+
+// reload puts settings in force that let the names be reached.
+func (f *fort) reload(names ...string) {
+	f.t.Helper()
+	f.reloadWith(func(s *config.SandboxSettings) { s.Network = f.allowing(names...).Network })
+}
+
+func (f *fort) reloadWith(change func(*config.SandboxSettings)) {
+	f.t.Helper()
+	provider := "docker"
+	if f.kind == "local" {
+		provider = "local"
+	}
+	s := config.SandboxSettings{Provider: &provider}
+	change(&s)
+	f.Reload(&config.Settings{Agents: &config.Agents{Defaults: &config.AgentDefaults{Sandbox: &s}}})
+}
+
+// A poller is a command that fetches a file again and again, with an answer
+// of held beside it, and tells the status of each try; 000 is none.
+type poller struct {
+	f    *fort
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // of Run, after done
+
+	mu    sync.Mutex
+	part  []byte
+	codes []string
+}
+
+// poll starts a poller of files.test, and waits until it gets through.
+func (f *fort) poll() *poller { return f.pollWith("-w '%{http_code}\\n'") }
+
+// pollTunnels is poll with a CONNECT for each try, whose status counts.
+func (f *fort) pollTunnels() *poller { return f.pollWith("-p -w '%{http_connect}\\n'") }
+
+func (f *fort) pollWith(options string) *poller {
+	f.t.Helper()
+	url := "'" + f.net.URL("http", internet.Files, "/greeting.txt") + "'"
+	line := "curl -sN -o /dev/null --max-time 300 '" + f.net.URL("http", held, "/") + `' & i=0
+while [ $i -lt 20000 ]; do i=$((i+1)); curl -s -o /dev/null --max-time 30 ` + options + " " + url + `; done`
+	p, before := &poller{f: f, done: make(chan struct{})}, f.load().listeners
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+	p.stop = stop
+	req := manager.Request{Who: f.who, Command: sandbox.Command{Args: []string{"sh", "-c", line}, Stdout: p}}
+	go func() {
+		defer close(p.done)
+		defer stop()
+		_, p.err = f.Run(ctx, req)
+	}()
+	f.t.Cleanup(p.end)
+	p.next(3, "200")
+	f.within("an answer is under way", func() bool { return f.heldNow() > 0 })
+	if passed := f.load().listeners > before; passed != (f.kind != "relay") {
+		f.t.Fatalf("the listener inside is a socket of ours: %v", passed)
+	}
+	return p
+}
+
+// Write implements io.Writer.
+func (p *poller) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.part = append(p.part, b...)
+	for {
+		line, rest, ok := bytes.Cut(p.part, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		p.codes, p.part = append(p.codes, string(line)), rest
+	}
+}
+
+func (p *poller) tries() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.codes[:len(p.codes):len(p.codes)]
+}
+
+// next waits until the last n tries, all from now on, had the status.
+func (p *poller) next(n int, code string) {
+	p.f.t.Helper()
+	from := len(p.tries())
+	p.f.within(strconv.Itoa(n)+" tries with "+code, func() bool {
+		c := p.tries()
+		if len(c) < from+n {
+			select {
+			case <-p.done:
+				p.f.t.Fatalf("the command has ended: %v", p.err)
+			default:
+			}
+			return false
+		}
+		for _, got := range c[len(c)-n:] {
+			if got != code {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// end ends the command and waits for that.
+func (p *poller) end() {
+	p.stop()
+	<-p.done
+}
+
+// ended waits for the end of the command.
+func (p *poller) ended() {
+	p.f.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		p.f.t.Fatal("the command does not end")
+	}
+}
+
+// shut holds that nothing passes any more: ten tries have the status, no
+// server has seen any of them, and what was under way is over.
+func (p *poller) shut(code string) {
+	p.f.t.Helper()
+	p.next(2, code) // what was under way
+	before := p.f.net.Hits(internet.Files)
+	p.next(8, code)
+	if n := p.f.net.Hits(internet.Files) - before; n != 0 {
+		p.f.t.Errorf("%d requests came through", n)
+	}
+	p.f.nothingUnderWay()
+}
+
+func (f *fort) nothingUnderWay() {
+	f.t.Helper()
+	f.within("what was under way ends", func() bool { return f.heldNow() == 0 })
+}
+
+// within waits for what has to come.
+func (f *fort) within(what string, ok func() bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(45 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatal("it does not happen: " + what)
+		}
+	}
+}
+
+// A load is what this process has open for ways out.
+type load struct{ listeners, goroutines int }
+
+// load counts the listening sockets of this process, of whatever network, and
+// the goroutines that serve a way out.
+func (f *fort) load() (l load) {
+	f.t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(f.t, err)
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		must(f.t, err)
+		if on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && on == 1 {
+			l.listeners++
+		}
+	}
+	stacks := make([]byte, 8<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for _, g := range strings.Split(string(stacks), "\n\n") {
+		for _, of := range []string{"egress.(*", "egress/pump.", "egress/reach."} {
+			if strings.Contains(g, "sandbox/"+of) {
+				l.goroutines++
+				break
+			}
+		}
+	}
+	return l
+}
+
+// left holds that nothing is left of a way out beyond what there was before.
+func (f *fort) left(before load) {
+	f.t.Helper()
+	var now load
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if now = f.load(); now.listeners <= before.listeners && now.goroutines <= before.goroutines {
+			return
+		}
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			f.t.Fatalf("left %+v, there was %+v\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// again holds that the next command reaches what it may, and nothing else.
+func (f *fort) again() {
+	f.t.Helper()
+	if got := f.fetch(nil, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		f.t.Errorf("afterwards: %s", got)
+	}
+	before := f.net.Hits(internet.Other)
+	if got := f.fetch(nil, internet.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") || f.net.Hits(internet.Other) != before {
+		f.t.Errorf("afterwards, another host: %s", got)
+	}
+}
+
+// refusesToRun holds that the next command does not even start.
+func (f *fort) refusesToRun(code sandbox.Code) {
+	f.t.Helper()
+	r, err := f.try(nil, "echo ran")
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != code || len(r.Stdout) > 0 {
+		f.t.Errorf("afterwards: %s, %v", r.Stdout, err)
+	}
+}
