@@ -37,15 +37,13 @@ func (r *rig) inside(t *testing.T, head string) string {
 
 // leaks reports whether text has the value in it, in any usual spelling.
 func leaks(text string) bool {
-	for _, s := range []string{
-		value, hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))), strings.ToUpper(value),
-		base64.StdEncoding.EncodeToString([]byte(value))[:40], base64.StdEncoding.EncodeToString([]byte("x" + value))[2:40],
-	} {
+	for _, s := range []string{base64.StdEncoding.EncodeToString([]byte(value))[:40], base64.StdEncoding.EncodeToString([]byte("x" + value))[2:40]} {
 		if strings.Contains(text, s) {
 			return true
 		}
 	}
-	return false
+	lower := strings.ToLower(text) // as names of fields lose their case
+	return strings.Contains(lower, value) || strings.Contains(lower, hex.EncodeToString([]byte(value)))
 }
 
 // TestEchoes has the host tell the secret in every part of its answer.
