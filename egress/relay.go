@@ -47,7 +47,7 @@ func (x *exchange) relay(resp *http.Response) {
 	stop := func() {}
 	if whole := x.body.answering(); !whole {
 		x.keep = false
-	} else if resp.ContentLength < 0 || resp.ContentLength > relayBuffer {
+	} else if resp.ContentLength != 0 {
 		stop = x.line.watch(x.hungUp)
 	}
 	w := &tally{w: x.line.conn}

@@ -179,8 +179,13 @@ func greetings() map[string]greeting {
 // TestGreetings holds what passes a tunnel to a host that may be reached by
 // TLS and HTTP, whatever port it is.
 func TestGreetings(t *testing.T) {
+	t.Run("TCP", func(t *testing.T) { testGreetings(t, false) })
+	t.Run("frames", func(t *testing.T) { testGreetings(t, true) })
+}
+
+func testGreetings(t *testing.T, framed bool) {
 	host := listen(t, "")
-	r := newRig(t, setup{rules: []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}})
+	r := newRig(t, setup{framed: framed, rules: []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}})
 	tunnels := map[string]func() *talk{
 		"CONNECT": func() *talk { return r.connect("bare.test:" + itoa(host.port)) },
 		"SOCKS":   func() *talk { k, _ := r.socks("bare.test", host.port); return k },

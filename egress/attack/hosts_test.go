@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,7 +10,9 @@ import (
 	"encoding/base64"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -42,3 +45,36 @@ func selfSigned(t testing.TB, name string) tls.Certificate {
 	must(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
+
+// elsewhere dials a port of this machine instead of every address, and says
+// that it did not.
+func elsewhere(port int) func(context.Context, netip.AddrPort) (net.Conn, error) {
+	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+itoa(port))
+		return &posing{c, to}, err
+	}
+}
+
+// A posing connection tells another address than that it leads to.
+type posing struct {
+	net.Conn
+	as netip.AddrPort
+}
+
+func (p *posing) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.as) }
+
+// A framed listener has connections that are no TCP, as where frames are
+// forwarded.
+type framed struct{ net.Listener }
+
+func (f framed) Accept() (net.Conn, error) {
+	c, err := f.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &frames{c}, nil
+}
+
+type frames struct{ net.Conn }
+
+func (f *frames) CloseWrite() error { return f.Conn.(*net.TCPConn).CloseWrite() }

@@ -219,7 +219,12 @@ func conversations() map[string]spoken {
 }
 
 func TestConversations(t *testing.T) {
-	r := newRig(t, setup{secret: []string{internet.Files}})
+	t.Run("TCP", func(t *testing.T) { testConversations(t, false) })
+	t.Run("frames", func(t *testing.T) { testConversations(t, true) })
+}
+
+func testConversations(t *testing.T, framed bool) {
+	r := newRig(t, setup{framed: framed, secret: []string{internet.Files}})
 	for name, s := range conversations() {
 		for _, c := range carriers() {
 			t.Run(name+"/"+c.name, func(t *testing.T) {

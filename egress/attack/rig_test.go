@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,9 @@ type rig struct {
 type setup struct {
 	rules   []string // more that are allowed
 	denied  []string
-	secret  []string // hosts that a secret is bound to
+	secret  []string // hosts that a secret is bound to, at the port of TLS unless they name another
+	usual   bool     // which is 443 then
+	framed  bool     // what comes from inside does so in frames and not over TCP
 	options network.Options
 	change  func(*egress.Options, *egress.WayOptions)
 }
@@ -78,7 +81,7 @@ func newRig(t testing.TB, s setup) *rig {
 	po := egress.Options{Reach: reach.New(reach.Options{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
 	wo := egress.WayOptions{Sandbox: "box", Policy: p}
 	if len(s.secret) > 0 {
-		r.bind(&wo, s.secret)
+		r.bind(&wo, s)
 	}
 	if s.change != nil {
 		s.change(&po, &wo)
@@ -86,6 +89,9 @@ func newRig(t testing.TB, s setup) *rig {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	r.addr = l.Addr().String()
+	if s.framed {
+		l = framed{l}
+	}
 	r.plane = egress.New(po)
 	t.Cleanup(func() { r.holds(); r.plane.Close() })
 	r.way, err = r.plane.Open(l, wo)
@@ -96,11 +102,12 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// bind makes a secret TOKEN for hosts at the port of TLS, or at that they name.
-func (r *rig) bind(o *egress.WayOptions, hosts []string) {
+// bind makes a secret TOKEN for hosts.
+func (r *rig) bind(o *egress.WayOptions, s setup) {
 	r.t.Helper()
+	hosts := slices.Clone(s.secret)
 	for i, h := range hosts {
-		if !strings.Contains(h, ":") {
+		if !strings.Contains(h, ":") && !s.usual {
 			hosts[i] = r.net.At("https", h)
 		}
 	}

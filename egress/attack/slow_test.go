@@ -138,8 +138,13 @@ func (r *rig) drained() {
 // TestHalfOpen holds that programs which end one direction, or vanish, do not
 // keep anything open.
 func TestHalfOpen(t *testing.T) {
+	t.Run("TCP", func(t *testing.T) { testHalfOpen(t, false) })
+	t.Run("frames", func(t *testing.T) { testHalfOpen(t, true) })
+}
+
+func testHalfOpen(t *testing.T, framed bool) {
 	host := listen(t, "")
-	r := newRig(t, setup{rules: []string{"tcp://bare.test:" + itoa(host.port), "tcp://127.0.0.1:" + itoa(host.port)}})
+	r := newRig(t, setup{framed: framed, rules: []string{"tcp://bare.test:" + itoa(host.port), "tcp://127.0.0.1:" + itoa(host.port)}})
 	k := r.connect("bare.test:" + itoa(host.port))
 	io.WriteString(k, "all that I say")
 	k.Conn.(*net.TCPConn).CloseWrite()

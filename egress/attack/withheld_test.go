@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
 )
 
 // TestParts asks a host that tells the secret for a few bytes at a time.
@@ -75,6 +76,32 @@ func TestWithheld(t *testing.T) {
 		}
 		if got := <-seen; leaks(got) {
 			t.Errorf("%s: the host got %q", name, got)
+		}
+	}
+}
+
+// TestWithheldInPlain has a secret that is bound to a host without a port,
+// which plain HTTP to the port of TLS never carries.
+func TestWithheldInPlain(t *testing.T) {
+	seen := make(chan string, 8)
+	port := scripted(t, func(c net.Conn, head string) {
+		seen <- head
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	r := newRig(t, setup{rules: []string{"bound.test", "127.0.0.1:443"}, secret: []string{"bound.test"}, usual: true, change: func(p *egress.Options, _ *egress.WayOptions) {
+		p.Reach = reach.New(reach.Options{Resolver: home{}, Dial: elsewhere(port)})
+	}})
+	tunnel := r.connect("bound.test:443")
+	for _, k := range []*talk{newTalk(r.dial()), tunnel} {
+		url := "http://bound.test:443"
+		if k == tunnel {
+			url = ""
+		}
+		fmt.Fprintf(k, "GET %s/ HTTP/1.1\r\nHost: bound.test:443\r\nAuthorization: Bearer %s\r\n\r\n", url, r.standIn)
+		if status, body, _ := k.answer("GET"); status != 200 {
+			t.Errorf("%d %s", status, body)
+		} else if got := <-seen; leaks(got) || !strings.Contains(got, r.standIn) {
+			t.Errorf("the host got %q", got)
 		}
 	}
 }
