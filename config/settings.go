@@ -53,7 +53,7 @@ type SandboxSettings struct {
 	WorkspaceRoot     *string              `json:"workspaceRoot,omitempty" doc:"Host folder of the scratch workspaces; default workspaces in the state folder. ~ and $VAR are replaced."`
 	WorkspaceQuota    *Size                `json:"workspaceQuota,omitempty" min:"0" doc:"Most bytes of one scratch workspace; 0, the default, is unbounded."`
 	DriftPolicy       *sandbox.DriftPolicy `json:"driftPolicy,omitempty" enum:"keep,refuse" doc:"What happens to a sandbox in use whose settings changed; default keep."`
-	RequireEvidence   *bool                `json:"requireEvidence,omitempty" doc:"Whether a command may run only when its evidence can be recorded; default false, true under strict."`
+	RequireEvidence   *bool                `json:"requireEvidence,omitempty" doc:"Whether nothing passes the way out before that is recorded; default false, true under strict."`
 
 	// Workspace is the host folder that a flag of the call names as the
 	// workspace. It is no setting, so it has no name in the file.

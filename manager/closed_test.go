@@ -78,7 +78,7 @@ func TestClosedWithTheWall(t *testing.T) {
 				end(f)
 				f.over(p)
 				if p.err == nil {
-					t.Error("a command whose wall fell counts as ended by itself")
+					f.t.Error("a command whose wall fell counts as ended by itself")
 				}
 				f.left(before)
 				f.again()

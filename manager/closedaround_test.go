@@ -104,7 +104,10 @@ func serveConnect(c net.Conn) {
 	}
 	defer to.Close()
 	io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
-	go io.Copy(to, br)
+	go func() {
+		io.Copy(to, br)
+		to.Close()
+	}()
 	io.Copy(c, to)
 }
 
@@ -163,23 +166,23 @@ func TestUpstreamProxyDies(t *testing.T) {
 func TestSecretIsTakenAway(t *testing.T) {
 	onForts(t, func(f *fort) {
 		host := &heard{}
-		file := filepath.Join(t.TempDir(), "token")
+		file := filepath.Join(f.t.TempDir(), "token")
 		f.net.Handle("api.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			os.Remove(file)
 			host.serve(w, r)
 		}))
-		must(t, os.WriteFile(file, []byte(secretValue), 0o600))
+		must(f.t, os.WriteFile(file, []byte(secretValue), 0o600))
 		f.bind(file)
 		url := "'" + f.net.URL("https", "api.test", "/") + "'"
 		line := `curl -s -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer $TOKEN" ` + url
 		r, err := f.try(nil, line+"; "+line)
-		must(t, err)
+		must(f.t, err)
 		answers := strings.Fields(string(r.Stdout))
 		if len(answers) != 2 || answers[0] != "200" || answers[1] == "200" {
-			t.Errorf("answers %q", answers)
+			f.t.Errorf("answers %q", answers)
 		}
 		if !slices.Equal(host.all, []string{"Bearer " + secretValue}) {
-			t.Errorf("the host has heard %q", host.all)
+			f.t.Errorf("the host has heard %q", host.all)
 		}
 		f.CloseWays()
 		f.refusesToRun(sandbox.CodeUnavailable)

@@ -47,13 +47,13 @@ func TestSettingsThatTakeAway(t *testing.T) {
 					line = f.get(internet.Files, "/greeting.txt") + " >/dev/null 2>&1; " + f.get(internet.Files, "/greeting.txt") + " | head -1"
 				}
 				r, err := f.try(nil, line)
-				must(t, err)
+				must(f.t, err)
 				if got := string(r.Stdout); r.ExitCode != 0 || tt.status != "" && !strings.HasPrefix(got, "HTTP/1.1 "+tt.status) {
-					t.Errorf("the next command: status %d, %s %s", r.ExitCode, got, r.Stderr)
+					f.t.Errorf("the next command: status %d, %s %s", r.ExitCode, got, r.Stderr)
 				}
 				p.shut("000")
 				p.end()
-				must(t, f.Close())
+				must(f.t, f.Close())
 				f.left(before)
 			})
 		})
@@ -68,17 +68,17 @@ func TestSettingsThatGive(t *testing.T) {
 		p := f.poll()
 		f.reload(internet.Files, held, internet.Other)
 		if got := f.fetch(nil, internet.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
-			t.Errorf("the next command: %s", got)
+			f.t.Errorf("the next command: %s", got)
 		}
 		p.next(3, "200")
 		// Settings that then take away reach what the first ones left running.
 		f.reload(internet.Other)
 		if got := f.fetch(nil, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") {
-			t.Errorf("the one after it: %s", got)
+			f.t.Errorf("the one after it: %s", got)
 		}
 		p.shut("000")
 		p.end()
-		must(t, f.Close())
+		must(f.t, f.Close())
 		f.left(before)
 	})
 }
@@ -89,13 +89,13 @@ func TestFlagsTakeNothingAway(t *testing.T) {
 	onForts(t, func(f *fort) {
 		p := f.poll()
 		r, err := f.try(nil, "true")
-		must(t, err)
+		must(f.t, err)
 		if r.ExitCode != 0 {
-			t.Errorf("%+v", r)
+			f.t.Errorf("%+v", r)
 		}
 		p.next(3, "200")
 		if _, err := f.try(f.allowing(internet.Other), "echo ran"); err == nil {
-			t.Error("a flag opened a host while the sandbox is used")
+			f.t.Error("a flag opened a host while the sandbox is used")
 		}
 		p.next(3, "200")
 	})

@@ -153,7 +153,7 @@ func (f *fort) pollTunnels() *poller { return f.pollWith("-p -w '%{http_connect}
 func (f *fort) pollWith(options string) *poller {
 	f.t.Helper()
 	url := "'" + f.net.URL("http", internet.Files, "/greeting.txt") + "'"
-	line := "curl -sN -o /dev/null --max-time 300 '" + f.net.URL("http", held, "/") + `' & i=0
+	line := `echo "$HTTP_PROXY" > proxy; ` + "curl -sN -o /dev/null --max-time 300 '" + f.net.URL("http", held, "/") + `' & i=0
 while [ $i -lt 20000 ]; do i=$((i+1)); curl -s -o /dev/null --max-time 30 ` + options + " " + url + `; done`
 	p, before := &poller{f: f, done: make(chan struct{})}, f.load().listeners
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)

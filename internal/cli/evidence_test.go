@@ -57,10 +57,10 @@ func withEvidence() *fake {
 	f := &fake{}
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
 	for i, data := range []string{
-		`{"phase":"decision","protocol":"connect","method":"CONNECT","host":"pypi.org","port":443,"verdict":"allow","rule":"network.allowedDomains[0]: pypi.org"}`,
+		`{"phase":"decision","protocol":"connect","method":"CONNECT","host":"pkg.test","port":443,"verdict":"allow","rule":"network.allowedDomains[0]: pkg.test"}`,
 		`{"phase":"decision","protocol":"socks5","host":"fe80::1","port":22,"verdict":"deny","rule":"address"}`,
-		`{"phase":"end","method":"GET","host":"pypi.org","port":80,"path":"/simple/","verdict":"allow","status":200,"bytesIn":4096,"bytesOut":120,"duration":1500000000}`,
-		`{"phase":"end","host":"pypi.org","port":443,"verdict":"allow","error":"connection reset","duration":1}`,
+		`{"phase":"end","method":"GET","host":"pkg.test","port":80,"path":"/simple/","verdict":"allow","status":200,"bytesIn":4096,"bytesOut":120,"duration":1500000000}`,
+		`{"phase":"end","host":"pkg.test","port":443,"verdict":"allow","error":"connection reset","duration":1}`,
 		`{"reason":"flood"}`,
 		`{"reason":"lost"}`,
 		`{"name":` + string(must(json.Marshal(hostile))) + `}`,
@@ -149,7 +149,7 @@ func TestEvidenceTellsOfDamage(t *testing.T) {
 	f := withEvidence()
 	f.evidence.damage = 2
 	r := call(t, f, "evidence", "list")
-	if r.status != 1 || !strings.Contains(r.stdout, "pypi.org:443") || !strings.Contains(r.stderr, "damaged in 2 places") {
+	if r.status != 1 || !strings.Contains(r.stdout, "pkg.test:443") || !strings.Contains(r.stderr, "damaged in 2 places") {
 		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
 	}
 	f.evidence.err = &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "no disk"}

@@ -55,3 +55,16 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		t.Errorf("twice: status %d, stderr %q", r.status, r.stderr)
 	}
 }
+
+// TestExplainTakesHostsAndSecrets holds that explain can be asked about a call
+// with its flags.
+func TestExplainTakesHostsAndSecrets(t *testing.T) {
+	f := &fake{}
+	r := call(t, f, "explain", "--host", "a.example", "--allow-domain", "a.example", "--secret", "TOKEN@a.example", "--provider", "local")
+	if n := f.flags; r.status != 0 || n == nil || n.Network == nil || !slices.Equal(n.Network.AllowedDomains, []string{"a.example"}) || len(n.Network.Secrets) != 1 || *n.Provider != "local" {
+		t.Errorf("status %d, %q, %+v", r.status, r.stderr, n)
+	}
+	if r := call(t, &fake{}, "explain", "--secret", "TOKEN=hunter2@a.example"); r.status != 2 || strings.Contains(r.stderr, "hunter2") {
+		t.Errorf("status %d, %q", r.status, r.stderr)
+	}
+}
