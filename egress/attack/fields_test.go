@@ -3,7 +3,9 @@ package attack
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -71,5 +73,33 @@ func TestUnasked(t *testing.T) {
 		if rest, _ := io.ReadAll(k.br); len(rest) != 0 {
 			t.Errorf("%q", rest)
 		}
+	}
+}
+
+// TestSwitchTells has a host that knows the secret from an earlier request
+// tell it while it agrees to a websocket.
+func TestSwitchTells(t *testing.T) {
+	var known atomic.Value
+	r := openSafe(t, func(w http.ResponseWriter, q *http.Request) {
+		if q.Header.Get("Upgrade") == "" {
+			known.Store(q.Header.Get("X-Token"))
+			return
+		}
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "HTTP/1.1 101 %[1]s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Token: %[1]s\r\n\r\n", known.Load())
+	})
+	r.inside(t, "GET / HTTP/1.1")
+	k := r.intercepted("bound.test")
+	fmt.Fprintf(k, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", r.net.At("https", "bound.test"))
+	back, _ := io.ReadAll(k.br)
+	if text := string(back); !strings.HasPrefix(text, "HTTP/1.1 101 ") || leaks(text) {
+		t.Errorf("%q", text)
+	}
+	if known.Load() != value {
+		t.Errorf("the host was sent %q", known.Load())
 	}
 }
