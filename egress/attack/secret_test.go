@@ -93,10 +93,10 @@ func TestEchoes(t *testing.T) {
 			w.Header().Add("Set-Cookie", "a="+r.Header.Get("X-Token")+"; Path=/")
 		},
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://unbound.test/?t="+r.Header.Get("X-Token"), 302)
+			http.Redirect(w, r, "http://unbound.test/?t="+r.Header.Get("X-Token"), http.StatusFound)
 		},
 		"an escaped redirect": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://unbound.test/?t="+url.QueryEscape(r.Header.Get("X-Token")), 307)
+			http.Redirect(w, r, "http://unbound.test/?t="+url.QueryEscape(r.Header.Get("X-Token")), http.StatusTemporaryRedirect)
 		},
 		"authentication": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="`+r.Header.Get("X-Token")+`"`)
