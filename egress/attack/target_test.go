@@ -186,6 +186,25 @@ func TestSpellingsOfOne(t *testing.T) {
 	}
 }
 
+// TestSpellingsOfTrap holds that other spellings of an address are recorded as
+// that address: what is decided is what would be dialled.
+func TestSpellingsOfTrap(t *testing.T) {
+	r := newRig(t, setup{})
+	for _, host := range []string{
+		"127.2", "127.0.2", "2130706434", "017700000002", "0x7f000002", "0X7F000002", "0177.0.0.02", "0x7f.0x0.0x0.0x2", "0x7f.0.2", "127.0.0.2.", "0177.00.00.2",
+		"[::ffff:127.0.0.2]", "[::ffff:7f00:2]", "[0:0:0:0:0:ffff:7f00:0002]", "[::FFFF:7F00:2]",
+	} {
+		before, k := r.count(), newTalk(r.dial())
+		fmt.Fprintf(k, "CONNECT %s:%d HTTP/1.1\r\n\r\n", host, r.trap.Port())
+		if status, _, _ := k.answer("CONNECT"); status != 403 {
+			t.Errorf("%s: %d", host, status)
+		}
+		if e := r.refusals(before, 1)[0]; e.Host != trapAddr || e.Rule != "address" {
+			t.Errorf("%s: %+v", host, e)
+		}
+	}
+}
+
 // TestPorts holds that a host without a port in its rule is reached at the
 // ports of the web, whatever is said there.
 func TestPorts(t *testing.T) {
