@@ -97,8 +97,11 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	}
 	_, reason, _ := strings.Cut(resp.Status, " ")
 	fmt.Fprintf(bw, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, printable(reason, 120))
+	if x.bound {
+		x.way.o.Secrets.ScrubHeader(resp.Trailer) // the names that are announced
+	}
 	for name := range resp.Trailer {
-		if chunked && (!x.bound || x.way.o.Secrets.ScrubString(name) == name) {
+		if chunked {
 			resp.Header.Add("Trailer", name)
 		}
 	}

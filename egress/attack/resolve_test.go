@@ -91,6 +91,23 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestNextAddress holds that an address that may be dialled and does not
+// answer makes way for none that may not.
+func TestNextAddress(t *testing.T) {
+	trap := internet.NewTrap(t, trapAddr)
+	closed := fmt.Sprintf("127.0.0.1:%d", trap.Port()) // where nobody listens
+	r := newRig(t, setup{rules: []string{"next.test", closed}})
+	r.net.Names.Set("next.test", addrs("127.0.0.1", trapAddr, "::ffff:127.0.0.2"))
+	for way, got := range r.ask(t, "next.test", trap.Port()) {
+		if got != 502 {
+			t.Errorf("%s: %d", way, got)
+		}
+	}
+	if n := trap.Hits(); n != 0 {
+		t.Errorf("%d connections reached the trap", n)
+	}
+}
+
 // TestRebinding has the resolver answer differently each time: once with the
 // host, then with the trap.
 func TestRebinding(t *testing.T) {
