@@ -113,6 +113,20 @@ func (s *callers) basic(field string) string {
 	return s.known(id, token)
 }
 
+// only returns the id of the one Caller that there is; empty when there are
+// none or several.
+func (s *callers) only() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byID) != 1 {
+		return ""
+	}
+	for id := range s.byID {
+		return id
+	}
+	return ""
+}
+
 // refused remembers a refusal with its Caller.
 func (s *callers) refused(e Event) {
 	s.mu.Lock()

@@ -284,6 +284,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("connections", func(t *testing.T) {
 		w := limited(meter.Limits{Connections: 1})
+		only := w.way.Caller("only")
 		conn := w.dial()
 		br := bufio.NewReader(conn)
 		get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
@@ -294,6 +295,12 @@ func TestLimits(t *testing.T) {
 		}
 		if n := w.plane.Counters().TurnedAway; n != 1 {
 			t.Errorf("%d turned away", n)
+		}
+		w.wait(1, func(e egress.Event) bool {
+			return e.Phase == egress.PhaseDecision && e.Rule == "limits.connections" && e.Host == ""
+		})
+		if told := only.Refused(); len(told) != 1 || told[0].Rule != "limits.connections" {
+			t.Errorf("the one command is told of %+v", told)
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {
@@ -306,6 +313,7 @@ func TestLimits(t *testing.T) {
 		if resp, _ := w.raw("GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"); resp.StatusCode != 429 {
 			t.Errorf("afterwards: %s", resp.Status)
 		}
+		w.wait(1, func(e egress.Event) bool { return e.Phase == egress.PhaseDecision && e.Rule == "limits.bytesOut" })
 	})
 	t.Run("head", func(t *testing.T) {
 		w := openWithin(t, 100*time.Millisecond, allow(port, host))

@@ -58,7 +58,7 @@ type Way struct {
 	transport *http.Transport
 	callers   callers
 	asker     asker
-	turnAways chan struct{}
+	turnAways turnAways
 
 	ctx    context.Context // ends with the Way
 	cancel context.CancelCauseFunc
@@ -84,7 +84,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	}
 	w := &Way{
 		plane: p, o: o, listener: l, meter: meter.New(o.Limits),
-		turnAways: make(chan struct{}, maxTurnAways), done: make(chan struct{}),
+		turnAways: turnAways{turn: make(chan struct{}, maxTurnAways)}, done: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	flow, stop := context.WithCancelCause(w.ctx)
@@ -186,27 +186,4 @@ func (w *Way) attend(conn net.Conn) {
 		conn.Close()
 	}()
 	newClient(w.flow, w, conn).serve()
-}
-
-// turnAway tells a connection that there are too many, as long as not too many
-// have to be told.
-func (w *Way) turnAway(conn net.Conn, why refusal) {
-	select {
-	case w.turnAways <- struct{}{}:
-	default:
-		conn.Close()
-		return
-	}
-	w.conns.Go(func() {
-		stop := context.AfterFunc(w.ctx, func() { conn.Close() })
-		defer func() {
-			stop()
-			conn.Close()
-			<-w.turnAways
-		}()
-		conn.SetDeadline(time.Now().Add(lingerTime))
-		if _, err := conn.Write(why.bytes(true, false)); err == nil {
-			linger(conn)
-		}
-	})
 }

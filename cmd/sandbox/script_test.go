@@ -66,6 +66,14 @@ func params(t *testing.T, dir string) testscript.Params {
 			e.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
 			e.Setenv("SECRET_OF_THE_HOST", "tell-nobody")
 			e.Defer(func() { removeAll(e) })
+			for _, name := range []string{"NEARBY", "OTHER"} {
+				host, end, err := openNearby()
+				if err != nil {
+					return err
+				}
+				e.Defer(end)
+				e.Setenv(name, host.at)
+			}
 			return os.Mkdir(e.WorkDir+"/home", 0o700)
 		},
 		Condition: func(cond string) (bool, error) {

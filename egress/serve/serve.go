@@ -79,7 +79,7 @@ func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net
 		return l, err
 	}
 	if o.Warn != nil {
-		o.Warn(err, "the port of network.httpProxyPort is taken inside: the proxy has another one, which only programs that heed HTTP_PROXY find")
+		o.Warn(err, "the port of network.httpProxyPort cannot be had inside: the proxy has another one, which only programs that heed HTTP_PROXY find")
 	}
 	return inside.Listen(ctx, "tcp", at(0))
 }
