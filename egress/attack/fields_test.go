@@ -103,3 +103,19 @@ func TestSwitchTells(t *testing.T) {
 		t.Errorf("the host was sent %q", known.Load())
 	}
 }
+
+// TestUnsearchable holds that what could not be searched for the secret is
+// refused when a request would carry it.
+func TestUnsearchable(t *testing.T) {
+	r := openSafe(t, func(http.ResponseWriter, *http.Request) { t.Error("the host was asked") })
+	for _, head := range []string{"TRACE / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n", "GET / HTTP/1.1\r\nConnection: x, UPGRADE\r\nUpgrade: websocket\r\n"} {
+		before, k := r.count(), r.intercepted("bound.test")
+		fmt.Fprintf(k, "%sHost: %s\r\nX-Token: %s\r\n\r\n", head, r.net.At("https", "bound.test"), r.standIn)
+		if status, body, _ := k.answer("GET"); status != 403 {
+			t.Errorf("%q: %d %s", head, status, body)
+		}
+		if e := r.refusals(before, 1)[0]; e.Rule != "secret" {
+			t.Errorf("%q: %+v", head, e)
+		}
+	}
+}
