@@ -91,11 +91,14 @@ func (x *exchange) fill() bool {
 	names, err := x.way.o.Secrets.Swap(x.ctx, x.host, x.port, x.scope.secure, x.req.Header)
 	switch {
 	case err != nil:
-		d.Message = "a secret for " + x.host.String() + " cannot be had"
+		d.Message, d.Hint = "a secret for "+x.host.String()+" cannot be had", "have whoever keeps the settings look at its source"
+		r := denied(d) // why is not for the inside: it may name files of the host
 		var e *sandbox.Error
 		if errors.As(err, &e) {
 			d.Message, d.Hint = d.Message+": "+e.Message, e.Hint
 		}
+		x.refuse(r, d, netip.AddrPort{})
+		return false
 	case x.head.Method == http.MethodTrace:
 		d.Message, d.Hint = "TRACE would have the secret sent back", "use another method"
 	case len(names) > 0 && upgrades(x.req):

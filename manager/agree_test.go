@@ -101,7 +101,9 @@ func openProxy(t *testing.T, settings string) *judgingProxy {
 	})
 	n := res.Network
 	out := &serve.Outlet{Plane: plane, Recorder: recorder}
-	yes := func(context.Context, outlet.Question) outlet.Answer { return outlet.Answer{Allowed: true, Rule: "network.ask"} }
+	yes := func(context.Context, outlet.Question) outlet.Answer {
+		return outlet.Answer{Allowed: true, Rule: "network.ask"}
+	}
 	way, err := out.Open(t.Context(), p, outlet.Options{Sandbox: "box", Ask: yes, Rules: sandbox.EgressRules{
 		AllowedDomains: n.AllowedDomains, DeniedDomains: n.DeniedDomains, AllowPublic: n.AllowPublic, AllowPrivate: n.AllowPrivate, Ask: n.Ask,
 	}})

@@ -174,9 +174,12 @@ func TestSecretIsTakenAway(t *testing.T) {
 		must(f.t, os.WriteFile(file, []byte(secretValue), 0o600))
 		f.bind(file)
 		url := "'" + f.net.URL("https", "api.test", "/") + "'"
-		line := `curl -s -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer $TOKEN" ` + url
-		r, err := f.try(nil, line+"; "+line)
+		line := `curl -s -o answer -w '%{http_code}\n' -H "Authorization: Bearer $TOKEN" ` + url
+		r, err := f.try(nil, line+"; "+line+"; cat answer >&2")
 		must(f.t, err)
+		if told := string(r.Stderr); !strings.Contains(told, "cannot be had") || strings.Contains(told, filepath.Dir(file)) {
+			f.t.Errorf("the inside is told %q", told)
+		}
 		answers := strings.Fields(string(r.Stdout))
 		if len(answers) != 2 || answers[0] != "200" || answers[1] == "200" {
 			f.t.Errorf("answers %q", answers)

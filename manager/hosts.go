@@ -29,7 +29,7 @@ func (w *way) permitted(q outlet.Question) (outlet.Answer, bool) {
 func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 	c := w.asking(q.Caller)
 	if c == nil {
-		return outlet.Answer{Note: "no command runs of which somebody could be asked"}
+		return outlet.Answer{Note: "it is not known which command asks"}
 	}
 	a := w.m.put(ctx, sandbox.PermissionRequest{
 		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Who.Agent, Session: c.request.Who.Session, Sandbox: c.sandbox,
@@ -80,17 +80,22 @@ func (m *Manager) keepHost(c *caller, target string) (note string) {
 
 // asking returns the command that a question is about. Programs may leave the
 // credentials out that tell which command they belong to; then it is any that
-// runs, since all of a way can be asked about.
+// runs, when all of them are one agent's: what one is permitted another must
+// not ask for.
 func (w *way) asking(id string) *caller {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.callers[id]; c != nil {
 		return c
 	}
+	var any *caller
 	for _, c := range w.callers {
-		return c
+		if any != nil && any.request.Who != c.request.Who {
+			return nil
+		}
+		any = c
 	}
-	return nil
+	return any
 }
 
 func (c *caller) may(target string) bool {

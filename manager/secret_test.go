@@ -112,6 +112,19 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	})
 }
 
+// TestCallCannotReplaceASecret holds that a call which sets the variable of a
+// secret does not run.
+func TestCallCannotReplaceASecret(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		flags := o.allowing("api.test")
+		flags.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{"api.test:1234"}, From: config.SecretSource{Env: "OUTER_TOKEN"}}}
+		r, err := o.try(flags, "echo ran", func(r *manager.Request) { r.Command.Env = map[string]string{"TOKEN": "x"} })
+		if sandbox.CodeOf(err) != sandbox.CodeValidation || strings.Contains(string(r.Stdout), "ran") {
+			o.t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
 // absent fails when the text holds the secret in any usual form.
 func absent(t *testing.T, where, text string) {
 	t.Helper()

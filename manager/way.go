@@ -60,6 +60,9 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	if l.ways == nil || !opens(rules) {
 		return nil, nil
 	}
+	if err := unset(l.want.res, req.Command.Env); err != nil {
+		return nil, err
+	}
 	w, err := l.ways.get(req.Ask, func() (*way, error) { return m.openWay(ctx, l, rules) })
 	if err != nil {
 		return nil, err
@@ -76,6 +79,18 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	maps.Copy(env, req.Command.Env)
 	req.Command.Env = env
 	return c, nil
+}
+
+// unset refuses a call that sets a variable which holds a secret's stand-in:
+// one of the two would be lost, and whoever set it may believe otherwise.
+func unset(res config.Resolved, env map[string]string) error {
+	for name := range res.Network.Secrets {
+		if _, set := env[name]; set {
+			return &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "command.env." + name,
+				Message: "the call sets the variable " + name + ", to which network.secrets binds a secret", Hint: "leave one of the two out"}
+		}
+	}
+	return nil
 }
 
 // opens reports whether the rules lead anywhere.
