@@ -73,7 +73,7 @@ func TestSettingsRepeatNoSecret(t *testing.T) {
 		`{"hosts":["a.example"],"from":{"env":"hunter2 x"}}`, `{"hosts":["a.example"],"from":{"file":"hunter2"}}`, `{"hosts":["a.example"],"from":{"file":["hunter2"]}}`,
 		`{"hosts":["a.example"],"from":{"env":"hunter2\u0001"}}`, `{"hosts":["a.example"],"from":{"command":["hunter2\u0000"]}}`, `{"hosts":["a.example"],"value":"hunter2"}`,
 	} {
-		_, err := config.Parse("settings", []byte(`{"agents":{"defaults":{"sandbox":{"network":{"secrets":{"TOKEN":` + text + `}}}}}}`))
+		_, err := config.Parse("settings", []byte(`{"agents":{"defaults":{"sandbox":{"network":{"secrets":{"TOKEN":`+text+`}}}}}}`))
 		if sandbox.CodeOf(err) != sandbox.CodeValidation || !strings.Contains(err.Error(), "network.secrets.TOKEN") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", text, err)
 		}
