@@ -300,18 +300,18 @@ func (b *Begun) tell(ctx context.Context, o Order) error {
 			return err
 		}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = b.args.SetWriteDeadline(time.Now()) })
+	args := b.args // b.args is gone by the time that ctx ends late
+	stop := context.AfterFunc(ctx, func() { _ = args.SetWriteDeadline(time.Now()) })
 	defer stop()
-	_, err := b.args.WriteString(strings.Join(slices.Concat(o.Args, b.order.extra), "\x00") + "\x00")
+	_, err := args.WriteString(strings.Join(slices.Concat(o.Args, b.order.extra), "\x00") + "\x00")
 	if errors.Is(err, unix.EPIPE) {
 		b.wall.awaitComplaint()
 	}
 	if err != nil {
 		return err
 	}
-	err = b.args.Close()
 	b.args = nil
-	return err
+	return args.Close()
 }
 
 // show has the thread stage the sources that were not known at the beginning.
