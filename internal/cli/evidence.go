@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -143,34 +142,15 @@ type evidenceView struct {
 
 func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filter) error {
 	limit := f.Limit
-	if limit > 0 {
-		f.Limit++ // to see whether there are more
-	}
-	view := evidenceView{Evidence: []evidence.Record{}}
-	for r, err := range e.Query(ctx, f) {
-		var d *journal.Damage
-		switch {
-		case errors.As(err, &d):
-			view.Damaged++
-		case err != nil:
-			return err
-		case limit > 0 && len(view.Evidence) == limit:
-			view.More = true
-		default:
-			view.Evidence = append(view.Evidence, r)
-		}
-	}
-	if err := a.writeEvidence(view, f.AllTenants); err != nil {
+	f.Limit = oneMore(limit)
+	n, err := gather(e.Query(ctx, f), limit)
+	if err != nil {
 		return err
 	}
-	if view.More && !a.globals.json() {
-		a.say("only the newest %d are shown; --limit 0 shows all", limit)
+	if err := a.writeEvidence(evidenceView{Evidence: n.records, More: n.more, Damaged: n.damaged}, f.AllTenants); err != nil {
+		return err
 	}
-	if view.Damaged > 0 {
-		a.say("the records are damaged in %s; what was there is not shown, see sandbox evidence verify", count(view.Damaged, "place", "places"))
-		return silentStatus(statusFailed)
-	}
-	return nil
+	return a.sayMissing(n.more, limit, n.damaged, ", see sandbox evidence verify")
 }
 
 func (a *app) writeEvidence(view evidenceView, tenants bool) error {

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -13,7 +12,6 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/violation/store"
@@ -166,34 +164,15 @@ type violationsView struct {
 
 func (a *app) listViolations(ctx context.Context, v ViolationStore, f store.Filter) error {
 	limit := f.Limit
-	if limit > 0 {
-		f.Limit++ // to see whether there are more
-	}
-	view := violationsView{Violations: []store.Record{}}
-	for r, err := range v.Query(ctx, f) {
-		var d *journal.Damage
-		switch {
-		case errors.As(err, &d):
-			view.Damaged++
-		case err != nil:
-			return err
-		case limit > 0 && len(view.Violations) == limit:
-			view.More = true
-		default:
-			view.Violations = append(view.Violations, r)
-		}
-	}
-	if err := a.writeViolations(view, f.AllTenants); err != nil {
+	f.Limit = oneMore(limit)
+	n, err := gather(v.Query(ctx, f), limit)
+	if err != nil {
 		return err
 	}
-	if view.More && !a.globals.json() {
-		a.say("only the newest %d are shown; --limit 0 shows all", limit)
+	if err := a.writeViolations(violationsView{Violations: n.records, More: n.more, Damaged: n.damaged}, f.AllTenants); err != nil {
+		return err
 	}
-	if view.Damaged > 0 {
-		a.say("the records are damaged in %s; what was there is not shown", count(view.Damaged, "place", "places"))
-		return silentStatus(statusFailed)
-	}
-	return nil
+	return a.sayMissing(n.more, limit, n.damaged, "")
 }
 
 func (a *app) writeViolations(view violationsView, tenants bool) error {

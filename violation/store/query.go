@@ -90,28 +90,7 @@ func (s *Store) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 			yield(Record{}, err)
 			return
 		}
-		n := 0
-		for raw, err := range s.journal.Records(ctx, journal.Range{Backward: true}) {
-			var d *journal.Damage
-			if errors.As(err, &d) && d.Kind == journal.DamageTorn {
-				continue // nothing was lost that Append had taken
-			}
-			var r Record
-			if err == nil {
-				r, err = decode(raw)
-			}
-			if err == nil && !f.Match(r) {
-				continue
-			}
-			if !yield(r, err) {
-				return
-			}
-			if err == nil {
-				if n++; n == f.Limit {
-					return
-				}
-			}
-		}
+		journal.Newest(ctx, s.journal, f.Limit, decode, f.Match)(yield)
 	}
 }
 
