@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestMadeOnce(t *testing.T) {
@@ -131,9 +132,7 @@ func TestRefusedFiles(t *testing.T) {
 		}},
 		{"lost", damaged, "missing while sandboxes may trust", func(t *testing.T, r *rig) { must(t, os.Remove(r.path(keyFile))) }},
 		{"another's", denied, "belongs to uid 4711", func(t *testing.T, r *rig) {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can give files away")
-			}
+			testenv.Require(t, "root") // which alone can give files away
 			must(t, os.Chown(r.path(keyFile), 4711, 4711))
 		}},
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestPrograms holds that programs which are usual in sandboxes trust a host of
@@ -59,7 +60,7 @@ print(urllib.request.urlopen(sys.argv[1], context=c).read().decode())`
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := exec.LookPath(tt.program[0]); err != nil || !works(tt.name) {
-				t.Skip("it is not installed")
+				testenv.Lack(t, need(tt.name), tt.name+" is not installed")
 			}
 			if got := runWith(t, tt.program, environment(a, dir, "")); got != "it is trusted" {
 				t.Errorf("with the variables: %s", got)
@@ -69,6 +70,15 @@ print(urllib.request.urlopen(sys.argv[1], context=c).read().decode())`
 			}
 		})
 	}
+}
+
+// need is what a machine has to have for the program of a test.
+func need(name string) string {
+	switch name {
+	case "openssl", "perl", "ruby", "cargo", "php", "deno":
+		return name
+	}
+	return "nettools"
 }
 
 // works reports whether the program of a test is there to be run.

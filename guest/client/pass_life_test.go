@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,7 +70,7 @@ func TestPassedIsBounded(t *testing.T) {
 	var lim unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &lim))
 	if lim.Cur < 3*most {
-		t.Skip("there are too few descriptors to be had for this")
+		testenv.Lack(t, "nofile", fmt.Sprintf("only %d descriptors may be open, and this takes %d", lim.Cur, 3*most))
 	}
 	fd, at := theirListener(t)
 	l := tcpListener(t, seller(t, listeningAt(at), func(g traitor) { g.hands(listenerPacket, fd) }))
