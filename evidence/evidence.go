@@ -48,7 +48,6 @@ type Options struct {
 // goroutines and processes. Its errors are of type *[sandbox.Error].
 type Store struct {
 	journal *journal.Journal
-	maxFile int64
 	now     func() time.Time
 
 	mu     sync.Mutex
@@ -80,7 +79,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{journal: j, maxFile: o.MaxFile, now: o.Now, ledger: ledger{burst: o.Burst, rate: o.Rate}}, nil
+	return &Store{journal: j, now: o.Now, ledger: ledger{burst: o.Burst, rate: o.Rate}}, nil
 }
 
 // Append keeps records, in this order. One that is not valid is refused, and
@@ -134,24 +133,14 @@ func (s *Store) Close() error {
 	return s.Flush(ctx)
 }
 
-// write appends records to the journal, in batches that fit into a file.
+// write appends records to the journal.
 func (s *Store) write(ctx context.Context, rs []Record) error {
-	const mostBatch = 1 << 20 // bytes
-	var batch []any
-	var size int64
+	encoded := make([]json.RawMessage, len(rs))
 	for i, r := range rs {
-		data, err := json.Marshal(r)
-		if err != nil {
+		var err error
+		if encoded[i], err = json.Marshal(r); err != nil {
 			return sandbox.Errorf(sandbox.CodeInternal, "record evidence", "cannot encode a record: %w", err)
 		}
-		batch = append(batch, json.RawMessage(data))
-		if size += int64(len(data)) + 512; i < len(rs)-1 && size < min(mostBatch, s.maxFile/4) {
-			continue
-		}
-		if err := s.journal.Append(ctx, batch...); err != nil {
-			return err
-		}
-		batch, size = batch[:0], 0
 	}
-	return nil
+	return s.journal.AppendMany(ctx, encoded)
 }

@@ -17,7 +17,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +43,6 @@ type Recorder interface {
 // goroutines and processes. Its errors are of type *[sandbox.Error].
 type Store struct {
 	journal *journal.Journal
-	maxFile int64
 	now     func() time.Time
 
 	mu     sync.Mutex
@@ -60,10 +58,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{journal: j, maxFile: o.MaxFile, now: o.Now}
-	if s.maxFile == 0 {
-		s.maxFile = journal.DefaultMaxFile
-	}
+	s := &Store{journal: j, now: o.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -125,24 +120,14 @@ func (s *Store) forget() {
 	s.ledger = ledger{}
 }
 
-// write appends records to the journal, in batches that fit into a file.
+// write appends records to the journal.
 func (s *Store) write(ctx context.Context, rs []Record) error {
-	const mostBatch = 1 << 20 // bytes
-	var batch []any
-	var size int64
+	encoded := make([]json.RawMessage, len(rs))
 	for i, r := range rs {
-		data, err := r.encode()
-		if err != nil {
+		var err error
+		if encoded[i], err = r.encode(); err != nil {
 			return sandbox.Errorf(sandbox.CodeInternal, "record violation", "cannot encode a record: %w", err)
 		}
-		batch = append(batch, json.RawMessage(data))
-		if size += int64(len(data)) + 512; i < len(rs)-1 && size < min(mostBatch, s.maxFile/4) {
-			continue
-		}
-		if err := s.journal.Append(ctx, batch...); err != nil {
-			return err
-		}
-		batch, size = slices.Delete(batch, 0, len(batch)), 0
 	}
-	return nil
+	return s.journal.AppendMany(ctx, encoded)
 }
