@@ -69,21 +69,25 @@ func (c *crowd) Report(e Event) {
 func (f *flights) do(ctx context.Context, key string, p Progress, fn func(context.Context, Progress) (Image, error)) (Image, error) {
 	f.mu.Lock()
 	c, running := f.calls[key]
+	var work context.Context
 	if !running {
-		work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-		c = &flight{done: make(chan struct{}), cancel: cancel}
+		under, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		c, work = &flight{done: make(chan struct{}), cancel: cancel}, under
 		if f.calls == nil {
 			f.calls = map[string]*flight{}
 		}
 		f.calls[key] = c
+	}
+	// Whoever asks joins before the work begins, so that it hears all of it.
+	id := c.join(p)
+	if !running {
 		go func() {
-			defer cancel(nil)
+			defer c.cancel(nil)
 			c.img, c.err = fn(work, &c.crowd)
 			f.forget(key, c)
 			close(c.done)
 		}()
 	}
-	id := c.join(p)
 	f.mu.Unlock()
 
 	select {

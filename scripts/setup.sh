@@ -124,6 +124,17 @@ start_by_service() {
     fi
 }
 
+# drop_stale_pid removes the pid file of an engine that was killed: dockerd
+# refuses to start while any process has that number, whatever it is.
+drop_stale_pid() {
+    file=/var/run/docker.pid
+    [ -f "$file" ] || return 0
+    case $(cat "/proc/$(cat "$file")/comm" 2>/dev/null) in
+    dockerd*) ;;
+    *) as_root rm -f "$file" ;;
+    esac
+}
+
 # start_by_hand runs dockerd in the background, in a session of its own, so
 # that it outlives this script and its terminal.
 start_by_hand() {
@@ -134,6 +145,7 @@ start_by_hand() {
         say "would run: dockerd --host unix://$socket"
         return 0
     fi
+    drop_stale_pid
     # shellcheck disable=SC2016 # the inner shell expands these
     pid=$(as_root sh -c '
         mkdir -p "$1" && : >>"$2" || exit 1
