@@ -17,11 +17,8 @@ type rule struct {
 // pure lists the packages that only compute: no network, no process, no file,
 // no clock.
 var pure = []string{
-	"./budget", "./config/...", "./confighash", "./grant", "./hardening", "./lifecycle",
-	"./hostpath/pathvar", "./journal/excerpt", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
-	"./budget", "./config/...", "./confighash", "./egress/hello", "./grant", "./hardening", "./lifecycle",
-	"./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening", "./lifecycle",
-	"./hostpath/pathvar", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
+	"./browser/visit", "./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening",
+	"./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 

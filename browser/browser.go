@@ -1,0 +1,122 @@
+// Package browser holds the words of the browser: what runs one (a
+// [Container]), what it may do ([Settings], [Limits], [Rights]), and what is
+// done with it (a [Session]). It does nothing by itself; packages below it do:
+//
+//	settings → visit (pure) → supervise → bridge → page
+//
+// A browser runs in a container of its own, one for each scope, which has no
+// network and no port: everything speaks to it through the guest inside.
+package browser
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A Container is an open handle to the container of one browser, under a
+// lease: while it is open nobody removes the container. It is safe for
+// concurrent use.
+type Container interface {
+	// Name is that of the container.
+	Name() string
+
+	// Settings are those the container was opened with.
+	Settings() Settings
+
+	// Dial connects to an address inside, as [sandbox.Dialer] does.
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Start runs a command inside, as [sandbox.Sandbox] does.
+	Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error)
+
+	// Way opens a way out by the rules of the settings, at a loopback port
+	// inside: the given one, or a free one for 0. ok is false where the rules
+	// allow nothing, so that there is no way. [sandbox.CodeBusy] says that
+	// another program has the port. The way ends with end, and with the
+	// container; it is nobody's port on the host.
+	Way(ctx context.Context, port int) (addr netip.AddrPort, end func(), ok bool, err error)
+
+	// Workspace is the folder of the host that is the workspace of the same
+	// scope, and whose its files are. What lies in it is untrusted: it is
+	// opened through os.Root alone. The container does not see it.
+	Workspace(ctx context.Context) (Workspace, error)
+
+	// Close lets go of the container and ends what was started through it,
+	// unless detached.
+	Close() error
+}
+
+// A Workspace is a folder of the host.
+type Workspace struct {
+	Dir      string // absolute
+	UID, GID int    // whose files it holds
+}
+
+// ProxyPort is the loopback port inside at which browsers look for their way
+// out, unless a session names another.
+const ProxyPort = 3128
+
+// RunDir is the folder inside that belongs to the supervisor of the browser;
+// it lies in memory.
+const RunDir = "/run/sandbox-browser"
+
+// LogFile is what display, browser and servers have written, the end of it
+// at least.
+const LogFile = RunDir + "/log"
+
+// VNCPasswords is the file that the VNC server reads whenever somebody
+// connects: the password that lets do everything, a line "__BEGIN_VIEWONLY__",
+// and the one that lets only look. While it is not there nobody is let in.
+const VNCPasswords = RunDir + "/vnc.passwd"
+
+// Program is the name of the supervisor inside.
+const Program = "sandbox-browser"
+
+// Settings say how a browser is started and what it may do. They are plain
+// data, made from the settings of its scope.
+type Settings struct {
+	CDPPort   int // inside, on loopback
+	VNCPort   int // inside, on loopback
+	NoVNCPort int // inside, on loopback
+
+	Headless  bool // no display
+	VNC       bool // the display can be watched
+	NoSandbox bool // without Chromium's own sandbox
+	Direct    bool // a network of the engine, not the way out
+
+	Schemes   []string // that may be opened: http, https, and data where it is allowed
+	Downloads bool     // may be made, into the workspace
+
+	StartTimeout time.Duration
+	Sources      netip.Prefix // who may use bridges; not valid: loopback
+	Rules        sandbox.EgressRules
+	Limits       Limits
+}
+
+// Limits bound one [Session]. All are positive.
+type Limits struct {
+	Navigation           time.Duration // until a page has loaded
+	Navigations          int           // pages opened by one session
+	Redirects            int           // of one navigation
+	PageBytes            int64         // received for one page
+	ScreenshotPixels     int64         // of one picture
+	ScreenshotsPerMinute int
+	TransferBytes        int64 // of one download, upload or PDF
+}
+
+// Rights are what the caller of a session was granted beyond looking.
+type Rights struct {
+	// Write lets click, type, upload and download, which change something
+	// somewhere.
+	Write bool
+}
+
+// Environment returns the variables that tell the supervisor inside how to
+// start the browser. They hold no secret.
+func (s Settings) Environment() map[string]string {
+	return environment(s)
+}
