@@ -115,8 +115,9 @@ func (m *Manager) BrowserName(who config.Who, flags *config.SandboxSettings) (na
 }
 
 // RemoveBrowser takes the scope's browser down with everything in it, and
-// tells whether there was one. While it is in use it is [sandbox.CodeBusy].
-func (m *Manager) RemoveBrowser(ctx context.Context, who config.Who, flags *config.SandboxSettings) (name string, removed bool, err error) {
+// tells whether there was one. While it is in use it is [sandbox.CodeBusy],
+// unless force says that its users lose it.
+func (m *Manager) RemoveBrowser(ctx context.Context, who config.Who, flags *config.SandboxSettings, force bool) (name string, removed bool, err error) {
 	name, p, err := m.BrowserName(who, flags)
 	if err != nil {
 		return "", false, err
@@ -125,8 +126,23 @@ func (m *Manager) RemoveBrowser(ctx context.Context, who config.Who, flags *conf
 	if err != nil && !sandbox.IsNotFound(err) {
 		return name, false, err
 	}
+	removed = err == nil
 	// What is gone may have left something behind all the same.
-	return name, err == nil, m.remove(ctx, p, sandbox.KindBrowser, name)
+	err = m.remove(ctx, p, sandbox.KindBrowser, name)
+	if force && sandbox.CodeOf(err) == sandbox.CodeBusy {
+		err = m.removeUsed(ctx, p, name)
+	}
+	return name, removed && err == nil, err
+}
+
+// removeUsed removes a browser that somebody uses, in its turn.
+func (m *Manager) removeUsed(ctx context.Context, p sandbox.Provider, name string) error {
+	turn, err := m.leases.Ensure(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	return m.removeNow(ctx, p, sandbox.KindBrowser, name)
 }
 
 // BrowserExists tells whether the scope has a browser's container, without

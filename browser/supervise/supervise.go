@@ -115,7 +115,8 @@ type run struct {
 // start starts a supervisor, which outlives c.
 func start(ctx context.Context, c browser.Container) (*run, error) {
 	r := &run{said: &tail{}, ended: make(chan struct{})}
-	p, err := c.Start(ctx, sandbox.Command{Args: []string{browser.Program}, Env: c.Settings().Environment(), Dir: sandbox.HomeDir, Stdout: r.said, Stderr: r.said, Detach: true})
+	// The end of the context would end the browser.
+	p, err := c.Start(context.WithoutCancel(ctx), sandbox.Command{Args: []string{browser.Program}, Env: c.Settings().Environment(), Dir: sandbox.HomeDir, Stdout: r.said, Stderr: r.said, Detach: true})
 	if err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err,
 			Hint: "is the image one of a browser? sandbox images build --browser makes the default one"}
