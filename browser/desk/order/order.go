@@ -1,7 +1,7 @@
-// Package words says what is asked of a browser of a scope, and what comes of
+// Package order says what is asked of a browser of a scope, and what comes of
 // it, in plain data. It is apart from package desk, which does the work, so
 // that who only asks links neither a browser's protocol nor a web server.
-package words
+package order
 
 import (
 	"time"
