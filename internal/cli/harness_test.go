@@ -75,6 +75,7 @@ type fake struct {
 	settings  *config.Settings
 	diagnosis Diagnosis
 
+	desk       fakeDesk
 	violations fakeViolations
 	evidence   fakeEvidence
 }
@@ -87,6 +88,11 @@ func (f *fake) Conductor(o Options) (Conductor, func(), error) {
 func (f *fake) Images(o Options) (ImageStore, func(), error) {
 	f.options = o
 	return fakeImages{f}, func() {}, f.err
+}
+
+func (f *fake) Browsers(o Options) (BrowserDesk, func(), error) {
+	f.options = o
+	return &f.desk, func() { f.desk.released = true }, f.err
 }
 
 func (f *fake) Violations(o Options) (ViolationStore, func(), error) {
