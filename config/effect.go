@@ -20,7 +20,6 @@ func withoutEffect() []ineffective {
 		{"requireEvidence", "what passes the way out is recorded, and refused when it cannot be; commands and files are not recorded yet", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
 		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", ""},
-		{"browser", "there is no browser yet", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},
 		{"idle", "idle sandboxes are not frozen yet", ""},
 	}

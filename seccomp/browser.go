@@ -1,0 +1,4 @@
+package seccomp
+
+// Browser returns the filter for browsers.
+func Browser() string { return profile }
