@@ -121,40 +121,9 @@ func addressOf(w *way) (netip.AddrPort, error) {
 	return addr, nil
 }
 
-// Workspace implements [browser.Container]: it is that of the scope's sandbox,
-// whose container need not be there.
+// Workspace implements [browser.Container].
 func (b *Browser) Workspace(ctx context.Context) (browser.Workspace, error) {
-	none := browser.Workspace{}
-	provider, _, err := b.m.browserProvider(b.res)
-	if err != nil {
-		return none, err
-	}
-	f, agentDir, err := b.m.facts(ctx, b.res, provider, observe)
-	if err != nil {
-		return none, err
-	}
-	w := &want{res: b.res, provider: provider, agentDir: agentDir, quota: int64(b.res.WorkspaceQuota)}
-	if f, err = b.m.owned(b.res, f); err != nil {
-		return none, err
-	}
-	if w.spec, err = config.BuildSpec(b.res, f); err != nil {
-		return none, err
-	}
-	if err := b.m.prepare(ctx, w, w.spec); err != nil {
-		return none, err
-	}
-	return browser.Workspace{Dir: workspaceOf(w.spec), UID: w.spec.UID, GID: w.spec.GID}, nil
-}
-
-// owned claims the user of a scope, so that its workspace can be made.
-func (m *Manager) owned(res config.Resolved, f config.Facts) (config.Facts, error) {
-	owner := m.owner(res)
-	name, err := config.Name(res.Docker.ContainerPrefix, owner)
-	if err != nil {
-		return f, err
-	}
-	_, err = m.folders(res, name, owner, effects, &f)
-	return f, err
+	return b.m.scratchpad(ctx, b.res)
 }
 
 // Close implements [browser.Container].

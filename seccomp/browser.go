@@ -1,4 +1,0 @@
-package seccomp
-
-// Browser returns the filter for browsers.
-func Browser() string { return profile }
