@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser/supervise"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -247,5 +248,39 @@ func TestBrowserIsRecreated(t *testing.T) {
 	}
 	if got := inBrowser(t, second, "echo $SANDBOX_BROWSER_HEADLESS"); got != "0" {
 		t.Errorf("headless %q", got)
+	}
+}
+
+// TestExplainFindsTheBrowser holds that explain compares the browser that is
+// there with the one that would be made, and changes nothing.
+func TestExplainFindsTheBrowser(t *testing.T) {
+	testenv.Require(t, "browser")
+	r := newRig(t)
+	m := r.manager(withBrowser)
+	ctx := context.Background()
+	explain := func(flags *config.SandboxSettings) manager.BrowserPlan {
+		t.Helper()
+		e, err := m.Explain(ctx, who("web"), flags, manager.Questions{})
+		must(t, err)
+		if len(e.Browser.Problems) > 0 {
+			t.Errorf("problems: %q", e.Browser.Problems)
+		}
+		return e.Browser
+	}
+	if p := explain(nil); p.Status != sandbox.StatusMissing || p.HaveHash != "" || !strings.HasPrefix(p.Next, "create: ") {
+		t.Errorf("before: %+v", p)
+	}
+	if there, err := m.BrowserExists(ctx, who("web"), nil); err != nil || there {
+		t.Errorf("explaining made one: %v, %v", there, err)
+	}
+	b := openBrowser(t, m, "web")
+	must(t, b.Close())
+	p := explain(nil)
+	if p.Name != b.Name() || p.Status != sandbox.StatusRunning || p.HaveHash == "" || p.HaveHash != p.ConfigHash || len(p.Drift) != 0 {
+		t.Errorf("unchanged: %+v", p)
+	}
+	p = explain(&config.SandboxSettings{Browser: &config.BrowserSettings{Headless: new(false)}})
+	if p.HaveHash == p.ConfigHash || len(p.Drift) == 0 || !strings.HasPrefix(p.Next, "refuse: ") {
+		t.Errorf("with a display: %+v", p)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 const secretToken = "tok-0123456789"
@@ -32,7 +33,9 @@ func withBrowser(life *fakeLife) *fake {
 }
 
 func TestBrowserOutput(t *testing.T) {
-	bare := func(f *fake) { f.desk.started.Created, f.desk.started.Sandbox, f.desk.started.Headless = false, false, false }
+	bare := func(f *fake) {
+		f.desk.started.Created, f.desk.started.Sandbox, f.desk.started.Headless = false, false, false
+	}
 	host := func(f *fake) { f.desk.started = order.Started{Version: "Chrome 156", NotIsolated: true} }
 	for _, tt := range []struct {
 		name, args string
@@ -244,3 +247,46 @@ func TestBrowserListIsListBrowser(t *testing.T) {
 	}
 }
 
+// TestBrowsersAreKeptLikeSandboxes holds that browsers are recreated, pruned
+// and counted by the commands for sandboxes.
+func TestBrowsersAreKeptLikeSandboxes(t *testing.T) {
+	const name = "sbx-browser-c"
+	f := &fake{
+		rows:      []manager.Row{{Name: name, Kind: sandbox.KindBrowser}},
+		recreated: manager.Recreated{Removed: []manager.Removed{{Name: name}}},
+		pruned:    manager.Pruned{Removed: []manager.Removed{{Name: name, Reason: "idle for 2d"}}},
+		stats:     []manager.Stat{{Name: name, Status: sandbox.StatusRunning}},
+	}
+	for _, args := range []string{"recreate --browser --session s --force", "prune", "stats"} {
+		if r := call(t, f, strings.Fields(args)...); r.status != 0 || !strings.Contains(r.stdout, name) {
+			t.Errorf("%s: status %d, %q, %q", args, r.status, r.stdout, r.stderr)
+		}
+	}
+	if !f.browsers || f.selected != (manager.Selector{Session: "s"}) {
+		t.Errorf("selected %+v, browsers %v", f.selected, f.browsers)
+	}
+	if call(t, f, "recreate", "--all", "--force"); f.browsers {
+		t.Error("without --browser, browsers are selected")
+	}
+}
+
+// TestExplainTellsHowABrowserIsIsolated holds the words for it.
+func TestExplainTellsHowABrowserIsIsolated(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		plan manager.BrowserPlan
+		want string
+	}{
+		{"none", manager.BrowserPlan{Uses: "nothing", Isolated: true, Settings: []manager.Setting{{Path: "browser.enabled", Value: "false", Layer: "default"}}}, "Browser\n  browser.enabled  default  false\n"},
+		{"both walls", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true, Sandbox: true}, "by its container, and by Chromium's own sandbox in it\n"},
+		{"one wall", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true}, "Chromium's own sandbox is OFF\n"},
+		{"no wall", manager.BrowserPlan{Enabled: true, Uses: "host"}, "NO: it is a browser of this host\n"},
+		{"not known", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true, Problems: []string{"no engine"}}, "problem      -  no engine\n"},
+	} {
+		f := filled()
+		f.explained.Browser = tt.plan
+		if r := call(t, f, "explain"); !strings.Contains(r.stdout, tt.want) {
+			t.Errorf("%s: it says\n%s\nwant %q", tt.name, r.stdout, tt.want)
+		}
+	}
+}

@@ -54,7 +54,9 @@ func (a *app) browserScreenshotCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(func(d BrowserDesk) error { return a.screenshot(c.Context, d, r, c.Args().First(), shot, f.output.value) })
+			return a.atDesk(func(d BrowserDesk) error {
+				return a.screenshot(c.Context, d, r, c.Args().First(), shot, f.output.value)
+			})
 		},
 	}
 }

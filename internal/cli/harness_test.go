@@ -62,6 +62,7 @@ type fake struct {
 	listed    manager.ListOptions
 	rows      []manager.Row
 	selected  manager.Selector
+	browsers  bool // were selected
 	tenant    string
 	recreated manager.Recreated
 	pruned    manager.Pruned
@@ -151,8 +152,8 @@ func (f *fake) List(_ context.Context, o manager.ListOptions) (manager.Listing, 
 	return f.listing, f.listErr
 }
 
-func (f *fake) Select(_ context.Context, tenant string, s manager.Selector, _ bool) ([]manager.Row, error) {
-	f.tenant, f.selected = tenant, s
+func (f *fake) Select(_ context.Context, tenant string, s manager.Selector, browsers bool) ([]manager.Row, error) {
+	f.tenant, f.selected, f.browsers = tenant, s, browsers
 	return f.rows, nil
 }
 
