@@ -18,6 +18,7 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening",
+	"./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./egress/hello", "./egress/request", "./grant", "./hardening",
 	"./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
