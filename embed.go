@@ -15,3 +15,9 @@ var DockerfileSandbox string
 //
 //go:embed Dockerfile.browser
 var DockerfileBrowser string
+
+// EntrypointBrowser is the supervisor of browsers, which that recipe puts
+// into the image. It is never assigned to.
+//
+//go:embed browser/entrypoint.sh
+var EntrypointBrowser string

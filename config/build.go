@@ -30,7 +30,7 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 		return sandbox.Spec{}, err
 	}
 	s := sandbox.Spec{
-		Format: sandbox.SpecFormat, Name: name, Kind: sandbox.KindSandbox,
+		Format: sandbox.SpecFormat, Name: name, Kind: cmp.Or(r.Kind, sandbox.KindSandbox),
 		Provider: cmp.Or(f.Provider, r.Provider), Owner: owner,
 		Image: r.Docker.Image, ImageID: f.ImageID,
 		Setup: slices.Clone(r.Docker.Setup), OnStart: slices.Clone(r.Docker.OnStart),

@@ -164,6 +164,9 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 	}
 	if b := s.Browser; b != nil {
 		durations["browser.autoStartTimeout"] = b.AutoStartTimeout
+		if b.Limits != nil {
+			durations["browser.limits.navigation"] = b.Limits.Navigation
+		}
 	}
 	for name, d := range durations {
 		if d != nil && *d < 0 {

@@ -90,9 +90,14 @@ func defaultFilesystem() *FilesystemSettings {
 func defaultBrowser() *BrowserSettings {
 	return &BrowserSettings{
 		Enabled: new(false), Image: new("sandbox-browser:bookworm-slim"), ContainerPrefix: new("sbx-browser-"),
-		Network: new("sandbox-browser"), CDPPort: new(int64(9222)), VNCPort: new(int64(5900)), NoVNCPort: new(int64(6080)),
+		Network: new("none"), CDPPort: new(int64(9222)), VNCPort: new(int64(5900)), NoVNCPort: new(int64(6080)),
 		Headless: new(true), EnableNoVNC: new(false), AllowHostControl: new(false),
 		AutoStart: new(true), AutoStartTimeout: span(12 * time.Second),
+		AllowDownloads: new(false), AllowDataURLs: new(false), DangerouslyNoSandbox: new(false),
+		Limits: &BrowserLimitSettings{
+			Navigation: span(30 * time.Second), Navigations: new(int64(200)), Redirects: new(int64(10)), PageBytes: new(Size(128 << 20)),
+			ScreenshotPixels: new(int64(25_000_000)), ScreenshotsPerMinute: new(int64(60)), TransferBytes: new(Size(64 << 20)),
+		},
 	}
 }
 

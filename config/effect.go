@@ -20,7 +20,6 @@ func withoutEffect() []ineffective {
 		{"requireEvidence", "what passes the way out is recorded, and refused when it cannot be; commands and files are not recorded yet", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
 		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", ""},
-		{"browser", "there is no browser yet", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},
 		{"idle", "idle sandboxes are not frozen yet", ""},
 	}
@@ -33,6 +32,9 @@ func noEffect(r Resolved, m merged) []Notice {
 	table, named := withoutEffect(), r.Origin("preset") != "default"
 	if !r.walled() {
 		table = append(table, withoutWall(r.Docker.Network)...)
+	}
+	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
+		out = append(out, Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is told to open, and not for what pages do"})
 	}
 	for _, path := range sortedKeys(r.Origins) {
 		origin := r.Origins[path]

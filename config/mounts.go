@@ -26,10 +26,13 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 		add(f.TrustDir, sandbox.TrustDir, sandbox.RoleTrust, true)
 	}
 	workspace := workspaceFolder(r, f)
-	if workspace == "" {
+	switch {
+	case r.Kind == sandbox.KindBrowser: // sees no file of the host
+	case workspace == "":
 		return sandbox.Errorf(sandbox.CodeInternal, "build spec", "the fact Workspace is missing")
+	default:
+		add(workspace, sandbox.WorkspaceDir, sandbox.RoleWorkspace, false)
 	}
-	add(workspace, sandbox.WorkspaceDir, sandbox.RoleWorkspace, false)
 	if r.WorkspaceAccess == sandbox.AccessRO {
 		add(f.AgentDir, sandbox.AgentDir, sandbox.RoleAgent, true)
 	}

@@ -14,6 +14,10 @@ type Resolved struct {
 	Who
 	Values
 
+	// Kind is what the sandbox is for; empty is [sandbox.KindSandbox]. See
+	// [Resolved.ForBrowser].
+	Kind sandbox.Kind `json:"-"`
+
 	Sandboxed      bool   `json:"sandboxed"`      // whether the session runs inside a sandbox at all
 	Reason         string `json:"reason"`         // why so
 	ScopeKey       string `json:"scopeKey"`       // session key, "agent:<id>" or "shared"

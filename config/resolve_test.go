@@ -93,7 +93,7 @@ func mixes(t testing.TB) map[string]config.Resolved {
 			Image: "other:1", Workspace: "/srv/project", Env: map[string]string{"B": "f", "C": "f"}, Workdir: "/workspace/x",
 			Timeout: &timeout, AllowDomains: []string{"c.example"}, Ask: true, Provider: "auto",
 		}),
-		"shared": resolve(t, strings.Replace(layered, `"scope":"agent"`, `"scope":"shared","browser":{"cdpPort":1},"prune":{"idle":"2h"}`, 1), ann, config.Overrides{}),
+		"shared": resolve(t, strings.Replace(layered, `"scope":"agent"`, `"scope":"shared","browser":{"cdpPort":9333},"prune":{"idle":"2h"}`, 1), ann, config.Overrides{}),
 		"every":  resolve(t, string(every), ann, config.Overrides{}),
 	}
 }

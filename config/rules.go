@@ -70,6 +70,7 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs = append(errs, bindErrors(r, "browser.binds", r.Browser.Binds, b)...)
 	errs = append(errs, sizeErrors(r)...)
 	errs = append(errs, networkErrors(r)...)
+	errs = append(errs, browserErrors(r)...)
 	_, err := ToolPolicy(r)
 	return append(errs, err, r.placed(command.Check(r.commandRules())))
 }

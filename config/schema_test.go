@@ -114,7 +114,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"commands":   "strictness allow block excluded subagentBlock allowUnsandboxed autoAllowIfSandboxed",
 		"limits":     "timeout maxOutputBytes memory cpuSeconds fileSize openFiles processes",
 		"browser": "enabled image containerPrefix network cdpPort vncPort noVncPort headless enableNoVnc allowHostControl autoStart " +
-			"autoStartTimeout cdpSourceRange binds",
+			"autoStartTimeout cdpSourceRange binds hostCdpUrl allowDownloads allowDataUrls dangerouslyNoSandbox limits",
 		"tools": "allow alsoAllow deny",
 		"prune": "idle maxAge every",
 		"pool":  "size",

@@ -107,24 +107,6 @@ type LimitSettings struct {
 	Processes      *int64    `json:"processes,omitempty" min:"0" max:"4194304" doc:"Processes of one command, its threads not counted."`
 }
 
-// BrowserSettings describe the browser container.
-type BrowserSettings struct {
-	Enabled          *bool     `json:"enabled,omitempty" doc:"Whether a browser can be used; default false."`
-	Image            *string   `json:"image,omitempty" form:"image" doc:"Image of the browser."`
-	ContainerPrefix  *string   `json:"containerPrefix,omitempty" form:"prefix" doc:"Start of container names; default sbx-browser-."`
-	Network          *string   `json:"network,omitempty" doc:"Network of the browser; default sandbox-browser."`
-	CDPPort          *int64    `json:"cdpPort,omitempty" min:"1" max:"65535" doc:"Port of the DevTools protocol inside; default 9222."`
-	VNCPort          *int64    `json:"vncPort,omitempty" min:"1" max:"65535" doc:"Port of VNC inside; default 5900."`
-	NoVNCPort        *int64    `json:"noVncPort,omitempty" min:"1" max:"65535" doc:"Port of noVNC inside; default 6080."`
-	Headless         *bool     `json:"headless,omitempty" doc:"Whether the browser has no display; default true."`
-	EnableNoVNC      *bool     `json:"enableNoVnc,omitempty" doc:"Whether people can look at the display; default false."`
-	AllowHostControl *bool     `json:"allowHostControl,omitempty" doc:"Whether an agent may drive the host's own browser; default false."`
-	AutoStart        *bool     `json:"autoStart,omitempty" doc:"Whether the browser starts on first use; default true."`
-	AutoStartTimeout *Duration `json:"autoStartTimeout,omitempty" doc:"How long that may take; default 12s."`
-	CDPSourceRange   *string   `json:"cdpSourceRange,omitempty" doc:"Addresses, as CIDR, that may reach the DevTools port; default none but ours."`
-	Binds            []string  `json:"binds,omitempty" merge:"append" doc:"Host folders as SOURCE:TARGET[:ro|rw], read-only when not said."`
-}
-
 // ToolSettings say which tools an agent may use.
 type ToolSettings struct {
 	Allow     []string `json:"allow,omitempty" doc:"Tools that may be used; empty is all. * matches any characters."`

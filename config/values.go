@@ -127,24 +127,6 @@ type Limits struct {
 	Processes      int64    `json:"processes"`
 }
 
-// Browser is [BrowserSettings] with every layer applied.
-type Browser struct {
-	Enabled          bool     `json:"enabled"`
-	Image            string   `json:"image"`
-	ContainerPrefix  string   `json:"containerPrefix"`
-	Network          string   `json:"network"`
-	CDPPort          int64    `json:"cdpPort"`
-	VNCPort          int64    `json:"vncPort"`
-	NoVNCPort        int64    `json:"noVncPort"`
-	Headless         bool     `json:"headless"`
-	EnableNoVNC      bool     `json:"enableNoVnc"`
-	AllowHostControl bool     `json:"allowHostControl"`
-	AutoStart        bool     `json:"autoStart"`
-	AutoStartTimeout Duration `json:"autoStartTimeout"`
-	CDPSourceRange   string   `json:"cdpSourceRange"`
-	Binds            []string `json:"binds,omitempty"`
-}
-
 // Tools is [ToolSettings] with every layer applied.
 type Tools struct {
 	Allow     []string `json:"allow,omitempty"`

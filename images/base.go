@@ -7,8 +7,8 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// base returns the image to build on; see Build for the order.
-func (s *Store) base(ctx context.Context, want string, say reporter) (Image, error) {
+// base returns the image to build r on; see Build for the order.
+func (s *Store) base(ctx context.Context, r recipe, want string, say reporter) (Image, error) {
 	o := Options{Progress: relay(say)}
 	if want != "" {
 		return s.Ensure(ctx, want, o)
@@ -20,13 +20,13 @@ func (s *Store) base(ctx context.Context, want string, say reporter) (Image, err
 	// A bootstrapped base is there because no registry was in reach; using
 	// it spares another try. It is passed over when the recipe has come to
 	// want other packages.
-	plan, planErr := s.plan()
+	plan, planErr := s.plan(r)
 	if planErr == nil {
 		img, err = s.Inspect(ctx, plan.ref())
 		if err != nil && !sandbox.IsNotFound(err) {
 			return img, err
 		}
-		if err == nil && !img.Stale {
+		if err == nil && img.Labels[labelPackages] == r.packages() {
 			return img, nil
 		}
 	}
@@ -35,7 +35,7 @@ func (s *Store) base(ctx context.Context, want string, say reporter) (Image, err
 		return img, err
 	}
 	say(Event{Phase: PhaseBuild, Text: "cannot pull " + BaseImage + " (" + reason(err) + "); bootstrapping a base from the host's package sources"})
-	img, bootErr := s.bootstrap(ctx, o, true)
+	img, bootErr := s.bootstrap(ctx, r, o, true)
 	if bootErr != nil {
 		return Image{}, noBase(err, bootErr)
 	}
@@ -64,6 +64,3 @@ func reason(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return clip(printable(line), 200)
 }
-
-// packageLabel is the value of the packages label for a recipe.
-func packageLabel(recipe string) string { return strings.Join(packagesOf(recipe), " ") }

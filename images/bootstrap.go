@@ -12,18 +12,23 @@ import (
 )
 
 // Bootstrap makes a base image from the packages of the host's own
-// distribution, without a registry, and tags it with what it is, such as
+// distribution, without a registry, with the packages that the recipe of
+// o.Image wants, and tags it with what it is, such as
 // "sandbox-base:bookworm-bootstrap". An image that had the tag before is
 // replaced. The host's package sources, proxies and certificates serve the
 // making and are not in the image.
 //
 // It needs mmdebstrap, or debootstrap and root; CodeUnavailable otherwise.
 func (s *Store) Bootstrap(ctx context.Context, o Options) (Image, error) {
-	return s.bootstrap(ctx, o, false)
+	r, err := s.recipe("bootstrap image", o.Image)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.bootstrap(ctx, r, o, false)
 }
 
-func (s *Store) bootstrap(ctx context.Context, o Options, keep bool) (Image, error) {
-	p, err := s.plan()
+func (s *Store) bootstrap(ctx context.Context, r recipe, o Options, keep bool) (Image, error) {
+	p, err := s.plan(r)
 	if err != nil {
 		return Image{}, err
 	}
@@ -32,7 +37,7 @@ func (s *Store) bootstrap(ctx context.Context, o Options, keep bool) (Image, err
 		if err != nil && !sandbox.IsNotFound(err) {
 			return err
 		}
-		if keep && err == nil && !old.Stale {
+		if keep && err == nil && old.Labels[labelPackages] == r.packages() {
 			return nil
 		}
 		if err := s.bootstrapNow(ctx, p, say); err != nil {
@@ -44,8 +49,8 @@ func (s *Store) bootstrap(ctx context.Context, o Options, keep bool) (Image, err
 }
 
 // bootstrapTag bootstraps ref when that is what this host can make.
-func (s *Store) bootstrapTag(ctx context.Context, ref string, o Options, keep bool) (Image, error) {
-	p, err := s.plan()
+func (s *Store) bootstrapTag(ctx context.Context, r recipe, ref string, o Options) (Image, error) {
+	p, err := s.plan(r)
 	if err != nil {
 		return Image{}, err
 	}
@@ -53,7 +58,7 @@ func (s *Store) bootstrapTag(ctx context.Context, ref string, o Options, keep bo
 		return Image{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "bootstrap image", Resource: ref,
 			Message: "this host bootstraps " + p.ref() + ", not " + printable(ref), Hint: "use " + p.ref()}
 	}
-	return s.bootstrap(ctx, o, keep)
+	return s.bootstrap(ctx, r, o, true)
 }
 
 // bootstrapNow streams the new root folder from the tool through the scrub
@@ -135,7 +140,7 @@ func (s *Store) importTar(ctx context.Context, p plan, r io.Reader) error {
 			`CMD ["/bin/bash"]`,
 			labelChange(labelKind, string(OriginBootstrap)),
 			labelChange(labelBoot, p.toolName()+" "+p.distro.id+" "+p.distro.suite),
-			labelChange(labelPackages, packageLabel(s.recipe)),
+			labelChange(labelPackages, p.recipe.packages()),
 			labelChange(labelBuiltAt, s.now().UTC().Format(time.RFC3339)),
 		},
 	})

@@ -16,23 +16,27 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Build builds [DefaultImage] anew from the recipe in this program and moves
-// its tag. The image that had the tag before is removed when nothing uses it.
+// Build builds o.Image, or else [DefaultImage], anew from the recipe in this
+// program and moves its tag. The image that had the tag before is removed when nothing uses it.
 //
 // It is built on o.Base, or else on [BaseImage] when that is present, on a
 // bootstrapped base with the right packages when one is present, on BaseImage
 // pulled, and where no registry gives it, on a base bootstrapped now.
 func (s *Store) Build(ctx context.Context, o Options) (Image, error) {
-	return s.build(ctx, o, false)
+	r, err := s.recipe("build image", o.Image)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.build(ctx, r, o, false)
 }
 
-func (s *Store) build(ctx context.Context, o Options, keep bool) (Image, error) {
-	return s.make(ctx, "build ", s.target, PhaseBuild, o, keep, func(ctx context.Context, say reporter) error {
-		old, err := s.Inspect(ctx, s.target)
+func (s *Store) build(ctx context.Context, r recipe, o Options, keep bool) (Image, error) {
+	return s.make(ctx, "build ", r.ref, PhaseBuild, o, keep, func(ctx context.Context, say reporter) error {
+		old, err := s.Inspect(ctx, r.ref)
 		if err != nil && !sandbox.IsNotFound(err) {
 			return err
 		}
-		if err := s.buildNow(ctx, o.Base, say); err != nil {
+		if err := s.buildNow(ctx, r, o.Base, say); err != nil {
 			return err
 		}
 		s.dropReplaced(ctx, old)
@@ -43,39 +47,39 @@ func (s *Store) build(ctx context.Context, o Options, keep bool) (Image, error) 
 // buildNow chooses a base and builds on it. When packages cannot be installed
 // on a base from a registry, because the mirrors it names are out of reach,
 // the host's own sources get their turn, and that is said.
-func (s *Store) buildNow(ctx context.Context, want string, say reporter) error {
-	base, err := s.base(ctx, want, say)
+func (s *Store) buildNow(ctx context.Context, r recipe, want string, say reporter) error {
+	base, err := s.base(ctx, r, want, say)
 	if err != nil {
 		return err
 	}
-	err = s.buildOn(ctx, base, say)
+	err = s.buildOn(ctx, r, base, say)
 	if err == nil || want != "" || base.Origin == OriginBootstrap || !errors.As(err, new(*stepError)) {
 		return err
 	}
 	say(Event{Phase: PhaseBuild, Text: "the build on " + base.Ref + " failed (" + firstLine(err) + "); using the host's package sources instead"})
-	base, bootErr := s.bootstrap(ctx, Options{Progress: relay(say)}, true)
+	base, bootErr := s.bootstrap(ctx, r, Options{Progress: relay(say)}, true)
 	if bootErr != nil {
 		return errors.Join(err, bootErr)
 	}
-	return s.buildOn(ctx, base, say)
+	return s.buildOn(ctx, r, base, say)
 }
 
-func (s *Store) buildOn(ctx context.Context, base Image, say reporter) error {
+func (s *Store) buildOn(ctx context.Context, r recipe, base Image, say reporter) error {
 	args := s.proxyArgs()
 	args["BASE"] = &base.ID
 	network := "host"
-	if base.Labels[labelPackages] == packageLabel(s.recipe) {
+	if base.Labels[labelPackages] == r.packages() {
 		network = "none" // everything is in the base
 	}
 	say(Event{Phase: PhaseBuild, Text: "building on " + base.Ref})
 	return s.runBuild(ctx, buildJob{
-		op: "build image", ref: s.target, phase: PhaseBuild, network: network,
-		dockerfile: s.recipe, args: args,
+		op: "build image", ref: r.ref, phase: PhaseBuild, network: network,
+		dockerfile: r.dockerfile, files: r.files, args: args,
 		labels: map[string]string{
-			labelKind:    string(OriginSandbox),
+			labelKind:    string(r.origin),
 			labelBase:    base.Ref,
 			labelBaseID:  base.ID,
-			labelDigest:  digest(s.recipe),
+			labelDigest:  r.digest(),
 			labelBuiltAt: s.now().UTC().Format(time.RFC3339),
 		},
 	}, say)
@@ -87,6 +91,7 @@ type buildJob struct {
 	phase      Phase
 	network    string
 	dockerfile string // with ARG BUILD, used in a label
+	files      []file // beside it
 	args       map[string]*string
 	labels     map[string]string // of the finished image
 }
@@ -117,7 +122,7 @@ func (s *Store) runBuild(ctx context.Context, job buildJob, say reporter) (err e
 			s.sweep(ctx, id)
 		}
 	}()
-	files, err := buildContext(job.dockerfile, s.now())
+	files, err := buildContext(job, s.now())
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, job.op, "pack the recipe: %w", err)
 	}
@@ -207,19 +212,20 @@ func stepNumber(text string) int {
 	return n
 }
 
-// buildContext is a tar stream that holds the recipe and nothing else, so
-// that no file of the host can end up in the image.
-func buildContext(dockerfile string, at time.Time) (io.Reader, error) {
+// buildContext is a tar stream that holds the recipe with its files and
+// nothing else, so that no file of the host can end up in the image.
+func buildContext(job buildJob, at time.Time) (io.Reader, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err := w.WriteHeader(&tar.Header{Name: "Dockerfile", Mode: 0o644, Size: int64(len(dockerfile)), ModTime: at})
-	if err == nil {
-		_, err = io.WriteString(w, dockerfile)
+	for _, f := range append([]file{{"Dockerfile", job.dockerfile, 0o644}}, job.files...) {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: at}); err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(w, f.content); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = w.Close()
-	}
-	return &b, err
+	return &b, w.Close()
 }
 
 // proxyArgs hands the caller's proxies to the build. These arguments are

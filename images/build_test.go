@@ -18,7 +18,7 @@ import (
 
 func TestBuildChoosesItsBase(t *testing.T) {
 	unreachable := func(context.Context, string) (io.ReadCloser, error) { return nil, errors.New("no such host") }
-	own := bootstrapRef("bookworm")
+	own := ourRecipes()[0].bootstrapRef("bookworm")
 	for name, tc := range map[string]struct {
 		there   []string
 		pull    func(context.Context, string) (io.ReadCloser, error)
@@ -40,7 +40,7 @@ func TestBuildChoosesItsBase(t *testing.T) {
 			for _, ref := range tc.there {
 				labels := map[string]string(nil)
 				if ref == own {
-					labels = map[string]string{labelKind: string(OriginBootstrap), labelPackages: packageLabel(tinyRecipe)}
+					labels = map[string]string{labelKind: string(OriginBootstrap), labelPackages: recipe{dockerfile: tinyRecipe}.packages()}
 					if tc.stale {
 						labels[labelPackages] = "other"
 					}
@@ -82,7 +82,7 @@ func TestBuildFallsBackToHostSources(t *testing.T) {
 	var said []string
 	s := fakeStore(t, f, Config{})
 	img, err := s.Build(t.Context(), Options{Progress: hear(func(e Event) { said = append(said, e.Text) })})
-	if err != nil || img.Labels[labelBase] != bootstrapRef("bookworm") {
+	if err != nil || img.Labels[labelBase] != ourRecipes()[0].bootstrapRef("bookworm") {
 		t.Fatalf("got %+v, %v", img, err)
 	}
 	if !strings.Contains(strings.Join(said, "\n"), "using the host's package sources instead") {
@@ -110,7 +110,7 @@ func TestOtherProcessHasIt(t *testing.T) {
 	f := newFake()
 	dir := t.TempDir()
 	building, release := make(chan struct{}), make(chan struct{})
-	f.put(bootstrapRef("bookworm"), map[string]string{labelKind: string(OriginBootstrap), labelPackages: packageLabel(tinyRecipe)})
+	f.put(ourRecipes()[0].bootstrapRef("bookworm"), map[string]string{labelKind: string(OriginBootstrap), labelPackages: recipe{dockerfile: tinyRecipe}.packages()})
 	f.onBuild = func(context.Context, build.ImageBuildOptions) (string, error) {
 		close(building)
 		<-release

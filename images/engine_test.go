@@ -116,10 +116,10 @@ RUN echo one
 func tinyStore(t *testing.T, c *client.Client) *Store {
 	t.Helper()
 	s := New(c, Config{LockDir: t.TempDir()})
-	s.recipe = tinyRecipe
-	s.target = "sandbox:test-" + randomID()
+	s.recipes[0].dockerfile = tinyRecipe
+	s.recipes[0].ref = "sandbox:test-" + randomID()
 	t.Cleanup(func() {
-		_, _ = c.ImageRemove(context.Background(), s.target, image.RemoveOptions{PruneChildren: true})
+		_, _ = c.ImageRemove(context.Background(), s.recipes[0].ref, image.RemoveOptions{PruneChildren: true})
 	})
 	return s
 }
@@ -171,12 +171,12 @@ func TestEngineBuildAnewAndStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := s.Ensure(t.Context(), s.target, Options{}); err != nil || again.ID != first.ID || again.Stale {
+	if again, err := s.Ensure(t.Context(), s.recipes[0].ref, Options{}); err != nil || again.ID != first.ID || again.Stale {
 		t.Fatalf("Ensure gave %+v, %v; want the image that is there", again, err)
 	}
 
-	s.recipe += "RUN echo two\n"
-	if stale, err := s.Ensure(t.Context(), s.target, Options{}); err != nil || stale.ID != first.ID || !stale.Stale {
+	s.recipes[0].dockerfile += "RUN echo two\n"
+	if stale, err := s.Ensure(t.Context(), s.recipes[0].ref, Options{}); err != nil || stale.ID != first.ID || !stale.Stale {
 		t.Fatalf("Ensure gave %+v, %v; want the old image, stale", stale, err)
 	}
 	list, err := s.List(t.Context())
@@ -185,10 +185,10 @@ func TestEngineBuildAnewAndStale(t *testing.T) {
 	}
 	found := false
 	for _, img := range list {
-		found = found || img.ID == first.ID && img.Stale && img.Ref == s.target
+		found = found || img.ID == first.ID && img.Stale && img.Ref == s.recipes[0].ref
 	}
 	if !found {
-		t.Errorf("List does not show %s as stale: %+v", s.target, list)
+		t.Errorf("List does not show %s as stale: %+v", s.recipes[0].ref, list)
 	}
 
 	second, err := s.Build(t.Context(), Options{Base: base.ID})
@@ -212,7 +212,7 @@ func TestEngineBuildFailureLeavesNothing(t *testing.T) {
 			s := tinyStore(t, c)
 			id := randomID()
 			s.newID = func() string { return id }
-			s.recipe += last
+			s.recipes[0].dockerfile += last
 			_, err := s.Build(t.Context(), Options{Base: base.ID})
 			if sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 				t.Errorf("error %v", err)

@@ -104,7 +104,7 @@ func (f *fakeEngine) ImageImport(ctx context.Context, src image.ImportSource, re
 	if _, err := io.Copy(io.Discard, src.Source); err != nil {
 		return nil, err
 	}
-	f.put(ref, map[string]string{labelKind: string(OriginBootstrap), labelPackages: packageLabel(tinyRecipe)})
+	f.put(ref, map[string]string{labelKind: string(OriginBootstrap), labelPackages: recipe{dockerfile: tinyRecipe}.packages()})
 	return io.NopCloser(strings.NewReader(`{"status":"sha256:1"}`)), nil
 }
 
@@ -175,7 +175,7 @@ func errLine(text string) string {
 func fakeStore(t *testing.T, f *fakeEngine, cfg Config) *Store {
 	t.Helper()
 	s := New(f, cfg)
-	s.recipe = tinyRecipe
+	s.recipes[0].dockerfile = tinyRecipe
 	s.host = fstest.MapFS{
 		"etc/os-release": {Data: []byte("ID=debian\nVERSION_CODENAME=bookworm\n")},
 		exampleSources:   {Data: []byte("deb http://archive.invalid/debian bookworm main\ndeb http://archive.invalid/debian bookworm-updates main\n")},

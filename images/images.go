@@ -32,11 +32,12 @@ const (
 	// DefaultImage is the image of a sandbox when settings name none. It
 	// is built from Dockerfile.sandbox.
 	DefaultImage = about.DefaultImage
-	// BaseImage is what DefaultImage is built on where it can be had.
+	// BrowserImage is the image of browsers, built from Dockerfile.browser.
+	BrowserImage = about.BrowserImage
+	// BaseImage is what both are built on where it can be had.
 	BaseImage = about.BaseImage
 
-	bootstrapRepo = "sandbox-base"  // tagged with the suite, "bookworm-bootstrap"
-	setupRepo     = "sandbox-setup" // tagged with a digest of base and commands
+	setupRepo = "sandbox-setup" // tagged with a digest of base and commands
 )
 
 // API is the part of the Docker client that this package uses.
@@ -96,37 +97,36 @@ type Store struct {
 	flights flights
 
 	// The world, replaced in tests.
-	target string // DefaultImage
-	recipe string
-	host   fs.FS // the host's root folder
-	getenv func(string) string
-	look   func(string) (string, error)
-	now    func() time.Time
-	newID  func() string
-	rootfs func(ctx context.Context, p plan, log func(line string), w io.Writer) error
+	recipes []recipe // the default image's comes first
+	host    fs.FS    // the host's root folder
+	getenv  func(string) string
+	look    func(string) (string, error)
+	now     func() time.Time
+	newID   func() string
+	rootfs  func(ctx context.Context, p plan, log func(line string), w io.Writer) error
 }
 
 // New returns a Store that talks to the engine behind api.
 func New(api API, cfg Config) *Store {
 	cfg.Timeouts = cfg.Timeouts.withDefaults()
 	return &Store{
-		api:    api,
-		cfg:    cfg,
-		target: DefaultImage,
-		recipe: sandbox.DockerfileSandbox,
-		host:   os.DirFS("/"),
-		getenv: os.Getenv,
-		look:   exec.LookPath,
-		now:    time.Now,
-		newID:  randomID,
-		rootfs: makeRootfs,
+		api:     api,
+		cfg:     cfg,
+		recipes: ourRecipes(),
+		host:    os.DirFS("/"),
+		getenv:  os.Getenv,
+		look:    exec.LookPath,
+		now:     time.Now,
+		newID:   randomID,
+		rootfs:  makeRootfs,
 	}
 }
 
 // Ensure returns the image ref and makes it first when the engine has none:
-// [DefaultImage] is built, a bootstrapped base is bootstrapped, anything else
-// is pulled. When the image is there the cost is one engine call; a stale
-// DefaultImage is used as it is (List tells, Build renews).
+// [DefaultImage] and [BrowserImage] are built, a bootstrapped base is
+// bootstrapped, anything else is pulled. When the image is there the cost is
+// one engine call; a stale image of ours is used as it is (List tells, Build
+// renews). o.Image has no meaning here.
 //
 // Errors: CodeValidation for a malformed ref, CodeUnavailable when the image
 // cannot be had or the engine does not answer, CodeTimeout.
@@ -135,11 +135,11 @@ func (s *Store) Ensure(ctx context.Context, ref string, o Options) (Image, error
 	if err == nil || !sandbox.IsNotFound(err) {
 		return img, err
 	}
-	switch s.classify(ref) {
-	case refDefault:
-		return s.build(ctx, o, true)
+	switch kind, r := s.classify(ref); kind {
+	case refRecipe:
+		return s.build(ctx, r, o, true)
 	case refBootstrap:
-		return s.bootstrapTag(ctx, ref, o, true)
+		return s.bootstrapTag(ctx, r, ref, o)
 	case refOurs:
 		return Image{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "ensure image", Resource: ref,
 			Message: "image " + printable(ref) + " is not there and names of this program are never pulled",

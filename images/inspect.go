@@ -68,11 +68,11 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 func (s *Store) judge(img Image) Image {
 	img.Origin = originOf(img.Labels)
 	switch img.Origin {
-	case OriginSandbox, OriginSetup:
+	case OriginSandbox, OriginBrowser, OriginSetup:
 		made := img.Labels[labelDigest]
-		img.Stale = made != "" && made != digest(s.recipe)
+		img.Stale = made != "" && !s.madeFrom(func(r recipe) bool { return r.digest() == made })
 	case OriginBootstrap:
-		img.Stale = img.Labels[labelPackages] != packageLabel(s.recipe)
+		img.Stale = !s.madeFrom(func(r recipe) bool { return r.packages() == img.Labels[labelPackages] })
 	}
 	return img
 }

@@ -19,7 +19,7 @@ const (
 	labelBaseID   = labelPrefix + "base-id"           // identity of that
 	labelBoot     = labelPrefix + "bootstrap"         // tool, distribution and suite
 	labelPackages = labelPrefix + "packages"          // put in by a bootstrap
-	labelDigest   = labelPrefix + "dockerfile-digest" // of the recipe
+	labelDigest   = labelPrefix + "dockerfile-digest" // of the recipe, its files included
 	labelSetup    = labelPrefix + "setup-digest"      // of base and commands
 	labelBuiltAt  = labelPrefix + "built-at"          // RFC 3339, UTC
 	labelBuild    = labelPrefix + "build"             // the build that made a layer
@@ -27,7 +27,7 @@ const (
 
 func originOf(labels map[string]string) Origin {
 	switch o := Origin(labels[labelKind]); o {
-	case OriginSandbox, OriginBootstrap, OriginSetup:
+	case OriginSandbox, OriginBrowser, OriginBootstrap, OriginSetup:
 		return o
 	}
 	return OriginForeign

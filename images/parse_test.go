@@ -190,7 +190,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.look = tc.look
-			p, err := s.plan()
+			p, err := s.plan(s.recipes[0])
 			if p.tool != tc.tool || sandbox.CodeOf(err) != tc.code {
 				t.Fatalf("got %q, %v", p.tool, err)
 			}
@@ -205,7 +205,7 @@ func TestPlanWithoutSources(t *testing.T) {
 	s := fakeStore(t, newFake(), Config{})
 	s.host = fstest.MapFS{}
 	s.look = func(n string) (string, error) { return "/x/" + n, nil }
-	if _, err := s.plan(); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+	if _, err := s.plan(s.recipes[0]); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("got %v", err)
 	}
 }
@@ -284,13 +284,17 @@ func FuzzFollow(f *testing.F) {
 }
 
 func TestRecipesNameTheirPackages(t *testing.T) {
-	for name, recipe := range map[string]string{"sandbox": sandbox.DockerfileSandbox, "browser": sandbox.DockerfileBrowser} {
-		if n := len(packagesOf(recipe)); n < 9 {
-			t.Errorf("%s: %d packages found", name, n)
+	for _, r := range ourRecipes() {
+		if n := len(packagesOf(r.dockerfile)); n < 9 {
+			t.Errorf("%s: %d packages found", r.ref, n)
 		}
-		for _, want := range []string{"ARG BUILD=", labelBuild, "USER sandbox", "ENTRYPOINT []", "ARG BASE=" + BaseImage + "\n"} {
-			if !strings.Contains(recipe, want) {
-				t.Errorf("%s: no %q", name, want)
+		want := []string{"ARG BUILD=", labelBuild, "USER sandbox", "ENTRYPOINT [", "ARG BASE=" + BaseImage + "\n"}
+		for _, f := range r.files {
+			want = append(want, "COPY "+f.name+" /")
+		}
+		for _, want := range want {
+			if !strings.Contains(r.dockerfile, want) {
+				t.Errorf("%s: no %q", r.ref, want)
 			}
 		}
 	}

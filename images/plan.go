@@ -12,6 +12,7 @@ import (
 
 // plan is a bootstrap that has been decided on.
 type plan struct {
+	recipe   recipe // that the base is for
 	tool     string // path of mmdebstrap or debootstrap
 	distro   distro
 	packages []string
@@ -23,11 +24,12 @@ type plan struct {
 func (p plan) toolName() string { return path.Base(p.tool) }
 
 // ref is the tag of the result.
-func (p plan) ref() string { return bootstrapRef(p.distro.suite) }
+func (p plan) ref() string { return p.recipe.bootstrapRef(p.distro.suite) }
 
-// plan looks at the host and decides how to bootstrap. It changes nothing.
-func (s *Store) plan() (plan, error) {
-	p := plan{distro: distro{id: "debian", suite: "bookworm"}, packages: packagesOf(s.recipe)}
+// plan looks at the host and decides how to bootstrap a base for r. It
+// changes nothing.
+func (s *Store) plan(r recipe) (plan, error) {
+	p := plan{recipe: r, distro: distro{id: "debian", suite: "bookworm"}, packages: packagesOf(r.dockerfile)}
 	if f, err := s.host.Open("etc/os-release"); err == nil {
 		p.distro = parseOSRelease(f)
 		f.Close()

@@ -24,7 +24,7 @@ func (s *Store) pull(ctx context.Context, ref string, o Options, keep bool) (Ima
 	if err := checkRef(op, ref); err != nil {
 		return Image{}, err
 	}
-	if s.classify(ref) != refForeign {
+	if kind, _ := s.classify(ref); kind != refForeign {
 		return Image{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "image", Resource: ref,
 			Message: "images of this program are made here and never pulled", Hint: "`sandbox images build`"}
 	}

@@ -15,36 +15,39 @@ type refKind int
 
 const (
 	refForeign   refKind = iota // from a registry
-	refDefault                  // built from our recipe
-	refBootstrap                // bootstrapped from packages
+	refRecipe                   // built from a recipe of ours
+	refBootstrap                // bootstrapped from packages for one
 	refOurs                     // another name that only we make
 )
 
-// classify says where an image of that reference comes from.
-func (s *Store) classify(ref string) refKind {
+// classify says where an image of that reference comes from, and by which
+// recipe when we make it.
+func (s *Store) classify(ref string) (refKind, recipe) {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
-		return refForeign
+		return refForeign, recipe{}
 	}
 	name := reference.FamiliarName(named)
-	switch {
-	case reference.FamiliarString(named) == s.target:
-		return refDefault
-	case name == bootstrapRepo && strings.HasSuffix(ref, "-bootstrap"):
-		return refBootstrap
-	case name == bootstrapRepo, name == setupRepo, name == repoOf(DefaultImage):
-		return refOurs
+	ours := name == setupRepo
+	for _, r := range s.recipes {
+		switch {
+		case reference.FamiliarString(named) == r.ref:
+			return refRecipe, r
+		case name == r.bootRepo && strings.HasSuffix(ref, "-bootstrap"):
+			return refBootstrap, r
+		}
+		ours = ours || name == r.bootRepo || name == repoOf(r.ref)
 	}
-	return refForeign
+	if ours || name == repoOf(DefaultImage) {
+		return refOurs, recipe{}
+	}
+	return refForeign, recipe{}
 }
 
 func repoOf(ref string) string {
 	repo, _, _ := strings.Cut(ref, ":")
 	return repo
 }
-
-// bootstrapRef is the tag of a base that was bootstrapped from suite.
-func bootstrapRef(suite string) string { return bootstrapRepo + ":" + suite + "-bootstrap" }
 
 // checkRef refuses what is no image reference or ID before it is sent
 // anywhere.

@@ -109,7 +109,7 @@ func TestDebootstrapForReal(t *testing.T) {
 	if err != nil {
 		t.Skip("debootstrap is not installed; mmdebstrap is what is used where both are")
 	}
-	p, err := New(newFake(), Config{}).plan()
+	p, err := New(newFake(), Config{}).plan(ourRecipes()[0])
 	if err != nil {
 		t.Fatal(err)
 	}

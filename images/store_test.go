@@ -78,7 +78,7 @@ func TestEnsureOfWhatIsThereIsOneCall(t *testing.T) {
 func TestEnsureNeverPullsOverTrouble(t *testing.T) {
 	f := newFake()
 	f.onInspect = func(context.Context, string) error { return cerrdefs.ErrInternal }
-	for _, ref := range []string{"own/image", DefaultImage, bootstrapRef("bookworm")} {
+	for _, ref := range []string{"own/image", DefaultImage, ourRecipes()[0].bootstrapRef("bookworm")} {
 		if _, err := fakeStore(t, f, Config{}).Ensure(t.Context(), ref, Options{}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 			t.Errorf("%s: %v", ref, err)
 		}

@@ -22,6 +22,7 @@ type (
 const (
 	OriginForeign   = about.OriginForeign
 	OriginSandbox   = about.OriginSandbox
+	OriginBrowser   = about.OriginBrowser
 	OriginBootstrap = about.OriginBootstrap
 	OriginSetup     = about.OriginSetup
 )

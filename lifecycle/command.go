@@ -15,7 +15,7 @@ import (
 // selector of its own and is reached by --all. Values are quoted for a POSIX
 // shell; control characters, which no valid key holds, are written as
 // escapes and never reach a terminal.
-func RecreateCommand(o sandbox.Owner) string {
+func RecreateCommand(o sandbox.Owner, kind sandbox.Kind) string {
 	var b strings.Builder
 	b.WriteString("sandbox")
 	if o.Tenant != "" {
@@ -29,6 +29,9 @@ func RecreateCommand(o sandbox.Owner) string {
 		b.WriteString(" --all")
 	default:
 		b.WriteString(option(" --session", o.ScopeKey))
+	}
+	if kind == sandbox.KindBrowser {
+		b.WriteString(" --browser")
 	}
 	return b.String()
 }

@@ -33,6 +33,7 @@ const (
 // Input is all that the decision depends on.
 type Input struct {
 	Owner sandbox.Owner // who asks
+	Kind  sandbox.Kind  // of what is wanted; empty is a sandbox
 
 	WantHash     string // config hash of what is wanted; required
 	SettingsHash string // the same without the flags of this call; empty when there are none
@@ -159,7 +160,7 @@ func (in Input) hot() (why string, hot bool) {
 // from what is there, the hashes cannot tell whether the flags are met, so
 // that is refused as well.
 func (in Input) drifted(wake Action, why string) Decision {
-	d := Decision{Action: Refuse, Hint: RecreateCommand(in.Owner)}
+	d := Decision{Action: Refuse, Hint: RecreateCommand(in.Owner, in.Kind)}
 	flags := in.SettingsHash != "" && in.SettingsHash != in.WantHash
 	switch {
 	case flags && in.SettingsHash == in.Have.ConfigHash:

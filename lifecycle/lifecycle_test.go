@@ -176,7 +176,7 @@ func TestRecreateCommand(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := RecreateCommand(tt.owner); got != tt.want {
+			if got := RecreateCommand(tt.owner, sandbox.KindSandbox); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

@@ -127,7 +127,7 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 		return nil, refusal
 	}
 	if mustExist && d.Action == lifecycle.Create {
-		return nil, noSandbox(name)
+		return nil, noSandbox(w.spec.Kind, name)
 	}
 	if d.Action == lifecycle.Recreate {
 		m.log.WithField("sandbox", name).Infof("recreate it: %s%s", d.Reason, m.changes(w, rec))
@@ -145,7 +145,10 @@ func hashOf(have *sandbox.Info) string {
 	return have.ConfigHash
 }
 
-func noSandbox(name string) error {
+func noSandbox(kind sandbox.Kind, name string) error {
+	if kind == sandbox.KindBrowser {
+		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "open browser", Resource: name, Message: "no browser runs for this session", Hint: "start one with: sandbox browser start"}
+	}
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "exec", Resource: name, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
 }
 
@@ -204,7 +207,7 @@ func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.R
 
 func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycle.Input {
 	in := lifecycle.Input{
-		Owner: w.spec.Owner, WantHash: w.hash, Drift: w.res.DriftPolicy,
+		Owner: w.spec.Owner, Kind: w.spec.Kind, WantHash: w.hash, Drift: w.res.DriftPolicy,
 		Known: true, Have: have, Leased: leased, Now: m.now(),
 	}
 	if w.settingsHash != nil && have != nil && have.ConfigHash != w.hash {

@@ -44,6 +44,7 @@ type Explanation struct {
 	Next       string              `json:"next"` // what the next run would do, and why
 	Drift      []confighash.Change `json:"drift"`
 	Network    NetworkPlan         `json:"network"`
+	Browser    BrowserPlan         `json:"browser"`
 	Layers     []provider.Layer    `json:"layers"` // what keeps code inside, where the provider tells
 	Wall       []provider.Step     `json:"wall"`   // how the inside is made, where the provider tells
 	Notes      []string            `json:"notes"`  // what of the settings the provider does not enforce
@@ -95,6 +96,8 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
 		Network: NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
+	e.Browser = m.explainBrowser(ctx, res, flags)
+	e.Dangerous = append(e.Dangerous, browserDangers(res)...)
 	at, err := m.enter(ctx, res, outing{}, observe)
 	var w *want
 	if err == nil {
@@ -153,7 +156,9 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 		e.Status, e.HaveHash = have.Status, have.ConfigHash
 		e.Drift = append(e.Drift, drift(rec, w)...)
 	}
-	e.Files = m.explainFiles(ctx, w, have, rec)
+	if w.spec.Kind != sandbox.KindBrowser { // whose container serves no files
+		e.Files = m.explainFiles(ctx, w, have, rec)
+	}
 	d, err := lifecycle.Decide(m.input(w.late(hashOf(have), rec), have, rec, leased))
 	if err != nil {
 		return err

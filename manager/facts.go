@@ -24,7 +24,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 		Canonical: map[string]string{}, Via: map[string][]string{},
 	}
 	if p.Features().Images { // other walls have a filter of their own
-		f.Seccomp = seccomp.Profile()
+		f.Seccomp = filter(res)
 	}
 	owner := m.owner(res)
 	name, err := config.Name(res.Docker.ContainerPrefix, owner)
@@ -56,6 +56,15 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	}
 	f.PasswdFile, f.GroupFile, err = m.state.Identity(uid, gid)
 	return f, agentDir, err
+}
+
+// filter is the system-call filter for res: the one for browsers lets Chromium
+// build its own sandbox.
+func filter(res config.Resolved) string {
+	if res.Kind == sandbox.KindBrowser && !res.Browser.DangerouslyNoSandbox {
+		return seccomp.Browser()
+	}
+	return seccomp.Profile()
 }
 
 // owner says whose the sandbox of res is.

@@ -35,7 +35,7 @@ func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 
 // scratch reports whether the workspace is ours and not the agent's own folder.
 func (w *want) scratch() bool {
-	return w.res.WorkspaceAccess != sandbox.AccessRW && w.res.Workspace == ""
+	return w.res.Kind != sandbox.KindBrowser && w.res.WorkspaceAccess != sandbox.AccessRW && w.res.Workspace == ""
 }
 
 // workspaceOf is the host folder that appears as the workspace.

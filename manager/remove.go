@@ -25,6 +25,11 @@ func (m *Manager) removeLocked(ctx context.Context, p sandbox.Provider, kind san
 		return err
 	}
 	defer held.Release()
+	return m.removeNow(ctx, p, kind, name)
+}
+
+// removeNow is removeLocked whoever uses the sandbox: what runs in it ends.
+func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
 	m.handles.drop(name)
 	if err := p.Remove(ctx, name); err != nil {
 		return err

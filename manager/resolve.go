@@ -50,7 +50,7 @@ func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *confi
 	}
 	w.why, w.gate = at.why, at.gate
 	if flags != nil {
-		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, at.provider) }
+		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, res.Kind, at.provider) }
 	}
 	return w, nil
 }
@@ -87,7 +87,9 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
 	}
 	w.egress = w.spec.Egress
-	w.permit(m.grants.list(w.spec.Owner))
+	if res.Kind != sandbox.KindBrowser { // to which nobody grants a path
+		w.permit(m.grants.list(w.spec.Owner))
+	}
 	w.hash, err = confighash.Sum(w.spec)
 	w.wanted = w.hash
 	return w, err
@@ -96,13 +98,13 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 // hashWithout is the hash of the same session without flags, or "?" when
 // it cannot be told: that equals no hash, so a difference counts as coming
 // from a flag and nothing is run in silence.
-func (m *Manager) hashWithout(ctx context.Context, who config.Who, p sandbox.Provider) string {
+func (m *Manager) hashWithout(ctx context.Context, who config.Who, kind sandbox.Kind, p sandbox.Provider) string {
 	const unknown = "?"
 	res, err := config.Resolve(m.settings.Load(), who, nil)
 	if err != nil {
 		return unknown
 	}
-	w, err := m.describe(ctx, res, p, observe)
+	w, err := m.describe(ctx, of(kind, res), p, observe)
 	if err != nil {
 		return unknown
 	}

@@ -173,7 +173,7 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 		return err // lend decides what then
 	}
 	if _, err = at.provider.Inspect(ctx, name); sandbox.IsNotFound(err) {
-		return noSandbox(name)
+		return noSandbox(sandbox.KindSandbox, name)
 	}
 	return err
 }

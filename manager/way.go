@@ -21,6 +21,7 @@ import (
 type ways struct {
 	mu     sync.Mutex
 	open   map[bool]*way
+	owned  map[*way]bool // that are somebody's own, such as a browser's
 	closed bool
 }
 
@@ -136,6 +137,32 @@ func (w *ways) get(asking bool, open func() (*way, error)) (*way, error) {
 	return n, nil
 }
 
+// own opens a way that the caller alone has, until it disowns it or all end.
+func (w *ways) own(open func() (*way, error)) (*way, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "open the way out", Message: "the sandbox was let go of meanwhile", Retryable: true}
+	}
+	n, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if w.owned == nil {
+		w.owned = map[*way]bool{}
+	}
+	w.owned[n] = true
+	return n, nil
+}
+
+// disown ends a way that somebody had alone.
+func (w *ways) disown(n *way) {
+	w.mu.Lock()
+	delete(w.owned, n)
+	w.mu.Unlock()
+	n.Close()
+}
+
 // close ends every way. Nothing gets out after it has returned.
 func (w *ways) close() {
 	w.mu.Lock()
@@ -144,7 +171,11 @@ func (w *ways) close() {
 	for _, n := range w.open {
 		n.Close()
 	}
+	for n := range w.owned {
+		n.Close()
+	}
 	clear(w.open)
+	clear(w.owned)
 }
 
 // openWay opens a way out of l by the rules.
@@ -171,7 +202,7 @@ func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRule
 	}
 	w := &way{m: m, callers: map[string]*caller{}}
 	w.Way, err = out.Open(ctx, inside, outlet.Options{
-		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, Exposed: exposed, Require: res.RequireEvidence,
+		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, Exposed: exposed, Require: res.RequireEvidence, Fixed: l.spec.Kind == sandbox.KindBrowser,
 		Ask: w.ask, Permitted: w.permitted,
 		Warn: func(err error, text string) { m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
 	})
@@ -192,7 +223,7 @@ func (m *Manager) secrets(l *live) ([]config.BoundSecret, error) {
 		made := slices.ContainsFunc(l.spec.Egress.Secrets, func(r sandbox.SecretRef) bool { return r.Name == b.Name && slices.Equal(r.Hosts, b.Hosts) })
 		if !made {
 			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "bind secrets", Field: "network.secrets." + b.Name, Resource: l.name(),
-				Message: "the sandbox was made before the secret was bound, so it does not trust what the proxy needs for it", Hint: lifecycle.RecreateCommand(l.spec.Owner)}
+				Message: "the sandbox was made before the secret was bound, so it does not trust what the proxy needs for it", Hint: lifecycle.RecreateCommand(l.spec.Owner, l.spec.Kind)}
 		}
 	}
 	return bound, nil

@@ -1,5 +1,17 @@
 package seccomp
 
+// ForBrowser returns the system calls that [Browser] gives back, each with the
+// reason. All are denied by [Profile], clone for the flags of namespaces.
+// Namespaces of mounts, names, control groups and System V objects stay
+// denied.
+func ForBrowser() map[string]string {
+	return map[string]string{
+		"clone":   "starts the processes of pages in user, process and network namespaces of their own",
+		"unshare": "moves a process into a user namespace of its own",
+		"chroot":  "takes the sight of files from the processes of pages, in such a namespace",
+	}
+}
+
 // Denied returns the system calls that the filter takes away from the
 // engine's default, each with the reason.
 func Denied() map[string]string {

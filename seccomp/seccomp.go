@@ -16,5 +16,20 @@ import _ "embed"
 //go:embed profile.json
 var profile string
 
+//go:embed browser.json
+var browser string
+
 // Profile returns the filter in the JSON form that container engines take.
 func Profile() string { return profile }
+
+// Browser returns the filter for containers of browsers: [Profile] and what
+// Chromium's own sandbox is made of, see [ForBrowser].
+//
+// It is a trade. Code that has taken over a process of a page is held by that
+// sandbox, which is tighter than the container: no files, no network, few
+// system calls. Code that has come past it, or that is started in the
+// container by other means, may make user namespaces and so reach kernel code
+// that [Profile] keeps it from; it still can mount nothing and enter no
+// namespace. Without own namespaces every page would run beside the browser
+// with its rights.
+func Browser() string { return browser }

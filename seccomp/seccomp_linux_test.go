@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -15,30 +16,91 @@ import (
 
 var update = flag.Bool("update", false, "write profile.json anew")
 
-// TestProfile holds that profile.json is what the rules make of the public
+// TestProfile holds that the files are what the rules make of the public
 // default profile.
 func TestProfile(t *testing.T) {
-	want := generate(t)
-	if *update {
-		if err := os.WriteFile("profile.json", []byte(want), 0o644); err != nil {
-			t.Fatal(err)
+	for name, tc := range map[string]struct{ got, want string }{
+		"profile.json": {seccomp.Profile(), generate(t)},
+		"browser.json": {seccomp.Browser(), generate(t, forBrowser()...)},
+	} {
+		if *update {
+			if err := os.WriteFile(name, []byte(tc.want), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if got := seccomp.Profile(); !*update && got != want {
-		t.Fatal("profile.json is stale: run go generate ./seccomp and review the difference")
+		if !*update && tc.got != tc.want {
+			t.Errorf("%s is stale: run go generate ./seccomp and review the difference", name)
+		}
 	}
 }
 
 // TestDenied holds that no rule of the profile allows what we mean to deny.
 func TestDenied(t *testing.T) {
+	t.Run("profile", func(t *testing.T) { testDenied(t, seccomp.Profile(), nil) })
+	t.Run("browser", func(t *testing.T) { testDenied(t, seccomp.Browser(), seccomp.ForBrowser()) })
+}
+
+// TestBrowserGivesBackLittle holds that the filter of browsers differs from
+// the other one by what is named, and that the other one denies that.
+func TestBrowserGivesBackLittle(t *testing.T) {
+	plain, browser := rules(t, seccomp.Profile()), rules(t, seccomp.Browser())
+	given := map[string]bool{}
+	for _, rule := range browser[len(plain):] {
+		if rule.Action != specs.ActAllow || len(rule.Names) != 1 || len(rule.Args) == 0 && rule.Names[0] != "chroot" {
+			t.Errorf("rule %+v", rule)
+		}
+		given[rule.Names[0]] = true
+	}
+	for i, rule := range plain {
+		if !reflect.DeepEqual(rule, browser[i]) {
+			t.Errorf("rule %d differs: %v and %v", i, rule.Names, browser[i].Names)
+		}
+		for _, n := range rule.Names {
+			if given[n] && len(rule.Args) == 0 {
+				t.Errorf("%s is allowed in any case", n)
+			}
+		}
+	}
+	for n, why := range seccomp.ForBrowser() {
+		if !given[n] || why == "" {
+			t.Errorf("%s is not given back, or nobody says why: %q", n, why)
+		}
+		delete(given, n)
+	}
+	if len(given) != 0 {
+		t.Errorf("given back without a reason: %v", given)
+	}
+	for _, n := range []string{"mount", "setns", "pivot_root", "umount2", "ptrace", "bpf", "io_uring_setup", "userfaultfd"} {
+		if strings.Contains(seccomp.Browser(), `"`+n+`"`) {
+			t.Errorf("%s is in the filter of browsers", n)
+		}
+	}
+}
+
+func rules(t *testing.T, profile string) []*moby.Syscall {
+	t.Helper()
 	var p moby.Seccomp
-	if err := json.Unmarshal([]byte(seccomp.Profile()), &p); err != nil {
+	if err := json.Unmarshal([]byte(profile), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p.Syscalls
+}
+
+// testDenied holds that of what we mean to deny the profile allows no more
+// than back.
+func testDenied(t *testing.T, profile string, back map[string]string) {
+	t.Helper()
+	var p moby.Seccomp
+	if err := json.Unmarshal([]byte(profile), &p); err != nil {
 		t.Fatal(err)
 	}
 	if p.DefaultAction != specs.ActErrno {
 		t.Errorf("default action is %s, want an error", p.DefaultAction)
 	}
 	denied, narrowed := seccomp.Denied(), map[string]bool{}
+	for n := range back {
+		delete(denied, n)
+	}
 	for _, rule := range narrow() {
 		narrowed[rule.Names[0]] = true
 	}
@@ -71,7 +133,8 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-func generate(t *testing.T) string {
+// generate makes a profile of the public one, with more rules at its end.
+func generate(t *testing.T, more ...*moby.Syscall) string {
 	t.Helper()
 	p := moby.DefaultProfile()
 	out := &moby.Seccomp{LinuxSeccomp: specs.LinuxSeccomp{
@@ -102,7 +165,7 @@ func generate(t *testing.T) string {
 			out.Syscalls = append(out.Syscalls, rule)
 		}
 	}
-	out.Syscalls = append(out.Syscalls, narrow()...)
+	out.Syscalls = append(append(out.Syscalls, narrow()...), more...)
 	b, err := json.MarshalIndent(out, "", "\t")
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +193,19 @@ func narrow() []*moby.Syscall {
 		allow("setpriority", unix.PRIO_PROCESS, 0),
 		allow("ioprio_set", 1, 0), // IOPRIO_WHO_PROCESS
 	)
+}
+
+// forBrowser returns the rules for the namespaces of Chromium's own sandbox.
+// The kernel knows no other flags of new namespaces for clone; on s390, where
+// the flags come second, there is no Chromium.
+func forBrowser() []*moby.Syscall {
+	clone := allow("clone")
+	clone.Args = []specs.LinuxSeccompArg{{
+		Index: 0, Value: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP,
+		ValueTwo: 0, Op: specs.OpMaskedEqual,
+	}}
+	clone.Excludes = &moby.Filter{Arches: []string{"s390", "s390x"}}
+	return []*moby.Syscall{clone, allow("unshare", unix.CLONE_NEWUSER), allow("chroot")}
 }
 
 // allow allows a call whose first arguments are the given ones.

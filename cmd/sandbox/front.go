@@ -133,6 +133,10 @@ func (conductor) Stats(context.Context, string) ([]manager.Stat, error) { return
 // Images implements cli.Backend.
 func (backend) Images(cli.Options) (cli.ImageStore, func(), error) { return nil, nil, whole() }
 
+// Browsers implements cli.Backend. Browsers run in containers, and much is
+// linked to speak to one.
+func (backend) Browsers(cli.Options) (cli.BrowserDesk, func(), error) { return nil, nil, whole() }
+
 // Doctor implements cli.Backend.
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()

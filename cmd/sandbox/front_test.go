@@ -101,6 +101,11 @@ func TestFrontHandsOn(t *testing.T) {
 		{name: "explain", args: []string{"--provider", "local", "explain"}},
 		{name: "stats", args: []string{"--provider", "local", "stats"}},
 		{name: "images", args: []string{"images", "list"}},
+		{name: "browser start", args: []string{"--provider", "local", "browser", "start"}},
+		{name: "browser list", args: []string{"browser", "list"}},
+		{name: "browser screenshot", args: []string{"browser", "screenshot", "index.html", "-o", "x.png"}},
+		{name: "browser open", args: []string{"browser", "open", "--control"}},
+		{name: "browser stop", args: []string{"browser", "stop"}},
 		{name: "doctor", args: []string{"--provider", "local", "doctor"}},
 	} {
 		if c.swept.IsZero() {

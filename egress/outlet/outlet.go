@@ -26,6 +26,7 @@ type Options struct {
 	Secrets []config.BoundSecret
 	Exposed []string // canonical folders of the host that code in some sandbox can write; no secret comes from there
 	Require bool     // nothing passes that is not on record
+	Fixed   bool     // the port of the rules or none: nobody looks for another one
 
 	// Ask answers questions about hosts that no rule names, and Permitted what
 	// was said yes to before and still holds. Nil answers no.

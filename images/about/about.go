@@ -9,7 +9,10 @@ const (
 	// DefaultImage is the image of a sandbox when settings name none. It
 	// is built from Dockerfile.sandbox.
 	DefaultImage = "sandbox:bookworm-slim"
-	// BaseImage is what DefaultImage is built on where it can be had.
+	// BrowserImage is the image of a browser when settings name none. It
+	// is built from Dockerfile.browser.
+	BrowserImage = "sandbox-browser:bookworm-slim"
+	// BaseImage is what both are built on where it can be had.
 	BaseImage = "debian:bookworm-slim"
 )
 
@@ -35,6 +38,7 @@ type Origin string
 const (
 	OriginForeign   Origin = ""          // not made by this program
 	OriginSandbox   Origin = "sandbox"   // built from Dockerfile.sandbox
+	OriginBrowser   Origin = "browser"   // built from Dockerfile.browser
 	OriginBootstrap Origin = "bootstrap" // a base made from the host's package sources
 	OriginSetup     Origin = "setup"     // an image with setup commands applied
 )
@@ -45,6 +49,9 @@ type Options struct {
 	// Callers that share one pull or build all hear it from where they
 	// joined.
 	Progress Progress
+	// Image is what Build makes, and what Bootstrap makes a base for:
+	// [DefaultImage], which is also meant by "", or [BrowserImage].
+	Image string
 	// Base replaces [BaseImage] in a build. Empty means BaseImage where it
 	// can be had and a bootstrapped base otherwise.
 	Base string

@@ -22,7 +22,7 @@ const (
 	PhaseWait      Phase = "wait"      // another process is at it
 	PhasePull      Phase = "pull"      // from a registry
 	PhaseBootstrap Phase = "bootstrap" // from the host's package sources
-	PhaseBuild     Phase = "build"     // of DefaultImage
+	PhaseBuild     Phase = "build"     // of DefaultImage or BrowserImage
 	PhaseSetup     Phase = "setup"     // of a layer with setup commands
 )
 

@@ -23,6 +23,10 @@ type Backend interface {
 	// go of it.
 	Images(o Options) (ImageStore, func(), error)
 
+	// Browsers returns what keeps browsers, and a function that lets go of it
+	// and ends what was let in.
+	Browsers(o Options) (BrowserDesk, func(), error)
+
 	// Violations returns what was tried and stopped, and a function that lets
 	// go of it.
 	Violations(o Options) (ViolationStore, func(), error)

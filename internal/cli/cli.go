@@ -69,7 +69,7 @@ func (a *app) cli() *ucli.App {
 	}
 	root.Commands = []*ucli.Command{
 		a.runCommand(), a.execCommand(), a.shellCommand(), a.fsCommand(), a.cpCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
-		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.violationsCommand(), a.evidenceCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
+		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.violationsCommand(), a.evidenceCommand(), a.browserCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
 		a.versionCommand(), a.completionCommand(root),
 	}
 	for _, c := range root.Commands {
@@ -89,7 +89,7 @@ func (a *app) complete(c *ucli.Command, above string) {
 	if !a.mentions(c.Name) {
 		return
 	}
-	c.Flags = append(c.Flags, a.globals.flags()...)
+	c.Flags = append(c.Flags, a.globals.flagsFor(c)...)
 	for _, sub := range c.Subcommands {
 		a.complete(sub, name+" ")
 	}

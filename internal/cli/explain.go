@@ -56,6 +56,7 @@ func (a *app) showExplanation(e manager.Explanation) error {
 	e.Mounts, e.Tmpfs, e.Drift = notNil(e.Mounts), notNil(e.Tmpfs), notNil(e.Drift)
 	e.Verdicts, e.Problems = notNil(e.Verdicts), notNil(e.Problems)
 	e.Network.Rules, e.Network.Limits, e.Network.Secrets = notNil(e.Network.Rules), notNil(e.Network.Limits), notNil(e.Network.Secrets)
+	e.Browser.Settings, e.Browser.Drift, e.Browser.Problems = notNil(e.Browser.Settings), notNil(e.Browser.Drift), notNil(e.Browser.Problems)
 	e.Layers, e.Wall, e.Notes = notNil(e.Layers), notNil(e.Wall), notNil(e.Notes)
 	if a.globals.json() {
 		return writeJSON(a.Stdout, e)
@@ -83,6 +84,7 @@ func explainText(e manager.Explanation) string {
 	section("Verdicts", explainVerdicts(e))
 	section("Changed since the sandbox was made", explainDrift(e))
 	section("Network", explainNetwork(e.Network))
+	section("Browser", explainBrowser(e.Browser))
 	section("Layers", explainLayers(e))
 	section("Mounts", explainMounts(e))
 	section("How the inside is made, later steps over earlier ones", explainWall(e))

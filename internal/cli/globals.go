@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/sirupsen/logrus"
 	ucli "github.com/urfave/cli/v2"
 
@@ -11,6 +13,7 @@ import (
 const (
 	formatTable = "table"
 	formatJSON  = "json"
+	formatShort = "o" // the flag's other name
 )
 
 // globals are the values of the flags that every command has. They may be
@@ -34,6 +37,23 @@ func newGlobals() *globals {
 	}
 }
 
+// flagsFor returns the flags of the command c: one that has an -o of its own
+// keeps it, and --format is written out behind its name.
+func (g *globals) flagsFor(c *ucli.Command) []ucli.Flag {
+	flags := g.flags()
+	for _, f := range c.Flags {
+		if !slices.Contains(f.Names(), formatShort) {
+			continue
+		}
+		for _, global := range flags {
+			if f, ok := global.(*ucli.GenericFlag); ok && slices.Contains(f.Aliases, formatShort) {
+				f.Aliases = nil
+			}
+		}
+	}
+	return flags
+}
+
 // flags returns flags that set g. Every call returns new ones, because each
 // command needs its own.
 func (g *globals) flags() []ucli.Flag {
@@ -50,7 +70,7 @@ func (g *globals) flags() []ucli.Flag {
 		{&g.tenant, "tenant", nil, "who pays"},
 		{&g.agent, "agent", nil, "who speaks"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},
-		{&g.format, "format", []string{"o"}, "output as table or json"},
+		{&g.format, "format", []string{formatShort}, "output as table or json"},
 		{&g.logLevel, "log-level", nil, "least `LEVEL` of log lines on standard error: error, warning, info, debug"},
 	} {
 		out = append(out, &ucli.GenericFlag{Name: f.name, Aliases: f.aliases, Usage: f.usage, Category: "Global", Value: f.value})

@@ -62,6 +62,7 @@ type fake struct {
 	listed    manager.ListOptions
 	rows      []manager.Row
 	selected  manager.Selector
+	browsers  bool // were selected
 	tenant    string
 	recreated manager.Recreated
 	pruned    manager.Pruned
@@ -75,6 +76,7 @@ type fake struct {
 	settings  *config.Settings
 	diagnosis Diagnosis
 
+	desk       fakeDesk
 	violations fakeViolations
 	evidence   fakeEvidence
 }
@@ -87,6 +89,11 @@ func (f *fake) Conductor(o Options) (Conductor, func(), error) {
 func (f *fake) Images(o Options) (ImageStore, func(), error) {
 	f.options = o
 	return fakeImages{f}, func() {}, f.err
+}
+
+func (f *fake) Browsers(o Options) (BrowserDesk, func(), error) {
+	f.options = o
+	return &f.desk, func() { f.desk.released = true }, f.err
 }
 
 func (f *fake) Violations(o Options) (ViolationStore, func(), error) {
@@ -145,8 +152,8 @@ func (f *fake) List(_ context.Context, o manager.ListOptions) (manager.Listing, 
 	return f.listing, f.listErr
 }
 
-func (f *fake) Select(_ context.Context, tenant string, s manager.Selector, _ bool) ([]manager.Row, error) {
-	f.tenant, f.selected = tenant, s
+func (f *fake) Select(_ context.Context, tenant string, s manager.Selector, browsers bool) ([]manager.Row, error) {
+	f.tenant, f.selected, f.browsers = tenant, s, browsers
 	return f.rows, nil
 }
 

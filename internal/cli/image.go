@@ -25,19 +25,20 @@ func (a *app) imagesCommand() *ucli.Command {
 
 func (a *app) imagesBuildCommand() *ucli.Command {
 	base := text{check: notEmpty}
+	image, forBrowser := imageChoice("build the image of browsers, " + about.BrowserImage)
 	return &ucli.Command{
 		Name:      "build",
-		Usage:     "build the default image, " + about.DefaultImage,
+		Usage:     "build the default image, " + about.DefaultImage + ", or that of browsers",
 		UsageText: "sandbox images build [flags]",
 		Description: "It is built on " + about.BaseImage + " where that can be had,\n" +
 			"and where no registry answers on a base made from this machine's own package sources.",
-		Flags: []ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}},
+		Flags: []ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}, forBrowser},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
 			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
-				o.Base = base.value
+				o.Base, o.Image = base.value, image(c)
 				return s.Build(c.Context, o)
 			})
 		},
@@ -60,16 +61,30 @@ func (a *app) imagesPullCommand() *ucli.Command {
 	}
 }
 
+// imageChoice is the flag that names the image of browsers, and what it says.
+func imageChoice(usage string) (func(*ucli.Context) string, ucli.Flag) {
+	const name = "browser"
+	return func(c *ucli.Context) string {
+		if c.Bool(name) {
+			return about.BrowserImage
+		}
+		return about.DefaultImage
+	}, &ucli.BoolFlag{Name: name, Usage: usage}
+}
+
 func (a *app) imagesBootstrapCommand() *ucli.Command {
+	image, forBrowser := imageChoice("make it for the image of browsers")
 	return &ucli.Command{
 		Name:      "bootstrap",
 		Usage:     "make a base image from this machine's package sources, without a registry",
 		UsageText: "sandbox images bootstrap [flags]",
+		Flags:     []ucli.Flag{forBrowser},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
 			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
+				o.Image = image(c)
 				return s.Bootstrap(c.Context, o)
 			})
 		},
@@ -150,6 +165,9 @@ func (a *app) showImages(list []about.Image) error {
 		note := ""
 		if i.Stale {
 			note = "made from an older recipe; renew with: sandbox images build"
+			if i.Origin == about.OriginBrowser {
+				note += " --browser"
+			}
 		}
 		old := "?"
 		if !i.Created.IsZero() {

@@ -10,15 +10,19 @@ import (
 
 func (a *app) listCommand() *ucli.Command {
 	var browsers bool
+	c := a.listing(&browsers)
+	c.Name, c.Usage, c.UsageText = "list", "show sandboxes, compared with what is recorded of them", "sandbox list [flags]"
+	c.Flags = append(c.Flags, &ucli.BoolFlag{Name: "browser", Usage: "only browsers", Destination: &browsers})
+	return c
+}
+
+// listing is a command that lists, only browsers when that says so.
+func (a *app) listing(browsers *bool) *ucli.Command {
 	var o manager.ListOptions
 	return &ucli.Command{
-		Name:      "list",
-		Usage:     "show sandboxes, compared with what is recorded of them",
-		UsageText: "sandbox list [flags]",
 		Description: "IMAGE and CONFIG say whether a new sandbox would get the same: ok, changed, or ? when it cannot be told.\n" +
 			"Without an answer from the engine the status is unknown and the exit status 1.",
 		Flags: []ucli.Flag{
-			&ucli.BoolFlag{Name: "browser", Usage: "only browsers", Destination: &browsers},
 			&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &o.All},
 			&ucli.BoolFlag{Name: "foreign", Usage: "those of other state folders instead of ours", Destination: &o.Foreign},
 		},
@@ -29,7 +33,7 @@ func (a *app) listCommand() *ucli.Command {
 			o.Tenant = a.globals.tenant.value
 			return a.conduct(a.options(), func(m Conductor) error {
 				l, err := m.List(c.Context, o)
-				if browsers {
+				if *browsers {
 					l.Containers = nil
 				}
 				return a.showList(l, o.Foreign, err)

@@ -26,6 +26,21 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
+// writeJSONLine writes v as one line of JSON, for readers who act on the first
+// line while more goes on.
+func writeJSONLine(w io.Writer, v any) error {
+	var b, line bytes.Buffer
+	if err := writeJSON(&b, v); err != nil {
+		return err
+	}
+	if err := json.Compact(&line, b.Bytes()); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err := w.Write(line.Bytes())
+	return err
+}
+
 // escapeJSON escapes the characters of JSON text that are not safe to show.
 // Outside of strings there are none but line feeds.
 func escapeJSON(p []byte) []byte {

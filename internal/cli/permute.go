@@ -24,8 +24,9 @@ func arrange(args []string, find func(path string) words) []string {
 	return args
 }
 
-// permute puts the flags of a call of cp or fs before its other arguments, so
-// that they may stand anywhere, as people write them: "fs rm old -r". What
+// permute puts the flags of a call of cp, fs or browser before its other
+// arguments, so that they may stand anywhere, as people write them: "fs rm old
+// -r". What
 // follows -- stays as it is. Calls of other commands are returned unchanged,
 // since the arguments of run are the program's own.
 func permute(args []string, find func(path string) words) []string {
@@ -42,7 +43,7 @@ func permute(args []string, find func(path string) words) []string {
 			continue
 		case slices.Contains(w.commands, args[at]):
 			path = strings.TrimSpace(path + " " + args[at])
-			if path != "cp" && path != "fs" && !strings.HasPrefix(path, "fs ") {
+			if !permuted(path) {
 				return args
 			}
 			w = find(path)
@@ -50,7 +51,7 @@ func permute(args []string, find func(path string) words) []string {
 		}
 		break
 	}
-	if path != "cp" && !strings.HasPrefix(path, "fs ") || at > len(args) {
+	if !permuted(path) || path == "fs" || path == "browser" || at > len(args) {
 		return args
 	}
 	flags, rest := slices.Clone(args[:at]), []string(nil)
@@ -69,6 +70,12 @@ func permute(args []string, find func(path string) words) []string {
 		}
 	}
 	return slices.Concat(flags, []string{"--"}, rest)
+}
+
+// permuted reports whether the flags of the command may stand anywhere.
+func permuted(path string) bool {
+	first, _, _ := strings.Cut(path, " ")
+	return slices.Contains([]string{"cp", "fs", "browser"}, first)
 }
 
 // isFlag reports whether arg is a flag. A dash alone is a name for a stream.

@@ -9,6 +9,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
@@ -79,7 +80,11 @@ func (a *app) confirm(ctx context.Context, rows []manager.Row) error {
 	for _, r := range rows {
 		fmt.Fprintf(&b, "%s  %s\n", termsafe.Line(r.Name), termsafe.Line(r.ScopeKey))
 	}
-	fmt.Fprintf(&b, "Remove %s? [y/N] ", count(len(rows), "sandbox", "sandboxes"))
+	what := count(len(rows), "sandbox", "sandboxes")
+	if len(rows) > 0 && rows[0].Kind == sandbox.KindBrowser { // all of them are
+		what = count(len(rows), "browser", "browsers")
+	}
+	fmt.Fprintf(&b, "Remove %s? [y/N] ", what)
 	return a.agreed(ctx, b.String(), "nothing was removed")
 }
 

@@ -52,6 +52,10 @@ func filled() *fake {
 				Rules:   []manager.NetworkRule{{Does: "allow", Rule: "GET http://a.example/" + hostile, Layer: "flag"}, {Does: "deny", Rule: "*:8080", Layer: "agents.defaults"}},
 				Limits:  []manager.Setting{{Path: "connections", Value: "256", Layer: "default"}},
 				Secrets: []manager.BoundName{{Name: "TOKEN", Hosts: []string{"a.example", "b.example:8443"}, From: "env TOKEN", Layer: "flag"}}},
+			Browser: manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true, Reach: "only what network.allowedDomains names (a.example); files of the workspace",
+				Name: "sbx-browser-default-0123456789abcdef", Image: "sandbox-browser:bookworm-slim", ImageID: "sha256:0123456789abcdef", Status: sandbox.StatusRunning,
+				ConfigHash: "2fd4e1", HaveHash: "aaaa", Next: "keep: " + hostile, Drift: []confighash.Change{{Field: "docker.env.X", From: "1", To: hostile}},
+				Settings: []manager.Setting{{Path: "browser.dangerouslyNoSandbox", Value: "true", Layer: "agents.defaults", Note: "Chromium's own sandbox is OFF"}}},
 			Verdicts: []manager.Verdict{{Kind: "path", Operation: "read", Subject: "/usr", Verdict: "allow", Reason: "the system"}, {Kind: "host", Subject: "example.com", Verdict: "deny", Reason: "there is no network"}},
 			Problems: []string{"the engine does not answer"},
 		},
@@ -126,7 +130,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network browser verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -21,7 +21,9 @@ import (
 // an engine that answers; "root", a process with user id 0; "local", a
 // bubblewrap that starts walls for ordinary users; "user", the means to run a
 // program as an ordinary user, which root and ordinary users have; "nettools",
-// curl, wget, git, python3 with pip and requests, node, npm and go.
+// curl, wget, git, python3 with pip and requests, node, npm and go; "browser",
+// an engine that has the image of browsers made from this tree's recipe or an
+// older one; "playwright", what scripts/playwright.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -55,6 +57,10 @@ func missing(need string) string {
 		return userMissing()
 	case "nettools":
 		return netToolsMissing()
+	case "browser":
+		return browserMissing()
+	case "playwright":
+		return playwrightMissing()
 	}
 	return "nobody knows how to look for it"
 }

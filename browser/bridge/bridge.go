@@ -1,0 +1,227 @@
+// Package bridge lets clients of the Chrome DevTools Protocol that know
+// nothing of us (chromedp, Playwright's connectOverCDP, Puppeteer) use a
+// browser that runs in a container without a port. It listens on loopback,
+// demands a token that nobody can guess, and speaks to the browser through the
+// guest of its container.
+//
+// # What a client with the token can do
+//
+// Everything that the protocol can do, and the bridge does not look into it.
+// That is a decision. A filter of methods would have to know all of them, in
+// every version, in sessions within sessions; and there is nothing for it to
+// keep:
+//
+//   - The walls are not the browser's. Its container has no workspace, no
+//     network, no port, no capability, and its root cannot be written to.
+//     Target.createBrowserContext with another proxy, or none, leads nowhere:
+//     the way out is a listener inside that judges hosts outside, and there is
+//     no other route. Tethering.bind listens inside.
+//   - What the protocol reads (IO, FileSystem, DOM.setFileInputFiles, memory,
+//     SystemInfo) are files and settings of that container, which hold
+//     no secret of anybody else: the password of the display opens the display
+//     of the same browser, and only to whoever has a cookie of package watch
+//     or is inside already.
+//   - What it writes (Browser.setDownloadBehavior, Page.captureSnapshot, PWA)
+//     lands in the container's memory, bounded by its limits, and ends with it.
+//   - What pages and addresses may be is said by policies that an
+//     administrator sets, which hold for every client: file: and chrome:
+//     addresses, downloads, extensions (Extensions.loadUnpacked too).
+//   - Browser.close, crashes and hangs end what belongs to the same scope, and
+//     the next use starts anew.
+//
+// So a token is worth its scope's browser: looking, clicking, typing and the
+// sessions of its pages. It must be given only to who was granted writing, and
+// the limits of package page do not hold for who has it. Where a browser was
+// given a network of its own, that network is open to its clients too.
+package bridge
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser/door"
+	"github.com/bulkhead-dev/sandbox/browser/front"
+)
+
+// An Upstream is a browser that runs, held for one client: nobody removes its
+// container before Close.
+type Upstream interface {
+	// Dial connects to the port of the protocol inside. Connections have a
+	// method CloseWrite where they can.
+	Dial(ctx context.Context) (net.Conn, error)
+	Close() error
+}
+
+// Options say what a bridge leads to.
+type Options struct {
+	// Upstream opens the browser for one client, and starts it if it does not
+	// run. [sandbox.CodeNotFound] says that it has gone for good, which ends
+	// the bridge. It is called by many at once.
+	Upstream func(ctx context.Context) (Upstream, error)
+
+	// Gone, unless nil, blocks without a lease until ctx ends or the browser's
+	// container has. It returns nil when the container was removed, which ends
+	// the bridge; any other end is logged, and Gone called again after the
+	// next client was served. So a bridge that nobody uses notices too.
+	Gone func(ctx context.Context) error
+
+	Sources netip.Prefix                 // peers that may connect; not valid: the own machine
+	Token   string                       // empty: 32 random bytes; else 32 to 128 letters, digits, "-" and "_"
+	Limits  Limits                       // zero fields: the defaults
+	Listen  func() (net.Listener, error) // nil: a free port of 127.0.0.1
+	Log     logrus.FieldLogger           // nil: none
+	Now     func() time.Time             // nil: time.Now
+}
+
+// Limits bound what clients and browser can take of this process.
+type Limits struct {
+	Clients       int           // WebSockets and requests under way; default 64
+	Conns         int           // connections, those without a token too; default 256
+	HeaderBytes   int           // of the head of a request; default 16 KiB
+	HeaderTimeout time.Duration // until it has come; default 5 s
+	Idle          time.Duration // between requests on a connection; default 30 s
+	Open          time.Duration // until the browser runs; default 60 s
+	Answer        time.Duration // until the browser has answered; default 15 s
+	AnswerBytes   int64         // of its answer; default 8 MiB
+	WrongTokens   int           // of one peer in a minute, before it is told to stop; default 30
+}
+
+// A Bridge is an open way to one browser. Its methods are safe for concurrent
+// use.
+type Bridge struct {
+	o      Options
+	log    logrus.FieldLogger
+	token  token
+	rules  door.Rules
+	server *front.Server
+	wrong  *wrong
+	slots  chan struct{}
+	socks  atomic.Int64
+
+	ctx    context.Context // ends with the bridge; not that of a call
+	cancel context.CancelFunc
+	done   chan struct{} // closed when nothing is left
+
+	watching atomic.Bool
+	watches  sync.WaitGroup
+	wmu      sync.Mutex // between the start of a watch and the end of all
+}
+
+// Open begins to listen. The browser is not touched before somebody asks.
+func Open(o Options) (*Bridge, error) {
+	o.Limits = o.Limits.orDefault()
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	t, err := newToken(o.Token)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bridge{o: o, token: t, log: logger(o.Log), done: make(chan struct{})}
+	b.wrong = &wrong{now: o.Now, max: o.Limits.WrongTokens, peers: map[netip.Addr]tally{}}
+	b.slots = make(chan struct{}, o.Limits.Clients)
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	ready := make(chan struct{}) // requests wait until the rules are known
+	b.server, err = front.Open(front.Options{
+		Listen: o.Listen, HeaderBytes: o.Limits.HeaderBytes, HeaderTimeout: o.Limits.HeaderTimeout,
+		Idle: o.Limits.Idle, Conns: o.Limits.Conns,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-ready
+			b.serve(w, r)
+		}),
+	})
+	if err != nil {
+		b.cancel()
+		return nil, err
+	}
+	b.rules = door.Rules{Port: b.server.Addr().Port(), Sources: o.Sources}
+	close(ready)
+	b.watch()
+	go b.end()
+	return b, nil
+}
+
+// end waits for the end and makes it one.
+func (b *Bridge) end() {
+	<-b.ctx.Done()
+	b.server.Close()
+	b.wmu.Lock() // no watch begins from here on
+	defer b.wmu.Unlock()
+	b.watches.Wait()
+	close(b.done)
+}
+
+// watch learns of the end of the container, unless somebody does already.
+func (b *Bridge) watch() {
+	b.wmu.Lock()
+	defer b.wmu.Unlock()
+	if b.o.Gone == nil || b.ctx.Err() != nil || !b.watching.CompareAndSwap(false, true) {
+		return
+	}
+	b.watches.Go(func() {
+		err := b.o.Gone(b.ctx)
+		b.watching.Store(false)
+		switch {
+		case b.ctx.Err() != nil:
+		case err == nil:
+			b.log.Info("the browser was removed, its bridge ends")
+			b.cancel()
+		default:
+			b.log.WithError(err).Debug("whether the browser was removed is not known until it is used")
+		}
+	})
+}
+
+// URL is the base for clients that ask for /json/version themselves. It holds
+// the token.
+func (b *Bridge) URL() string {
+	return "http://" + b.server.Addr().String() + "/" + b.token.text + "/"
+}
+
+// Token is what clients show, in the path or as "Authorization: Bearer".
+func (b *Bridge) Token() string { return b.token.text }
+
+// Done is closed when the bridge has ended and nothing of it is left.
+func (b *Bridge) Done() <-chan struct{} { return b.done }
+
+// Clients is the number of WebSockets that are open.
+func (b *Bridge) Clients() int { return int(b.socks.Load()) }
+
+// Close ends the bridge with all that goes through it, and waits.
+func (b *Bridge) Close() {
+	b.cancel()
+	<-b.done
+}
+
+// WebSocket returns the address of the browser's own WebSocket, which holds
+// the token. It starts the browser if it does not run. The address changes
+// when the browser is started anew.
+func (b *Bridge) WebSocket(ctx context.Context) (string, error) {
+	if b.ctx.Err() != nil {
+		return "", sandbox.Errorf(sandbox.CodeUnavailable, op, "the bridge was closed")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)()
+	body, err := b.ask(ctx, wish{kind: version, method: "GET", target: "/json/version"})
+	if err != nil {
+		return "", err
+	}
+	v, err := readVersion(body, b.place(b.server.Addr().String()))
+	if err == nil && v.WebSocket == "" {
+		err = sandbox.Errorf(sandbox.CodeExecution, op, "the browser tells no WebSocket")
+	}
+	return v.WebSocket, err
+}
+
+// place is where addresses of WebSockets begin for a client that reached us
+// under the given host and port.
+func (b *Bridge) place(host string) string { return "ws://" + host + "/" + b.token.text }

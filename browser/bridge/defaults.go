@@ -1,0 +1,40 @@
+package bridge
+
+import (
+	"io"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// op names what fails in errors.
+const op = "bridge to browser"
+
+// orDefault fills in what is not set.
+func (l Limits) orDefault() Limits {
+	set(&l.Clients, 64)
+	set(&l.Conns, 256)
+	set(&l.HeaderBytes, 16<<10)
+	set(&l.HeaderTimeout, 5*time.Second)
+	set(&l.Idle, 30*time.Second)
+	set(&l.Open, time.Minute)
+	set(&l.Answer, 15*time.Second)
+	set(&l.AnswerBytes, 8<<20)
+	set(&l.WrongTokens, 30)
+	return l
+}
+
+func set[T int | int64 | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+func logger(l logrus.FieldLogger) logrus.FieldLogger {
+	if l == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		return silent
+	}
+	return l
+}

@@ -1,0 +1,462 @@
+#!/bin/bash
+# sandbox-browser starts Chromium in a container and supervises it, with the
+# display and the servers through which people watch it where that is wanted.
+# Nothing listens but on loopback.
+#
+# When the debugging protocol answers, it writes the line "ready" to standard
+# output and nothing else ever. It ends with 0 when it is told to end (TERM,
+# INT, HUP), 2 for a wrong setting, 75 while another instance runs, and 1 for
+# everything else, after one sentence on standard error that says why. Nothing
+# that it started outlives it. What its parts write goes to the log.
+#
+# Settings, all optional; package browser has their meaning:
+#   SANDBOX_BROWSER_CDP_PORT, _VNC_PORT, _NOVNC_PORT   ports on loopback
+#   SANDBOX_BROWSER_HEADLESS, _VNC, _NO_SANDBOX, _DOWNLOADS   0 or 1
+#   SANDBOX_BROWSER_PROXY           address:port, or "direct"
+#   SANDBOX_BROWSER_SCHEMES         list of http, https, data
+#   SANDBOX_BROWSER_START_TIMEOUT   seconds
+set -u
+umask 077
+export LC_ALL=C
+unset BASH_ENV ENV CDPATH GLOBIGNORE
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+readonly run_dir=/run/sandbox-browser
+readonly log=$run_dir/log
+readonly log_bytes=$((256 * 1024)) # at most
+readonly passwords=$run_dir/vnc.passwd
+readonly chromium=/usr/lib/chromium/chromium
+readonly small_shm=$((512 * 1024)) # KiB below which Chromium must not use /dev/shm
+
+say() { printf 'sandbox-browser: %s\n' "$1" >&2; }
+
+# --- settings ---------------------------------------------------------------
+
+wrong() {
+    say "$1"
+    exit 2
+}
+
+# number NAME VALUE LEAST MOST
+number() {
+    case $2 in
+    '' | *[!0-9]* | 0?* | ???????*) wrong "SANDBOX_BROWSER_$1 must be a number from $3 to $4" ;;
+    esac
+    if [ "$2" -lt "$3" ] || [ "$2" -gt "$4" ]; then
+        wrong "SANDBOX_BROWSER_$1 must be a number from $3 to $4"
+    fi
+}
+
+# truth NAME VALUE
+truth() {
+    case $2 in
+    0 | 1) ;;
+    *) wrong "SANDBOX_BROWSER_$1 must be 0 or 1" ;;
+    esac
+}
+
+cdp_port=${SANDBOX_BROWSER_CDP_PORT-9222}
+vnc_port=${SANDBOX_BROWSER_VNC_PORT-5900}
+novnc_port=${SANDBOX_BROWSER_NOVNC_PORT-6080}
+headless=${SANDBOX_BROWSER_HEADLESS-1}
+vnc=${SANDBOX_BROWSER_VNC-0}
+no_sandbox=${SANDBOX_BROWSER_NO_SANDBOX-0}
+proxy=${SANDBOX_BROWSER_PROXY-127.0.0.1:3128}
+schemes=${SANDBOX_BROWSER_SCHEMES-http,https}
+downloads=${SANDBOX_BROWSER_DOWNLOADS-0}
+start_timeout=${SANDBOX_BROWSER_START_TIMEOUT-12}
+
+number CDP_PORT "$cdp_port" 1024 65535
+number VNC_PORT "$vnc_port" 1024 65535
+number NOVNC_PORT "$novnc_port" 1024 65535
+if [ "$cdp_port" = "$vnc_port" ] || [ "$cdp_port" = "$novnc_port" ] || [ "$vnc_port" = "$novnc_port" ]; then
+    wrong "SANDBOX_BROWSER_CDP_PORT, SANDBOX_BROWSER_VNC_PORT and SANDBOX_BROWSER_NOVNC_PORT must be three ports"
+fi
+truth HEADLESS "$headless"
+truth VNC "$vnc"
+truth NO_SANDBOX "$no_sandbox"
+truth DOWNLOADS "$downloads"
+if [ "$vnc" = 1 ] && [ "$headless" = 1 ]; then
+    wrong "SANDBOX_BROWSER_VNC=1 needs SANDBOX_BROWSER_HEADLESS=0: there is no display to watch"
+fi
+number START_TIMEOUT "$start_timeout" 1 3600
+case $schemes in
+'' | ,* | *, | *,,*) wrong "SANDBOX_BROWSER_SCHEMES must be a list of http, https and data" ;;
+esac
+IFS=, read -r -a scheme_list <<<"$schemes"
+for scheme in "${scheme_list[@]}"; do
+    case $scheme in
+    http | https | data) ;;
+    *) wrong "SANDBOX_BROWSER_SCHEMES must be a list of http, https and data" ;;
+    esac
+done
+if [ "$proxy" != direct ]; then
+    if ! [[ $proxy =~ ^([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})$ ]]; then
+        wrong 'SANDBOX_BROWSER_PROXY must be address:port, or "direct"'
+    fi
+    number "PROXY's port" "${proxy##*:}" 1 65535
+fi
+home=${HOME:-/home/sandbox}
+case $home in
+/*) ;;
+*) wrong "HOME must be an absolute path" ;;
+esac
+readonly work=$home/.sandbox-browser # everything that the parts write but the log
+
+# --- the folder, and that there is one instance -----------------------------
+
+parts=() # process ids, each the leader of a group
+declare -A names=()
+keeper=
+ending=
+
+# own makes a folder that is nobody else's and no link.
+own() {
+    mkdir -p -m 700 "$1" 2>/dev/null
+    [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && chmod 700 "$1" && [ -w "$1" ]
+}
+
+if ! own "$run_dir"; then
+    say "$run_dir cannot be made, or is not a folder of this user"
+    exit 1
+fi
+exec {lock}>"$run_dir/lock" || exit 1
+if ! flock -n "$lock"; then
+    say "another instance runs in this container"
+    exit 75
+fi
+
+# forget removes what an instance leaves: its profile, rules and passwords.
+forget() {
+    chmod -R u+rwX "$run_dir/policies" 2>/dev/null
+    rm -rf "$run_dir/policies" "$passwords" "$run_dir/log.new" "$work"
+}
+
+# --- the end ----------------------------------------------------------------
+
+signal_parts() {
+    local pid
+    for pid in "${parts[@]}"; do
+        kill "-$1" -- "-$pid" 2>/dev/null
+    done
+}
+
+parts_left() {
+    local pid
+    for pid in "${parts[@]}"; do
+        ! kill -0 -- "-$pid" 2>/dev/null || return 0
+    done
+    return 1
+}
+
+# finish ends all parts, within 3 seconds, and this script.
+finish() {
+    trap '' TERM INT HUP
+    ending=yes
+    signal_parts TERM
+    local tries=0
+    while parts_left && [ "$tries" -lt 30 ]; do
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+    signal_parts KILL
+    wait "${parts[@]}" 2>/dev/null
+    exec {sink}>&-
+    [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null
+    forget
+    exit "$1"
+}
+
+# fail says why, and what the parts said last.
+fail() {
+    say "$1"
+    tail -n 5 "$log" 2>/dev/null | tail -c 2000 | tr -c '[:print:]\n' '?' >&2
+    finish 1
+}
+
+# --- the log ----------------------------------------------------------------
+
+# keep writes its input to the log and keeps the end of it.
+keep() {
+    local line size=0
+    while IFS= read -r -n 2000 line || [ -n "$line" ]; do
+        printf '%s\n' "$line" >>"$log"
+        size=$((size + ${#line} + 1))
+        if [ "$size" -gt $((log_bytes - 4096)) ]; then
+            tail -c $((log_bytes / 2)) "$log" >"$log.new" && mv "$log.new" "$log"
+            size=$((log_bytes / 2))
+        fi
+    done
+}
+
+# --- starting parts ---------------------------------------------------------
+
+# launch NAME COMMAND...: a process group of its own, which ends when this
+# script is killed.
+launch() {
+    local name=$1
+    shift
+    setsid setpriv --pdeathsig KILL -- "$@" </dev/null >&"$sink" 2>&1 {lock}>&- &
+    parts+=($!)
+    names[$!]=$name
+}
+
+deadline=
+late() { [ "${EPOCHREALTIME/./}" -gt "$deadline" ]; }
+
+# check ends everything when a part is gone.
+check() {
+    local pid
+    for pid in "${parts[@]}"; do
+        kill -0 "$pid" 2>/dev/null || lost "$pid"
+    done
+}
+
+# lost tells which part has died, and when it was for want of user namespaces.
+lost() {
+    local status=0
+    wait "$1" || status=$?
+    [ -z "$ending" ] || return
+    if [ "${names[$1]}" = Chromium ]; then
+        # The log is written by another process.
+        local tries=0
+        while [ "$tries" -lt 10 ] && ! unusable; do
+            tries=$((tries + 1))
+            sleep 0.02
+        done
+        if unusable; then
+            fail "Chromium's own sandbox cannot start: user namespaces are not allowed in this container; browser.dangerouslyNoSandbox would run Chromium without it"
+        fi
+    fi
+    fail "${names[$1]} has ended by itself, with status $status"
+}
+
+unusable() {
+    [ "$no_sandbox" = 0 ] && grep -q -e 'No usable sandbox' -e 'Failed to move to new namespace' -e 'SUID sandbox helper' "$log"
+}
+
+# listens PORT: somebody listens there on loopback. The row of /proc/net/tcp
+# tells without a connection.
+listens() {
+    local row local_addr state
+    local want
+    printf -v want '0100007F:%04X' "$1"
+    while read -r row local_addr _ state _; do
+        [ "$local_addr" = "$want" ] && [ "$state" = 0A ] && return 0
+    done </proc/net/tcp
+    return 1
+}
+
+# answers: the debugging protocol does.
+answers() {
+    local socket line=
+    listens "$cdp_port" || return 1
+    { exec {socket}<>"/dev/tcp/127.0.0.1/$cdp_port"; } 2>/dev/null || return 1
+    printf 'GET /json/version HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' >&"$socket" 2>/dev/null
+    read -r -t 2 line <&"$socket"
+    exec {socket}>&-
+    case $line in
+    'HTTP/1.1 200'*) return 0 ;;
+    esac
+    return 1
+}
+
+# until_ready WHAT COMMAND...: waits for COMMAND until the deadline.
+until_ready() {
+    local what=$1
+    shift
+    while ! "$@"; do
+        check
+        if late; then
+            fail "$what did not answer within SANDBOX_BROWSER_START_TIMEOUT=$start_timeout seconds"
+        fi
+        sleep 0.03
+    done
+}
+
+# --- what Chromium is told --------------------------------------------------
+
+# policies writes the rules that hold for everybody who drives the browser.
+# The folder is closed for writing, so that a download cannot add to them.
+policies() {
+    local allow='"about:blank", "about:srcdoc"' scheme restrict=3
+    for scheme in "${scheme_list[@]}"; do
+        case $scheme in
+        data) allow="$allow, \"data:*\"" ;;
+        *) allow="$allow, \"$scheme://*\", \"blob:$scheme://*\"" ;;
+        esac
+    done
+    [ "$downloads" = 0 ] || restrict=0
+    mkdir -m 700 "$run_dir/policies" || return 1
+    cat >"$run_dir/policies/sandbox.json" <<END || return 1
+{
+  "URLBlocklist": ["*"],
+  "URLAllowlist": [$allow],
+  "DownloadRestrictions": $restrict,
+  "PromptForDownloadLocation": false,
+  "AllowFileSelectionDialogs": false,
+  "ExtensionInstallBlocklist": ["*"],
+  "ExtensionAllowedTypes": [],
+  "BlockExternalExtensions": true,
+  "ExtensionDeveloperModeSettings": 1,
+  "DeveloperToolsAvailability": 1,
+  "RemoteDebuggingAllowed": true,
+  "BrowserSignin": 0,
+  "BrowserGuestModeEnabled": false,
+  "BrowserAddPersonEnabled": false,
+  "SyncDisabled": true,
+  "PasswordManagerEnabled": false,
+  "AutofillAddressEnabled": false,
+  "AutofillCreditCardEnabled": false,
+  "PaymentMethodQueryEnabled": false,
+  "MetricsReportingEnabled": false,
+  "UrlKeyedAnonymizedDataCollectionEnabled": false,
+  "SafeBrowsingProtectionLevel": 0,
+  "SearchSuggestEnabled": false,
+  "DefaultSearchProviderEnabled": false,
+  "AlternateErrorPagesEnabled": false,
+  "SpellCheckServiceEnabled": false,
+  "TranslateEnabled": false,
+  "ComponentUpdatesEnabled": false,
+  "NetworkPredictionOptions": 2,
+  "BackgroundModeEnabled": false,
+  "EnableMediaRouter": false,
+  "CloudPrintProxyEnabled": false,
+  "PrintingEnabled": false,
+  "DefaultGeolocationSetting": 2,
+  "DefaultNotificationsSetting": 2,
+  "DefaultSensorsSetting": 2,
+  "DefaultSerialGuardSetting": 2,
+  "DefaultWebUsbGuardSetting": 2,
+  "DefaultWebBluetoothGuardSetting": 2,
+  "DefaultWebHidGuardSetting": 2,
+  "DefaultFileSystemReadGuardSetting": 2,
+  "DefaultFileSystemWriteGuardSetting": 2,
+  "DefaultLocalFontsSetting": 2,
+  "DefaultWindowManagementSetting": 2,
+  "VideoCaptureAllowed": false,
+  "AudioCaptureAllowed": false,
+  "ScreenCaptureAllowed": false,
+  "QuicAllowed": false,
+  "DnsOverHttpsMode": "off",
+  "BuiltInDnsClientEnabled": false,
+  "WebRtcIPHandling": "disable_non_proxied_udp",
+  "DefaultBrowserSettingEnabled": false,
+  "PromotionsEnabled": false
+}
+END
+    chmod 400 "$run_dir/policies/sandbox.json" && chmod 500 "$run_dir/policies"
+}
+
+# chromium_flags fills flags.
+chromium_flags() {
+    flags=(
+        --user-data-dir="$work/profile"
+        --remote-debugging-address=127.0.0.1 --remote-debugging-port="$cdp_port"
+        --disk-cache-size=67108864 --media-cache-size=33554432
+        --no-first-run --no-default-browser-check --no-service-autorun --no-pings --password-store=basic --use-mock-keychain
+        --disable-extensions --disable-component-extensions-with-background-pages --disable-default-apps
+        --disable-background-networking --disable-component-update --disable-domain-reliability --disable-sync
+        --disable-client-side-phishing-detection --disable-breakpad --disable-crash-reporter --disable-quic
+        --disable-search-engine-choice-screen --disable-infobars --disable-notifications --mute-audio
+        --metrics-recording-only --force-webrtc-ip-handling-policy=disable_non_proxied_udp
+        --disable-gpu --disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions,AsyncDns
+        --window-size=1280,800
+    )
+    if [ "$headless" = 1 ]; then
+        flags+=(--headless=new)
+    else
+        flags+=(--ozone-platform=x11 --window-position=0,0)
+    fi
+    if [ "$proxy" = direct ]; then
+        flags+=(--no-proxy-server)
+    else
+        flags+=(--proxy-server="http://$proxy" "--proxy-bypass-list=<-loopback>")
+    fi
+    [ "$(shm_free)" -ge "$small_shm" ] || flags+=(--disable-dev-shm-usage)
+    [ "$no_sandbox" = 0 ] || flags+=(--no-sandbox)
+    flags+=(about:blank)
+}
+
+# shm_free is how many KiB /dev/shm has.
+shm_free() {
+    local size
+    size=$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)
+    echo "${size:-0}"
+}
+
+# --- the display ------------------------------------------------------------
+
+# display starts Xvfb and sets DISPLAY and XAUTHORITY. Who has not the cookie
+# is let in by nothing.
+display() {
+    local number
+    export XAUTHORITY=$work/xauthority
+    {
+        # Any address, any display, one name, 16 bytes: see Xau's format.
+        printf '\377\377\0\0\0\0\0\022MIT-MAGIC-COOKIE-1\0\020'
+        head -c 16 /dev/urandom
+    } >"$XAUTHORITY"
+    mkfifo "$work/display" || fail "no pipe can be made in $work"
+    exec {told}<>"$work/display"
+    launch Xvfb Xvfb -displayfd "$told" -screen 0 1280x800x24 -nolisten tcp -auth "$XAUTHORITY" -noreset
+    while ! read -r -t 0.05 number <&"$told"; do
+        check
+        ! late || fail "Xvfb did not start within SANDBOX_BROWSER_START_TIMEOUT=$start_timeout seconds"
+    done
+    exec {told}>&-
+    export DISPLAY=:$number
+}
+
+# watchers starts what the display is watched through. The password is one
+# that nobody knows until somebody else is put into the file.
+watchers() {
+    head -c 64 /dev/urandom | base64 -w 0 | head -c 8 >"$passwords"
+    launch x11vnc x11vnc -norc -display "$DISPLAY" -auth "$XAUTHORITY" -rfbport "$vnc_port" -localhost -no6 -noipv6 \
+        -passwdfile "read:$passwords" -forever -shared -noremote -nocmds -nosel -nodpms -nolookup -noncache \
+        -notightfilexfer -nobell -norepeat -quiet
+    launch websockify websockify --web /usr/share/novnc "127.0.0.1:$novnc_port" "127.0.0.1:$vnc_port"
+}
+
+# --- the run ----------------------------------------------------------------
+
+trap 'finish 0' TERM INT HUP
+forget
+rm -f "$log"
+: >"$log"
+own "$work" || { say "$work cannot be made"; exit 1; }
+mkdir "$work/profile" "$work/tmp" "$work/cache" "$work/config" "$work/run" || { say "$work cannot be filled"; exit 1; }
+exec {sink}> >(trap '' TERM INT HUP; exec {lock}>&-; keep)
+keeper=$!
+
+export HOME=$work TMPDIR=$work/tmp XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache XDG_RUNTIME_DIR=$work/run
+export DBUS_SESSION_BUS_ADDRESS=disabled: DBUS_SYSTEM_BUS_ADDRESS=disabled: NO_AT_BRIDGE=1 LANG=C.UTF-8
+unset DISPLAY XAUTHORITY http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY SSLKEYLOGFILE
+unset GOOGLE_API_KEY GOOGLE_DEFAULT_CLIENT_ID GOOGLE_DEFAULT_CLIENT_SECRET
+unset LC_ALL
+
+deadline=$((${EPOCHREALTIME/./} + start_timeout * 1000000))
+for port in "$cdp_port" $([ "$vnc" = 0 ] || echo "$vnc_port $novnc_port"); do
+    ! listens "$port" || fail "another program listens at port $port"
+done
+policies || fail "the rules cannot be written"
+[ "$headless" = 1 ] || display
+chromium_flags
+launch Chromium "$chromium" "${flags[@]}"
+[ "$vnc" = 0 ] || watchers
+until_ready Chromium answers
+if [ "$vnc" = 1 ]; then
+    until_ready x11vnc listens "$vnc_port"
+    until_ready websockify listens "$novnc_port"
+fi
+check
+echo ready
+
+wait -n -p gone "${parts[@]}"
+status=$?
+[ -n "${gone-}" ] || gone=
+if [ -n "$gone" ]; then
+    fail "${names[$gone]} has ended by itself, with status $status"
+fi
+check
+finish 1

@@ -1,0 +1,235 @@
+// Package supervise sees to it that a browser runs in its container: it asks
+// whether one answers, starts the supervisor inside where none does, and waits.
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+const (
+	probeTime = 2 * time.Second       // for one answer of the browser
+	probeGap  = 15 * time.Millisecond // between two questions
+	maxAnswer = 64 << 10              // bytes of an answer
+	maxSaid   = 8 << 10               // bytes kept of what a supervisor says
+	logLines  = 20                    // of the log, in an error
+	taken     = 75                    // how a supervisor ends that finds another one
+	least     = time.Second           // that a start may take at least
+)
+
+// A Version is what a browser says of itself: untrusted text.
+type Version struct {
+	Browser  string // such as Chrome/156.0.8078.79
+	Protocol string
+	Path     string // of the WebSocket that the whole browser is driven by
+}
+
+// Ensure returns what the browser in c says of itself, and starts it first
+// where none answers. It waits for that as long as the settings say, and tells
+// with the last lines of the browser's log why nothing came of it: with
+// [sandbox.CodeUnavailable] when it ended, with [sandbox.CodeTimeout] when it
+// never answered. Any number of programs may ensure the same browser at once:
+// one is started.
+func Ensure(ctx context.Context, c browser.Container) (v Version, started bool, err error) {
+	if v, err = Probe(ctx, c); err == nil {
+		return v, false, nil
+	}
+	limit := max(c.Settings().StartTimeout, least)
+	ctx, done := context.WithTimeout(ctx, limit)
+	defer done()
+	for {
+		run, err := start(ctx, c)
+		if err != nil {
+			return v, true, err
+		}
+		v, err = run.await(ctx, c)
+		if !errors.Is(err, errAgain) {
+			return v, true, err
+		}
+	}
+}
+
+// errAgain says that another supervisor, whose browser was waited for, ended.
+var errAgain = errors.New("the browser of another start ended")
+
+// Probe asks the browser in c what it is. An error says that none answers.
+func Probe(ctx context.Context, c browser.Container) (Version, error) {
+	ctx, done := context.WithTimeout(ctx, probeTime)
+	defer done()
+	host := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Settings().CDPPort))
+	client := http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, "tcp", host) }, DisableKeepAlives: true,
+			DisableCompression: true, MaxResponseHeaderBytes: maxAnswer, Proxy: nil,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/json/version", nil)
+	if err != nil {
+		return Version{}, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return Version{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return Version{}, err
+	}
+	var said struct {
+		Browser  string `json:"Browser"`
+		Protocol string `json:"Protocol-Version"`
+		URL      string `json:"webSocketDebuggerUrl"`
+	}
+	if err := json.Unmarshal(body, &said); err != nil || resp.StatusCode != http.StatusOK {
+		return Version{}, errors.New("what answers is no browser")
+	}
+	at := strings.Index(said.URL, "/devtools/browser/")
+	if at < 0 {
+		return Version{}, errors.New("what answers is no browser")
+	}
+	return Version{Browser: termsafe.Line(said.Browser), Protocol: termsafe.Line(said.Protocol), Path: said.URL[at:]}, nil
+}
+
+// A run is a supervisor that was started.
+type run struct {
+	said  *tail
+	ended chan struct{}
+	exit  sandbox.Exit // when ended is closed
+	err   error
+}
+
+// start starts a supervisor, which outlives c.
+func start(ctx context.Context, c browser.Container) (*run, error) {
+	r := &run{said: &tail{}, ended: make(chan struct{})}
+	// The end of the context would end the browser.
+	p, err := c.Start(context.WithoutCancel(ctx), sandbox.Command{Args: []string{browser.Program}, Env: c.Settings().Environment(), Dir: sandbox.HomeDir, Stdout: r.said, Stderr: r.said, Detach: true})
+	if err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err,
+			Hint: "is the image one of a browser? sandbox images build --browser makes the default one"}
+	}
+	go func() {
+		defer close(r.ended)
+		r.exit, r.err = p.Wait()
+	}()
+	return r, nil
+}
+
+// await waits until the browser answers.
+func (r *run) await(ctx context.Context, c browser.Container) (Version, error) {
+	ended, other := r.ended, false
+	for {
+		v, err := Probe(ctx, c)
+		if err == nil {
+			return v, nil
+		}
+		select {
+		case <-ctx.Done():
+			return v, r.failed(ctx, c, sandbox.CodeTimeout, "the browser did not answer in time", context.Cause(ctx))
+		case <-ended:
+			if r.err != nil || r.exit.Code != taken {
+				return v, r.failed(ctx, c, sandbox.CodeUnavailable, "the browser ended before it answered", r.err)
+			}
+			if other {
+				return v, errAgain
+			}
+			other, ended = true, nil
+			if gone(ctx, c) {
+				return v, errAgain
+			}
+		case <-time.After(probeGap):
+		}
+	}
+}
+
+// gone waits for the end of another program's supervisor or for the answer of
+// its browser, and tells which came.
+func gone(ctx context.Context, c browser.Container) bool {
+	for ctx.Err() == nil {
+		if _, err := Probe(ctx, c); err == nil {
+			return false
+		}
+		// The supervisor holds this lock as long as it lives.
+		p, err := c.Start(ctx, sandbox.Command{Args: []string{"flock", "--nonblock", browser.RunDir + "/lock", "true"}})
+		if err != nil {
+			return false
+		}
+		if exit, err := p.Wait(); err == nil && exit.Code == 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * probeGap):
+		}
+	}
+	return false
+}
+
+// failed says why there is no browser, in its own words too.
+func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code, message string, cause error) error {
+	words := r.said.String()
+	if log := Log(context.WithoutCancel(ctx), c, logLines); log != "" {
+		words = strings.TrimSpace(words + "\n" + log)
+	}
+	if words != "" {
+		message += "; it said:\n" + words
+	}
+	return &sandbox.Error{Code: code, Op: "start browser", Field: "browser.autoStartTimeout", Resource: c.Name(), Message: message, Err: cause, Retryable: code == sandbox.CodeTimeout,
+		Hint: "sandbox doctor looks at what a browser needs"}
+}
+
+// Log returns the last lines of what the browser in c has written, fit to be
+// shown, or nothing.
+func Log(ctx context.Context, c browser.Container, lines int) string {
+	ctx, done := context.WithTimeout(ctx, probeTime)
+	defer done()
+	out := &tail{}
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"tail", "-n", strconv.Itoa(lines), browser.LogFile}, Stdout: out})
+	if err != nil {
+		return ""
+	}
+	if _, err := p.Wait(); err != nil {
+		return ""
+	}
+	return out.String()
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if n := len(t.buf) - maxSaid; n > 0 {
+		t.buf = append(t.buf[:0], t.buf[n:]...)
+	}
+	return len(p), nil
+}
+
+// String returns it line by line, without control characters.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(string(t.buf)), "\n")
+	for i, l := range lines {
+		lines[i] = termsafe.Line(l)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+func (a *app) browserOpenCommand() *ucli.Command {
+	f := newBrowserFlags()
+	f.headed = true
+	var control bool
+	limit := span{positive: true}
+	return &ucli.Command{
+		Name:      "open",
+		Usage:     "let a person look at the browser, in a browser of this host",
+		UsageText: "sandbox browser open [--control] [--for DURATION] [flags]",
+		Description: "Brings up a browser with a display and prints a link, which can be opened once and soon. The command stays until\n" +
+			"it is interrupted or the time is over (both exit 0), and then nobody sees the display any more.",
+		Flags: append([]ucli.Flag{
+			&ucli.BoolFlag{Name: "control", Usage: "keys and pointer count too, not only eyes", Destination: &control},
+			&ucli.GenericFlag{Name: "for", Usage: "for this long, such as 90s, 10m or 1d", Value: &limit},
+		}, f.flags()...),
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			r, err := f.request(a.globals)
+			if err != nil {
+				return err
+			}
+			return a.atDesk(func(d BrowserDesk) error { return a.openBrowser(c.Context, d, r, control, limit.value) })
+		},
+	}
+}
+
+// watchedView is what browser open prints.
+type watchedView struct {
+	Name     string    `json:"name"`
+	URL      string    `json:"url"`
+	Password string    `json:"password"`
+	ViewOnly bool      `json:"viewOnly"`
+	Expires  time.Time `json:"expires"` // of the link
+	PID      int       `json:"pid"`     // of the process that lets in
+}
+
+func (a *app) openBrowser(ctx context.Context, d BrowserDesk, r order.Request, control bool, limit time.Duration) error {
+	w, err := d.Watch(ctx, r, control)
+	if err != nil {
+		return err
+	}
+	v := watchedView{Name: w.Name, URL: w.URL, Password: w.Password, ViewOnly: w.ViewOnly, Expires: w.Expires.UTC(), PID: pid()}
+	if err := a.tell(v, watchedText(w)); err != nil {
+		return closeAfter(w, err)
+	}
+	a.sayStaying("the display can be seen", limit)
+	return a.stay(ctx, w, limit)
+}
+
+// watchedText says what to do with the link.
+func watchedText(w order.Watched) string {
+	what := "look at " + w.Name
+	if !w.ViewOnly {
+		what = "look at " + w.Name + " and use it"
+	}
+	return fmt.Sprintf("Open this link to %s; it works once, until %s:\n%s\n",
+		termsafe.Line(what), w.Expires.Local().Format(time.TimeOnly), termsafe.Line(w.URL))
+}
+
+// closeAfter ends life because of err.
+func closeAfter(life order.Life, err error) error { return errors.Join(err, life.Close()) }
