@@ -33,6 +33,9 @@ func noEffect(r Resolved, m merged) []Notice {
 	if !r.walled() {
 		table = append(table, withoutWall(r.Docker.Network)...)
 	}
+	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
+		out = append(out, Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is told to open, and not for what pages do"})
+	}
 	for _, path := range sortedKeys(r.Origins) {
 		origin := r.Origins[path]
 		if origin == "default" || strings.HasPrefix(origin, "preset ") && !named || isElement(path) {

@@ -174,4 +174,3 @@ func forRules(res config.Resolved) sandbox.EgressRules {
 	n := res.Network
 	return sandbox.EgressRules{AllowedDomains: n.AllowedDomains, DeniedDomains: n.DeniedDomains, AllowPrivate: n.AllowPrivate, AllowPublic: n.AllowPublic}
 }
-

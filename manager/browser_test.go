@@ -188,6 +188,69 @@ func TestBrowserIsRefused(t *testing.T) {
 	}
 }
 
+// TestBrowserIsPruned holds that an idle browser is swept away like a sandbox,
+// and one in use is not.
+func TestBrowserIsPruned(t *testing.T) {
+	r := newRig(t)
+	m := r.manager(withBrowser)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	b := openBrowser(t, m, "web")
+	r.clock.advance(25 * time.Hour)
+	out, err := m.Prune(ctx, manager.PruneOptions{})
+	must(t, err)
+	if len(out.Removed) != 0 {
+		t.Errorf("removed while in use: %+v", out)
+	}
+	must(t, b.Close())
+	r.clock.advance(25 * time.Hour)
+	out, err = m.Prune(ctx, manager.PruneOptions{})
+	must(t, err)
+	if len(out.Removed) != 1 || out.Removed[0].Name != b.Name() {
+		t.Errorf("swept %+v", out)
+	}
+	if there, err := m.BrowserExists(ctx, who("web"), nil); err != nil || there {
+		t.Errorf("still there: %v, %v", there, err)
+	}
+}
+
+// TestBrowserIsRecreated holds that recreate with --browser takes browsers
+// alone, and that other settings make another browser.
+func TestBrowserIsRecreated(t *testing.T) {
+	r := newRig(t)
+	m := r.manager(withBrowser)
+	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer done()
+	mustRun(t, m, "web", "true")
+	b := openBrowser(t, m, "web")
+	must(t, b.Close())
+	rows, err := m.Select(ctx, "", manager.Selector{Session: "web"}, true)
+	must(t, err)
+	if len(rows) != 1 || rows[0].Name != b.Name() {
+		t.Fatalf("selected %+v", rows)
+	}
+	if done := m.Recreate(ctx, rows); len(done.Removed) != 1 || len(done.Failed) != 0 {
+		t.Errorf("recreated %+v", done)
+	}
+	l, err := m.List(ctx, manager.ListOptions{})
+	must(t, err)
+	if len(l.Browsers) != 0 || len(l.Containers) != 1 {
+		t.Errorf("left %+v", l)
+	}
+	first := openBrowser(t, m, "web")
+	id := inBrowser(t, first, "hostname; cat /proc/sys/kernel/random/boot_id /proc/1/stat | tail -1 | cut -d' ' -f22")
+	must(t, first.Close())
+	r.clock.advance(time.Hour) // it is cold
+	other := r.manager(strings.Replace(withBrowser, `"enabled"`, `"headless":false,"enabled"`, 1))
+	second := openBrowser(t, other, "web")
+	if now := inBrowser(t, second, "hostname; cat /proc/sys/kernel/random/boot_id /proc/1/stat | tail -1 | cut -d' ' -f22"); !second.Created() || now == id {
+		t.Errorf("created %v: %q was %q", second.Created(), now, id)
+	}
+	if got := inBrowser(t, second, "echo $SANDBOX_BROWSER_HEADLESS"); got != "0" {
+		t.Errorf("headless %q", got)
+	}
+}
+
 // TestExplainFindsTheBrowser holds that explain compares the browser that is
 // there with the one that would be made, and changes nothing.
 func TestExplainFindsTheBrowser(t *testing.T) {

@@ -1,0 +1,90 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// errClosed is what actions of a session that has been closed come to.
+func errClosed() error {
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browse", Message: "the session is closed"}
+}
+
+// lost is a browser that cannot be reached.
+func lost(cause error) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "browse", Message: "the connection to the browser is lost",
+		Hint: "open a new session", Retryable: true, Err: cause,
+	}
+}
+
+// crashed is a page whose process has ended.
+func crashed() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "browse", Message: "the page has crashed",
+		Hint: "open it again; the next action gets a new page", Retryable: true,
+	}
+}
+
+// stuck is a page that does not answer.
+func stuck() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeTimeout, Op: "browse", Message: "the page does not answer",
+		Hint: "the next action gets a new page",
+	}
+}
+
+// beyond is a limit of the session that was reached.
+func beyond(limit, message string) error {
+	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browse", Resource: limit, Message: message, Hint: "browser.limits." + limit + " sets it"}
+}
+
+// invalid is an argument at fault.
+func invalid(field, message string) error {
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "browse", Field: field, Message: message}
+}
+
+// noMatch is a selector that matches nothing.
+func noMatch(selector string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Field: "selector", Resource: shown(selector), Message: "no element of the page matches"}
+}
+
+// failed is something that a page does not let be done.
+func failed(message string) error {
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: message}
+}
+
+// denied is an action that the rights do not cover.
+func denied(op string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: op, Message: "the session may look at pages and change nothing",
+		Hint: "ask for the right to write",
+	}
+}
+
+// blocked is what a rule forbids.
+func blocked(resource, message, hint string) error {
+	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "browse", Resource: shown(resource), Message: message, Hint: hint}
+}
+
+// late tells a deadline from everything else that ends a wait.
+func late(ctx context.Context, message string) error {
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "browse", Message: message, Retryable: true}
+}
+
+// shown makes text of a page or a caller fit for a message.
+func shown(text string) string {
+	text = cut(text, 200)
+	for _, c := range text {
+		if !strconv.IsPrint(c) {
+			return strconv.QuoteToASCII(text)
+		}
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package page
+
+import (
+	"strings"
+
+	"github.com/chromedp/cdproto"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/cdp/jsonv2"
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/inspector"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+)
+
+// read decodes an event; what does not decode is as if it had not come.
+func read[E any](m *cdproto.Message, _ cdp.Event[E]) (E, bool) {
+	var e E
+	err := jsonv2.Unmarshal(m.Params, &e, chromedp.DefaultUnmarshalOptions)
+	return e, err == nil
+}
+
+// heard takes an event of the page, or of one of its children. It runs in the
+// order of the events and waits for nothing.
+func (t *tab) heard(from target.SessionID, m *cdproto.Message) {
+	switch string(m.Method) {
+	case fetch.RequestPaused.Method:
+		if e, ok := read(m, fetch.RequestPaused); ok && e.Request != nil {
+			t.later(func() { t.judge(from, e) })
+		}
+	case fetch.AuthRequired.Method:
+		if e, ok := read(m, fetch.AuthRequired); ok {
+			t.later(func() { t.refuseAuth(from, e.RequestID) })
+		}
+	case page.JavascriptDialogOpening.Method:
+		if e, ok := read(m, page.JavascriptDialogOpening); ok {
+			t.later(func() { t.answerDialog(from, e.Type == page.DialogTypeBeforeunload) })
+		}
+	case target.AttachedToTarget.Method:
+		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil {
+			t.adopt(e)
+		}
+	case target.DetachedFromTarget.Method:
+		if e, ok := read(m, target.DetachedFromTarget); ok {
+			t.orphan(e.SessionID)
+		}
+	case network.DataReceived.Method:
+		if e, ok := read(m, network.DataReceived); ok {
+			t.received(max(e.DataLength, e.EncodedDataLength))
+		}
+	case inspector.TargetCrashed.Method:
+		if t.childType(from) == "page" {
+			t.end(crashed())
+		}
+	default:
+		if t.childType(from) == "page" {
+			t.heardOfMain(m)
+		}
+	}
+}
+
+// heardOfMain takes events that tell of the main document.
+func (t *tab) heardOfMain(m *cdproto.Message) {
+	switch string(m.Method) {
+	case page.FrameNavigated.Method:
+		if e, ok := read(m, page.FrameNavigated); ok && e.Frame != nil && e.Frame.ParentID == "" {
+			t.committed(e.Frame)
+		}
+	case page.NavigatedWithinDocument.Method:
+		if e, ok := read(m, page.NavigatedWithinDocument); ok && string(e.FrameID) == string(t.id) {
+			t.set(func(s *state) { s.url = e.URL })
+		}
+	case page.LifecycleEvent.Method:
+		if e, ok := read(m, page.LifecycleEvent); ok && e.Name == "load" && string(e.FrameID) == string(t.id) {
+			t.set(func(s *state) { s.loaded = s.loaded || s.loader == e.LoaderID })
+		}
+	case network.ResponseReceived.Method:
+		if e, ok := read(m, network.ResponseReceived); ok && e.Response != nil && string(e.RequestID) == string(e.LoaderID) && string(e.FrameID) == string(t.id) {
+			t.set(func(s *state) { s.status, s.answer = e.Response.Status, e.LoaderID })
+		}
+	}
+}
+
+// committed notes that the main frame shows another document. One that comes
+// by no request, so that it was not judged, is judged now.
+func (t *tab) committed(f *cdp.Frame) {
+	t.set(func(s *state) {
+		s.url, s.loader, s.loaded = f.URL+f.URLFragment, f.LoaderID, false
+		s.local = ofWorkspace(f.URL)
+	})
+	scheme, _, _ := strings.Cut(f.URL, ":")
+	switch scheme {
+	case "http", "https", "about", "chrome-error":
+		return
+	}
+	if _, err := t.session.rules.Hop(f.URL); err != nil {
+		t.refuse(err)
+		t.later(t.leave)
+	}
+}
+
+// received counts what was received for the page, and ends it beyond the limit.
+func (t *tab) received(n int64) {
+	if n <= 0 {
+		return
+	}
+	over := false
+	limit := t.session.settings.Limits.PageBytes
+	t.mu.Lock()
+	t.state.bytes += n
+	over = t.state.bytes > limit
+	t.mu.Unlock()
+	if over {
+		t.end(beyond("pageBytes", "the page is larger than "+count(limit)+" bytes and was closed"))
+		t.session.discard(t)
+	}
+}
+
+// refuse notes why a main document is not loaded; the first reason counts.
+func (t *tab) refuse(why error) {
+	t.set(func(s *state) {
+		if s.refusal == nil {
+			s.refusal = why
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package page
+
+import (
+	"context"
+	"strings"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp/jsonv2"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+)
+
+// Bounds of what is told of a page.
+const (
+	defaultText  = 256 << 10
+	defaultLinks = 500
+	defaultNodes = 2000
+	mostText     = 16 << 20
+	mostLinks    = 20000
+	mostNodes    = 50000
+	maxLinkText  = 512 // bytes
+	maxNodeText  = 1 << 10
+)
+
+// Extract implements [browser.Reader]. Links are those to the web and to files
+// of the workspace.
+func (s *session) Extract(ctx context.Context, o browser.Extraction) (browser.Content, error) {
+	for _, b := range []struct {
+		field         string
+		value         *int
+		usual, utmost int
+	}{{"maxText", &o.MaxText, defaultText, mostText}, {"maxLinks", &o.MaxLinks, defaultLinks, mostLinks}, {"maxNodes", &o.MaxNodes, defaultNodes, mostNodes}} {
+		if *b.value < 0 || *b.value > b.utmost {
+			return browser.Content{}, invalid(b.field, "it is none from 0 to "+count(b.utmost))
+		}
+		if *b.value == 0 {
+			*b.value = b.usual
+		}
+	}
+	var out browser.Content
+	err := s.act(ctx, s.settings.Limits.Navigation, func(ctx context.Context, t *tab) error {
+		var err error
+		out, err = t.extract(ctx, o)
+		return err
+	})
+	return out, err
+}
+
+// found is what our function finds on a page.
+type found struct {
+	URL   string `json:"url"`
+	Title string `json:"title"`
+	Text  string `json:"text"`
+	Links []struct {
+		Text string `json:"text"`
+		URL  string `json:"url"`
+	} `json:"links"`
+	More bool `json:"more"`
+}
+
+// finder reads title, text and links. Lengths are those of JavaScript, which
+// are never more than bytes.
+const finder = `
+const out = {url: document.URL.slice(0, o.url), title: of(Document, 'title').call(document).slice(0, o.title), text: '', links: [], more: false};
+const b = body() || Document.prototype.querySelector.call(document, ':root');
+if (o.text > 0 && b !== null) {
+	const text = textOf(b);
+	out.text = text.slice(0, o.text);
+	out.more = text.length > o.text;
+}
+if (o.links > 0) {
+	for (const a of Document.prototype.querySelectorAll.call(document, 'a[href], area[href]')) {
+		const type = a instanceof HTMLAnchorElement ? HTMLAnchorElement : a instanceof HTMLAreaElement ? HTMLAreaElement : null;
+		if (type === null) continue;
+		const url = of(type, 'href').call(a);
+		if (!/^https?:/.test(url)) continue;
+		if (out.links.length >= o.links || url.length > o.url) { out.more = true; if (url.length > o.url) continue; break; }
+		out.links.push({text: textOf(a).trim().replace(/\s+/g, ' ').slice(0, o.label), url});
+	}
+}
+return out;`
+
+func (t *tab) extract(ctx context.Context, o browser.Extraction) (browser.Content, error) {
+	ask := map[string]int{"url": maxURL, "title": maxTitle, "label": maxLinkText}
+	if o.Text {
+		ask["text"] = o.MaxText
+	}
+	if o.Links {
+		ask["links"] = o.MaxLinks
+	}
+	var f found
+	if err := t.ask(ctx, &f, "o", finder, ask); err != nil {
+		return browser.Content{}, err
+	}
+	out := browser.Content{URL: spoken(f.URL), Title: cut(f.Title, maxTitle), Text: cut(f.Text, o.MaxText), Truncated: f.More || len(f.Text) > o.MaxText}
+	for _, l := range f.Links {
+		out.Links = append(out.Links, browser.Link{Text: cut(l.Text, maxLinkText), URL: spoken(l.URL)})
+	}
+	if o.Tree {
+		tree, err := call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		if err != nil {
+			return browser.Content{}, err
+		}
+		var more bool
+		out.Tree, more = flatten(tree.Nodes, o.MaxNodes)
+		out.Truncated = out.Truncated || more
+	}
+	return out, nil
+}
+
+// flatten puts the nodes of an accessibility tree into the order of the
+// document, at most so many; what is there for its children alone is left out.
+func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bool) {
+	byID := make(map[accessibility.NodeID]*accessibility.Node, len(nodes))
+	for _, n := range nodes {
+		if n != nil {
+			byID[n.NodeID] = n
+		}
+	}
+	type place struct {
+		node  *accessibility.Node
+		depth int
+	}
+	var stack []place
+	for i := len(nodes) - 1; i >= 0; i-- {
+		if n := nodes[i]; n != nil && byID[n.ParentID] == nil {
+			stack = append(stack, place{n, 0})
+		}
+	}
+	for len(stack) > 0 {
+		p := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if byID[p.node.NodeID] != p.node {
+			continue // it was there already: who sent this made no tree
+		}
+		delete(byID, p.node.NodeID)
+		depth := p.depth
+		if n := told(p.node); n.Role != "" {
+			if len(out) == most {
+				return out, true
+			}
+			n.Depth = depth
+			out = append(out, n)
+			depth++
+		}
+		for i := len(p.node.ChildIDs) - 1; i >= 0; i-- {
+			if child := byID[p.node.ChildIDs[i]]; child != nil {
+				stack = append(stack, place{child, depth})
+			}
+		}
+	}
+	return out, false
+}
+
+// told is what is told of a node; one without a role is not told.
+func told(n *accessibility.Node) browser.Node {
+	out := browser.Node{Role: word(n.Role), Name: word(n.Name), Value: word(n.Value)}
+	switch {
+	case n.Ignored, out.Role == "InlineTextBox", out.Role == "none",
+		out.Role == "generic" && out.Name == "" && out.Value == "":
+		return browser.Node{}
+	}
+	return out
+}
+
+// word is the text of a value, or "" for what is none.
+func word(v *accessibility.Value) string {
+	if v == nil || len(v.Value) == 0 {
+		return ""
+	}
+	var text string
+	if jsonv2.Unmarshal(v.Value, &text) != nil {
+		text = strings.TrimSpace(string(v.Value)) // a number
+	}
+	return cut(text, maxNodeText)
+}

@@ -1,0 +1,101 @@
+package page
+
+import (
+	"context"
+	"strings"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/target"
+
+	"github.com/bulkhead-dev/sandbox/browser/visit"
+)
+
+// judge decides about a request that the browser holds back: a document of
+// any frame, or a file of the workspace.
+func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
+	ctx, cancel := t.brief()
+	defer cancel()
+	line := t.lineOf(from)
+	main := string(e.FrameID) == string(t.id) && e.ResourceType == network.ResourceTypeDocument
+	address, err := t.session.rules.Hop(e.Request.URL)
+	if err == nil && address.Kind == visit.Workspace && !t.mayReadFiles(main, e, address.File) {
+		err = blocked(visit.Host, "a page that is no file of the workspace asks for one", "")
+	}
+	if err == nil && main {
+		err = t.countMain(e, address)
+	}
+	if err != nil {
+		if main {
+			t.refuse(err)
+		}
+		fail(ctx, line, e.RequestID)
+		return
+	}
+	if address.Kind == visit.Workspace {
+		t.serve(ctx, line, e, address.File)
+		return
+	}
+	_, _ = cdp.Call(ctx, line, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: e.RequestID})
+}
+
+// fail ends a request that is held back.
+func fail(ctx context.Context, line cdp.Session, id fetch.RequestID) {
+	_, _ = cdp.Call(ctx, line, fetch.FailRequest, fetch.FailRequestParams{RequestID: id, ErrorReason: network.ErrorReasonBlockedByClient})
+}
+
+// countMain notes a document of the main frame, or says which limit it is
+// beyond.
+func (t *tab) countMain(e fetch.EventRequestPaused, a visit.Address) error {
+	limits := t.session.settings.Limits
+	var err error
+	t.set(func(s *state) {
+		switch {
+		case e.RedirectedRequestID != "":
+			s.pass()
+			if len(s.redirects) > limits.Redirects {
+				err = beyond("redirects", "the address redirects more than "+count(limits.Redirects)+" times")
+			}
+		case t.session.visits.Load() >= int64(limits.Navigations):
+			err = beyond("navigations", "the session has opened "+count(limits.Navigations)+" pages")
+		default:
+			t.session.visits.Add(1)
+			s.begin()
+		}
+		s.asked = e.Request.URL
+		s.local = err == nil && a.Kind == visit.Workspace
+	})
+	return err
+}
+
+// mayReadFiles says whether a request for a file of the workspace is answered:
+// that for the page which we are opening, and those of pages that are files
+// themselves. A page of the web learns not even whether there is a workspace.
+func (t *tab) mayReadFiles(main bool, e fetch.EventRequestPaused, file string) bool {
+	if e.Request.Method != "GET" && e.Request.Method != "HEAD" || e.RedirectedRequestID != "" {
+		return false
+	}
+	s := t.look()
+	if main && s.expected != "" && file == s.expected {
+		return true
+	}
+	if !s.local {
+		return false
+	}
+	if string(e.FrameID) == string(t.id) {
+		return true
+	}
+	// Within a frame, the browser tells whose document asks.
+	for name, value := range e.Request.Headers {
+		if referrer, ok := value.(string); ok && strings.EqualFold(name, "Referer") {
+			return ofWorkspace(referrer)
+		}
+	}
+	return false
+}
+
+// ofWorkspace reports whether an address is that of a file of the workspace.
+func ofWorkspace(address string) bool {
+	return strings.HasPrefix(address, visit.Origin+"/")
+}

@@ -1,0 +1,147 @@
+package page
+
+import (
+	"context"
+
+	"github.com/chromedp/cdproto"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/inspector"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
+
+	"github.com/bulkhead-dev/sandbox/browser/visit"
+)
+
+// A step is a command that a target is prepared with.
+type step struct {
+	method string
+	params any
+}
+
+// steps are what guards a target of the given type before anything runs in it.
+// Children wait until they are guarded too.
+func steps(kind string) []step {
+	nothing := new(int64(0))
+	all := []step{{network.Enable.Method, network.EnableParams{MaxTotalBufferSize: nothing, MaxResourceBufferSize: nothing}}}
+	attach := step{target.SetAutoAttach.Method, target.SetAutoAttachParams{AutoAttach: true, WaitForDebuggerOnStart: true, Flatten: new(true)}}
+	if kind != "page" && kind != "iframe" {
+		return append(all, attach)
+	}
+	all = append(all,
+		step{fetch.Enable.Method, fetch.EnableParams{HandleAuthRequests: new(true), Patterns: []*fetch.RequestPattern{
+			{URLPattern: "*", ResourceType: network.ResourceTypeDocument}, {URLPattern: visit.Origin + "/*"},
+		}}},
+		step{page.Enable.Method, page.EnableParams{}},
+		step{network.SetBypassServiceWorker.Method, network.SetBypassServiceWorkerParams{Bypass: true}},
+		step{page.SetInterceptFileChooserDialog.Method, page.SetInterceptFileChooserDialogParams{Enabled: true, Cancel: new(true)}},
+		attach,
+	)
+	if kind == "page" {
+		all = append(all,
+			step{inspector.Enable.Method, cdp.Empty{}},
+			step{page.SetLifecycleEventsEnabled.Method, page.SetLifecycleEventsEnabledParams{Enabled: true}},
+		)
+	}
+	return all
+}
+
+// prepare guards a target.
+func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error {
+	for _, s := range steps(kind) {
+		if err := line.Call(ctx, s.method, s.params, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt takes a frame, worker or window that the page has made, and that the
+// browser holds back until it is let go. What cannot be guarded is never let
+// go; windows are closed.
+func (t *tab) adopt(e target.EventAttachedToTarget) {
+	t.mu.Lock()
+	full := len(t.children) >= maxChildren
+	if !full {
+		t.children[e.SessionID] = e.TargetInfo.Type
+	}
+	window := e.TargetInfo.Type == "page" || e.TargetInfo.Type == "tab"
+	if window {
+		t.popups++
+	}
+	t.mu.Unlock()
+	if window {
+		t.later(func() {
+			ctx, cancel := t.brief()
+			defer cancel()
+			_, _ = cdp.Call(ctx, t.session.root, target.CloseTarget, target.CloseTargetParams{TargetID: e.TargetInfo.TargetID})
+		})
+		return
+	}
+	if full || t.ctx.Err() != nil {
+		return
+	}
+	line, err := t.session.wire.open(t.ctx, e.SessionID, func(m *cdproto.Message) { t.heard(e.SessionID, m) })
+	if err != nil {
+		return
+	}
+	t.work.Go(func() {
+		ctx, cancel := t.brief()
+		defer cancel()
+		if t.prepare(ctx, line, e.TargetInfo.Type) == nil {
+			_, _ = cdp.Call(ctx, line, runtime.RunIfWaitingForDebugger, cdp.Empty{})
+		}
+	})
+}
+
+// orphan forgets a child that has gone.
+func (t *tab) orphan(id target.SessionID) {
+	t.session.wire.hangUp(id)
+	t.mu.Lock()
+	delete(t.children, id)
+	t.mu.Unlock()
+}
+
+// childType is the type of target of a session; "page" for the page itself.
+func (t *tab) childType(id target.SessionID) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if kind, ok := t.children[id]; ok {
+		return kind
+	}
+	return "page"
+}
+
+// lineOf returns a session to answer an event in.
+func (t *tab) lineOf(id target.SessionID) cdp.Session {
+	if l := t.session.wire.line(id); l != nil {
+		return l
+	}
+	return t.line
+}
+
+// answerDialog closes a dialog: with yes where it asks whether the page may be
+// left, so that it can be, and otherwise with no.
+func (t *tab) answerDialog(from target.SessionID, leave bool) {
+	ctx, cancel := t.brief()
+	defer cancel()
+	_, _ = cdp.Call(ctx, t.lineOf(from), page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: leave})
+}
+
+// refuseAuth has a page load without the password that it asks for.
+func (t *tab) refuseAuth(from target.SessionID, id fetch.RequestID) {
+	ctx, cancel := t.brief()
+	defer cancel()
+	_, _ = cdp.Call(ctx, t.lineOf(from), fetch.ContinueWithAuth, fetch.ContinueWithAuthParams{
+		RequestID: id, AuthChallengeResponse: &fetch.AuthChallengeResponse{Response: fetch.AuthChallengeResponseResponseCancelAuth},
+	})
+}
+
+// leave goes to an empty page.
+func (t *tab) leave() {
+	ctx, cancel := t.brief()
+	defer cancel()
+	_, _ = cdp.Call(ctx, t.line, page.Navigate, page.NavigateParams{URL: "about:blank"})
+}

@@ -1,0 +1,156 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+)
+
+// A landing is the folder of the workspace that a download goes to.
+type landing struct {
+	root  *os.Root
+	name  string // of the folder, relative
+	place browser.Workspace
+}
+
+// openFolder opens a folder of the workspace through folders only, and makes
+// what is missing of it.
+func openFolder(place browser.Workspace, folder string) (*landing, error) {
+	root, _, err := folderOf(place.Dir, "x")
+	if err != nil {
+		return nil, err
+	}
+	for part := range strings.SplitSeq(folder, "/") {
+		if part == "" {
+			continue
+		}
+		if err := root.Mkdir(part, 0o755); err == nil {
+			err = root.Lchown(part, place.UID, place.GID)
+			if err != nil {
+				root.Close()
+				return nil, failed("the folder cannot be given to who owns the workspace")
+			}
+		}
+		below, err := enter(root, part, folder)
+		root.Close()
+		if err != nil {
+			return nil, err
+		}
+		root = below
+	}
+	return &landing{root: root, name: folder, place: place}, nil
+}
+
+func (l *landing) close() { l.root.Close() }
+
+// maxTwins is how many files of nearly the same name there may be.
+const maxTwins = 1000
+
+// take makes a new file of that name, or of one like it where there is one
+// already, and has it filled with at most limit bytes. It returns its path in
+// the workspace. Nothing is left of a file that could not be filled.
+func (l *landing) take(ctx context.Context, name string, limit int64, fill func(*bounded) error) (string, int64, error) {
+	f, name, err := l.create(name)
+	if err != nil {
+		return "", 0, err
+	}
+	w := &bounded{to: f, room: limit}
+	err = fill(w)
+	switch {
+	case w.over:
+		err = beyond("transferBytes", "the download is larger than "+count(limit)+" bytes")
+	case err == nil && ctx.Err() != nil:
+		err = ctx.Err()
+	case err == nil:
+		err = f.Chown(l.place.UID, l.place.GID)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = l.root.Remove(name)
+		return "", 0, err
+	}
+	return path.Join(l.name, name), limit - w.room, nil
+}
+
+// create makes a file that was not there.
+func (l *landing) create(name string) (*os.File, string, error) {
+	ext := path.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	for n := range maxTwins {
+		if n > 0 {
+			name = stem + " (" + strconv.Itoa(n) + ")" + ext
+		}
+		f, err := l.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		switch {
+		case err == nil:
+			return f, name, nil
+		case !errors.Is(err, fs.ErrExist):
+			return nil, "", failed("the workspace takes no file " + shown(name))
+		}
+	}
+	return nil, "", failed("the workspace has too many files like " + shown(stem+ext))
+}
+
+// A bounded writer takes so many bytes and refuses what is beyond.
+type bounded struct {
+	to   io.Writer
+	room int64
+	over bool
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if int64(len(p)) > b.room {
+		b.over = true
+		return 0, failed("it is too large")
+	}
+	n, err := b.to.Write(p)
+	b.room -= int64(n)
+	return n, err
+}
+
+// maxName is the longest name of a file that is made, in bytes, with room for
+// what tells twins apart.
+const maxName = 200
+
+// cleanName makes a name of a file of what a page suggests: no folder, nothing
+// hidden, nothing that a terminal or a program takes for something else.
+func cleanName(suggested string) string {
+	if i := strings.LastIndexAny(suggested, `/\`); i >= 0 {
+		suggested = suggested[i+1:]
+	}
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError, unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r):
+			return -1
+		case unicode.IsSpace(r):
+			return ' '
+		case strings.ContainsRune(`<>:"|?*`, r):
+			return '_'
+		}
+		return r
+	}, suggested)
+	name = strings.TrimRight(strings.TrimLeft(name, " .-@~"), " .")
+	if len(name) > maxName {
+		ext := path.Ext(name)
+		if len(ext) > 20 {
+			ext = ""
+		}
+		name = strings.TrimRight(cut(strings.TrimSuffix(name, ext), maxName-len(ext)), " .") + ext
+	}
+	if name == "" {
+		return "download"
+	}
+	return name
+}

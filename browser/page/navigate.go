@@ -1,0 +1,200 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/visit"
+)
+
+// maxURL is the longest address that is told, in bytes.
+const maxURL = 8 << 10
+
+// Navigate implements [browser.Reader].
+func (s *session) Navigate(ctx context.Context, address string) (browser.Page, error) {
+	a, err := s.rules.Judge(address)
+	if err != nil {
+		return browser.Page{}, err
+	}
+	if a.Kind == visit.Workspace {
+		if err := s.checkFile(ctx, a.File); err != nil {
+			return browser.Page{}, err
+		}
+	}
+	var out browser.Page
+	// Some time beyond that of the page, to stop it and to tell what there is.
+	err = s.act(ctx, s.settings.Limits.Navigation+cleanTime, func(ctx context.Context, t *tab) error {
+		if s.visits.Load() >= int64(s.settings.Limits.Navigations) {
+			return beyond("navigations", "the session has opened "+count(s.settings.Limits.Navigations)+" pages")
+		}
+		var err error
+		out, err = t.navigate(ctx, a)
+		return err
+	})
+	return out, err
+}
+
+// checkFile says what is wrong with a file of the workspace before the browser
+// asks for it.
+func (s *session) checkFile(ctx context.Context, file string) error {
+	place, err := s.container.Workspace(ctx)
+	if err != nil {
+		return err
+	}
+	f, size, err := openPlain(place.Dir, file)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if limit := s.settings.Limits.PageBytes; size > limit {
+		return beyond("pageBytes", "the file "+shown(file)+" is larger than "+count(limit)+" bytes")
+	}
+	return nil
+}
+
+// navigate opens an address that was judged.
+func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, error) {
+	limit := t.session.settings.Limits.Navigation
+	loading, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t.set(func(s *state) { s.refusal, s.expected = nil, a.File })
+	defer t.set(func(s *state) { s.expected = "" })
+	before := t.look().loader
+	done, err := call(loading, t, page.Navigate, page.NavigateParams{URL: a.URL})
+	if err == nil && done.ErrorText == "" && done.LoaderID != "" {
+		err = t.watch(loading, func(s state) bool {
+			return s.refusal != nil || s.loader != before && s.loaded
+		})
+	}
+	now := t.look()
+	switch {
+	case now.refusal != nil:
+		return browser.Page{}, now.refusal
+	case err == nil && done.IsDownload:
+		return browser.Page{}, blocked(a.URL, "the address is a download and no page", "")
+	case err == nil && done.ErrorText != "":
+		return browser.Page{}, notLoaded(a.URL, done.ErrorText)
+	case err != nil && loading.Err() != nil && ctx.Err() == nil:
+		return browser.Page{}, t.abandon(ctx, limit)
+	case err != nil:
+		return browser.Page{}, err
+	}
+	title, err := t.title(ctx)
+	if err != nil {
+		return browser.Page{}, err
+	}
+	now = t.look()
+	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
+	if now.answer == now.loader {
+		out.Status = now.status
+	}
+	for _, r := range now.redirects {
+		out.Redirects = append(out.Redirects, spoken(r))
+	}
+	return out, nil
+}
+
+// abandon stops a page that takes too long. One that does not even stop is
+// closed.
+func (t *tab) abandon(ctx context.Context, limit time.Duration) error {
+	if _, err := call(ctx, t, page.StopLoading, cdp.Empty{}); err != nil {
+		t.end(stuck())
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeTimeout, Op: "browse", Message: "the page has not loaded within " + limit.String(),
+		Hint: "browser.limits.navigation sets it", Retryable: true,
+	}
+}
+
+// notLoaded translates why the browser could not open an address.
+func notLoaded(address, text string) error {
+	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Resource: shown(address), Message: "the page cannot be loaded: " + shown(text)}
+	for _, way := range []string{"ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED", "ERR_BLOCKED_BY_CLIENT", "ERR_BLOCKED_BY_ADMINISTRATOR"} {
+		if strings.Contains(text, way) {
+			e.Code = sandbox.CodeCapabilityBlocked
+			e.Message = "the way out does not let the page be reached: " + shown(text)
+			e.Hint = "have network.allowedDomains name the host, if it exists and its address is public"
+		}
+	}
+	return e
+}
+
+// spoken is an address as callers write it: files of the workspace are named
+// as they would name them.
+func spoken(address string) string {
+	if ofWorkspace(address) {
+		if file, err := visit.FileOf(address); err == nil {
+			return "workspace:" + file
+		}
+	}
+	return cut(address, maxURL)
+}
+
+// Wait implements [browser.Reader]. A page that was refused meanwhile ends it.
+func (s *session) Wait(ctx context.Context, c browser.Condition) error {
+	given := 0
+	for _, text := range []string{c.Visible, c.Gone, c.Text} {
+		if text != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return invalid("condition", "exactly one of visible, gone and text is needed")
+	}
+	most := c.Timeout
+	if most <= 0 || most > maxWait {
+		most = s.settings.Limits.Navigation
+	}
+	return s.act(ctx, most+cleanTime, func(ctx context.Context, t *tab) error {
+		within, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		return t.await(within, ctx, c)
+	})
+}
+
+// Bounds of waiting.
+const (
+	maxWait   = 10 * time.Minute
+	pollEvery = 50 * time.Millisecond
+)
+
+// await asks again and again, because nothing tells when a page has changed
+// that the page could not keep from telling.
+func (t *tab) await(ctx, whole context.Context, c browser.Condition) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		so, err := t.holds(ctx, c)
+		if refusal := t.look().refusal; refusal != nil {
+			return refusal
+		}
+		switch {
+		case err == nil && so:
+			return nil
+		case sandbox.CodeOf(err) == sandbox.CodeValidation:
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if whole.Err() != nil {
+				return whole.Err()
+			}
+			return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "wait", Message: "the page did not come to it in time"}
+		case <-t.ctx.Done():
+			return context.Cause(t.ctx)
+		case <-t.session.wire.done:
+			return lost(t.session.wire.reason())
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package page
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/fetch"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// serve answers a request with a file of the workspace. Nothing tells a page
+// whether a file is missing or may not be read.
+func (t *tab) serve(ctx context.Context, line cdp.Session, e fetch.EventRequestPaused, file string) {
+	answer := fetch.FulfillRequestParams{RequestID: e.RequestID, ResponseCode: http.StatusNotFound, Body: []byte("no such file\n")}
+	kind := "text/plain; charset=utf-8"
+	body, err := t.session.readFile(ctx, file, t.session.settings.Limits.PageBytes)
+	switch {
+	case err == nil:
+		answer.ResponseCode, answer.Body, kind = http.StatusOK, body, contentType(file)
+	case sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded:
+		t.refuse(err)
+		answer.ResponseCode, answer.Body = http.StatusRequestEntityTooLarge, []byte("the file is too large\n")
+	case string(e.FrameID) == string(t.id) && e.Request.URL == t.look().asked:
+		t.refuse(err)
+	}
+	answer.ResponseHeaders = []*fetch.HeaderEntry{
+		{Name: "Content-Type", Value: kind},
+		{Name: "X-Content-Type-Options", Value: "nosniff"},
+		{Name: "Cross-Origin-Resource-Policy", Value: "same-origin"},
+		{Name: "Cache-Control", Value: "no-store"},
+	}
+	_, _ = cdp.Call(ctx, line, fetch.FulfillRequest, answer)
+}
+
+// readFile reads a file of the workspace that is no larger than limit bytes.
+func (s *session) readFile(ctx context.Context, file string, limit int64) ([]byte, error) {
+	place, err := s.container.Workspace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, size, err := openPlain(place.Dir, file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > limit {
+		return nil, beyond("pageBytes", "the file "+shown(file)+" is larger than "+count(limit)+" bytes")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, failed("the file " + shown(file) + " cannot be read")
+	}
+	if int64(len(data)) > limit {
+		return nil, beyond("pageBytes", "the file "+shown(file)+" is larger than "+count(limit)+" bytes")
+	}
+	return data, nil
+}
+
+// contentType tells what a file is by its name, as web servers do. It does not
+// ask the machine, so that it is the same everywhere.
+func contentType(file string) string {
+	switch ext := strings.ToLower(path.Ext(file)); ext {
+	case ".html", ".htm":
+		return "text/html; charset=utf-8"
+	case ".xhtml":
+		return "application/xhtml+xml"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".js", ".mjs":
+		return "text/javascript; charset=utf-8"
+	case ".json", ".map":
+		return "application/json"
+	case ".svg":
+		return "image/svg+xml"
+	case ".xml":
+		return "text/xml; charset=utf-8"
+	case ".png", ".gif", ".webp", ".avif", ".bmp":
+		return "image/" + ext[1:]
+	case ".jpg", ".jpeg":
+		return "image/jpeg"
+	case ".ico":
+		return "image/x-icon"
+	case ".woff", ".woff2", ".ttf", ".otf":
+		return "font/" + ext[1:]
+	case ".wasm":
+		return "application/wasm"
+	case ".pdf":
+		return "application/pdf"
+	case ".mp4", ".webm":
+		return "video/" + ext[1:]
+	case ".mp3":
+		return "audio/mpeg"
+	case ".txt", ".md", ".csv", ".log", "":
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}

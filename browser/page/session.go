@@ -1,0 +1,240 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chromedp/cdproto"
+	devtools "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/target"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/visit"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// cleanTime bounds what is asked in answer to events and while cleaning up.
+const cleanTime = 5 * time.Second
+
+// nowhere is a way out that leads nowhere: nobody listens at that port.
+const nowhere = "http://127.0.0.1:9"
+
+// Options are what a session needs besides the container's settings.
+type Options struct {
+	Now func() time.Time // nil is the clock
+}
+
+// A session is a profile with a page. Everything but state that events change
+// is used by one action at a time.
+type session struct {
+	container browser.Container
+	settings  browser.Settings
+	rights    browser.Rights
+	rules     *visit.Rules
+	now       func() time.Time
+
+	wire    *wire
+	root    cdp.Session
+	profile cdp.BrowserContextID
+	end     context.CancelFunc // of the line of root
+	endWay  func()
+	life    context.Context // until Close
+	die     context.CancelFunc
+	once    sync.Once
+	work    sync.WaitGroup
+
+	turn   chan struct{} // holds one value while no action runs
+	visits atomic.Int64  // main documents, of all pages
+	shots  []time.Time   // of the last minute
+
+	mu      sync.Mutex
+	tab     *tab // nil when the next action has to make one
+	main    target.SessionID
+	folders []string // inside, to be removed
+
+	transfers transfers
+}
+
+var _ browser.Session = (*session)(nil)
+
+// Open begins a session: a profile of its own, whose only way out is one of
+// its own too, and a page in it. The context bounds the opening alone.
+//
+// A browser that cannot be reached is [sandbox.CodeUnavailable].
+func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options) (browser.Session, error) {
+	s := &session{container: c, settings: c.Settings(), rights: r, now: o.Now, endWay: func() {}}
+	s.turn = make(chan struct{}, 1)
+	s.transfers.wake = make(chan struct{}, 1)
+	s.life, s.die = context.WithCancel(context.WithoutCancel(ctx))
+	s.turn <- struct{}{}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	rules := s.settings.Rules
+	policy, err := network.New(network.Options{
+		Allowed: rules.AllowedDomains, Denied: rules.DeniedDomains, AllowPublic: rules.AllowPublic,
+		AllowPrivate: rules.AllowPrivate, Ask: rules.Ask, AllowLocalBinding: rules.AllowLocalBinding,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.rules, err = visit.New(visit.Options{Schemes: s.settings.Schemes, Policy: policy, Direct: s.settings.Direct})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s.wire = newWire(conn)
+	if err := s.begin(ctx); err != nil {
+		s.Close()
+		return nil, s.explain(ctx, err)
+	}
+	return s, nil
+}
+
+// begin makes the profile and the first page.
+func (s *session) begin(ctx context.Context) error {
+	lineContext, end := context.WithCancel(context.WithoutCancel(ctx))
+	s.end = end
+	root, err := s.wire.open(lineContext, "", s.heard)
+	if err != nil {
+		return err
+	}
+	s.root = root
+	proxy, err := s.way(ctx)
+	if err != nil {
+		return err
+	}
+	bypass := "<-loopback>"
+	if proxy == "" {
+		bypass = ""
+	}
+	made, err := cdp.Call(ctx, root, target.CreateBrowserContext, target.CreateBrowserContextParams{
+		DisposeOnDetach: new(true), ProxyServer: proxy, ProxyBypassList: bypass,
+	})
+	if err != nil {
+		return err
+	}
+	s.profile = made.BrowserContextID
+	if err := s.allowDownloads(ctx, ""); err != nil {
+		return err
+	}
+	if err := s.denyPermissions(ctx); err != nil {
+		return err
+	}
+	s.tab, err = openTab(ctx, s)
+	return err
+}
+
+// way opens the way out of this session; "" is a network of the engine.
+func (s *session) way(ctx context.Context) (string, error) {
+	if s.settings.Direct {
+		return "", nil
+	}
+	address, end, ok, err := s.container.Way(ctx, 0)
+	switch {
+	case err != nil:
+		return "", err
+	case !ok:
+		return nowhere, nil
+	}
+	s.endWay = end
+	return "http://" + address.String(), nil
+}
+
+// denyPermissions answers every question that a page may have asked with no.
+func (s *session) denyPermissions(ctx context.Context) error {
+	none := struct {
+		Permissions []string             `json:"permissions"`
+		Profile     cdp.BrowserContextID `json:"browserContextId"`
+	}{[]string{}, s.profile}
+	// What is granted is granted alone: everything else is denied.
+	return s.root.Call(ctx, "Browser.grantPermissions", none, nil)
+}
+
+// heard takes an event of the browser as a whole.
+func (s *session) heard(m *cdproto.Message) {
+	switch string(m.Method) {
+	case target.DetachedFromTarget.Method:
+		if e, ok := read(m, target.DetachedFromTarget); ok {
+			s.mu.Lock()
+			t, mine := s.tab, s.main == e.SessionID
+			s.mu.Unlock()
+			s.wire.hangUp(e.SessionID)
+			if mine && t != nil {
+				t.end(crashed())
+			}
+		}
+	case devtools.DownloadWillBegin.Method:
+		if e, ok := read(m, devtools.DownloadWillBegin); ok {
+			s.transfers.began(e)
+		}
+	case devtools.DownloadProgress.Method:
+		if e, ok := read(m, devtools.DownloadProgress); ok {
+			s.transfers.went(e)
+		}
+	}
+}
+
+// Close implements [browser.Session]. It also ends an action that runs.
+func (s *session) Close() error {
+	s.once.Do(func() {
+		s.die()
+		<-s.turn // kept: no action begins any more
+		s.mu.Lock()
+		t := s.tab
+		s.tab = nil
+		s.mu.Unlock()
+		if t != nil {
+			t.close(errClosed())
+		}
+		s.work.Wait()
+		s.clean()
+	})
+	return nil
+}
+
+// clean forgets the profile and what lies inside for this session.
+func (s *session) clean() {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanTime)
+	defer cancel()
+	if s.profile != "" {
+		// It goes with the connection, if not by this.
+		_, _ = cdp.Call(ctx, s.root, target.DisposeBrowserContext, target.DisposeBrowserContextParams{BrowserContextID: s.profile})
+	}
+	s.removeFolders(ctx, s.made()...)
+	if s.end != nil {
+		s.end()
+	}
+	s.wire.close()
+	s.endWay()
+}
+
+// explain says what an error of the protocol means: the reason why the page
+// or the connection has ended, if one has.
+func (s *session) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if known := (*sandbox.Error)(nil); errors.As(err, &known) {
+		return err
+	}
+	select {
+	case <-s.life.Done():
+		return errClosed()
+	case <-s.wire.done:
+		return lost(s.wire.reason())
+	default:
+	}
+	if ctx.Err() != nil {
+		return late(ctx, "the browser did not do it in time")
+	}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses", Err: err}
+}

@@ -1,0 +1,158 @@
+package watch
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser/door"
+	"github.com/bulkhead-dev/sandbox/browser/front"
+	"github.com/bulkhead-dev/sandbox/browser/relay"
+)
+
+// inside is whom the server of noVNC takes itself for.
+const inside = "localhost"
+
+// serve handles one request. Nothing of it is logged: its path is a secret.
+func (w *Watch) serve(rw http.ResponseWriter, r *http.Request) {
+	guard(rw.Header(), r.Host)
+	want, refusal := classify(front.Head(r), w.secrets, w.rules)
+	if refusal == nil && want.kind == link && !w.redeem() {
+		refusal = noCookie
+	}
+	if refusal != nil {
+		front.Refuse(rw, refusal)
+		return
+	}
+	switch want.kind {
+	case link:
+		w.serveLink(rw)
+	case file:
+		w.serveFile(rw, r, want)
+	case display:
+		w.serveDisplay(rw, r, want)
+	}
+}
+
+// guard sets what every answer has. The host was not checked yet; where it is
+// not ours, the answer is a refusal, and the policy names no host.
+func guard(h http.Header, host string) {
+	socket := ""
+	if strings.IndexFunc(host, func(r rune) bool { return foreign(r) && r != ':' && r != '[' && r != ']' }) < 0 {
+		socket = " ws://" + host // to some browsers 'self' is http: only
+	}
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "+
+		"font-src 'self'; media-src 'self'; connect-src 'self'"+socket+"; form-action 'none'; base-uri 'none'; "+
+		"frame-ancestors 'none'; sandbox allow-scripts allow-same-origin allow-forms")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// serveLink gives the cookie and leads to noVNC. The password is in the
+// fragment, which browsers keep to themselves.
+func (w *Watch) serveLink(rw http.ResponseWriter) {
+	end, _ := w.ctx.Deadline()
+	http.SetCookie(rw, &http.Cookie{
+		Name: cookieName, Value: w.secrets.cookie, Path: w.secrets.base(),
+		MaxAge: max(1, int(time.Until(end)/time.Second)), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	words := url.Values{
+		"autoconnect": {"1"}, "resize": {"scale"}, "view_only": {strconv.FormatBool(w.ViewOnly())},
+		"path": {w.secrets.folder + "/" + socketName}, "password": {w.Password()},
+	}
+	rw.Header().Set("Location", w.secrets.base()+"vnc.html#"+words.Encode())
+	rw.WriteHeader(http.StatusSeeOther)
+}
+
+// serveFile shows one file of noVNC.
+func (w *Watch) serveFile(rw http.ResponseWriter, r *http.Request, want wish) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	c, err := w.connect(ctx)
+	if err != nil {
+		w.fail(rw, err)
+		return
+	}
+	answer, err := relay.Ask(ctx, c, relay.Question{Method: http.MethodGet, Target: want.path, Host: inside, Limit: fileBytes})
+	switch {
+	case err != nil:
+		w.fail(rw, err)
+	case answer.Status == http.StatusNotFound:
+		front.Refuse(rw, nothing)
+	case answer.Status != http.StatusOK:
+		w.fail(rw, sandbox.Errorf(sandbox.CodeExecution, op, "the server inside answered with status %d", answer.Status))
+	default:
+		rw.Header().Set("Content-Type", want.mime)
+		_, _ = rw.Write(answer.Body) // whoever has gone needs no answer
+	}
+}
+
+// serveDisplay joins a viewer with the display until one of them ends.
+func (w *Watch) serveDisplay(rw http.ResponseWriter, r *http.Request, want wish) {
+	select {
+	case w.viewers <- struct{}{}:
+		defer func() { <-w.viewers }()
+	default:
+		front.Refuse(rw, &door.Refusal{Status: 503, Reason: "Too many look at this display."})
+		return
+	}
+	server, err := w.dial(r.Context())
+	if err != nil {
+		w.fail(rw, err)
+		return
+	}
+	client, err := relay.Accept(rw, want.key, "")
+	if err != nil {
+		_ = server.Close()
+		return
+	}
+	relay.Join(w.ctx, client, server)
+}
+
+func (w *Watch) dial(ctx context.Context) (*relay.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	c, err := w.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := relay.Dial(ctx, c, relay.Socket{Target: "/" + socketName, Host: inside})
+	return s, err
+}
+
+// connect dials inside. When the container has gone for good the watch ends.
+func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
+	c, err := w.o.Dial(ctx)
+	if sandbox.IsNotFound(err) {
+		w.cancel()
+	}
+	return c, err
+}
+
+// fail tells a viewer that there is no display. Why is for the log: a page is
+// the wrong place for it.
+func (w *Watch) fail(rw http.ResponseWriter, err error) {
+	w.log.WithError(err).Debug("a viewer of the browser got no answer")
+	front.Refuse(rw, &door.Refusal{Status: http.StatusBadGateway, Reason: "The display cannot be reached."})
+}
+
+func logger(l logrus.FieldLogger) logrus.FieldLogger {
+	if l == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		return silent
+	}
+	return l
+}
