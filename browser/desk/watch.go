@@ -39,7 +39,7 @@ func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, err
 			seen.gone.Store(err == nil)
 			return err
 		},
-		Control: control, Sources: s.Sources, Log: d.log.WithField("sandbox", c.Name()),
+		Control: control, For: r.For, Sources: s.Sources, Log: d.log.WithField("sandbox", c.Name()),
 	})
 	if err != nil {
 		c.Close()

@@ -8,6 +8,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -136,7 +137,7 @@ func (a *app) sayStaying(what string, limit time.Duration) {
 	}
 	until := "until Ctrl-C"
 	if limit > 0 {
-		until = "for " + limit.String() + ", or " + until
+		until = "for " + config.Duration(limit).String() + ", or " + until
 	}
 	a.say("%s %s", termsafe.Line(what), until)
 }
