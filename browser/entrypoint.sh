@@ -269,7 +269,7 @@ shm_free() {
 # display starts Xvfb and sets DISPLAY and XAUTHORITY. Who has not the cookie
 # is let in by nothing.
 display() {
-    local number
+    local number= piece=
     export XAUTHORITY=$work/xauthority
     {
         # Any address, any display, one name, 16 bytes: see Xau's format.
@@ -279,12 +279,13 @@ display() {
     mkfifo "$work/display" || fail "no pipe can be made in $work"
     exec {told}<>"$work/display"
     launch Xvfb Xvfb -displayfd "$told" -screen 0 1280x800x24 -nolisten tcp -auth "$XAUTHORITY" -noreset
-    while ! read -r -t 0.05 number <&"$told"; do
+    while ! read -r -t 0.05 piece <&"$told"; do
+        number=$number$piece # a line may come in parts
         check
         ! late || fail "Xvfb did not start within SANDBOX_BROWSER_START_TIMEOUT=$start_timeout seconds"
     done
     exec {told}>&-
-    export DISPLAY=:$number
+    export DISPLAY=:$number$piece
 }
 
 # watchers starts what the display is watched through. The password is one
