@@ -90,7 +90,7 @@ func browserDangers(res config.Resolved) []string {
 func browserReach(res config.Resolved) string {
 	switch n := res.Network; {
 	case res.BrowserNetwork() == sandbox.NetworkOwn:
-		return "whatever this host reaches, and services of the host itself: a network of its own bounds neighbours, not hosts"
+		return "whatever this host reaches, services of the host itself and of its cloud included: a network of its own bounds neighbours, not hosts"
 	case res.BrowserNetwork() != "none":
 		return "whatever the engine's network " + res.Browser.Network + " reaches: programs there need not use the proxy"
 	case n.AllowPublic:

@@ -30,7 +30,7 @@ func TestExplainTellsTheBrowser(t *testing.T) {
 		{"on", `{"browser":{"enabled":true}}`, "container", true, true, "none", "no host", "", "browser.enabled", "true", "agents.defaults"},
 		{"with hosts", `{"browser":{"enabled":true},"network":{"allowedDomains":["a.example","b.example"]}}`, "container", true, true, "none", "(a.example, b.example)", "", "browser.headless", "true", "default"},
 		{"with the public", `{"browser":{"enabled":true},"network":{"allowPublic":true}}`, "container", true, true, "none", "any public host", "", "browser.allowDownloads", "false", "default"},
-		{"with a network of its own", `{"browser":{"enabled":true,"network":"own"}}`, "container", true, true, "own", "services of the host itself", "", "browser.network", "own", "agents.defaults"},
+		{"with a network of its own", `{"browser":{"enabled":true,"network":"own"}}`, "container", true, true, "own", "services of the host itself and of its cloud", "", "browser.network", "own", "agents.defaults"},
 		{"with a network of the engine", `{"browser":{"enabled":true,"network":"web"}}`, "container", true, true, "web", "need not use the proxy", "", "browser.network", "web", "agents.defaults"},
 		{"without Chromium's sandbox", `{"browser":{"enabled":true,"dangerouslyNoSandbox":true}}`, "container", true, false, "none", "no host", "browser.dangerouslyNoSandbox", "browser.dangerouslyNoSandbox", "true", "agents.defaults"},
 		{"a browser of the host", `{"browser":{"enabled":true,"allowHostControl":true,"hostCdpUrl":"http://127.0.0.1:9222"}}`, "host", false, false, "", "this host reaches", "browser.allowHostControl", "browser.hostCdpUrl", "http://127.0.0.1:9222", "agents.defaults"},
