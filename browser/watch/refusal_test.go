@@ -117,7 +117,9 @@ func TestHostileServer(t *testing.T) {
 		answer http.HandlerFunc
 		want   int
 	}{
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", 302) }, 502},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://evil.example/", http.StatusFound)
+		}, 502},
 		{"too large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, fileBytes+1)) }, 502},
 		{"as large as it may be", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, fileBytes)) }, 200},
 		{"failure", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "evil", 500) }, 502},
