@@ -88,9 +88,10 @@ type Watch struct {
 	done   chan struct{} // closed when nothing is left
 }
 
-// Open writes new passwords and begins to listen. One browser has one watch
-// at a time, because its VNC server knows the passwords of one; callers close
-// the earlier one first.
+// Open writes new passwords and begins to listen. Of several watches of one
+// browser the last has the passwords: who is connected through an earlier one
+// stays, and nobody else gets in by it. The same holds when the supervisor
+// inside makes new passwords because the browser was started anew.
 func Open(ctx context.Context, o Options) (*Watch, error) {
 	if o.For <= 0 {
 		o.For = time.Hour
