@@ -118,6 +118,7 @@ type Bridge struct {
 	wrong  *wrong
 	slots  chan struct{}
 	socks  atomic.Int64
+	lost   atomic.Bool // the browser has gone for good
 
 	ctx    context.Context // ends with the bridge; not that of a call
 	cancel context.CancelFunc
@@ -224,6 +225,7 @@ func (b *Bridge) WebSocket(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
+	defer b.endIfLost()
 	body, err := b.ask(ctx, wish{kind: version, method: "GET", target: "/json/version"})
 	if err != nil {
 		return "", err

@@ -168,7 +168,7 @@ func TestEarlyBytes(t *testing.T) {
 		_, _ = io.WriteString(server, "second")
 		_ = server.Close()
 	}()
-	s, _, err := Dial(t.Context(), client, Socket{Target: "/x", Host: "localhost"})
+	s, err := Dial(t.Context(), client, Socket{Target: "/x", Host: "localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}

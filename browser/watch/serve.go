@@ -109,7 +109,7 @@ func (w *Watch) serveDisplay(rw http.ResponseWriter, r *http.Request, want wish)
 		w.fail(rw, err)
 		return
 	}
-	client, err := relay.Accept(rw, want.key, "")
+	client, err := relay.Accept(rw, want.key)
 	if err != nil {
 		_ = server.Close()
 		return
@@ -124,15 +124,15 @@ func (w *Watch) dial(ctx context.Context) (*relay.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := relay.Dial(ctx, c, relay.Socket{Target: "/" + socketName, Host: inside})
-	return s, err
+	return relay.Dial(ctx, c, relay.Socket{Target: "/" + socketName, Host: inside})
 }
 
-// connect dials inside. When the container has gone for good the watch ends.
+// connect dials inside. When the container has gone for good the watch ends,
+// once the viewer has an answer.
 func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
 	c, err := w.o.Dial(ctx)
 	if sandbox.IsNotFound(err) {
-		w.cancel()
+		w.lost.Store(true)
 	}
 	return c, err
 }
@@ -142,6 +142,9 @@ func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
 func (w *Watch) fail(rw http.ResponseWriter, err error) {
 	w.log.WithError(err).Debug("a viewer of the browser got no answer")
 	front.Refuse(rw, &door.Refusal{Status: http.StatusBadGateway, Reason: "The display cannot be reached."})
+	if w.lost.Load() {
+		w.cancel()
+	}
 }
 
 func logger(l logrus.FieldLogger) logrus.FieldLogger {

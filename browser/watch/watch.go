@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -82,6 +83,8 @@ type Watch struct {
 
 	mu   sync.Mutex
 	used bool // the link
+
+	lost atomic.Bool // the container has gone for good
 
 	ctx    context.Context // ends with the watch; not that of a call
 	cancel context.CancelFunc
