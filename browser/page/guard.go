@@ -48,14 +48,21 @@ func steps(kind string) []step {
 	return all
 }
 
-// prepare guards a target.
+// prepare guards a target. No step needs another one done, so that all are
+// under way at once.
 func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error {
-	for _, s := range steps(kind) {
-		if err := line.Call(ctx, s.method, s.params, nil); err != nil {
-			return err
+	all := steps(kind)
+	done := make(chan error, len(all))
+	for _, s := range all {
+		go func() { done <- line.Call(ctx, s.method, s.params, nil) }()
+	}
+	var first error
+	for range all {
+		if err := <-done; first == nil {
+			first = err
 		}
 	}
-	return nil
+	return first
 }
 
 // adopt takes a frame, worker or window that the page has made, and that the

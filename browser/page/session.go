@@ -193,7 +193,8 @@ func (s *session) Close() error {
 		s.tab = nil
 		s.mu.Unlock()
 		if t != nil {
-			t.close(errClosed())
+			t.end(errClosed()) // the browser closes it with its profile
+			t.work.Wait()
 		}
 		s.work.Wait()
 		s.clean()
