@@ -1,0 +1,279 @@
+// Package grant decides what one call of a tool may do: who was granted what
+// (a [Grant]), what the tool says it needs (a [Manifest]), and what the
+// settings allow at all (a [Policy]) come to one [Profile], which never allows
+// what any of the three forbids. A guard then holds every [Operation] against
+// the profile before it runs. The package is pure.
+//
+// The rules: capabilities intersect, each to its narrowest resource, action and
+// attribute; safety is the highest of the three; side effects are the union,
+// and what is carried out is bound by the intersection all the same; limits and
+// lists are the strictest.
+package grant
+
+import "time"
+
+// A Kind says what a capability is about.
+type Kind string
+
+// The kinds of capability.
+const (
+	FSRead  Kind = "fs.read"
+	FSWrite Kind = "fs.write"
+	FSList  Kind = "fs.list"
+	NetHTTP Kind = "net.http"
+	Browser Kind = "browser"
+	Process Kind = "proc"
+	Temp    Kind = "tmp"
+	GPU     Kind = "gpu"
+)
+
+// A Domain is the first part of a kind: what executors and metrics are by.
+type Domain string
+
+// The domains.
+const (
+	DomainFS      Domain = "fs"
+	DomainNet     Domain = "net.http"
+	DomainBrowser Domain = "browser"
+	DomainProc    Domain = "proc"
+	DomainTmp     Domain = "tmp"
+)
+
+// A Capability is one thing that may be done. Only the fields of its kind are
+// set; an empty list of methods or actions is none, not all.
+type Capability struct {
+	Kind Kind `json:"kind"`
+
+	// Path is the folder or file inside, absolute and clean, with all below
+	// it: fs.read, fs.write, fs.list.
+	Path string `json:"path,omitempty"`
+
+	// Host is a rule as network.allowedDomains has it, without scheme and
+	// port; Port 0 is the ports that such a rule means; Scheme is http, https
+	// or empty for both; Methods are of HTTP, in capitals, "*" for all.
+	Host    string   `json:"host,omitempty"`
+	Port    int      `json:"port,omitempty"`
+	Scheme  string   `json:"scheme,omitempty"`
+	Methods []string `json:"methods,omitempty"`
+
+	// Actions of a browser: open, screenshot, extract, pdf, wait, which look;
+	// click, type, upload, download, which write.
+	Actions []string `json:"actions,omitempty"`
+
+	// Tool is the name of a program that may be executed, looked up in PATH
+	// inside: proc. It is no path and no pattern.
+	Tool string `json:"tool,omitempty"`
+
+	// Bytes bounds the temporary space: tmp. 0 is what limits say.
+	Bytes int64 `json:"bytes,omitempty"`
+
+	// Class is that of a GPU.
+	Class string `json:"class,omitempty"`
+}
+
+// SafetyClass says how much harm a tool can do.
+type SafetyClass string
+
+// The classes, from harmless to not.
+const (
+	SafetyLow    SafetyClass = "low"
+	SafetyMedium SafetyClass = "medium"
+	SafetyHigh   SafetyClass = "high"
+)
+
+// SideEffect is a kind of change that a tool makes outside of itself.
+type SideEffect string
+
+// The side effects. Write, and Process, need consent.
+const (
+	EffectRead       SideEffect = "read"
+	EffectWrite      SideEffect = "write"
+	EffectNetwork    SideEffect = "network"
+	EffectFilesystem SideEffect = "filesystem"
+	EffectBrowser    SideEffect = "browser"
+	EffectProcess    SideEffect = "process"
+)
+
+// A Budget is an amount of everything that is counted. In a grant 0 is nothing
+// of it, and [Unlimited] no bound.
+type Budget struct {
+	Calls    int64 `json:"calls"`
+	BytesIn  int64 `json:"bytesIn"`
+	BytesOut int64 `json:"bytesOut"`
+	CPUMs    int64 `json:"cpuMs"`
+	GPUMs    int64 `json:"gpuMs"`
+	Files    int64 `json:"files"`
+	WallMs   int64 `json:"wallMs"`
+}
+
+// Unlimited is an amount without bound.
+const Unlimited int64 = -1
+
+// A Consent is somebody's yes to what has side effects or is unsafe.
+type Consent struct {
+	By      string    `json:"by"` // who said it
+	At      time.Time `json:"at"`
+	Expires time.Time `json:"expires"` // required
+}
+
+// A Grant is what a caller was given for one call of one tool.
+type Grant struct {
+	ID      string `json:"id"`               // of this grant, unguessable; what revocation names
+	Parent  string `json:"parent,omitempty"` // grant that it was derived from
+	Tenant  string `json:"tenant"`
+	Subject string `json:"subject"` // on whose behalf
+	Agent   string `json:"agent,omitempty"`
+	Session string `json:"session,omitempty"`
+	Tool    string `json:"tool"`
+	Call    string `json:"call"` // of the tool call; one grant serves one
+
+	Capabilities []Capability `json:"capabilities"`
+	Budget       Budget       `json:"budget"`
+	Issued       time.Time    `json:"issued"`
+	Expires      time.Time    `json:"expires"` // required
+	Consent      *Consent     `json:"consent,omitempty"`
+
+	// DecisionKey is the fingerprint of the decision that gave the grant. It
+	// may be used for one call only.
+	DecisionKey string `json:"decisionKeyFingerprint"`
+}
+
+// A Manifest is what a tool declares of itself.
+type Manifest struct {
+	Tool         string       `json:"tool"`
+	Version      string       `json:"version"` // SemVer
+	Capabilities []Capability `json:"capabilities"`
+	Safety       SafetyClass  `json:"safety"`
+	SideEffects  []SideEffect `json:"sideEffects"`
+	Limits       Limits       `json:"limits"`
+
+	// Commands are the templates of arguments of programs that the tool runs.
+	// A program without one may be run without arguments alone.
+	Commands []Template `json:"commands,omitempty"`
+}
+
+// A Template says which arguments a program may be given.
+type Template struct {
+	Tool string     `json:"tool"`
+	Args []Argument `json:"args"` // in order
+	Rest *Argument  `json:"rest,omitempty"`
+}
+
+// An Argument is one that is allowed: one of the words, or what matches the
+// whole of the regular expression.
+type Argument struct {
+	OneOf    []string `json:"oneOf,omitempty"`
+	Pattern  string   `json:"pattern,omitempty"` // RE2, anchored by us
+	Optional bool     `json:"optional,omitempty"`
+}
+
+// Limits bound single operations. 0 is not said, so another's bound holds;
+// where nobody says one, the defaults of the builder do.
+type Limits struct {
+	MaxBytesIn     int64         `json:"maxBytesIn,omitempty"`
+	MaxBytesOut    int64         `json:"maxBytesOut,omitempty"`
+	MaxFiles       int64         `json:"maxFiles,omitempty"`
+	MaxDepth       int           `json:"maxDepth,omitempty"` // of folders, and of navigations
+	MaxConcurrency int           `json:"maxConcurrency,omitempty"`
+	Timeout        time.Duration `json:"timeout,omitempty"`
+}
+
+// Lists are what is allowed by name. A nil list says nothing; an empty one
+// allows nothing.
+type Lists struct {
+	Domains []string `json:"domains"`
+	Paths   []string `json:"paths"`
+	Tools   []string `json:"tools"`
+	MIME    []string `json:"mime"` // type/subtype, type/*
+	Methods []string `json:"methods"`
+}
+
+// Mappings say where inside things are. Both are absolute.
+type Mappings struct {
+	Root string `json:"root"` // below which files are: the workspace
+	Tmp  string `json:"tmp"`  // below which temporary space is
+}
+
+// Policy is what settings say for all calls of a tenant and agent.
+type Policy struct {
+	Version      string       `json:"version"` // hash of the settings it was made from
+	Capabilities []Capability `json:"capabilities"`
+	Safety       SafetyClass  `json:"safety"` // the least that calls count as
+	SideEffects  []SideEffect `json:"sideEffects,omitempty"`
+	Limits       Limits       `json:"limits"`
+	Lists        Lists        `json:"lists"`
+	Mappings     Mappings     `json:"mappings"`
+	Commands     []Template   `json:"commands,omitempty"`
+}
+
+// A Profile is what one call may do.
+type Profile struct {
+	Grant   string `json:"grant"` // its id
+	Tenant  string `json:"tenant"`
+	Subject string `json:"subject"`
+	Agent   string `json:"agent,omitempty"`
+	Session string `json:"session,omitempty"`
+	Tool    string `json:"tool"`
+	Call    string `json:"call"`
+
+	Capabilities []Capability `json:"capabilities"`
+	Safety       SafetyClass  `json:"safety"`
+	SideEffects  []SideEffect `json:"sideEffects"`
+	Limits       Limits       `json:"limits"`
+	Lists        Lists        `json:"lists"`
+	Mappings     Mappings     `json:"mappings"`
+	Commands     []Template   `json:"commands,omitempty"`
+	Budget       Budget       `json:"budget"`
+	Expires      time.Time    `json:"expires"`
+	Consent      *Consent     `json:"consent,omitempty"`
+	DecisionKey  string       `json:"decisionKeyFingerprint"`
+
+	PolicyVersion   string `json:"policyVersion"`
+	ManifestVersion string `json:"manifestVersion"`
+	Hash            string `json:"profileHash"` // over all of the above but ids of the call
+}
+
+// An Operation is one thing that a tool wants done. Exactly the field of its
+// kind is set.
+type Operation struct {
+	Kind OpKind `json:"kind"`
+
+	Path      string `json:"path,omitempty"` // FsRead, FsWrite, FsList
+	Offset    int64  `json:"offset,omitempty"`
+	Length    int64  `json:"length,omitempty"` // 0 is to the end
+	Data      []byte `json:"-"`                // FsWrite, and the body of NetHttp
+	Overwrite bool   `json:"overwrite,omitempty"`
+
+	Method string            `json:"method,omitempty"` // NetHttp
+	URL    string            `json:"url,omitempty"`    // NetHttp, BrowserNav
+	Header map[string]string `json:"header,omitempty"`
+
+	Selector string `json:"selector,omitempty"` // BrowserScreenshot and others
+	FullPage bool   `json:"fullPage,omitempty"`
+	Text     string `json:"text,omitempty"` // BrowserType
+
+	Tool    string        `json:"tool,omitempty"` // ProcExec
+	Args    []string      `json:"args,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
+
+	Bytes int64 `json:"bytes,omitempty"` // TmpAlloc
+}
+
+// An OpKind names a kind of operation.
+type OpKind string
+
+// The kinds of operation.
+const (
+	OpFsRead            OpKind = "FsRead"
+	OpFsWrite           OpKind = "FsWrite"
+	OpFsList            OpKind = "FsList"
+	OpNetHTTP           OpKind = "NetHttp"
+	OpBrowserNav        OpKind = "BrowserNav"
+	OpBrowserScreenshot OpKind = "BrowserScreenshot"
+	OpBrowserExtract    OpKind = "BrowserExtract"
+	OpBrowserClick      OpKind = "BrowserClick"
+	OpBrowserType       OpKind = "BrowserType"
+	OpBrowserDownload   OpKind = "BrowserDownload"
+	OpProcExec          OpKind = "ProcExec"
+	OpTmpAlloc          OpKind = "TmpAlloc"
+)
