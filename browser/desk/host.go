@@ -49,6 +49,9 @@ func (h *hostBrowser) Name() string { return "host" }
 // Created implements [Opened].
 func (h *hostBrowser) Created() bool { return false }
 
+// Network implements [Opened].
+func (h *hostBrowser) Network() string { return "" }
+
 // Settings implements [browser.Container].
 func (h *hostBrowser) Settings() browser.Settings { return h.settings }
 

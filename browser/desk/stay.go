@@ -64,8 +64,12 @@ func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(cont
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.c != nil {
-		if _, _, err := supervise.Ensure(ctx, t.c); err == nil {
+		_, _, err := supervise.Ensure(ctx, t.c)
+		if err == nil {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return err // whoever has gone has learned nothing about the browser of the others
 		}
 		t.end()
 	}
