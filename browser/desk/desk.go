@@ -54,13 +54,13 @@ type Desk struct {
 	stays   stays
 
 	mu      sync.Mutex
-	shares  map[*bridge.Bridge]int // how many Served there are of each
-	watches map[string]*viewing    // by the name of the container
+	shares  map[*bridge.Bridge]*shared
+	watches map[string]*viewing // by the name of the container
 }
 
 // New returns a Desk that has nothing open yet.
 func New(house House, log logrus.FieldLogger) *Desk {
-	return &Desk{house: house, log: log, bridges: bridge.NewSet(), shares: map[*bridge.Bridge]int{}, watches: map[string]*viewing{}}
+	return &Desk{house: house, log: log, bridges: bridge.NewSet(), shares: map[*bridge.Bridge]*shared{}, watches: map[string]*viewing{}}
 }
 
 // Close ends every bridge and every display that somebody watches. Browsers

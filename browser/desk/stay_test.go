@@ -1,0 +1,85 @@
+package desk
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+)
+
+// A room is a container in which a browser answers.
+type room struct {
+	server *httptest.Server
+	closes atomic.Int64
+}
+
+func (r *room) Name() string               { return "room" }
+func (r *room) Network() string            { return "none" }
+func (r *room) Created() bool              { return false }
+func (r *room) Settings() browser.Settings { return browser.Settings{CDPPort: 9222} }
+
+func (r *room) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, network, r.server.Listener.Addr().String())
+}
+
+func (r *room) Start(context.Context, sandbox.Command) (sandbox.Process, error) {
+	return nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "nothing runs here")
+}
+
+func (r *room) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
+	return netip.AddrPort{}, func() {}, false, nil
+}
+
+func (r *room) Workspace(context.Context) (browser.Workspace, error) {
+	return browser.Workspace{}, nil
+}
+
+func (r *room) Close() error {
+	r.closes.Add(1)
+	return nil
+}
+
+// TestWhoGoesTakesNothingAlong holds that a client which goes while it is let
+// in does not take the browser and its way out from the others.
+func TestWhoGoesTakesNothingAlong(t *testing.T) {
+	r := &room{}
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"Browser":"x","webSocketDebuggerUrl":"ws://x/devtools/browser/a1"}`)
+	}))
+	defer r.server.Close()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	open := func(context.Context) (Opened, error) { return r, nil }
+	var all stays
+	first, err := all.enter(t.Context(), "room", log, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := all.enter(gone, "room", log, open); err == nil {
+		t.Error("a client that has gone was let in")
+	}
+	if n := r.closes.Load(); n != 0 {
+		t.Errorf("the container was let go of %d times", n)
+	}
+	conn, err := first.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	_ = first.Close()
+	if n := r.closes.Load(); n != 1 {
+		t.Errorf("in the end the container was let go of %d times", n)
+	}
+}
