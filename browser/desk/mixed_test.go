@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -61,4 +62,34 @@ func TestClientsShareTheirRules(t *testing.T) {
 	three, err := r.Serve(ctx, of("a"))
 	must(t, err)
 	must(t, three.Close())
+}
+
+// TestDisplayShowsTheImagesPages holds that a person gets noVNC as the image
+// has it.
+func TestDisplayShowsTheImagesPages(t *testing.T) {
+	r := on(t, `"headless":false,"enableNoVnc":true`, "")
+	w, err := r.Watch(patient(t), of("a"), false)
+	must(t, err)
+	defer w.Close()
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	client := http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(address string) (int, string, string) {
+		resp, err := client.Get(address)
+		must(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		must(t, err)
+		return resp.StatusCode, string(body), resp.Request.URL.String()
+	}
+	status, body, at := get(w.URL)
+	if status != http.StatusOK || !strings.Contains(body, "app/ui.js") {
+		t.Errorf("the page: %d %.80q", status, body)
+	}
+	folder, _, _ := strings.Cut(at, "vnc.html")
+	for name, want := range map[string]int{"core/rfb.js": http.StatusOK, "vendor/pako/lib/zlib/inflate.js": http.StatusOK, "app/images/none.svg": http.StatusNotFound} {
+		if status, _, _ := get(folder + name); status != want {
+			t.Errorf("%s: %d, want %d", name, status, want)
+		}
+	}
 }

@@ -16,35 +16,35 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A room is a container in which a browser answers.
-type room struct {
+// An answering is a container in which a browser answers.
+type answering struct {
 	server *httptest.Server
 	closes atomic.Int64
 }
 
-func (r *room) Name() string               { return "room" }
-func (r *room) Network() string            { return "none" }
-func (r *room) Created() bool              { return false }
-func (r *room) Settings() browser.Settings { return browser.Settings{CDPPort: 9222} }
+func (r *answering) Name() string               { return "room" }
+func (r *answering) Network() string            { return "none" }
+func (r *answering) Created() bool              { return false }
+func (r *answering) Settings() browser.Settings { return browser.Settings{CDPPort: 9222} }
 
-func (r *room) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (r *answering) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, network, r.server.Listener.Addr().String())
 }
 
-func (r *room) Start(context.Context, sandbox.Command) (sandbox.Process, error) {
+func (r *answering) Start(context.Context, sandbox.Command) (sandbox.Process, error) {
 	return nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "nothing runs here")
 }
 
-func (r *room) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
+func (r *answering) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
 	return netip.AddrPort{}, func() {}, false, nil
 }
 
-func (r *room) Workspace(context.Context) (browser.Workspace, error) {
+func (r *answering) Workspace(context.Context) (browser.Workspace, error) {
 	return browser.Workspace{}, nil
 }
 
-func (r *room) Close() error {
+func (r *answering) Close() error {
 	r.closes.Add(1)
 	return nil
 }
@@ -52,7 +52,7 @@ func (r *room) Close() error {
 // TestWhoGoesTakesNothingAlong holds that a client which goes while it is let
 // in does not take the browser and its way out from the others.
 func TestWhoGoesTakesNothingAlong(t *testing.T) {
-	r := &room{}
+	r := &answering{}
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"Browser":"x","webSocketDebuggerUrl":"ws://x/devtools/browser/a1"}`)
 	}))
