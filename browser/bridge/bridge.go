@@ -23,9 +23,13 @@
 //     or is inside already.
 //   - What it writes (Browser.setDownloadBehavior, Page.captureSnapshot, PWA)
 //     lands in the container's memory, bounded by its limits, and ends with it.
+//     Chromium asks no policy about downloads whose folder a client has named,
+//     so a client writes files of any name wherever the browser may: therefore
+//     nothing in that memory can be run as a program, the folder of policies is
+//     closed for writing, and neither is counted on as a wall.
 //   - What pages and addresses may be is said by policies that an
 //     administrator sets, which hold for every client: file: and chrome:
-//     addresses, downloads, extensions (Extensions.loadUnpacked too).
+//     addresses, extensions (Extensions.loadUnpacked too).
 //   - Browser.close, crashes and hangs end what belongs to the same scope, and
 //     the next use starts anew.
 //
