@@ -20,6 +20,7 @@ import (
 type answering struct {
 	server *httptest.Server
 	closes atomic.Int64
+	stuck  bool // the way out never opens
 }
 
 func (r *answering) Name() string               { return "room" }
@@ -36,7 +37,11 @@ func (r *answering) Start(context.Context, sandbox.Command) (sandbox.Process, er
 	return nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "nothing runs here")
 }
 
-func (r *answering) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
+func (r *answering) Way(ctx context.Context, _ int) (netip.AddrPort, func(), bool, error) {
+	if r.stuck {
+		<-ctx.Done()
+		return netip.AddrPort{}, nil, false, ctx.Err()
+	}
 	return netip.AddrPort{}, func() {}, false, nil
 }
 
@@ -49,16 +54,40 @@ func (r *answering) Close() error {
 	return nil
 }
 
-// TestWhoGoesTakesNothingAlong holds that a client which goes while it is let
-// in does not take the browser and its way out from the others.
-func TestWhoGoesTakesNothingAlong(t *testing.T) {
+func newAnswering(t *testing.T) (*answering, logrus.FieldLogger) {
 	r := &answering{}
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"Browser":"x","webSocketDebuggerUrl":"ws://x/devtools/browser/a1"}`)
 	}))
-	defer r.server.Close()
+	t.Cleanup(r.server.Close)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
+	return r, log
+}
+
+// TestStuckWayHoldsNobodyUp holds that a client is let go, and the container
+// after it, when the way out never opens.
+func TestStuckWayHoldsNobodyUp(t *testing.T) {
+	r, log := newAnswering(t)
+	r.stuck = true
+	ctx, cancel := context.WithCancel(t.Context())
+	open := func(context.Context) (Opened, error) {
+		cancel() // the client goes while the way opens
+		return r, nil
+	}
+	var all stays
+	if s, err := all.enter(ctx, "room", log, open); err == nil {
+		_ = s.Close()
+	}
+	if n := r.closes.Load(); n != 1 {
+		t.Errorf("the container was let go of %d times", n)
+	}
+}
+
+// TestWhoGoesTakesNothingAlong holds that a client which goes while it is let
+// in does not take the browser and its way out from the others.
+func TestWhoGoesTakesNothingAlong(t *testing.T) {
+	r, log := newAnswering(t)
 	open := func(context.Context) (Opened, error) { return r, nil }
 	var all stays
 	first, err := all.enter(t.Context(), "room", log, open)

@@ -48,7 +48,7 @@ func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, err
 		c.Close()
 		return Watched{}, err
 	}
-	stop := keepWay(c, d.log)
+	stop := keepWay(ctx, c, d.log)
 	seen.Watch = w
 	d.supersede(c.Name(), seen)
 	go func() {

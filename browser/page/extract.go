@@ -131,13 +131,13 @@ func (t *tab) tree(ctx context.Context) (nodes []*accessibility.Node, more bool,
 	return readTree(raw)
 }
 
-var errTree = failed("the tree of the page cannot be read")
-
+// readTree takes the answer apart.
 func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
+	unlike := failed("the tree of the page cannot be read")
 	in := json.NewDecoder(bytes.NewReader(raw))
 	for _, want := range []json.Token{json.Delim('{'), "nodes", json.Delim('[')} {
 		if got, err := in.Token(); err != nil || got != want {
-			return nil, false, errTree
+			return nil, false, unlike
 		}
 	}
 	for in.More() {
@@ -147,7 +147,7 @@ func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
 		var one json.RawMessage
 		var n accessibility.Node
 		if in.Decode(&one) != nil || jsonv2.Unmarshal(one, &n, chromedp.DefaultUnmarshalOptions) != nil {
-			return nil, false, errTree
+			return nil, false, unlike
 		}
 		nodes = append(nodes, &accessibility.Node{
 			NodeID: n.NodeID, ParentID: n.ParentID, ChildIDs: n.ChildIDs, Ignored: n.Ignored, Role: n.Role, Name: n.Name, Value: n.Value,
