@@ -132,6 +132,9 @@ func (d *Desk) open(ctx context.Context, r Request, w wish) (Opened, supervise.V
 	v, _, err := supervise.Ensure(ctx, c)
 	if err != nil {
 		c.Close()
+		if ctx.Err() != nil && !c.Created() {
+			return nil, none, err // whoever has gone has learned nothing about the browser
+		}
 		return nil, none, errors.Join(err, d.clear(ctx, r))
 	}
 	return c, v, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/config"
 )
 
 // An answering is a container in which a browser answers.
@@ -21,14 +22,20 @@ type answering struct {
 	server *httptest.Server
 	closes atomic.Int64
 	stuck  bool // the way out never opens
+
+	created bool
+	dialed  func() // called first; nil is nothing
 }
 
 func (r *answering) Name() string               { return "room" }
 func (r *answering) Network() string            { return "none" }
-func (r *answering) Created() bool              { return false }
+func (r *answering) Created() bool              { return r.created }
 func (r *answering) Settings() browser.Settings { return browser.Settings{CDPPort: 9222} }
 
 func (r *answering) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	if r.dialed != nil {
+		r.dialed()
+	}
 	var d net.Dialer
 	return d.DialContext(ctx, network, r.server.Listener.Addr().String())
 }
@@ -110,5 +117,39 @@ func TestWhoGoesTakesNothingAlong(t *testing.T) {
 	_ = first.Close()
 	if n := r.closes.Load(); n != 1 {
 		t.Errorf("in the end the container was let go of %d times", n)
+	}
+}
+
+// A keeper is a House of one container, which asks nobody for settings.
+type keeper struct {
+	House
+	room    *answering
+	removed atomic.Int64
+}
+
+func (k *keeper) Resolve(Request) (config.Resolved, error) { return config.Resolved{}, nil }
+
+func (k *keeper) Open(context.Context, Request, bool) (Opened, error) { return k.room, nil }
+
+func (k *keeper) Remove(context.Context, Request, bool) (string, bool, error) {
+	k.removed.Add(1)
+	return "room", true, nil
+}
+
+// TestWhoGoesRemovesNothing holds that a caller which goes while the browser is
+// asked whether it is there does not have it removed, unless it was made for
+// that caller.
+func TestWhoGoesRemovesNothing(t *testing.T) {
+	for _, created := range []bool{false, true} {
+		r, log := newAnswering(t)
+		k := &keeper{room: r}
+		ctx, cancel := context.WithCancel(t.Context())
+		r.created, r.dialed = created, cancel
+		if _, err := New(k, log).Start(ctx, Request{}); err == nil {
+			t.Fatal("it was started")
+		}
+		if removed := k.removed.Load() > 0; removed != created {
+			t.Errorf("created %v: removed %v", created, removed)
+		}
 	}
 }

@@ -185,6 +185,16 @@ func TestTreesAreReadInPart(t *testing.T) {
 	}
 }
 
+// TestOpeningFailsForAReason holds that who cannot open a session learns why.
+func TestOpeningFailsForAReason(t *testing.T) {
+	l := newLiar(t)
+	l.answers["Target.createTarget"] = `"error":{"code":1,"message":"no room"}`
+	_, err := Open(t.Context(), l, browser.Rights{}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Error(err)
+	}
+}
+
 // TestNonsenseIsSurvived holds that events which make no sense, of every kind
 // that is listened to, end neither the session nor this program.
 func TestNonsenseIsSurvived(t *testing.T) {

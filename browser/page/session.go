@@ -94,8 +94,9 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 	}
 	s.wire = newWire(conn)
 	if err := s.begin(ctx); err != nil {
+		err = s.explain(ctx, err) // before the session is closed by us
 		s.Close()
-		return nil, s.explain(ctx, err)
+		return nil, err
 	}
 	return s, nil
 }

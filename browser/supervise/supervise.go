@@ -101,7 +101,13 @@ func Probe(ctx context.Context, c browser.Container) (Version, error) {
 	if at < 0 {
 		return Version{}, errors.New("what answers is no browser")
 	}
-	return Version{Browser: termsafe.Line(said.Browser), Protocol: termsafe.Line(said.Protocol), Path: said.URL[at:]}, nil
+	return Version{Browser: word(said.Browser), Protocol: word(said.Protocol), Path: said.URL[at:]}, nil
+}
+
+// word is a name that a browser gives itself, fit to be shown.
+func word(text string) string {
+	const most = 100
+	return termsafe.Line(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
 // A run is a supervisor that was started.
