@@ -48,6 +48,9 @@ type session struct {
 	once    sync.Once
 	work    sync.WaitGroup
 
+	making  atomic.Bool  // a page is being made
+	windows atomic.Int64 // that pages have opened, all closed
+
 	turn   chan struct{} // holds one value while no action runs
 	visits atomic.Int64  // main documents, of all pages
 	shots  []time.Time   // of the last minute
@@ -129,6 +132,9 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.denyPermissions(ctx); err != nil {
 		return err
 	}
+	if err := s.holdWindows(ctx); err != nil {
+		return err
+	}
 	s.tab, err = openTab(ctx, s)
 	return err
 }
@@ -171,6 +177,10 @@ func (s *session) heard(m *cdproto.Message) {
 			if mine && t != nil {
 				t.end(crashed())
 			}
+		}
+	case target.AttachedToTarget.Method:
+		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil && e.WaitingForDebugger {
+			s.held(e)
 		}
 	case devtools.DownloadWillBegin.Method:
 		if e, ok := read(m, devtools.DownloadWillBegin); ok {
