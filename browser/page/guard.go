@@ -42,6 +42,7 @@ func steps(kind string) []step {
 	if kind == "page" {
 		all = append(all,
 			step{inspector.Enable.Method, cdp.Empty{}},
+			step{page.SetPrerenderingAllowed.Method, page.SetPrerenderingAllowedParams{IsAllowed: false}},
 			step{page.SetLifecycleEventsEnabled.Method, page.SetLifecycleEventsEnabledParams{Enabled: true}},
 		)
 	}

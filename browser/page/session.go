@@ -18,6 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
+// openTime bounds the opening of a session.
+const openTime = 30 * time.Second
+
 // cleanTime bounds what is asked in answer to events and while cleaning up.
 const cleanTime = 5 * time.Second
 
@@ -95,9 +98,12 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 		return nil, err
 	}
 	s.wire = newWire(conn)
-	if err := s.begin(ctx); err != nil {
+	within, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	if err := s.begin(within); err != nil {
+		err = s.explain(within, err)
 		s.Close()
-		return nil, s.explain(ctx, err)
+		return nil, err
 	}
 	return s, nil
 }
