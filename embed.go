@@ -21,3 +21,15 @@ var DockerfileBrowser string
 //
 //go:embed browser/entrypoint.sh
 var EntrypointBrowser string
+
+// SettingsBrowser is the part of it that reads settings. It is never assigned
+// to.
+//
+//go:embed browser/settings.sh
+var SettingsBrowser string
+
+// PoliciesBrowser are the rules of Chromium that hold whatever settings say.
+// It is never assigned to.
+//
+//go:embed browser/policies.json
+var PoliciesBrowser string

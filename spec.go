@@ -30,7 +30,7 @@ type Spec struct {
 	Tmpfs        []Tmpfs `json:"tmpfs,omitempty"`
 	ReadOnlyRoot bool    `json:"readOnlyRoot"`
 
-	Network    string   `json:"network"` // "none", "bridge" or the name of a network
+	Network    string   `json:"network"` // "none", "bridge", NetworkOwn or the name of a network
 	DNS        []string `json:"dns,omitempty"`
 	ExtraHosts []string `json:"extraHosts,omitempty"`
 
@@ -53,6 +53,19 @@ type Spec struct {
 	// Options is the provider's own part, validated by the provider.
 	Options map[string]any `json:"options,omitempty"`
 }
+
+// NetworkOwn as Spec.Network asks for a network of its own: a bridge with a
+// few IPv4 addresses that is named as the sandbox, made with it and removed
+// with it. No other sandbox is on it, and containers that somebody attaches
+// to it do not reach the sandbox over it.
+//
+// It is a wall towards neighbours and no other. Programs inside reach
+// everything that the host reaches: the internet, private networks, metadata
+// services, and through the gateway's address the host's own services, those
+// that listen on all addresses among them. Names are looked up by the engine,
+// whatever they are. Rules for hosts hold nobody there, because no program
+// need use the proxy; a firewall of the host can.
+const NetworkOwn = "own"
 
 // A Mount makes the host folder or file Source appear at Target.
 type Mount struct {

@@ -8,13 +8,7 @@
 # INT, HUP), 2 for a wrong setting, 75 while another instance runs, and 1 for
 # everything else, after one sentence on standard error that says why. Nothing
 # that it started outlives it. What its parts write goes to the log.
-#
-# Settings, all optional; package browser has their meaning:
-#   SANDBOX_BROWSER_CDP_PORT, _VNC_PORT, _NOVNC_PORT   ports on loopback
-#   SANDBOX_BROWSER_HEADLESS, _VNC, _NO_SANDBOX, _DOWNLOADS   0 or 1
-#   SANDBOX_BROWSER_PROXY           address:port, or "direct"
-#   SANDBOX_BROWSER_SCHEMES         list of http, https, data
-#   SANDBOX_BROWSER_START_TIMEOUT   seconds
+# settings.sh has the settings.
 set -u
 umask 077
 export LC_ALL=C
@@ -25,82 +19,14 @@ readonly run_dir=/run/sandbox-browser
 readonly log=$run_dir/log
 readonly log_bytes=$((256 * 1024)) # at most
 readonly passwords=$run_dir/vnc.passwd
+readonly share=/usr/local/share/sandbox-browser
 readonly chromium=/usr/lib/chromium/chromium
 readonly small_shm=$((512 * 1024)) # KiB below which Chromium must not use /dev/shm
 
 say() { printf 'sandbox-browser: %s\n' "$1" >&2; }
 
-# --- settings ---------------------------------------------------------------
-
-wrong() {
-    say "$1"
-    exit 2
-}
-
-# number NAME VALUE LEAST MOST
-number() {
-    case $2 in
-    '' | *[!0-9]* | 0?* | ???????*) wrong "SANDBOX_BROWSER_$1 must be a number from $3 to $4" ;;
-    esac
-    if [ "$2" -lt "$3" ] || [ "$2" -gt "$4" ]; then
-        wrong "SANDBOX_BROWSER_$1 must be a number from $3 to $4"
-    fi
-}
-
-# truth NAME VALUE
-truth() {
-    case $2 in
-    0 | 1) ;;
-    *) wrong "SANDBOX_BROWSER_$1 must be 0 or 1" ;;
-    esac
-}
-
-cdp_port=${SANDBOX_BROWSER_CDP_PORT-9222}
-vnc_port=${SANDBOX_BROWSER_VNC_PORT-5900}
-novnc_port=${SANDBOX_BROWSER_NOVNC_PORT-6080}
-headless=${SANDBOX_BROWSER_HEADLESS-1}
-vnc=${SANDBOX_BROWSER_VNC-0}
-no_sandbox=${SANDBOX_BROWSER_NO_SANDBOX-0}
-proxy=${SANDBOX_BROWSER_PROXY-127.0.0.1:3128}
-schemes=${SANDBOX_BROWSER_SCHEMES-http,https}
-downloads=${SANDBOX_BROWSER_DOWNLOADS-0}
-start_timeout=${SANDBOX_BROWSER_START_TIMEOUT-12}
-
-number CDP_PORT "$cdp_port" 1024 65535
-number VNC_PORT "$vnc_port" 1024 65535
-number NOVNC_PORT "$novnc_port" 1024 65535
-if [ "$cdp_port" = "$vnc_port" ] || [ "$cdp_port" = "$novnc_port" ] || [ "$vnc_port" = "$novnc_port" ]; then
-    wrong "SANDBOX_BROWSER_CDP_PORT, SANDBOX_BROWSER_VNC_PORT and SANDBOX_BROWSER_NOVNC_PORT must be three ports"
-fi
-truth HEADLESS "$headless"
-truth VNC "$vnc"
-truth NO_SANDBOX "$no_sandbox"
-truth DOWNLOADS "$downloads"
-if [ "$vnc" = 1 ] && [ "$headless" = 1 ]; then
-    wrong "SANDBOX_BROWSER_VNC=1 needs SANDBOX_BROWSER_HEADLESS=0: there is no display to watch"
-fi
-number START_TIMEOUT "$start_timeout" 1 3600
-case $schemes in
-'' | ,* | *, | *,,*) wrong "SANDBOX_BROWSER_SCHEMES must be a list of http, https and data" ;;
-esac
-IFS=, read -r -a scheme_list <<<"$schemes"
-for scheme in "${scheme_list[@]}"; do
-    case $scheme in
-    http | https | data) ;;
-    *) wrong "SANDBOX_BROWSER_SCHEMES must be a list of http, https and data" ;;
-    esac
-done
-if [ "$proxy" != direct ]; then
-    if ! [[ $proxy =~ ^([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})$ ]]; then
-        wrong 'SANDBOX_BROWSER_PROXY must be address:port, or "direct"'
-    fi
-    number "PROXY's port" "${proxy##*:}" 1 65535
-fi
-home=${HOME:-/home/sandbox}
-case $home in
-/*) ;;
-*) wrong "HOME must be an absolute path" ;;
-esac
+# shellcheck source=browser/settings.sh
+. "$share/settings.sh" || exit 1
 readonly work=$home/.sandbox-browser # everything that the parts write but the log
 
 # --- the folder, and that there is one instance -----------------------------
@@ -161,8 +87,14 @@ finish() {
     done
     signal_parts KILL
     wait "${parts[@]}" 2>/dev/null
-    exec {sink}>&-
-    [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null
+    if [ -n "$keeper" ]; then
+        exec {sink}>&-
+        for tries in 1 2 3 4 5 6 7 8 9 10; do # until it has written the rest
+            kill -0 "$keeper" 2>/dev/null || break
+            sleep 0.02
+        done
+        kill -KILL "$keeper" 2>/dev/null
+    fi
     forget
     exit "$1"
 }
@@ -196,7 +128,7 @@ keep() {
 launch() {
     local name=$1
     shift
-    setsid setpriv --pdeathsig KILL -- "$@" </dev/null >&"$sink" 2>&1 {lock}>&- &
+    setsid setpriv --pdeathsig KILL -- "$@" </dev/null >&"$sink" 2>&1 {sink}>&- {lock}>&- &
     parts+=($!)
     names[$!]=$name
 }
@@ -279,73 +211,20 @@ until_ready() {
 # policies writes the rules that hold for everybody who drives the browser.
 # The folder is closed for writing, so that a download cannot add to them.
 policies() {
-    local allow='"about:blank", "about:srcdoc"' scheme restrict=3
+    local allow='"about:blank"' scheme restrict=3
     for scheme in "${scheme_list[@]}"; do
         case $scheme in
         data) allow="$allow, \"data:*\"" ;;
-        *) allow="$allow, \"$scheme://*\", \"blob:$scheme://*\"" ;;
+        *) allow="$allow, \"$scheme://*\"" ;;
         esac
     done
     [ "$downloads" = 0 ] || restrict=0
     mkdir -m 700 "$run_dir/policies" || return 1
-    cat >"$run_dir/policies/sandbox.json" <<END || return 1
-{
-  "URLBlocklist": ["*"],
-  "URLAllowlist": [$allow],
-  "DownloadRestrictions": $restrict,
-  "PromptForDownloadLocation": false,
-  "AllowFileSelectionDialogs": false,
-  "ExtensionInstallBlocklist": ["*"],
-  "ExtensionAllowedTypes": [],
-  "BlockExternalExtensions": true,
-  "ExtensionDeveloperModeSettings": 1,
-  "DeveloperToolsAvailability": 1,
-  "RemoteDebuggingAllowed": true,
-  "BrowserSignin": 0,
-  "BrowserGuestModeEnabled": false,
-  "BrowserAddPersonEnabled": false,
-  "SyncDisabled": true,
-  "PasswordManagerEnabled": false,
-  "AutofillAddressEnabled": false,
-  "AutofillCreditCardEnabled": false,
-  "PaymentMethodQueryEnabled": false,
-  "MetricsReportingEnabled": false,
-  "UrlKeyedAnonymizedDataCollectionEnabled": false,
-  "SafeBrowsingProtectionLevel": 0,
-  "SearchSuggestEnabled": false,
-  "DefaultSearchProviderEnabled": false,
-  "AlternateErrorPagesEnabled": false,
-  "SpellCheckServiceEnabled": false,
-  "TranslateEnabled": false,
-  "ComponentUpdatesEnabled": false,
-  "NetworkPredictionOptions": 2,
-  "BackgroundModeEnabled": false,
-  "EnableMediaRouter": false,
-  "CloudPrintProxyEnabled": false,
-  "PrintingEnabled": false,
-  "DefaultGeolocationSetting": 2,
-  "DefaultNotificationsSetting": 2,
-  "DefaultSensorsSetting": 2,
-  "DefaultSerialGuardSetting": 2,
-  "DefaultWebUsbGuardSetting": 2,
-  "DefaultWebBluetoothGuardSetting": 2,
-  "DefaultWebHidGuardSetting": 2,
-  "DefaultFileSystemReadGuardSetting": 2,
-  "DefaultFileSystemWriteGuardSetting": 2,
-  "DefaultLocalFontsSetting": 2,
-  "DefaultWindowManagementSetting": 2,
-  "VideoCaptureAllowed": false,
-  "AudioCaptureAllowed": false,
-  "ScreenCaptureAllowed": false,
-  "QuicAllowed": false,
-  "DnsOverHttpsMode": "off",
-  "BuiltInDnsClientEnabled": false,
-  "WebRtcIPHandling": "disable_non_proxied_udp",
-  "DefaultBrowserSettingEnabled": false,
-  "PromotionsEnabled": false
-}
+    cat >"$run_dir/policies/session.json" <<END || return 1
+{ "URLBlocklist": ["*", "chrome://*", "javascript://*", "devtools://*", "view-source:*"], "URLAllowlist": [$allow], "DownloadRestrictions": $restrict }
 END
-    chmod 400 "$run_dir/policies/sandbox.json" && chmod 500 "$run_dir/policies"
+    ln -s "$share/policies.json" "$run_dir/policies/fixed.json" || return 1
+    chmod 400 "$run_dir/policies/session.json" && chmod 500 "$run_dir/policies"
 }
 
 # chromium_flags fills flags.
@@ -357,7 +236,7 @@ chromium_flags() {
         --no-first-run --no-default-browser-check --no-service-autorun --no-pings --password-store=basic --use-mock-keychain
         --disable-extensions --disable-component-extensions-with-background-pages --disable-default-apps
         --disable-background-networking --disable-component-update --disable-domain-reliability --disable-sync
-        --disable-client-side-phishing-detection --disable-breakpad --disable-crash-reporter --disable-quic
+        --disable-client-side-phishing-detection --disable-breakpad --disable-quic
         --disable-search-engine-choice-screen --disable-infobars --disable-notifications --mute-audio
         --metrics-recording-only --force-webrtc-ip-handling-policy=disable_non_proxied_udp
         --disable-gpu --disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions,AsyncDns
@@ -390,7 +269,7 @@ shm_free() {
 # display starts Xvfb and sets DISPLAY and XAUTHORITY. Who has not the cookie
 # is let in by nothing.
 display() {
-    local number
+    local number= piece=
     export XAUTHORITY=$work/xauthority
     {
         # Any address, any display, one name, 16 bytes: see Xau's format.
@@ -400,12 +279,13 @@ display() {
     mkfifo "$work/display" || fail "no pipe can be made in $work"
     exec {told}<>"$work/display"
     launch Xvfb Xvfb -displayfd "$told" -screen 0 1280x800x24 -nolisten tcp -auth "$XAUTHORITY" -noreset
-    while ! read -r -t 0.05 number <&"$told"; do
+    while ! read -r -t 0.05 piece <&"$told"; do
+        number=$number$piece # a line may come in parts
         check
         ! late || fail "Xvfb did not start within SANDBOX_BROWSER_START_TIMEOUT=$start_timeout seconds"
     done
     exec {told}>&-
-    export DISPLAY=:$number
+    export DISPLAY=:$number$piece
 }
 
 # watchers starts what the display is watched through. The password is one
@@ -430,7 +310,7 @@ exec {sink}> >(trap '' TERM INT HUP; exec {lock}>&-; keep)
 keeper=$!
 
 export HOME=$work TMPDIR=$work/tmp XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache XDG_RUNTIME_DIR=$work/run
-export DBUS_SESSION_BUS_ADDRESS=disabled: DBUS_SYSTEM_BUS_ADDRESS=disabled: NO_AT_BRIDGE=1 LANG=C.UTF-8
+export DBUS_SESSION_BUS_ADDRESS=unix:path=/nowhere DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nowhere NO_AT_BRIDGE=1 LANG=C.UTF-8
 unset DISPLAY XAUTHORITY http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY SSLKEYLOGFILE
 unset GOOGLE_API_KEY GOOGLE_DEFAULT_CLIENT_ID GOOGLE_DEFAULT_CLIENT_SECRET
 unset LC_ALL

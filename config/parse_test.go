@@ -162,6 +162,7 @@ func TestParseRefusesWhatHardeningRefuses(t *testing.T) {
 	tests := []struct{ name, in, field, value, reason string }{
 		{"host network", inDefaults(`"docker":{"network":"Host"}`), "docker.network", "Host", "network of the host"},
 		{"host network of the browser", inDefaults(`"browser":{"network":"host"}`), "browser.network", "host", "network of the host"},
+		{"own network in upper case", inDefaults(`"docker":{"network":"Own"}`), "docker.network", "Own", "that others may be on"},
 		{"another container", inDefaults(`"docker":{"network":"container:db"}`), "docker.network", "container:db", "another container"},
 		{"seccomp", inDefaults(`"docker":{"seccompProfile":"Unconfined"}`), "docker.seccompProfile", "Unconfined", "unconfined"},
 		{"apparmor", inDefaults(`"docker":{"apparmorProfile":"unconfined"}`), "docker.apparmorProfile", "unconfined", "unconfined"},

@@ -201,6 +201,7 @@ func TestRulesBesideANetwork(t *testing.T) {
 		`"docker":{"network":"bridge"},"network":{"allowedDomains":["a.example"]}`:                 "network.allowedDomains[0]",
 		`"docker":{"network":"web"},"network":{"deniedDomains":["a.example"]}`:                     "network.deniedDomains[0]",
 		`"docker":{"network":"bridge"},"permissions":{"allow":["WebFetch(domain:a.example)"]}`:     "permissions.allow[0]",
+		`"docker":{"network":"own"},"network":{"allowedDomains":["a.example"]}`:                    "network.allowedDomains[0]",
 		`"preset":"strict","docker":{"network":"bridge"},"network":{"allowedDomains":["a.b:443"]}`: "network.allowedDomains[0]",
 	} {
 		_, err := config.Parse("f", []byte(inDefaults(in)))

@@ -1,5 +1,6 @@
 // Package container speaks to a Docker engine about containers: create,
-// start, pause, exec, inspect, list, remove, statistics and events.
+// start, pause, exec, inspect, list, remove, statistics and events; and
+// about the networks that belong to one container each.
 //
 // Every call has a deadline of its own beside the caller's context, and
 // every failure is a *sandbox.Error: [sandbox.CodeNotFound] only when the
@@ -78,6 +79,9 @@ func (e *Engine) Close() error { return e.api.Close() }
 // [sandbox.CodeCapabilityBlocked]: the engine would give each a writable,
 // unbounded folder on the host's disk.
 func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []string, err error) {
+	if p.Host.NetworkMode == sandbox.NetworkOwn {
+		return "", nil, sandbox.Errorf(sandbox.CodeInternal, "create container", "%s is to have a network of its own, and none was made", p.Name)
+	}
 	ctx, done := context.WithTimeout(ctx, e.limit.Create)
 	defer done()
 	r, err := e.api.ContainerCreate(ctx, p.Config, p.Host, p.Network, nil, p.Name)

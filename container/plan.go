@@ -56,6 +56,15 @@ func NewPlan(s sandbox.Spec, hash string, now time.Time) (Plan, error) {
 	}, nil
 }
 
+// On returns p with the container attached to the network of that id rather
+// than to what the Spec names: a name can come to mean another network.
+func (p Plan) On(id string) Plan {
+	host := *p.Host
+	host.NetworkMode = container.NetworkMode(id)
+	p.Host = &host
+	return p
+}
+
 // guestArgs tells the guest the soft limit of open files for commands: its
 // own is raised by its runtime.
 func guestArgs(s sandbox.Spec) []string {

@@ -59,6 +59,7 @@ type Settings struct {
 	Runtime        string   // engine runtime; empty is the engine's default
 	Dangerous      []string // break-glass switches in force
 	WorkspaceQuota int64    // bytes; 0 is unbounded
+	Browser        Browser
 }
 
 // Leftovers are what earlier processes have left behind.
@@ -134,6 +135,9 @@ func checks(local []WallCheck) []check {
 		{"runtimes", runtimes, wallDocker},
 		{"clock", clock, wallDocker},
 		{"image", imagePresent, wallDocker},
+		{"browser", ofBrowser(browserWalls), ""},
+		{"browser-image", ofBrowser(browserImage), ""},
+		{"browser-sandbox", ofBrowser(browserSandbox), ""},
 		{"guest", guestBinary, ""},
 		{"settings", settingsFile, ""},
 		{"break-glass", breakGlass, ""},

@@ -55,8 +55,9 @@ func healthy() *world {
 		image:    images.Image{ID: "sha256:0123456789abcdef", Created: noon.Add(-48 * time.Hour), Origin: images.OriginSandbox, Labels: map[string]string{"dev.bulkhead.sandbox.image.base": "debian:bookworm-slim"}},
 		settings: doctor.Settings{Path: "/etc/sandbox.json", Provider: "docker", WorkspaceQuota: 1 << 30},
 		files: fstest.MapFS{
-			"state":           {Mode: fs.ModeDir | 0o700},
-			"proc/sys/kernel": {Mode: fs.ModeDir | 0o755},
+			"state":                             {Mode: fs.ModeDir | 0o700},
+			"proc/sys/kernel":                   {Mode: fs.ModeDir | 0o755},
+			"proc/sys/user/max_user_namespaces": {Data: []byte("15000\n"), Mode: 0o644},
 		},
 		disk:    doctor.Disk{Type: "ext4", Free: 50 << 30, Total: 100 << 30, FreeInodes: 1e6, Inodes: 2e6},
 		guest:   "/bin/true",

@@ -34,14 +34,19 @@ func imagePresent(ctx context.Context, e *examination) finding {
 	case err != nil:
 		return unknown()
 	}
-	seen := fmt.Sprintf("%s is %s, %s", e.ImageRef, shortID(img.ID), provenance(img))
-	age := e.Host.now().Sub(img.Created)
-	if !img.Created.IsZero() {
-		seen += fmt.Sprintf(", %d days old", int(age.Hours()/24))
-	}
 	rebuild := "sandbox images build"
 	if img.Origin == images.OriginForeign {
 		rebuild = "sandbox images pull " + e.ImageRef
+	}
+	return imageFinding(e, e.ImageRef, img, rebuild)
+}
+
+// imageFinding judges an image that is there; rebuild makes it anew.
+func imageFinding(e *examination, ref string, img images.Image, rebuild string) finding {
+	seen := fmt.Sprintf("%s is %s, %s", ref, shortID(img.ID), provenance(img))
+	age := e.Host.now().Sub(img.Created)
+	if !img.Created.IsZero() {
+		seen += fmt.Sprintf(", %d days old", int(age.Hours()/24))
 	}
 	switch {
 	case img.Stale:
@@ -68,7 +73,7 @@ func provenance(img images.Image) string {
 		from += " (bootstrapped: " + boot + ")"
 	}
 	switch img.Origin {
-	case images.OriginSandbox:
+	case images.OriginSandbox, images.OriginBrowser:
 		return "built from our recipe" + from
 	case images.OriginSetup:
 		return "with setup commands" + from

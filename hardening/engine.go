@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
 // fold makes variants of case and surrounding space equal.
@@ -25,6 +27,8 @@ func Network(field, v string) error {
 		return refuse(field, v, "the sandbox would join the network namespace of another container", `use "none", "bridge" or a network of its own`)
 	case joined:
 		return refuse(field, v, "the sandbox would join a network namespace given from outside", `use "none", "bridge" or a network of its own`)
+	case f == sandbox.NetworkOwn && v != sandbox.NetworkOwn:
+		return refuse(field, v, "an engine would take it for the name of a network that others may be on", `write "`+sandbox.NetworkOwn+`" for a network that is the sandbox's alone`)
 	case isNetworkID(f):
 		return refuse(field, v, "a network given by its id hides which one it is", "use the name of the network")
 	case !isNetworkName(v):

@@ -64,6 +64,8 @@ func TestCheckRefuses(t *testing.T) {
 		{"another container without name", "docker.network", "another container", network("container:")},
 		{"namespace path", "docker.network", "namespace given from outside", network("ns:/proc/1/ns/net")},
 		{"service", "docker.network", "namespace given from outside", network("service:web")},
+		{"own in upper case", "docker.network", "that others may be on", network("OWN")},
+		{"own with space", "docker.network", "that others may be on", network(" own")},
 		{"network id", "docker.network", "by its id", network("0123456789ab")},
 		{"network with odd characters", "docker.network", "not the name of a network", network("a b")},
 		{"no network named", "docker.network", "its default one", network("")},

@@ -30,7 +30,11 @@ func ourRecipes() []recipe {
 		},
 		{
 			ref: BrowserImage, dockerfile: sandbox.DockerfileBrowser,
-			files:  []file{{"browser/entrypoint.sh", sandbox.EntrypointBrowser, 0o755}},
+			files: []file{
+				{"browser/entrypoint.sh", sandbox.EntrypointBrowser, 0o755},
+				{"browser/policies.json", sandbox.PoliciesBrowser, 0o644},
+				{"browser/settings.sh", sandbox.SettingsBrowser, 0o644},
+			},
 			origin: OriginBrowser, bootRepo: "sandbox-browser-base",
 		},
 	}

@@ -37,6 +37,7 @@ const (
 	TooOld       Reason = "max-age"       // made too long ago
 	Orphan       Reason = "orphan"        // ours by its label, and not recorded
 	Missing      Reason = "missing"       // recorded, and gone: only the record is removed
+	Remnant      Reason = "remnant"       // recorded, and its container is gone, but not all that belongs to it
 	NeverStarted Reason = "never-started" // made, and its start did not happen
 )
 
@@ -128,6 +129,9 @@ func (in *Input) judge(r *registry.Record, info *sandbox.Info) (Reason, string) 
 	}
 	if info.Owner.Instance != in.Instance {
 		return "", "" // somebody else's sandbox under our name
+	}
+	if info.Status == sandbox.StatusMissing {
+		return Remnant, "the container is gone, and its network is left"
 	}
 	created := r.CreatedAt
 	if !info.CreatedAt.IsZero() {

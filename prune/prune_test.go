@@ -50,6 +50,7 @@ func TestPlan(t *testing.T) {
 	rules := Rules{Idle: day, MaxAge: 7 * day}
 	stopped := func(i *sandbox.Info) { i.Status = sandbox.StatusStopped }
 	unstarted := func(i *sandbox.Info) { i.Status, i.StartedAt = sandbox.StatusStopped, time.Time{} }
+	remnant := func(i *sandbox.Info) { i.Status, i.StartedAt = sandbox.StatusMissing, time.Time{} }
 	paused := func(i *sandbox.Info) { i.Status = sandbox.StatusPaused }
 	foreign := func(i *sandbox.Info) { i.Owner.Instance = "ffffffffffffffff" }
 	tests := []struct {
@@ -79,6 +80,12 @@ func TestPlan(t *testing.T) {
 		{name: "recorded under a foreign name", record: p(record("sbx-a", 8*day, 8*day)), live: p(info("sbx-a", 8*day, foreign)), rules: rules},
 
 		{name: "missing", record: p(record("sbx-a", hour, 0)), rules: rules, want: Missing},
+		{name: "remnant", record: p(record("sbx-a", hour, 0)), live: p(info("sbx-a", hour, remnant)), rules: rules, want: Remnant},
+		{name: "remnant, rules off", record: p(record("sbx-a", hour, 0)), live: p(info("sbx-a", 0, remnant)), want: Remnant},
+		{name: "remnant of somebody else", record: p(record("sbx-a", hour, 0)), live: p(info("sbx-a", hour, remnant, foreign)), rules: rules},
+		{name: "leased remnant", record: p(record("sbx-a", hour, 0)), live: p(info("sbx-a", hour, remnant)), rules: rules, leased: true},
+		{name: "unrecorded remnant", live: p(info("sbx-a", hour, remnant)), rules: rules, want: Orphan},
+		{name: "unrecorded remnant, just made", live: p(info("sbx-a", 10*time.Second, remnant)), rules: rules},
 		{name: "missing, rules off", record: p(record("sbx-a", hour, hour)), want: Missing},
 		{name: "missing, leased", record: p(record("sbx-a", hour, hour)), rules: rules, leased: true},
 

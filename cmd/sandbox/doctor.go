@@ -123,6 +123,10 @@ func facts(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor
 	return doctor.Settings{
 		Path: path, Provider: r.Provider, Runtime: r.Docker.Runtime,
 		Dangerous: switches.List(), WorkspaceQuota: int64(r.WorkspaceQuota),
+		Browser: doctor.Browser{
+			Enabled: r.Browser.Enabled, Image: r.Browser.Image, Network: r.BrowserNetwork(), NoSandbox: r.Browser.DangerouslyNoSandbox,
+			HostControl: r.Browser.AllowHostControl, HostURL: r.Browser.HostCDPURL,
+		},
 	}, nil
 }
 

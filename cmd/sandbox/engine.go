@@ -64,9 +64,9 @@ func (h *house) containers(o cli.Options) sandbox.Provider {
 		return provider.Unusable("docker", h.engine.missing)
 	}
 	return docker.New(h.engine.Engine, docker.Options{
-		Sockets: h.state,
-		World:   h.worldNow,
-		Warn:    func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
+		Sockets: h.state, Instance: h.state.Instance(),
+		World: h.worldNow,
+		Warn:  func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }
 

@@ -232,8 +232,11 @@ func TestBrowserFailures(t *testing.T) {
 	if call(t, f, "browser", "stop", "--force"); !f.desk.force {
 		t.Error("--force is lost")
 	}
-	if call(t, f, "browser", "open", "--control", "--for", "1ms"); !f.desk.control {
-		t.Error("--control is lost")
+	if call(t, f, "browser", "open", "--control", "--for", "1ms"); !f.desk.control || f.desk.request.For <= time.Millisecond || f.desk.request.For > time.Hour {
+		t.Errorf("control %v, for %v", f.desk.control, f.desk.request.For)
+	}
+	if r := call(t, f, "browser", "open", "--help"); !strings.Contains(r.stdout, "(default: 1h)") {
+		t.Errorf("the help does not say how long a display is shown:\n%s", r.stdout)
 	}
 }
 

@@ -16,13 +16,14 @@ func (a *app) browserOpenCommand() *ucli.Command {
 	f := newBrowserFlags()
 	f.headed = true
 	var control bool
-	limit := span{positive: true}
+	limit := span{positive: true, written: "1h", value: time.Hour}
 	return &ucli.Command{
 		Name:      "open",
 		Usage:     "let a person look at the browser, in a browser of this host",
 		UsageText: "sandbox browser open [--control] [--for DURATION] [flags]",
 		Description: "Brings up a browser with a display and prints a link, which can be opened once and soon. The command stays until\n" +
-			"it is interrupted or the time is over (both exit 0), and then nobody sees the display any more.",
+			"it is interrupted or the time is over (both exit 0), and then nobody sees the display any more. A headless browser\n" +
+			"that was used just now has to be stopped first.",
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "control", Usage: "keys and pointer count too, not only eyes", Destination: &control},
 			&ucli.GenericFlag{Name: "for", Usage: "for this long, such as 90s, 10m or 1d", Value: &limit},
@@ -35,10 +36,15 @@ func (a *app) browserOpenCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
+			r.For = limit.value + spare
 			return a.atDesk(func(d BrowserDesk) error { return a.openBrowser(c.Context, d, r, control, limit.value) })
 		},
 	}
 }
+
+// spare is how much longer than this command the display could be seen: long
+// enough for the command to be what ends it.
+const spare = time.Minute
 
 // watchedView is what browser open prints.
 type watchedView struct {

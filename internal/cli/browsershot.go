@@ -42,8 +42,8 @@ func (a *app) browserScreenshotCommand() *ucli.Command {
 			&ucli.GenericFlag{Name: "output", Aliases: []string{"o"}, Usage: "`PICTURE` to write; .png or .jpg, or - for standard output, as PNG", Value: &f.output},
 			&ucli.BoolFlag{Name: "full", Usage: "the whole page, not only what fits into the window", Destination: &f.full},
 			&ucli.GenericFlag{Name: "selector", Usage: "only the first element that matches the CSS `SELECTOR`", Value: &f.selector},
-			&ucli.IntFlag{Name: "width", Usage: "of the window, in `PIXELS`; default 1280", Destination: &f.width},
-			&ucli.IntFlag{Name: "height", Usage: "of the window, in `PIXELS`; default 800", Destination: &f.height},
+			&ucli.IntFlag{Name: "width", Usage: "of the window, in `PIXELS`", DefaultText: "1280", Destination: &f.width},
+			&ucli.IntFlag{Name: "height", Usage: "of the window, in `PIXELS`", DefaultText: "800", Destination: &f.height},
 		}, f.flags()...),
 		Action: func(c *ucli.Context) error {
 			shot, err := a.shot(f, c.Args().Slice())

@@ -8,6 +8,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -112,6 +113,9 @@ type servedView struct {
 // serveBrowser lets clients in until something ends it. What is to be said is
 // said when they can come, and before anything else.
 func (a *app) serveBrowser(ctx context.Context, d BrowserDesk, r order.Request, limit time.Duration) error {
+	if _, err := d.Start(ctx, r); err != nil { // also where settings start none on use
+		return err
+	}
 	s, err := d.Serve(ctx, r)
 	if err != nil {
 		return err
@@ -136,7 +140,7 @@ func (a *app) sayStaying(what string, limit time.Duration) {
 	}
 	until := "until Ctrl-C"
 	if limit > 0 {
-		until = "for " + limit.String() + ", or " + until
+		until = "for " + config.Duration(limit).String() + ", or " + until
 	}
 	a.say("%s %s", termsafe.Line(what), until)
 }

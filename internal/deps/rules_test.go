@@ -18,6 +18,7 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening",
+	"./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./egress/hello", "./egress/request", "./grant", "./hardening",
 	"./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
@@ -147,11 +148,13 @@ var variables = map[string]string{
 	"internal/cli.version":      "set by the linker",
 	"cmd/sandbox-guest.version": "set by the linker",
 
-	"guest/server/nofile.inherited":    "read once, before package os changes it",
-	"internal/testenv.buildGuest":      "built once per test process",
-	"internal/testenv.engineMissing":   "asked once per test process",
-	"internal/testenv.netToolsMissing": "asked once per test process",
-	"internal/testenv.userMissing":     "asked once per test process",
-	"internal/testenv.wallMissing":     "asked once per test process",
-	"policy/command.builtin":           "built once per process: all policies read the same tables",
+	"guest/server/nofile.inherited":      "read once, before package os changes it",
+	"internal/testenv.browserMissing":    "asked once per test process",
+	"internal/testenv.buildGuest":        "built once per test process",
+	"internal/testenv.engineMissing":     "asked once per test process",
+	"internal/testenv.netToolsMissing":   "asked once per test process",
+	"internal/testenv.playwrightMissing": "asked once per test process",
+	"internal/testenv.userMissing":       "asked once per test process",
+	"internal/testenv.wallMissing":       "asked once per test process",
+	"policy/command.builtin":             "built once per process: all policies read the same tables",
 }

@@ -9,6 +9,7 @@ package docker
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -33,6 +34,7 @@ type Engine interface {
 	List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error)
 	Exec(ctx context.Context, name string, argv []string) (*container.Stream, error)
 	Usage(ctx context.Context, name string) (sandbox.Usage, error)
+	Networks
 }
 
 // Sockets keeps the host folders in which guests listen; *statedir.Dir does.
@@ -49,6 +51,12 @@ type Sockets interface {
 type Options struct {
 	// Sockets is needed where Specs have a mount of [sandbox.RoleSocket].
 	Sockets Sockets
+	// Instance is our own instance id. It is needed where Specs ask for
+	// [sandbox.NetworkOwn]: networks of other instances are left alone.
+	Instance string
+	// Routes tells which IPv4 addresses the host has a way to, so that no
+	// network is laid over them; default container.HostRoutes.
+	Routes func() ([]netip.Prefix, error)
 	// World is asked at each Create for the facts that the hardening rules need.
 	World func() hardening.World
 	// Warn receives the engine's warnings about a new container, such as
@@ -74,6 +82,9 @@ type Provider struct {
 func New(e Engine, o Options) *Provider {
 	if o.Ready == 0 {
 		o.Ready = 30 * time.Second
+	}
+	if o.Routes == nil {
+		o.Routes = container.HostRoutes
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -103,9 +114,21 @@ func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, erro
 	return p.engine.Inspect(ctx, name)
 }
 
-// List implements [sandbox.Provider].
+// List implements [sandbox.Provider]. A network of ours whose container is
+// gone stands for its sandbox, as [sandbox.StatusMissing], so that whoever
+// sweeps finds it.
 func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
-	return p.engine.List(ctx, f)
+	// A container that is made after the networks were listed is seen; one
+	// that is gone by then has taken its network along.
+	networks, err := p.engine.Networks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := p.engine.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return append(infos, remnants(networks, infos, f)...), nil
 }
 
 // Pause implements [sandbox.Pauser]. A paused sandbox is left alone.
@@ -128,11 +151,12 @@ func (p *Provider) Unpause(ctx context.Context, name string) error {
 
 // Remove implements [sandbox.Provider]. It removes containers with our
 // labels only: a foreign container that happens to bear the name is
-// [sandbox.CodePermissionDeny].
+// [sandbox.CodePermissionDeny]. The sandbox's own network goes too, also
+// when it is all that is left; one that is not ours stays.
 func (p *Provider) Remove(ctx context.Context, name string) error {
 	info, err := p.engine.Inspect(ctx, name)
 	if sandbox.IsNotFound(err) {
-		return nil
+		return p.sweepNetworks(ctx, name, func(o sandbox.Owner) bool { return p.opts.Instance != "" && o.Instance == p.opts.Instance })
 	}
 	if err != nil {
 		return err
@@ -140,7 +164,10 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 	if info.Format == "" {
 		return notOurs("remove", name)
 	}
-	return p.engine.Remove(ctx, info.ID)
+	if err := p.engine.Remove(ctx, info.ID); err != nil {
+		return err
+	}
+	return p.sweepNetworks(ctx, name, info.Owner.Same)
 }
 
 // Create implements [sandbox.Provider].
@@ -164,7 +191,19 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.openSockets(s); err != nil {
 		return sandbox.Info{}, err
 	}
-	made := p.make(ctx, plan)
+	if plan, err = p.giveNetwork(ctx, s, hash, plan); err != nil {
+		return sandbox.Info{}, err
+	}
+	info, err := p.build(ctx, s, hash, plan)
+	if err != nil {
+		p.dropNetwork(ctx, s, err)
+	}
+	return info, err
+}
+
+// build makes the container of plan and starts it.
+func (p *Provider) build(ctx context.Context, s sandbox.Spec, hash string, plan container.Plan) (sandbox.Info, error) {
+	made := p.make(ctx, s, plan)
 	if made.err != nil {
 		// A create whose answer was lost may have made the container.
 		if code := sandbox.CodeOf(made.err); code == sandbox.CodeTimeout || code == sandbox.CodeUnavailable {
@@ -202,26 +241,29 @@ type made struct {
 // before it leaves that to the background.
 const afterCancel = 5 * time.Second
 
-// make lets the engine create the container. An engine goes on with a create
-// whose caller has hung up, and the container would appear later; so the
-// call is seen to its end, and when ctx has ended meanwhile, what it made
-// is removed.
-func (p *Provider) make(ctx context.Context, plan container.Plan) made {
+// make lets the engine create the container.
+func (p *Provider) make(ctx context.Context, s sandbox.Spec, plan container.Plan) made {
+	return seeThrough(ctx, func(ctx context.Context) (m made) {
+		m.id, m.warnings, m.err = p.engine.Create(ctx, plan)
+		return m
+	}, func(m made) {
+		if m.err == nil {
+			p.discard(ctx, m.id)
+			p.dropNetwork(ctx, s, nil)
+		}
+	})
+}
+
+// seeThrough lets the engine make something. An engine goes on with a call
+// whose caller has hung up, and the thing would appear later; so the call is
+// seen to its end, and when ctx has ended meanwhile, it is undone.
+func seeThrough(ctx context.Context, call func(context.Context) made, undo func(made)) made {
 	answer := make(chan made, 1)
-	go func() {
-		var m made
-		m.id, m.warnings, m.err = p.engine.Create(context.WithoutCancel(ctx), plan)
-		answer <- m
-	}()
+	go func() { answer <- call(context.WithoutCancel(ctx)) }()
 	select {
 	case m := <-answer:
 		return m
 	case <-ctx.Done():
-	}
-	undo := func(m made) {
-		if m.err == nil {
-			p.discard(ctx, m.id)
-		}
 	}
 	select {
 	case m := <-answer:

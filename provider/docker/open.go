@@ -101,6 +101,9 @@ func (p *Provider) makeRun(ctx context.Context, info sandbox.Info, s sandbox.Spe
 			return info, err
 		}
 	default:
+		if err := p.checkNetwork(ctx, info, s); err != nil {
+			return info, err
+		}
 		if err := p.start(ctx, info.ID, s); err != nil {
 			return info, err
 		}
@@ -145,6 +148,11 @@ func explainStart(err error, s sandbox.Spec) error {
 	switch text := e.Err.Error(); {
 	case strings.Contains(text, "bind source path does not exist"), strings.Contains(text, "no such file or directory") && strings.Contains(text, "mount"):
 		out.Message, out.Hint = "a mounted folder is missing", "restore it, or remove the sandbox with: sandbox prune"
+	case strings.Contains(text, "network") && strings.Contains(text, "not found"):
+		return networkGone(s)
+	case strings.Contains(text, "network") && strings.Contains(text, "is ambiguous"):
+		out.Code, out.Field, out.Retryable = sandbox.CodeBusy, networkField(s), true
+		out.Message = "two networks bear the name"
 	case s.Runtime != "" && strings.Contains(text, s.Runtime):
 		out.Field, out.Hint = "docker.runtime", "check that the runtime "+s.Runtime+" works on this host: sandbox doctor"
 	}

@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		fmt.Println("child:", runChild(spec, os.Getenv(childState)))
 		os.Exit(1)
 	}
+	if spec := os.Getenv(childCreate); spec != "" {
+		fmt.Println(runCreate(spec, os.Getenv(childState), os.Getenv(childStop)))
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -14,6 +14,10 @@ import (
 type Request struct {
 	Who   config.Who
 	Flags *config.SandboxSettings
+
+	// For is how long a display may be watched, whoever forgets to close it;
+	// 0 is an hour.
+	For time.Duration
 }
 
 // A Started is a browser that answers.

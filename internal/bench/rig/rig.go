@@ -125,7 +125,7 @@ func (r *Rig) makeState(o Options) error {
 	}
 	r.later(r.removeContainers)
 	r.Provider = docker.New(r.engine, docker.Options{
-		Sockets: r.state,
+		Sockets: r.state, Instance: r.state.Instance(),
 		World: func() hardening.World {
 			return hardening.World{
 				Canonical:  hostpath.Canonical,

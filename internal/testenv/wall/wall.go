@@ -46,7 +46,7 @@ func New(t testing.TB) *Wall {
 	g, err := st.InstallGuest(testenv.Guest(t))
 	must(t, err)
 	w := &Wall{T: t, Engine: e, State: st, Guest: g}
-	w.P = docker.New(e, docker.Options{Sockets: st, World: w.World})
+	w.P = docker.New(e, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World})
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
@@ -59,9 +59,26 @@ func New(t testing.TB) *Wall {
 				t.Error(err)
 			}
 		}
+		removeNetworks(ctx, t, e, st.Instance())
 		e.Close()
 	})
 	return w
+}
+
+// removeNetworks removes the sandboxes' own networks of the instance.
+func removeNetworks(ctx context.Context, t testing.TB, e *container.Engine, instance string) {
+	networks, err := e.Networks(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, n := range networks {
+		if n.Labels.Owner.Instance != instance {
+			continue
+		}
+		if err := e.RemoveNetwork(ctx, n.ID); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // World is what the hardening rules are told of this host.

@@ -1,0 +1,126 @@
+package browser_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestImageEndsWithEveryPart holds that no part goes on without another.
+func TestImageEndsWithEveryPart(t *testing.T) {
+	for name, tc := range map[string]struct{ part, find string }{
+		"browser":   {"Chromium", "chromium --user-data-dir"},
+		"display":   {"Xvfb", "^Xvfb "},
+		"VNC":       {"x11vnc", "^x11vnc "},
+		"web pages": {"websockify", "websockify --web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
+			b.sh("kill -KILL $(pgrep -o -f -- '" + tc.find + "')")
+			status, out := b.end()
+			if status != 1 || out != "" || !strings.Contains(b.stderr.String(), "sandbox-browser: "+tc.part+" has ended by itself, with status 137\n") {
+				t.Errorf("status %d, output %q, errors %q", status, out, b.stderr)
+			}
+		})
+	}
+}
+
+func TestImageEndsWhenTold(t *testing.T) {
+	for _, signal := range []string{"TERM", "INT"} {
+		t.Run(signal, func(t *testing.T) {
+			b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
+			begun := time.Now()
+			b.signal(signal)
+			status, out := b.end()
+			if status != 0 || out != "" || b.stderr.String() != "" {
+				t.Errorf("status %d, output %q, errors %q", status, out, b.stderr)
+			}
+			t.Logf("ended, and the container with it, in %v", time.Since(begun))
+		})
+	}
+}
+
+// TestImageLeavesNothing holds that neither processes nor files outlive an
+// instance that was told to end, and that the next one starts, also after one
+// that was killed.
+func TestImageLeavesNothing(t *testing.T) {
+	b := idle(t)
+	const start = `coproc supervisor { exec sandbox-browser; }
+read -r line <&"${supervisor[0]}"; [ "$line" = ready ] || exit 9
+touch "$HOME/.sandbox-browser/profile/trace"
+pid=$supervisor_PID
+`
+	const left = `for i in $(seq 200); do
+	ps -eo stat=,comm= | grep -v -e '^Z' -e bash -e sleep -e seq -e ps -e grep -e docker-init -e tini >/tmp/left || break
+	sleep 0.05
+done
+cat /tmp/left; rm /tmp/left
+`
+	out := b.sh("export SANDBOX_BROWSER_HEADLESS=0 SANDBOX_BROWSER_VNC=1\n" + start + `begun=${EPOCHREALTIME/./}
+kill -TERM "$pid"; wait "$pid"; echo "status $?"
+echo "$((${EPOCHREALTIME/./} - begun))" >/run/took
+` + left + `ls -A "$HOME" /tmp; ls -A /run/sandbox-browser`)
+	if want := "status 0\n/home/sandbox:\n\n/tmp:\n.X11-unix\nlock\nlog\n"; out != want {
+		t.Errorf("left:\n%s\nwant:\n%s", out, want)
+	}
+	took, err := strconv.Atoi(strings.TrimSpace(b.sh("cat /run/took")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ended in %d ms", took/1000)
+	if took > 3_000_000 {
+		t.Errorf("it took %d ms to end, more than 3 s", took/1000)
+	}
+
+	if out := b.sh(start + "kill -KILL $pid\n" + left); out != "" {
+		t.Errorf("the death of the supervisor leaves %s", out)
+	}
+	if out := b.sh(start + `ls "$HOME/.sandbox-browser/profile" | grep -c trace; kill -TERM "$pid"; wait "$pid"; echo "status $?"`); out != "1\nstatus 0\n" {
+		t.Errorf("started again: %s", out)
+	}
+}
+
+// TestImageBoundsItsLog holds that the end of what parts write is kept, and
+// not more than 256 KiB of it.
+func TestImageBoundsItsLog(t *testing.T) {
+	b := browserBox(t, nil)
+	out := b.sh(`seq 60000 >/proc/$(pgrep -o -f -- 'chromium --user-data-dir')/fd/2
+for i in $(seq 400); do
+	grep -q '^60000$' /run/sandbox-browser/log && break
+	sleep 0.05
+done
+stat -c %s /run/sandbox-browser/log
+grep -c '^60000$' /run/sandbox-browser/log
+grep -c '^1$' /run/sandbox-browser/log
+ls /run/sandbox-browser | paste -sd' '`)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 4 || lines[1] != "1" || lines[2] != "0" || lines[3] != "lock log policies" {
+		t.Fatalf("the log: %q", lines)
+	}
+	if size, err := strconv.Atoi(lines[0]); err != nil || size > 256<<10 || size < 64<<10 {
+		t.Errorf("the log has %s bytes", lines[0])
+	}
+}
+
+// TestImageGivesUpInTime holds that a browser which does not answer in time is
+// ended.
+func TestImageGivesUpInTime(t *testing.T) {
+	b := idle(t)
+	out, status := b.try(`python3 -c '
+import socket, time
+s = socket.create_server(("127.0.0.1", 9222))
+print("up", flush=True); time.sleep(60)' >/tmp/up &
+until grep -q up /tmp/up; do sleep 0.05; done
+exec sandbox-browser`)
+	if status != 1 || !strings.Contains(out, "another program listens at port 9222") {
+		t.Errorf("status %d, %q", status, out)
+	}
+	b = idle(t)
+	out, status = b.try(`exec {lock}>/tmp/lock
+( until p=$(pgrep -o -f -- 'chromium --user-data-dir'); do :; done; kill -STOP "$p" ) &
+exec sandbox-browser`, "SANDBOX_BROWSER_START_TIMEOUT=1")
+	if status != 1 || !strings.Contains(out, "Chromium did not answer within SANDBOX_BROWSER_START_TIMEOUT=1 seconds") {
+		t.Errorf("status %d, %q", status, out)
+	}
+}

@@ -1,0 +1,207 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
+)
+
+// losing is an engine that makes networks and loses the answer.
+type losing struct{ docker.Engine }
+
+func (l losing) CreateNetwork(ctx context.Context, p container.NetworkPlan) (string, error) {
+	if _, err := l.Engine.CreateNetwork(ctx, p); err != nil {
+		return "", err
+	}
+	return "", sandbox.Errorf(sandbox.CodeTimeout, "create network", "no answer")
+}
+
+// TestOwnNetworkFailedCreate makes each step of create fail.
+func TestOwnNetworkFailedCreate(t *testing.T) {
+	noRange := func() ([]netip.Prefix, error) {
+		return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12")}, nil
+	}
+	tests := map[string]struct {
+		spoil  func(*sandbox.Spec)
+		wrap   func(docker.Engine) docker.Engine
+		change func(*docker.Options)
+		code   sandbox.Code
+	}{
+		"image is not there":  {spoil: func(s *sandbox.Spec) { s.ImageID = "sandbox-no-such-image:none" }, code: sandbox.CodeNotFound},
+		"start command fails": {spoil: func(s *sandbox.Spec) { s.OnStart = []string{"exit 7"} }, code: sandbox.CodeExecution},
+		"engine fails at start": {wrap: func(e docker.Engine) docker.Engine {
+			return failing{Engine: e, start: errors.New("no start today")}
+		}, code: sandbox.CodeInternal},
+		"answer to create is lost": {wrap: func(e docker.Engine) docker.Engine {
+			return failing{Engine: e, create: sandbox.Errorf(sandbox.CodeTimeout, "create", "no answer")}
+		}, code: sandbox.CodeTimeout},
+		"answer to the network is lost": {wrap: func(e docker.Engine) docker.Engine { return losing{e} }, code: sandbox.CodeTimeout},
+		"no range is left":              {change: func(o *docker.Options) { o.Routes = noRange }, code: sandbox.CodeUnavailable},
+		"routes cannot be read": {change: func(o *docker.Options) {
+			o.Routes = func() ([]netip.Prefix, error) { return nil, sandbox.Errorf(sandbox.CodeUnavailable, "r", "no") }
+		}, code: sandbox.CodeUnavailable},
+		"provider of no instance":      {change: func(o *docker.Options) { o.Instance = "" }, code: sandbox.CodeInternal},
+		"provider of another instance": {change: func(o *docker.Options) { o.Instance = "ffffffffffffffff" }, code: sandbox.CodeInternal},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := wall.New(t)
+			s := ownSpec(r, "nothing")
+			if tt.spoil != nil {
+				tt.spoil(&s)
+			}
+			o := docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World}
+			if tt.change != nil {
+				tt.change(&o)
+			}
+			var e docker.Engine = r.Engine
+			if tt.wrap != nil {
+				e = tt.wrap(e)
+			}
+			if _, err := docker.New(e, o).Create(context.Background(), s); sandbox.CodeOf(err) != tt.code {
+				t.Errorf("got %v, want code %s", err, tt.code)
+			}
+			infos, err := r.P.List(context.Background(), sandbox.Filter{Instance: r.State.Instance()})
+			if err != nil || len(infos) != 0 {
+				t.Errorf("left behind: %+v, %v", infos, err)
+			}
+			noNetworks(t, r)
+		})
+	}
+}
+
+// TestOwnNetworkCancelledCreate ends the caller's context at different moments.
+func TestOwnNetworkCancelledCreate(t *testing.T) {
+	r := wall.New(t)
+	for _, after := range []time.Duration{0, 3, 10, 30, 60, 90, 150, 250, 400} {
+		s := ownSpec(r, "cancel")
+		ctx, cancel := context.WithTimeout(context.Background(), after*time.Millisecond)
+		_, err := r.P.Create(ctx, s)
+		cancel()
+		if err == nil {
+			must(t, r.P.Remove(context.Background(), s.Name))
+		}
+		infos, listErr := r.P.List(context.Background(), sandbox.Filter{Instance: r.State.Instance()})
+		must(t, listErr)
+		if len(infos) != 0 {
+			t.Fatalf("cancelled after %d ms: %v, but left %+v", after, err, infos)
+		}
+		noNetworks(t, r)
+	}
+}
+
+// TestForeignNetwork holds that a network which is not ours is neither used
+// nor removed, whatever it is called.
+func TestForeignNetwork(t *testing.T) {
+	r, ctx := wall.New(t), context.Background()
+	s := ownSpec(r, "foreign")
+	ours := []string{"--opt", "com.docker.network.bridge.enable_icc=false", "--subnet", "10.213.255.0/29"}
+	for label, value := range map[string]string{"format": "1", "instance": "ffffffffffffffff", "tenant": "t", "kind": "sandbox", "scope": "session", "scope-key": "foreign", "config-hash": "h", "created-at": "2026-11-21T00:00:00Z"} {
+		ours = append(ours, "--label", "dev.bulkhead.sandbox."+label+"="+value)
+	}
+	for what, args := range map[string][]string{"without labels": nil, "of another instance": ours} {
+		t.Run(what, func(t *testing.T) {
+			id := foreignNetwork(t, r, s.Name, args...)
+			var e *sandbox.Error
+			if _, err := r.P.Create(ctx, s); !errors.As(err, &e) || e.Code != sandbox.CodeBusy || !strings.Contains(e.Hint, id) {
+				t.Errorf("create says %v", err)
+			}
+			must(t, r.P.Remove(ctx, s.Name))
+			if n := networksOf(t, r, s.Name); len(n) != 1 || n[0].ID != id {
+				t.Errorf("it was touched: %+v", n)
+			}
+			if _, err := r.P.Inspect(ctx, s.Name); !sandbox.IsNotFound(err) {
+				t.Errorf("something was made: %v", err)
+			}
+		})
+	}
+}
+
+// TestSomebodyElsesNetwork holds that no sandbox joins the network that was
+// made for another one.
+func TestSomebodyElsesNetwork(t *testing.T) {
+	r := wall.New(t)
+	s := ownSpec(r, "mine")
+	r.Create(s)
+	other := r.Spec("other")
+	other.Network = s.Name
+	if _, err := r.P.Create(context.Background(), other); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+		t.Errorf("create says %v", err)
+	}
+}
+
+// TestNetworkInUse holds that a network with somebody else's container on it
+// is not used, and that this is told.
+func TestNetworkInUse(t *testing.T) {
+	r, ctx := wall.New(t), context.Background()
+	s := ownSpec(r, "in-use")
+	killAt(t, r, s, "after network")
+	guest := dockerCmd(t, "run", "-d", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", networksOf(t, r, s.Name)[0].ID, wall.Image, "sleep", "300")
+	remove := func() { exec.Command("docker", "rm", "-f", guest).Run() }
+	t.Cleanup(remove)
+	if _, err := r.P.Create(ctx, s); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("create says %v", err)
+	}
+	if err := r.P.Remove(ctx, s.Name); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("remove says %v", err)
+	}
+	remove()
+	must(t, r.P.Remove(ctx, s.Name))
+	noNetworks(t, r)
+}
+
+// TestNetworkRemovedBehindOurBack takes the network of a stopped sandbox away,
+// and puts another one of the same name in its place.
+func TestNetworkRemovedBehindOurBack(t *testing.T) {
+	for what, before := range map[string]func(*testing.T, *wall.Wall, sandbox.Spec){
+		"started before": func(t *testing.T, r *wall.Wall, s sandbox.Spec) {
+			r.Create(s)
+			dockerCmd(t, "stop", "-t", "5", s.Name)
+		},
+		"never started": func(t *testing.T, r *wall.Wall, s sandbox.Spec) { killAt(t, r, s, "after container") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			r, ctx := wall.New(t), context.Background()
+			s := ownSpec(r, "removed")
+			before(t, r, s)
+			dockerCmd(t, "network", "rm", s.Name)
+			open := func(when string) {
+				var e *sandbox.Error
+				if _, err := r.P.Open(ctx, s); !errors.As(err, &e) || e.Code != sandbox.CodeUnavailable || e.Field != "docker.network" || !strings.Contains(e.Hint, "recreate") {
+					t.Errorf("%s: open says %v", when, err)
+				}
+			}
+			open("it is gone")
+			id := foreignNetwork(t, r, s.Name)
+			open("another one has its name")
+			must(t, r.P.Remove(ctx, s.Name))
+			if n := networksOf(t, r, s.Name); len(n) != 1 || n[0].ID != id {
+				t.Errorf("the other one was touched: %+v", n)
+			}
+		})
+	}
+}
+
+// TestNamedNetworkMissing holds that a network which is not there is not taken
+// for a sandbox which is not there.
+func TestNamedNetworkMissing(t *testing.T) {
+	r := wall.New(t)
+	s := r.Spec("named")
+	s.Network = "no-such-network"
+	var e *sandbox.Error
+	if _, err := r.P.Create(context.Background(), s); !errors.As(err, &e) || e.Code != sandbox.CodeUnavailable || e.Field != "docker.network" {
+		t.Errorf("create says %v", err)
+	}
+	if _, err := r.P.Inspect(context.Background(), s.Name); !sandbox.IsNotFound(err) {
+		t.Errorf("left behind: %v", err)
+	}
+}
