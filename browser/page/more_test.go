@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,4 +125,33 @@ func TestNoGoroutineStays(t *testing.T) {
 	visited(t, other, "http://site.test/")
 	other.Close()
 	goleak.VerifyNone(t, before)
+}
+
+// TestSessionsSideBySide holds that sessions of one browser do not get in each
+// other's way, and do not know each other.
+func TestSessionsSideBySide(t *testing.T) {
+	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})
+		html("cookie:"+r.Header.Get("Cookie")+`<script>const v = localStorage.x || 'none'; localStorage.x = 1; document.body.append(' stored:' + v)</script>`)(w, r)
+	}})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			s := p.open(t)
+			defer s.Close()
+			page, err := s.Navigate(t.Context(), "http://site.test/")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c, err := s.Extract(t.Context(), browser.Extraction{Text: true})
+			if err != nil || c.Text != "cookie: stored:none" {
+				t.Errorf("%+v: %q, %v", page, c.Text, err)
+			}
+		})
+	}
+	all.Wait()
+	if got := p.ways.Load(); got != 0 {
+		t.Errorf("%d ways are still open", got)
+	}
 }

@@ -141,7 +141,10 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.holdWindows(ctx); err != nil {
 		return err
 	}
-	s.tab, err = openTab(ctx, s)
+	t, err := openTab(ctx, s)
+	s.mu.Lock()
+	s.tab = t
+	s.mu.Unlock()
 	return err
 }
 
@@ -185,7 +188,7 @@ func (s *session) heard(m *cdproto.Message) {
 			}
 		}
 	case target.AttachedToTarget.Method:
-		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil && e.WaitingForDebugger {
+		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil {
 			s.held(e)
 		}
 	case devtools.DownloadWillBegin.Method:

@@ -27,8 +27,15 @@ func (s *session) holdWindows(ctx context.Context) error {
 const windowTime = 500 * time.Millisecond
 
 // held decides about a page that is held back. One in our profile that we have
-// not made was opened by a page and is to be closed.
+// not made was opened by a page and is to be closed. Pages of others that were
+// there before come too, without being held back; ours does when we attach.
 func (s *session) held(e target.EventAttachedToTarget) {
+	if !e.WaitingForDebugger {
+		if e.TargetInfo.BrowserContextID != s.profile {
+			s.answer(func(ctx context.Context) { s.detach(ctx, e.SessionID) })
+		}
+		return
+	}
 	w := &window{session: s, id: e.TargetInfo.TargetID, stopped: make(chan struct{}, 1)}
 	foreign := e.TargetInfo.BrowserContextID != s.profile || s.making.Load()
 	life, end := context.WithCancel(s.life)
@@ -44,10 +51,15 @@ func (s *session) held(e target.EventAttachedToTarget) {
 			return
 		}
 		_, _ = cdp.Call(ctx, line, runtime.RunIfWaitingForDebugger, cdp.Empty{})
-		_, _ = cdp.Call(ctx, s.root, target.DetachFromTarget, target.DetachFromTargetParams{SessionID: e.SessionID})
+		s.detach(ctx, e.SessionID)
 	}) {
 		end()
 	}
+}
+
+// detach ends a session of the protocol that is not needed.
+func (s *session) detach(ctx context.Context, id target.SessionID) {
+	_, _ = cdp.Call(ctx, s.root, target.DetachFromTarget, target.DetachFromTargetParams{SessionID: id})
 }
 
 // A window was opened by a page.
