@@ -87,10 +87,13 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 		return browser.Page{}, err
 	}
 	title, err := t.title(ctx)
-	if err != nil {
+	now = t.look()
+	switch {
+	case now.refusal != nil: // it went on by itself
+		return browser.Page{}, now.refusal
+	case err != nil:
 		return browser.Page{}, err
 	}
-	now = t.look()
 	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
 	if now.answer == now.loader {
 		out.Status = now.status

@@ -236,5 +236,8 @@ func (s *session) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return late(ctx, "the browser did not do it in time")
 	}
+	if moved(err) {
+		return changed()
+	}
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses", Err: err}
 }
