@@ -216,6 +216,11 @@ func TestSettings(t *testing.T) {
 	if _, err := direct.Judge("https://any.test/"); err != nil {
 		t.Error(err)
 	}
+	for _, inner := range []string{"https://169.254.169.254/", "https://10.0.0.1/", "https://127.0.0.1/", "https://[::1]/", "https://[fd00::1]/", "https://0x7f.1/"} {
+		if _, err := direct.Judge(inner); err == nil {
+			t.Errorf("%s is opened", inner)
+		}
+	}
 	if _, err := direct.Judge("https://bad.test/"); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
 		t.Error(err)
 	}
