@@ -120,7 +120,8 @@ func checkDriven(t *testing.T, out []byte) {
 		t.Errorf("cookies %v, and the other context has %q", got.Cookies, got.Seen)
 	}
 	for _, a := range slices.Sorted(maps.Keys(got.Blocked)) {
-		if !strings.HasPrefix(got.Blocked[a], "net::ERR_") {
+		// The way out answers for a host that no rule names.
+		if got.Blocked[a] != "net::ERR_BLOCKED_BY_ADMINISTRATOR" && !strings.HasPrefix(got.Blocked[a], "403 ") {
 			t.Errorf("%s: %s", a, got.Blocked[a])
 		}
 	}
@@ -159,7 +160,7 @@ func TestChromedp(t *testing.T) {
 			data, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
 			must(t, err)
 			checkPicture(t, data, 640, 480)
-			for _, a := range []string{"file:///etc/passwd", "chrome://version", r.net.URL("http", internet.Other, "/")} {
+			for _, a := range []string{"file:///etc/passwd", "chrome://version"} {
 				if err := chromedp.Do(tab, chromedp.Navigate(a)); err == nil {
 					t.Errorf("%s was opened", a)
 				}

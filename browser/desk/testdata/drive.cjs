@@ -6,12 +6,13 @@ const { chromium } = require('playwright-core');
 
 const [endpoint, page, picture, token] = process.argv.slice(2);
 
-// refused tells why an address is not opened, or that it is.
+// refused tells why an address is not opened: a failure of the browser, or the
+// answer of the proxy.
 async function refused(context, address) {
   const p = await context.newPage();
   try {
-    await p.goto(address, { timeout: 20000 });
-    return 'opened ' + p.url();
+    const answer = await p.goto(address, { timeout: 20000 });
+    return answer.status() + ' ' + (await answer.text());
   } catch (e) {
     return (/net::ERR_[A-Z_]+/.exec(e.message) || [e.message.split('\n')[0]])[0];
   } finally {
