@@ -55,6 +55,7 @@ type session struct {
 	windows atomic.Int64 // that pages have opened, all closed
 
 	turn   chan struct{} // holds one value while no action runs
+	large  chan struct{} // holds one value while a large file is in memory
 	visits atomic.Int64  // main documents, of all pages
 	shots  []time.Time   // of the last minute
 
@@ -74,7 +75,7 @@ var _ browser.Session = (*session)(nil)
 // A browser that cannot be reached is [sandbox.CodeUnavailable].
 func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options) (browser.Session, error) {
 	s := &session{container: c, settings: c.Settings(), rights: r, now: o.Now, endWay: func() {}}
-	s.turn = make(chan struct{}, 1)
+	s.turn, s.large = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.transfers.wake = make(chan struct{}, 1)
 	s.life, s.die = context.WithCancel(context.WithoutCancel(ctx))
 	s.turn <- struct{}{}
@@ -259,5 +260,5 @@ func (s *session) explain(ctx context.Context, err error) error {
 	if moved(err) {
 		return changed()
 	}
-	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses", Err: err}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses: " + shown(err.Error())}
 }
