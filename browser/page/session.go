@@ -53,6 +53,7 @@ type session struct {
 
 	making  atomic.Bool  // a page is being made
 	windows atomic.Int64 // that pages have opened, all closed
+	answers atomic.Int64 // to events, under way
 
 	turn   chan struct{} // holds one value while no action runs
 	large  chan struct{} // holds one value while a large file is in memory

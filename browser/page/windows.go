@@ -30,6 +30,9 @@ const windowTime = 500 * time.Millisecond
 // not made was opened by a page and is to be closed. Pages of others that were
 // there before come too, without being held back; ours does when we attach.
 func (s *session) held(e target.EventAttachedToTarget) {
+	if !named(e) || s.wire.has(e.SessionID) {
+		return // nobody takes the place of a session that there is
+	}
 	if !e.WaitingForDebugger {
 		if e.TargetInfo.BrowserContextID != s.profile {
 			s.answer(func(ctx context.Context) { s.detach(ctx, e.SessionID) })
@@ -107,15 +110,21 @@ func (w *window) heard(m *cdproto.Message) {
 	}
 }
 
+// maxAnswers is how many events are answered at a time.
+const maxAnswers = 256
+
 // answer does something that an event asks for and that takes time, unless the
-// session is at its end, and says whether.
+// session is at its end or has too much to answer, and says whether. What is not
+// answered stays held back.
 func (s *session) answer(do func(ctx context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil {
+	if s.life.Err() != nil || s.answers.Load() >= maxAnswers {
 		return false
 	}
+	s.answers.Add(1)
 	s.work.Go(func() {
+		defer s.answers.Add(-1)
 		ctx, cancel := context.WithTimeout(s.life, cleanTime)
 		defer cancel()
 		do(ctx)
