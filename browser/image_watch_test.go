@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net/http"
 	"testing"
+	"time"
 )
 
 // TestImageIsWatchedWithPasswordOnly holds that the VNC server lets in who has
@@ -56,6 +57,9 @@ func (b *box) watch(password string) bool {
 		b.t.Fatal(err)
 	}
 	defer conn.Close()
+	// A server that is about to end may accept and say nothing.
+	stop := time.AfterFunc(10*time.Second, func() { conn.Close() })
+	defer stop.Stop()
 	read := func(n int) []byte {
 		buf := make([]byte, n)
 		if _, err := io.ReadFull(conn, buf); err != nil {
