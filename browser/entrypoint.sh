@@ -333,9 +333,10 @@ while :; do
     wait -n -p gone "${parts[@]}"
     status=$?
     [ -n "$gone" ] || fail "a part has ended by itself"
-    # The VNC server ends when it finds no password: then nobody may watch any
-    # more, which is no reason to end the browser.
-    if [ "${names[$gone]}" != x11vnc ] || grep -q '[^[:space:]]' "$passwords" 2>/dev/null; then
+    # The VNC server ends with 1 when it finds no password: then nobody may
+    # watch any more, which is no reason to end the browser. Its port is free
+    # again only after a moment, and a next one ends the same way until then.
+    if [ "${names[$gone]}" != x11vnc ] || [ "$status" -ne 1 ]; then
         fail "${names[$gone]} has ended by itself, with status $status"
     fi
     remaining=()
@@ -343,5 +344,6 @@ while :; do
         [ "$pid" = "$gone" ] || remaining+=("$pid")
     done
     parts=("${remaining[@]}")
+    sleep 0.3
     vnc_server
 done

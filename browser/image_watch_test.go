@@ -72,7 +72,8 @@ func (b *box) watch(password string) bool {
 		return false // refuses to speak at all
 	}
 	if string(version) != "RFB 003.008\n" {
-		b.t.Fatalf("version %q", version)
+		rest, _ := b.end()
+		b.t.Fatalf("version %q; supervisor %d: %s", version, rest, b.stderr)
 	}
 	_, _ = conn.Write(version)
 	count := read(1)

@@ -6,8 +6,10 @@
 #   scripts/playwright.sh FOLDER
 set -eu
 
-cd "$(dirname "$0")"
 folder=${1:?usage: scripts/playwright.sh FOLDER}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+cd "$(dirname "$0")"
 
 if cmp -s playwright/package-lock.json "$folder/package-lock.json" && [ -e "$folder/.installed" ]; then
     exit 0
