@@ -44,7 +44,7 @@ done; exit 1`)
 	if !b.watch("once-mor") {
 		t.Error("nobody is let in any more")
 	}
-	if status := b.drive().settled(b.drive().page("about:blank")); status == "" {
+	if c := b.drive(); c.settled(c.page("about:blank")) == "" {
 		t.Error("the browser has gone")
 	}
 }
@@ -58,7 +58,7 @@ func (b *box) watch(password string) bool {
 	}
 	defer conn.Close()
 	// A server that is about to end may accept and say nothing.
-	stop := time.AfterFunc(10*time.Second, func() { conn.Close() })
+	stop := time.AfterFunc(3*time.Second, func() { conn.Close() })
 	defer stop.Stop()
 	read := func(n int) []byte {
 		buf := make([]byte, n)
