@@ -48,20 +48,30 @@ func steps(kind string) []step {
 	return all
 }
 
-// prepare guards a target.
+// prepare guards a target. No step needs another one done, so that all are
+// under way at once.
 func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error {
-	for _, s := range steps(kind) {
-		if err := line.Call(ctx, s.method, s.params, nil); err != nil {
-			return err
+	all := steps(kind)
+	done := make(chan error, len(all))
+	for _, s := range all {
+		go func() { done <- line.Call(ctx, s.method, s.params, nil) }()
+	}
+	var first error
+	for range all {
+		if err := <-done; first == nil {
+			first = err
 		}
 	}
-	return nil
+	return first
 }
 
 // adopt takes a frame, worker or window that the page has made, and that the
 // browser holds back until it is let go. What cannot be guarded is never let
 // go; windows are closed.
 func (t *tab) adopt(e target.EventAttachedToTarget) {
+	if t.session.wire.has(e.SessionID) {
+		return // nobody takes the place of a session that there is
+	}
 	t.mu.Lock()
 	full := len(t.children) >= maxChildren
 	if !full {
@@ -86,6 +96,11 @@ func (t *tab) adopt(e target.EventAttachedToTarget) {
 	line, err := t.session.wire.open(t.ctx, e.SessionID, func(m *cdproto.Message) { t.heard(e.SessionID, m) })
 	if err != nil {
 		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return // close may be waiting for the work already
 	}
 	t.work.Go(func() {
 		ctx, cancel := t.brief()
