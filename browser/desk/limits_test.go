@@ -3,6 +3,8 @@ package desk_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
 // Pages that take what they can get. They begin when they have loaded.
@@ -21,18 +24,11 @@ const kept = [];
 const grow = () => { kept.push(new Uint8Array(16 << 20).fill(1)); setTimeout(grow, 1) };
 onload = () => setTimeout(grow, 1);
 </script>`
-	processHog = `<!doctype html><title>Hog</title><script>
-let n = 0;
-const spawn = () => {
-  const f = document.createElement('iframe'); // a process of its own
-  f.sandbox = 'allow-scripts';
-  f.srcdoc = '<script>while (true) new Worker("data:text/javascript,")</' + 'script>';
-  document.body.append(f);
-  try { new Worker('worker.js') } catch {}
-  if (n++ < 1000) setTimeout(spawn, 1);
-};
+	threadHog = `<!doctype html><title>Hog</title><script>
+const kept = [];
+const spawn = () => { kept.push(new Worker('worker.js')); if (kept.length < 400) setTimeout(spawn, 5) };
 onload = () => setTimeout(spawn, 1);
-</script><body>`
+</script>`
 )
 
 // A group is a container's control group, as the host sees it.
@@ -78,6 +74,22 @@ func (g group) read(controller, first, second, key string) int64 {
 	return 0
 }
 
+// hogs serves them by name, and a page that wants nothing.
+func hogs(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html")
+	switch r.URL.Path {
+	case "/memory":
+		io.WriteString(w, memoryHog)
+	case "/threads":
+		io.WriteString(w, threadHog)
+	case "/worker.js":
+		w.Header().Set("Content-Type", "text/javascript")
+		io.WriteString(w, "setInterval(() => 0, 1000)")
+	default:
+		io.WriteString(w, "<title>Here</title>")
+	}
+}
+
 // neighbour visits pages in the browser of another scope until stop, which
 // returns how many there were.
 func (r *rig) neighbour(session string) (stop func() int) {
@@ -113,8 +125,7 @@ func (r *rig) neighbour(session string) (stop func() int) {
 	}
 }
 
-// TestLimitsHold holds that a page which takes memory, or starts whatever
-// starts processes and threads, gets what the settings give its container and
+// TestLimitsHold holds that a page which takes memory, or starts threads, gets what the settings give its container and
 // not more, that its browser is there again for the next use, and that the
 // browser of another scope does not notice.
 func TestLimitsHold(t *testing.T) {
@@ -122,27 +133,26 @@ func TestLimitsHold(t *testing.T) {
 	r := on(t, "", fmt.Sprintf(`"docker":{"memory":"%dm","memorySwap":"%dm","pidsLimit":%d}`, memory>>20, memory>>20, pids))
 	ctx := patient(t)
 	stop := r.neighbour("neighbour")
-	started, err := r.Start(ctx, of("hog"))
+	hog, _ := r.shopping("hog")
+	r.net.Handle(internet.Files, http.HandlerFunc(hogs))
+	started, err := r.Start(ctx, hog)
 	must(t, err)
 	g := groupOf(t, started.Name)
-	r.workspacePage(of("hog"), "worker.js", "setInterval(() => 0, 1000)")
-	r.workspacePage(of("hog"), "page.html", "<title>Here</title>")
 	for _, c := range []struct {
-		name, page string
-		full       func() bool
+		name string
+		full func() bool
 	}{
-		{"memory", memoryHog, func() bool {
+		{"memory", func() bool {
 			return g.read("memory", "memory.max_usage_in_bytes", "memory.peak", "") > memory*9/10 &&
 				g.read("memory", "memory.oom_control", "memory.events", "oom_kill") > 0
 		}},
-		{"processes", processHog, func() bool { return g.read("pids", "pids.events", "pids.events", "max") > 0 }},
+		{"threads", func() bool { return g.read("pids", "pids.events", "pids.events", "max") > 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r.workspacePage(of("hog"), "hog.html", c.page)
-			s, err := r.Session(ctx, of("hog"), browser.Rights{})
+			s, err := r.Session(ctx, hog, browser.Rights{})
 			must(t, err)
 			// Whether the page still answers then is up to the kernel.
-			_, _ = s.Navigate(ctx, "hog.html")
+			_, _ = s.Navigate(ctx, r.net.URL("http", internet.Files, "/"+c.name))
 			until(t, "the limit is reached", c.full)
 			if n := g.read("memory", "memory.max_usage_in_bytes", "memory.peak", ""); n > memory {
 				t.Errorf("it had %d bytes", n)
@@ -152,13 +162,13 @@ func TestLimitsHold(t *testing.T) {
 			}
 			s.Close()
 			until(t, "the browser answers", func() bool {
-				s, err := r.Session(ctx, of("hog"), browser.Rights{})
+				s, err := r.Session(ctx, hog, browser.Rights{})
 				if err != nil {
 					t.Logf("not yet: %v", err)
 					return false
 				}
 				defer s.Close()
-				p, err := s.Navigate(ctx, "page.html")
+				p, err := s.Navigate(ctx, r.net.URL("http", internet.Files, "/"))
 				if err != nil {
 					t.Logf("not yet: %v", err)
 				}
