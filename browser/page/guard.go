@@ -69,6 +69,9 @@ func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error 
 // browser holds back until it is let go. What cannot be guarded is never let
 // go; windows are closed.
 func (t *tab) adopt(e target.EventAttachedToTarget) {
+	if t.session.wire.has(e.SessionID) {
+		return // nobody takes the place of a session that there is
+	}
 	t.mu.Lock()
 	full := len(t.children) >= maxChildren
 	if !full {
@@ -93,6 +96,11 @@ func (t *tab) adopt(e target.EventAttachedToTarget) {
 	line, err := t.session.wire.open(t.ctx, e.SessionID, func(m *cdproto.Message) { t.heard(e.SessionID, m) })
 	if err != nil {
 		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return // close may be waiting for the work already
 	}
 	t.work.Go(func() {
 		ctx, cancel := t.brief()

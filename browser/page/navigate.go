@@ -64,7 +64,10 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 	limit := t.session.settings.Limits.Navigation
 	loading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t.set(func(s *state) { s.refusal, s.expected = nil, a.File })
+	t.set(func(s *state) {
+		s.refusal, s.expected, s.mine = nil, a.File, a.Kind == visit.Workspace
+		s.local = s.local && s.mine
+	})
 	defer t.set(func(s *state) { s.expected = "" })
 	before := t.look().loader
 	done, err := call(loading, t, page.Navigate, page.NavigateParams{URL: a.URL})

@@ -49,6 +49,7 @@ type session struct {
 	work    sync.WaitGroup
 
 	turn   chan struct{} // holds one value while no action runs
+	large  chan struct{} // holds one value while a large file is in memory
 	visits atomic.Int64  // main documents, of all pages
 	shots  []time.Time   // of the last minute
 
@@ -68,7 +69,7 @@ var _ browser.Session = (*session)(nil)
 // A browser that cannot be reached is [sandbox.CodeUnavailable].
 func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options) (browser.Session, error) {
 	s := &session{container: c, settings: c.Settings(), rights: r, now: o.Now, endWay: func() {}}
-	s.turn = make(chan struct{}, 1)
+	s.turn, s.large = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.transfers.wake = make(chan struct{}, 1)
 	s.life, s.die = context.WithCancel(context.WithoutCancel(ctx))
 	s.turn <- struct{}{}
@@ -240,5 +241,5 @@ func (s *session) explain(ctx context.Context, err error) error {
 	if moved(err) {
 		return changed()
 	}
-	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses", Err: err}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses: " + shown(err.Error())}
 }

@@ -21,7 +21,8 @@ type state struct {
 	bytes     int64    // received for the last of them
 	refusal   error    // why a main document was not let be loaded, since the last navigation by us
 	expected  string   // a file that we are opening
-	local     bool     // the main document is a file of the workspace
+	mine      bool     // what we opened last is a file: the browser alone cannot make it one
+	local     bool     // the main document is a file of the workspace, and one led to it
 
 	changed chan struct{} // closed when something else is so
 }

@@ -77,6 +77,9 @@ func openTab(ctx context.Context, s *session) (*tab, error) {
 func (t *tab) close(why error) {
 	t.end(why)
 	t.closeTarget()
+	t.mu.Lock() // what begins work holds this, and begins none from here on
+	t.queue = nil
+	t.mu.Unlock()
 	t.work.Wait()
 }
 
