@@ -17,10 +17,9 @@ type rule struct {
 // pure lists the packages that only compute: no network, no process, no file,
 // no clock.
 var pure = []string{
-	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening",
-	"./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./egress/hello", "./egress/request", "./grant", "./hardening",
-	"./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
-	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
+	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./egress/hello", "./egress/request",
+	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
+	"./provider/local/plan", "./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and
@@ -154,11 +153,6 @@ var variables = map[string]string{
 	"internal/testenv.engineMissing":     "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.playwrightMissing": "asked once per test process",
-	"internal/testenv.buildGuest":        "built once per test process",
-	"internal/testenv.engineMissing":     "asked once per test process",
-	"internal/testenv.browserMissing":    "asked once per test process",
-	"internal/testenv.playwrightMissing": "asked once per test process",
-	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.userMissing":       "asked once per test process",
 	"internal/testenv.wallMissing":       "asked once per test process",
 	"policy/command.builtin":             "built once per process: all policies read the same tables",
