@@ -1,26 +1,23 @@
 #!/bin/sh
-# Installs playwright-core into bin/playwright, for the tests that drive a
-# browser with a client that nobody here wrote. It is the archive that was
-# looked at, or nothing: no script of it is run, and it fetches no browser.
+# Installs the client that tests drive browsers with: playwright-core in the
+# version and with the digest of scripts/playwright/package-lock.json, from the
+# registry that npm is set up for. It downloads no browser.
 #
-#   scripts/playwright.sh
+#   scripts/playwright.sh FOLDER
 set -eu
 
-cd "$(dirname "$0")/.."
-package=playwright-core
-version=1.65.1
-digest=86a3e9cfb6e548c3f1595768784d728814b35ec2a254e77693e9230af994cb00f618f3b60ddf477dc5a7abd34dd061db3590c5819f497c116bf97e7f04ba34ab
-modules=bin/playwright/node_modules
+folder=${1:?usage: scripts/playwright.sh FOLDER}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+cd "$(dirname "$0")"
 
-if grep -qs "\"version\": \"$version\"" "$modules/$package/package.json"; then
+if cmp -s playwright/package-lock.json "$folder/package-lock.json" && [ -e "$folder/.installed" ]; then
     exit 0
 fi
-mkdir -p "$modules"
-work=$(mktemp -d "$modules/.new-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-npm pack --silent --ignore-scripts --pack-destination "$work" "$package@$version" >/dev/null
-archive=$work/$package-$version.tgz
-echo "$digest  $archive" | sha512sum --check --quiet --strict
-tar -xzf "$archive" -C "$work" --no-same-owner
-rm -rf "${modules:?}/$package"
-mv "$work/package" "$modules/$package"
+echo "playwright: installing playwright-core into $folder" >&2
+rm -rf "$folder"
+mkdir -p "$folder"
+cp playwright/package.json playwright/package-lock.json "$folder/"
+cd "$folder"
+PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-audit --no-fund --omit-lockfile-registry-resolved >&2
+: >.installed
