@@ -100,6 +100,7 @@ var rules = []rule{
 		from: []string{"./..."},
 		except: []string{
 			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
+			"./internal/bench/rig", // measures browsers as sandbox(1) brings them up
 		},
 		never: []string{"./manager/..."},
 	},
