@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -184,20 +185,25 @@ func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code
 	if log := Log(context.WithoutCancel(ctx), c, logLines); log != "" {
 		words = strings.TrimSpace(words + "\n" + log)
 	}
-	if words != "" {
-		message += "; it said:\n" + words
+	switch {
+	case words == "":
+	case cause == nil:
+		cause = errors.New("it said:\n" + words)
+	default:
+		cause = fmt.Errorf("%w; it said:\n%s", cause, words)
 	}
 	return &sandbox.Error{Code: code, Op: "start browser", Field: "browser.autoStartTimeout", Resource: c.Name(), Message: message, Err: cause, Retryable: code == sandbox.CodeTimeout,
 		Hint: "sandbox doctor looks at what a browser needs"}
 }
 
 // Log returns the last lines of what the browser in c has written, fit to be
-// shown, or nothing.
+// shown, or nothing. Its complaints that there is no D-Bus, which there never
+// is, are left out.
 func Log(ctx context.Context, c browser.Container, lines int) string {
 	ctx, done := context.WithTimeout(ctx, probeTime)
 	defer done()
 	out := &tail{}
-	p, err := c.Start(ctx, sandbox.Command{Args: []string{"tail", "-n", strconv.Itoa(lines), browser.LogFile}, Stdout: out})
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `grep -v ERROR:dbus/ "$1" | tail -n "$2"`, "sh", browser.LogFile, strconv.Itoa(lines)}, Stdout: out})
 	if err != nil {
 		return ""
 	}
