@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -182,13 +181,11 @@ func gone(ctx context.Context, c browser.Container) bool {
 
 // failed says why there is no browser, in its own words too.
 func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code, message string, cause error) error {
-	words := together(r.said.String(), Log(context.WithoutCancel(ctx), c, logLines))
-	switch {
-	case words == "":
-	case cause == nil:
-		cause = errors.New("it said:\n" + words)
-	default:
-		cause = fmt.Errorf("%w; it said:\n%s", cause, words)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = nil // the message says it
+	}
+	if words := together(r.said.String(), Log(context.WithoutCancel(ctx), c, logLines)); words != "" {
+		message += "; it said:\n" + words
 	}
 	return &sandbox.Error{Code: code, Op: "start browser", Field: "browser.autoStartTimeout", Resource: c.Name(), Message: message, Err: cause, Retryable: code == sandbox.CodeTimeout,
 		Hint: "sandbox doctor looks at what a browser needs"}
