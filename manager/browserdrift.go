@@ -30,6 +30,17 @@ func browserDrift(changes []confighash.Change, was, is map[string]string) []conf
 	return out
 }
 
+// keptDangers says what holds the pages of a browser less than its settings
+// do, because it was made with others.
+func keptDangers(drift []confighash.Change) []string {
+	for _, c := range drift {
+		if c.Field == "browser.dangerouslyNoSandbox" && c.Tightens {
+			return []string{"the browser that is there was made without Chromium's own sandbox; see \"next use\""}
+		}
+	}
+	return nil
+}
+
 // browserSetting names the setting that a variable stands for, and says its
 // values as settings do; other variables have none.
 func browserSetting(variable string) (field string, say func(string) string) {

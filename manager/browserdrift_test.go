@@ -38,4 +38,7 @@ func TestBrowserDrift(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+	if len(keptDangers(got)) != 1 || len(keptDangers(browserDrift(confighash.Diff(b, a), b.Env, a.Env))) != 0 {
+		t.Error("what a kept browser lacks is not told, or told of one that lacks nothing")
+	}
 }
