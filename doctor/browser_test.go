@@ -37,9 +37,11 @@ func TestBrowserChecks(t *testing.T) {
 		{"a browser of the host", host, "browser", doctor.Warn, "NOT ISOLATED", "browser.hostCdpUrl"},
 		{"a browser of the host would be let", func(w *world) { w.settings.Browser.HostControl = true }, "browser", doctor.Warn, "names none", "browser.allowHostControl"},
 		{"a network of its own", func(w *world) { w.settings.Browser.Network = "own" }, "browser", doctor.Warn, "browser.network is own", "network.allowedDomains"},
+		{"a browser of the host breaks the glass", host, "break-glass", doctor.Warn, "in force: browser.allowHostControl", "remove"},
+		{"no own sandbox breaks the glass", func(w *world) { w.settings.Browser.NoSandbox = true }, "break-glass", doctor.Warn, "in force: browser.dangerouslyNoSandbox", "remove"},
 		{"settings wrong", func(w *world) { w.setErr = fs.ErrInvalid }, "browser", doctor.Warn, "not known", ""},
 
-		{"image there", func(*world) {}, "browser-image", doctor.OK, "sandbox-browser:bookworm-slim is 0123456789ab", ""},
+		{"image there", func(*world) {}, "browser-image", doctor.OK, "sandbox-browser:bookworm-slim is 0123456789ab, built from our recipe", ""},
 		{"image missing", func(w *world) { w.imageErr = &sandbox.Error{Code: sandbox.CodeNotFound} }, "browser-image", doctor.Warn, "is not there", "sandbox images build --browser"},
 		{"other image missing", func(w *world) {
 			w.imageErr, w.settings.Browser.Image = &sandbox.Error{Code: sandbox.CodeNotFound}, "example.com/b:1"
@@ -62,6 +64,7 @@ func TestBrowserChecks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := healthy()
+			w.image.Origin = images.OriginBrowser
 			w.settings.Browser = doctor.Browser{Enabled: true, Image: images.BrowserImage, Network: "none"}
 			tt.ill(w)
 			c := lookFor(t, doctor.Run(t.Context(), w.deps()), tt.check)

@@ -73,7 +73,7 @@ func provenance(img images.Image) string {
 		from += " (bootstrapped: " + boot + ")"
 	}
 	switch img.Origin {
-	case images.OriginSandbox:
+	case images.OriginSandbox, images.OriginBrowser:
 		return "built from our recipe" + from
 	case images.OriginSetup:
 		return "with setup commands" + from

@@ -77,6 +77,12 @@ func (s stopping) Create(ctx context.Context, p container.Plan) (string, []strin
 	return id, w, err
 }
 
+func (s stopping) CreateNetwork(ctx context.Context, p container.NetworkPlan) (string, error) {
+	id, err := s.Engine.CreateNetwork(ctx, p)
+	s.stop("after network")
+	return id, err
+}
+
 func (s stopping) Start(ctx context.Context, name string) error {
 	s.stop("before start")
 	err := s.Engine.Start(ctx, name)

@@ -41,9 +41,6 @@ const (
 	browserHost      = "host"
 )
 
-// ownNetwork is the word of settings for a bridge network of the browser's own.
-const ownNetwork = "own"
-
 // browserPlan says what the settings tell of the browser.
 func browserPlan(res config.Resolved) BrowserPlan {
 	b := res.Browser
@@ -92,8 +89,8 @@ func browserDangers(res config.Resolved) []string {
 // browserReach says what pages reach.
 func browserReach(res config.Resolved) string {
 	switch n := res.Network; {
-	case res.BrowserNetwork() == ownNetwork:
-		return "whatever this host reaches, and services of the host itself: a network of its own bounds neighbours, not hosts"
+	case res.BrowserNetwork() == sandbox.NetworkOwn:
+		return "whatever this host reaches, services of the host itself and of its cloud included: a network of its own bounds neighbours, not hosts"
 	case res.BrowserNetwork() != "none":
 		return "whatever the engine's network " + res.Browser.Network + " reaches: programs there need not use the proxy"
 	case n.AllowPublic:
@@ -180,7 +177,7 @@ func (m *Manager) explainBrowser(ctx context.Context, res config.Resolved, flags
 	err = m.explainNext(ctx, w, &e)
 	p.Name, p.Image, p.ImageID, p.ConfigHash = e.Name, e.Image, e.ImageID, e.ConfigHash
 	p.Status, p.HaveHash, p.Next = e.Status, e.HaveHash, e.Next
-	p.Drift, p.Problems = append(p.Drift, e.Drift...), slices.Concat(p.Problems, e.Problems)
+	p.Drift, p.Problems = append(p.Drift, e.Drift...), slices.Concat(p.Problems, e.Problems, keptDangers(e.Drift))
 	if err != nil {
 		return fail(err)
 	}

@@ -6,37 +6,49 @@
 //
 // # What a client with the token can do
 //
-// Everything that the protocol can do, and the bridge does not look into it.
-// That is a decision. A filter of methods would have to know all of them, in
-// every version, in sessions within sessions; and there is nothing for it to
-// keep:
+// Everything that the protocol can do; the bridge does not look into it. That
+// is a decision. Whoever speaks the protocol is to be taken for the browser
+// itself: it can attach to pages of the browser's own, run code in them, and
+// have files read. A filter of methods would have to know all of them, in every
+// version, in sessions within sessions, would break clients that nobody here
+// wrote (Playwright sets where downloads go before it does anything), and has
+// nothing to keep, because none of our walls is the browser's:
 //
-//   - The walls are not the browser's. Its container has no workspace, no
-//     network, no port, no capability, and its root cannot be written to.
-//     Target.createBrowserContext with another proxy, or none, leads nowhere:
-//     the way out is a listener inside that judges hosts outside, and there is
-//     no other route. Tethering.bind listens inside.
-//   - What the protocol reads (IO, FileSystem, DOM.setFileInputFiles, memory,
-//     SystemInfo) are files and settings of that container, which hold
-//     no secret of anybody else: the password of the display opens the display
-//     of the same browser, and only to whoever has a cookie of package watch
-//     or is inside already.
-//   - What it writes (Browser.setDownloadBehavior, Page.captureSnapshot, PWA)
-//     lands in the container's memory, bounded by its limits, and ends with it.
-//     Chromium asks no policy about downloads whose folder a client has named,
-//     so a client writes files of any name wherever the browser may: therefore
-//     nothing in that memory can be run as a program, the folder of policies is
-//     closed for writing, and neither is counted on as a wall.
-//   - What pages and addresses may be is said by policies that an
-//     administrator sets, which hold for every client: file: and chrome:
-//     addresses, extensions (Extensions.loadUnpacked too).
+//   - Its container has no workspace, no port, no capability, a root that is
+//     read-only, and no network. Target.createBrowserContext with another
+//     proxy, or none, leads nowhere: the way out is a listener inside that
+//     judges hosts outside, and there is no other route. Tethering.bind listens
+//     inside.
+//   - What the protocol reads (IO, memory, SystemInfo, DOM.setFileInputFiles,
+//     which was seen to give a page any file that the browser's user can read)
+//     is that container's, and no secret of anybody else. The password of the
+//     display opens the display of the same browser, to who is inside already
+//     or has a cookie of package watch.
+//   - What it writes lands in memory of the container, bounded by its limits,
+//     and ends with it. That includes downloads: Browser.setDownloadBehavior
+//     was seen to overrule the policy DownloadRestrictions. They gain a client
+//     nothing, since it can read every answer as it is; that downloads come
+//     into no workspace unless allowed holds, since there is none.
+//   - Since clients write files of any name wherever the browser may, nothing in
+//     that memory can be run as a program, the folder of policies is closed for
+//     writing, and neither is counted on as a wall.
+//   - Policies of the administrator were seen to hold for navigations (file:,
+//     chrome:, view-source:, data:) and for Extensions.loadUnpacked, in clean
+//     profiles as well. They keep honest clients honest and are no wall.
 //   - Browser.close, crashes and hangs end what belongs to the same scope, and
 //     the next use starts anew.
 //
 // So a token is worth its scope's browser: looking, clicking, typing and the
-// sessions of its pages. It must be given only to who was granted writing, and
-// the limits of package page do not hold for who has it. Where a browser was
-// given a network of its own, that network is open to its clients too.
+// sessions of all its pages. It must be given only to who was granted writing,
+// and the limits of package page do not hold for who has it. Where a browser
+// was given a network of its own, that network is open to its clients too.
+//
+// # Which clients know what to do with it
+//
+// Playwright takes [Bridge.URL], and so does whatever asks /json/version below
+// it; Puppeteer and chromedp take [Bridge.WebSocket], because they would cut the
+// path off. All can send the token as a header instead. Clients that send an
+// Origin have to be told not to, as pages cannot.
 package bridge
 
 import (
@@ -109,6 +121,7 @@ type Bridge struct {
 	wrong  *wrong
 	slots  chan struct{}
 	socks  atomic.Int64
+	lost   atomic.Bool // the browser has gone for good
 
 	ctx    context.Context // ends with the bridge; not that of a call
 	cancel context.CancelFunc
@@ -215,6 +228,7 @@ func (b *Bridge) WebSocket(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
+	defer b.endIfLost()
 	body, err := b.ask(ctx, wish{kind: version, method: "GET", target: "/json/version"})
 	if err != nil {
 		return "", err

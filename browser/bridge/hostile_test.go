@@ -16,7 +16,7 @@ import (
 // asked.
 type liar struct {
 	says string
-	hold bool   // the connection stays open
+	hold bool // the connection stays open
 }
 
 func (l liar) Close() error { return nil }

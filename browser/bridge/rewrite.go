@@ -16,6 +16,7 @@ type (
 		Browser   string `json:"Browser"`
 		Protocol  string `json:"Protocol-Version"`
 		UserAgent string `json:"User-Agent"`
+		Paths     string `json:"File-Path-Style,omitempty"`
 		V8        string `json:"V8-Version,omitempty"`
 		WebKit    string `json:"WebKit-Version,omitempty"`
 		WebSocket string `json:"webSocketDebuggerUrl,omitempty"`

@@ -100,7 +100,7 @@ func (b *Bridge) serveSocket(w http.ResponseWriter, r *http.Request, want wish) 
 		b.fail(w, err)
 		return
 	}
-	client, err := relay.Accept(w, want.key, "")
+	client, err := relay.Accept(w, want.key)
 	if err != nil {
 		_ = server.Close()
 		return
@@ -118,24 +118,32 @@ func (b *Bridge) dial(ctx context.Context, up Upstream, target string) (*relay.S
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	s, _, err := relay.Dial(ctx, c, relay.Socket{Target: target, Host: inside})
-	return s, err
+	return relay.Dial(ctx, c, relay.Socket{Target: target, Host: inside})
 }
 
-// upstream opens the browser. When it has gone for good the bridge ends.
+// upstream opens the browser. When it has gone for good the bridge ends, as
+// soon as the caller has called endIfLost.
 func (b *Bridge) upstream(ctx context.Context) (Upstream, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.o.Limits.Open)
 	defer cancel()
 	up, err := b.o.Upstream(ctx)
 	if sandbox.IsNotFound(err) {
-		b.log.Info("the browser is not there any more, its bridge ends")
-		b.cancel()
+		b.lost.Store(true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	b.watch()
 	return up, nil
+}
+
+// endIfLost ends the bridge of a browser that is no more. Whoever noticed has
+// had an answer by then.
+func (b *Bridge) endIfLost() {
+	if b.lost.Load() {
+		b.log.Info("the browser is not there any more, its bridge ends")
+		b.cancel()
+	}
 }
 
 // unreachable is what a browser that does not listen means to a client: it is
@@ -153,4 +161,5 @@ func (b *Bridge) fail(w http.ResponseWriter, err error) {
 	}
 	reason := termsafe.String(err.Error())
 	front.Refuse(w, &door.Refusal{Status: status, Reason: reason[:min(len(reason), maxReason)]})
+	b.endIfLost()
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -74,16 +75,12 @@ func (w *wrong) tooMany(peer netip.Addr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	if len(w.peers) >= maxPeers {
-		for p, t := range w.peers {
-			if now.Sub(t.since) >= window {
-				delete(w.peers, p)
-			}
-		}
-	}
 	t, known := w.peers[peer]
 	if !known && len(w.peers) >= maxPeers {
-		return true
+		maps.DeleteFunc(w.peers, func(_ netip.Addr, t tally) bool { return now.Sub(t.since) >= window })
+		if len(w.peers) >= maxPeers {
+			return true
+		}
 	}
 	if now.Sub(t.since) >= window {
 		t = tally{since: now}

@@ -43,8 +43,11 @@ func (d *Desk) openHost(ctx context.Context, r Request, res config.Resolved) (Op
 	return h, v, nil
 }
 
+// hostName is what a browser of the host is called, in logs alone.
+const hostName = "host"
+
 // Name implements [browser.Container].
-func (h *hostBrowser) Name() string { return "host" }
+func (h *hostBrowser) Name() string { return hostName }
 
 // Created implements [Opened].
 func (h *hostBrowser) Created() bool { return false }

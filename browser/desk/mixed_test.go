@@ -1,6 +1,7 @@
 package desk_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
 // TestHostBrowsersAreNotMixedUp holds that whose settings name one browser of
@@ -91,5 +94,31 @@ func TestDisplayShowsTheImagesPages(t *testing.T) {
 		if status, _, _ := get(folder + name); status != want {
 			t.Errorf("%s: %d, want %d", name, status, want)
 		}
+	}
+}
+
+// TestWhatIsOpenOutlivesItsCall holds that the context of the call that opened
+// a session or a bridge bounds the opening alone.
+func TestWhatIsOpenOutlivesItsCall(t *testing.T) {
+	r := on(t, "", "")
+	req := of("a")
+	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(internet.Files)}}
+	ctx, cancel := context.WithCancel(patient(t))
+	s, err := r.Session(ctx, req, browser.Rights{})
+	must(t, err)
+	defer s.Close()
+	served, err := r.Serve(ctx, req)
+	must(t, err)
+	defer served.Close()
+	cancel()
+	if _, err := s.Navigate(patient(t), r.net.URL("http", internet.Files, "/greeting.txt")); err != nil {
+		t.Error(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(served.HTTPURL + "json/version")
+	must(t, err)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Error(resp.Status)
 	}
 }

@@ -53,7 +53,11 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 		life.Close()
 		return Served{}, err
 	}
-	return Served{Life: life, Name: c.Name(), HTTPURL: b.URL(), WebSocketDebuggerURL: ws, Token: b.Token(), NotIsolated: notIsolated}, nil
+	name := c.Name()
+	if notIsolated {
+		name = ""
+	}
+	return Served{Life: life, Name: name, HTTPURL: b.URL(), WebSocketDebuggerURL: ws, Token: b.Token(), NotIsolated: notIsolated}, nil
 }
 
 // upstream opens the browser for one client of a bridge. A container that has

@@ -3,6 +3,7 @@ package desk
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -17,7 +18,7 @@ import (
 // earlier, whose passwords are dead with it. The container is leased while it
 // lives.
 func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, error) {
-	c, _, err := d.open(ctx, r, onUse)
+	c, _, err := d.open(ctx, r, always)
 	if err != nil {
 		return Watched{}, err
 	}
@@ -35,8 +36,7 @@ func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, err
 		File: func(ctx context.Context, path string, limit int64) ([]byte, error) {
 			return fileOf(ctx, c, path, limit)
 		},
-		WritePasswords:  func(ctx context.Context, b []byte) error { return inside(ctx, c, b, writePasswords) },
-		RemovePasswords: func(ctx context.Context, b []byte) error { return inside(ctx, c, b, removePasswords) },
+		SetPasswords: func(ctx context.Context, old, content []byte) error { return setPasswords(ctx, c, old, content) },
 		Gone: func(ctx context.Context) error {
 			err := d.gone(ctx, r)
 			seen.gone.Store(err == nil)
@@ -72,16 +72,20 @@ func watchable(c browser.Container) error {
 	return nil
 }
 
-// What is run inside to exchange the passwords and to take them away again,
-// unless they are those of a later watch.
-const (
-	writePasswords  = `umask 077; cat >"$1.new" && mv -f "$1.new" "$1"`
-	removePasswords = `if cmp -s - "$1"; then rm -f "$1"; fi`
-)
+// exchange is run inside to put other passwords in the place of old ones. It
+// reads the old ones, of which it is told the length, and then the others. Where
+// old ones are given and are not those in force, a later watch has set its own,
+// which stay. The file is never missing: without it the VNC server ends.
+const exchange = `umask 077
+head -c "$2" >"$1.old" && cat >"$1.new" || exit 1
+if [ "$2" -gt 0 ] && ! cmp -s "$1.old" "$1"; then rm -f "$1.old" "$1.new"; exit 0; fi
+rm -f "$1.old"
+mv -f "$1.new" "$1"`
 
-// inside runs a line of the shell with input, about the file of passwords.
-func inside(ctx context.Context, c browser.Container, input []byte, line string) error {
-	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line, "sh", browser.VNCPasswords}, Stdin: bytes.NewReader(input)})
+// setPasswords exchanges the passwords of the display in c.
+func setPasswords(ctx context.Context, c browser.Container, old, content []byte) error {
+	input := io.MultiReader(bytes.NewReader(old), bytes.NewReader(content))
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", exchange, "sh", browser.VNCPasswords, strconv.Itoa(len(old))}, Stdin: input})
 	if err != nil {
 		return err
 	}

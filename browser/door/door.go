@@ -101,11 +101,12 @@ func (r Rules) ownHost(host string) bool {
 	if !ok || port != strconv.Itoa(int(r.Port)) {
 		return false
 	}
+	brackets := strings.HasPrefix(host, "[")
 	if strings.EqualFold(name, "localhost") {
-		return true
+		return !brackets
 	}
 	addr, err := netip.ParseAddr(name)
-	return err == nil && addr.IsLoopback() && addr.Zone() == "" && !addr.Is4In6() && (addr.Is6() == strings.HasPrefix(host, "["))
+	return err == nil && addr.IsLoopback() && addr.Zone() == "" && !addr.Is4In6() && addr.Is6() == brackets
 }
 
 // cutPort takes "name:port" or "[address]:port" apart.

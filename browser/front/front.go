@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -113,7 +114,8 @@ func Head(r *http.Request) door.Head {
 }
 
 // Refuse answers with a refusal and ends the connection, so that nothing that
-// follows on it is taken for another request.
+// follows on it is taken for another request. The answer is on its way when it
+// returns: the server may be closed then.
 func Refuse(w http.ResponseWriter, r *door.Refusal) {
 	Plain(w.Header())
 	w.Header().Set("Connection", "close")
@@ -123,8 +125,10 @@ func Refuse(w http.ResponseWriter, r *door.Refusal) {
 	if r.Allow != "" {
 		w.Header().Set("Allow", r.Allow)
 	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(r.Reason)+1)) // so that it is whole when it is flushed
 	w.WriteHeader(r.Status)
 	_, _ = io.WriteString(w, r.Reason+"\n")
+	_ = http.NewResponseController(w).Flush() // whoever has gone needs no answer
 }
 
 // Plain sets the headers of an answer that is text, for nobody's cache.

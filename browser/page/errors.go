@@ -57,6 +57,14 @@ func failed(message string) error {
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: message}
 }
 
+// changed is a page that goes elsewhere while something is done with it.
+func changed() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeExecution, Op: "browse", Message: "the page has changed meanwhile",
+		Hint: "wait for what is to come, and try again", Retryable: true,
+	}
+}
+
 // denied is an action that the rights do not cover.
 func denied(op string) error {
 	return &sandbox.Error{

@@ -131,13 +131,12 @@ func (t *tab) tree(ctx context.Context) (nodes []*accessibility.Node, more bool,
 	return readTree(raw)
 }
 
-// readTree takes the answer apart.
+// readTree reads the answer with the tree.
 func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
-	unlike := failed("the tree of the page cannot be read")
 	in := json.NewDecoder(bytes.NewReader(raw))
 	for _, want := range []json.Token{json.Delim('{'), "nodes", json.Delim('[')} {
 		if got, err := in.Token(); err != nil || got != want {
-			return nil, false, unlike
+			return nil, false, noTree()
 		}
 	}
 	for in.More() {
@@ -147,7 +146,7 @@ func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
 		var one json.RawMessage
 		var n accessibility.Node
 		if in.Decode(&one) != nil || jsonv2.Unmarshal(one, &n, chromedp.DefaultUnmarshalOptions) != nil {
-			return nil, false, unlike
+			return nil, false, noTree()
 		}
 		nodes = append(nodes, &accessibility.Node{
 			NodeID: n.NodeID, ParentID: n.ParentID, ChildIDs: n.ChildIDs, Ignored: n.Ignored, Role: n.Role, Name: n.Name, Value: n.Value,
@@ -155,6 +154,9 @@ func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
 	}
 	return nodes, false, nil
 }
+
+// noTree is an answer that holds no tree.
+func noTree() error { return failed("the tree of the page cannot be read") }
 
 // flatten puts the nodes of an accessibility tree into the order of the
 // document, at most so many; what is there for its children alone is left out.

@@ -42,25 +42,32 @@ func steps(kind string) []step {
 	if kind == "page" {
 		all = append(all,
 			step{inspector.Enable.Method, cdp.Empty{}},
+			step{page.SetPrerenderingAllowed.Method, page.SetPrerenderingAllowedParams{IsAllowed: false}},
 			step{page.SetLifecycleEventsEnabled.Method, page.SetLifecycleEventsEnabledParams{Enabled: true}},
 		)
 	}
 	return all
 }
 
-// prepare guards a target.
+// prepare guards a target. No step needs another one done, so that all are
+// under way at once.
 func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error {
-	for _, s := range steps(kind) {
-		if err := line.Call(ctx, s.method, s.params, nil); err != nil {
-			return err
+	all := steps(kind)
+	done := make(chan error, len(all))
+	for _, s := range all {
+		go func() { done <- line.Call(ctx, s.method, s.params, nil) }()
+	}
+	var first error
+	for range all {
+		if err := <-done; first == nil {
+			first = err
 		}
 	}
-	return nil
+	return first
 }
 
-// adopt takes a frame, worker or window that the page has made, and that the
-// browser holds back until it is let go. What cannot be guarded is never let
-// go; windows are closed.
+// adopt takes a frame or worker that the page has made, and that the browser
+// holds back until it is let go. What cannot be guarded is never let go.
 func (t *tab) adopt(e target.EventAttachedToTarget) {
 	if t.session.wire.has(e.SessionID) {
 		return // nobody takes the place of a session that there is
@@ -70,19 +77,7 @@ func (t *tab) adopt(e target.EventAttachedToTarget) {
 	if !full {
 		t.children[e.SessionID] = e.TargetInfo.Type
 	}
-	window := e.TargetInfo.Type == "page" || e.TargetInfo.Type == "tab"
-	if window {
-		t.popups++
-	}
 	t.mu.Unlock()
-	if window {
-		t.later(func() {
-			ctx, cancel := t.brief()
-			defer cancel()
-			_, _ = cdp.Call(ctx, t.session.root, target.CloseTarget, target.CloseTargetParams{TargetID: e.TargetInfo.TargetID})
-		})
-		return
-	}
 	if full || t.ctx.Err() != nil {
 		return
 	}

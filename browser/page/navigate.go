@@ -90,10 +90,13 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 		return browser.Page{}, err
 	}
 	title, err := t.title(ctx)
-	if err != nil {
+	now = t.look()
+	switch {
+	case now.refusal != nil: // it went on by itself
+		return browser.Page{}, now.refusal
+	case err != nil:
 		return browser.Page{}, err
 	}
-	now = t.look()
 	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
 	if now.answer == now.loader {
 		out.Status = now.status
@@ -119,11 +122,17 @@ func (t *tab) abandon(ctx context.Context, limit time.Duration) error {
 // notLoaded translates why the browser could not open an address.
 func notLoaded(address, text string) error {
 	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Resource: shown(address), Message: "the page cannot be loaded: " + shown(text)}
-	for _, way := range []string{"ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED", "ERR_BLOCKED_BY_CLIENT", "ERR_BLOCKED_BY_ADMINISTRATOR"} {
+	for _, way := range []string{"ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED"} {
 		if strings.Contains(text, way) {
 			e.Code = sandbox.CodeCapabilityBlocked
 			e.Message = "the way out does not let the page be reached: " + shown(text)
 			e.Hint = "have network.allowedDomains name the host, if it exists and its address is public"
+		}
+	}
+	for _, rule := range []string{"ERR_BLOCKED_BY_ADMINISTRATOR", "ERR_BLOCKED_BY_CLIENT"} {
+		if strings.Contains(text, rule) {
+			e.Code = sandbox.CodeCapabilityBlocked
+			e.Message = "the rules of the browser forbid the page: " + shown(text)
 		}
 	}
 	return e

@@ -8,48 +8,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
-
-// theBrowser is started by the first test that needs it.
-var theBrowser = sync.OnceValues(startChromium)
-
-// started says whether there is a browser to be ended.
-var started bool
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if started {
-		if c, err := theBrowser(); err == nil {
-			c.stop()
-		}
-	}
-	os.Exit(status)
-}
 
 // newPlace is a browser whose web is what handlers by host say. A nil web has
 // no way out.
 func newPlace(t testing.TB, web map[string]http.HandlerFunc) *place {
 	t.Helper()
-	testenv.Require(t, "docker")
-	started = true
-	c, err := theBrowser()
-	if err != nil {
-		t.Fatal(err)
+	p := &place{Container: shared.open(t), dir: t.TempDir()}
+	p.settings = p.Container.Settings()
+	p.settings.Limits = browser.Limits{
+		Navigation: 20 * time.Second, Navigations: 100, Redirects: 5, PageBytes: 8 << 20,
+		ScreenshotPixels: 16 << 20, ScreenshotsPerMinute: 1000, TransferBytes: 4 << 20,
 	}
-	p := &place{chromium: c, dir: t.TempDir(), settings: browser.Settings{
-		CDPPort: 9222, Headless: true, Schemes: []string{"http", "https"}, StartTimeout: 12 * time.Second,
-		Limits: browser.Limits{
-			Navigation: 20 * time.Second, Navigations: 100, Redirects: 5, PageBytes: 8 << 20,
-			ScreenshotPixels: 16 << 20, ScreenshotsPerMinute: 1000, TransferBytes: 4 << 20,
-		},
-	}}
 	if web != nil {
 		for host := range web {
 			p.settings.Rules.AllowedDomains = append(p.settings.Rules.AllowedDomains, host)

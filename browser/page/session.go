@@ -18,6 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
+// openTime bounds the opening of a session.
+const openTime = 30 * time.Second
+
 // cleanTime bounds what is asked in answer to events and while cleaning up.
 const cleanTime = 5 * time.Second
 
@@ -47,6 +50,10 @@ type session struct {
 	die     context.CancelFunc
 	once    sync.Once
 	work    sync.WaitGroup
+
+	making  atomic.Bool  // a page is being made
+	windows atomic.Int64 // that pages have opened, all closed
+	answers atomic.Int64 // to events, under way
 
 	turn   chan struct{} // holds one value while no action runs
 	large  chan struct{} // holds one value while a large file is in memory
@@ -93,8 +100,10 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 		return nil, err
 	}
 	s.wire = newWire(conn)
-	if err := s.begin(ctx); err != nil {
-		err = s.explain(ctx, err) // before the session is closed by us
+	within, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	if err := s.begin(within); err != nil {
+		err = s.explain(within, err)
 		s.Close()
 		return nil, err
 	}
@@ -131,7 +140,13 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.denyPermissions(ctx); err != nil {
 		return err
 	}
-	s.tab, err = openTab(ctx, s)
+	if err := s.holdWindows(ctx); err != nil {
+		return err
+	}
+	t, err := openTab(ctx, s)
+	s.mu.Lock()
+	s.tab = t
+	s.mu.Unlock()
 	return err
 }
 
@@ -174,6 +189,10 @@ func (s *session) heard(m *cdproto.Message) {
 				t.end(crashed())
 			}
 		}
+	case target.AttachedToTarget.Method:
+		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil {
+			s.held(e)
+		}
 	case devtools.DownloadWillBegin.Method:
 		if e, ok := read(m, devtools.DownloadWillBegin); ok {
 			s.transfers.began(e)
@@ -195,7 +214,8 @@ func (s *session) Close() error {
 		s.tab = nil
 		s.mu.Unlock()
 		if t != nil {
-			t.close(errClosed())
+			t.end(errClosed()) // the browser closes it with its profile
+			t.work.Wait()
 		}
 		s.work.Wait()
 		s.clean()
@@ -237,6 +257,9 @@ func (s *session) explain(ctx context.Context, err error) error {
 	}
 	if ctx.Err() != nil {
 		return late(ctx, "the browser did not do it in time")
+	}
+	if moved(err) {
+		return changed()
 	}
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses: " + shown(err.Error())}
 }

@@ -3,8 +3,10 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/cdp/jsonv2"
 	"github.com/chromedp/cdproto/page"
@@ -80,13 +82,38 @@ func (t *tab) callIn(ctx context.Context, p runtime.CallFunctionOnParams, params
 	return done.Result, nil
 }
 
-// ask calls a function of ours and decodes what it returns.
+// moves is how often a page may change under one question.
+const moves = 10
+
+// ask calls a function of ours and decodes what it returns. A page that goes
+// elsewhere meanwhile is asked again.
 func (t *tab) ask(ctx context.Context, into any, params, code string, arguments ...any) error {
-	object, err := t.run(ctx, params, code, true, arguments...)
-	if err != nil {
-		return err
+	for n := 1; ; n++ {
+		object, err := t.run(ctx, params, code, true, arguments...)
+		if err == nil {
+			return decode(object, into)
+		}
+		if !moved(err) {
+			return err
+		}
+		if n == moves {
+			return changed()
+		}
 	}
-	return decode(object, into)
+}
+
+// moved reports whether an error says that the document of a question is gone.
+func moved(err error) bool {
+	var refused *cdproto.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	for _, says := range []string{"Cannot find context", "context was destroyed", "navigated or closed", "Could not find object", "Cannot find object"} {
+		if strings.Contains(refused.Message, says) {
+			return true
+		}
+	}
+	return false
 }
 
 func decode(object *runtime.RemoteObject, into any) error {

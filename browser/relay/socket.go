@@ -34,18 +34,16 @@ func (s *Stream) CloseWrite() error {
 
 // A Socket says which WebSocket is wanted of a server.
 type Socket struct {
-	Target    string // path, checked by the caller
-	Host      string // that the server believes to be
-	Protocols []string
+	Target string // path, checked by the caller
+	Host   string // that the server believes to be
 }
 
 // Dial makes a handshake with the server at the other end of c, and owns c
-// from now on. The key is one of ours, and extensions are not asked for: so
-// frames mean the same to every client. Of protocol it returns the one that
-// the server chose, or "". An answer other than a WebSocket's is
+// from now on. The key is one of ours, and neither extensions nor protocols are
+// asked for: so frames mean the same to every client. An answer other than a WebSocket's is
 // [sandbox.CodeNotFound] where the server says that there is nothing at the
 // target, and [sandbox.CodeExecution] else.
-func Dial(ctx context.Context, c net.Conn, s Socket) (_ *Stream, protocol string, err error) {
+func Dial(ctx context.Context, c net.Conn, s Socket) (_ *Stream, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer func() {
 		if !stop() && err == nil {
@@ -59,22 +57,19 @@ func Dial(ctx context.Context, c net.Conn, s Socket) (_ *Stream, protocol string
 	_, _ = rand.Read(raw) // never fails
 	key := base64.StdEncoding.EncodeToString(raw)
 	lines := []string{"Host: " + s.Host, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + key}
-	if len(s.Protocols) > 0 {
-		lines = append(lines, "Sec-WebSocket-Protocol: "+strings.Join(s.Protocols, ", "))
-	}
 	if err := say(ctx, c, "GET", s.Target, lines...); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	in := &source{conn: c, left: maxHead}
 	early := bufio.NewReaderSize(in, maxHead)
 	resp, err := http.ReadResponse(early, &http.Request{Method: "GET"})
 	if err != nil {
-		return nil, "", in.failed(ctx)
+		return nil, in.failed(ctx)
 	}
-	if protocol, err = accepted(resp, key, s.Protocols); err != nil {
-		return nil, "", err
+	if err := accepted(resp, key); err != nil {
+		return nil, err
 	}
-	return &Stream{c, rest(early, c)}, protocol, nil
+	return &Stream{c, rest(early, c)}, nil
 }
 
 // rest reads what is left in b, and then c itself.
@@ -84,22 +79,21 @@ func rest(b *bufio.Reader, c io.Reader) io.Reader {
 }
 
 // accepted checks the server's half of the handshake (RFC 6455, section 4.1).
-func accepted(resp *http.Response, key string, offered []string) (protocol string, err error) {
+func accepted(resp *http.Response, key string) error {
 	switch resp.StatusCode {
 	case http.StatusSwitchingProtocols:
 	case http.StatusNotFound, http.StatusInternalServerError: // Chromium says 500 for a page that has gone
-		return "", sandbox.Errorf(sandbox.CodeNotFound, op, "the browser has nothing at this address")
+		return sandbox.Errorf(sandbox.CodeNotFound, op, "the browser has nothing at this address")
 	default:
-		return "", sandbox.Errorf(sandbox.CodeExecution, op, "the browser refused a WebSocket with status %d", resp.StatusCode)
+		return sandbox.Errorf(sandbox.CodeExecution, op, "the browser refused a WebSocket with status %d", resp.StatusCode)
 	}
 	h := resp.Header
-	protocols := h.Values("Sec-Websocket-Protocol")
 	if !strings.EqualFold(h.Get("Upgrade"), "websocket") || !strings.EqualFold(h.Get("Connection"), "upgrade") ||
-		!slices.Equal(h.Values("Sec-Websocket-Accept"), []string{proof(key)}) || len(h.Values("Sec-Websocket-Extensions")) > 0 ||
-		len(protocols) > 1 || len(protocols) == 1 && !slices.Contains(offered, protocols[0]) {
-		return "", sandbox.Errorf(sandbox.CodeExecution, op, "the browser's handshake is not one of WebSocket")
+		!slices.Equal(h.Values("Sec-Websocket-Accept"), []string{proof(key)}) ||
+		len(h.Values("Sec-Websocket-Extensions")) > 0 || len(h.Values("Sec-Websocket-Protocol")) > 0 {
+		return sandbox.Errorf(sandbox.CodeExecution, op, "the browser's handshake is not one of WebSocket")
 	}
-	return strings.Join(protocols, ""), nil
+	return nil
 }
 
 // proof is what a server answers a key with.
@@ -110,18 +104,13 @@ func proof(key string) string {
 
 // Accept makes the server's half of the handshake with a client whose key was
 // checked, and takes its connection over.
-func Accept(w http.ResponseWriter, key, protocol string) (*Stream, error) {
+func Accept(w http.ResponseWriter, key string) (*Stream, error) {
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, op, "the connection of the client cannot be taken over: %w", err)
 	}
-	lines := []string{
-		"HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: " + proof(key),
-	}
-	if protocol != "" {
-		lines = append(lines, "Sec-WebSocket-Protocol: "+protocol)
-	}
-	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
+	const yes = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+	if _, err := io.WriteString(c, yes+proof(key)+"\r\n\r\n"); err != nil {
 		_ = c.Close()
 		return nil, sandbox.Errorf(sandbox.CodeUnavailable, op, "the client has gone: %w", err)
 	}

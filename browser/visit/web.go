@@ -1,6 +1,7 @@
 package visit
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -94,10 +95,20 @@ func (r *Rules) host(scheme string, host network.Host, port uint16, u *url.URL) 
 		q.Protocol, q.Method, q.Path = network.HTTP, "GET", origin(u)
 	}
 	d := r.policy.JudgeRequest(q)
-	if d.Verdict != policy.Deny || r.direct && !strings.HasPrefix(d.Rule, "network.deniedDomains") {
+	switch addr, literal := host.Addr(); {
+	case d.Verdict != policy.Deny:
+		return nil
+	case r.direct && literal && inner(addr): // no rule names it, and the network may well lead there
+	case r.direct && !strings.HasPrefix(d.Rule, "network.deniedDomains"):
 		return nil
 	}
 	return blocked(host.Target(port), d.Message+" ("+d.Rule+")", d.Hint)
+}
+
+// inner reports whether an address is one of a machine's own or of the network
+// around it.
+func inner(a netip.Addr) bool {
+	return a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || a.IsInterfaceLocalMulticast()
 }
 
 // origin is the path as it is sent.

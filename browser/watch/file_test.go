@@ -16,7 +16,7 @@ import (
 // TestFilesAreNotAskedOfTheBrowser holds that where files are told otherwise,
 // no program inside says what a person's browser runs.
 func TestFilesAreNotAskedOfTheBrowser(t *testing.T) {
-	nothing := func(context.Context, []byte) error { return nil }
+	nothing := func(context.Context, []byte, []byte) error { return nil }
 	w, err := Open(t.Context(), Options{
 		Dial: func(context.Context) (net.Conn, error) {
 			t.Error("a program inside was asked")
@@ -28,7 +28,7 @@ func TestFilesAreNotAskedOfTheBrowser(t *testing.T) {
 			}
 			return nil, sandbox.Errorf(sandbox.CodeNotFound, "read", "there is none")
 		},
-		WritePasswords: nothing, RemovePasswords: nothing,
+		SetPasswords: nothing,
 	})
 	if err != nil {
 		t.Fatal(err)

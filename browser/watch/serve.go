@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -23,15 +22,16 @@ const inside = "localhost"
 
 // serve handles one request. Nothing of it is logged: its path is a secret.
 func (w *Watch) serve(rw http.ResponseWriter, r *http.Request) {
-	guard(rw.Header(), r.Host)
 	want, refusal := classify(front.Head(r), w.secrets, w.rules)
 	if refusal == nil && want.kind == link && !w.redeem() {
 		refusal = noCookie
 	}
 	if refusal != nil {
+		guard(rw.Header(), "")
 		front.Refuse(rw, refusal)
 		return
 	}
+	guard(rw.Header(), " ws://"+r.Host) // which was checked; to some browsers 'self' is http: only
 	switch want.kind {
 	case link:
 		w.serveLink(rw)
@@ -42,13 +42,9 @@ func (w *Watch) serve(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// guard sets what every answer has. The host was not checked yet; where it is
-// not ours, the answer is a refusal, and the policy names no host.
-func guard(h http.Header, host string) {
-	socket := ""
-	if strings.IndexFunc(host, func(r rune) bool { return foreign(r) && r != ':' && r != '[' && r != ']' }) < 0 {
-		socket = " ws://" + host // to some browsers 'self' is http: only
-	}
+// guard sets what every answer has. socket is where pages may find the
+// display, beside their own origin.
+func guard(h http.Header, socket string) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "+
 		"font-src 'self'; media-src 'self'; connect-src 'self'"+socket+"; form-action 'none'; base-uri 'none'; "+
 		"frame-ancestors 'none'; sandbox allow-scripts allow-same-origin allow-forms")
@@ -128,7 +124,7 @@ func (w *Watch) serveDisplay(rw http.ResponseWriter, r *http.Request, want wish)
 		w.fail(rw, err)
 		return
 	}
-	client, err := relay.Accept(rw, want.key, "")
+	client, err := relay.Accept(rw, want.key)
 	if err != nil {
 		_ = server.Close()
 		return
@@ -143,15 +139,15 @@ func (w *Watch) dial(ctx context.Context) (*relay.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := relay.Dial(ctx, c, relay.Socket{Target: "/" + socketName, Host: inside})
-	return s, err
+	return relay.Dial(ctx, c, relay.Socket{Target: "/" + socketName, Host: inside})
 }
 
-// connect dials inside. When the container has gone for good the watch ends.
+// connect dials inside. When the container has gone for good the watch ends,
+// once the viewer has an answer.
 func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
 	c, err := w.o.Dial(ctx)
 	if sandbox.IsNotFound(err) {
-		w.cancel()
+		w.lost.Store(true)
 	}
 	return c, err
 }
@@ -161,6 +157,9 @@ func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
 func (w *Watch) fail(rw http.ResponseWriter, err error) {
 	w.log.WithError(err).Debug("a viewer of the browser got no answer")
 	front.Refuse(rw, &door.Refusal{Status: http.StatusBadGateway, Reason: "The display cannot be reached."})
+	if w.lost.Load() {
+		w.cancel()
+	}
 }
 
 func logger(l logrus.FieldLogger) logrus.FieldLogger {

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -41,11 +42,12 @@ type Options struct {
 	// server of noVNC inside, which whoever took the browser over may be.
 	File func(ctx context.Context, path string, limit int64) ([]byte, error)
 
-	// WritePasswords replaces the file [browser.VNCPasswords]; nobody may read
-	// it but the VNC server. RemovePasswords removes it if it still holds
-	// content, so that it leaves those of a later watch alone.
-	WritePasswords  func(ctx context.Context, content []byte) error
-	RemovePasswords func(ctx context.Context, content []byte) error
+	// SetPasswords gives the file [browser.VNCPasswords] another content, as
+	// one change (a file beside it, renamed): the VNC server ends when it finds
+	// the file missing or empty. Unless old is nil it does so only if the file
+	// holds old, so that a watch leaves the passwords of a later one alone.
+	// Nobody but the VNC server may read the file.
+	SetPasswords func(ctx context.Context, old, content []byte) error
 
 	// Gone, unless nil, blocks until ctx ends or the container has; nil means
 	// that it was removed, which ends the watch.
@@ -72,7 +74,7 @@ const (
 	idle        = 30 * time.Second
 	answerTime  = 15 * time.Second // until the server inside has answered
 	fileBytes   = 4 << 20          // of one file of noVNC
-	removeTime  = 10 * time.Second // for the passwords
+	revokeTime  = 10 * time.Second // for the passwords
 )
 
 // A Watch is a display that is shown. Its methods are safe for concurrent
@@ -89,14 +91,17 @@ type Watch struct {
 	mu   sync.Mutex
 	used bool // the link
 
+	lost atomic.Bool // the container has gone for good
+
 	ctx    context.Context // ends with the watch; not that of a call
 	cancel context.CancelFunc
 	done   chan struct{} // closed when nothing is left
 }
 
-// Open writes new passwords and begins to listen. One browser has one watch
-// at a time, because its VNC server knows the passwords of one; callers close
-// the earlier one first.
+// Open writes new passwords and begins to listen. Of several watches of one
+// browser the last has the passwords: who is connected through an earlier one
+// stays, and nobody else gets in by it. The same holds when the supervisor
+// inside makes new passwords because the browser was started anew.
 func Open(ctx context.Context, o Options) (*Watch, error) {
 	if o.For <= 0 {
 		o.For = time.Hour
@@ -105,8 +110,8 @@ func Open(ctx context.Context, o Options) (*Watch, error) {
 		o.Now = time.Now
 	}
 	w := &Watch{o: o, log: logger(o.Log), secrets: newSecrets(), done: make(chan struct{}), viewers: make(chan struct{}, maxViewers)}
-	if err := o.WritePasswords(ctx, w.secrets.file()); err != nil {
-		w.removePasswords(ctx)
+	if err := o.SetPasswords(ctx, nil, w.secrets.file()); err != nil {
+		w.revoke(ctx)
 		return nil, sandbox.Errorf(sandbox.CodeOf(err), op, "the password of the display cannot be set: %w", err)
 	}
 	w.expires = o.Now().Add(linkLife)
@@ -121,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Watch, error) {
 	})
 	if err != nil {
 		w.cancel()
-		w.removePasswords(ctx)
+		w.revoke(ctx)
 		return nil, err
 	}
 	w.server = server
@@ -145,17 +150,18 @@ func (w *Watch) end() {
 	<-w.ctx.Done()
 	w.cancel()
 	w.server.Close()
-	w.removePasswords(w.ctx)
+	w.revoke(w.ctx)
 	gone.Wait()
 	close(w.done)
 }
 
-func (w *Watch) removePasswords(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+// revoke puts passwords in the place of ours that nobody is told.
+func (w *Watch) revoke(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
 	defer cancel()
-	err := w.o.RemovePasswords(ctx, w.secrets.file())
+	err := w.o.SetPasswords(ctx, w.secrets.file(), newSecrets().file())
 	if err != nil && !sandbox.IsNotFound(err) {
-		w.log.WithError(err).Warn("the password of the display was not removed")
+		w.log.WithError(err).Warn("the password of the display was not revoked")
 	}
 }
 

@@ -44,6 +44,12 @@ func TestDockerScripts(t *testing.T) {
 	testscript.Run(t, params(t, "testdata/docker"))
 }
 
+// TestBrowserScripts uses real browsers in real containers.
+func TestBrowserScripts(t *testing.T) {
+	testenv.Require(t, "browser")
+	testscript.Run(t, params(t, "testdata/browser"))
+}
+
 // TestLocalScripts runs commands behind the local wall, without an engine.
 func TestLocalScripts(t *testing.T) {
 	testenv.Require(t, "local")
@@ -88,9 +94,11 @@ func params(t *testing.T, dir string) testscript.Params {
 
 // removeAll ends what a script left running.
 func removeAll(e *testscript.Env) {
-	cmd := exec.Command("sandbox", "--state-dir", e.WorkDir+"/state", "recreate", "--all", "--force")
-	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "PROVIDER.UNAVAILABLE") {
-		e.T().Log("clean up:", err, string(out))
+	for _, kind := range []string{"--browser=false", "--browser"} {
+		cmd := exec.Command("sandbox", "--state-dir", e.WorkDir+"/state", "recreate", "--all", "--force", kind)
+		if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "PROVIDER.UNAVAILABLE") {
+			e.T().Log("clean up:", err, string(out))
+		}
 	}
 }
 

@@ -205,3 +205,22 @@ func TestScreenshotFails(t *testing.T) {
 		})
 	}
 }
+
+// TestScreenshotHasAnOutputOfItsOwn holds that -o before the command's name is
+// the format, as everywhere, and behind it the picture.
+func TestScreenshotHasAnOutputOfItsOwn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range []string{
+		"-o json browser screenshot x.html -o a.png", "browser -o json screenshot -o a.png x.html", "browser screenshot x.html --format=json -o a.png",
+	} {
+		f, _ := picturing(t)
+		r := call(t, f, strings.Fields(args)...)
+		if r.status != 0 || !json.Valid([]byte(r.stdout)) || f.desk.session.opened != "x.html" {
+			t.Errorf("%s: status %d, opened %q, %q, %q", args, r.status, f.desk.session.opened, r.stdout, r.stderr)
+		}
+		if _, err := os.Stat("a.png"); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+		os.Remove("a.png")
+	}
+}

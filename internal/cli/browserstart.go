@@ -113,6 +113,9 @@ type servedView struct {
 // serveBrowser lets clients in until something ends it. What is to be said is
 // said when they can come, and before anything else.
 func (a *app) serveBrowser(ctx context.Context, d BrowserDesk, r order.Request, limit time.Duration) error {
+	if _, err := d.Start(ctx, r); err != nil { // also where settings start none on use
+		return err
+	}
 	s, err := d.Serve(ctx, r)
 	if err != nil {
 		return err
