@@ -100,7 +100,6 @@ func TestLinksOutOfTheWorkspace(t *testing.T) {
 // race opens a file which somebody exchanges with a link all the time.
 func race(t *testing.T, s browser.Session, dir, secret string) {
 	name := filepath.Join(dir, "swapped.html")
-	must(t, os.WriteFile(name+".plain", []byte("plain"), 0o644))
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -110,12 +109,12 @@ func race(t *testing.T, s browser.Session, dir, secret string) {
 				return
 			default:
 			}
-			_ = os.Remove(name)
 			if n%2 == 0 {
-				_ = os.Symlink(secret, name)
+				_ = os.Symlink(secret, name+".next")
 			} else {
-				_ = os.Link(name+".plain", name)
+				_ = os.WriteFile(name+".next", []byte("plain"), 0o644)
 			}
+			_ = os.Rename(name+".next", name)
 		}
 	}()
 	defer func() { close(stop); <-done }()

@@ -33,7 +33,7 @@ var techniques = map[string]string{
 	"background":         `const e = add('div'); e.textContent = 'x'; e.style.background = 'url("' + u + '")'`,
 	"font":               `add('style').textContent = '@font-face { font-family: f' + n + '; src: url("' + u + '") }'; const e = add('p'); e.textContent = 'x'; e.style.fontFamily = 'f' + n`,
 	"video":              `const e = document.createElement('video'); e.preload = 'auto'; e.src = u; document.body.append(e)`,
-	"audio":              `const e = new Audio(u); e.preload = 'auto'; e.load()`,
+	"audio":              `const e = add('audio'); e.preload = 'auto'; e.src = u`,
 	"poster":             `add('video').poster = u`,
 	"button of a form":   `const e = document.createElement('input'); e.type = 'image'; e.src = u; document.body.append(e)`,
 	"picture in SVG":     `document.body.insertAdjacentHTML('beforeend', '<svg><image href="' + u + '"/></svg>')`,
@@ -101,10 +101,11 @@ func bridgePort(t testing.TB, s desk.Served) int {
 func TestPagesReachLoopback(t *testing.T) {
 	r, c, k, arrived, ports := reaching(t)
 	few := addressesOf([]string{"127.0.0.1", "localhost", "[::1]", "loop.test"}, ports...)
-	target, s := c.page(r.net.URL("http", evil, "/"))
-	c.shows(s, "evil")
 	for name, body := range techniques {
 		t.Run(name, func(t *testing.T) {
+			target, s := c.page(r.net.URL("http", evil, "/"))
+			defer c.closePage(target)
+			c.shows(s, "evil")
 			path := "/by/" + strings.NewReplacer(" ", "-", "'", "").Replace(name)
 			attempt(t, c, s, body, append(few, r.net.URL("http", allowed, path)))
 			await(t, "the control arrives", func() bool { return arrived.has(path) })
@@ -114,7 +115,6 @@ func TestPagesReachLoopback(t *testing.T) {
 			}
 		})
 	}
-	c.closePage(target)
 	for _, at := range []string{"127.0.0.1:" + itoa(ports[0]), "127.0.0.1:9222", "127.0.0.1:" + itoa(ports[2]), "127.0.0.1:" + itoa(ports[3]), "loop.test:" + itoa(ports[2])} {
 		await(t, "the proxy refuses "+at, func() bool { return r.refused()[at] > 0 })
 	}
@@ -141,16 +141,18 @@ func TestPagesSpellLoopback(t *testing.T) {
 	}
 }
 
-// attempt has a page do the same with each address.
+// attempt has a page do the same with each address, each time as if somebody
+// had clicked.
 func attempt(t testing.TB, c *client, session, body string, addresses []string) {
 	t.Helper()
-	list, err := json.Marshal(addresses)
-	must(t, err)
-	script := `{ const add = name => document.body.appendChild(document.createElement(name));
-		const one = (u, n) => { ` + body + ` };
-		` + string(list) + `.forEach((u, n) => { try { one(u, n) } catch {} }); 1 }`
-	if _, ok := c.eval(session, script); !ok {
-		t.Fatal("the page does not do it")
+	for n, u := range addresses {
+		address, err := json.Marshal(u)
+		must(t, err)
+		script := `(() => { const add = name => document.body.appendChild(document.createElement(name)), u = ` + string(address) + `, n = ` + itoa(n) + `;
+			try { ` + body + ` } catch {} ; return 1 })()`
+		if v, ok := c.eval(session, script); !ok || v != 1.0 {
+			t.Fatalf("the page does not do it: %v", v)
+		}
 	}
 }
 
