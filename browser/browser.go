@@ -70,7 +70,8 @@ const LogFile = RunDir + "/log"
 
 // VNCPasswords is the file that the VNC server reads whenever somebody
 // connects: the password that lets do everything, a line "__BEGIN_VIEWONLY__",
-// and the one that lets only look. While it is not there nobody is let in.
+// and the one that lets only look. While nobody watches it holds one that nobody
+// knows; the server ends with whoever connects when there is none.
 const VNCPasswords = RunDir + "/vnc.passwd"
 
 // Program is the name of the supervisor inside.

@@ -35,8 +35,8 @@ type Options struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 
 	// WritePasswords replaces the file [browser.VNCPasswords]; nobody may read
-	// it but the VNC server. RemovePasswords removes it if it still holds
-	// content, so that it leaves those of a later watch alone.
+	// it but the VNC server. RemovePasswords takes them out of it if it still
+	// holds content, so that it leaves those of a later watch alone.
 	WritePasswords  func(ctx context.Context, content []byte) error
 	RemovePasswords func(ctx context.Context, content []byte) error
 
