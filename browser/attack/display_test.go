@@ -222,3 +222,30 @@ func links(t *testing.T, r *rig, link string) {
 		})
 	}
 }
+
+// TestDisplayForgetsAtOnce holds that a password is good from the beginning of
+// its watch to the end of it, however short that is. The VNC server looks at
+// seconds.
+func TestDisplayForgetsAtOnce(t *testing.T) {
+	r := on(t, `"headless":false,"enableNoVnc":true`, "")
+	req := r.of("a")
+	_, err := r.Start(patient(t), req)
+	must(t, err)
+	in := r.inside(t, req)
+	last := "nobody's"
+	for _, control := range []bool{false, true, false, true} {
+		w, err := r.Watch(patient(t), req, control)
+		must(t, err)
+		if _, err := look(t, in, w.Password); err != nil {
+			t.Errorf("control %v: the password is refused", control)
+		}
+		if _, err := look(t, in, last); err == nil {
+			t.Errorf("control %v: the password before is taken", control)
+		}
+		last = w.Password
+		must(t, w.Close())
+		if _, err := look(t, in, last); err == nil {
+			t.Errorf("control %v: the password is taken after the end", control)
+		}
+	}
+}

@@ -25,7 +25,8 @@
 //     lands in the container's memory, bounded by its limits, and ends with it.
 //   - What pages and addresses may be is said by policies that an
 //     administrator sets, which hold for every client: file: and chrome:
-//     addresses, downloads, extensions (Extensions.loadUnpacked too).
+//     addresses, extensions (Extensions.loadUnpacked too), and downloads but
+//     for those of Browser.setDownloadBehavior.
 //   - Browser.close, crashes and hangs end what belongs to the same scope, and
 //     the next use starts anew.
 //

@@ -72,10 +72,12 @@ func watchable(c browser.Container) error {
 // What is run inside to exchange the passwords and to take them away again,
 // unless they are those of a later watch. In their place comes one that nobody
 // knows: without the file the VNC server ends with the next who connects, and
-// the browser with it.
+// the browser with it. The server reads the file again when its time differs in
+// seconds, so each file is a second younger than the one before.
 const (
-	writePasswords  = `umask 077; cat >"$1.new" && mv -f "$1.new" "$1"`
-	removePasswords = `if cmp -s - "$1"; then umask 077; head -c 64 /dev/urandom | base64 -w 0 | head -c 8 >"$1.new" && mv -f "$1.new" "$1"; fi`
+	replacePasswords = `touch -d "@$(($(stat -c %Y "$1" 2>/dev/null || date +%s) + 1))" "$1.new" && mv -f "$1.new" "$1"`
+	writePasswords   = `umask 077; cat >"$1.new" && ` + replacePasswords
+	removePasswords  = `if cmp -s - "$1"; then umask 077; head -c 64 /dev/urandom | base64 -w 0 | head -c 8 >"$1.new" && ` + replacePasswords + `; fi`
 )
 
 // inside runs a line of the shell with input, about the file of passwords.
