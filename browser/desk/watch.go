@@ -75,12 +75,14 @@ func watchable(c browser.Container) error {
 // exchange is run inside to put other passwords in the place of old ones. It
 // reads the old ones, of which it is told the length, and then the others. Where
 // old ones are given and are not those in force, a later watch has set its own,
-// which stay. The file is never missing: without it the VNC server ends.
+// which stay. The file is never missing: without it the VNC server ends. The
+// server reads it again when its time differs in seconds, so each file is a
+// second younger than the one before.
 const exchange = `umask 077
 head -c "$2" >"$1.old" && cat >"$1.new" || exit 1
 if [ "$2" -gt 0 ] && ! cmp -s "$1.old" "$1"; then rm -f "$1.old" "$1.new"; exit 0; fi
 rm -f "$1.old"
-mv -f "$1.new" "$1"`
+touch -d "@$(($(stat -c %Y "$1" 2>/dev/null || date +%s) + 1))" "$1.new" && mv -f "$1.new" "$1"`
 
 // setPasswords exchanges the passwords of the display in c.
 func setPasswords(ctx context.Context, c browser.Container, old, content []byte) error {
