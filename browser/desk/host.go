@@ -52,6 +52,9 @@ func (h *hostBrowser) Name() string { return hostName }
 // Created implements [Opened].
 func (h *hostBrowser) Created() bool { return false }
 
+// Network implements [Opened].
+func (h *hostBrowser) Network() string { return "" }
+
 // Settings implements [browser.Container].
 func (h *hostBrowser) Settings() browser.Settings { return h.settings }
 

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
@@ -180,6 +181,55 @@ func TestTreesAreReadInPart(t *testing.T) {
 	for _, bad := range []string{"", "null", "[]", `{"x":[]}`, `{"nodes":{}}`, `{"nodes":[1]}`} {
 		if _, _, err := readTree([]byte(bad)); err == nil {
 			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+// TestNonsenseIsSurvived holds that events which make no sense, of every kind
+// that is listened to, end neither the session nor this program.
+func TestNonsenseIsSurvived(t *testing.T) {
+	l := newLiar(t)
+	l.settings.Limits.Navigation = time.Second
+	s := l.open(t)
+	params := []string{
+		`null`, `[]`, `1`, `"x"`, `{}`, `{"request":null,"frame":null,"response":null,"targetInfo":null}`,
+		`{"requestId":"","frameId":"T","request":{},"resourceType":"Document"}`,
+		`{"frame":{"id":"","url":"::"},"targetInfo":{},"sessionId":"N","requestId":"R","loaderId":"R","frameId":"T","response":{},"type":"beforeunload"}`,
+		`{"guid":"a","totalBytes":1e308,"receivedBytes":-1,"state":"completed","dataLength":-9223372036854775808,"encodedDataLength":9223372036854775807}`,
+	}
+	for _, method := range []string{
+		"Fetch.requestPaused", "Fetch.authRequired", "Page.javascriptDialogOpening", "Target.attachedToTarget", "Target.detachedFromTarget",
+		"Network.dataReceived", "Page.frameNavigated", "Page.navigatedWithinDocument", "Page.lifecycleEvent", "Network.responseReceived",
+		"Browser.downloadWillBegin", "Browser.downloadProgress", "x", "",
+	} {
+		for _, p := range params {
+			if method == "Network.dataReceived" && strings.Contains(p, "9223372036854775807") {
+				continue // it says that the page is too large
+			}
+			l.event(method, p)
+			l.say(map[string]any{"method": method}, `"params":`+p)
+		}
+	}
+	for _, rest := range []string{`"id":0`, `"id":-1,"result":null`, `"id":9999999,"error":{}`, `"id":1,"result":{}`, `"sessionId":null`, `"error":null`} {
+		l.say(map[string]any{"x": 1}, rest)
+	}
+	l.mu.Lock()
+	l.answers["Runtime.callFunctionOn"] = `"result":{"result":{"type":"boolean","value":true}}`
+	l.mu.Unlock()
+	err := s.Wait(t.Context(), browser.Condition{Text: "x"}) // one of them is an address that is refused
+	if code := sandbox.CodeOf(err); code != sandbox.CodeValidation || s.wire.reason() != nil {
+		t.Error(err, s.wire.reason())
+	}
+	// And answers of every form are none that a program ends by.
+	for _, answer := range []string{`"result":null`, `"result":[]`, `"result":{"result":null}`, `"result":{"quads":[[1,2]],"cssContentSize":null,"data":"eA==","nodes":[null],"result":{"type":"x"}}`, `"error":{}`, `"x":1`} {
+		for _, method := range []string{"Runtime.callFunctionOn", "Page.captureScreenshot", "Page.getLayoutMetrics", "Page.printToPDF", "IO.read", "Accessibility.getFullAXTree", "Page.navigate"} {
+			l.mu.Lock()
+			l.answers = map[string]string{method: answer}
+			l.mu.Unlock()
+			_, _ = s.Screenshot(t.Context(), browser.Shot{Full: true})
+			_, _ = s.Extract(t.Context(), browser.Extraction{Text: true, Links: true, Tree: true})
+			_, _ = s.PDF(t.Context())
+			_ = s.Click(t.Context(), "a")
 		}
 	}
 }

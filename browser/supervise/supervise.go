@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -184,24 +185,37 @@ func gone(ctx context.Context, c browser.Container) bool {
 
 // failed says why there is no browser, in its own words too.
 func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code, message string, cause error) error {
-	words := r.said.String()
-	if log := Log(context.WithoutCancel(ctx), c, logLines); log != "" {
-		words = strings.TrimSpace(words + "\n" + log)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = nil // the message says it
 	}
-	if words != "" {
+	if words := together(r.said.String(), Log(context.WithoutCancel(ctx), c, logLines)); words != "" {
 		message += "; it said:\n" + words
 	}
 	return &sandbox.Error{Code: code, Op: "start browser", Field: "browser.autoStartTimeout", Resource: c.Name(), Message: message, Err: cause, Retryable: code == sandbox.CodeTimeout,
 		Hint: "sandbox doctor looks at what a browser needs"}
 }
 
+// together returns what a supervisor said and then the log, of which the
+// supervisor may have said a part: that comes once.
+func together(said, log string) string {
+	logged := strings.Split(log, "\n")
+	var lines []string
+	for line := range strings.SplitSeq(said, "\n") {
+		if !slices.Contains(logged, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.TrimSpace(strings.Join(append(lines, logged...), "\n"))
+}
+
 // Log returns the last lines of what the browser in c has written, fit to be
-// shown, or nothing.
+// shown, or nothing. Complaints that there is no D-Bus, which there never is,
+// and of the reporter of crashes are left out.
 func Log(ctx context.Context, c browser.Container, lines int) string {
 	ctx, done := context.WithTimeout(ctx, probeTime)
 	defer done()
 	out := &tail{}
-	p, err := c.Start(ctx, sandbox.Command{Args: []string{"tail", "-n", strconv.Itoa(lines), browser.LogFile}, Stdout: out})
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `grep -v -e ERROR:dbus/ -e ERROR:third_party/crashpad/ "$1" | tail -n "$2"`, "sh", browser.LogFile, strconv.Itoa(lines)}, Stdout: out})
 	if err != nil {
 		return ""
 	}

@@ -4,11 +4,13 @@
 // dies with the watch. Who only looks gets a password with which the VNC server
 // itself takes no keys and no clicks.
 //
-// The pages come out of the container and are untrusted like all of it. They
-// are shown as files of a few kinds, below an origin that has nothing else, with
-// a policy that lets them reach nothing but the display: no frames, no forms
-// that are sent, no windows, no downloads. Nothing that the server inside says
-// of a file is handed on but its bytes.
+// The pages come out of the container's image, by [Options.File], and not from
+// a program inside: a script of somebody who has taken the browser over would
+// run in that person's own browser, where no policy keeps a page from leading
+// away and taking along what it knows. They are shown as files of a few kinds,
+// below an origin that has nothing else, with a policy that lets them reach
+// nothing but the display: no frames, no forms that are sent, no windows, no
+// downloads.
 package watch
 
 import (
@@ -34,6 +36,11 @@ const op = "watch browser"
 type Options struct {
 	// Dial connects to the server of noVNC inside.
 	Dial func(ctx context.Context) (net.Conn, error)
+
+	// File returns a file of noVNC by its path, such as "/vnc.html", of at most
+	// limit bytes. One that is not there is [sandbox.CodeNotFound]. nil asks the
+	// server of noVNC inside, which whoever took the browser over may be.
+	File func(ctx context.Context, path string, limit int64) ([]byte, error)
 
 	// SetPasswords gives the file [browser.VNCPasswords] another content, as
 	// one change (a file beside it, renamed): the VNC server ends when it finds
