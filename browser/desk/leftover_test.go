@@ -130,6 +130,16 @@ func TestRemovedBehindOurBack(t *testing.T) {
 	r.checkNothing(served.Name)
 }
 
+// TestNoRoomForASupervisor holds that a container which has no room for one more
+// process is not taken for one of another image.
+func TestNoRoomForASupervisor(t *testing.T) {
+	r := on(t, "", `"docker":{"pidsLimit":24}`)
+	_, err := r.Start(patient(t), of("a"))
+	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "limits") || strings.Contains(err.Error(), "image") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestBrowserThatCannotStart holds that the end of a browser before it answers,
 // and a browser that never answers, are told with the last lines of its log and
 // in time, and leave no container.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"slices"
@@ -125,8 +126,11 @@ func start(ctx context.Context, c browser.Container) (*run, error) {
 	// The end of the context would end the browser.
 	p, err := c.Start(context.WithoutCancel(ctx), sandbox.Command{Args: []string{browser.Program}, Env: c.Settings().Environment(), Dir: sandbox.HomeDir, Stdout: r.said, Stderr: r.said, Detach: true})
 	if err != nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err,
-			Hint: "is the image one of a browser? sandbox images build --browser makes the default one"}
+		e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err}
+		if errors.Is(err, fs.ErrNotExist) { // else err itself says what to do
+			e.Hint = "is the image one of a browser? sandbox images build --browser makes the default one"
+		}
+		return nil, e
 	}
 	go func() {
 		defer close(r.ended)

@@ -68,7 +68,7 @@ func (s *Session) browserStart(_ context.Context, b *rig.Browsers) (operation, e
 		return err
 	}
 	remove := func(ctx context.Context) error { return s.Rig.Remove(ctx, name) }
-	return operation{rounds: 10, cold: true, settle: time.Second, ways: []way{
+	return operation{rounds: 10, cold: true, settle: 500 * time.Millisecond, ways: []way{
 		{name: report.WayEngine, turn: 1, take: timed(plain, remove)},
 		{name: report.WaySocket, turn: 1, take: timed(ours, stop)},
 	}, done: func() error { return sweep(remove, stop) }}, nil
