@@ -151,14 +151,6 @@ func (c *cdp) page(address string) string {
 	return session.SessionID
 }
 
-// eval returns the value of an expression in a page.
-func (c *cdp) eval(session, expression string) any {
-	c.t.Helper()
-	var r struct{ Result struct{ Value any } }
-	c.must(session, "Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &r)
-	return r.Result.Value
-}
-
 // open navigates a page and returns the error that the browser gives.
 func (c *cdp) open(session, address string) string {
 	c.t.Helper()
