@@ -93,7 +93,7 @@ func TestHostBrowserThatIsNotThere(t *testing.T) {
 	must(t, l.Close())
 	r := on(t, `"allowHostControl":true,"hostCdpUrl":"`+address+`"`, "")
 	ctx := patient(t)
-	if _, err := r.Start(ctx, of("a")); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "browser.hostCdpUrl") {
+	if _, err := r.Start(ctx, of("a")); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "browser.hostCdpUrl") || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), ":9222") {
 		t.Errorf("got %v", err)
 	}
 	if there, err := r.m.BrowserExists(ctx, of("a").Who, nil); err != nil || there {

@@ -82,7 +82,7 @@ func (w *Watch) serveFile(rw http.ResponseWriter, r *http.Request, want wish) {
 	}
 	body, err := get(ctx, want.path, fileBytes)
 	switch {
-	case sandbox.IsNotFound(err) && w.ctx.Err() == nil:
+	case sandbox.IsNotFound(err) && !w.lost.Load() && w.ctx.Err() == nil:
 		front.Refuse(rw, nothing)
 	case err != nil:
 		w.fail(rw, err)

@@ -143,6 +143,7 @@ func (w *Watch) end() {
 	if w.o.Gone != nil {
 		gone.Go(func() {
 			if err := w.o.Gone(w.ctx); err == nil {
+				w.lost.Store(true)
 				w.cancel()
 			}
 		})
@@ -160,7 +161,7 @@ func (w *Watch) revoke(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
 	defer cancel()
 	err := w.o.SetPasswords(ctx, w.secrets.file(), newSecrets().file())
-	if err != nil && !sandbox.IsNotFound(err) {
+	if err != nil && !sandbox.IsNotFound(err) && !w.lost.Load() { // with the container the password has gone
 		w.log.WithError(err).Warn("the password of the display was not revoked")
 	}
 }
