@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +20,15 @@ type relay struct {
 	io.Reader
 	io.WriteCloser
 	cmd *exec.Cmd
+	end *sync.Once
 }
 
-func (r relay) Close() error {
-	err := r.WriteCloser.Close()
-	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait()
+func (r relay) Close() (err error) {
+	r.end.Do(func() {
+		err = r.WriteCloser.Close()
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
 	return err
 }
 func (relay) LocalAddr() net.Addr              { return &net.TCPAddr{} }
@@ -48,7 +52,7 @@ func (b *box) dial(port int) (net.Conn, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return relay{out, in, cmd}, nil
+	return relay{out, in, cmd, &sync.Once{}}, nil
 }
 
 // cdp drives the browser of a box by the bare protocol.

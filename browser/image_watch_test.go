@@ -58,7 +58,7 @@ func (b *box) watch(password string) bool {
 	}
 	defer conn.Close()
 	// A server that is about to end may accept and say nothing.
-	stop := time.AfterFunc(3*time.Second, func() { conn.Close() })
+	stop := time.AfterFunc(20*time.Second, func() { conn.Close() })
 	defer stop.Stop()
 	read := func(n int) []byte {
 		buf := make([]byte, n)

@@ -137,7 +137,7 @@ func (l *liar) commands(method string) (out []command) {
 // await waits until at least n commands of a method, or of another, were given.
 func (l *liar) await(t testing.TB, n int, methods ...string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		have := 0
 		for _, m := range methods {
