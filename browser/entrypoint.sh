@@ -236,7 +236,7 @@ chromium_flags() {
         --disable-client-side-phishing-detection --disable-breakpad --disable-quic
         --disable-search-engine-choice-screen --disable-infobars --disable-notifications --mute-audio
         --metrics-recording-only --force-webrtc-ip-handling-policy=disable_non_proxied_udp
-        --disable-gpu --disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions,AsyncDns
+        --disable-gpu --disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions,AsyncDns
         --window-size=1280,800
     )
     if [ "$headless" = 1 ]; then

@@ -110,7 +110,8 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 		}
 	case network.ResponseReceived.Method:
 		if e, ok := read(m, network.ResponseReceived); ok && e.Response != nil && string(e.RequestID) == string(e.LoaderID) && string(e.FrameID) == string(t.id) {
-			t.set(func(s *state) { s.status, s.answer = e.Response.Status, e.LoaderID })
+			rule := ruleOf(e.Response.Headers)
+			t.set(func(s *state) { s.status, s.answer, s.rule = e.Response.Status, e.LoaderID, rule })
 		}
 	}
 }

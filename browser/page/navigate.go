@@ -3,10 +3,12 @@ package page
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -100,11 +102,40 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
 	if now.answer == now.loader {
 		out.Status = now.status
+		if now.rule != "" && !t.session.settings.Direct {
+			return browser.Page{}, turnedBack(out, now.rule)
+		}
 	}
 	for _, r := range now.redirects {
 		out.Redirects = append(out.Redirects, spoken(r))
 	}
 	return out, nil
+}
+
+// ruleOf is the rule that an answer of our way out names. Hosts could name one
+// too, and would have their own pages refused.
+func ruleOf(h network.Headers) string {
+	for name, value := range h {
+		if text, ok := value.(string); ok && strings.EqualFold(name, "X-Sandbox-Rule") {
+			return shown(text)
+		}
+	}
+	return ""
+}
+
+// turnedBack is the error for a page in whose place the way out has answered.
+func turnedBack(p browser.Page, rule string) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "browse", Resource: shown(p.URL), Retryable: true,
+		Message: "the way out cannot reach the host (" + rule + ")", Hint: "see what `sandbox evidence list` says of it",
+	}
+	switch p.Status {
+	case http.StatusForbidden:
+		e.Code, e.Retryable, e.Message = sandbox.CodeCapabilityBlocked, false, "the way out does not let the page be reached ("+rule+")"
+	case http.StatusTooManyRequests:
+		e.Code, e.Retryable, e.Message = sandbox.CodeBudgetExceeded, false, "the sandbox has used up what it may use of the network ("+rule+")"
+	}
+	return e
 }
 
 // abandon stops a page that takes too long. One that does not even stop is

@@ -15,6 +15,7 @@ type state struct {
 	loaded bool         // with everything in it
 	status int64        // of its answer
 	answer cdp.LoaderID // whose status that is
+	rule   string       // by which our way out answered in the host's place, or empty
 
 	asked     string   // the last address of a main document
 	redirects []string // passed on the way to the last of them
