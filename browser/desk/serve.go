@@ -31,26 +31,23 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 	if notIsolated {
 		key += " " + host.addr // there may be several, each for other scopes
 	}
-	b, err := d.bridges.Get(ctx, key, func(context.Context) (*bridge.Bridge, error) {
-		o := bridge.Options{Sources: c.Settings().Sources, Log: d.log.WithField("sandbox", c.Name())}
-		o.Upstream = func(ctx context.Context) (bridge.Upstream, error) { return d.upstream(ctx, r, c.Name()) }
-		o.Gone = func(ctx context.Context) error { return d.gone(ctx, r) }
-		if notIsolated {
-			o.Upstream = func(context.Context) (bridge.Upstream, error) { return hostUpstream{host}, nil }
-			o.Gone = nil
+	open := func(context.Context) (*bridge.Bridge, error) { return bridge.Open(d.leading(r, c)) }
+	var b *bridge.Bridge
+	var life *share
+	var ws string
+	for range 2 { // the last who had the bridge may have closed it just now
+		if b, err = d.bridges.Get(ctx, key, open); err != nil {
+			return Served{}, err
 		}
-		return bridge.Open(o)
-	})
-	if err != nil {
-		return Served{}, err
-	}
-	life, err := d.share(c, b)
-	if err != nil {
-		return Served{}, err
-	}
-	ws, err := b.WebSocket(ctx)
-	if err != nil {
+		if life, err = d.share(c, b); err != nil {
+			return Served{}, err
+		}
+		if ws, err = b.WebSocket(ctx); err == nil {
+			break
+		}
 		life.Close()
+	}
+	if err != nil {
 		return Served{}, err
 	}
 	name := c.Name()
@@ -58,6 +55,18 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 		name = ""
 	}
 	return Served{Life: life, Name: name, HTTPURL: b.URL(), WebSocketDebuggerURL: ws, Token: b.Token(), NotIsolated: notIsolated}, nil
+}
+
+// leading says where a bridge to the browser in c leads.
+func (d *Desk) leading(r Request, c Opened) bridge.Options {
+	o := bridge.Options{Sources: c.Settings().Sources, Log: d.log.WithField("sandbox", c.Name())}
+	if host, ok := c.(*hostBrowser); ok {
+		o.Upstream = func(context.Context) (bridge.Upstream, error) { return hostUpstream{host}, nil }
+		return o
+	}
+	o.Upstream = func(ctx context.Context) (bridge.Upstream, error) { return d.upstream(ctx, r, c.Name()) }
+	o.Gone = func(ctx context.Context) error { return d.gone(ctx, r) }
+	return o
 }
 
 // upstream opens the browser for one client of a bridge. A container that has
