@@ -129,8 +129,8 @@ func (s *site) killedAfter(d time.Duration, args ...string) (said string) {
 // moments of their lives. Whatever they leave is found again: the next use
 // works, and after a stop there is nothing.
 func TestKilledProgramLeavesABrowserThatIsFound(t *testing.T) {
-	t.Run("none", func(t *testing.T) { killedBrowser(t, browserSite(t, ""), 0.1, 0.3, 0.5, 0.7, 5) })
-	t.Run("own", func(t *testing.T) { killedBrowser(t, browserSite(t, `, "network": "own"`), 0.4, 0.6) })
+	t.Run("none", func(t *testing.T) { killedBrowser(t, browserSite(t, ""), 0.15, 0.45, 0.75, 3) })
+	t.Run("own", func(t *testing.T) { killedBrowser(t, browserSite(t, `, "network": "own"`), 0.5) })
 }
 
 // killedBrowser kills at these moments, in parts of the time that a picture
