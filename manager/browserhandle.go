@@ -38,12 +38,6 @@ func (b *Browser) Name() string { return b.live.name() }
 // Created reports whether the container was made for this opening.
 func (b *Browser) Created() bool { return b.live.created }
 
-// Owner says whose the browser is.
-func (b *Browser) Owner() sandbox.Owner { return b.live.spec.Owner }
-
-// AutoStart reports whether the browser may be started because it is used.
-func (b *Browser) AutoStart() bool { return b.res.Browser.AutoStart }
-
 // Settings implements [browser.Container].
 func (b *Browser) Settings() browser.Settings { return b.settings }
 
