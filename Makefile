@@ -21,7 +21,7 @@ DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image test lint fuzz bench gobench demo cover clean
+.PHONY: help build setup image playwright test lint fuzz bench gobench demo cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
@@ -35,10 +35,13 @@ build: ## build bin/sandbox, bin/sandbox-engine and bin/sandbox-guest
 setup: ## install what is missing and start a Docker engine where none answers
 	@scripts/setup.sh
 
-image: setup build ## make the default image unless it is there
+image: setup build ## make the images of sandboxes and browsers unless they are there
 	@scripts/image.sh $(BIN)/sandbox
 
-test: image ## run every test, with the race detector
+playwright: setup ## install the client that tests drive browsers with, into bin/playwright
+	@scripts/playwright.sh $(BIN)/playwright
+
+test: image playwright ## run every test, with the race detector
 	$(GO) test $(TEST_FLAGS) $(PKGS)
 
 lint: ## gofmt, vet and staticcheck
@@ -60,7 +63,7 @@ gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=pac
 demo: image ## run an untrusted program in a sandbox and show what it could not do
 	@scripts/demo.sh
 
-cover: image ## run every test and show the coverage by function
+cover: image playwright ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

@@ -121,3 +121,10 @@ type Rights struct {
 func (s Settings) Environment() map[string]string {
 	return environment(s)
 }
+
+// Kept returns s for a browser that was made with other settings, whose
+// variables env are, and kept. How it is spoken to and what holds it is as it
+// was made; a session in it may do what both let.
+func (s Settings) Kept(env map[string]string) Settings {
+	return kept(s, env)
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +20,15 @@ type relay struct {
 	io.Reader
 	io.WriteCloser
 	cmd *exec.Cmd
+	end *sync.Once
 }
 
-func (r relay) Close() error {
-	err := r.WriteCloser.Close()
-	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait()
+func (r relay) Close() (err error) {
+	r.end.Do(func() {
+		err = r.WriteCloser.Close()
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
 	return err
 }
 func (relay) LocalAddr() net.Addr              { return &net.TCPAddr{} }
@@ -48,7 +52,7 @@ func (b *box) dial(port int) (net.Conn, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return relay{out, in, cmd}, nil
+	return relay{out, in, cmd, &sync.Once{}}, nil
 }
 
 // cdp drives the browser of a box by the bare protocol.
@@ -151,10 +155,52 @@ func (c *cdp) page(address string) string {
 	return session.SessionID
 }
 
-// eval returns the value of an expression in a page.
-func (c *cdp) eval(session, expression string) any {
+// open navigates a page and returns the error that the browser gives.
+func (c *cdp) open(session, address string) string {
 	c.t.Helper()
-	var r struct{ Result struct{ Value any } }
-	c.must(session, "Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &r)
-	return r.Result.Value
+	var r struct{ ErrorText string }
+	c.must(session, "Page.navigate", map[string]any{"url": address}, &r)
+	return r.ErrorText
+}
+
+// settled waits until a page has loaded, and returns its address and text.
+func (c *cdp) settled(session string) string {
+	c.t.Helper()
+	for {
+		var r struct{ Result struct{ Value string } }
+		err := c.call(session, "Runtime.evaluate", map[string]any{"returnByValue": true, "awaitPromise": true,
+			"expression": `new Promise(done => {
+				const tell = () => done(location.href + " " + (document.body ? document.body.innerText : ""));
+				document.readyState === "complete" ? setTimeout(tell, 50) : addEventListener("load", () => setTimeout(tell, 50));
+			})`}, &r)
+		// A page that is being replaced takes the question with it.
+		if err == nil && r.Result.Value != "" {
+			return r.Result.Value
+		}
+		if c.ctx.Err() != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// event waits for one of a kind and returns a field of it.
+func (c *cdp) event(method, field string) string {
+	c.t.Helper()
+	for {
+		_, text, err := c.conn.Read(c.ctx)
+		if err != nil {
+			c.t.Fatalf("waiting for %s: %v", method, err)
+		}
+		var m struct {
+			Method string
+			Params map[string]any
+		}
+		if err := json.Unmarshal(text, &m); err != nil {
+			c.t.Fatal(err)
+		}
+		if m.Method == method {
+			value, _ := m.Params[field].(string)
+			return value
+		}
+	}
 }

@@ -80,16 +80,16 @@ finish() {
     trap '' TERM INT HUP
     ending=yes
     signal_parts TERM
-    local tries=0
-    while parts_left && [ "$tries" -lt 30 ]; do
-        tries=$((tries + 1))
+    local try
+    for try in {1..30}; do
+        parts_left || break
         sleep 0.05
     done
     signal_parts KILL
-    wait "${parts[@]}" 2>/dev/null
+    [ "${#parts[@]}" -eq 0 ] || wait "${parts[@]}" 2>/dev/null
     if [ -n "$keeper" ]; then
         exec {sink}>&-
-        for tries in 1 2 3 4 5 6 7 8 9 10; do # until it has written the rest
+        for try in {1..10}; do # until it has written the rest
             kill -0 "$keeper" 2>/dev/null || break
             sleep 0.02
         done
@@ -150,11 +150,9 @@ lost() {
     wait "$1" || status=$?
     [ -z "$ending" ] || return
     if [ "${names[$1]}" = Chromium ]; then
-        # The log is written by another process.
-        local tries=0
-        while [ "$tries" -lt 10 ] && ! unusable; do
-            tries=$((tries + 1))
-            sleep 0.02
+        local try # the log is written by another process
+        for try in 1 2 3 4 5; do
+            unusable || sleep 0.05
         done
         if unusable; then
             fail "Chromium's own sandbox cannot start: user namespaces are not allowed in this container; browser.dangerouslyNoSandbox would run Chromium without it"
@@ -170,11 +168,10 @@ unusable() {
 # listens PORT: somebody listens there on loopback. The row of /proc/net/tcp
 # tells without a connection.
 listens() {
-    local row local_addr state
-    local want
+    local address state want
     printf -v want '0100007F:%04X' "$1"
-    while read -r row local_addr _ state _; do
-        [ "$local_addr" = "$want" ] && [ "$state" = 0A ] && return 0
+    while read -r _ address _ state _; do
+        [ "$address" = "$want" ] && [ "$state" = 0A ] && return 0
     done </proc/net/tcp
     return 1
 }
@@ -239,7 +236,7 @@ chromium_flags() {
         --disable-client-side-phishing-detection --disable-breakpad --disable-quic
         --disable-search-engine-choice-screen --disable-infobars --disable-notifications --mute-audio
         --metrics-recording-only --force-webrtc-ip-handling-policy=disable_non_proxied_udp
-        --disable-gpu --disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions,AsyncDns
+        --disable-gpu --disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions,AsyncDns
         --window-size=1280,800
     )
     if [ "$headless" = 1 ]; then
@@ -252,16 +249,11 @@ chromium_flags() {
     else
         flags+=(--proxy-server="http://$proxy" "--proxy-bypass-list=<-loopback>")
     fi
-    [ "$(shm_free)" -ge "$small_shm" ] || flags+=(--disable-dev-shm-usage)
+    local shm
+    shm=$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)
+    [ "${shm:-0}" -ge "$small_shm" ] || flags+=(--disable-dev-shm-usage)
     [ "$no_sandbox" = 0 ] || flags+=(--no-sandbox)
     flags+=(about:blank)
-}
-
-# shm_free is how many KiB /dev/shm has.
-shm_free() {
-    local size
-    size=$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)
-    echo "${size:-0}"
 }
 
 # --- the display ------------------------------------------------------------
@@ -269,7 +261,7 @@ shm_free() {
 # display starts Xvfb and sets DISPLAY and XAUTHORITY. Who has not the cookie
 # is let in by nothing.
 display() {
-    local number= piece=
+    local number=
     export XAUTHORITY=$work/xauthority
     {
         # Any address, any display, one name, 16 bytes: see Xau's format.
@@ -279,23 +271,27 @@ display() {
     mkfifo "$work/display" || fail "no pipe can be made in $work"
     exec {told}<>"$work/display"
     launch Xvfb Xvfb -displayfd "$told" -screen 0 1280x800x24 -nolisten tcp -auth "$XAUTHORITY" -noreset
-    while ! read -r -t 0.05 piece <&"$told"; do
-        number=$number$piece # a line may come in parts
-        check
-        ! late || fail "Xvfb did not start within SANDBOX_BROWSER_START_TIMEOUT=$start_timeout seconds"
-    done
+    until_ready Xvfb read -t 0 -u "$told" # there is something to read
+    read -r -t 2 number <&"$told"
     exec {told}>&-
-    export DISPLAY=:$number$piece
+    case $number in
+    '' | *[!0-9]*) fail "Xvfb did not say which display it is" ;;
+    esac
+    export DISPLAY=:$number
 }
 
 # watchers starts what the display is watched through. The password is one
 # that nobody knows until somebody else is put into the file.
 watchers() {
+    launch websockify websockify --web /usr/share/novnc "127.0.0.1:$novnc_port" "127.0.0.1:$vnc_port"
+    vnc_server
+}
+
+vnc_server() {
     head -c 64 /dev/urandom | base64 -w 0 | head -c 8 >"$passwords"
     launch x11vnc x11vnc -norc -display "$DISPLAY" -auth "$XAUTHORITY" -rfbport "$vnc_port" -localhost -no6 -noipv6 \
         -passwdfile "read:$passwords" -forever -shared -noremote -nocmds -nosel -nodpms -nolookup -noncache \
         -notightfilexfer -nobell -norepeat -quiet
-    launch websockify websockify --web /usr/share/novnc "127.0.0.1:$novnc_port" "127.0.0.1:$vnc_port"
 }
 
 # --- the run ----------------------------------------------------------------
@@ -332,11 +328,22 @@ fi
 check
 echo ready
 
-wait -n -p gone "${parts[@]}"
-status=$?
-[ -n "${gone-}" ] || gone=
-if [ -n "$gone" ]; then
-    fail "${names[$gone]} has ended by itself, with status $status"
-fi
-check
-finish 1
+while :; do
+    gone=
+    wait -n -p gone "${parts[@]}"
+    status=$?
+    [ -n "$gone" ] || fail "a part has ended by itself"
+    # The VNC server ends with 1 when it finds no password: then nobody may
+    # watch any more, which is no reason to end the browser. Its port is free
+    # again only after a moment, and a next one ends the same way until then.
+    if [ "${names[$gone]}" != x11vnc ] || [ "$status" -ne 1 ]; then
+        fail "${names[$gone]} has ended by itself, with status $status"
+    fi
+    remaining=()
+    for pid in "${parts[@]}"; do
+        [ "$pid" = "$gone" ] || remaining+=("$pid")
+    done
+    parts=("${remaining[@]}")
+    sleep 0.3
+    vnc_server
+done

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,4 +33,31 @@ func truth(b bool) string {
 		return "1"
 	}
 	return "0"
+}
+
+// kept reads what environment has written. A variable that is not there says
+// nothing.
+func kept(s Settings, env map[string]string) Settings {
+	const prefix = "SANDBOX_BROWSER_"
+	for name, port := range map[string]*int{"CDP_PORT": &s.CDPPort, "VNC_PORT": &s.VNCPort, "NOVNC_PORT": &s.NoVNCPort} {
+		if n, err := strconv.Atoi(env[prefix+name]); err == nil {
+			*port = n
+		}
+	}
+	for name, flag := range map[string]*bool{"HEADLESS": &s.Headless, "VNC": &s.VNC, "NO_SANDBOX": &s.NoSandbox} {
+		if text, ok := env[prefix+name]; ok {
+			*flag = text == truth(true)
+		}
+	}
+	if text, ok := env[prefix+"PROXY"]; ok {
+		s.Direct = text == "direct"
+	}
+	if text, ok := env[prefix+"DOWNLOADS"]; ok {
+		s.Downloads = s.Downloads && text == truth(true)
+	}
+	if text, ok := env[prefix+"SCHEMES"]; ok {
+		made := strings.Split(text, ",")
+		s.Schemes = slices.DeleteFunc(slices.Clone(s.Schemes), func(scheme string) bool { return !slices.Contains(made, scheme) })
+	}
+	return s
 }

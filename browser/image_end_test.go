@@ -46,7 +46,8 @@ func TestImageEndsWhenTold(t *testing.T) {
 // that was killed.
 func TestImageLeavesNothing(t *testing.T) {
 	b := idle(t)
-	const start = `coproc supervisor { exec sandbox-browser; }
+	const start = `exec 2>/dev/null
+coproc supervisor { exec sandbox-browser; }
 read -r line <&"${supervisor[0]}"; [ "$line" = ready ] || exit 9
 touch "$HOME/.sandbox-browser/profile/trace"
 pid=$supervisor_PID
@@ -110,15 +111,14 @@ func TestImageGivesUpInTime(t *testing.T) {
 	out, status := b.try(`python3 -c '
 import socket, time
 s = socket.create_server(("127.0.0.1", 9222))
-print("up", flush=True); time.sleep(60)' >/tmp/up &
+print("up", flush=True); time.sleep(60)' >/tmp/up 2>/dev/null &
 until grep -q up /tmp/up; do sleep 0.05; done
 exec sandbox-browser`)
 	if status != 1 || !strings.Contains(out, "another program listens at port 9222") {
 		t.Errorf("status %d, %q", status, out)
 	}
 	b = idle(t)
-	out, status = b.try(`exec {lock}>/tmp/lock
-( until p=$(pgrep -o -f -- 'chromium --user-data-dir'); do :; done; kill -STOP "$p" ) &
+	out, status = b.try(`( until p=$(pgrep -f -- '^/usr/lib/chromium/chromium --user-data-dir'); do :; done; kill -STOP $p ) >/dev/null 2>&1 &
 exec sandbox-browser`, "SANDBOX_BROWSER_START_TIMEOUT=1")
 	if status != 1 || !strings.Contains(out, "Chromium did not answer within SANDBOX_BROWSER_START_TIMEOUT=1 seconds") {
 		t.Errorf("status %d, %q", status, out)

@@ -75,6 +75,9 @@ func browserErrors(r Resolved) []error {
 	if b.Limits.Navigation == 0 || b.AutoStartTimeout == 0 {
 		errs = append(errs, invalid(r.field("browser"), "autoStartTimeout and limits.navigation must be more than 0: what waits has to end"))
 	}
+	if b.ContainerPrefix == r.Docker.ContainerPrefix {
+		errs = append(errs, invalid(r.field("browser.containerPrefix"), "it is that of sandboxes too, so that the browser and the sandbox of a scope would have one name"))
+	}
 	if b.EnableNoVNC && b.Headless {
 		e := invalid(r.field("browser.enableNoVnc"), "a headless browser has no display to look at").(*sandbox.Error)
 		e.Hint = "set browser.headless to false as well"

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,9 @@ func TestBrowserSpec(t *testing.T) {
 	if s.Resources.Memory != 4<<30 || s.Resources.ShmSize != 512<<20 || !s.ReadOnlyRoot || !s.Security.NoNewPrivileges || len(s.Security.CapDrop) != 1 {
 		t.Errorf("walls: %+v %+v", s.Resources, s.Security)
 	}
+	if n := len(s.Tmpfs); n == 0 || slices.ContainsFunc(s.Tmpfs, func(t sandbox.Tmpfs) bool { return t.Exec }) {
+		t.Errorf("programs are run from memory: %+v", s.Tmpfs)
+	}
 	if len(s.Egress.AllowedDomains) != 1 {
 		t.Errorf("rules %+v", s.Egress)
 	}
@@ -54,22 +58,23 @@ func TestBrowserSpec(t *testing.T) {
 // TestBrowserSettingsAreChecked holds which settings of a browser are refused.
 func TestBrowserSettingsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ browser, field, says string }{
-		"ports":              {`"cdpPort":5900`, "browser.vncPort", "already"},
-		"port of the way":    {`"noVncPort":3128`, "browser.noVncPort", "way out"},
-		"low port":           {`"cdpPort":80`, "browser.cdpPort", "1024"},
-		"view of nothing":    {`"enableNoVnc":true`, "browser.enableNoVnc", "no display"},
-		"host uninvited":     {`"hostCdpUrl":"http://127.0.0.1:9222"`, "browser.hostCdpUrl", "not isolated"},
-		"host elsewhere":     {`"allowHostControl":true,"hostCdpUrl":"http://192.0.2.1:9222"`, "browser.hostCdpUrl", "loopback"},
-		"host by name":       {`"allowHostControl":true,"hostCdpUrl":"http://localhost.example:9222"`, "browser.hostCdpUrl", "loopback"},
-		"host with password": {`"allowHostControl":true,"hostCdpUrl":"http://u:p@127.0.0.1:9222"`, "browser.hostCdpUrl", "address"},
-		"host without port":  {`"allowHostControl":true,"hostCdpUrl":"http://127.0.0.1"`, "browser.hostCdpUrl", "address"},
-		"host as socket":     {`"allowHostControl":true,"hostCdpUrl":"ws://127.0.0.1:9222"`, "browser.hostCdpUrl", "address"},
-		"host network":       {`"network":"host"`, "browser.network", "host"},
-		"other's network":    {`"network":"container:x"`, "browser.network", "container"},
-		"endless page":       {`"limits":{"navigation":0}`, "browser", "has to end"},
-		"endless start":      {`"autoStartTimeout":0`, "browser", "has to end"},
-		"sources":            {`"cdpSourceRange":"everybody"`, "browser.cdpSourceRange", "range"},
-		"no pixels":          {`"limits":{"screenshotPixels":0}`, "browser.limits.screenshotPixels", "too small"},
+		"ports":               {`"cdpPort":5900`, "browser.vncPort", "already"},
+		"port of the way":     {`"noVncPort":3128`, "browser.noVncPort", "way out"},
+		"low port":            {`"cdpPort":80`, "browser.cdpPort", "1024"},
+		"prefix of sandboxes": {`"containerPrefix":"sbx-"`, "browser.containerPrefix", "one name"},
+		"view of nothing":     {`"enableNoVnc":true`, "browser.enableNoVnc", "no display"},
+		"host uninvited":      {`"hostCdpUrl":"http://127.0.0.1:9222"`, "browser.hostCdpUrl", "not isolated"},
+		"host elsewhere":      {`"allowHostControl":true,"hostCdpUrl":"http://192.0.2.1:9222"`, "browser.hostCdpUrl", "loopback"},
+		"host by name":        {`"allowHostControl":true,"hostCdpUrl":"http://localhost.example:9222"`, "browser.hostCdpUrl", "loopback"},
+		"host with password":  {`"allowHostControl":true,"hostCdpUrl":"http://u:p@127.0.0.1:9222"`, "browser.hostCdpUrl", "address"},
+		"host without port":   {`"allowHostControl":true,"hostCdpUrl":"http://127.0.0.1"`, "browser.hostCdpUrl", "address"},
+		"host as socket":      {`"allowHostControl":true,"hostCdpUrl":"ws://127.0.0.1:9222"`, "browser.hostCdpUrl", "address"},
+		"host network":        {`"network":"host"`, "browser.network", "host"},
+		"other's network":     {`"network":"container:x"`, "browser.network", "container"},
+		"endless page":        {`"limits":{"navigation":0}`, "browser", "has to end"},
+		"endless start":       {`"autoStartTimeout":0`, "browser", "has to end"},
+		"sources":             {`"cdpSourceRange":"everybody"`, "browser.cdpSourceRange", "range"},
+		"no pixels":           {`"limits":{"screenshotPixels":0}`, "browser.limits.screenshotPixels", "too small"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := config.Parse("test", []byte(inDefaults(`"browser":{`+c.browser+`}`)))

@@ -82,6 +82,14 @@ func memoryFolders(r Resolved) (shm int64, list []sandbox.Tmpfs, err error) {
 			return 0, nil, err
 		}
 	}
+	if r.Kind == sandbox.KindBrowser {
+		// Its programs are those of the image. A client of the DevTools protocol
+		// has the browser write files where it likes, whatever policies say of
+		// downloads; what it writes is never run.
+		for i := range list {
+			list[i].Exec = false
+		}
+	}
 	field := "docker.tmpfs"
 	if r.Docker.Tmpfs == nil {
 		field = "docker.shmSize"

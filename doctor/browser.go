@@ -24,6 +24,17 @@ type Browser struct {
 // container.
 func (b Browser) onHost() bool { return b.HostControl && b.HostURL != "" }
 
+// dangers names the switches in force that take a wall away.
+func (b Browser) dangers() []string {
+	switch {
+	case b.Enabled && b.onHost():
+		return []string{"browser.allowHostControl"}
+	case b.Enabled && b.NoSandbox:
+		return []string{"browser.dangerouslyNoSandbox"}
+	}
+	return nil
+}
+
 // noBrowser is the finding of every check of browsers where there is none.
 func noBrowser() finding { return ok("no browser is enabled") }
 

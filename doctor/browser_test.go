@@ -37,6 +37,8 @@ func TestBrowserChecks(t *testing.T) {
 		{"a browser of the host", host, "browser", doctor.Warn, "NOT ISOLATED", "browser.hostCdpUrl"},
 		{"a browser of the host would be let", func(w *world) { w.settings.Browser.HostControl = true }, "browser", doctor.Warn, "names none", "browser.allowHostControl"},
 		{"a network of its own", func(w *world) { w.settings.Browser.Network = "own" }, "browser", doctor.Warn, "browser.network is own", "network.allowedDomains"},
+		{"a browser of the host breaks the glass", host, "break-glass", doctor.Warn, "in force: browser.allowHostControl", "remove"},
+		{"no own sandbox breaks the glass", func(w *world) { w.settings.Browser.NoSandbox = true }, "break-glass", doctor.Warn, "in force: browser.dangerouslyNoSandbox", "remove"},
 		{"settings wrong", func(w *world) { w.setErr = fs.ErrInvalid }, "browser", doctor.Warn, "not known", ""},
 
 		{"image there", func(*world) {}, "browser-image", doctor.OK, "sandbox-browser:bookworm-slim is 0123456789ab, built from our recipe", ""},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,11 +25,11 @@ func settingsFile(_ context.Context, e *examination) finding {
 
 func breakGlass(_ context.Context, e *examination) finding {
 	s, err := e.settings()
-	switch {
-	case err != nil:
+	if err != nil {
 		return warn("", "not known: the settings cannot be read")
-	case len(s.Dangerous) > 0:
-		return warn("remove them from the settings as soon as they are not needed", "in force: %s", strings.Join(s.Dangerous, ", "))
+	}
+	if dangers := slices.Concat(s.Dangerous, s.Browser.dangers()); len(dangers) > 0 {
+		return warn("remove them from the settings as soon as they are not needed", "in force: %s", strings.Join(dangers, ", "))
 	}
 	return ok("no switch is in force")
 }

@@ -95,6 +95,8 @@ func TestOwnNamesAreNeverPulled(t *testing.T) {
 		"docker.io/library/sandbox:x":  sandbox.CodeUnavailable,
 		"sandbox-setup:0123":           sandbox.CodeUnavailable,
 		"sandbox-base:latest":          sandbox.CodeUnavailable,
+		"sandbox-browser:other":        sandbox.CodeUnavailable,
+		"sandbox-browser-base:latest":  sandbox.CodeUnavailable,
 		"sandbox-base:jammy-bootstrap": sandbox.CodeUnavailable,
 	} {
 		f := newFake()

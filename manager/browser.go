@@ -55,7 +55,7 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 	if err != nil {
 		return nil, err
 	}
-	return &Browser{m: m, live: l, res: res, settings: browserSettings(res)}, nil
+	return &Browser{m: m, live: l, res: res, settings: browserSettings(res).Kept(l.spec.Env)}, nil
 }
 
 // browserProvider returns what makes containers: a browser lives in one

@@ -38,12 +38,6 @@ func (b *Browser) Name() string { return b.live.name() }
 // Created reports whether the container was made for this opening.
 func (b *Browser) Created() bool { return b.live.created }
 
-// Owner says whose the browser is.
-func (b *Browser) Owner() sandbox.Owner { return b.live.spec.Owner }
-
-// AutoStart reports whether the browser may be started because it is used.
-func (b *Browser) AutoStart() bool { return b.res.Browser.AutoStart }
-
 // Settings implements [browser.Container].
 func (b *Browser) Settings() browser.Settings { return b.settings }
 
@@ -56,9 +50,20 @@ func (b *Browser) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return d.Dial(ctx, network, addr)
 }
 
-// Start implements [browser.Container].
+// Network is the one that the container has, whatever settings say by now:
+// none, own, or the name of a network of the engine.
+func (b *Browser) Network() string { return b.live.spec.Network }
+
+// Start implements [browser.Container]. What the container was made with, how
+// the browser in it is started among it, holds for every command: who would
+// start it with other settings would do so for everybody.
 func (b *Browser) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
 	c.Env = maps.Clone(c.Env)
+	for name := range c.Env {
+		if made, ok := b.live.spec.Env[name]; ok {
+			c.Env[name] = made
+		}
+	}
 	return b.live.Start(ctx, c)
 }
 

@@ -174,7 +174,11 @@ func drift(rec *registry.Record, w *want) []confighash.Change {
 	if rec == nil || rec.Spec == nil {
 		return nil
 	}
-	return confighash.Diff(*rec.Spec, w.spec)
+	changes := confighash.Diff(*rec.Spec, w.spec)
+	if w.spec.Kind == sandbox.KindBrowser {
+		return browserDrift(changes, rec.Spec.Env, w.spec.Env)
+	}
+	return changes
 }
 
 func noticesOf(ns []config.Notice) []Setting {

@@ -177,7 +177,7 @@ func (m *Manager) explainBrowser(ctx context.Context, res config.Resolved, flags
 	err = m.explainNext(ctx, w, &e)
 	p.Name, p.Image, p.ImageID, p.ConfigHash = e.Name, e.Image, e.ImageID, e.ConfigHash
 	p.Status, p.HaveHash, p.Next = e.Status, e.HaveHash, e.Next
-	p.Drift, p.Problems = append(p.Drift, e.Drift...), slices.Concat(p.Problems, e.Problems)
+	p.Drift, p.Problems = append(p.Drift, e.Drift...), slices.Concat(p.Problems, e.Problems, keptDangers(e.Drift))
 	if err != nil {
 		return fail(err)
 	}

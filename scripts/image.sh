@@ -1,19 +1,25 @@
 #!/bin/sh
-# Builds the default image unless the engine has it made from the recipe in
-# this checkout already. Building anew would give it another identity, and
-# every sandbox made from the old one would count as changed.
+# Builds the images of sandboxes and of browsers unless the engine has them
+# made from the recipes in this checkout already. Building anew would give
+# them another identity, and every container made from the old ones would count
+# as changed.
 #
 #   scripts/image.sh path/to/sandbox
 set -eu
 
 cd "$(dirname "$0")/.."
 program=${1:?usage: scripts/image.sh path/to/sandbox}
-image=sandbox:bookworm-slim
 label=dev.bulkhead.sandbox.image.dockerfile-digest
 
-want=$(sha256sum Dockerfile.sandbox | cut -d' ' -f1)
-have=$(docker image inspect --format "{{index .Config.Labels \"$label\"}}" "$image" 2>/dev/null || true)
-if [ "$have" = "$want" ]; then
-    exit 0
-fi
-exec "$program" images build
+# fresh IMAGE FILE...: the engine has the image made from these files.
+fresh() {
+    image=$1
+    shift
+    want=$(cat "$@" | sha256sum | cut -d' ' -f1)
+    have=$(docker image inspect --format "{{index .Config.Labels \"$label\"}}" "$image" 2>/dev/null || true)
+    [ "$have" = "$want" ]
+}
+
+fresh sandbox:bookworm-slim Dockerfile.sandbox || "$program" images build
+fresh sandbox-browser:bookworm-slim Dockerfile.browser browser/entrypoint.sh browser/policies.json browser/settings.sh ||
+    "$program" images build --browser

@@ -29,6 +29,9 @@
 //     was seen to overrule the policy DownloadRestrictions. They gain a client
 //     nothing, since it can read every answer as it is; that downloads come
 //     into no workspace unless allowed holds, since there is none.
+//   - Since clients write files of any name wherever the browser may, nothing in
+//     that memory can be run as a program, the folder of policies is closed for
+//     writing, and neither is counted on as a wall.
 //   - Policies of the administrator were seen to hold for navigations (file:,
 //     chrome:, view-source:, data:) and for Extensions.loadUnpacked, in clean
 //     profiles as well. They keep honest clients honest and are no wall.

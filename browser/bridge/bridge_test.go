@@ -16,7 +16,7 @@ import (
 )
 
 // within is how long tests wait for what has to happen.
-const within = 20 * time.Second
+const within = time.Minute
 
 func soon(t *testing.T) context.Context {
 	t.Helper()
@@ -138,6 +138,47 @@ func TestWebSocket(t *testing.T) {
 	}
 	if err := ws.Close(websocket.StatusNormalClosure, "bye"); err != nil {
 		t.Errorf("the end by agreement: %v", err)
+	}
+}
+
+// TestAddressOutlivesTheBrowser holds that the address of a browser that has
+// ended leads to the one that was started after it, and that of a page nowhere.
+func TestAddressOutlivesTheBrowser(t *testing.T) {
+	c := newChromium(t)
+	b := open(t, c, nil)
+	ctx := soon(t)
+	address, err := b.WebSocket(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(address, browserID, "00000000-1111-2222-3333-444444444444", 1)
+	ws, _, err := websocket.Dial(ctx, old, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.CloseNow() }()
+	if err := ws.Write(ctx, websocket.MessageText, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, data, err := ws.Read(ctx); err != nil || string(data) != "hello" {
+		t.Errorf("%q, %v", data, err)
+	}
+	page := strings.Replace(address, "/browser/"+browserID, "/page/00000000-1111-2222-3333-444444444444", 1)
+	if _, resp, err := websocket.Dial(ctx, page, nil); err == nil || resp == nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("a page that has gone: %v", err)
+	}
+	// A browser that names what it does not have is not asked for ever.
+	c.set(func() {
+		c.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/json/version" {
+				http.NotFound(w, r)
+				return true
+			}
+			return false
+		}
+	})
+	if _, resp, err := websocket.Dial(ctx, old, nil); err == nil || resp == nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("a browser that lies: %v", err)
 	}
 }
 

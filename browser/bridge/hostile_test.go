@@ -147,3 +147,24 @@ func TestSilentBrowser(t *testing.T) {
 		}
 	}
 }
+
+// TestListsAreReadInPart holds which lists of pages are taken for one.
+func TestListsAreReadInPart(t *testing.T) {
+	one := `{"id":"` + pageID + `","title":"t","type":"page","url":"about:blank"}`
+	many := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
+	for name, c := range map[string]struct {
+		body string
+		n    int // -1 is none
+	}{
+		"none": {"[]", 0}, "one": {many(1), 1}, "most": {many(maxPages), maxPages}, "too many": {many(maxPages + 1), -1},
+		"empty pages": {"[" + strings.Repeat("{},", 100) + "{}]", -1}, "null": {"null", -1}, "a page that is null": {"[null]", -1},
+		"no list": {"{}", -1}, "not closed": {"[" + one, -1}, "more behind it": {"[][]", -1}, "nothing": {"", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pages, err := readList([]byte(c.body), "ws://here/token")
+			if c.n < 0 && err == nil || c.n >= 0 && (err != nil || len(pages) != c.n) {
+				t.Errorf("%d pages, %v", len(pages), err)
+			}
+		})
+	}
+}

@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/url"
 	"strings"
 
@@ -97,15 +99,33 @@ func readVersion(body []byte, place string) (about, error) {
 	return v, nil
 }
 
+// maxPages is how many pages a browser may have.
+const maxPages = 4096
+
+// readList takes the list apart one by one: as a whole, one of nothing but
+// empty pages would take many times its size in memory.
 func readList(body []byte, place string) ([]page, error) {
-	pages, err := decode[[]page](body)
-	for i := range pages {
-		if err == nil {
-			pages[i], err = pages[i].moved(place)
-		}
+	in := json.NewDecoder(bytes.NewReader(body))
+	if first, err := in.Token(); err != nil || first != json.Delim('[') {
+		return nil, errAnswer
 	}
-	if err != nil {
-		return nil, err
+	pages := []page{}
+	for in.More() {
+		var one json.RawMessage
+		if err := in.Decode(&one); err != nil || len(pages) == maxPages {
+			return nil, errAnswer
+		}
+		p, err := readPage(one, place)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, p)
+	}
+	if _, err := in.Token(); err != nil { // the end of the list
+		return nil, errAnswer
+	}
+	if _, err := in.Token(); err != io.EOF {
+		return nil, errAnswer
 	}
 	return pages, nil
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser/door"
@@ -96,6 +97,9 @@ func (b *Bridge) serveSocket(w http.ResponseWriter, r *http.Request, want wish) 
 	}
 	defer func() { _ = up.Close() }()
 	server, err := b.dial(r.Context(), up, want.target)
+	if sandbox.IsNotFound(err) && strings.HasPrefix(want.target, wholeBrowser) {
+		server, err = b.dialAnew(r.Context(), up, want.target, err)
+	}
 	if err != nil {
 		b.fail(w, err)
 		return
@@ -108,6 +112,30 @@ func (b *Bridge) serveSocket(w http.ResponseWriter, r *http.Request, want wish) 
 	b.socks.Add(1)
 	defer b.socks.Add(-1)
 	relay.Join(b.ctx, client, server)
+}
+
+// wholeBrowser begins the address of the WebSocket of a browser, before its id.
+const wholeBrowser = "/devtools/browser/"
+
+// dialAnew opens the WebSocket of the browser that runs now for a client with
+// the address of one that has ended: a browser has another id after each start,
+// and there is one for each bridge. missing is why the address is no good.
+func (b *Bridge) dialAnew(ctx context.Context, up Upstream, old string, missing error) (*relay.Stream, error) {
+	asked, cancel := context.WithTimeout(ctx, b.o.Limits.Answer)
+	defer cancel()
+	c, err := up.Dial(asked)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	answer, err := relay.Ask(asked, c, relay.Question{Method: http.MethodGet, Target: "/json/version", Host: inside, Limit: b.o.Limits.AnswerBytes})
+	if err != nil {
+		return nil, err
+	}
+	v, err := readVersion(answer.Body, "")
+	if err != nil || v.WebSocket == "" || v.WebSocket == old {
+		return nil, missing
+	}
+	return b.dial(ctx, up, v.WebSocket)
 }
 
 // dial opens the browser's WebSocket.

@@ -42,7 +42,8 @@ type House interface {
 // An Opened is a container that a House has opened.
 type Opened interface {
 	browser.Container
-	Created() bool // for this opening
+	Created() bool   // for this opening
+	Network() string // that the container has: none, own, or the name of one
 }
 
 // A Desk keeps the browsers of scopes. It is safe for concurrent use.
@@ -53,13 +54,13 @@ type Desk struct {
 	stays   stays
 
 	mu      sync.Mutex
-	shares  map[*bridge.Bridge]int // how many Served there are of each
-	watches map[string]*viewing    // by the name of the container
+	shares  map[*bridge.Bridge]*shared
+	watches map[string]*viewing // by the name of the container
 }
 
 // New returns a Desk that has nothing open yet.
 func New(house House, log logrus.FieldLogger) *Desk {
-	return &Desk{house: house, log: log, bridges: bridge.NewSet(), shares: map[*bridge.Bridge]int{}, watches: map[string]*viewing{}}
+	return &Desk{house: house, log: log, bridges: bridge.NewSet(), shares: map[*bridge.Bridge]*shared{}, watches: map[string]*viewing{}}
 }
 
 // Close ends every bridge and every display that somebody watches. Browsers
@@ -95,13 +96,9 @@ func (d *Desk) Start(ctx context.Context, r Request) (Started, error) {
 	}
 	defer c.Close()
 	s := c.Settings()
-	res, err := d.house.Resolve(r)
-	if err != nil {
-		return Started{}, err
-	}
 	out := Started{
 		Name: c.Name(), Version: v.Browser, Created: c.Created(), Ready: time.Since(begin),
-		Sandbox: !s.NoSandbox, Headless: s.Headless, Network: res.BrowserNetwork(),
+		Sandbox: !s.NoSandbox, Headless: s.Headless, Network: c.Network(),
 	}
 	if _, ok := c.(*hostBrowser); ok {
 		out = Started{Version: v.Browser, Ready: time.Since(begin), NotIsolated: true}
@@ -135,6 +132,9 @@ func (d *Desk) open(ctx context.Context, r Request, w wish) (Opened, supervise.V
 	v, _, err := supervise.Ensure(ctx, c)
 	if err != nil {
 		c.Close()
+		if ctx.Err() != nil && !c.Created() {
+			return nil, none, err // whoever has gone has learned nothing about the browser
+		}
 		return nil, none, errors.Join(err, d.clear(ctx, r))
 	}
 	return c, v, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,16 @@ func TestSessionReachesWhatRulesLet(t *testing.T) {
 	}
 	if r.net.Hits(internet.Other) != 0 {
 		t.Error("the other host was reached")
+	}
+	// A name whose address the proxy alone learns is refused in the same way.
+	r.net.Names.Set("inner.test", internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("10.1.2.3")}})
+	named := of("b")
+	named.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"inner.test"}}}
+	other, err := r.Session(ctx, named, browser.Rights{})
+	must(t, err)
+	defer other.Close()
+	if p, err := other.Navigate(ctx, "http://inner.test/"); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "(address)") {
+		t.Errorf("a private address by name: %+v, %v", p, err)
 	}
 	if err := s.Click(ctx, "body"); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
 		t.Errorf("a click without the right: %v", err)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
@@ -33,6 +34,9 @@ func (d *Desk) openHost(ctx context.Context, r Request, res config.Resolved) (Op
 		return nil, none, err
 	}
 	settings.Direct = true // its network is the host's
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		settings.CDPPort = port // of requests and errors
+	}
 	h := &hostBrowser{d: d, r: r, addr: u.Host, settings: settings}
 	v, err := supervise.Probe(ctx, h)
 	if err != nil {
@@ -51,6 +55,9 @@ func (h *hostBrowser) Name() string { return hostName }
 
 // Created implements [Opened].
 func (h *hostBrowser) Created() bool { return false }
+
+// Network implements [Opened].
+func (h *hostBrowser) Network() string { return "" }
 
 // Settings implements [browser.Container].
 func (h *hostBrowser) Settings() browser.Settings { return h.settings }

@@ -2,10 +2,12 @@ package desk
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/bridge"
 )
 
@@ -15,7 +17,9 @@ const goneEvery = time.Second
 
 // Serve brings the browser up and lets clients of the DevTools protocol in.
 // There is one bridge for each browser and process: who asks again gets the
-// same, and it ends when all have closed it, or with the container.
+// same, and it ends when all have closed it, or with the container. Who asks
+// with other rules for hosts is [sandbox.CodeBusy] meanwhile: clients have one
+// way out together, which cannot tell whose a request is.
 func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 	c, _, err := d.open(ctx, r, onUse)
 	if err != nil {
@@ -23,23 +27,27 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 	}
 	defer c.Close() // clients have a stay of their own
 	host, notIsolated := c.(*hostBrowser)
-	b, err := d.bridges.Get(ctx, c.Name(), func(context.Context) (*bridge.Bridge, error) {
-		o := bridge.Options{Sources: c.Settings().Sources, Log: d.log.WithField("sandbox", c.Name())}
-		o.Upstream = func(ctx context.Context) (bridge.Upstream, error) { return d.upstream(ctx, r, c.Name()) }
-		o.Gone = func(ctx context.Context) error { return d.gone(ctx, r) }
-		if notIsolated {
-			o.Upstream = func(context.Context) (bridge.Upstream, error) { return hostUpstream{host}, nil }
-			o.Gone = nil
-		}
-		return bridge.Open(o)
-	})
-	if err != nil {
-		return Served{}, err
+	key := c.Name()
+	if notIsolated {
+		key += " " + host.addr // there may be several, each for other scopes
 	}
-	life := d.share(c.Name(), b)
-	ws, err := b.WebSocket(ctx)
-	if err != nil {
+	open := func(context.Context) (*bridge.Bridge, error) { return bridge.Open(d.leading(r, c)) }
+	var b *bridge.Bridge
+	var life *share
+	var ws string
+	for range 2 { // the last who had the bridge may have closed it just now
+		if b, err = d.bridges.Get(ctx, key, open); err != nil {
+			return Served{}, err
+		}
+		if life, err = d.share(c, b); err != nil {
+			return Served{}, err
+		}
+		if ws, err = b.WebSocket(ctx); err == nil {
+			break
+		}
 		life.Close()
+	}
+	if err != nil {
 		return Served{}, err
 	}
 	name := c.Name()
@@ -47,6 +55,18 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 		name = ""
 	}
 	return Served{Life: life, Name: name, HTTPURL: b.URL(), WebSocketDebuggerURL: ws, Token: b.Token(), NotIsolated: notIsolated}, nil
+}
+
+// leading says where a bridge to the browser in c leads.
+func (d *Desk) leading(r Request, c Opened) bridge.Options {
+	o := bridge.Options{Sources: c.Settings().Sources, Log: d.log.WithField("sandbox", c.Name())}
+	if host, ok := c.(*hostBrowser); ok {
+		o.Upstream = func(context.Context) (bridge.Upstream, error) { return hostUpstream{host}, nil }
+		return o
+	}
+	o.Upstream = func(ctx context.Context) (bridge.Upstream, error) { return d.upstream(ctx, r, c.Name()) }
+	o.Gone = func(ctx context.Context) error { return d.gone(ctx, r) }
+	return o
 }
 
 // upstream opens the browser for one client of a bridge. A container that has
@@ -94,12 +114,29 @@ type share struct {
 	mine   bool // closed by its owner; written before done is closed
 }
 
-// share counts one more Served of a bridge.
-func (d *Desk) share(name string, b *bridge.Bridge) *share {
+// What the Served of one bridge have together.
+type shared struct {
+	n     int // how many there are
+	rules sandbox.EgressRules
+}
+
+// share counts one more Served of a bridge to c.
+func (d *Desk) share(c browser.Container, b *bridge.Bridge) (*share, error) {
+	rules := c.Settings().Rules
 	d.mu.Lock()
-	d.shares[b]++
+	all := d.shares[b]
+	if all == nil {
+		all = &shared{rules: rules}
+		d.shares[b] = all
+	}
+	if !reflect.DeepEqual(all.rules, rules) {
+		d.mu.Unlock()
+		return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "serve browser", Field: "network", Resource: c.Name(),
+			Message: "clients are let in already, and their rules for hosts are others", Hint: "end what serves them first, or use another scope"}
+	}
+	all.n++
 	d.mu.Unlock()
-	s := &share{d: d, name: name, bridge: b, done: make(chan struct{})}
+	s := &share{d: d, name: c.Name(), bridge: b, done: make(chan struct{})}
 	go func() {
 		select {
 		case <-b.Done():
@@ -107,7 +144,7 @@ func (d *Desk) share(name string, b *bridge.Bridge) *share {
 		case <-s.done:
 		}
 	}()
-	return s
+	return s, nil
 }
 
 // Done implements [order.Life].
@@ -136,8 +173,9 @@ func (s *share) end(mine bool) {
 	s.once.Do(func() {
 		s.mine = mine
 		s.d.mu.Lock()
-		s.d.shares[s.bridge]--
-		last := s.d.shares[s.bridge] == 0
+		all := s.d.shares[s.bridge]
+		all.n--
+		last := all.n == 0
 		if last {
 			delete(s.d.shares, s.bridge)
 		}

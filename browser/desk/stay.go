@@ -64,8 +64,12 @@ func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(cont
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.c != nil {
-		if _, _, err := supervise.Ensure(ctx, t.c); err == nil {
+		_, _, err := supervise.Ensure(ctx, t.c)
+		if err == nil {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return err // whoever has gone has learned nothing about the browser of the others
 		}
 		t.end()
 	}
@@ -73,7 +77,7 @@ func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(cont
 	if err != nil {
 		return err
 	}
-	t.c, t.stop = c, keepWay(c, log)
+	t.c, t.stop = c, keepWay(ctx, c, log)
 	return nil
 }
 
@@ -116,14 +120,16 @@ func (t *stay) Close() error {
 }
 
 // keepWay keeps the way out open at the port where browsers look for it. While
-// another program does, which has the same rules, it waits for its turn. stop
-// ends it, and waits.
-func keepWay(c browser.Container, log logrus.FieldLogger) (stop func()) {
+// another program has the port it waits for its turn, and says so: until then
+// hosts are reached by that one's rules, if it is one of ours. stop ends it, and
+// waits. It returns when the way is open or opening has ended.
+func keepWay(opening context.Context, c browser.Container, log logrus.FieldLogger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	first := make(chan struct{})
 	go func() {
 		defer close(done)
+		var busy sync.Once
 		told := sync.OnceFunc(func() { close(first) })
 		defer told()
 		for {
@@ -142,6 +148,9 @@ func keepWay(c browser.Container, log logrus.FieldLogger) (stop func()) {
 				log.WithError(err).WithField("sandbox", c.Name()).Warn("the browser has no way out")
 				return
 			}
+			busy.Do(func() {
+				log.WithField("sandbox", c.Name()).Info("another program has the browser's way out: until it ends, clients reach what that one lets")
+			})
 			select {
 			case <-ctx.Done():
 				return
@@ -149,6 +158,9 @@ func keepWay(c browser.Container, log logrus.FieldLogger) (stop func()) {
 			}
 		}
 	}()
-	<-first // clients find the way open
+	select {
+	case <-first: // clients find the way open
+	case <-opening.Done():
+	}
 	return func() { cancel(); <-done }
 }

@@ -33,6 +33,9 @@ func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, err
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return c.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.NoVNCPort)))
 		},
+		File: func(ctx context.Context, path string, limit int64) ([]byte, error) {
+			return fileOf(ctx, c, path, limit)
+		},
 		SetPasswords: func(ctx context.Context, old, content []byte) error { return setPasswords(ctx, c, old, content) },
 		Gone: func(ctx context.Context) error {
 			err := d.gone(ctx, r)
@@ -45,7 +48,7 @@ func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, err
 		c.Close()
 		return Watched{}, err
 	}
-	stop := keepWay(c, d.log)
+	stop := keepWay(ctx, c, d.log)
 	seen.Watch = w
 	d.supersede(c.Name(), seen)
 	go func() {
@@ -72,12 +75,14 @@ func watchable(c browser.Container) error {
 // exchange is run inside to put other passwords in the place of old ones. It
 // reads the old ones, of which it is told the length, and then the others. Where
 // old ones are given and are not those in force, a later watch has set its own,
-// which stay. The file is never missing: without it the VNC server ends.
+// which stay. The file is never missing: without it the VNC server ends. The
+// server reads it again when its time differs in seconds, so each file is a
+// second younger than the one before.
 const exchange = `umask 077
 head -c "$2" >"$1.old" && cat >"$1.new" || exit 1
 if [ "$2" -gt 0 ] && ! cmp -s "$1.old" "$1"; then rm -f "$1.old" "$1.new"; exit 0; fi
 rm -f "$1.old"
-mv -f "$1.new" "$1"`
+touch -d "@$(($(stat -c %Y "$1" 2>/dev/null || date +%s) + 1))" "$1.new" && mv -f "$1.new" "$1"`
 
 // setPasswords exchanges the passwords of the display in c.
 func setPasswords(ctx context.Context, c browser.Container, old, content []byte) error {
@@ -91,6 +96,46 @@ func setPasswords(ctx context.Context, c browser.Container, old, content []byte)
 		err = sandbox.Errorf(sandbox.CodeExecution, "watch browser", "the password file inside cannot be changed: status %d", exit.Code)
 	}
 	return err
+}
+
+// pages is where the image has noVNC. Nothing inside can write there.
+const pages = "/usr/share/novnc"
+
+// fileOf reads a file of noVNC of at most limit bytes. The program that does
+// is one of ours: those of the browser cannot act on it.
+func fileOf(ctx context.Context, c browser.Container, path string, limit int64) ([]byte, error) {
+	var out bytes.Buffer
+	room := &room{to: &out, left: limit}
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"cat", "--", pages + path}, Dir: "/", Stdout: room})
+	if err != nil {
+		return nil, err
+	}
+	exit, err := p.Wait()
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case room.left < 0:
+		return nil, sandbox.Errorf(sandbox.CodeBudgetExceeded, "watch browser", "a file of noVNC is longer than %d bytes", limit)
+	case exit.Code != 0:
+		return nil, sandbox.Errorf(sandbox.CodeNotFound, "watch browser", "the image has no such file of noVNC")
+	}
+	return out.Bytes(), nil
+}
+
+// A room takes so many bytes and drops the rest, with which left is negative.
+type room struct {
+	to   *bytes.Buffer
+	left int64
+}
+
+// Write implements io.Writer.
+func (r *room) Write(p []byte) (int, error) {
+	if r.left -= int64(len(p)); r.left >= 0 {
+		r.to.Write(p)
+	}
+	return len(p), nil
 }
 
 // supersede ends the watch of a browser, and has next in its place.

@@ -77,11 +77,7 @@ func (s *session) page(ctx context.Context) (*tab, error) {
 // discard closes a page that has ended, so that nothing of it goes on until
 // the next action. It waits for nothing.
 func (s *session) discard(t *tab) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.life.Err() == nil {
-		s.work.Go(func() { t.closeTarget() })
-	}
+	s.answer(func(context.Context) { t.closeTarget() })
 }
 
 // call runs a command on the page.

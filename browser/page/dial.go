@@ -18,7 +18,8 @@ import (
 // Bounds of what the browser may say.
 const (
 	maxVersion = 64 << 10  // bytes of /json/version
-	maxMessage = 256 << 20 // bytes of one message; a picture comes as one
+	maxMessage = 64 << 20  // bytes of one message, but for pictures
+	maxPicture = 256 << 20 // bytes of one message while a picture is awaited
 	dialTime   = 10 * time.Second
 )
 

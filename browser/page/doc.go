@@ -9,7 +9,8 @@
 // windows that it opens are closed, dialogs are answered, questions for
 // permissions and downloads are refused.
 //
-// The work with elements is chromedp's protocol layer alone: its targets
-// follow every document of a page in the memory of this process, which a
-// hostile page could fill, and run their questions among the page's scripts.
+// Of chromedp this uses the layer that carries commands and answers. Its
+// targets would follow every document of a page in the memory of this process,
+// which a hostile page could fill, and would ask their questions among the
+// scripts of the page.
 package page

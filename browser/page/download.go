@@ -33,6 +33,10 @@ func (d *transfers) reset() {
 
 // began notes a download.
 func (d *transfers) began(e devtools.EventDownloadWillBegin) {
+	if !isGUID(e.GUID) {
+		return
+	}
+	e.URL, e.SuggestedFilename = kept(e.URL, maxURL), kept(e.SuggestedFilename, maxID*16)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun == nil {
@@ -48,6 +52,7 @@ func (d *transfers) went(e devtools.EventDownloadProgress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun != nil && d.begun.GUID == e.GUID {
+		e.FilePath = "" // we know where it is
 		d.progress = e
 		d.poke()
 	}
@@ -167,8 +172,6 @@ func (t *tab) arrive(ctx context.Context) (*devtools.EventDownloadWillBegin, int
 			s.cancelDownload(guid)
 		}
 		switch {
-		case begun != nil && !isGUID(begun.GUID):
-			return nil, 0, failed("the browser gives the download no name")
 		case p.ReceivedBytes > limit || p.TotalBytes > limit:
 			s.cancelDownload(begun.GUID)
 			return nil, 0, beyond("transferBytes", "the download is larger than "+count(s.settings.Limits.TransferBytes)+" bytes")

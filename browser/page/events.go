@@ -21,16 +21,49 @@ func read[E any](m *cdproto.Message, _ cdp.Event[E]) (E, bool) {
 	return e, err == nil
 }
 
+// maxID is the longest name of something in the browser, in bytes.
+const maxID = 256
+
+// slim is what a decision about a request needs of it: events wait for theirs
+// in numbers, and none may be as large as the browser likes. Without a name
+// that fits it is none that the browser waits for.
+func slim(e fetch.EventRequestPaused) (fetch.EventRequestPaused, bool) {
+	out := fetch.EventRequestPaused{
+		RequestID: e.RequestID, FrameID: e.FrameID, ResourceType: e.ResourceType, RedirectedRequestID: e.RedirectedRequestID,
+		Request: &network.Request{URL: kept(e.Request.URL, maxAsked), Method: kept(e.Request.Method, maxID), Headers: network.Headers{}},
+	}
+	for name, value := range e.Request.Headers {
+		if referrer, ok := value.(string); ok && strings.EqualFold(name, "Referer") {
+			out.Request.Headers["Referer"] = kept(referrer, maxAsked)
+		}
+	}
+	return out, max(len(e.RequestID), len(e.FrameID), len(e.ResourceType), len(e.RedirectedRequestID)) <= maxID
+}
+
+// maxAsked is how much of an address is judged, in bytes. What is longer is
+// too long for package visit as well.
+const maxAsked = 17 << 10
+
+// named reports whether a target has names that can be kept.
+func named(e target.EventAttachedToTarget) bool {
+	return e.SessionID != "" && max(len(e.SessionID), len(e.TargetInfo.TargetID), len(e.TargetInfo.Type)) <= maxID
+}
+
+// kept is the beginning of text of which nothing else stays in memory.
+func kept(text string, n int) string { return strings.Clone(cut(text, n)) }
+
 // heard takes an event of the page, or of one of its children. It runs in the
 // order of the events and waits for nothing.
 func (t *tab) heard(from target.SessionID, m *cdproto.Message) {
 	switch string(m.Method) {
 	case fetch.RequestPaused.Method:
 		if e, ok := read(m, fetch.RequestPaused); ok && e.Request != nil {
-			t.later(func() { t.judge(from, e) })
+			if e, ok = slim(e); ok {
+				t.later(func() { t.judge(from, e) })
+			}
 		}
 	case fetch.AuthRequired.Method:
-		if e, ok := read(m, fetch.AuthRequired); ok {
+		if e, ok := read(m, fetch.AuthRequired); ok && len(e.RequestID) <= maxID {
 			t.later(func() { t.refuseAuth(from, e.RequestID) })
 		}
 	case page.JavascriptDialogOpening.Method:
@@ -38,7 +71,7 @@ func (t *tab) heard(from target.SessionID, m *cdproto.Message) {
 			t.later(func() { t.answerDialog(from, e.Type == page.DialogTypeBeforeunload) })
 		}
 	case target.AttachedToTarget.Method:
-		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil {
+		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil && named(e) {
 			t.adopt(e)
 		}
 	case target.DetachedFromTarget.Method:
@@ -69,7 +102,7 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 		}
 	case page.NavigatedWithinDocument.Method:
 		if e, ok := read(m, page.NavigatedWithinDocument); ok && string(e.FrameID) == string(t.id) {
-			t.set(func(s *state) { s.url = e.URL })
+			t.set(func(s *state) { s.url = kept(e.URL, maxURL) })
 		}
 	case page.LifecycleEvent.Method:
 		if e, ok := read(m, page.LifecycleEvent); ok && e.Name == "load" && string(e.FrameID) == string(t.id) {
@@ -77,7 +110,8 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 		}
 	case network.ResponseReceived.Method:
 		if e, ok := read(m, network.ResponseReceived); ok && e.Response != nil && string(e.RequestID) == string(e.LoaderID) && string(e.FrameID) == string(t.id) {
-			t.set(func(s *state) { s.status, s.answer = e.Response.Status, e.LoaderID })
+			rule := ruleOf(e.Response.Headers)
+			t.set(func(s *state) { s.status, s.answer, s.rule = e.Response.Status, e.LoaderID, rule })
 		}
 	}
 }
@@ -86,8 +120,8 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 // by no request, so that it was not judged, is judged now.
 func (t *tab) committed(f *cdp.Frame) {
 	t.set(func(s *state) {
-		s.url, s.loader, s.loaded = f.URL+f.URLFragment, f.LoaderID, false
-		s.local = ofWorkspace(f.URL)
+		s.url, s.loader, s.loaded = kept(f.URL+f.URLFragment, maxURL), f.LoaderID, false
+		s.local = s.mine && ofWorkspace(f.URL)
 	})
 	scheme, _, _ := strings.Cut(f.URL, ":")
 	switch scheme {

@@ -1,11 +1,14 @@
 package page
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp/jsonv2"
+	"github.com/chromedp/chromedp"
 
 	"github.com/bulkhead-dev/sandbox/browser"
 )
@@ -93,20 +96,67 @@ func (t *tab) extract(ctx context.Context, o browser.Extraction) (browser.Conten
 		return browser.Content{}, err
 	}
 	out := browser.Content{URL: spoken(f.URL), Title: cut(f.Title, maxTitle), Text: cut(f.Text, o.MaxText), Truncated: f.More || len(f.Text) > o.MaxText}
+	if !o.Links {
+		f.Links = nil
+	} else if len(f.Links) > o.MaxLinks {
+		f.Links, out.Truncated = f.Links[:o.MaxLinks], true
+	}
 	for _, l := range f.Links {
 		out.Links = append(out.Links, browser.Link{Text: cut(l.Text, maxLinkText), URL: spoken(l.URL)})
 	}
 	if o.Tree {
-		tree, err := call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		nodes, left, err := t.tree(ctx)
 		if err != nil {
 			return browser.Content{}, err
 		}
 		var more bool
-		out.Tree, more = flatten(tree.Nodes, o.MaxNodes)
-		out.Truncated = out.Truncated || more
+		out.Tree, more = flatten(nodes, o.MaxNodes)
+		out.Truncated = out.Truncated || left || more
 	}
 	return out, nil
 }
+
+// rawNodes is how many nodes of an accessibility tree are read, whichever of
+// them are told.
+const rawNodes = 4 * mostNodes
+
+// tree reads the accessibility tree; more says that there is more of it. The
+// answer is taken apart node by node, and what nobody is told is dropped: a
+// list of empty nodes would take many times its size in memory.
+func (t *tab) tree(ctx context.Context) (nodes []*accessibility.Node, more bool, err error) {
+	var raw jsonv2.Value
+	if err := t.line.Call(ctx, accessibility.GetFullAXTree.Method, accessibility.GetFullAXTreeParams{}, &raw); err != nil {
+		return nil, false, err
+	}
+	return readTree(raw)
+}
+
+// readTree reads the answer with the tree.
+func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
+	in := json.NewDecoder(bytes.NewReader(raw))
+	for _, want := range []json.Token{json.Delim('{'), "nodes", json.Delim('[')} {
+		if got, err := in.Token(); err != nil || got != want {
+			return nil, false, noTree()
+		}
+	}
+	for in.More() {
+		if len(nodes) == rawNodes {
+			return nodes, true, nil
+		}
+		var one json.RawMessage
+		var n accessibility.Node
+		if in.Decode(&one) != nil || jsonv2.Unmarshal(one, &n, chromedp.DefaultUnmarshalOptions) != nil {
+			return nil, false, noTree()
+		}
+		nodes = append(nodes, &accessibility.Node{
+			NodeID: n.NodeID, ParentID: n.ParentID, ChildIDs: n.ChildIDs, Ignored: n.Ignored, Role: n.Role, Name: n.Name, Value: n.Value,
+		})
+	}
+	return nodes, false, nil
+}
+
+// noTree is an answer that holds no tree.
+func noTree() error { return failed("the tree of the page cannot be read") }
 
 // flatten puts the nodes of an accessibility tree into the order of the
 // document, at most so many; what is there for its children alone is left out.

@@ -42,6 +42,7 @@ func steps(kind string) []step {
 	if kind == "page" {
 		all = append(all,
 			step{inspector.Enable.Method, cdp.Empty{}},
+			step{page.SetPrerenderingAllowed.Method, page.SetPrerenderingAllowedParams{IsAllowed: false}},
 			step{page.SetLifecycleEventsEnabled.Method, page.SetLifecycleEventsEnabledParams{Enabled: true}},
 		)
 	}
@@ -65,34 +66,29 @@ func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error 
 	return first
 }
 
-// adopt takes a frame, worker or window that the page has made, and that the
-// browser holds back until it is let go. What cannot be guarded is never let
-// go; windows are closed.
+// adopt takes a frame or worker that the page has made, and that the browser
+// holds back until it is let go. What cannot be guarded is never let go.
 func (t *tab) adopt(e target.EventAttachedToTarget) {
+	if t.session.wire.has(e.SessionID) {
+		return // nobody takes the place of a session that there is
+	}
 	t.mu.Lock()
 	full := len(t.children) >= maxChildren
 	if !full {
 		t.children[e.SessionID] = e.TargetInfo.Type
 	}
-	window := e.TargetInfo.Type == "page" || e.TargetInfo.Type == "tab"
-	if window {
-		t.popups++
-	}
 	t.mu.Unlock()
-	if window {
-		t.later(func() {
-			ctx, cancel := t.brief()
-			defer cancel()
-			_, _ = cdp.Call(ctx, t.session.root, target.CloseTarget, target.CloseTargetParams{TargetID: e.TargetInfo.TargetID})
-		})
-		return
-	}
 	if full || t.ctx.Err() != nil {
 		return
 	}
 	line, err := t.session.wire.open(t.ctx, e.SessionID, func(m *cdproto.Message) { t.heard(e.SessionID, m) })
 	if err != nil {
 		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return // close may be waiting for the work already
 	}
 	t.work.Go(func() {
 		ctx, cancel := t.brief()

@@ -33,19 +33,21 @@ func openFolder(place browser.Workspace, folder string) (*landing, error) {
 		if part == "" {
 			continue
 		}
-		if err := root.Mkdir(part, 0o755); err == nil {
-			err = root.Lchown(part, place.UID, place.GID)
-			if err != nil {
-				root.Close()
-				return nil, failed("the folder cannot be given to who owns the workspace")
-			}
-		}
+		made := root.Mkdir(part, 0o755) == nil
 		below, err := enter(root, part, folder)
 		root.Close()
 		if err != nil {
 			return nil, err
 		}
 		root = below
+		if !made {
+			continue
+		}
+		// By what was opened: another may have its name by now.
+		if err := root.Chown(".", place.UID, place.GID); err != nil {
+			root.Close()
+			return nil, failed("the folder cannot be given to who owns the workspace")
+		}
 	}
 	return &landing{root: root, name: folder, place: place}, nil
 }

@@ -89,7 +89,7 @@ func TestNavigationTime(t *testing.T) {
 	for _, host := range []string{"slow.test", "image.test", "busy.test"} {
 		_, err := s.Navigate(t.Context(), "http://"+host+"/")
 		want(t, err, sandbox.CodeTimeout, "")
-		s.settings.Limits.Navigation = 20 * time.Second
+		s.settings.Limits.Navigation = time.Minute
 		visited(t, s, "http://ok.test/")
 		s.settings.Limits.Navigation = time.Second
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +17,12 @@ import (
 // does to hide that it is its own.
 func TestWindows(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": html(`
-		<button id=open onclick="open('/window')">o</button>
-		<button id=noopener onclick="open('/window', '_blank', 'noopener')">n</button>
-		<button id=popup onclick="open('/window', 'x', 'width=100,height=100')">p</button>
+		<button id=open onclick="window.open('/window')">o</button>
+		<button id=noopener onclick="window.open('/window', '_blank', 'noopener')">n</button>
+		<button id=popup onclick="window.open('/window', 'x', 'width=100,height=100')">p</button>
 		<a id=blank target=_blank href="/window">b</a><a id=named target=other rel=opener href="/window">m</a>
 		<form target=_blank action="/window"><button id=form>f</button></form>
-		<button id=script onclick="w = open('about:blank'); if (w) w.location = '/window'">s</button>`)})
+		<button id=script onclick="w = window.open('about:blank'); if (w) w.location = '/window'">s</button>`)})
 	for _, id := range []string{"open", "noopener", "popup", "blank", "named", "form", "script"} {
 		t.Run(id, func(t *testing.T) {
 			s := p.open(t)
@@ -29,11 +30,7 @@ func TestWindows(t *testing.T) {
 			if err := s.Click(t.Context(), "#"+id); err != nil {
 				t.Fatal(err)
 			}
-			await(t, func() bool {
-				s.tab.mu.Lock()
-				defer s.tab.mu.Unlock()
-				return s.tab.popups > 0
-			})
+			await(t, func() bool { return s.windows.Load() > 0 })
 			visited(t, s, "http://site.test/?after")
 			if got := p.requests("/window"); len(got) != 0 {
 				t.Errorf("the window was loaded: %q", got)
@@ -77,15 +74,11 @@ func TestOddPages(t *testing.T) {
 		},
 		"none.test": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) },
 	})
-	p.settings.Schemes = append(p.settings.Schemes, "data")
 	s := p.open(t)
 	if got := visited(t, s, "http://auth.test/"); got.Status != 401 || !strings.Contains(text(t, s), "who are you") {
 		t.Errorf("%+v", got)
 	}
 	if got := visited(t, s, "about:blank"); got.URL != "about:blank" || got.Status != 0 {
-		t.Errorf("%+v", got)
-	}
-	if got := visited(t, s, "data:text/html,<title>data</title>"); got.Title != "data" {
 		t.Errorf("%+v", got)
 	}
 	_, err := s.Navigate(t.Context(), "http://file.test/")
@@ -132,4 +125,33 @@ func TestNoGoroutineStays(t *testing.T) {
 	visited(t, other, "http://site.test/")
 	other.Close()
 	goleak.VerifyNone(t, before)
+}
+
+// TestSessionsSideBySide holds that sessions of one browser do not get in each
+// other's way, and do not know each other.
+func TestSessionsSideBySide(t *testing.T) {
+	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})
+		html("cookie:"+r.Header.Get("Cookie")+`<script>const v = localStorage.x || 'none'; localStorage.x = 1; document.body.append(' stored:' + v)</script>`)(w, r)
+	}})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			s := p.open(t)
+			defer s.Close()
+			page, err := s.Navigate(t.Context(), "http://site.test/")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c, err := s.Extract(t.Context(), browser.Extraction{Text: true})
+			if err != nil || c.Text != "cookie: stored:none" {
+				t.Errorf("%+v: %q, %v", page, c.Text, err)
+			}
+		})
+	}
+	all.Wait()
+	if got := p.ways.Load(); got != 0 {
+		t.Errorf("%d ways are still open", got)
+	}
 }

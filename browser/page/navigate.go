@@ -3,10 +3,12 @@ package page
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -64,7 +66,10 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 	limit := t.session.settings.Limits.Navigation
 	loading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t.set(func(s *state) { s.refusal, s.expected = nil, a.File })
+	t.set(func(s *state) {
+		s.refusal, s.expected, s.mine = nil, a.File, a.Kind == visit.Workspace
+		s.local = s.local && s.mine
+	})
 	defer t.set(func(s *state) { s.expected = "" })
 	before := t.look().loader
 	done, err := call(loading, t, page.Navigate, page.NavigateParams{URL: a.URL})
@@ -97,11 +102,40 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
 	if now.answer == now.loader {
 		out.Status = now.status
+		if now.rule != "" && !t.session.settings.Direct {
+			return browser.Page{}, turnedBack(out, now.rule)
+		}
 	}
 	for _, r := range now.redirects {
 		out.Redirects = append(out.Redirects, spoken(r))
 	}
 	return out, nil
+}
+
+// ruleOf is the rule that an answer of our way out names. Hosts could name one
+// too, and would have their own pages refused.
+func ruleOf(h network.Headers) string {
+	for name, value := range h {
+		if text, ok := value.(string); ok && strings.EqualFold(name, "X-Sandbox-Rule") {
+			return shown(text)
+		}
+	}
+	return ""
+}
+
+// turnedBack is the error for a page in whose place the way out has answered.
+func turnedBack(p browser.Page, rule string) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "browse", Resource: shown(p.URL), Retryable: true,
+		Message: "the way out cannot reach the host (" + rule + ")", Hint: "see what `sandbox evidence list` says of it",
+	}
+	switch p.Status {
+	case http.StatusForbidden:
+		e.Code, e.Retryable, e.Message = sandbox.CodeCapabilityBlocked, false, "the way out does not let the page be reached ("+rule+")"
+	case http.StatusTooManyRequests:
+		e.Code, e.Retryable, e.Message = sandbox.CodeBudgetExceeded, false, "the sandbox has used up what it may use of the network ("+rule+")"
+	}
+	return e
 }
 
 // abandon stops a page that takes too long. One that does not even stop is
@@ -119,11 +153,17 @@ func (t *tab) abandon(ctx context.Context, limit time.Duration) error {
 // notLoaded translates why the browser could not open an address.
 func notLoaded(address, text string) error {
 	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Resource: shown(address), Message: "the page cannot be loaded: " + shown(text)}
-	for _, way := range []string{"ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED", "ERR_BLOCKED_BY_CLIENT", "ERR_BLOCKED_BY_ADMINISTRATOR"} {
+	for _, way := range []string{"ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED"} {
 		if strings.Contains(text, way) {
 			e.Code = sandbox.CodeCapabilityBlocked
 			e.Message = "the way out does not let the page be reached: " + shown(text)
 			e.Hint = "have network.allowedDomains name the host, if it exists and its address is public"
+		}
+	}
+	for _, rule := range []string{"ERR_BLOCKED_BY_ADMINISTRATOR", "ERR_BLOCKED_BY_CLIENT"} {
+		if strings.Contains(text, rule) {
+			e.Code = sandbox.CodeCapabilityBlocked
+			e.Message = "the rules of the browser forbid the page: " + shown(text)
 		}
 	}
 	return e

@@ -22,7 +22,7 @@ func newPlace(t testing.TB, web map[string]http.HandlerFunc) *place {
 	p := &place{Container: shared.open(t), dir: t.TempDir()}
 	p.settings = p.Container.Settings()
 	p.settings.Limits = browser.Limits{
-		Navigation: 20 * time.Second, Navigations: 100, Redirects: 5, PageBytes: 8 << 20,
+		Navigation: time.Minute, Navigations: 100, Redirects: 5, PageBytes: 8 << 20,
 		ScreenshotPixels: 16 << 20, ScreenshotsPerMinute: 1000, TransferBytes: 4 << 20,
 	}
 	if web != nil {

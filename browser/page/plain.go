@@ -83,7 +83,8 @@ func enter(root *os.Root, name, file string) (*os.Root, error) {
 // missing is a file that is not there, or cannot be opened.
 func missing(file string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Resource: shown(file), Message: "the workspace has no such file"}
+		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Resource: shown(file), Message: "the workspace has no file " + shown(file),
+			Hint: "sandbox cp FILE sandbox: copies one into it"}
 	}
 	return blocked(file, "the file cannot be opened without leaving the workspace", "")
 }

@@ -145,7 +145,7 @@ func (p *place) requests(part string) []string {
 func (p *place) inside(t testing.TB, args ...string) string {
 	t.Helper()
 	var out strings.Builder
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	run, err := p.Start(ctx, sandbox.Command{Args: args, Stdout: &out, Stderr: &out})
 	if err != nil {

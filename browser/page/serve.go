@@ -18,7 +18,8 @@ import (
 func (t *tab) serve(ctx context.Context, line cdp.Session, e fetch.EventRequestPaused, file string) {
 	answer := fetch.FulfillRequestParams{RequestID: e.RequestID, ResponseCode: http.StatusNotFound, Body: []byte("no such file\n")}
 	kind := "text/plain; charset=utf-8"
-	body, err := t.session.readFile(ctx, file, t.session.settings.Limits.PageBytes)
+	body, done, err := t.session.readFile(ctx, file, t.session.settings.Limits.PageBytes)
+	defer done()
 	switch {
 	case err == nil:
 		answer.ResponseCode, answer.Body, kind = http.StatusOK, body, contentType(file)
@@ -37,28 +38,43 @@ func (t *tab) serve(ctx context.Context, line cdp.Session, e fetch.EventRequestP
 	_, _ = cdp.Call(ctx, line, fetch.FulfillRequest, answer)
 }
 
+// largeFile is how large a file is that takes its turn, in bytes. A message
+// with it takes several times its size in memory, and a page of the workspace
+// may ask for many at once.
+const largeFile = 1 << 20
+
 // readFile reads a file of the workspace that is no larger than limit bytes.
-func (s *session) readFile(ctx context.Context, file string, limit int64) ([]byte, error) {
+// done, never nil, says that its content is not needed any more: large ones
+// are in memory one at a time.
+func (s *session) readFile(ctx context.Context, file string, limit int64) (_ []byte, done func(), _ error) {
+	done = func() {}
 	place, err := s.container.Workspace(ctx)
 	if err != nil {
-		return nil, err
+		return nil, done, err
 	}
 	f, size, err := openPlain(place.Dir, file)
 	if err != nil {
-		return nil, err
+		return nil, done, err
 	}
 	defer f.Close()
 	if size > limit {
-		return nil, beyond("pageBytes", "the file "+shown(file)+" is larger than "+count(limit)+" bytes")
+		return nil, done, beyond("pageBytes", "the file "+shown(file)+" is larger than "+count(limit)+" bytes")
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, failed("the file " + shown(file) + " cannot be read")
+	if size > largeFile {
+		select {
+		case s.large <- struct{}{}:
+			done = func() { <-s.large }
+		case <-ctx.Done():
+			return nil, done, late(ctx, "another large file takes too long")
+		}
 	}
-	if int64(len(data)) > limit {
-		return nil, beyond("pageBytes", "the file "+shown(file)+" is larger than "+count(limit)+" bytes")
+	// A file that grows meanwhile is cut where it ended.
+	data := make([]byte, size)
+	n, err := io.ReadFull(f, data)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, done, failed("the file " + shown(file) + " cannot be read")
 	}
-	return data, nil
+	return data[:n], done, nil
 }
 
 // contentType tells what a file is by its name, as web servers do. It does not

@@ -18,6 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
+// openTime bounds the opening of a session.
+const openTime = 30 * time.Second
+
 // cleanTime bounds what is asked in answer to events and while cleaning up.
 const cleanTime = 5 * time.Second
 
@@ -48,7 +51,12 @@ type session struct {
 	once    sync.Once
 	work    sync.WaitGroup
 
+	making  atomic.Bool  // a page is being made
+	windows atomic.Int64 // that pages have opened, all closed
+	answers atomic.Int64 // to events, under way
+
 	turn   chan struct{} // holds one value while no action runs
+	large  chan struct{} // holds one value while a large file is in memory
 	visits atomic.Int64  // main documents, of all pages
 	shots  []time.Time   // of the last minute
 
@@ -68,7 +76,7 @@ var _ browser.Session = (*session)(nil)
 // A browser that cannot be reached is [sandbox.CodeUnavailable].
 func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options) (browser.Session, error) {
 	s := &session{container: c, settings: c.Settings(), rights: r, now: o.Now, endWay: func() {}}
-	s.turn = make(chan struct{}, 1)
+	s.turn, s.large = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.transfers.wake = make(chan struct{}, 1)
 	s.life, s.die = context.WithCancel(context.WithoutCancel(ctx))
 	s.turn <- struct{}{}
@@ -92,9 +100,12 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 		return nil, err
 	}
 	s.wire = newWire(conn)
-	if err := s.begin(ctx); err != nil {
+	within, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	if err := s.begin(within); err != nil {
+		err = s.explain(within, err)
 		s.Close()
-		return nil, s.explain(ctx, err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -129,7 +140,13 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.denyPermissions(ctx); err != nil {
 		return err
 	}
-	s.tab, err = openTab(ctx, s)
+	if err := s.holdWindows(ctx); err != nil {
+		return err
+	}
+	t, err := openTab(ctx, s)
+	s.mu.Lock()
+	s.tab = t
+	s.mu.Unlock()
 	return err
 }
 
@@ -171,6 +188,10 @@ func (s *session) heard(m *cdproto.Message) {
 			if mine && t != nil {
 				t.end(crashed())
 			}
+		}
+	case target.AttachedToTarget.Method:
+		if e, ok := read(m, target.AttachedToTarget); ok && e.TargetInfo != nil {
+			s.held(e)
 		}
 	case devtools.DownloadWillBegin.Method:
 		if e, ok := read(m, devtools.DownloadWillBegin); ok {
@@ -240,5 +261,5 @@ func (s *session) explain(ctx context.Context, err error) error {
 	if moved(err) {
 		return changed()
 	}
-	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses", Err: err}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: "the browser refuses: " + shown(err.Error())}
 }

@@ -23,6 +23,7 @@ const (
 	defaultHeight = 800
 	maxSide       = 16384 // of a picture
 	rateWindow    = time.Minute
+	pixelBytes    = 6 // of a message, for one pixel: four, written as text
 )
 
 // Screenshot implements [browser.Reader].
@@ -116,6 +117,7 @@ func (t *tab) shoot(ctx context.Context, o browser.Shot) (browser.Picture, error
 		}
 		p.Clip, p.CaptureBeyondViewport = clip, new(true)
 	}
+	defer t.session.wire.expect(t.session.settings.Limits.ScreenshotPixels * pixelBytes)()
 	taken, err := call(ctx, t, page.CaptureScreenshot, p)
 	if err != nil {
 		return browser.Picture{}, err
@@ -123,6 +125,9 @@ func (t *tab) shoot(ctx context.Context, o browser.Shot) (browser.Picture, error
 	size, form, err := image.DecodeConfig(bytes.NewReader(taken.Data))
 	if err != nil || form != string(p.Format) {
 		return browser.Picture{}, failed("the browser gives no picture of the form that was asked for")
+	}
+	if err := t.session.affordable(float64(size.Width), float64(size.Height)); err != nil {
+		return browser.Picture{}, err
 	}
 	return browser.Picture{Data: taken.Data, MIME: "image/" + form, Width: size.Width, Height: size.Height}, nil
 }

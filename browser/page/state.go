@@ -15,13 +15,15 @@ type state struct {
 	loaded bool         // with everything in it
 	status int64        // of its answer
 	answer cdp.LoaderID // whose status that is
+	rule   string       // by which our way out answered in the host's place, or empty
 
 	asked     string   // the last address of a main document
 	redirects []string // passed on the way to the last of them
 	bytes     int64    // received for the last of them
 	refusal   error    // why a main document was not let be loaded, since the last navigation by us
 	expected  string   // a file that we are opening
-	local     bool     // the main document is a file of the workspace
+	mine      bool     // what we opened last is a file: the browser alone cannot make it one
+	local     bool     // the main document is a file of the workspace, and one led to it
 
 	changed chan struct{} // closed when something else is so
 }

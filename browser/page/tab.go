@@ -33,12 +33,12 @@ type tab struct {
 	queue    []func()
 	wake     chan struct{}
 	children map[target.SessionID]string // type of target
-	popups   int
 }
 
 // openTab makes a page in the profile of the session and guards it before
 // anything can be loaded.
 func openTab(ctx context.Context, s *session) (*tab, error) {
+	s.making.Store(true)
 	made, err := cdp.Call(ctx, s.root, target.CreateTarget, target.CreateTargetParams{
 		URL: "about:blank", BrowserContextID: s.profile, NewWindow: new(true),
 	})
@@ -65,6 +65,7 @@ func openTab(ctx context.Context, s *session) (*tab, error) {
 	if err == nil {
 		err = t.window(ctx, defaultWidth, defaultHeight)
 	}
+	s.making.Store(false)
 	if err != nil {
 		t.close(err)
 		return nil, err
@@ -77,6 +78,9 @@ func openTab(ctx context.Context, s *session) (*tab, error) {
 func (t *tab) close(why error) {
 	t.end(why)
 	t.closeTarget()
+	t.mu.Lock() // what begins work holds this, and begins none from here on
+	t.queue = nil
+	t.mu.Unlock()
 	t.work.Wait()
 }
 

@@ -122,6 +122,20 @@ func (w *wire) hangUp(id target.SessionID) {
 	}
 }
 
+// expect lets messages be larger by so many bytes until the returned function
+// is called.
+func (w *wire) expect(bytes int64) (enough func()) {
+	w.conn.SetReadLimit(max(maxMessage, min(maxPicture, maxMessage+bytes)))
+	return func() { w.conn.SetReadLimit(maxMessage) }
+}
+
+// has reports whether there is a line of that session.
+func (w *wire) has(id target.SessionID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines[id] != nil
+}
+
 // close ends the connection and waits for its reader.
 func (w *wire) close() {
 	w.conn.CloseNow()

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,7 +103,13 @@ func Probe(ctx context.Context, c browser.Container) (Version, error) {
 	if at < 0 {
 		return Version{}, errors.New("what answers is no browser")
 	}
-	return Version{Browser: termsafe.Line(said.Browser), Protocol: termsafe.Line(said.Protocol), Path: said.URL[at:]}, nil
+	return Version{Browser: word(said.Browser), Protocol: word(said.Protocol), Path: said.URL[at:]}, nil
+}
+
+// word is a name that a browser gives itself, fit to be shown.
+func word(text string) string {
+	const most = 100
+	return termsafe.Line(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
 // A run is a supervisor that was started.
@@ -118,8 +126,11 @@ func start(ctx context.Context, c browser.Container) (*run, error) {
 	// The end of the context would end the browser.
 	p, err := c.Start(context.WithoutCancel(ctx), sandbox.Command{Args: []string{browser.Program}, Env: c.Settings().Environment(), Dir: sandbox.HomeDir, Stdout: r.said, Stderr: r.said, Detach: true})
 	if err != nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err,
-			Hint: "is the image one of a browser? sandbox images build --browser makes the default one"}
+		e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err}
+		if errors.Is(err, fs.ErrNotExist) { // else err itself says what to do
+			e.Hint = "is the image one of a browser? sandbox images build --browser makes the default one"
+		}
+		return nil, e
 	}
 	go func() {
 		defer close(r.ended)
@@ -180,24 +191,37 @@ func gone(ctx context.Context, c browser.Container) bool {
 
 // failed says why there is no browser, in its own words too.
 func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code, message string, cause error) error {
-	words := r.said.String()
-	if log := Log(context.WithoutCancel(ctx), c, logLines); log != "" {
-		words = strings.TrimSpace(words + "\n" + log)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = nil // the message says it
 	}
-	if words != "" {
+	if words := together(r.said.String(), Log(context.WithoutCancel(ctx), c, logLines)); words != "" {
 		message += "; it said:\n" + words
 	}
 	return &sandbox.Error{Code: code, Op: "start browser", Field: "browser.autoStartTimeout", Resource: c.Name(), Message: message, Err: cause, Retryable: code == sandbox.CodeTimeout,
 		Hint: "sandbox doctor looks at what a browser needs"}
 }
 
+// together returns what a supervisor said and then the log, of which the
+// supervisor may have said a part: that comes once.
+func together(said, log string) string {
+	logged := strings.Split(log, "\n")
+	var lines []string
+	for line := range strings.SplitSeq(said, "\n") {
+		if !slices.Contains(logged, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.TrimSpace(strings.Join(append(lines, logged...), "\n"))
+}
+
 // Log returns the last lines of what the browser in c has written, fit to be
-// shown, or nothing.
+// shown, or nothing. Complaints that there is no D-Bus, which there never is,
+// and of the reporter of crashes are left out.
 func Log(ctx context.Context, c browser.Container, lines int) string {
 	ctx, done := context.WithTimeout(ctx, probeTime)
 	defer done()
 	out := &tail{}
-	p, err := c.Start(ctx, sandbox.Command{Args: []string{"tail", "-n", strconv.Itoa(lines), browser.LogFile}, Stdout: out})
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `grep -v -e ERROR:dbus/ -e ERROR:third_party/crashpad/ "$1" | tail -n "$2"`, "sh", browser.LogFile, strconv.Itoa(lines)}, Stdout: out})
 	if err != nil {
 		return ""
 	}

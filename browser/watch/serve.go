@@ -76,23 +76,38 @@ func (w *Watch) serveLink(rw http.ResponseWriter) {
 func (w *Watch) serveFile(rw http.ResponseWriter, r *http.Request, want wish) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	c, err := w.connect(ctx)
-	if err != nil {
-		w.fail(rw, err)
-		return
+	get := w.o.File
+	if get == nil {
+		get = w.ask
 	}
-	answer, err := relay.Ask(ctx, c, relay.Question{Method: http.MethodGet, Target: want.path, Host: inside, Limit: fileBytes})
+	body, err := get(ctx, want.path, fileBytes)
 	switch {
+	case sandbox.IsNotFound(err) && !w.lost.Load() && w.ctx.Err() == nil:
+		front.Refuse(rw, nothing)
 	case err != nil:
 		w.fail(rw, err)
-	case answer.Status == http.StatusNotFound:
-		front.Refuse(rw, nothing)
-	case answer.Status != http.StatusOK:
-		w.fail(rw, sandbox.Errorf(sandbox.CodeExecution, op, "the server inside answered with status %d", answer.Status))
 	default:
 		rw.Header().Set("Content-Type", want.mime)
-		_, _ = rw.Write(answer.Body) // whoever has gone needs no answer
+		_, _ = rw.Write(body) // whoever has gone needs no answer
 	}
+}
+
+// ask asks the server of noVNC for a file.
+func (w *Watch) ask(ctx context.Context, path string, limit int64) ([]byte, error) {
+	c, err := w.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := relay.Ask(ctx, c, relay.Question{Method: http.MethodGet, Target: path, Host: inside, Limit: limit})
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Status == http.StatusNotFound:
+		return nil, sandbox.Errorf(sandbox.CodeNotFound, op, "the server inside has no such file")
+	case answer.Status != http.StatusOK:
+		return nil, sandbox.Errorf(sandbox.CodeExecution, op, "the server inside answered with status %d", answer.Status)
+	}
+	return answer.Body, nil
 }
 
 // serveDisplay joins a viewer with the display until one of them ends.

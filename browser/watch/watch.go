@@ -4,11 +4,13 @@
 // dies with the watch. Who only looks gets a password with which the VNC server
 // itself takes no keys and no clicks.
 //
-// The pages come out of the container and are untrusted like all of it. They
-// are shown as files of a few kinds, below an origin that has nothing else, with
-// a policy that lets them reach nothing but the display: no frames, no forms
-// that are sent, no windows, no downloads. Nothing that the server inside says
-// of a file is handed on but its bytes.
+// The pages come out of the container's image, by [Options.File], and not from
+// a program inside: a script of somebody who has taken the browser over would
+// run in that person's own browser, where no policy keeps a page from leading
+// away and taking along what it knows. They are shown as files of a few kinds,
+// below an origin that has nothing else, with a policy that lets them reach
+// nothing but the display: no frames, no forms that are sent, no windows, no
+// downloads.
 package watch
 
 import (
@@ -34,6 +36,11 @@ const op = "watch browser"
 type Options struct {
 	// Dial connects to the server of noVNC inside.
 	Dial func(ctx context.Context) (net.Conn, error)
+
+	// File returns a file of noVNC by its path, such as "/vnc.html", of at most
+	// limit bytes. One that is not there is [sandbox.CodeNotFound]. nil asks the
+	// server of noVNC inside, which whoever took the browser over may be.
+	File func(ctx context.Context, path string, limit int64) ([]byte, error)
 
 	// SetPasswords gives the file [browser.VNCPasswords] another content, as
 	// one change (a file beside it, renamed): the VNC server ends when it finds
@@ -136,6 +143,7 @@ func (w *Watch) end() {
 	if w.o.Gone != nil {
 		gone.Go(func() {
 			if err := w.o.Gone(w.ctx); err == nil {
+				w.lost.Store(true)
 				w.cancel()
 			}
 		})
@@ -153,7 +161,7 @@ func (w *Watch) revoke(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
 	defer cancel()
 	err := w.o.SetPasswords(ctx, w.secrets.file(), newSecrets().file())
-	if err != nil && !sandbox.IsNotFound(err) {
+	if err != nil && !sandbox.IsNotFound(err) && !w.lost.Load() { // with the container the password has gone
 		w.log.WithError(err).Warn("the password of the display was not revoked")
 	}
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // within is how long tests wait for what has to happen.
-const within = 20 * time.Second
+const within = time.Minute
 
 // A screen is what is inside: a server of noVNC, and the file of passwords.
 type screen struct {

@@ -109,6 +109,9 @@ func checkResults(t *testing.T, rep report.Report) {
 	for _, op := range []string{report.OpRequest, report.OpConnect, report.OpTunnel, report.OpFetch} {
 		want[op] = []string{report.WayHost, report.WayLocal, report.WaySocket, report.WayRelay}
 	}
+	want[report.OpBrowser] = []string{report.WayEngine, report.WaySocket}
+	want[report.OpDevTools] = want[report.OpBrowser]
+	want[report.OpShot], want[report.OpPage] = []string{report.WaySocket}, []string{report.WaySocket}
 	want[report.OpHold] = []string{report.WayHost, report.WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {

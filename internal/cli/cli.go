@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -129,7 +130,7 @@ func (a *app) noCommand(c *ucli.Context) error {
 // noArguments refuses arguments of a command that takes none.
 func noArguments(c *ucli.Context) error {
 	if c.Args().Present() {
-		return usagef(c.Command.FullName(), "%q takes no arguments, but there is %q", "sandbox "+c.Command.FullName(), c.Args().First())
+		return usagef(strings.TrimPrefix(c.Command.HelpName, "sandbox "), "%q takes no arguments, but there is %q", c.Command.HelpName, c.Args().First())
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func TestRunStatus(t *testing.T) {
 		{"bad session", manager.Outcome{}, &sandbox.Error{Code: sandbox.CodeValidation, Field: "session", Message: "bad"}, 2, "sandbox: SCHEMA.VALIDATION_FAILED: "},
 		{"bad flag", manager.Outcome{}, &sandbox.Error{Code: sandbox.CodeValidation, Field: "flag.docker.image", Message: "bad"}, 2, "sandbox: SCHEMA.VALIDATION_FAILED: "},
 		{"hostile text", manager.Outcome{}, &sandbox.Error{Code: sandbox.CodeInternal, Message: "a\x1b]0;x\x07\nsandbox: b", Hint: "\u202ec"}, 125,
-			"sandbox: UNKNOWN.INTERNAL: a\\x1b]0;x\\x07\\nsandbox: b\nsandbox: hint: \\u202ec\n"},
+			"sandbox: UNKNOWN.INTERNAL: a\\x1b]0;x\\x07\nsandbox:   sandbox: b\nsandbox: hint: \\u202ec\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

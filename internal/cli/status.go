@@ -110,8 +110,9 @@ func failureStatus(err error) int {
 	return statusSandbox
 }
 
-// report prints err for people: one line for each failure, its hint on the
-// line below. Text from outside is made safe for a terminal.
+// report prints err for people: one line for each failure, what it quotes and
+// its hint on lines below, which cannot be taken for one of ours. Text from
+// outside is made safe for a terminal.
 func report(w io.Writer, err error) {
 	for _, e := range flatten(err) {
 		var op *operationError
@@ -120,7 +121,11 @@ func report(w io.Writer, err error) {
 			continue
 		}
 		line, hint := split(e)
+		line, quoted, _ := strings.Cut(line, "\n")
 		fmt.Fprintf(w, "sandbox: %s\n", termsafe.Line(line))
+		for more := range strings.Lines(quoted) {
+			fmt.Fprintf(w, "sandbox:   %s\n", termsafe.Line(strings.TrimSuffix(more, "\n")))
+		}
 		if hint != "" {
 			fmt.Fprintf(w, "sandbox: hint: %s\n", termsafe.Line(hint))
 		}

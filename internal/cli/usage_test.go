@@ -72,7 +72,7 @@ func TestWrongUsage(t *testing.T) {
 		{"browser start for no time", "browser start --serve --for 0s", "longer than nothing"},
 		{"browser open with argument", "browser open x", "takes no arguments"},
 		{"browser open has no serve", "browser open --serve", "serve"},
-		{"browser stop with argument", "browser stop x", "takes no arguments"},
+		{"browser stop with argument", "browser stop x", `"sandbox browser stop" takes no arguments`},
 		{"browser list with argument", "browser list x", "takes no arguments"},
 		{"screenshot of nothing", "browser screenshot -o x.png", "exactly one URL or file"},
 		{"screenshot of two", "browser screenshot a.html b.html -o x.png", "there are 2"},

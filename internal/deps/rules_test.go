@@ -17,10 +17,9 @@ type rule struct {
 // pure lists the packages that only compute: no network, no process, no file,
 // no clock.
 var pure = []string{
-	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./egress/hello", "./egress/request", "./grant", "./hardening",
-	"./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./egress/hello", "./egress/request", "./grant", "./hardening",
-	"./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap", "./provider/local/plan",
-	"./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
+	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./egress/hello", "./egress/request",
+	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
+	"./provider/local/plan", "./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and
@@ -101,6 +100,7 @@ var rules = []rule{
 		from: []string{"./..."},
 		except: []string{
 			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
+			"./internal/bench/rig", // measures browsers as sandbox(1) brings them up
 		},
 		never: []string{"./manager/..."},
 	},

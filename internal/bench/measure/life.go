@@ -35,6 +35,10 @@ func (s *Session) operations() []prepared {
 		{report.OpTunnel, s.wayOut("tunnel", 1, 8)},
 		{report.OpFetch, s.wayOut("fetch", 1, 8)},
 		{report.OpHold, s.hold},
+		{report.OpBrowser, s.withBrowsers(s.browserStart, report.WayEngine, report.WaySocket)},
+		{report.OpShot, s.withBrowsers(s.browserShot(false), report.WaySocket)},
+		{report.OpPage, s.withBrowsers(s.browserShot(true), report.WaySocket)},
+		{report.OpDevTools, s.withBrowsers(s.browserTrip, report.WayEngine, report.WaySocket)},
 	}
 	if s.Program != "" {
 		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})

@@ -65,6 +65,9 @@ var budgets = []budget{
 	{"way out of a local wall, added to a new connection, p50", "ms", false, 1, added(OpConnect, WayLocal)},
 	{"download through a tunnel out of a local wall", "MB/s", true, 400, rate(OpTunnel, WayLocal)},
 	{"download through a tunnel out of a container", "MB/s", true, 400, rate(OpTunnel, WaySocket)},
+	{"browser ready, p50", "ms", false, 3000, p50(OpBrowser, WaySocket)},
+	{"browser ready, worst", "ms", false, 12_000, worst(OpBrowser, WaySocket)},
+	{"page of the workspace and its picture, p50", "ms", false, 500, p50(OpPage, WaySocket)},
 	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
 	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(MemoryFresh)},
 	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(MemoryUsed)},
@@ -81,6 +84,13 @@ func p99(op, way string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		res, ok := r.find(op, way)
 		return milliseconds(res.P99), ok
+	}
+}
+
+func worst(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		res, ok := r.find(op, way)
+		return milliseconds(res.Max), ok
 	}
 }
 

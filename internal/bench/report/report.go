@@ -42,6 +42,10 @@ const (
 	OpTunnel    = "download through a tunnel"
 	OpFetch     = "download by plain HTTP"
 	OpHold      = "200 sandboxes, 10 connections each"
+	OpBrowser   = "browser ready"
+	OpShot      = "picture of a page"
+	OpPage      = "page of the workspace and picture"
+	OpDevTools  = "round trip of DevTools"
 )
 
 // The states in which memory is measured.

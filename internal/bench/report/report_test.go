@@ -53,6 +53,8 @@ func example() report.Report {
 			{Op: report.OpRequest, Way: report.WaySocket, Summary: times(1200, 1_500*us, 2_000*us)},
 			{Op: report.OpTunnel, Way: report.WayHost, Bytes: 1 << 30, Summary: times(8, 268_435_456*time.Nanosecond, 300_000*us)},
 			{Op: report.OpTunnel, Way: report.WayLocal, Bytes: 1 << 30, Summary: times(8, 536_870_912*time.Nanosecond, 600_000*us)},
+			{Op: report.OpBrowser, Way: report.WayEngine, Summary: times(10, 1_200_000*us, 2_000_000*us)},
+			{Op: report.OpBrowser, Way: report.WaySocket, Summary: times(10, 1_600_000*us, 12_500_000*us)},
 		},
 		Memory: []report.Memory{
 			{State: report.MemoryFresh, Processes: 2, RSS: 5 << 20, PSS: 3 << 20},
@@ -113,6 +115,10 @@ func TestVerdicts(t *testing.T) {
 		"way out of a local wall, added to a new connection, p50": report.NotMeasured,
 		"download through a tunnel out of a local wall":           report.Met, // 2000 of 400 MB/s
 		"download through a tunnel out of a container":            report.NotMeasured,
+
+		"browser ready, p50":                         report.Met,    // 1.6 of 3 s
+		"browser ready, worst":                       report.Missed, // 12.5 of 12 s
+		"page of the workspace and its picture, p50": report.NotMeasured,
 
 		"guest and stages, idle, fresh (PSS)":                report.Met,    // 3 of 6 MiB
 		"guest and stages, idle, after 1,000 commands (PSS)": report.Missed, // 7 of 6

@@ -41,12 +41,13 @@ type Rig struct {
 	Relay     sandbox.Sandbox // the same one over a relay, after OpenRelay
 	Workspace *os.Root        // the workspace on the host
 
-	engine  *container.Engine
-	state   *statedir.Dir
-	load    string   // path of the program that fetches, after BuildLoad
-	outside *Outside // after OpenOutside
-	log     func(format string, args ...any)
-	undo    []func(ctx context.Context) error // in the order of making
+	engine   *container.Engine
+	state    *statedir.Dir
+	load     string    // path of the program that fetches, after BuildLoad
+	outside  *Outside  // after OpenOutside
+	browsers *Browsers // after OpenBrowsers
+	log      func(format string, args ...any)
+	undo     []func(ctx context.Context) error // in the order of making
 }
 
 // New makes the sandbox. With an error nothing is left behind.

@@ -114,8 +114,8 @@ func (c *Container) shape() {
 	}
 	s.Mounts = mounts
 	s.Tmpfs = []sandbox.Tmpfs{
-		{Target: "/tmp", Size: 400 << 20, Exec: true, Mode: 0o1777},
-		{Target: sandbox.HomeDir, Size: 200 << 20, Exec: true, Mode: 0o700, Owned: true},
+		{Target: "/tmp", Size: 400 << 20, Mode: 0o1777},
+		{Target: sandbox.HomeDir, Size: 200 << 20, Mode: 0o700, Owned: true},
 		{Target: "/var/tmp", Size: 100 << 20, Mode: 0o1777},
 		{Target: "/run", Size: 50 << 20, Mode: 0o755, Owned: true},
 	}

@@ -36,17 +36,8 @@ type Wall struct {
 // New skips or fails the test where there is no engine, or no root.
 func New(t testing.TB) *Wall {
 	t.Helper()
-	testenv.Require(t, "docker")
-	testenv.Require(t, "root")
-	api, err := container.Dial()
-	must(t, err)
-	e := container.New(api, container.Deadlines{})
-	st, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
-	must(t, err)
-	g, err := st.InstallGuest(testenv.Guest(t))
-	must(t, err)
-	w := &Wall{T: t, Engine: e, State: st, Guest: g}
-	w.P = docker.New(e, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World})
+	w := At(t, filepath.Join(t.TempDir(), "state"))
+	e, st := w.Engine, w.State
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
@@ -60,8 +51,25 @@ func New(t testing.TB) *Wall {
 			}
 		}
 		removeNetworks(ctx, t, e, st.Instance())
-		e.Close()
 	})
+	return w
+}
+
+// At is for a test that is one of several programs with the same state folder:
+// whoever made that with New removes what is left.
+func At(t testing.TB, dir string) *Wall {
+	t.Helper()
+	testenv.Require(t, "docker")
+	testenv.Require(t, "root")
+	api, err := container.Dial()
+	must(t, err)
+	st, err := statedir.Open(dir)
+	must(t, err)
+	g, err := st.InstallGuest(testenv.Guest(t))
+	must(t, err)
+	w := &Wall{T: t, Engine: container.New(api, container.Deadlines{}), State: st, Guest: g}
+	t.Cleanup(func() { w.Engine.Close() })
+	w.P = docker.New(w.Engine, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World})
 	return w
 }
 

@@ -1,0 +1,123 @@
+package browser_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestImageRefusesAddresses holds that what may not be opened is opened for
+// nobody who drives the browser, whichever way it is asked for.
+func TestImageRefusesAddresses(t *testing.T) {
+	c := browserBox(t, nil).drive()
+	for _, address := range []string{
+		"file:///etc/passwd", "file:///run/sandbox-browser/log", "file:///",
+		"view-source:file:///etc/passwd", "view-source:http://a.invalid/", "view-source:chrome://version",
+		"chrome://version", "chrome://policy", "chrome://settings", "chrome://newtab", "chrome://inspect",
+		"chrome-untrusted://terminal", "chrome-search://local-ntp/", "chrome-error://chromewebdata/",
+		"chrome-extension://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/x.html", "devtools://devtools/bundled/inspector.html",
+		"data:text/html,<p>inside", "filesystem:http://a.invalid/temporary/x", "ftp://a.invalid/", "ws://a.invalid/",
+		"blob:null/1b1f2c00-0000-0000-0000-000000000000", "content://a/b", "externalfile:a", "isolated-app://a/",
+		"mailto:a@b.invalid", "intent:a",
+	} {
+		t.Run(address, func(t *testing.T) {
+			c.t = t
+			if why := c.open(c.page("about:blank"), address); why == "" {
+				t.Error("Page.navigate opens it")
+			}
+			if got := c.settled(c.page(address)); strings.Contains(got, "root:") || strings.Contains(got, "inside") ||
+				!strings.HasPrefix(got, "chrome-error:") && !strings.HasPrefix(got, "about:blank") {
+				t.Errorf("Target.createTarget opens %q", got)
+			}
+		})
+	}
+}
+
+// TestImageOpensWhatItMay is the control of the test above: the same ways
+// reach what is not refused. Nobody listens where the way out would be.
+func TestImageOpensWhatItMay(t *testing.T) {
+	c := browserBox(t, map[string]string{"SCHEMES": "http,https,data"}).drive()
+	for address, want := range map[string]string{
+		"http://a.invalid/":        "net::ERR_PROXY_CONNECTION_FAILED",
+		"https://a.invalid/":       "net::ERR_PROXY_CONNECTION_FAILED",
+		"http://127.0.0.1:9222/":   "net::ERR_PROXY_CONNECTION_FAILED",
+		"http://localhost:9222/":   "net::ERR_PROXY_CONNECTION_FAILED",
+		"data:text/html,<p>inside": "",
+		"about:blank":              "",
+		"file:///etc/passwd":       "net::ERR_BLOCKED_BY_ADMINISTRATOR",
+	} {
+		if why := c.open(c.page("about:blank"), address); why != want {
+			t.Errorf("%s: %q, want %q", address, why, want)
+		}
+	}
+	if got := c.settled(c.page("data:text/html,<p>inside")); !strings.Contains(got, "inside") {
+		t.Errorf("data: shows %q", got)
+	}
+	// One that only some may open does not come in by another.
+	if got := c.page("data:text/html,<iframe src='file:///etc/passwd'></iframe><script>location='file:///etc/passwd'</script>"); strings.Contains(c.settled(got), "root:") {
+		t.Error("a page opens a file")
+	}
+}
+
+// TestImagePolicyIsClosedForWriting holds that no download can add to the
+// rules.
+func TestImagePolicyIsClosedForWriting(t *testing.T) {
+	b := browserBox(t, map[string]string{"DOWNLOADS": "1"})
+	if out, status := b.try("echo {} >/etc/chromium/policies/managed/more.json"); status == 0 || !strings.Contains(out, "Permission denied") {
+		t.Errorf("status %d, %q", status, out)
+	}
+	if out, status := b.try("echo {} >>/etc/chromium/policies/managed/session.json"); status == 0 || !strings.Contains(out, "Permission denied") {
+		t.Errorf("status %d, %q", status, out)
+	}
+}
+
+// TestImageDownloads holds that a download is made only where settings allow
+// it. The protocol has a call that makes the browser forget this, see
+// TestImageKeepsDownloadsInside.
+func TestImageDownloads(t *testing.T) {
+	for setting, want := range map[string]string{"0": "canceled", "1": "completed"} {
+		t.Run("DOWNLOADS="+setting, func(t *testing.T) {
+			b := browserBox(t, map[string]string{"DOWNLOADS": setting, "SCHEMES": "http,data"})
+			if got := b.drive().download("default", ""); got != want {
+				t.Errorf("the download is %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestImageKeepsDownloadsInside holds what the image cannot prevent, and what
+// it does about it: a driver that sets a download behaviour of its own comes
+// past the rule of the browser. The bridge has to refuse that call. What it
+// could write without is in the memory of this container, and no rule.
+func TestImageKeepsDownloadsInside(t *testing.T) {
+	b := browserBox(t, map[string]string{"SCHEMES": "http,data"})
+	const rules = "/run/sandbox-browser/policies"
+	if got := b.drive().download("allow", rules); got == "completed" {
+		t.Errorf("a driver adds to the rules: %s", b.sh("ls "+rules))
+	}
+	if got := b.sh("ls " + rules); got != "fixed.json\nsession.json\n" {
+		t.Errorf("rules: %q", got)
+	}
+}
+
+// download clicks on a download and tells how it ended.
+func (c *cdp) download(behavior, folder string) string {
+	c.t.Helper()
+	c.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": behavior, "downloadPath": folder, "eventsEnabled": true}, nil)
+	page := c.page("data:text/html,<a download=file.json href='data:application/octet-stream,abc'>get</a>")
+	c.settled(page)
+	c.must(page, "Runtime.evaluate", map[string]any{"expression": "setTimeout(() => document.querySelector('a').click())", "userGesture": true}, nil)
+	for {
+		if state := c.event("Browser.downloadProgress", "state"); state != "inProgress" {
+			return state
+		}
+	}
+}
+
+// TestImageLoadsNoExtension holds that a driver cannot bring one in.
+func TestImageLoadsNoExtension(t *testing.T) {
+	b := browserBox(t, nil)
+	b.sh(`mkdir /tmp/ext && echo '{"name":"x","version":"1","manifest_version":3}' >/tmp/ext/manifest.json`)
+	if err := b.drive().call("", "Extensions.loadUnpacked", map[string]any{"path": "/tmp/ext"}, nil); err == nil {
+		t.Error("an extension was loaded")
+	}
+}
