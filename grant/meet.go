@@ -1,0 +1,111 @@
+package grant
+
+import "slices"
+
+// Meet returns what both of two lists of capabilities allow, in normal form.
+// It says exactly that: an operation is allowed by the result when it is
+// allowed by one capability of each. Malformed capabilities are
+// [sandbox.CodeValidation].
+func Meet(a, b []Capability) ([]Capability, error) {
+	x, err := boxes("a", a)
+	if err != nil {
+		return nil, err
+	}
+	y, err := boxes("b", b)
+	if err != nil {
+		return nil, err
+	}
+	return spelled(meet(x, y)), nil
+}
+
+// Normal returns capabilities in normal form: sorted, each spelled in one way,
+// those of the same resource joined, and none that another one contains. Lists
+// that allow the same have the same normal form, but for a resource that is
+// covered only by several capabilities together.
+func Normal(list []Capability) ([]Capability, error) {
+	out, err := boxes("capabilities", list)
+	return spelled(out), err
+}
+
+// meet returns the meets of every two boxes, in normal form.
+func meet(a, b []box) []box {
+	out := make([]box, 0, max(len(a), len(b)))
+	for i := range a {
+		for j := range b {
+			if a[i].kind != b[j].kind {
+				continue
+			}
+			if m, ok := a[i].meet(&b[j]); ok {
+				out = append(out, m)
+			}
+		}
+	}
+	return normal(out)
+}
+
+// normal brings boxes into normal form, in their place. What it keeps are the
+// greatest of the boxes with a single word each, joined again where only the
+// word differs: that does not depend on order or repetition, and stays the same
+// when boxes are met with themselves.
+func normal(list []box) []box {
+	slices.SortFunc(list, func(a, b box) int { return a.order(&b) })
+	joined := list[:0]
+	for _, b := range list {
+		if n := len(joined); n > 0 && joined[n-1].order(&b) == 0 {
+			joined[n-1].words |= b.words
+			continue
+		}
+		joined = append(joined, b)
+	}
+	left := make([]words, len(joined))
+	covered := make([]bool, len(joined))
+	for i := range joined {
+		left[i] = joined[i].words
+		for j := range joined {
+			if i == j || !joined[j].holds(&joined[i]) {
+				continue
+			}
+			left[i] &^= joined[j].words
+			covered[i] = left[i] == 0
+		}
+	}
+	out := joined[:0]
+	for i, b := range joined {
+		if b.words = left[i]; !covered[i] && !b.empty() {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// spelled writes boxes as capabilities. It is never nil, since nothing allowed
+// is a list of none.
+func spelled(list []box) []Capability {
+	out := make([]Capability, len(list))
+	for i := range list {
+		out[i] = list[i].capability()
+	}
+	return out
+}
+
+// holding returns the first box that allows the need, or nil.
+func holding(list []box, need *box) *box {
+	for i := range list {
+		if b := &list[i]; b.holds(need) && need.words&^b.words == 0 {
+			return b
+		}
+	}
+	return nil
+}
+
+// within reports whether boxes allow all that o says. Each of its words may be
+// allowed by another of them.
+func within(list []box, o *box) bool {
+	left, some := o.words, false
+	for i := range list {
+		if list[i].holds(o) {
+			left, some = left&^list[i].words, true
+		}
+	}
+	return some && left == 0
+}
