@@ -35,6 +35,20 @@ func BenchmarkBuild(b *testing.B) {
 	})
 }
 
+func BenchmarkTermsBuild(b *testing.B) {
+	g, m, p := realistic()
+	terms, err := grant.Prepare(m, p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	report(b, func() {
+		if _, err := terms.Build(g, noon()); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
 func BenchmarkCompile(b *testing.B) {
 	profile := built3(b)
 	b.ReportAllocs()

@@ -29,20 +29,16 @@ type words uint32
 
 // methods are the methods that there are, sorted. CONNECT is none: it opens a
 // tunnel and asks for nothing.
-func methods() []string {
-	return []string{
-		"COPY", "DELETE", "GET", "HEAD", "LOCK", "MKCOL", "MOVE", "OPTIONS", "PATCH", "POST", "PROPFIND", "PROPPATCH", "PUT", "QUERY",
-		"REPORT", "SEARCH", "TRACE", "UNLOCK",
-	}
+var methods = []string{
+	"COPY", "DELETE", "GET", "HEAD", "LOCK", "MKCOL", "MOVE", "OPTIONS", "PATCH", "POST", "PROPFIND", "PROPPATCH", "PUT", "QUERY",
+	"REPORT", "SEARCH", "TRACE", "UNLOCK",
 }
 
 // actions are what can be done with a browser, sorted.
-func actions() []string {
-	return []string{"click", "download", "extract", "open", "pdf", "screenshot", "type", "upload", "wait"}
-}
+var actions = []string{"click", "download", "extract", "open", "pdf", "screenshot", "type", "upload", "wait"}
 
 // allMethods is the set of all.
-func allMethods() words { return 1<<len(methods()) - 1 }
+func allMethods() words { return 1<<len(methods) - 1 }
 
 // wordOf returns the set of one word, none when the table does not have it.
 func wordOf(table []string, word string) words {
@@ -63,29 +59,27 @@ func (w words) list(table []string) []string {
 	return out
 }
 
-// boxOf makes the box of a capability that was found well-formed.
-func boxOf(c *Capability) box {
+// boxOf makes the box of a capability that was found well-formed. hosts are
+// those of its rule.
+func boxOf(c *Capability, hosts network.Hosts) box {
 	b := box{kind: c.Kind}
 	switch c.Kind {
 	case FSRead, FSWrite, FSList:
 		b.path = c.Path
 	case NetHTTP:
-		b.hosts, _ = network.ParseHosts(c.Host)
-		b.host, b.scheme, b.port = b.hosts.String(), c.Scheme, c.Port
+		b.hosts, b.host, b.scheme, b.port = hosts, hosts.String(), c.Scheme, c.Port
 		if b.port == 0 {
 			b.port = portOf(c.Scheme)
 		}
-		table := methods()
 		for _, m := range c.Methods {
 			if m == "*" {
 				b.words = allMethods()
 			}
-			b.words |= wordOf(table, m)
+			b.words |= wordOf(methods, m)
 		}
 	case Browser:
-		table := actions()
 		for _, a := range c.Actions {
-			b.words |= wordOf(table, a)
+			b.words |= wordOf(actions, a)
 		}
 	case Process:
 		b.name = c.Tool
@@ -117,10 +111,10 @@ func (b *box) capability() Capability {
 	case NetHTTP:
 		c.Host, c.Port, c.Scheme = b.host, b.port, b.scheme
 		if c.Methods = []string{"*"}; b.words != allMethods() {
-			c.Methods = b.words.list(methods())
+			c.Methods = b.words.list(methods)
 		}
 	case Browser:
-		c.Actions = b.words.list(actions())
+		c.Actions = b.words.list(actions)
 	case Process:
 		c.Tool = b.name
 	case Temp:
@@ -154,47 +148,51 @@ func portHolds(port, other int) bool {
 // empty reports whether a box that has words has none.
 func (b *box) empty() bool { return b.words == 0 && (b.kind == NetHTTP || b.kind == Browser) }
 
-// meet returns what both say; ok is false when that is nothing.
-func (b *box) meet(o *box) (out box, ok bool) {
-	if b.kind != o.kind {
-		return box{}, false
+// meet sets out to what both say, and reports false when that is nothing. Both
+// are of one kind.
+func (b *box) meet(o, out *box) bool {
+	both := b.words & o.words
+	if both == 0 && (b.kind == NetHTTP || b.kind == Browser) {
+		return false
 	}
-	out = *b
-	out.words &= o.words
-	if out.empty() {
-		return box{}, false
+	if b.kind == NetHTTP {
+		return b.meetNet(o, out, both)
 	}
-	if b.kind != NetHTTP { // of these one lies in the other, or they are apart
-		switch {
-		case b.holds(o):
-			both := out.words
-			out = *o
-			out.words = both
-			return out, true
-		case o.holds(b):
-			return out, true
-		}
-		return box{}, false
+	switch { // of these one lies in the other, or they are apart
+	case b.holds(o):
+		*out = *o
+	case o.holds(b):
+		*out = *b
+	default:
+		return false
 	}
+	out.words = both
+	return true
+}
+
+func (b *box) meetNet(o, out *box, both words) bool {
+	less, hosts := o, b.hosts.Holds(o.hosts)
+	if !hosts {
+		less, hosts = b, o.hosts.Holds(b.hosts)
+	}
+	port, scheme := b.port, b.scheme
 	switch {
+	case !hosts:
+		return false
 	case portHolds(b.port, o.port):
-		out.port = o.port
+		port = o.port
 	case !portHolds(o.port, b.port):
-		return box{}, false
+		return false
 	}
 	switch {
-	case b.scheme == "":
-		out.scheme = o.scheme
-	case o.scheme != "" && o.scheme != b.scheme:
-		return box{}, false
+	case scheme == "":
+		scheme = o.scheme
+	case o.scheme != "" && o.scheme != scheme:
+		return false
 	}
-	switch {
-	case b.hosts.Holds(o.hosts):
-		out.hosts, out.host = o.hosts, o.host
-	case !o.hosts.Holds(b.hosts):
-		return box{}, false
-	}
-	return out, true
+	*out = *less
+	out.port, out.scheme, out.words = port, scheme, both
+	return true
 }
 
 // order sorts boxes; it tells apart all that differ in more than their words.

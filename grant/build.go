@@ -15,6 +15,55 @@ func Defaults() Limits {
 	}
 }
 
+// Terms are what a manifest and a policy come to, whoever is granted what. They
+// do not change, so they are safe for concurrent use; who builds many profiles
+// keeps them for as long as manifest and policy are the same.
+type Terms struct {
+	declared, allowed, both []*box
+	tool                    string
+	effects                 []SideEffect // that are declared
+	profile                 Profile      // what does not depend on the grant
+}
+
+// Prepare makes Terms. What is malformed is [sandbox.CodeValidation]; Field
+// names the place.
+func Prepare(m Manifest, p Policy) (*Terms, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if err := checkTemplates("manifest.commands", m.Commands); err != nil {
+		return nil, err
+	}
+	if err := checkTemplates("policy.commands", p.Commands); err != nil {
+		return nil, err
+	}
+	declared, err := boxes("manifest.capabilities", m.Capabilities)
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := boxes("policy.capabilities", p.Capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return &Terms{
+		declared: declared, allowed: allowed, both: meet(declared, allowed), tool: m.Tool,
+		effects: slices.Concat(m.SideEffects, p.SideEffects),
+		profile: Profile{
+			Safety:   highest(m.Safety, p.Safety),
+			Limits:   strictest(m.Limits, p.Limits, Defaults()),
+			Lists:    p.Lists.sorted(),
+			Denied:   Denied{Domains: sorted(p.Denied.Domains), Paths: sorted(p.Denied.Paths)},
+			Mappings: p.Mappings,
+			Commands: ordered(m.Commands), PolicyCommands: ordered(p.Commands),
+			PolicyVersion: p.Version, ManifestVersion: m.Version,
+			Sources: Sources{Manifest: spelled(declared), Policy: spelled(allowed)},
+		},
+	}, nil
+}
+
 // Build makes the profile of a call: what grant, manifest and policy all allow.
 // A profile that allows nothing is one too; a guard then says which of the
 // three lacks what was refused.
@@ -28,63 +77,40 @@ func Defaults() Limits {
 // The side effects are those that manifest and policy declare, and those that
 // what is allowed can have whatever they declare.
 func Build(g Grant, m Manifest, p Policy, now time.Time) (Profile, error) {
-	if err := checkParties(&g, &m, &p, now); err != nil {
+	if err := g.check(now); err != nil {
 		return Profile{}, err
+	}
+	t, err := Prepare(m, p)
+	if err != nil {
+		return Profile{}, err
+	}
+	return t.Build(g, now)
+}
+
+// Build is [Build] with the manifest and the policy of the terms. Profiles of
+// the same terms share lists, which must not be changed.
+func (t *Terms) Build(g Grant, now time.Time) (Profile, error) {
+	if err := g.check(now); err != nil {
+		return Profile{}, err
+	}
+	if g.Tool != t.tool {
+		return Profile{}, fault(sandbox.CodeDenyTool, "manifest.tool", g.Tool, "the grant is for another tool than the manifest", "ask for a grant for the tool that is called")
 	}
 	granted, err := boxes("grant.capabilities", g.Capabilities)
 	if err != nil {
 		return Profile{}, err
 	}
-	declared, err := boxes("manifest.capabilities", m.Capabilities)
-	if err != nil {
-		return Profile{}, err
-	}
-	allowed, err := boxes("policy.capabilities", p.Capabilities)
-	if err != nil {
-		return Profile{}, err
-	}
-	all := meet(meet(granted, declared), allowed)
-	out := Profile{
-		Grant: g.ID, Tenant: g.Tenant, Subject: g.Subject, Agent: g.Agent, Session: g.Session, Tool: g.Tool, Call: g.Call,
-		Capabilities: spelled(all),
-		Safety:       highest(m.Safety, p.Safety),
-		SideEffects:  effects(all, m.SideEffects, p.SideEffects),
-		Limits:       strictest(m.Limits, p.Limits, Defaults()),
-		Lists:        p.Lists.sorted(),
-		Denied:       Denied{Domains: sorted(p.Denied.Domains), Paths: sorted(p.Denied.Paths)},
-		Mappings:     p.Mappings,
-		Budget:       g.Budget, Expires: g.Expires, Consent: cloned(g.Consent), DecisionKey: g.DecisionKey,
-		Commands: ordered(m.Commands), PolicyCommands: ordered(p.Commands),
-		PolicyVersion: p.Version, ManifestVersion: m.Version,
-		Sources: Sources{Grant: spelled(granted), Manifest: spelled(declared), Policy: spelled(allowed)},
-	}
+	all := meet(granted, t.both)
+	out := t.profile
+	out.Grant, out.Tenant, out.Subject, out.Agent, out.Session, out.Tool, out.Call = g.ID, g.Tenant, g.Subject, g.Agent, g.Session, g.Tool, g.Call
+	out.Capabilities, out.SideEffects = spelled(all), effects(all, t.effects)
+	out.Budget, out.Expires, out.Consent, out.DecisionKey = g.Budget, g.Expires, cloned(g.Consent), g.DecisionKey
+	out.Sources.Grant = spelled(granted)
 	if err := out.consented(now); err != nil {
 		return Profile{}, err
 	}
 	out.Hash = out.Sum()
 	return out, nil
-}
-
-func checkParties(g *Grant, m *Manifest, p *Policy, now time.Time) error {
-	if err := g.check(now); err != nil {
-		return err
-	}
-	if err := m.check(); err != nil {
-		return err
-	}
-	if err := p.check(); err != nil {
-		return err
-	}
-	if err := checkTemplates("manifest.commands", m.Commands); err != nil {
-		return err
-	}
-	if err := checkTemplates("policy.commands", p.Commands); err != nil {
-		return err
-	}
-	if g.Tool != m.Tool {
-		return fault(sandbox.CodeDenyTool, "manifest.tool", g.Tool, "the grant is for another tool than the manifest", "ask for a grant for the tool that is called")
-	}
-	return nil
 }
 
 // consented reports that the profile as such needs a consent and has none that
@@ -136,11 +162,8 @@ func highest(classes ...SafetyClass) SafetyClass {
 
 // effects returns the union of what is declared and of what boxes can do,
 // sorted.
-func effects(list []box, declared ...[]SideEffect) []SideEffect {
-	out := []SideEffect{}
-	for _, d := range declared {
-		out = append(out, d...)
-	}
+func effects(list []*box, declared []SideEffect) []SideEffect {
+	out := append([]SideEffect{}, declared...)
 	for i := range list {
 		out = append(out, list[i].effects()...)
 	}
@@ -150,8 +173,7 @@ func effects(list []box, declared ...[]SideEffect) []SideEffect {
 
 // looking are the actions of a browser that change nothing.
 func looking() words {
-	table := actions()
-	return wordOf(table, "open") | wordOf(table, "screenshot") | wordOf(table, "extract") | wordOf(table, "pdf") | wordOf(table, "wait")
+	return wordOf(actions, "open") | wordOf(actions, "screenshot") | wordOf(actions, "extract") | wordOf(actions, "pdf") | wordOf(actions, "wait")
 }
 
 // effects are those that what the box allows can have.

@@ -81,12 +81,12 @@ func (g *Grant) narrow(parent *Grant, w Wish) error {
 }
 
 // fewer returns the capabilities in normal form when boxes allow them all.
-func fewer(has []box, wish []Capability) ([]Capability, error) {
+func fewer(has []*box, wish []Capability) ([]Capability, error) {
 	want, err := boxes("wish.capabilities", wish)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(want, func(b box) bool { return !within(has, &b) }); i >= 0 {
+	if i := slices.IndexFunc(want, func(b *box) bool { return !within(has, b) }); i >= 0 {
 		c := want[i].capability()
 		what := string(c.Kind) + " " + c.Path + c.Host + c.Tool + c.Class
 		return nil, denied("wish.capabilities", what, "the parent does not allow all of "+quoted(what), "ask for no more than the parent has")

@@ -51,7 +51,7 @@ type Vetted struct {
 // executor to find out and refuse.
 type Guard struct {
 	profile  *Profile
-	boxes    []box
+	boxes    []*box
 	sources  Sources
 	hosts    *network.Policy // list and denies
 	methods  words           // of the list
@@ -86,7 +86,7 @@ func Compile(p Profile) (*Guard, error) {
 	if list := p.Lists.Methods; list != nil && !slices.Contains(list, "*") {
 		g.methods = 0
 		for _, m := range list {
-			g.methods |= wordOf(methods(), m)
+			g.methods |= wordOf(methods, m)
 		}
 	}
 	return g, nil
@@ -227,13 +227,8 @@ func (g *Guard) need(b *box, what string) error {
 }
 
 func lacks(list []Capability, b *box) bool {
-	boxes := make([]box, 0, len(list))
-	for i := range list {
-		if list[i].Kind == b.kind {
-			boxes = append(boxes, boxOf(&list[i]))
-		}
-	}
-	return holding(boxes, b) == nil
+	has, err := boxes("sources", list)
+	return err != nil || holding(has, b) == nil
 }
 
 func blocked(field, resource, message, hint string) error {

@@ -24,7 +24,7 @@ const (
 
 // request judges a request over HTTP.
 func (g *Guard) request(v *Vetted) error {
-	if wordOf(methods(), v.Method) == 0 {
+	if wordOf(methods, v.Method) == 0 {
 		return invalid("op.method", quoted(v.Method)+" is no method that can be used", "use one in capitals, like GET")
 	}
 	if err := checkHeader(v.Header); err != nil {
@@ -65,7 +65,7 @@ func (g *Guard) address(v *Vetted, address, method string) error {
 	}
 	v.URL, v.Host, v.Port = address, host, uint16(port)
 	what := string(NetHTTP) + ":" + method + ":" + u.Scheme + "://" + u.Host
-	word := wordOf(methods(), method)
+	word := wordOf(methods, method)
 	if err := g.need(&box{kind: NetHTTP, hosts: network.HostsOf(host), port: port, scheme: u.Scheme, words: word}, what); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (g *Guard) browse(v *Vetted, s State) error {
 	}
 	what := string(Browser) + ":" + act
 	v.Capability = what
-	if err := g.need(&box{kind: Browser, words: wordOf(actions(), act)}, what); err != nil {
+	if err := g.need(&box{kind: Browser, words: wordOf(actions, act)}, what); err != nil {
 		return err
 	}
 	if int64(len(v.Text)) > g.profile.Limits.MaxBytesOut {

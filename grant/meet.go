@@ -27,31 +27,41 @@ func Normal(list []Capability) ([]Capability, error) {
 	return spelled(out), err
 }
 
-// meet returns the meets of every two boxes, in normal form.
-func meet(a, b []box) []box {
-	out := make([]box, 0, max(len(a), len(b)))
+// meet returns the meets of every two boxes, in normal form. Both lists are in
+// normal form, so that those of one kind stand together.
+func meet(a, b []*box) []*box {
+	list := make([]box, 0, max(len(a), len(b)))
+	var out box
+	from := 0
 	for i := range a {
-		for j := range b {
-			if a[i].kind != b[j].kind {
-				continue
-			}
-			if m, ok := a[i].meet(&b[j]); ok {
-				out = append(out, m)
+		if i > 0 && a[i].kind != a[i-1].kind {
+			from = 0
+		}
+		for from < len(b) && b[from].kind != a[i].kind {
+			from++
+		}
+		for j := from; j < len(b) && b[j].kind == a[i].kind; j++ {
+			if a[i].meet(b[j], &out) {
+				list = append(list, out)
 			}
 		}
 	}
-	return normal(out)
+	return normal(list)
 }
 
-// normal brings boxes into normal form, in their place. What it keeps are the
-// greatest of the boxes with a single word each, joined again where only the
-// word differs: that does not depend on order or repetition, and stays the same
-// when boxes are met with themselves.
-func normal(list []box) []box {
-	slices.SortFunc(list, func(a, b box) int { return a.order(&b) })
-	joined := list[:0]
-	for _, b := range list {
-		if n := len(joined); n > 0 && joined[n-1].order(&b) == 0 {
+// normal returns boxes in normal form; the list is used up. What it keeps are
+// the greatest of the boxes with a single word each, joined again where only
+// the word differs: that does not depend on order or repetition, and stays the
+// same when boxes are met with themselves.
+func normal(list []box) []*box {
+	all := make([]*box, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	slices.SortFunc(all, (*box).order)
+	joined := all[:0]
+	for _, b := range all {
+		if n := len(joined); n > 0 && joined[n-1].order(b) == 0 {
 			joined[n-1].words |= b.words
 			continue
 		}
@@ -59,14 +69,13 @@ func normal(list []box) []box {
 	}
 	left := make([]words, len(joined))
 	covered := make([]bool, len(joined))
-	for i := range joined {
-		left[i] = joined[i].words
-		for j := range joined {
-			if i == j || !joined[j].holds(&joined[i]) {
-				continue
+	for i, b := range joined {
+		left[i] = b.words
+		for j, o := range joined {
+			if i != j && o.holds(b) {
+				left[i] &^= o.words
+				covered[i] = left[i] == 0
 			}
-			left[i] &^= joined[j].words
-			covered[i] = left[i] == 0
 		}
 	}
 	out := joined[:0]
@@ -80,7 +89,7 @@ func normal(list []box) []box {
 
 // spelled writes boxes as capabilities. It is never nil, since nothing allowed
 // is a list of none.
-func spelled(list []box) []Capability {
+func spelled(list []*box) []Capability {
 	out := make([]Capability, len(list))
 	for i := range list {
 		out[i] = list[i].capability()
@@ -89,9 +98,9 @@ func spelled(list []box) []Capability {
 }
 
 // holding returns the first box that allows the need, or nil.
-func holding(list []box, need *box) *box {
-	for i := range list {
-		if b := &list[i]; b.holds(need) && need.words&^b.words == 0 {
+func holding(list []*box, need *box) *box {
+	for _, b := range list {
+		if b.holds(need) && need.words&^b.words == 0 {
 			return b
 		}
 	}
@@ -100,7 +109,7 @@ func holding(list []box, need *box) *box {
 
 // within reports whether boxes allow all that o says. Each of its words may be
 // allowed by another of them.
-func within(list []box, o *box) bool {
+func within(list []*box, o *box) bool {
 	left, some := o.words, false
 	for i := range list {
 		if list[i].holds(o) {

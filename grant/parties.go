@@ -149,7 +149,7 @@ func (l *Lists) check() error {
 		return err
 	}
 	return each("policy.lists.methods", l.Methods, func(m string) string {
-		if m != "*" && wordOf(methods(), m) == 0 {
+		if m != "*" && wordOf(methods, m) == 0 {
 			return quoted(m) + " is no method that can be allowed"
 		}
 		return ""

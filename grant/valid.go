@@ -20,22 +20,24 @@ const (
 )
 
 // boxes reads capabilities, whose place field is, and returns them in normal form.
-func boxes(field string, list []Capability) ([]box, error) {
+func boxes(field string, list []Capability) ([]*box, error) {
 	if len(list) > maxCapabilities {
 		return nil, invalid(field, strconv.Itoa(len(list))+" capabilities are too many", "name at most "+strconv.Itoa(maxCapabilities))
 	}
 	out := make([]box, len(list))
 	for i := range list {
-		if part, why, hint := list[i].fault(); why != "" {
+		var hosts network.Hosts
+		if part, why, hint := list[i].fault(&hosts); why != "" {
 			return nil, invalid(field+"["+strconv.Itoa(i)+"]."+part, why, hint)
 		}
-		out[i] = boxOf(&list[i])
+		out[i] = boxOf(&list[i], hosts)
 	}
 	return normal(out), nil
 }
 
-// fault says which field of a capability is wrong, and why.
-func (c *Capability) fault() (part, why, hint string) {
+// fault says which field of a capability is wrong, and why. Those that its rule
+// of hosts names it puts into hosts.
+func (c *Capability) fault(hosts *network.Hosts) (part, why, hint string) {
 	if part := c.alien(); part != "" {
 		return part, "the field is not one of " + string(c.Kind), "leave it out, or correct the kind"
 	}
@@ -43,14 +45,14 @@ func (c *Capability) fault() (part, why, hint string) {
 	case FSRead, FSWrite, FSList:
 		return "path", pathFault(c.Path), "write an absolute path like /workspace/src"
 	case NetHTTP:
-		return c.netFault()
+		return c.netFault(hosts)
 	case Browser:
 		if len(c.Actions) == 0 {
-			return "actions", "no action is named", "name some of " + strings.Join(actions(), ", ")
+			return "actions", "no action is named", "name some of " + strings.Join(actions, ", ")
 		}
 		for _, a := range c.Actions {
-			if wordOf(actions(), a) == 0 {
-				return "actions", quoted(a) + " is no action of a browser", "name some of " + strings.Join(actions(), ", ")
+			if wordOf(actions, a) == 0 {
+				return "actions", quoted(a) + " is no action of a browser", "name some of " + strings.Join(actions, ", ")
 			}
 		}
 	case Process:
@@ -96,8 +98,9 @@ func (c *Capability) alien() string {
 	return ""
 }
 
-func (c *Capability) netFault() (part, why, hint string) {
-	if _, err := network.ParseHosts(c.Host); err != nil {
+func (c *Capability) netFault(hosts *network.Hosts) (part, why, hint string) {
+	var err error
+	if *hosts, err = network.ParseHosts(c.Host); err != nil {
 		return "host", err.(*sandbox.Error).Message, err.(*sandbox.Error).Hint
 	}
 	if c.Port < 0 || c.Port > 65535 {
@@ -109,8 +112,8 @@ func (c *Capability) netFault() (part, why, hint string) {
 	if len(c.Methods) == 0 {
 		return "methods", "no method is named", `name some, or "*" for all`
 	}
-	if i := slices.IndexFunc(c.Methods, func(m string) bool { return m != "*" && wordOf(methods(), m) == 0 }); i >= 0 {
-		return "methods", quoted(c.Methods[i]) + " is no method that can be allowed", "use " + strings.Join(methods(), ", ")
+	if i := slices.IndexFunc(c.Methods, func(m string) bool { return m != "*" && wordOf(methods, m) == 0 }); i >= 0 {
+		return "methods", quoted(c.Methods[i]) + " is no method that can be allowed", "use " + strings.Join(methods, ", ")
 	}
 	return "", "", ""
 }

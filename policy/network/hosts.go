@@ -10,8 +10,8 @@ import (
 // The zero Hosts has none.
 type Hosts struct {
 	all    bool         // *: every name; addresses have to be named
-	below  bool         // *.host
-	host   Host         // a name
+	below  bool         // *.name
+	name   string       // canonical
 	prefix netip.Prefix // addresses
 }
 
@@ -31,7 +31,7 @@ func ParseHosts(text string) (Hosts, error) {
 	case r.prefix.IsValid():
 		return Hosts{prefix: r.prefix}, nil
 	}
-	return Hosts{all: r.all, below: r.below, host: r.host}, nil
+	return Hosts{all: r.all, below: r.below, name: r.host.name}, nil
 }
 
 // HostsOf returns the set of h alone.
@@ -39,7 +39,7 @@ func HostsOf(h Host) Hosts {
 	if a, literal := h.Addr(); literal {
 		return Hosts{prefix: netip.PrefixFrom(a, a.BitLen())}
 	}
-	return Hosts{host: h}
+	return Hosts{name: h.name}
 }
 
 // Has reports whether h is one of them.
@@ -52,9 +52,9 @@ func (s Hosts) Has(h Host) bool {
 	case s.all:
 		return true
 	case s.below:
-		return nameBelow(h.name, s.host.name)
+		return nameBelow(h.name, s.name)
 	}
-	return s.host == h
+	return s.name == h.name
 }
 
 // Holds reports whether every host of t is one of s.
@@ -67,7 +67,7 @@ func (s Hosts) Holds(t Hosts) bool {
 	case s.all:
 		return true
 	case s.below && !t.all:
-		return nameBelow(t.host.name, s.host.name)
+		return nameBelow(t.name, s.name)
 	}
 	return false
 }
@@ -90,13 +90,13 @@ func (s Hosts) String() string {
 	case s.all:
 		return "*"
 	case s.below:
-		return "*." + s.host.name
+		return "*." + s.name
 	case s.prefix.IsValid() && s.prefix.IsSingleIP():
 		return s.prefix.Addr().String()
 	case s.prefix.IsValid():
 		return s.prefix.String()
 	}
-	return s.host.String()
+	return s.name
 }
 
 // UsualPort reports whether a port is one that a rule without scheme and port
