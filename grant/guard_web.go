@@ -223,10 +223,10 @@ func (g *Guard) ValidateMIME(contentType string) error {
 	}
 	const field = "policy.lists.mime"
 	kind, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
+	major, minor, _ := strings.Cut(kind, "/")
+	if err != nil || minor == "" {
 		return blocked(field, quoted(contentType), "the answer does not say of what type it is", "")
 	}
-	major, _, _ := strings.Cut(kind, "/")
 	for _, want := range list {
 		if want == kind || want == major+"/*" || want == "*/*" {
 			return nil
