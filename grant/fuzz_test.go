@@ -109,6 +109,7 @@ func FuzzArguments(f *testing.F) {
 func FuzzBuild(f *testing.F) {
 	f.Add("/workspace", "*.x.test", "https", 0, "GET", "git", "a+b", "text/*", int64(1))
 	f.Add("", "10.0.0.0/8", "", 22, "*", "-x", `\Q`, "*/*", int64(-1))
+	f.Add("/a", "x.test", "", 0, "GET", "git", "(\x00", "text/*", int64(1))
 	f.Fuzz(func(t *testing.T, p, host, scheme string, port int, method, tool, pattern, mime string, bytes int64) {
 		g, m, o := aGrant(), aManifest(), aPolicy()
 		m.Capabilities = []grant.Capability{

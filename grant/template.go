@@ -61,9 +61,17 @@ func (a *Argument) fault() string {
 		return ""
 	}
 	if _, err := syntax.Parse(a.Pattern, syntax.Perl); err != nil {
-		return "the pattern is no regular expression: " + err.Error()
+		return patternFault(err)
 	}
 	return ""
+}
+
+// patternFault says what is wrong with a pattern without saying it again.
+func patternFault(err error) string {
+	if e, ok := err.(*syntax.Error); ok {
+		return "the pattern is no regular expression: " + e.Code.String()
+	}
+	return "the pattern is no regular expression"
 }
 
 // argFault says why text can be no argument of a program. Line ends and other
@@ -104,14 +112,14 @@ func compileTemplates(field string, list []Template) (templates, error) {
 		for j := range list[i].Args {
 			a, err := compileArgument(&list[i].Args[j])
 			if err != nil {
-				return nil, invalid(field+"["+strconv.Itoa(i)+"].args["+strconv.Itoa(j)+"]", err.Error(), "")
+				return nil, invalid(field+"["+strconv.Itoa(i)+"].args["+strconv.Itoa(j)+"]", patternFault(err), "")
 			}
 			t.args = append(t.args, a)
 		}
 		if list[i].Rest != nil {
 			a, err := compileArgument(list[i].Rest)
 			if err != nil {
-				return nil, invalid(field+"["+strconv.Itoa(i)+"].rest", err.Error(), "")
+				return nil, invalid(field+"["+strconv.Itoa(i)+"].rest", patternFault(err), "")
 			}
 			t.rest = &a
 		}
