@@ -197,10 +197,17 @@ func TestGuardConsent(t *testing.T) {
 	guard := guarded(t, g, m, p)
 	refused(t, guard.Validate(grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"}, now()), "", "")
 
-	g = aGrant()
-	m.SideEffects = []grant.SideEffect{grant.EffectRead}
-	guard = guarded(t, g, m, p)
+	// A profile that came from elsewhere and hides its side effects gets no
+	// further with it.
+	profile := built(t, aGrant(), m, p)
+	profile.SideEffects = []grant.SideEffect{}
+	profile.Hash = profile.Sum()
+	guard, err := grant.Compile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
 	late := grant.State{Now: noon().Add(40 * time.Minute)} // after the consent, within the grant
+	refused(t, guard.Validate(grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"}, late), "", "")
 	for kind, op := range map[string]grant.Operation{
 		"write": {Kind: grant.OpFsWrite, Path: "/workspace/out/a"},
 		"run":   {Kind: grant.OpProcExec, Tool: "make"},
@@ -210,5 +217,26 @@ func TestGuardConsent(t *testing.T) {
 			refused(t, guard.Validate(op, now()), "", "")
 			refused(t, guard.Validate(op, late), noGrant, "grant.consent")
 		})
+	}
+}
+
+// TestVettedIsOurs holds that what was judged does not change under the hands
+// of who asked.
+func TestVettedIsOurs(t *testing.T) {
+	guard := guarded(t, aGrant(), aManifest(), aPolicy())
+	run := grant.Operation{Kind: grant.OpProcExec, Tool: "git", Args: []string{"log"}}
+	get := request("GET", "https://api.example.com/")
+	get.Header = map[string]string{"Accept": "a"}
+	ran, err := guard.Check(run, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := guard.Check(get, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Args[0], get.Header["Host"] = "push", "evil.test"
+	if ran.Args[0] != "log" || len(got.Header) != 1 {
+		t.Errorf("%v %v", ran.Args, got.Header)
 	}
 }
