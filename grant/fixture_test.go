@@ -108,6 +108,15 @@ func refused(t testing.TB, err error, code sandbox.Code, field string) {
 	}
 }
 
+// rounds is n, and less under the race detector, which has nothing to find in
+// arithmetic and makes it slow.
+func rounds(n int) int {
+	if raceEnabled {
+		return n / 8
+	}
+	return n
+}
+
 // realistic are parties of the size that is promised: 20 capabilities, 50 domains.
 func realistic() (grant.Grant, grant.Manifest, grant.Policy) {
 	g, m, p := aGrant(), aManifest(), aPolicy()

@@ -74,10 +74,10 @@ func Compile(p Profile) (*Guard, error) {
 	if g.hosts, err = hostRules(&p); err != nil {
 		return nil, err
 	}
-	if g.manifest, err = compileTemplates("profile.commands", p.Commands); err != nil {
+	if g.manifest, err = templatesOf("profile.commands", p.Commands); err != nil {
 		return nil, err
 	}
-	if g.policy, err = compileTemplates("profile.policyCommands", p.PolicyCommands); err != nil {
+	if g.policy, err = templatesOf("profile.policyCommands", p.PolicyCommands); err != nil {
 		return nil, err
 	}
 	if g.reader, err = visit.New(visit.Options{Schemes: []string{"http", "https"}, Direct: true}); err != nil {

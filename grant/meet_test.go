@@ -35,7 +35,7 @@ func normal(t testing.TB, list []grant.Capability) []grant.Capability {
 func TestMeetLaws(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
 	all := universe()
-	for n := range 1500 {
+	for n := range rounds(1500) {
 		a, b, c := randomList(r), randomList(r), randomList(r)
 		ab := met(t, a, b)
 		for _, p := range all {
@@ -61,7 +61,7 @@ func TestMeetLaws(t *testing.T) {
 func TestMeetGrows(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 2))
 	all := universe()
-	for n := range 500 {
+	for n := range rounds(500) {
 		a, b := append(randomList(r), randomCapability(r)), randomList(r)
 		more, less := met(t, a, b), met(t, a[:len(a)-1], b)
 		for _, p := range all {

@@ -45,7 +45,7 @@ func TestNeverWhatOneForbids(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 3))
 	all := universe()
 	passed, refusals := 0, map[sandbox.Code]int{}
-	for n := range 400 {
+	for n := range rounds(400) {
 		g, m, p := aGrant(), aManifest(), aPolicy()
 		g.Capabilities, m.Capabilities, p.Capabilities = randomList(r), randomList(r), randomList(r)
 		if n%4 != 0 { // most of the time two of them allow much, so that enough passes
@@ -70,7 +70,7 @@ func TestNeverWhatOneForbids(t *testing.T) {
 		}
 	}
 	for _, code := range []sandbox.Code{"", noGrant, noTool, isBlocked} {
-		if refusals[code] < 1000 {
+		if refusals[code] < rounds(500) {
 			t.Errorf("only %d of %v have been seen: the test does not try enough", refusals[code], fmt.Sprintf("%q", code))
 		}
 	}

@@ -104,8 +104,11 @@ type argument struct {
 // templates are those of one party, by program.
 type templates map[string][]template
 
-// compileTemplates compiles what checkTemplates found well-formed.
-func compileTemplates(field string, list []Template) (templates, error) {
+// templatesOf checks and compiles templates.
+func templatesOf(field string, list []Template) (templates, error) {
+	if err := checkTemplates(field, list); err != nil {
+		return nil, err
+	}
 	out := templates{}
 	for i := range list {
 		var t template

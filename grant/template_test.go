@@ -151,4 +151,9 @@ func TestLongTemplate(t *testing.T) {
 	m.Commands[0].Args = append(tpl.Args, tpl.Args[0])
 	_, err := grant.Build(aGrant(), m, aPolicy(), noon())
 	refused(t, err, malformed, "manifest.commands[0].args")
+	p := built(t, aGrant(), aManifest(), aPolicy())
+	p.Commands = m.Commands
+	p.Hash = p.Sum()
+	_, err = grant.Compile(p)
+	refused(t, err, malformed, "profile.commands[0].args")
 }
