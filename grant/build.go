@@ -19,10 +19,10 @@ func Defaults() Limits {
 // do not change, so they are safe for concurrent use; who builds many profiles
 // keeps them for as long as manifest and policy are the same.
 type Terms struct {
-	declared, allowed, both []*box
-	tool                    string
-	effects                 []SideEffect // that are declared
-	profile                 Profile      // what does not depend on the grant
+	both    []*box
+	tool    string
+	effects []SideEffect // that are declared
+	profile Profile      // what does not depend on the grant
 }
 
 // Prepare makes Terms. What is malformed is [sandbox.CodeValidation]; Field
@@ -48,8 +48,12 @@ func Prepare(m Manifest, p Policy) (*Terms, error) {
 	if err != nil {
 		return nil, err
 	}
+	both, err := meet("manifest.capabilities", declared, allowed)
+	if err != nil {
+		return nil, err
+	}
 	return &Terms{
-		declared: declared, allowed: allowed, both: meet(declared, allowed), tool: m.Tool,
+		both: both, tool: m.Tool,
 		effects: slices.Concat(m.SideEffects, p.SideEffects),
 		profile: Profile{
 			Safety:   highest(m.Safety, p.Safety),
@@ -100,7 +104,10 @@ func (t *Terms) Build(g Grant, now time.Time) (Profile, error) {
 	if err != nil {
 		return Profile{}, err
 	}
-	all := meet(granted, t.both)
+	all, err := meet("grant.capabilities", granted, t.both)
+	if err != nil {
+		return Profile{}, err
+	}
 	out := t.profile
 	out.Grant, out.Tenant, out.Subject, out.Agent, out.Session, out.Tool, out.Call = g.ID, g.Tenant, g.Subject, g.Agent, g.Session, g.Tool, g.Call
 	out.Capabilities, out.SideEffects = spelled(all), effects(all, t.effects)

@@ -211,7 +211,8 @@ type Mappings struct {
 //	fs.write          the workspace unless access is ro, filesystem.allowWrite where it is no pattern
 //	net.http          one for each host of network.allowedDomains, methods "*"; "*" under allowPublic
 //	browser           every action where browser.enabled is set, less those that its settings refuse
-//	proc              every program that commands.allow names; lists.tools the same
+//	proc              each program of the manifest that the command policy allows, since settings list no programs
+//	tmp, gpu          tmp always; the classes of docker.gpus
 //	Lists.Domains     network.allowedDomains as it stands; "*" and, under allowPrivate, private ranges are added
 //	Denied            network.deniedDomains; filesystem.denyRead and denyWrite where they are no pattern
 //	Limits            limits.timeout and the like

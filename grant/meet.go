@@ -1,6 +1,9 @@
 package grant
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Meet returns what both of two lists of capabilities allow, in normal form.
 // It says exactly that: an operation is allowed by the result when it is
@@ -15,7 +18,11 @@ func Meet(a, b []Capability) ([]Capability, error) {
 	if err != nil {
 		return nil, err
 	}
-	return spelled(meet(x, y)), nil
+	out, err := meet("a", x, y)
+	if err != nil {
+		return nil, err
+	}
+	return spelled(out), nil
 }
 
 // Normal returns capabilities in normal form: sorted, each spelled in one way,
@@ -24,12 +31,17 @@ func Meet(a, b []Capability) ([]Capability, error) {
 // covered only by several capabilities together.
 func Normal(list []Capability) ([]Capability, error) {
 	out, err := boxes("capabilities", list)
-	return spelled(out), err
+	if err != nil {
+		return nil, err
+	}
+	return spelled(out), nil
 }
 
 // meet returns the meets of every two boxes, in normal form. Both lists are in
-// normal form, so that those of one kind stand together.
-func meet(a, b []*box) []*box {
+// normal form, so that those of one kind stand together. Lists that cross each
+// other in more ways than anybody means, which would take long to sort out, are
+// refused; field is for that error.
+func meet(field string, a, b []*box) ([]*box, error) {
 	list := make([]box, 0, max(len(a), len(b)))
 	var out box
 	from := 0
@@ -45,8 +57,11 @@ func meet(a, b []*box) []*box {
 				list = append(list, out)
 			}
 		}
+		if len(list) > maxMeets {
+			return nil, invalid(field, "the capabilities cross those that they are met with in more than "+strconv.Itoa(maxMeets)+" ways", "name fewer, or wider ones")
+		}
 	}
-	return normal(list)
+	return normal(list), nil
 }
 
 // normal returns boxes in normal form; the list is used up. What it keeps are

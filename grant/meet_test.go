@@ -201,3 +201,23 @@ func TestCapabilityFaults(t *testing.T) {
 	_, err := grant.Normal(make([]grant.Capability, 257))
 	refused(t, err, sandbox.CodeValidation, "capabilities")
 }
+
+// TestMeetIsBounded holds that lists which cross in very many ways are refused
+// soon, and as many as may be that do not cross are not.
+func TestMeetIsBounded(t *testing.T) {
+	var ports, names []grant.Capability
+	for i := range 256 {
+		ports = append(ports, grant.Capability{Kind: grant.NetHTTP, Host: "*", Port: 2000 + i, Methods: []string{"GET"}})
+		names = append(names, grant.Capability{Kind: grant.NetHTTP, Host: fmt.Sprintf("h%d.test", i), Methods: []string{"GET"}})
+	}
+	_, err := grant.Meet(ports, names)
+	refused(t, err, sandbox.CodeValidation, "a")
+	g, m, p := aGrant(), aManifest(), aPolicy()
+	g.Capabilities = ports
+	m.Capabilities, p.Capabilities = names, names
+	_, err = grant.Build(g, m, p, noon())
+	refused(t, err, sandbox.CodeValidation, "grant.capabilities")
+	if got := met(t, names, names); len(got) != 256 {
+		t.Errorf("%d are left of 256", len(got))
+	}
+}

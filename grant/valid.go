@@ -14,6 +14,7 @@ import (
 // Bounds of what grants, manifests and policies may hold.
 const (
 	maxCapabilities = 256
+	maxMeets        = 2048 // of boxes of two parties
 	maxID           = 256
 	maxPath         = 4096
 	maxName         = 128
@@ -47,8 +48,8 @@ func (c *Capability) fault(hosts *network.Hosts) (part, why, hint string) {
 	case NetHTTP:
 		return c.netFault(hosts)
 	case Browser:
-		if len(c.Actions) == 0 {
-			return "actions", "no action is named", "name some of " + strings.Join(actions, ", ")
+		if len(c.Actions) == 0 || len(c.Actions) > len(actions) {
+			return "actions", "no action is named, or more than there are", "name some of " + strings.Join(actions, ", ")
 		}
 		for _, a := range c.Actions {
 			if wordOf(actions, a) == 0 {
@@ -109,8 +110,8 @@ func (c *Capability) netFault(hosts *network.Hosts) (part, why, hint string) {
 	if c.Scheme != "" && c.Scheme != "http" && c.Scheme != "https" {
 		return "scheme", quoted(c.Scheme) + " is none of http and https", "leave it out for both"
 	}
-	if len(c.Methods) == 0 {
-		return "methods", "no method is named", `name some, or "*" for all`
+	if len(c.Methods) == 0 || len(c.Methods) > len(methods)+1 {
+		return "methods", "no method is named, or more than there are", `name some, or "*" for all`
 	}
 	if i := slices.IndexFunc(c.Methods, func(m string) bool { return m != "*" && wordOf(methods, m) == 0 }); i >= 0 {
 		return "methods", quoted(c.Methods[i]) + " is no method that can be allowed", "use " + strings.Join(methods, ", ")
