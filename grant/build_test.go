@@ -2,6 +2,7 @@ package grant_test
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -258,5 +259,40 @@ func TestTerms(t *testing.T) {
 	g.Consent.By = "mallory"
 	if want.Consent.By != "alice" {
 		t.Error("the profile has its consent from the caller's memory")
+	}
+}
+
+// TestStrictestLimits holds over random limits that a profile's are no more
+// than either says, and the default where neither says one.
+func TestStrictestLimits(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 6))
+	random := func() grant.Limits {
+		n := func() int64 { return max(0, r.Int64N(200)-100) }
+		return grant.Limits{MaxBytesIn: n(), MaxBytesOut: n(), MaxTmpBytes: n(), MaxFiles: n(), MaxDepth: int(n()), MaxConcurrency: int(n()), Timeout: time.Duration(n())}
+	}
+	spread := func(l grant.Limits) [7]int64 {
+		return [...]int64{l.MaxBytesIn, l.MaxBytesOut, l.MaxTmpBytes, l.MaxFiles, int64(l.MaxDepth), int64(l.MaxConcurrency), int64(l.Timeout)}
+	}
+	for range 200 {
+		m, p := aManifest(), aPolicy()
+		m.Limits, p.Limits = random(), random()
+		got := built(t, aGrant(), m, p).Limits
+		m.Limits, p.Limits = p.Limits, m.Limits
+		if other := built(t, aGrant(), m, p).Limits; other != got {
+			t.Fatalf("%+v, and the other way round %+v", got, other)
+		}
+		one, two, def := spread(m.Limits), spread(p.Limits), spread(grant.Defaults())
+		for i, n := range spread(got) {
+			want := min(one[i], two[i])
+			if want == 0 {
+				want = max(one[i], two[i])
+			}
+			if want == 0 {
+				want = def[i]
+			}
+			if n != want {
+				t.Fatalf("limit %d of %+v and %+v is %d, want %d", i, m.Limits, p.Limits, n, want)
+			}
+		}
 	}
 }

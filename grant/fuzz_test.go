@@ -1,6 +1,7 @@
 package grant_test
 
 import (
+	"encoding/json"
 	"net/url"
 	"path"
 	"strings"
@@ -63,6 +64,7 @@ func FuzzAddress(f *testing.F) {
 	} {
 		f.Add("GET", u, "Accept", "text/html")
 	}
+	f.Add("GET", "0 /", "", "")
 	guard := guarded(f, aGrant(), aManifest(), aPolicy())
 	f.Fuzz(func(t *testing.T, method, address, name, value string) {
 		op := request(method, address)
@@ -72,13 +74,19 @@ func FuzzAddress(f *testing.F) {
 			if !sound(t, v, err) {
 				continue
 			}
+			if again, err := guard.Check(v.Operation, now()); err != nil || again.URL != v.URL {
+				t.Errorf("%q passes as %q, and that as %q, %v", address, v.URL, again.URL, err)
+			}
+			if strings.HasPrefix(v.URL, "workspace:") && op.Kind == grant.OpBrowserNav {
+				continue // a path as it is, which is no URL
+			}
 			u, err := url.Parse(v.URL)
 			if err != nil {
 				t.Fatalf("%q passes as %q: %v", address, v.URL, err)
 			}
 			host := u.Hostname()
 			ok := host == "api.example.com" && u.Scheme == "https" || strings.HasSuffix(host, ".cdn.example.com") && host != "bad.cdn.example.com"
-			if page := op.Kind == grant.OpBrowserNav && (host == "workspace.invalid" || v.URL == "about:blank"); !ok && !page {
+			if page := op.Kind == grant.OpBrowserNav && v.URL == "about:blank"; !ok && !page {
 				t.Errorf("%q passes as %q", address, v.URL)
 			}
 			if strings.ContainsAny(name+value, "\r\n\x00") && len(op.Header) > 0 {
@@ -131,6 +139,30 @@ func FuzzBuild(f *testing.F) {
 		}
 		if again := normal(t, profile.Capabilities); written(t, again) != written(t, profile.Capabilities) {
 			t.Errorf("not in normal form: %+v", profile.Capabilities)
+		}
+	})
+}
+
+// FuzzOperation holds that whatever an agent sends as an operation is judged.
+func FuzzOperation(f *testing.F) {
+	for _, text := range []string{
+		`{"kind":"FsRead","path":"/workspace/a","length":5}`, `{"kind":"ProcExec","tool":"git","args":["log"],"timeout":1}`, `{"kind":"TmpAlloc","bytes":9}`,
+		`{"kind":"NetHttp","method":"GET","url":"https://api.example.com","header":{"a":"b"}}`, `{"kind":"BrowserType","selector":"a","text":"b"}`, `{"kind":"FsRead","bytes":-1}`,
+	} {
+		f.Add([]byte(text))
+	}
+	guard := guarded(f, aGrant(), aManifest(), aPolicy())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var op grant.Operation
+		if json.Unmarshal(text, &op) != nil {
+			return
+		}
+		v, err := guard.Check(op, now())
+		if sound(t, v, err) {
+			again, err := guard.Check(v.Operation, now())
+			if err != nil || written(t, again) != written(t, v) {
+				t.Errorf("%s is %s, and that is %s, %v", text, written(t, v), written(t, again), err)
+			}
 		}
 	})
 }

@@ -155,7 +155,10 @@ func (g *Guard) visit(v *Vetted, s State) error {
 		if err := g.place(&file, FSRead); err != nil {
 			return err
 		}
-		v.URL, v.Capability = a.URL, v.Capability+":"+file.Path
+		v.URL, v.Capability = "workspace:"+a.File, v.Capability+":"+file.Path
+		if again, err := g.reader.Judge(v.URL); err != nil || again != a {
+			return invalid("op.url", "the name of the file cannot be spelled in one way", "rename it")
+		}
 		return nil
 	case visit.Blank:
 		v.URL = a.URL

@@ -72,7 +72,7 @@ func TestVetted(t *testing.T) {
 		{grant.Operation{Kind: grant.OpFsList, Path: "/workspace//a/./"}, "/workspace/a", "", "fs.list:/workspace/a"},
 		{request("GET", "HTTPS://API.example.com.:443"), "", "https://api.example.com/", "net.http:GET:https://api.example.com"},
 		{grant.Operation{Kind: grant.OpBrowserNav, URL: "https://x.CDN.example.com/a"}, "", "https://x.cdn.example.com/a", "browser:open:x.cdn.example.com:443"},
-		{grant.Operation{Kind: grant.OpBrowserNav, URL: "./a/b.html"}, "", "http://workspace.invalid/a/b.html", "browser:open:/workspace/a/b.html"},
+		{grant.Operation{Kind: grant.OpBrowserNav, URL: "./a/b.html"}, "", "workspace:a/b.html", "browser:open:/workspace/a/b.html"},
 		{grant.Operation{Kind: grant.OpBrowserDownload, Selector: "a", Path: "/workspace/out/"}, "/workspace/out", "", "browser:download:/workspace/out"},
 		{grant.Operation{Kind: grant.OpProcExec, Tool: "make"}, "", "", "proc:make"},
 		{grant.Operation{Kind: grant.OpTmpAlloc, Bytes: 7}, "", "", "tmp:7"},

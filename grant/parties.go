@@ -45,7 +45,7 @@ func (g *Grant) check(now time.Time) error {
 	if err := g.Budget.check("grant.budget"); err != nil {
 		return err
 	}
-	if c := g.Consent; c != nil && (!isID(c.By) || c.Expires.IsZero() || c.Expires.Before(c.At)) {
+	if c := g.Consent; c != nil && (c.By == "" || illegible(c.By, maxID) != "" || c.Expires.IsZero() || c.Expires.Before(c.At)) {
 		return invalid("grant.consent", "it does not say whose it is, or not until when", "say by and expires")
 	}
 	if g.Issued.After(now) {
