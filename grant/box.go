@@ -102,15 +102,20 @@ func portOf(scheme string) int {
 	return 0
 }
 
-// capability spells the box.
-func (b *box) capability() Capability {
+// capability spells the box. Known are its methods, nil when nobody has
+// spelled them yet.
+func (b *box) capability(known []string) Capability {
 	c := Capability{Kind: b.kind}
 	switch b.kind {
 	case FSRead, FSWrite, FSList:
 		c.Path = b.path
 	case NetHTTP:
-		c.Host, c.Port, c.Scheme = b.host, b.port, b.scheme
-		if c.Methods = []string{"*"}; b.words != allMethods() {
+		c.Host, c.Port, c.Scheme, c.Methods = b.host, b.port, b.scheme, known
+		switch {
+		case known != nil:
+		case b.words == allMethods():
+			c.Methods = []string{"*"}
+		default:
 			c.Methods = b.words.list(methods)
 		}
 	case Browser:

@@ -87,7 +87,7 @@ func fewer(has []*box, wish []Capability) ([]Capability, error) {
 		return nil, err
 	}
 	if i := slices.IndexFunc(want, func(b *box) bool { return !within(has, b) }); i >= 0 {
-		c := want[i].capability()
+		c := want[i].capability(nil)
 		what := string(c.Kind) + " " + c.Path + c.Host + c.Tool + c.Class
 		return nil, denied("wish.capabilities", what, "the parent does not allow all of "+quoted(what), "ask for no more than the parent has")
 	}

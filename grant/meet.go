@@ -103,11 +103,15 @@ func normal(list []box) []*box {
 }
 
 // spelled writes boxes as capabilities. It is never nil, since nothing allowed
-// is a list of none.
+// is a list of none. Neighbours with the same words share the list of them.
 func spelled(list []*box) []Capability {
 	out := make([]Capability, len(list))
-	for i := range list {
-		out[i] = list[i].capability()
+	for i, b := range list {
+		if i > 0 && b.kind == NetHTTP && list[i-1].kind == NetHTTP && b.words == list[i-1].words {
+			out[i] = b.capability(out[i-1].Methods)
+			continue
+		}
+		out[i] = b.capability(nil)
 	}
 	return out
 }
