@@ -49,22 +49,25 @@ type Capability struct {
 	Path string `json:"path,omitempty"`
 
 	// Host is a rule as network.allowedDomains has it, without scheme and
-	// port; Port 0 is the ports that such a rule means; Scheme is http, https
-	// or empty for both; Methods are of HTTP, in capitals, "*" for all.
+	// port (see [network.ParseHosts]; "*" is every name and no address); Port
+	// 0 is the ports that such a rule means, that of the scheme where there is
+	// one; Scheme is http, https or empty for both; Methods are of HTTP, in
+	// capitals, "*" for all.
 	Host    string   `json:"host,omitempty"`
 	Port    int      `json:"port,omitempty"`
 	Scheme  string   `json:"scheme,omitempty"`
 	Methods []string `json:"methods,omitempty"`
 
 	// Actions of a browser: open, screenshot, extract, pdf, wait, which look;
-	// click, type, upload, download, which write.
+	// click, type, upload, download, which write. They say what is done; which
+	// hosts are opened is for net.http with GET to say.
 	Actions []string `json:"actions,omitempty"`
 
 	// Tool is the name of a program that may be executed, looked up in PATH
 	// inside: proc. It is no path and no pattern.
 	Tool string `json:"tool,omitempty"`
 
-	// Bytes bounds the temporary space: tmp. 0 is what limits say.
+	// Bytes bounds the temporary space: tmp. 0 is what limits.maxTmpBytes says.
 	Bytes int64 `json:"bytes,omitempty"`
 
 	// Class is that of a GPU.
@@ -163,7 +166,7 @@ type Template struct {
 // whole of the regular expression.
 type Argument struct {
 	OneOf    []string `json:"oneOf,omitempty"`
-	Pattern  string   `json:"pattern,omitempty"` // RE2, anchored by us
+	Pattern  string   `json:"pattern,omitempty"` // RE2; has to match the whole argument
 	Optional bool     `json:"optional,omitempty"`
 }
 
@@ -172,8 +175,9 @@ type Argument struct {
 type Limits struct {
 	MaxBytesIn     int64         `json:"maxBytesIn,omitempty"`
 	MaxBytesOut    int64         `json:"maxBytesOut,omitempty"`
-	MaxFiles       int64         `json:"maxFiles,omitempty"`
-	MaxDepth       int           `json:"maxDepth,omitempty"` // of folders, and of navigations
+	MaxTmpBytes    int64         `json:"maxTmpBytes,omitempty"` // of one temporary space
+	MaxFiles       int64         `json:"maxFiles,omitempty"`    // written by one call
+	MaxDepth       int           `json:"maxDepth,omitempty"`    // of folders, and of navigations
 	MaxConcurrency int           `json:"maxConcurrency,omitempty"`
 	Timeout        time.Duration `json:"timeout,omitempty"`
 }
@@ -181,20 +185,41 @@ type Limits struct {
 // Lists are what is allowed by name. A nil list says nothing; an empty one
 // allows nothing.
 type Lists struct {
-	Domains []string `json:"domains"`
-	Paths   []string `json:"paths"`
+	Domains []string `json:"domains"` // rules of network.allowedDomains, with ports and schemes; "*" is any public host
+	Paths   []string `json:"paths"`   // absolute, each with all below it
 	Tools   []string `json:"tools"`
 	MIME    []string `json:"mime"` // type/subtype, type/*
 	Methods []string `json:"methods"`
 }
 
-// Mappings say where inside things are. Both are absolute.
+// Denied is what is denied by name whatever else allows it.
+type Denied struct {
+	Domains []string `json:"domains,omitempty"` // rules of network.deniedDomains
+	Paths   []string `json:"paths,omitempty"`   // absolute, each with all below it; no patterns
+}
+
+// Mappings say where inside things are. Both are absolute, and neither is /.
 type Mappings struct {
 	Root string `json:"root"` // below which files are: the workspace
 	Tmp  string `json:"tmp"`  // below which temporary space is
 }
 
-// Policy is what settings say for all calls of a tenant and agent.
+// Policy is what settings say for all calls of a tenant and agent. Who makes
+// one from settings fills it like this:
+//
+//	fs.read, fs.list  the workspace, /agent, filesystem.allowRead where it is no pattern
+//	fs.write          the workspace unless access is ro, filesystem.allowWrite where it is no pattern
+//	net.http          one for each host of network.allowedDomains, methods "*"; "*" under allowPublic
+//	browser           every action where browser.enabled is set, less those that its settings refuse
+//	proc              each program of the manifest that the command policy allows, since settings list no programs
+//	tmp, gpu          tmp always; the classes of docker.gpus
+//	Lists.Domains     network.allowedDomains as it stands; "*" and, under allowPrivate, private ranges are added
+//	Denied            network.deniedDomains; filesystem.denyRead and denyWrite where they are no pattern
+//	Limits            limits.timeout and the like
+//	Version           a hash of all that
+//
+// Patterns of paths are left to the wall and to policy/path, which are asked as
+// well: a profile narrows what they allow and never widens it.
 type Policy struct {
 	Version      string       `json:"version"` // hash of the settings it was made from
 	Capabilities []Capability `json:"capabilities"`
@@ -202,11 +227,25 @@ type Policy struct {
 	SideEffects  []SideEffect `json:"sideEffects,omitempty"`
 	Limits       Limits       `json:"limits"`
 	Lists        Lists        `json:"lists"`
+	Denied       Denied       `json:"denied,omitzero"`
 	Mappings     Mappings     `json:"mappings"`
-	Commands     []Template   `json:"commands,omitempty"`
+
+	// Commands are the templates that hold beside those of manifests, for the
+	// programs that have one here.
+	Commands []Template `json:"commands,omitempty"`
 }
 
-// A Profile is what one call may do.
+// Sources are the capabilities that a profile is the intersection of, in
+// normal form. They allow nothing; they tell which of the three lacks what was
+// refused.
+type Sources struct {
+	Grant    []Capability `json:"grant"`
+	Manifest []Capability `json:"manifest"`
+	Policy   []Capability `json:"policy"`
+}
+
+// A Profile is what one call may do. [Build] makes it; a guard takes it only as
+// it was made.
 type Profile struct {
 	Grant   string `json:"grant"` // its id
 	Tenant  string `json:"tenant"`
@@ -221,16 +260,23 @@ type Profile struct {
 	SideEffects  []SideEffect `json:"sideEffects"`
 	Limits       Limits       `json:"limits"`
 	Lists        Lists        `json:"lists"`
+	Denied       Denied       `json:"denied,omitzero"`
 	Mappings     Mappings     `json:"mappings"`
-	Commands     []Template   `json:"commands,omitempty"`
 	Budget       Budget       `json:"budget"`
 	Expires      time.Time    `json:"expires"`
 	Consent      *Consent     `json:"consent,omitempty"`
 	DecisionKey  string       `json:"decisionKeyFingerprint"`
 
+	// Commands are the templates of the manifest, PolicyCommands those of the
+	// policy. Arguments have to satisfy both.
+	Commands       []Template `json:"commands,omitempty"`
+	PolicyCommands []Template `json:"policyCommands,omitempty"`
+
 	PolicyVersion   string `json:"policyVersion"`
 	ManifestVersion string `json:"manifestVersion"`
-	Hash            string `json:"profileHash"` // over all of the above but ids of the call
+
+	Sources Sources `json:"sources"`
+	Hash    string  `json:"profileHash"` // what is allowed, without what is of this call alone: see [Profile.Sum]
 }
 
 // An Operation is one thing that a tool wants done. Exactly the field of its

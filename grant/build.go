@@ -1,0 +1,247 @@
+package grant
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// Defaults are the limits where neither manifest nor policy says one.
+func Defaults() Limits {
+	return Limits{
+		MaxBytesIn: 10 << 20, MaxBytesOut: 10 << 20, MaxTmpBytes: 64 << 20,
+		MaxFiles: 100, MaxDepth: 32, MaxConcurrency: 4, Timeout: time.Minute,
+	}
+}
+
+// Terms are what a manifest and a policy come to, whoever is granted what. They
+// do not change, so they are safe for concurrent use; who builds many profiles
+// keeps them for as long as manifest and policy are the same.
+type Terms struct {
+	both    []*box
+	tool    string
+	effects []SideEffect // that are declared
+	profile Profile      // what does not depend on the grant
+}
+
+// Prepare makes Terms. What is malformed is [sandbox.CodeValidation]; Field
+// names the place.
+func Prepare(m Manifest, p Policy) (*Terms, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if err := checkTemplates("manifest.commands", m.Commands); err != nil {
+		return nil, err
+	}
+	if err := checkTemplates("policy.commands", p.Commands); err != nil {
+		return nil, err
+	}
+	declared, err := boxes("manifest.capabilities", m.Capabilities)
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := boxes("policy.capabilities", p.Capabilities)
+	if err != nil {
+		return nil, err
+	}
+	both, err := meet("manifest.capabilities", declared, allowed)
+	if err != nil {
+		return nil, err
+	}
+	return &Terms{
+		both: both, tool: m.Tool,
+		effects: slices.Concat(m.SideEffects, p.SideEffects),
+		profile: Profile{
+			Safety:   highest(m.Safety, p.Safety),
+			Limits:   strictest(m.Limits, p.Limits, Defaults()),
+			Lists:    p.Lists.sorted(),
+			Denied:   Denied{Domains: sorted(p.Denied.Domains), Paths: sorted(p.Denied.Paths)},
+			Mappings: p.Mappings,
+			Commands: ordered(m.Commands), PolicyCommands: ordered(p.Commands),
+			PolicyVersion: p.Version, ManifestVersion: m.Version,
+			Sources: Sources{Manifest: spelled(declared), Policy: spelled(allowed)},
+		},
+	}, nil
+}
+
+// Build makes the profile of a call: what grant, manifest and policy all allow.
+// A profile that allows nothing is one too; a guard then says which of the
+// three lacks what was refused.
+//
+// It refuses with [sandbox.CodeValidation] what is malformed (Field names the
+// place), with [sandbox.CodePermissionDeny] a grant that is missing or out of
+// its time, and one without a consent in time where the call is unsafe, or has
+// write or process among its side effects, and with [sandbox.CodeDenyTool] the
+// manifest of another tool.
+//
+// The side effects are those that manifest and policy declare, and those that
+// what is allowed can have whatever they declare.
+func Build(g Grant, m Manifest, p Policy, now time.Time) (Profile, error) {
+	if err := g.check(now); err != nil {
+		return Profile{}, err
+	}
+	t, err := Prepare(m, p)
+	if err != nil {
+		return Profile{}, err
+	}
+	return t.Build(g, now)
+}
+
+// Build is [Build] with the manifest and the policy of the terms. Profiles of
+// the same terms share lists, which must not be changed.
+func (t *Terms) Build(g Grant, now time.Time) (Profile, error) {
+	if err := g.check(now); err != nil {
+		return Profile{}, err
+	}
+	if g.Tool != t.tool {
+		return Profile{}, fault(sandbox.CodeDenyTool, "manifest.tool", g.Tool, "the grant is for another tool than the manifest", "ask for a grant for the tool that is called")
+	}
+	granted, err := boxes("grant.capabilities", g.Capabilities)
+	if err != nil {
+		return Profile{}, err
+	}
+	all, err := meet("grant.capabilities", granted, t.both)
+	if err != nil {
+		return Profile{}, err
+	}
+	out := t.profile
+	out.Grant, out.Tenant, out.Subject, out.Agent, out.Session, out.Tool, out.Call = g.ID, g.Tenant, g.Subject, g.Agent, g.Session, g.Tool, g.Call
+	out.Capabilities, out.SideEffects = spelled(all), effects(all, t.effects)
+	out.Budget, out.Expires, out.Consent, out.DecisionKey = g.Budget, g.Expires, cloned(g.Consent), g.DecisionKey
+	out.Sources.Grant = spelled(granted)
+	if err := out.consented(now); err != nil {
+		return Profile{}, err
+	}
+	out.Hash = out.Sum()
+	return out, nil
+}
+
+// consented reports that the profile as such needs a consent and has none that
+// is in time.
+func (p *Profile) consented(now time.Time) error {
+	switch {
+	case p.Safety == SafetyHigh:
+		return p.Consent.in(now, "the tool is unsafe")
+	case slices.Contains(p.SideEffects, EffectWrite):
+		return p.Consent.in(now, "the tool writes")
+	case slices.Contains(p.SideEffects, EffectProcess):
+		return p.Consent.in(now, "the tool runs programs")
+	}
+	return nil
+}
+
+// in reports that there is no consent that is good at the time.
+func (c *Consent) in(now time.Time, why string) error {
+	const field, hint = "grant.consent", "ask whom it concerns, and have the grant carry the answer"
+	switch {
+	case c == nil || c.By == "":
+		return denied(field, "", why+", and nobody has consented", hint)
+	case c.At.After(now):
+		return denied(field, "", why+", and the consent is from the future", "compare the clocks")
+	case !now.Before(c.Expires):
+		return denied(field, "", why+", and the consent has expired", hint)
+	}
+	return nil
+}
+
+func cloned(c *Consent) *Consent {
+	if c == nil {
+		return nil
+	}
+	clone := *c
+	return &clone
+}
+
+// highest returns the highest of classes, low where nobody names one.
+func highest(classes ...SafetyClass) SafetyClass {
+	out := SafetyLow
+	for _, c := range classes {
+		if rank(c) > rank(out) {
+			out = c
+		}
+	}
+	return out
+}
+
+// effects returns the union of what is declared and of what boxes can do,
+// sorted.
+func effects(list []*box, declared []SideEffect) []SideEffect {
+	out := append([]SideEffect{}, declared...)
+	for i := range list {
+		out = append(out, list[i].effects()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// looking are the actions of a browser that change nothing.
+func looking() words {
+	return wordOf(actions, "open") | wordOf(actions, "screenshot") | wordOf(actions, "extract") | wordOf(actions, "pdf") | wordOf(actions, "wait")
+}
+
+// effects are those that what the box allows can have.
+func (b *box) effects() []SideEffect {
+	switch b.kind {
+	case FSRead, FSList:
+		return []SideEffect{EffectRead}
+	case FSWrite:
+		return []SideEffect{EffectWrite, EffectFilesystem}
+	case NetHTTP:
+		return []SideEffect{EffectNetwork}
+	case Browser:
+		if b.words&^looking() != 0 {
+			return []SideEffect{EffectBrowser, EffectWrite}
+		}
+		return []SideEffect{EffectBrowser}
+	case Process:
+		return []SideEffect{EffectProcess}
+	case Temp:
+		return []SideEffect{EffectFilesystem}
+	}
+	return nil
+}
+
+// strictest returns the least of what manifest and policy say, and the default
+// of what neither says.
+func strictest(m, p, def Limits) Limits {
+	return Limits{
+		MaxBytesIn:     least(m.MaxBytesIn, p.MaxBytesIn, def.MaxBytesIn),
+		MaxBytesOut:    least(m.MaxBytesOut, p.MaxBytesOut, def.MaxBytesOut),
+		MaxTmpBytes:    least(m.MaxTmpBytes, p.MaxTmpBytes, def.MaxTmpBytes),
+		MaxFiles:       least(m.MaxFiles, p.MaxFiles, def.MaxFiles),
+		MaxDepth:       least(m.MaxDepth, p.MaxDepth, def.MaxDepth),
+		MaxConcurrency: least(m.MaxConcurrency, p.MaxConcurrency, def.MaxConcurrency),
+		Timeout:        least(m.Timeout, p.Timeout, def.Timeout),
+	}
+}
+
+func least[T ~int | ~int64](a, b, def T) T {
+	switch {
+	case a == 0 && b == 0:
+		return def
+	case a == 0:
+		return b
+	case b == 0:
+		return a
+	}
+	return min(a, b)
+}
+
+// sorted returns a sorted copy without repetitions; nil stays nil, and none
+// stays none.
+func sorted(list []string) []string {
+	if list == nil {
+		return nil
+	}
+	out := append(make([]string, 0, len(list)), list...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (l *Lists) sorted() Lists {
+	return Lists{Domains: sorted(l.Domains), Paths: sorted(l.Paths), Tools: sorted(l.Tools), MIME: sorted(l.MIME), Methods: sorted(l.Methods)}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package grant_test
+
+const raceEnabled = false
