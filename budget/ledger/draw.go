@@ -60,9 +60,15 @@ func (a *Account) change(whole, sync bool, fn func([]budget.Account) ([]budget.A
 	if err != nil {
 		return err
 	}
+	return store(files, next, sync)
+}
+
+// store writes what next has used to the files. When one cannot be written the
+// others get back what they had; what cannot be undone stays charged.
+func store(files []*file, next []budget.Account, sync bool) error {
 	for i, f := range files {
 		if err := f.charge(next[i].Used, sync); err != nil {
-			for _, g := range files[:i+1] { // what cannot be undone stays charged
+			for _, g := range files[:i+1] {
 				err = errors.Join(err, g.charge(g.had, false))
 			}
 			return err

@@ -16,17 +16,17 @@ import (
 )
 
 // shards is how many folders the accounts below one root are spread over, by
-// the first digit of their key.
-const shards = 16
+// the first two digits of their key.
+const shards = 256
 
 // newName is the file that an account is written to before it gets its name,
 // so that no file of an account is ever short. It is used under the lock.
 const newName = "new"
 
-func (k key) shard() string { return k.String()[:1] }
+func (k key) shard() string { return k.String()[:2] }
 
 // path is where the account lies below the folder of its root.
-func (k key) path(root string) string { return filepath.Join(root, k.shard(), k.String()[1:]) }
+func (k key) path(root string) string { return filepath.Join(root, k.shard(), k.String()[2:]) }
 
 // A file is the open file of an account, under the lock of its root. It is a
 // plain descriptor: a draw opens one for each account of its chain, and
@@ -128,9 +128,6 @@ func (f *file) write(r record, sync bool) error {
 func (l *Ledger) create(root string, r record, now time.Time) error {
 	k := keyOf(r.id)
 	shard := filepath.Join(root, k.shard())
-	if err := os.Mkdir(shard, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
 	if err := l.makeRoom(shard, now); err != nil {
 		return err
 	}

@@ -21,13 +21,19 @@ import (
 // shrinks faster than it grows.
 const probes = 4
 
-// makeRoom looks at some accounts of the folder shard, at random, and removes
-// the expired ones; at all of them when the shard is full. It is called under
-// the lock.
+// makeRoom makes the folder shard when it is missing. Otherwise it looks at some
+// of the accounts in it, at random, and removes the expired ones; at all of
+// them when it is full. It is called under the lock.
 func (l *Ledger) makeRoom(shard string, now time.Time) error {
 	names, err := list(shard)
 	if err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		if err := os.Mkdir(shard, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
 	}
 	full := len(names) >= l.perShard
 	if !full {
@@ -96,7 +102,7 @@ func (l *Ledger) Sweep(ctx context.Context) (Swept, error) {
 			return s, l.unavailable(op, err)
 		}
 		for _, shard := range shards {
-			if len(shard) != 1 {
+			if len(shard) != 2 {
 				continue // the lock, and what is being written
 			}
 			if err := l.sweepShard(ctx, op, root, filepath.Join(root, shard), &s); err != nil {
