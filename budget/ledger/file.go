@@ -62,20 +62,26 @@ func openFile(c *link) (*file, error) {
 	return f, nil
 }
 
+// errNotRegular completes the same sentence as errCorrupt.
+var errNotRegular = errors.New("is not a regular file")
+
 // openPath opens and reads the account's file at path, whichever it is.
 func openPath(path string) (*file, error) {
 	fd, err := openat(path, unix.O_RDWR|unix.O_NONBLOCK)
 	if err != nil {
 		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
-			return nil, damaged(path, errors.New("is not a regular file"))
+			return nil, damaged(path, errNotRegular)
 		}
 		return nil, err
 	}
 	f := &file{fd: fd, path: path}
 	if f.rec, err = f.read(); err != nil {
 		f.close()
-		if errors.Is(err, errCorrupt) {
+		switch {
+		case errors.Is(err, errCorrupt):
 			err = damaged(path, err)
+		case errors.Is(err, unix.ESPIPE):
+			err = damaged(path, errNotRegular)
 		}
 		return nil, err
 	}

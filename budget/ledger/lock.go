@@ -30,7 +30,7 @@ const (
 // locked calls fn while this is the only one that works on the accounts below
 // root. Waiting ends with ctx; fn is not interrupted.
 func (l *Ledger) locked(ctx context.Context, op, root string, fn func() error) error {
-	turn := l.turns[maphash.String(l.seed, root)%stripes]
+	turn := l.turn(root)
 	select {
 	case turn <- struct{}{}:
 	default:
@@ -58,6 +58,11 @@ func (l *Ledger) locked(ctx context.Context, op, root string, fn func() error) e
 			return l.unavailable(op, err)
 		}
 	}
+}
+
+// turn is the queue of this process for the lock of root.
+func (l *Ledger) turn(root string) chan struct{} {
+	return l.turns[maphash.String(l.seed, root)%stripes]
 }
 
 // openLock opens the lock file of root; the folder is made when it is missing.

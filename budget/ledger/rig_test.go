@@ -104,19 +104,23 @@ func wantCode(t testing.TB, err error, code sandbox.Code, message string) {
 
 func isExceeded(err error) bool { return sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded }
 
-// helper is what the test binary does as another process, with goroutines of
-// which each draws from a session of its own below one tenant: it spends single
-// calls until there are none, or ("kill") for ever, a line on its output before
-// and after each.
+// helper is what the test binary does as another process, with goroutines that
+// share four sessions below one tenant: they reserve three calls and use one
+// until there are none. It says how many it got, or ("kill") a letter for each
+// step at once.
 func helper(what string) error {
 	var dir, mode string
 	var bound int64
 	var goroutines int
-	if _, err := fmt.Sscan(what, &dir, &mode, &bound, &goroutines); err != nil {
+	var processes int64
+	if _, err := fmt.Sscan(what, &dir, &mode, &bound, &goroutines, &processes); err != nil {
 		return err
 	}
 	l, err := Open(dir, Options{})
 	if err != nil {
+		return err
+	}
+	if err := meet(l, processes); err != nil {
 		return err
 	}
 	results := make(chan error, goroutines)
@@ -136,6 +140,23 @@ func helper(what string) error {
 	}
 	fmt.Println("got", got)
 	return err
+}
+
+// meet returns when so many processes have called it.
+func meet(l *Ledger, processes int64) error {
+	a, err := l.Account(bg(), calls("tenant:meeting", budget.Unlimited))
+	if err != nil {
+		return err
+	}
+	if _, err := a.Reserve(bg(), call(1)); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if chain, err := a.Chain(bg()); err != nil || chain[0].Used.Calls >= processes {
+			return err
+		}
+	}
+	return errors.New("the others do not come")
 }
 
 func helperDraws(l *Ledger, mode string, bound int64, session string) (got int, err error) {
@@ -170,10 +191,10 @@ func say(mode, what string) {
 	}
 }
 
-func startHelper(t *testing.T, dir, mode string, bound int64, goroutines int) (*exec.Cmd, *strings.Builder) {
+func startHelper(t *testing.T, dir, mode string, bound int64, goroutines, processes int) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), helperEnv+"="+fmt.Sprint(dir, " ", mode, " ", bound, " ", goroutines))
+	cmd.Env = append(os.Environ(), helperEnv+"="+fmt.Sprint(dir, " ", mode, " ", bound, " ", goroutines, " ", processes))
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Start(); err != nil {
