@@ -1,0 +1,123 @@
+package meter
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+)
+
+// A Usage tells how much time an operation has used so far, with all that
+// belongs to it. It is called every [Interval] or more often, must not block,
+// and goes on telling the last figure when what it looks at has ended. An error
+// means that nobody can tell any more.
+type Usage func() (time.Duration, error)
+
+// A clock is one kind of time that is watched.
+type clock struct {
+	kind  budget.Kind
+	read  Usage
+	base  int64 // what was used of the kind before
+	speed int   // how many times faster than the clock on the wall it may go
+}
+
+// Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], from now on
+// until the end, and ends the operation's context when the budget is used up or
+// usage fails. Where nothing is left it refuses; what runs must not be begun
+// then. A nil usage says that the kind cannot be metered here, which is
+// [sandbox.CodeUnsupported].
+func (m *Meter) Watch(k budget.Kind, usage Usage) error {
+	if usage == nil {
+		return budget.Unmetered(k)
+	}
+	if k != budget.CPUMs && k != budget.GPUMs {
+		return sandbox.Errorf(sandbox.CodeInternal, "meter budget", "%s is no time that is watched", k)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[k] <= m.used[k] {
+		one := budget.One(k, 1)
+		if err := m.more(one, one); err != nil {
+			return err
+		}
+	}
+	m.clocks = append(m.clocks, clock{kind: k, read: usage, base: m.used[k], speed: runtime.NumCPU()})
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// look looks at the clocks until the operation ends.
+func (m *Meter) look() {
+	defer close(m.gone)
+	timer := time.NewTimer(shortest)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.wake:
+		case <-timer.C:
+		}
+		next, err := m.tick()
+		if err != nil {
+			m.stop(err)
+			return
+		}
+		timer.Reset(next)
+	}
+}
+
+// tick looks at all clocks, reserves what they need and tells when to look
+// again. An error means that the operation has to end.
+func (m *Meter) tick() (time.Duration, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var least, want [budget.NumKinds]int64
+	need, must := false, false
+	for i := range m.clocks {
+		c := &m.clocks[i]
+		if err := c.look(m); err != nil {
+			return 0, &sandbox.Error{
+				Code: sandbox.CodeUnavailable, Op: "meter budget", Field: "budget." + c.kind.String(), Err: err,
+				Message: c.kind.String() + " cannot be measured any more",
+			}
+		}
+		step := ahead(c.kind, m.used[c.kind])
+		left := m.held[c.kind] - m.used[c.kind]
+		if left <= step/2 {
+			need = true
+			least[c.kind] = max(0, 1-left) // one more than was used, or it is over
+			must = must || left <= 0
+			want[c.kind] = step + max(0, -left)
+		}
+	}
+	if need {
+		err := m.more(budget.FromValues(least), budget.FromValues(want))
+		if err != nil && (must || sandbox.CodeOf(err) != sandbox.CodeBusy) {
+			return 0, err
+		}
+	}
+	next := Interval
+	for _, c := range m.clocks {
+		left := time.Duration(m.held[c.kind]-m.used[c.kind]) * time.Millisecond
+		next = min(next, left/time.Duration(c.speed))
+	}
+	return max(next, shortest), nil
+}
+
+// look reads the clock, a millisecond that has begun as a whole one. A clock
+// that goes back stands still. It is called with m.mu held.
+func (c *clock) look(m *Meter) error {
+	d, err := c.read()
+	if err != nil {
+		return fmt.Errorf("read the clock of %s: %w", c.kind, err)
+	}
+	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
+	m.used[c.kind] = max(m.used[c.kind], c.base+ms)
+	return nil
+}
