@@ -93,12 +93,17 @@ func TestDamage(t *testing.T) {
 func TestTorn(t *testing.T) {
 	a := account(t, open(t, t.TempDir(), Options{}), calls("tenant:t", budget.Unlimited))
 	path := a.chain[0].path
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
 	for range 3 { // the second slot as it was made, then each over an older change
 		before, had := mustRead(t, path), used(t, a)
 		reserve(t, a, 100)
 		after := mustRead(t, path)
 		for cut := 1; cut < fileSize; cut++ {
-			if err := os.WriteFile(path, append(bytes.Clone(after[:cut]), before[cut:]...), 0o600); err != nil {
+			if _, err := f.WriteAt(append(bytes.Clone(after[:cut]), before[cut:]...), 0); err != nil {
 				t.Fatal(err)
 			}
 			if got := used(t, a); got != had && got != had+100 {

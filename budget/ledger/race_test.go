@@ -132,6 +132,17 @@ func TestKilled(t *testing.T) {
 	for s := range 4 {
 		sum += used(t, account(t, l, calls(fmt.Sprint("session:", s), -1), calls("tenant:t", -1)))
 	}
+	grants, kept := int64(0), 0
+	must := l.Entries(bg(), func(e Entry) bool {
+		kept++
+		if strings.HasPrefix(e.ID, "grant:") {
+			grants += e.Used.Calls
+		}
+		return true
+	})
+	if s, err := l.Sweep(bg()); must != nil || err != nil || len(s.Damaged) > 0 || s.Kept != kept || grants == 0 || grants > sum+3*goroutines*rounds {
+		t.Errorf("grants used %d, %d accounts; swept %+v, %v, %v", grants, kept, s, err, must)
+	}
 	if d := sum + rounds - before; d < -3*goroutines*rounds || d > 3*goroutines*rounds {
 		t.Errorf("sessions used %d and the tenant %d", sum+rounds, before)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -164,7 +165,14 @@ func helperDraws(l *Ledger, mode string, bound int64, session string) (got int, 
 	if err != nil {
 		return 0, err
 	}
-	for {
+	for n := 0; ; n++ {
+		if mode == "kill" && n%4 == 0 { // a new grant now and then, so that some die while one is made
+			g := calls(fmt.Sprint("grant:", os.Getpid(), "-", session, "-", rand.Int64()), budget.Unlimited)
+			g.Expires = time.Now().Add(time.Hour)
+			if a, err = l.Account(bg(), g, calls(session, budget.Unlimited), calls("tenant:t", bound)); err != nil {
+				return got, err
+			}
+		}
 		say(mode, "r")
 		r, err := a.Reserve(bg(), call(3))
 		if isExceeded(err) {

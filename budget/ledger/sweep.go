@@ -88,49 +88,15 @@ type Swept struct {
 func (l *Ledger) Sweep(ctx context.Context) (Swept, error) {
 	const op = "sweep budget accounts"
 	var s Swept
-	roots, err := list(l.dir)
-	if err != nil {
-		return s, l.unavailable(op, err)
-	}
-	for _, root := range roots {
-		root = filepath.Join(l.dir, root)
-		if fi, err := os.Lstat(root); err != nil || !fi.IsDir() {
-			continue
-		}
-		shards, err := list(root)
-		if err != nil {
-			return s, l.unavailable(op, err)
-		}
-		for _, shard := range shards {
-			if len(shard) != 2 {
-				continue // the lock, and what is being written
-			}
-			if err := l.sweepShard(ctx, op, root, filepath.Join(root, shard), &s); err != nil {
-				return s, l.unavailable(op, err)
-			}
-		}
-	}
-	return s, nil
-}
-
-func (l *Ledger) sweepShard(ctx context.Context, op, root, shard string, s *Swept) error {
-	names, err := list(shard)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := filepath.Join(shard, name)
+	err := l.walk(ctx, op, func(root, path string) (bool, error) {
 		now := l.now()
 		if errors.Is(expired(path, now), errStays) { // without the lock: most stay
 			s.Kept++
-			continue
+			return true, nil
 		}
-		err := l.locked(ctx, op, root, func() error { return s.remove(path, now) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return true, l.locked(ctx, op, root, func() error { return s.remove(path, now) })
+	})
+	return s, err
 }
 
 // remove takes the account at path away if it has expired. It is called under

@@ -105,7 +105,7 @@ func TestOpeningProlongs(t *testing.T) {
 
 // TestNewAccountsMakeRoom holds that a ledger stays small without a sweep.
 func TestNewAccountsMakeRoom(t *testing.T) {
-	const atOnce, rounds = 400, 12
+	const atOnce, rounds = 200, 10
 	c := &at{now: time.Now()}
 	l := open(t, t.TempDir(), Options{Now: c.Now, MaxAccounts: 8 * shards})
 	tenant := calls("tenant:t", budget.Unlimited)

@@ -27,6 +27,9 @@ const (
 	// tidying is the time between two sweeps of one process.
 	tidying = 10 * time.Minute
 
+	// maxKnown bounds the derived grants that a process remembers.
+	maxKnown = 4096
+
 	linksDir = "derived"
 )
 
@@ -39,8 +42,9 @@ type Folder struct {
 	hub  hub
 	mine Memory // what this process has revoked, even where the disk failed
 
-	mu    sync.Mutex
-	swept time.Time
+	mu      sync.Mutex
+	swept   time.Time
+	parents map[string]string // of derived grants that were looked up: they stay what they are
 }
 
 // Open returns the revocations in the folder dir, which is made with mode 0700
@@ -138,9 +142,24 @@ func (f *Folder) any(line []string) (bool, error) {
 
 // parent is what the grant was derived from.
 func (f *Folder) parent(id string) (string, error) {
+	f.mu.Lock()
+	known := f.parents[id]
+	f.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
 	n, err := get(f.link(id), id)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = os.Lstat(filepath.Join(f.dir, linksDir))
+		return "", err
+	}
+	if err == nil {
+		f.mu.Lock()
+		if f.parents == nil || len(f.parents) >= maxKnown {
+			f.parents = map[string]string{}
+		}
+		f.parents[id] = n.Parent
+		f.mu.Unlock()
 	}
 	return n.Parent, err
 }
