@@ -53,7 +53,10 @@ func (l *Ledger) locked(ctx context.Context, op, root string, fn func() error) e
 				err = fn()
 			}
 		}
-		unix.Close(fd) // lets go of the lock
+		// Unlocked by name, too: a program that is being started this moment
+		// holds a copy of the descriptor until it runs.
+		_ = unix.Flock(fd, unix.LOCK_UN)
+		unix.Close(fd)
 		if err != nil || current {
 			return l.unavailable(op, err)
 		}

@@ -19,15 +19,15 @@ type Usage func() (time.Duration, error)
 type clock struct {
 	kind  budget.Kind
 	read  Usage
-	base  int64 // what was used of the kind before
+	seen  int64 // milliseconds that are counted already
 	speed int   // how many times faster than the clock on the wall it may go
 }
 
-// Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], from now on
-// until the end, and ends the operation's context when the budget is used up or
+// Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], until the end,
+// and ends the operation's context when the budget is used up or
 // usage fails. Where nothing is left it refuses; what runs must not be begun
 // then. A nil usage says that the kind cannot be metered here, which is
-// [sandbox.CodeUnsupported].
+// [sandbox.CodeUnsupported]. What several usages of one kind tell is added up.
 func (m *Meter) Watch(k budget.Kind, usage Usage) error {
 	if usage == nil {
 		return budget.Unmetered(k)
@@ -39,11 +39,11 @@ func (m *Meter) Watch(k budget.Kind, usage Usage) error {
 	defer m.mu.Unlock()
 	if m.held[k] <= m.used[k] {
 		one := budget.One(k, 1)
-		if err := m.more(one, one); err != nil {
+		if _, err := m.more(one, one); err != nil {
 			return err
 		}
 	}
-	m.clocks = append(m.clocks, clock{kind: k, read: usage, base: m.used[k], speed: runtime.NumCPU()})
+	m.clocks = append(m.clocks, clock{kind: k, read: usage, speed: runtime.NumCPU()})
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -97,13 +97,19 @@ func (m *Meter) tick() (time.Duration, error) {
 		}
 	}
 	if need {
-		err := m.more(budget.FromValues(least), budget.FromValues(want))
+		got, err := m.more(budget.FromValues(least), budget.FromValues(want))
+		for k, n := range budget.Values(got) {
+			m.tight[k] = n < want[k] || want[k] == 0 && m.tight[k]
+		}
 		if err != nil && (must || sandbox.CodeOf(err) != sandbox.CodeBusy) {
 			return 0, err
 		}
 	}
 	next := Interval
 	for _, c := range m.clocks {
+		if !m.tight[c.kind] {
+			continue // there is more to be had when this is used up
+		}
 		left := time.Duration(m.held[c.kind]-m.used[c.kind]) * time.Millisecond
 		next = min(next, left/time.Duration(c.speed))
 	}
@@ -118,6 +124,9 @@ func (c *clock) look(m *Meter) error {
 		return fmt.Errorf("read the clock of %s: %w", c.kind, err)
 	}
 	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
-	m.used[c.kind] = max(m.used[c.kind], c.base+ms)
+	if ms > c.seen {
+		m.used[c.kind] += ms - c.seen
+		c.seen = ms
+	}
 	return nil
 }

@@ -49,6 +49,7 @@ type Meter struct {
 	res    budget.Reservation
 	held   [budget.NumKinds]int64
 	used   [budget.NumKinds]int64
+	tight  [budget.NumKinds]bool // the last time there was less to be had than asked for
 	clocks []clock
 }
 
@@ -75,14 +76,14 @@ func Start(ctx context.Context, from budget.Source, first budget.Amount) (*Meter
 	}
 	begin := time.Now()
 	wall := func() (time.Duration, error) { return time.Since(begin), nil }
-	m.clocks = []clock{{kind: budget.WallMs, read: wall, base: m.used[budget.WallMs], speed: 1}}
+	m.clocks = []clock{{kind: budget.WallMs, read: wall, speed: 1}}
 	m.ctx, m.stop = context.WithCancelCause(ctx)
 	go m.look()
 	return m, m.ctx, nil
 }
 
-// Add counts n of kind k, calls or files, before they happen: all, or none and
-// an error. It does not stop the operation, which may do without them.
+// Add counts n of kind k, calls or files or bytes whose number is known, before
+// they happen: all, or none and an error. It does not stop the operation, which may do without them.
 func (m *Meter) Add(k budget.Kind, n int64) error {
 	if n < 0 {
 		return budget.CheckDraw(budget.One(k, n))
@@ -90,7 +91,7 @@ func (m *Meter) Add(k budget.Kind, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if short := n - (m.held[k] - m.used[k]); short > 0 {
-		if err := m.more(budget.One(k, short), budget.One(k, short)); err != nil {
+		if _, err := m.more(budget.One(k, short), budget.One(k, short)); err != nil {
 			return err
 		}
 	}
@@ -132,23 +133,23 @@ func (m *Meter) End() (used budget.Amount, err error) {
 
 // more reserves more, unless the operation has ended; then the error is the
 // cause. It is called with m.mu held.
-func (m *Meter) more(least, want budget.Amount) error {
+func (m *Meter) more(least, want budget.Amount) (budget.Amount, error) {
 	if m.ctx.Err() != nil {
-		return context.Cause(m.ctx)
+		return budget.Amount{}, context.Cause(m.ctx)
 	}
 	ctx, cancel := context.WithTimeout(m.ctx, patience)
 	defer cancel()
 	got, err := m.res.More(ctx, least, want)
 	switch {
 	case err != nil && m.ctx.Err() != nil:
-		return context.Cause(m.ctx)
+		return budget.Amount{}, context.Cause(m.ctx)
 	case err != nil:
-		return err
+		return budget.Amount{}, err
 	}
 	for k, n := range budget.Values(got) {
 		m.held[k] += n
 	}
-	return nil
+	return got, nil
 }
 
 // ahead is how much more of kind k is reserved at a time, after so many were

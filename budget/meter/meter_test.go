@@ -121,6 +121,47 @@ func TestCPUTime(t *testing.T) {
 	}
 }
 
+// TestClocksAddUp holds that an operation pays for all that it started.
+func TestClocksAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurse(bound(budget.CPUMs, 1000))
+		m, ctx := start(t, p)
+		begin := time.Now()
+		for n := range 3 {
+			late := time.Duration(n) * 100 * time.Millisecond
+			time.Sleep(late - time.Since(begin))
+			err := m.Watch(budget.CPUMs, func() (time.Duration, error) { return max(0, time.Since(begin)-late), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-ctx.Done()
+		wantCode(t, context.Cause(ctx), sandbox.CodeBudgetExceeded, "budget.cpuMs")
+		if at := time.Since(begin); at < 430*time.Millisecond || at > 540*time.Millisecond { // 434 + 333 + 233
+			t.Errorf("ended after %v", at)
+		}
+	})
+}
+
+// TestFewLooks holds that clocks are read seldom while there is plenty.
+func TestFewLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurse(budget.NoBound())
+		m, _ := start(t, p)
+		looks := 0
+		if err := m.Watch(budget.CPUMs, func() (time.Duration, error) { looks++; return 0, nil }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := m.End(); err != nil {
+			t.Fatal(err)
+		}
+		if looks > 210 || p.draws > 40 {
+			t.Errorf("%d looks and %d draws in ten seconds", looks, p.draws)
+		}
+	})
+}
+
 // TestShortOperation holds that what ends soon is two draws and costs what it
 // took.
 func TestShortOperation(t *testing.T) {

@@ -97,7 +97,7 @@ func (m *Meter) claim(k budget.Kind, most int) (int, error) {
 	defer m.mu.Unlock()
 	if m.held[k] <= m.used[k] {
 		want := max(int64(most), ahead(k, m.used[k]))
-		if err := m.more(budget.One(k, 1), budget.One(k, want)); err != nil {
+		if _, err := m.more(budget.One(k, 1), budget.One(k, want)); err != nil {
 			return 0, err
 		}
 	}
