@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -67,7 +68,7 @@ func decode(s []byte) (record, bool) {
 		return record{}, false
 	}
 	n := int(binary.BigEndian.Uint16(s[idLenAt:]))
-	if n == 0 || n > MaxID {
+	if n == 0 || n > MaxID || len(bytes.Trim(s[idAt+n:sumAt], "\x00")) > 0 {
 		return record{}, false
 	}
 	r := record{
@@ -97,7 +98,7 @@ func newest(data []byte) (record, error) {
 	a, okA := decode(data[:slotSize])
 	b, okB := decode(data[slotSize:])
 	switch {
-	case !okA && !okB:
+	case !okA && !okB, okA && slotOf(a.seq) != 0, okB && slotOf(b.seq) != slotSize:
 		return record{}, errCorrupt
 	case !okB:
 		return a, nil
