@@ -1,8 +1,10 @@
 package meter
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -10,17 +12,20 @@ import (
 )
 
 // A Usage tells how much time an operation has used so far, with all that
-// belongs to it. It is called every [Interval] or more often, must not block,
-// and goes on telling the last figure when what it looks at has ended. An error
-// means that nobody can tell any more.
+// belongs to it. It is called every [Interval] or more often, by one goroutine
+// at a time, and goes on telling the last figure when what it looks at has
+// ended. An error means that nobody can tell any more; so does a second without
+// an answer, after which it is not called again.
 type Usage func() (time.Duration, error)
 
 // A clock is one kind of time that is watched.
 type clock struct {
-	kind  budget.Kind
-	read  Usage
-	seen  int64 // milliseconds that are counted already
-	speed int   // how many times faster than the clock on the wall it may go
+	kind    budget.Kind
+	read    Usage
+	speed   int   // how many times faster than the clock on the wall it may go
+	shown   int64 // milliseconds
+	counted int64 // of them
+	failed  error
 }
 
 // Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], until the end,
@@ -43,7 +48,7 @@ func (m *Meter) Watch(k budget.Kind, usage Usage) error {
 			return err
 		}
 	}
-	m.clocks = append(m.clocks, clock{kind: k, read: usage, speed: runtime.NumCPU()})
+	m.clocks = append(m.clocks, &clock{kind: k, read: usage, speed: runtime.NumCPU()})
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -76,17 +81,28 @@ func (m *Meter) look() {
 // again. An error means that the operation has to end.
 func (m *Meter) tick() (time.Duration, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	var least, want [budget.NumKinds]int64
-	need, must := false, false
-	for i := range m.clocks {
-		c := &m.clocks[i]
-		if err := c.look(m); err != nil {
+	clocks := slices.Clone(m.clocks)
+	m.mu.Unlock()
+	for _, c := range clocks {
+		if err := c.look(); err != nil {
 			return 0, &sandbox.Error{
 				Code: sandbox.CodeUnavailable, Op: "meter budget", Field: "budget." + c.kind.String(), Err: err,
 				Message: c.kind.String() + " cannot be measured any more",
 			}
 		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reserve(clocks)
+}
+
+// reserve counts what the clocks have shown, reserves what they need and tells
+// when to look again. It is called with m.mu held.
+func (m *Meter) reserve(clocks []*clock) (time.Duration, error) {
+	var least, want [budget.NumKinds]int64
+	need, must := false, false
+	for _, c := range clocks {
+		c.count(m)
 		step := ahead(c.kind, m.used[c.kind])
 		left := m.held[c.kind] - m.used[c.kind]
 		if left <= step/2 {
@@ -106,7 +122,7 @@ func (m *Meter) tick() (time.Duration, error) {
 		}
 	}
 	next := Interval
-	for _, c := range m.clocks {
+	for _, c := range clocks {
 		if !m.tight[c.kind] {
 			continue // there is more to be had when this is used up
 		}
@@ -117,16 +133,45 @@ func (m *Meter) tick() (time.Duration, error) {
 }
 
 // look reads the clock, a millisecond that has begun as a whole one. A clock
-// that goes back stands still. It is called with m.mu held.
-func (c *clock) look(m *Meter) error {
-	d, err := c.read()
-	if err != nil {
-		return fmt.Errorf("read the clock of %s: %w", c.kind, err)
+// that goes back stands still. It is called without m.mu: what others tell may
+// take its time.
+func (c *clock) look() error {
+	if c.failed == nil {
+		d, err := c.ask()
+		if err != nil {
+			c.failed = fmt.Errorf("read the clock of %s: %w", c.kind, err)
+		}
+		c.shown = max(c.shown, int64((d+time.Millisecond-1)/time.Millisecond))
 	}
-	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
-	if ms > c.seen {
-		m.used[c.kind] += ms - c.seen
-		c.seen = ms
+	return c.failed
+}
+
+func (c *clock) ask() (time.Duration, error) {
+	if c.kind == budget.WallMs {
+		return c.read()
 	}
-	return nil
+	type answer struct {
+		d   time.Duration
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		d, err := c.read()
+		answers <- answer{d, err}
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		return a.d, a.err
+	case <-timer.C:
+		return 0, errors.New("no answer")
+	}
+}
+
+// count adds what the clock has shown to what m has used. It is called with
+// m.mu held.
+func (c *clock) count(m *Meter) {
+	m.used[c.kind] += c.shown - c.counted
+	c.counted = c.shown
 }

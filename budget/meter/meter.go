@@ -50,7 +50,7 @@ type Meter struct {
 	held   [budget.NumKinds]int64
 	used   [budget.NumKinds]int64
 	tight  [budget.NumKinds]bool // the last time there was less to be had than asked for
-	clocks []clock
+	clocks []*clock
 }
 
 // errEnded is the cause of a context whose operation has ended by itself.
@@ -76,7 +76,7 @@ func Start(ctx context.Context, from budget.Source, first budget.Amount) (*Meter
 	}
 	begin := time.Now()
 	wall := func() (time.Duration, error) { return time.Since(begin), nil }
-	m.clocks = []clock{{kind: budget.WallMs, read: wall, speed: 1}}
+	m.clocks = []*clock{{kind: budget.WallMs, read: wall, speed: 1}}
 	m.ctx, m.stop = context.WithCancelCause(ctx)
 	go m.look()
 	return m, m.ctx, nil
@@ -115,20 +115,31 @@ func (m *Meter) End() (used budget.Amount, err error) {
 		close(m.ended)
 		m.stop(errEnded)
 		<-m.gone
+		m.last()
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		for i := range m.clocks {
-			if m.clocks[i].look(m) != nil { // nobody knows, so what was reserved counts
-				k := m.clocks[i].kind
-				m.used[k] = max(m.used[k], m.held[k])
-			}
-		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), settling)
 		defer cancel()
 		m.err = m.res.Settle(ctx, budget.FromValues(m.used))
 		m.held = m.used // nothing is used afterwards
 	})
 	return m.Used(), m.err
+}
+
+// last looks at the clocks once more. Where nobody knows any more what was used
+// what was reserved counts.
+func (m *Meter) last() {
+	m.mu.Lock()
+	clocks := m.clocks
+	m.mu.Unlock()
+	for _, c := range clocks {
+		err := c.look()
+		m.mu.Lock()
+		if c.count(m); err != nil {
+			m.used[c.kind] = max(m.used[c.kind], m.held[c.kind])
+		}
+		m.mu.Unlock()
+	}
 }
 
 // more reserves more, unless the operation has ended; then the error is the

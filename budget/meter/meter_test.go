@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,6 +200,36 @@ func TestClocksFail(t *testing.T) {
 		}
 		held := p.held.CPUMs
 		end(t, m, p, budget.CPUMs, held)
+	})
+}
+
+// TestClockHangs holds that what does not answer is no way to run on, nor to
+// keep an operation from its end.
+func TestClockHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurse(budget.NoBound())
+		m, ctx := start(t, p)
+		begin := time.Now()
+		release := make(chan struct{})
+		defer close(release)
+		var asked atomic.Int64
+		err := m.Watch(budget.CPUMs, func() (time.Duration, error) {
+			asked.Add(1)
+			<-release
+			return 0, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Add(budget.Files, 1); err != nil { // nobody waits for the clock
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		wantCode(t, context.Cause(ctx), sandbox.CodeUnavailable, "budget.cpuMs")
+		end(t, m, p, budget.CPUMs, 1)
+		if d := time.Since(begin); d > 2*time.Second || asked.Load() != 1 {
+			t.Errorf("ended after %v, asked %d times", d, asked.Load())
+		}
 	})
 }
 
