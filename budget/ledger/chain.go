@@ -3,7 +3,6 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"net/url"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -19,35 +18,41 @@ const KeepSession = 30 * 24 * time.Hour
 // Bounds are what settings say about those above a grant.
 type Bounds struct {
 	Session budget.Amount
-	Agent   budget.Amount
+	Agents  map[string]budget.Amount // of each agent that one of the grants was given to
 	Tenant  budget.Amount
 }
 
 // Chain is what a grant draws from: line is the grant and, in order, those that
-// it was derived from, up to one that was not. Then come the session, the agent
-// and the tenant that this last one was given for, as far as it names them: who
-// hands a part of his grant to somebody else pays for it. A session is one of
-// its agent's: two agents that use the same key share their tenant's budget
-// only.
+// it was derived from, up to one that was not. Then come the session that this
+// last one was given for, which its agents share, all agents of the line, and
+// the tenant, as far as they are named: who hands a part of his grant to
+// somebody else pays for it, too.
 func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
 	if err := checkLine(line); err != nil {
 		return nil, err
 	}
-	var chain []Limit
+	var chain, agents []Limit
 	last := now.Add(KeepSession)
+	seen := map[string]bool{"": true}
 	for _, g := range line {
 		chain = append(chain, Limit{ID: "grant:" + g.ID, Bound: g.Budget, Expires: g.Expires})
 		if g.Expires.After(last) {
 			last = g.Expires
 		}
+		if !seen[g.Agent] {
+			bound, ok := b.Agents[g.Agent]
+			if !ok {
+				return nil, sandbox.Errorf(sandbox.CodeInternal, "open budget account", "nobody says what the agent %s may use", g.Agent)
+			}
+			agents = append(agents, Limit{ID: "agent:" + g.Agent, Bound: bound, Apart: true})
+			seen[g.Agent] = true
+		}
 	}
 	g := line[len(line)-1]
 	if g.Session != "" {
-		chain = append(chain, Limit{ID: "session:" + url.PathEscape(g.Agent) + "/" + g.Session, Bound: b.Session, Expires: last})
+		chain = append(chain, Limit{ID: "session:" + g.Session, Bound: b.Session, Expires: last, Apart: true})
 	}
-	if g.Agent != "" {
-		chain = append(chain, Limit{ID: "agent:" + g.Agent, Bound: b.Agent})
-	}
+	chain = append(chain, agents...)
 	chain = append(chain, Limit{ID: "tenant:" + g.Tenant, Bound: b.Tenant})
 	for i := range chain {
 		chain[i].ID = shortened(chain[i].ID)
@@ -59,8 +64,8 @@ func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
 // grant that his was derived from.
 func checkLine(line []grant.Grant) error {
 	const op = "open budget account"
-	if len(line) == 0 || len(line) > MaxDepth-3 {
-		return sandbox.Errorf(sandbox.CodeValidation, op, "a grant and those it was derived from are 1 to %d, not %d", MaxDepth-3, len(line))
+	if most := MaxDepth - 3; len(line) == 0 || len(line) > most {
+		return sandbox.Errorf(sandbox.CodeValidation, op, "a grant and those it was derived from are 1 to %d, not %d", most, len(line))
 	}
 	for i, g := range line {
 		parent := grant.Grant{Tenant: g.Tenant} // of the last one: none

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
 func TestChain(t *testing.T) {
 	now := time.Now()
 	soon, far := now.Add(time.Hour), now.Add(2*KeepSession)
-	b := Bounds{Session: call(30), Agent: call(20), Tenant: call(10)}
+	b := Bounds{Session: call(30), Agents: map[string]budget.Amount{"main": call(20), "helper": call(19), "a/b": call(18)}, Tenant: call(10)}
 	p := grant.Grant{ID: "p", Tenant: "t", Agent: "main", Session: "chat/1", Budget: call(5), Expires: soon}
 	c := grant.Grant{ID: "c", Parent: "p", Tenant: "t", Agent: "helper", Session: "x", Budget: call(4), Expires: soon}
 	with := func(g grant.Grant, change func(*grant.Grant)) grant.Grant { change(&g); return g }
@@ -23,10 +24,12 @@ func TestChain(t *testing.T) {
 		want string // ids and calls
 		code sandbox.Code
 	}{
-		{"plain", []grant.Grant{p}, "grant:p 5, session:main/chat/1 30, agent:main 20, tenant:t 10", ""},
-		{"derived", []grant.Grant{c, p}, "grant:c 4, grant:p 5, session:main/chat/1 30, agent:main 20, tenant:t 10", ""},
+		{"plain", []grant.Grant{p}, "grant:p 5, session:chat/1 30, agent:main 20, tenant:t 10", ""},
+		{"derived", []grant.Grant{c, p}, "grant:c 4, grant:p 5, session:chat/1 30, agent:helper 19, agent:main 20, tenant:t 10", ""},
+		{"derived for the same", []grant.Grant{with(c, func(g *grant.Grant) { g.Agent = "main" }), p}, "grant:c 4, grant:p 5, session:chat/1 30, agent:main 20, tenant:t 10", ""},
+		{"unknown agent", []grant.Grant{with(p, func(g *grant.Grant) { g.Agent = "other" })}, "", sandbox.CodeInternal},
 		{"only a tenant", []grant.Grant{{ID: "g", Expires: soon}}, "grant:g 0, tenant: 10", ""},
-		{"odd agent", []grant.Grant{{ID: "g", Agent: "a/b", Session: "c", Expires: far}}, "grant:g 0, session:a%2Fb/c 30, agent:a/b 20, tenant: 10", ""},
+		{"odd agent", []grant.Grant{{ID: "g", Agent: "a/b", Session: "c", Expires: far}}, "grant:g 0, session:c 30, agent:a/b 18, tenant: 10", ""},
 		{"nothing", nil, "", sandbox.CodeValidation},
 		{"without its parent", []grant.Grant{c}, "", sandbox.CodePermissionDeny},
 		{"another parent", []grant.Grant{c, with(p, func(g *grant.Grant) { g.ID = "q" })}, "", sandbox.CodePermissionDeny},
@@ -53,6 +56,35 @@ func TestChain(t *testing.T) {
 				account(t, open(t, t.TempDir(), Options{}), chain...)
 			}
 		})
+	}
+}
+
+// TestChainsMeet holds that agents in one session share it, and that each pays
+// for what it was handed.
+func TestChainsMeet(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	soon := time.Now().Add(time.Hour)
+	b := Bounds{Session: call(100), Agents: map[string]budget.Amount{"main": call(100), "helper": call(5)}, Tenant: call(100)}
+	p := grant.Grant{ID: "p", Tenant: "t", Agent: "main", Session: "s", Budget: call(50), Expires: soon}
+	c := grant.Grant{ID: "c", Parent: "p", Tenant: "t", Agent: "helper", Session: "s", Budget: call(50), Expires: soon}
+	d := grant.Grant{ID: "d", Tenant: "t", Agent: "helper", Session: "s", Budget: call(50), Expires: soon}
+	chains := map[string]*Account{}
+	for name, line := range map[string][]grant.Grant{"p": {p}, "c": {c, p}, "d": {d}} {
+		chain, err := Chain(line, b, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		chains[name] = account(t, l, chain...)
+	}
+	spend(t, chains["p"], 10)
+	spend(t, chains["c"], 3)
+	spend(t, chains["d"], 2)
+	for name, want := range map[string][]int64{"p": {13, 15, 13, 15}, "c": {3, 13, 15, 5, 13, 15}, "d": {2, 15, 5, 15}} {
+		wantUsed(t, chains[name], want...)
+	}
+	for _, name := range []string{"c", "d"} {
+		_, err := chains[name].Reserve(bg(), call(1))
+		wantCode(t, err, sandbox.CodeBudgetExceeded, "agent:helper")
 	}
 }
 

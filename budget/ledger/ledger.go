@@ -111,6 +111,11 @@ type Limit struct {
 	// chain needs one; an account that never expires is never removed. A budget
 	// for a month is an account with the month in its id.
 	Expires time.Time
+
+	// Apart says that the account stands directly below the root, whatever
+	// comes between them in a chain: it is one where chains meet that go on
+	// differently, as those of two agents in one session.
+	Apart bool
 }
 
 // An Account is an open chain of accounts: draws are taken from all of them. It
@@ -130,8 +135,9 @@ type link struct {
 }
 
 // Account opens the chain of accounts, from the one that is drawn from up to
-// the root, and makes those that are missing. The account above another is
-// settled when that one is made: under another one it is refused.
+// the root, and makes those that are missing. The account above another one is
+// fixed when that is made, unless it is [Limit.Apart]: in a chain without it, it
+// is refused. So nobody draws past who has to pay, too.
 func (l *Ledger) Account(ctx context.Context, chain ...Limit) (*Account, error) {
 	const op = "open budget account"
 	if len(chain) == 0 || len(chain) > MaxDepth {
@@ -150,7 +156,11 @@ func (l *Ledger) Account(ctx context.Context, chain ...Limit) (*Account, error) 
 		}
 		seen[c.ID] = true
 		a.chain[i] = link{Limit: c, key: keyOf(c.ID)}
-		if i < len(chain)-1 {
+		switch {
+		case i == len(chain)-1:
+		case c.Apart:
+			a.chain[i].parent = a.chain[len(chain)-1].key
+		default:
 			a.chain[i].parent = a.chain[i+1].key
 		}
 	}
