@@ -33,6 +33,8 @@ const (
 	uidsDir       = "uids"
 	violationsDir = "violations"
 	evidenceDir   = "evidence"
+	budgetDir     = "budget"
+	revokedDir    = "revoked"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
@@ -128,6 +130,14 @@ func (d *Dir) Violations() string { return filepath.Join(d.path, violationsDir) 
 // Evidence returns the folder of what was done. It is made when something is
 // recorded or asked for.
 func (d *Dir) Evidence() string { return filepath.Join(d.path, evidenceDir) }
+
+// Budget returns the folder of what was used of budgets. It is made when
+// something is drawn.
+func (d *Dir) Budget() string { return filepath.Join(d.path, budgetDir) }
+
+// Revoked returns the folder of the grants that were taken back. It is made
+// when somebody looks.
+func (d *Dir) Revoked() string { return filepath.Join(d.path, revokedDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
 // returns its canonical path. It refuses what others could tamper with: a

@@ -1,0 +1,141 @@
+package ledger
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+)
+
+func expiring(id string, at time.Time) Limit {
+	return Limit{ID: id, Bound: budget.NoBound(), Expires: at}
+}
+
+// files counts the accounts below a root.
+func files(t *testing.T, a *Account) int {
+	t.Helper()
+	m, err := filepath.Glob(filepath.Join(a.root, "??", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(m)
+}
+
+func TestExpiry(t *testing.T) {
+	c := &at{now: time.Now()}
+	l := open(t, t.TempDir(), Options{Now: c.Now})
+	a := account(t, l, expiring("grant:g", c.Now().Add(time.Minute)), calls("tenant:t", 100))
+	r := reserve(t, a, 10)
+	c.pass(time.Minute - time.Millisecond)
+	spend(t, a, 1)
+	c.pass(time.Millisecond)
+	_, err := a.Reserve(bg(), call(1))
+	wantCode(t, err, sandbox.CodePermissionDeny, "expired")
+	_, err = r.More(bg(), call(1), call(1))
+	wantCode(t, err, sandbox.CodePermissionDeny, "expired")
+	if err := r.Settle(bg(), call(4)); err != nil { // what came back is not lost
+		t.Fatal(err)
+	}
+	wantUsed(t, a, 5, 5)
+}
+
+// TestSweep removes what has expired for long and nothing else.
+func TestSweep(t *testing.T) {
+	c := &at{now: time.Now()}
+	l := open(t, t.TempDir(), Options{Now: c.Now})
+	soon, later := c.Now().Add(time.Minute), c.Now().Add(time.Hour)
+	tenant := calls("tenant:t", 100)
+	a := account(t, l, expiring("grant:short", soon), expiring("session:busy", soon), tenant)
+	b := account(t, l, expiring("grant:long", later), expiring("session:busy", soon), tenant)
+	idle := account(t, l, expiring("session:idle", soon), tenant)
+	r := reserve(t, a, 10)
+	spend(t, b, 1)
+	damaged := filepath.Join(filepath.Dir(idle.chain[0].path), "alien")
+	if err := os.WriteFile(damaged, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	c.pass(time.Minute + grace - time.Second)
+	sweep(t, l, 0, 5, 1)
+	c.pass(time.Second)
+	sweep(t, l, 2, 3, 1) // the busy session is held by the long grant
+	wantUsed(t, b, 1, 11, 11)
+	if err := r.Settle(bg(), call(2)); err != nil { // its own account is gone
+		t.Fatal(err)
+	}
+	wantUsed(t, b, 1, 3, 3)
+	c.pass(time.Hour)
+	sweep(t, l, 2, 1, 1)
+	wantUsed(t, account(t, l, tenant), 3)
+	if _, err := l.Account(bg(), expiring("grant:long", later), tenant); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
+		t.Errorf("what was swept can be opened again: %v", err)
+	}
+}
+
+func sweep(t *testing.T, l *Ledger, removed, kept, damaged int) {
+	t.Helper()
+	s, err := l.Sweep(bg())
+	if err != nil || s.Removed != removed || s.Kept != kept || len(s.Damaged) != damaged {
+		t.Errorf("swept %+v (%v), want %d removed, %d kept, %d damaged", s, err, removed, kept, damaged)
+	}
+}
+
+// TestOpeningProlongs holds that a later opening keeps an account for longer,
+// and an earlier expiry does not take it back.
+func TestOpeningProlongs(t *testing.T) {
+	c := &at{now: time.Now()}
+	l := open(t, t.TempDir(), Options{Now: c.Now})
+	tenant := calls("tenant:t", 100)
+	start := c.Now()
+	spend(t, account(t, l, expiring("session:s", start.Add(time.Minute)), tenant), 3)
+	account(t, l, expiring("session:s", start.Add(time.Hour)), tenant)
+	account(t, l, expiring("session:s", start.Add(2*time.Minute)), tenant)
+	c.pass(30 * time.Minute)
+	sweep(t, l, 0, 2, 0)
+	wantUsed(t, account(t, l, expiring("session:s", start.Add(time.Hour)), tenant), 3, 3)
+	account(t, l, calls("session:s", 100), tenant) // from now on for ever
+	account(t, l, expiring("session:s", start.Add(time.Hour)), tenant)
+	c.pass(1000 * time.Hour)
+	sweep(t, l, 0, 2, 0)
+}
+
+// TestNewAccountsMakeRoom holds that a ledger stays small without a sweep.
+func TestNewAccountsMakeRoom(t *testing.T) {
+	const atOnce, rounds = 200, 10
+	c := &at{now: time.Now()}
+	l := open(t, t.TempDir(), Options{Now: c.Now, MaxAccounts: 8 * shards})
+	tenant := calls("tenant:t", budget.Unlimited)
+	var a *Account
+	for round := range rounds {
+		for n := range atOnce {
+			a = account(t, l, expiring(fmt.Sprint("grant:", round, "-", n), c.Now().Add(time.Minute)), tenant)
+		}
+		c.pass(time.Hour)
+	}
+	if n := files(t, a); n > 4*atOnce {
+		t.Errorf("%d accounts are left of %d, of which at most %d live", n, rounds*atOnce, atOnce)
+	}
+}
+
+// TestFull holds that accounts which do not expire are bounded, and that what
+// is there goes on.
+func TestFull(t *testing.T) {
+	l := open(t, t.TempDir(), Options{MaxAccounts: shards})
+	tenant := calls("tenant:t", 100)
+	first := account(t, l, calls("session:first", 10), tenant)
+	for n := range shards + 1 {
+		if _, err := l.Account(bg(), calls(fmt.Sprint("session:", n), 10), tenant); err != nil {
+			wantCode(t, err, sandbox.CodeUnavailable, "too many budget accounts")
+			break
+		}
+		if n == shards {
+			t.Fatal("there is no bound")
+		}
+	}
+	spend(t, first, 1)
+	wantUsed(t, first, 1, 1)
+}

@@ -1,0 +1,177 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+)
+
+// A Usage tells how much time an operation has used so far, with all that
+// belongs to it. It is called every [Interval] or more often, by one goroutine
+// at a time, and goes on telling the last figure when what it looks at has
+// ended. An error means that nobody can tell any more; so does a second without
+// an answer, after which it is not called again.
+type Usage func() (time.Duration, error)
+
+// A clock is one kind of time that is watched.
+type clock struct {
+	kind    budget.Kind
+	read    Usage
+	speed   int   // how many times faster than the clock on the wall it may go
+	shown   int64 // milliseconds
+	counted int64 // of them
+	failed  error
+}
+
+// Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], until the end,
+// and ends the operation's context when the budget is used up or
+// usage fails. Where nothing is left it refuses; what runs must not be begun
+// then. A nil usage says that the kind cannot be metered here, which is
+// [sandbox.CodeUnsupported]. What several usages of one kind tell is added up.
+func (m *Meter) Watch(k budget.Kind, usage Usage) error {
+	if usage == nil {
+		return budget.Unmetered(k)
+	}
+	if k != budget.CPUMs && k != budget.GPUMs {
+		return sandbox.Errorf(sandbox.CodeInternal, "meter budget", "%s is no time that is watched", k)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[k] <= m.used[k] {
+		one := budget.One(k, 1)
+		if _, err := m.more(one, one); err != nil {
+			return err
+		}
+	}
+	m.clocks = append(m.clocks, &clock{kind: k, read: usage, speed: runtime.NumCPU()})
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// look looks at the clocks until the operation ends.
+func (m *Meter) look() {
+	defer close(m.gone)
+	timer := time.NewTimer(shortest)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.wake:
+		case <-timer.C:
+		}
+		next, err := m.tick()
+		if err != nil {
+			m.stop(err)
+			return
+		}
+		timer.Reset(next)
+	}
+}
+
+// tick looks at all clocks, reserves what they need and tells when to look
+// again. An error means that the operation has to end.
+func (m *Meter) tick() (time.Duration, error) {
+	m.mu.Lock()
+	clocks := slices.Clone(m.clocks)
+	m.mu.Unlock()
+	for _, c := range clocks {
+		if err := c.look(); err != nil {
+			return 0, &sandbox.Error{
+				Code: sandbox.CodeUnavailable, Op: "meter budget", Field: "budget." + c.kind.String(), Err: err,
+				Message: c.kind.String() + " cannot be measured any more",
+			}
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reserve(clocks)
+}
+
+// reserve counts what the clocks have shown, reserves what they need and tells
+// when to look again. It is called with m.mu held.
+func (m *Meter) reserve(clocks []*clock) (time.Duration, error) {
+	var least, want [budget.NumKinds]int64
+	need, must := false, false
+	for _, c := range clocks {
+		c.count(m)
+		step := ahead(c.kind, m.used[c.kind])
+		left := m.held[c.kind] - m.used[c.kind]
+		if left <= step/2 {
+			need = true
+			least[c.kind] = max(0, 1-left) // one more than was used, or it is over
+			must = must || left <= 0
+			want[c.kind] = step + max(0, -left)
+		}
+	}
+	if need {
+		got, err := m.more(budget.FromValues(least), budget.FromValues(want))
+		for k, n := range budget.Values(got) {
+			m.tight[k] = n < want[k] || want[k] == 0 && m.tight[k]
+		}
+		if err != nil && (must || sandbox.CodeOf(err) != sandbox.CodeBusy) {
+			return 0, err
+		}
+	}
+	next := Interval
+	for _, c := range clocks {
+		if !m.tight[c.kind] {
+			continue // there is more to be had when this is used up
+		}
+		left := time.Duration(m.held[c.kind]-m.used[c.kind]) * time.Millisecond
+		next = min(next, left/time.Duration(c.speed))
+	}
+	return max(next, shortest), nil
+}
+
+// look reads the clock, a millisecond that has begun as a whole one. A clock
+// that goes back stands still. It is called without m.mu: what others tell may
+// take its time.
+func (c *clock) look() error {
+	if c.failed == nil {
+		d, err := c.ask()
+		if err != nil {
+			c.failed = fmt.Errorf("read the clock of %s: %w", c.kind, err)
+		}
+		c.shown = max(c.shown, int64((d+time.Millisecond-1)/time.Millisecond))
+	}
+	return c.failed
+}
+
+func (c *clock) ask() (time.Duration, error) {
+	if c.kind == budget.WallMs {
+		return c.read()
+	}
+	type answer struct {
+		d   time.Duration
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		d, err := c.read()
+		answers <- answer{d, err}
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		return a.d, a.err
+	case <-timer.C:
+		return 0, errors.New("no answer")
+	}
+}
+
+// count adds what the clock has shown to what m has used. It is called with
+// m.mu held.
+func (c *clock) count(m *Meter) {
+	m.used[c.kind] += c.shown - c.counted
+	c.counted = c.shown
+}

@@ -1,0 +1,176 @@
+// Package meter counts what one operation uses while it runs, and stops it
+// when a budget is used up: bytes exactly, at the first that is too many; times
+// by looking every [Interval] at the latest, by ending the operation's context.
+//
+// A meter holds a reservation that is always a little ahead of what was used:
+// as much again as was used so far, within bounds. So an operation costs few
+// draws from the accounts, keeps little from others, and a crash charges little
+// that was not used.
+package meter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+)
+
+// Interval is the longest time between two looks at a clock.
+const Interval = 50 * time.Millisecond
+
+const (
+	// shortest is the shortest time between two looks, close to the end of a
+	// budget.
+	shortest = 5 * time.Millisecond
+
+	// patience is how long an operation waits for its accounts while others
+	// work on them; then it goes on with what it holds, and ends when it needs
+	// more than that.
+	patience = time.Second
+
+	// settling bounds the wait for the accounts at the end of an operation,
+	// whose context may have ended already.
+	settling = 5 * time.Second
+)
+
+// A Meter counts for one operation. It is safe for concurrent use.
+type Meter struct {
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	ended  chan struct{} // closed by End
+	gone   chan struct{} // closed when nobody looks at clocks any more
+	wake   chan struct{} // there is another clock
+	finish sync.Once
+	err    error // of the settlement
+
+	mu     sync.Mutex
+	res    budget.Reservation
+	held   [budget.NumKinds]int64
+	used   [budget.NumKinds]int64
+	tight  [budget.NumKinds]bool // the last time there was less to be had than asked for
+	clocks []*clock
+}
+
+// errEnded is the cause of a context whose operation has ended by itself.
+var errEnded = sandbox.Errorf(sandbox.CodeInternal, "meter budget", "the operation has ended")
+
+// Start reserves first, which is what is known beforehand (one call, say) and
+// counts as used, and begins to count time. Where nothing is left of the time,
+// or of what first names, it refuses and nothing was taken. The operation has
+// to run with the context that it returns; the cause of its end is the error
+// that tells what was used up. [Meter.End] must be called.
+func Start(ctx context.Context, from budget.Source, first budget.Amount) (*Meter, context.Context, error) {
+	if err := budget.CheckDraw(first); err != nil {
+		return nil, nil, err
+	}
+	want := budget.Add(first, budget.One(budget.WallMs, 1))
+	res, err := from.Reserve(ctx, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &Meter{
+		ended: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
+		res: res, held: budget.Values(want), used: budget.Values(first),
+	}
+	begin := time.Now()
+	wall := func() (time.Duration, error) { return time.Since(begin), nil }
+	m.clocks = []*clock{{kind: budget.WallMs, read: wall, speed: 1}}
+	m.ctx, m.stop = context.WithCancelCause(ctx)
+	go m.look()
+	return m, m.ctx, nil
+}
+
+// Add counts n of kind k, calls or files or bytes whose number is known, before
+// they happen: all, or none and an error. It does not stop the operation, which may do without them.
+func (m *Meter) Add(k budget.Kind, n int64) error {
+	if n < 0 {
+		return budget.CheckDraw(budget.One(k, n))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if short := n - (m.held[k] - m.used[k]); short > 0 {
+		if _, err := m.more(budget.One(k, short), budget.One(k, short)); err != nil {
+			return err
+		}
+	}
+	m.used[k] += n
+	return nil
+}
+
+// Used tells what was used so far, times as they were seen last.
+func (m *Meter) Used() budget.Amount {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return budget.FromValues(m.used)
+}
+
+// End stops counting, looks at the clocks once more and settles what was used;
+// the operation's context ends. The error says that the accounts could not be
+// reached, and then all that was reserved stays charged. Further calls return
+// the same.
+func (m *Meter) End() (used budget.Amount, err error) {
+	m.finish.Do(func() {
+		close(m.ended)
+		m.stop(errEnded)
+		<-m.gone
+		m.last()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), settling)
+		defer cancel()
+		m.err = m.res.Settle(ctx, budget.FromValues(m.used))
+		m.held = m.used // nothing is used afterwards
+	})
+	return m.Used(), m.err
+}
+
+// last looks at the clocks once more. Where nobody knows any more what was used
+// what was reserved counts.
+func (m *Meter) last() {
+	m.mu.Lock()
+	clocks := m.clocks
+	m.mu.Unlock()
+	for _, c := range clocks {
+		err := c.look()
+		m.mu.Lock()
+		if c.count(m); err != nil {
+			m.used[c.kind] = max(m.used[c.kind], m.held[c.kind])
+		}
+		m.mu.Unlock()
+	}
+}
+
+// more reserves more, unless the operation has ended; then the error is the
+// cause. It is called with m.mu held.
+func (m *Meter) more(least, want budget.Amount) (budget.Amount, error) {
+	if m.ctx.Err() != nil {
+		return budget.Amount{}, context.Cause(m.ctx)
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, patience)
+	defer cancel()
+	got, err := m.res.More(ctx, least, want)
+	switch {
+	case err != nil && m.ctx.Err() != nil:
+		return budget.Amount{}, context.Cause(m.ctx)
+	case err != nil:
+		return budget.Amount{}, err
+	}
+	for k, n := range budget.Values(got) {
+		m.held[k] += n
+	}
+	return got, nil
+}
+
+// ahead is how much more of kind k is reserved at a time, after so many were
+// used.
+func ahead(k budget.Kind, used int64) int64 {
+	switch k {
+	case budget.BytesIn, budget.BytesOut:
+		return min(max(used, 4<<10), 1<<20)
+	case budget.CPUMs, budget.GPUMs, budget.WallMs:
+		return min(max(used, 100), 1000)
+	}
+	return 0
+}

@@ -1,0 +1,27 @@
+package budget
+
+import "context"
+
+// A Source is where one operation's amounts come from: the accounts of its
+// grant and of all that stand above it. It is safe for concurrent use.
+type Source interface {
+	// Reserve takes want from every account, or nothing from any.
+	Reserve(ctx context.Context, want Amount) (Reservation, error)
+}
+
+// A Reservation is an amount that nobody else can have. It is safe for
+// concurrent use.
+type Reservation interface {
+	// Held is what is reserved now.
+	Held() Amount
+
+	// More reserves more: at least least, or nothing and an error; and as much
+	// of want as [Part] says. It returns what came to be held in addition.
+	More(ctx context.Context, least, want Amount) (Amount, error)
+
+	// Settle ends the reservation with what was used. The rest goes back; what
+	// was used beyond it is charged all the same. After it has succeeded
+	// further calls do nothing and More is refused. A reservation that is
+	// never settled counts as used.
+	Settle(ctx context.Context, used Amount) error
+}

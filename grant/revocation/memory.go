@@ -1,0 +1,183 @@
+package revocation
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+const (
+	// MaxDepth is how often a grant can be derived from a derived one.
+	MaxDepth = 16
+
+	// MaxID bounds the id of a grant, in bytes.
+	MaxID = 256
+
+	// grace is how long a revocation is kept after the grant has expired: the
+	// clock may be set back by less.
+	grace = 10 * time.Minute
+)
+
+// Memory keeps revocations for one process. The zero value is ready. It is a
+// [Watcher].
+type Memory struct {
+	hub hub
+
+	mu      sync.Mutex
+	revoked map[string]time.Time // until when it has to be kept; zero is for ever
+	derived map[string]origin
+	tidy    int // sweep when there are so many
+}
+
+// An origin is what a grant was derived from.
+type origin struct {
+	parent string
+	until  time.Time
+}
+
+// Revoke takes the grant back, and with it all that were or will be derived
+// from it. It is remembered until the grant has expired; a zero time is for
+// ever.
+func (m *Memory) Revoke(id string, expires time.Time) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.revoked == nil {
+		m.revoked = map[string]time.Time{}
+	}
+	if had, ok := m.revoked[id]; !ok || later(expires, had) {
+		m.revoked[id] = expires
+	}
+	m.sweep()
+	m.mu.Unlock()
+	m.hub.release(func(line []string) bool { return slices.Contains(line, id) })
+	return nil
+}
+
+// Derived notes that child was derived from parent and expires then. It has to
+// be called before the child is used.
+func (m *Memory) Derived(child, parent string, expires time.Time) error {
+	if err := checkIDs(child, parent); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.derived == nil {
+		m.derived = map[string]origin{}
+	}
+	if had, ok := m.derived[child]; ok && had.parent != parent {
+		return another(child)
+	}
+	m.derived[child] = origin{parent, expires}
+	m.sweep()
+	return nil
+}
+
+// Revoked is that of [Watcher].
+func (m *Memory) Revoked(id string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	line, err := lineage(id, m.parent)
+	return err != nil || m.any(line), err
+}
+
+// Watch is that of [Watcher].
+func (m *Memory) Watch(ctx context.Context, id string) <-chan struct{} {
+	m.mu.Lock()
+	line, err := lineage(id, m.parent)
+	m.mu.Unlock()
+	w := &watch{line: line, closed: make(chan struct{})}
+	m.hub.add(ctx, w)
+	m.mu.Lock()
+	gone := err != nil || m.any(line)
+	m.mu.Unlock()
+	if gone {
+		m.hub.letGo(w)
+	}
+	return w.closed
+}
+
+// any reports whether one of the line was revoked. It is called with m.mu held.
+func (m *Memory) any(line []string) bool {
+	return slices.ContainsFunc(line, func(id string) bool { _, ok := m.revoked[id]; return ok })
+}
+
+func (m *Memory) parent(id string) (string, error) { return m.derived[id].parent, nil }
+
+// sweep forgets what has expired, each time that there is twice as much as it
+// left before. It is called with m.mu held.
+func (m *Memory) sweep() {
+	if len(m.revoked)+len(m.derived) < max(m.tidy, 1024) {
+		return
+	}
+	now := time.Now()
+	for id, until := range m.revoked {
+		if over(until, now) {
+			delete(m.revoked, id)
+		}
+	}
+	for id, o := range m.derived {
+		if over(o.until, now) {
+			delete(m.derived, id)
+		}
+	}
+	m.tidy = 2 * (len(m.revoked) + len(m.derived))
+}
+
+// over reports whether what has to be kept until then can be forgotten.
+func over(until, now time.Time) bool {
+	return !until.IsZero() && !now.Before(until.Add(grace))
+}
+
+// later reports whether a is later than b; zero is for ever.
+func later(a, b time.Time) bool {
+	return !b.IsZero() && (a.IsZero() || a.After(b))
+}
+
+// lineage returns the grant and those that it was derived from, as parent tells
+// them; "" is none.
+func lineage(id string, parent func(string) (string, error)) ([]string, error) {
+	line := []string{id}
+	for {
+		next, err := parent(id)
+		if err != nil {
+			return line, err
+		}
+		if next == "" {
+			return line, nil
+		}
+		if len(line) > MaxDepth || slices.Contains(line, next) {
+			return line, sandbox.Errorf(sandbox.CodeValidation, "look up grant", "a grant is derived more than %d times, or from itself", MaxDepth)
+		}
+		line, id = append(line, next), next
+	}
+}
+
+func checkIDs(child, parent string) error {
+	if child == parent {
+		return sandbox.Errorf(sandbox.CodeValidation, "note derived grant", "a grant is derived from itself")
+	}
+	if err := checkID(child); err != nil {
+		return err
+	}
+	return checkID(parent)
+}
+
+func checkID(id string) error {
+	if id == "" || len(id) > MaxID || !utf8.ValidString(id) {
+		return sandbox.Errorf(sandbox.CodeValidation, "check grant", "the id of a grant has 1 to %d bytes of UTF-8", MaxID)
+	}
+	return nil
+}
+
+func another(child string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeValidation, Op: "note derived grant", Field: "parent", Resource: child,
+		Message: "the grant was derived from another one",
+	}
+}

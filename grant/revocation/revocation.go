@@ -1,0 +1,135 @@
+// Package revocation ends what runs under a grant when the grant ends: when it
+// has expired, or when it was revoked, or one that it was derived from.
+//
+// Who was revoked is kept in a folder, for all processes of the host and past
+// their ends ([Folder]), or in memory ([Memory]). Where it cannot be told
+// whether a grant was revoked, it counts as revoked.
+package revocation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant"
+)
+
+// Delay is how long after a revocation or an expiry contexts have ended at the
+// latest, on a machine that is not overloaded.
+const Delay = 200 * time.Millisecond
+
+// tick is the longest time between two looks at the clock on the wall: a timer
+// alone stands still while the machine sleeps, and does not notice that the
+// clock was set.
+const tick = 100 * time.Millisecond
+
+// A Watcher tells who was revoked. It is safe for concurrent use.
+type Watcher interface {
+	// Revoked reports whether the grant with that id was revoked, or one that
+	// it was derived from. Where it cannot be told the answer is true, and the
+	// error says why.
+	Revoked(id string) (bool, error)
+
+	// Watch returns a channel that is closed when Revoked has become true, at
+	// most [Delay] afterwards. It takes no more notice when ctx has ended.
+	Watch(ctx context.Context, id string) <-chan struct{}
+}
+
+// Check returns an error with [sandbox.CodePermissionDeny] when the grant has
+// expired at now or was revoked, and one with another code when that cannot be
+// told.
+func Check(w Watcher, g grant.Grant, now time.Time) error {
+	if g.ID == "" {
+		return sandbox.Errorf(sandbox.CodeValidation, "use grant", "a grant without an id cannot be revoked")
+	}
+	if !now.Round(0).Before(g.Expires.Round(0)) { // by the clock on the wall
+		return expired(g)
+	}
+	revoked, err := w.Revoked(g.ID)
+	if err == nil && !revoked && g.Parent != "" {
+		revoked, err = w.Revoked(g.Parent)
+	}
+	switch {
+	case err != nil:
+		return unknown(g, err)
+	case revoked:
+		return taken(g)
+	}
+	return nil
+}
+
+// Context returns a context that ends when the grant does, with the cause that
+// [Check] would tell. It has ended already for a grant that cannot be used now.
+// The returned function must be called; it ends the context, too.
+func Context(ctx context.Context, w Watcher, g grant.Grant) (context.Context, context.CancelFunc) {
+	held, end := context.WithCancelCause(ctx)
+	cancel := func() { end(context.Canceled) }
+	if err := Check(w, g, time.Now()); err != nil {
+		end(err)
+		return held, cancel
+	}
+	own := w.Watch(held, g.ID)
+	var parent <-chan struct{}
+	if g.Parent != "" {
+		parent = w.Watch(held, g.Parent)
+	}
+	go hold(held, end, w, g, own, parent)
+	return held, cancel
+}
+
+// hold waits for the end of the grant.
+func hold(ctx context.Context, end context.CancelCauseFunc, w Watcher, g grant.Grant, own, parent <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(min(tick, max(0, time.Until(g.Expires.Round(0)))))
+		select {
+		case <-ctx.Done():
+			return
+		case <-own:
+			end(why(w, g))
+			return
+		case <-parent:
+			end(why(w, g))
+			return
+		case <-timer.C:
+			if !time.Now().Round(0).Before(g.Expires.Round(0)) {
+				end(expired(g))
+				return
+			}
+		}
+	}
+}
+
+// why is the cause of an end that a watcher has told. A watcher that has
+// nothing to say any more is not believed.
+func why(w Watcher, g grant.Grant) error {
+	if err := Check(w, g, time.Now()); err != nil {
+		return err
+	}
+	return unknown(g, errors.New("the watcher gave a signal and no reason"))
+}
+
+func expired(g grant.Grant) error {
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: "use grant", Field: "expires", Resource: g.ID,
+		Message: "the grant expired at " + g.Expires.UTC().Format(time.RFC3339),
+		Hint:    "ask for a new grant",
+	}
+}
+
+func taken(g grant.Grant) error {
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: "use grant", Field: "id", Resource: g.ID,
+		Message: "the grant was revoked, or one that it was derived from",
+		Hint:    "ask for a new grant",
+	}
+}
+
+func unknown(g grant.Grant, cause error) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "use grant", Field: "id", Resource: g.ID, Err: cause, Retryable: true,
+		Message: "it cannot be told whether the grant was revoked, so it counts as revoked",
+	}
+}
