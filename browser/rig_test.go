@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 
 // patience bounds every wait for something that comes in a moment on a
 // machine with nothing else to do.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // A box is a container in which the image runs as it comes, behind the wall
 // that browsers get.
@@ -89,7 +90,9 @@ func openWith(t testing.TB, filter string, settings map[string]string, options [
 // browserBox is a box that is ready.
 func browserBox(t testing.TB, settings map[string]string) *box {
 	t.Helper()
-	b := open(t, seccomp.Browser(), settings)
+	patiently := map[string]string{"START_TIMEOUT": "60"} // other tests start browsers too
+	maps.Copy(patiently, settings)
+	b := open(t, seccomp.Browser(), patiently)
 	b.ready()
 	return b
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // withBrowser are settings that let every agent have a browser.
-const withBrowser = `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"30s"}}}}}`
+const withBrowser = `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"60s"}}}}}`
 
 func openBrowser(t *testing.T, m *manager.Manager, session string) *manager.Browser {
 	t.Helper()

@@ -76,7 +76,7 @@ func settings(browser, rest string) string {
 	if rest != "" {
 		rest = "," + rest
 	}
-	return `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"30s"` + browser + `}` + rest + `}}}}`
+	return `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"60s"` + browser + `}` + rest + `}}}}`
 }
 
 func newManager(t testing.TB, w *wall.Wall, n *internet.Internet, text string) *manager.Manager {

@@ -65,7 +65,7 @@ var _ browser.Container = (*Container)(nil)
 // Defaults are the settings of a browser when nobody says otherwise.
 func Defaults() browser.Settings {
 	return browser.Settings{
-		CDPPort: 9222, VNCPort: 5900, NoVNCPort: 6080, Headless: true, Schemes: []string{"http", "https"}, StartTimeout: 30 * time.Second,
+		CDPPort: 9222, VNCPort: 5900, NoVNCPort: 6080, Headless: true, Schemes: []string{"http", "https"}, StartTimeout: time.Minute,
 		Limits: browser.Limits{
 			Navigation: 30 * time.Second, Navigations: 200, Redirects: 10, PageBytes: 128 << 20,
 			ScreenshotPixels: 25_000_000, ScreenshotsPerMinute: 60, TransferBytes: 64 << 20,
