@@ -3,8 +3,11 @@ package meter
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -276,6 +279,67 @@ func TestBusyAccounts(t *testing.T) {
 		}
 	})
 }
+
+// TestStuckAccounts holds that a stream which waits for the accounts does not
+// keep the time from running out.
+func TestStuckAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurse(budget.NoBound())
+		m, ctx := start(t, p)
+		time.Sleep(2 * time.Second)
+		p.mu.Lock()
+		p.stuck = make(chan struct{})
+		p.mu.Unlock()
+		written := make(chan error)
+		go func() {
+			_, err := m.Writer(budget.BytesOut, io.Discard).Write([]byte("x"))
+			written <- err
+		}()
+		wantCode(t, <-written, sandbox.CodeBusy, "stuck")
+		wantCode(t, context.Cause(ctx), sandbox.CodeBusy, "stuck")
+		if over := m.Used().WallMs - p.held.WallMs; over > (patience + Interval).Milliseconds() {
+			t.Errorf("ran %d ms without", over)
+		}
+		end(t, m, p, budget.BytesOut, 0)
+	})
+}
+
+// TestStreamsAfterTheEnd ends an operation while its streams draw: what they
+// moved until then was charged, and nothing is moved afterwards.
+func TestStreamsAfterTheEnd(t *testing.T) {
+	for range 50 {
+		p := newPurse(budget.NoBound())
+		m, _ := start(t, p)
+		var moved atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				w := m.Writer(budget.BytesOut, counter{&moved})
+				for {
+					if _, err := w.Write(make([]byte, 3000)); err != nil {
+						return
+					}
+				}
+			})
+		}
+		for moved.Load() < 100_000 {
+			runtime.Gosched()
+		}
+		used, err := m.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if got := p.account.Used.BytesOut; got < moved.Load() || got != used.BytesOut {
+			t.Fatalf("moved %d, charged %d, used %d", moved.Load(), got, used.BytesOut)
+		}
+	}
+}
+
+// counter counts what is written.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) { c.n.Add(int64(len(p))); return len(p), nil }
 
 // TestEndFollowsTheCaller holds that the end of the caller's context is the
 // operation's, and that it is settled all the same.
