@@ -17,7 +17,7 @@ func (a *Account) Reserve(ctx context.Context, want budget.Amount) (budget.Reser
 	if err != nil {
 		return nil, err
 	}
-	return &reservation{a: a, held: want}, nil
+	return &reservation{a: a, turn: make(chan struct{}, 1), held: want}, nil
 }
 
 // Chain returns what the accounts may use and have used at the moment, in the
@@ -106,11 +106,12 @@ func closeAll(files []*file) {
 
 // A reservation is what was charged to the accounts of a and may go back.
 type reservation struct {
-	a *Account
-
-	mu   sync.Mutex
-	held budget.Amount
+	a    *Account
+	turn chan struct{} // one at a time changes it, and the others' contexts count
 	done bool
+
+	mu   sync.Mutex // for those who only look
+	held budget.Amount
 }
 
 func (r *reservation) Held() budget.Amount {
@@ -120,10 +121,13 @@ func (r *reservation) Held() budget.Amount {
 }
 
 func (r *reservation) More(ctx context.Context, least, want budget.Amount) (budget.Amount, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	const op = "draw from budget"
+	if err := r.enter(ctx, op); err != nil {
+		return budget.Amount{}, err
+	}
+	defer r.leave()
 	if r.done {
-		return budget.Amount{}, sandbox.Errorf(sandbox.CodeInternal, "draw from budget", "the reservation has been settled")
+		return budget.Amount{}, sandbox.Errorf(sandbox.CodeInternal, op, "the reservation has been settled")
 	}
 	var got budget.Amount
 	err := r.a.draw(ctx, func(chain []budget.Account) ([]budget.Account, error) {
@@ -136,28 +140,50 @@ func (r *reservation) More(ctx context.Context, least, want budget.Amount) (budg
 	if err != nil {
 		return budget.Amount{}, err
 	}
-	r.held = budget.Add(r.held, got)
+	r.hold(budget.Add(r.held, got))
 	return got, nil
 }
 
 // Settle is not stopped by the end of the grant, and leaves out accounts that
 // were removed since.
 func (r *reservation) Settle(ctx context.Context, used budget.Amount) error {
+	const op = "settle budget"
 	if err := budget.CheckDraw(used); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.enter(ctx, op); err != nil {
+		return err
+	}
+	defer r.leave()
 	if r.done {
 		return nil
 	}
-	err := r.a.l.locked(ctx, "settle budget", r.a.root, func() error {
+	err := r.a.l.locked(ctx, op, r.a.root, func() error {
 		return r.a.change(false, false, func(chain []budget.Account) ([]budget.Account, error) {
 			return budget.Settle(chain, r.held, used), nil
 		})
 	})
 	if err == nil {
-		r.held, r.done = budget.Amount{}, true
+		r.done = true
+		r.hold(budget.Amount{})
 	}
 	return err
+}
+
+func (r *reservation) enter(ctx context.Context, op string) error {
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return busy(op, r.a.root, ctx.Err())
+	}
+}
+
+func (r *reservation) leave() { <-r.turn }
+
+// hold sets what is held; it is called by the one whose turn it is.
+func (r *reservation) hold(held budget.Amount) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
 }

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -41,13 +42,16 @@ func (m *Meter) Watch(k budget.Kind, usage Usage) error {
 		return sandbox.Errorf(sandbox.CodeInternal, "meter budget", "%s is no time that is watched", k)
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.held[k] <= m.used[k] {
+	left := m.held[k] - m.used[k]
+	m.mu.Unlock()
+	if left <= 0 {
 		one := budget.One(k, 1)
-		if _, err := m.more(one, one); err != nil {
+		if _, err := m.more(m.ctx, one, one); err != nil {
 			return err
 		}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.clocks = append(m.clocks, &clock{kind: k, read: usage, speed: runtime.NumCPU()})
 	select {
 	case m.wake <- struct{}{}:
@@ -91,45 +95,65 @@ func (m *Meter) tick() (time.Duration, error) {
 			}
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.reserve(clocks)
-}
-
-// reserve counts what the clocks have shown, reserves what they need and tells
-// when to look again. It is called with m.mu held.
-func (m *Meter) reserve(clocks []*clock) (time.Duration, error) {
-	var least, want [budget.NumKinds]int64
-	need, must := false, false
-	for _, c := range clocks {
-		c.count(m)
-		step := ahead(c.kind, m.used[c.kind])
-		left := m.held[c.kind] - m.used[c.kind]
-		if left <= step/2 {
-			need = true
-			least[c.kind] = max(0, 1-left) // one more than was used, or it is over
-			must = must || left <= 0
-			want[c.kind] = step + max(0, -left)
-		}
-	}
-	if need {
-		got, err := m.more(budget.FromValues(least), budget.FromValues(want))
-		for k, n := range budget.Values(got) {
-			m.tight[k] = n < want[k] || want[k] == 0 && m.tight[k]
-		}
-		if err != nil && (must || sandbox.CodeOf(err) != sandbox.CodeBusy) {
+	least, want, must := m.needs(clocks)
+	if want != (budget.Amount{}) {
+		if err := m.renew(least, want); err != nil && (must || sandbox.CodeOf(err) != sandbox.CodeBusy) {
 			return 0, err
 		}
 	}
+	return m.pause(clocks), nil
+}
+
+// needs counts what the clocks have shown and tells what has to be reserved for
+// what comes; must says that what was used is no longer covered.
+func (m *Meter) needs(clocks []*clock) (least, want budget.Amount, must bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var low, high [budget.NumKinds]int64
+	for _, c := range clocks {
+		c.count(m)
+	}
+	for _, c := range clocks {
+		step := ahead(c.kind, m.used[c.kind])
+		left := m.held[c.kind] - m.used[c.kind]
+		if left <= step/2 {
+			low[c.kind] = max(0, 1-left) // one more than was used, or it is over
+			high[c.kind] = step + max(0, -left)
+			must = must || left <= 0
+		}
+	}
+	return budget.FromValues(low), budget.FromValues(high), must
+}
+
+// renew reserves it, and notes where less was to be had.
+func (m *Meter) renew(least, want budget.Amount) error {
+	ctx, cancel := context.WithTimeout(m.ctx, patience)
+	defer cancel()
+	amount, err := m.more(ctx, least, want)
+	got := budget.Values(amount)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, n := range budget.Values(want) {
+		if n > 0 {
+			m.tight[k] = got[k] < n
+		}
+	}
+	return err
+}
+
+// pause is the time until clocks have to be looked at again: sooner where the
+// budget is about to be used up.
+func (m *Meter) pause(clocks []*clock) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	next := Interval
 	for _, c := range clocks {
-		if !m.tight[c.kind] {
-			continue // there is more to be had when this is used up
+		if m.tight[c.kind] {
+			left := time.Duration(m.held[c.kind]-m.used[c.kind]) * time.Millisecond
+			next = min(next, left/time.Duration(c.speed))
 		}
-		left := time.Duration(m.held[c.kind]-m.used[c.kind]) * time.Millisecond
-		next = min(next, left/time.Duration(c.speed))
 	}
-	return max(next, shortest), nil
+	return max(next, shortest)
 }
 
 // look reads the clock, a millisecond that has begun as a whole one. A clock
@@ -159,7 +183,7 @@ func (c *clock) ask() (time.Duration, error) {
 		d, err := c.read()
 		answers <- answer{d, err}
 	}()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(silence)
 	defer timer.Stop()
 	select {
 	case a := <-answers:

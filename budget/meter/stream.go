@@ -93,17 +93,20 @@ func (w *writer) Write(p []byte) (written int, err error) {
 // claim counts up to most bytes as used, at least one, before they are moved,
 // so that streams which share a budget do not use the same ones.
 func (m *Meter) claim(k budget.Kind, most int) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.held[k] <= m.used[k] {
-		want := max(int64(most), ahead(k, m.used[k]))
-		if _, err := m.more(budget.One(k, 1), budget.One(k, want)); err != nil {
+	for {
+		m.mu.Lock()
+		used := m.used[k]
+		if n := min(int64(most), m.held[k]-used); n > 0 {
+			m.used[k] += n
+			m.mu.Unlock()
+			return int(n), nil
+		}
+		m.mu.Unlock()
+		want := max(int64(most), ahead(k, used))
+		if _, err := m.more(m.ctx, budget.One(k, 1), budget.One(k, want)); err != nil {
 			return 0, err
 		}
 	}
-	n := min(int64(most), m.held[k]-m.used[k])
-	m.used[k] += n
-	return int(n), nil
 }
 
 // unclaim takes back what was claimed and not moved.

@@ -129,6 +129,7 @@ func TestFolderGoesAway(t *testing.T) {
 func TestSweepFolder(t *testing.T) {
 	f := open(t, t.TempDir())
 	now := time.Now()
+	f.swept = now // it does not sweep by itself meanwhile
 	for id, until := range map[string]time.Time{
 		"for ever": {}, "lives": now.Add(time.Hour), "has just expired": now.Add(-time.Minute), "over": now.Add(-grace - time.Minute),
 	} {
@@ -139,6 +140,7 @@ func TestSweepFolder(t *testing.T) {
 	must(t, os.WriteFile(left, nil, 0o600))
 	must(t, os.Chtimes(left, now, now.Add(-2*time.Hour)))
 	again := open(t, f.dir) // without what the process itself remembers
+	again.swept = now
 	if s, err := again.Sweep(); err != nil || s.Removed != 3 || s.Kept != 6 || len(s.Damaged) != 0 {
 		t.Errorf("swept %+v, %v", s, err)
 	}
