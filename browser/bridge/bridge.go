@@ -142,7 +142,7 @@ func Open(o Options) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bridge{o: o, token: t, log: logger(o.Log), done: make(chan struct{})}
+	b := &Bridge{o: o, token: t, log: front.Logger(o.Log), done: make(chan struct{})}
 	b.wrong = &wrong{now: o.Now, max: o.Limits.WrongTokens, peers: map[netip.Addr]tally{}}
 	b.slots = make(chan struct{}, o.Limits.Clients)
 	b.ctx, b.cancel = context.WithCancel(context.Background())

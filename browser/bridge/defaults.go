@@ -1,11 +1,6 @@
 package bridge
 
-import (
-	"io"
-	"time"
-
-	"github.com/sirupsen/logrus"
-)
+import "time"
 
 // op names what fails in errors.
 const op = "bridge to browser"
@@ -28,13 +23,4 @@ func set[T int | int64 | time.Duration](field *T, value T) {
 	if *field <= 0 {
 		*field = value
 	}
-}
-
-func logger(l logrus.FieldLogger) logrus.FieldLogger {
-	if l == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		return silent
-	}
-	return l
 }

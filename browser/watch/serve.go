@@ -2,14 +2,11 @@ package watch
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser/door"
@@ -160,13 +157,4 @@ func (w *Watch) fail(rw http.ResponseWriter, err error) {
 	if w.lost.Load() {
 		w.cancel()
 	}
-}
-
-func logger(l logrus.FieldLogger) logrus.FieldLogger {
-	if l == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		return silent
-	}
-	return l
 }

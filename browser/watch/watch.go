@@ -109,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Watch, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	w := &Watch{o: o, log: logger(o.Log), secrets: newSecrets(), done: make(chan struct{}), viewers: make(chan struct{}, maxViewers)}
+	w := &Watch{o: o, log: front.Logger(o.Log), secrets: newSecrets(), done: make(chan struct{}), viewers: make(chan struct{}, maxViewers)}
 	if err := o.SetPasswords(ctx, nil, w.secrets.file()); err != nil {
 		w.revoke(ctx)
 		return nil, sandbox.Errorf(sandbox.CodeOf(err), op, "the password of the display cannot be set: %w", err)
