@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ func TestSwappedRoot(t *testing.T) {
 	// The root itself is a mount inside, so that the command cannot rename it;
 	// the host's own programs can, and so can another sandbox.
 	stop, stopped := make(chan struct{}), make(chan struct{})
+	var still sync.Mutex // held while we look, or our own look would be led astray
 	go func() {
 		defer close(stopped)
 		for {
@@ -34,7 +36,9 @@ func TestSwappedRoot(t *testing.T) {
 			case <-stop:
 				return
 			default:
+				still.Lock()
 				_ = exchange(s.write+"/root", s.write+"/link")
+				still.Unlock()
 				time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // so that it hits every step
 			}
 		}
@@ -53,7 +57,10 @@ func TestSwappedRoot(t *testing.T) {
 			continue
 		}
 		built++
-		if found := s.damage(out); len(found) > 0 {
+		still.Lock()
+		found := s.damage(out)
+		still.Unlock()
+		if len(found) > 0 {
 			t.Fatalf("%q after %d rounds\noutput: %s", found, i, out)
 		}
 	}
