@@ -62,7 +62,7 @@ func moved(m map[string]string) map[string]string {
 func browserErrors(r Resolved) []error {
 	var errs []error
 	b := r.Browser
-	taken := map[int64]string{3128: "the way out"}
+	taken := map[int64]string{3128: "the way out"} // browser.ProxyPort, which nothing pure can import
 	for _, p := range []struct {
 		name string
 		port int64

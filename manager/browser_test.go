@@ -4,12 +4,14 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/supervise"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -185,6 +187,15 @@ func TestBrowserIsRefused(t *testing.T) {
 	must(t, err)
 	if len(l.Browsers)+len(l.Containers) != 0 {
 		t.Errorf("made: %+v", l)
+	}
+}
+
+// TestBrowserPortOfTheWay holds that settings leave the port free at which
+// browsers look for their way out.
+func TestBrowserPortOfTheWay(t *testing.T) {
+	text := strings.Replace(withBrowser, `"enabled"`, fmt.Sprintf(`"cdpPort":%d,"enabled"`, browser.ProxyPort), 1)
+	if _, err := config.Parse("test", []byte(text)); sandbox.CodeOf(err) != sandbox.CodeValidation || !strings.Contains(err.Error(), "the way out") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -72,11 +72,12 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestCrowdMember is another program for TestCrowd.
+// TestCrowdMember is another program for TestCrowd, which starts it and holds
+// what it says; started by nobody it is nothing.
 func TestCrowdMember(t *testing.T) {
 	state := os.Getenv(crowdState)
 	if state == "" {
-		t.Skip("a part of TestCrowd")
+		return
 	}
 	d := newDesk(t, newManager(t, wall.At(t, state), internet.New(t), settings("", "")))
 	s, err := d.Start(patient(t), of("a"))

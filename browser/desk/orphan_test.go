@@ -64,11 +64,12 @@ func TestOrphanedSession(t *testing.T) {
 	}
 }
 
-// TestOrphanedSessionMember is the other program of TestOrphanedSession.
+// TestOrphanedSessionMember is the other program of TestOrphanedSession, which
+// starts it and holds what it says; started by nobody it is nothing.
 func TestOrphanedSessionMember(t *testing.T) {
 	state := os.Getenv(orphanState)
 	if state == "" {
-		t.Skip("a part of TestOrphanedSession")
+		return
 	}
 	d := newDesk(t, newManager(t, wall.At(t, state), internet.New(t), settings("", "")))
 	ctx := patient(t)
