@@ -89,19 +89,19 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	o := &order{m: m, c: c, req: req, who: whoOf(req.Grant), start: m.now()}
 	done, err := o.run(ctx)
 	o.leave()
-	o.observe(func(w operation.Observer) { w.Ended(o.measured(done)) })
-	return done, err
+	o.observe(func(w operation.Observer) { w.Ended(o.measured(done, err)) })
+	return done.Performed, err
 }
 
 // run is the chain.
-func (o *order) run(ctx context.Context) (Performed, error) {
+func (o *order) run(ctx context.Context) (metered, error) {
 	if err := o.admit(ctx); err != nil {
 		return o.refuse(ctx, err)
 	}
 	require := o.admission.res.RequireEvidence
 	entry, err := o.c.Witness.Begin(ctx, o.beginning(), require)
 	if err != nil {
-		return o.finish(Performed{}, err), err
+		return metered{Performed: o.finish(Performed{}, err)}, err
 	}
 	done, err := o.meter(ctx)
 	done.ID = entry.ID()
@@ -110,7 +110,7 @@ func (o *order) run(ctx context.Context) (Performed, error) {
 		done.Performed = o.finish(done.Performed, lost)
 		err = lost
 	}
-	return done.Performed, err
+	return done, err
 }
 
 // admit judges the operation by grant, manifest and settings as they are now.
@@ -248,10 +248,10 @@ func (o *order) keep() int64 {
 }
 
 // refuse records an operation that is not begun.
-func (o *order) refuse(ctx context.Context, err error) (Performed, error) {
+func (o *order) refuse(ctx context.Context, err error) (metered, error) {
 	require := o.admission != nil && o.admission.res.RequireEvidence
-	done := o.finish(Performed{}, err)
-	id, lost := o.c.Witness.Refused(ctx, o.beginning(), o.ending(metered{Performed: done}, err), require)
+	done := metered{Performed: o.finish(Performed{}, err)}
+	id, lost := o.c.Witness.Refused(ctx, o.beginning(), o.ending(done, err), require)
 	done.ID = id
 	if lost != nil {
 		o.m.log.WithError(lost).Warn("a refusal is not on record")
