@@ -105,6 +105,10 @@
 // is to be seen of it until the last byte has come: when the connection ends
 // before that, the old content stays.
 //
+// With [FileNoLinks] no link is followed: neither below the root, nor one by
+// which the root itself is reached. A guest without [FeatureFilesNoLinks] is
+// not asked so.
+//
 // Kill calls an operation off. The guest answers it with Failed
 // (KindCalledOff), or with its result when it was too late.
 //
