@@ -77,6 +77,10 @@
 // before Data that was sent later. Before the program runs the last Signal of
 // a number, and the last Resize, wait for it.
 //
+// Use, of a command that runs, asks what it has used so far. The guest answers
+// with Used, unless it answers a later question at the same time or the command
+// ends before. A line is not asked: its costs are not told apart.
+//
 // Kill on the stream of a shell ends the shell. A line is a started command
 // but for its end: processes that it has left running in its shell may live
 // on, and what they write after Exit is dropped.

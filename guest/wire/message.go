@@ -33,6 +33,9 @@ const (
 	// which limit of a command was reached.
 	FeatureLimits = "limits"
 
+	FeatureUse  = "use"  // Use: what a running command has used so far
+	FeatureBare = "bare" // Start with FlagBare
+
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"
 	// FeatureFilesNoLinks: the flags FileNoLinks and FileClear.
