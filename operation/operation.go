@@ -33,6 +33,9 @@ type Executor interface {
 
 // A Call is what an operation is carried out in. It is safe for concurrent use.
 type Call struct {
+	// ID is that of the operation in the evidence. What the proxy records of it
+	// has the same; when it is empty it has one of its own.
+	ID    string
 	Guard *grant.Guard
 	Meter *meter.Meter
 	// State is what the guard has to know of the call at the moment, for
