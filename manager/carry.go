@@ -101,14 +101,13 @@ func (o *order) meterable() error {
 // the record, of what the sandbox's own commands reach.
 func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output, error) {
 	m, res, r := o.m, o.admission.res, o.admission.ruling
-	if m.out == nil {
+	if m.out == nil || o.c.Fetch == nil {
 		return operation.Output{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "network.allowedDomains", Message: "this program reaches no hosts", Hint: "give the manager a way out"}
 	}
 	if err := m.consent(ctx, r, false); err != nil {
 		return operation.Output{}, err
 	}
-	who := outlet.Command{Tenant: r.owner.Tenant, Agent: o.who.Agent, Session: o.who.Session, Program: o.req.Grant.Tool}
-	e, release, err := o.c.Fetch(ctx, newID(), who, func(inside sandbox.Listener) (outlet.Way, error) {
+	e, end, err := o.c.Fetch(func(inside sandbox.Listener) (outlet.Way, error) {
 		out, err := m.out()
 		if err != nil {
 			return nil, err
@@ -121,7 +120,7 @@ func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output,
 	if err != nil {
 		return operation.Output{}, err
 	}
-	defer release()
+	defer end()
 	return e.Execute(ctx, c, o.vetted)
 }
 

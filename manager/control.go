@@ -66,8 +66,8 @@ type Witness interface {
 }
 
 // A Fetch makes what sends requests of HTTP through a way out, which open opens
-// for a listener that is not in a sandbox. release ends it.
-type Fetch func(ctx context.Context, id string, command outlet.Command, open func(inside sandbox.Listener) (outlet.Way, error)) (e operation.Executor, release func(), err error)
+// for a listener that is in no sandbox. end ends both.
+type Fetch func(open func(inside sandbox.Listener) (outlet.Way, error)) (e operation.Executor, end func(), err error)
 
 // A Browse makes what drives the browser of a scope in one session, which is
 // begun when it is first needed and ends with end.

@@ -103,7 +103,7 @@ func (o *order) run(ctx context.Context) (metered, error) {
 	if err != nil {
 		return metered{Performed: o.finish(Performed{}, err)}, err
 	}
-	done, err := o.meter(ctx)
+	done, err := o.meter(ctx, entry.ID())
 	done.ID = entry.ID()
 	done.Performed = o.finish(done.Performed, err)
 	if lost := entry.End(ctx, o.ending(done, err)); lost != nil && require && err == nil {
@@ -191,7 +191,7 @@ type metered struct {
 
 // meter reserves the budget, and carries the operation out while it lasts and
 // the grant is good.
-func (o *order) meter(ctx context.Context) (metered, error) {
+func (o *order) meter(ctx context.Context, id string) (metered, error) {
 	if err := o.meterable(); err != nil {
 		return metered{}, err
 	}
@@ -203,7 +203,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	if err != nil {
 		return metered{}, err
 	}
-	call := &operation.Call{Guard: o.guard, Meter: count, Space: o.call.space(), Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
+	call := &operation.Call{ID: id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
 	used, lost := count.End()
