@@ -195,8 +195,14 @@ func (o *auditor) next() (due time.Time, some bool) {
 // anybody.
 func (o *auditor) look(table *meter.Table, now time.Time) bool {
 	due, asked := o.due(now), o.questions(now)
-	if len(due)+len(asked) == 0 || table.Read() != nil {
-		return len(due)+len(asked) > 0
+	if len(due)+len(asked) == 0 {
+		return false
+	}
+	if table.Read() != nil {
+		for _, m := range asked {
+			o.ask(m)
+		}
+		return true
 	}
 	for _, m := range asked {
 		m.tellUse(table)

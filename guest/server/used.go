@@ -58,9 +58,8 @@ type asks struct {
 func (a *asks) put(number uint32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	first := !a.waits && !a.sending && !a.closed
 	a.number, a.waits = number, !a.closed
-	return first
+	return a.waits
 }
 
 // take takes the question that waits, if an answer to it may be sent now.
