@@ -74,7 +74,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	log.SetOutput(&c.log)
 	var err error
 	c.ctl, err = control.Open(control.Options{
-		State: state, Log: log, Sinks: []witness.Sink{witness.File(c.evidence)},
+		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", c.evidence)},
 		Fetch: outside.Fetch(c.net.Authority.Pool),
 	})
 	must(c.t, err)

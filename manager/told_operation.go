@@ -109,7 +109,7 @@ func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimon
 
 // witness returns who puts commands of a on record, nil where nobody has to.
 func (m *Manager) witness(a *admission) (Witness, error) {
-	if !a.res.RequireEvidence && !a.res.Evidence.Commands {
+	if !a.res.RecordsCommands() {
 		return nil, nil
 	}
 	if m.control == nil {
@@ -147,7 +147,7 @@ func (m *Manager) commandBeginning(a *admission) proof.Begin {
 	args := a.req.Command.Args
 	b := proof.Begin{
 		Time: m.now(), Tenant: a.res.Tenant, Agent: a.res.Agent, Session: a.res.Session, Tool: a.req.Tool,
-		Kind: KindCommand, Capability: "command", Request: proof.Request{Args: max(len(args)-1, 0)},
+		Kind: KindCommand, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
 		Inputs: inputs(grant.Operation{Args: args}),
 	}
 	if a.req.line != "" {
