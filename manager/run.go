@@ -44,7 +44,7 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
 func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) error {
-	settings := m.settings.Load()
+	settings := m.current()
 	res, err := config.Resolve(settings, req.Who, req.Flags)
 	if err != nil {
 		return err
