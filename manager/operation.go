@@ -115,14 +115,12 @@ func (o *order) run(ctx context.Context) (metered, error) {
 
 // admit judges the operation by grant, manifest and settings as they are now.
 func (o *order) admit(ctx context.Context) error {
-	settings, err := o.m.current()
-	if err != nil {
-		return err
-	}
+	settings := o.m.current()
 	o.admission = &admission{settings: settings, req: o.request()}
 	if err := o.who.Validate(); err != nil {
 		return err
 	}
+	var err error
 	if o.admission.res, err = config.Resolve(settings, o.who, nil); err != nil {
 		return err
 	}
