@@ -123,7 +123,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"violations list", "violations more damaged"},
 		{"violations clear --force", "removed"},
 		{"evidence list", "evidence more damaged"},
-		{"evidence verify", "ok files records first last dropped clearings damage omitted"},
+		{"evidence verify", "ok keys chains"},
 		{"images list", "images"},
 		{"images build", "ref id tags origin stale createdAt sizeBytes"},
 		{"doctor", "failed checks attempts"},
