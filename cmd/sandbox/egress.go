@@ -39,7 +39,7 @@ func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
 		if err != nil {
 			return opened{}, err
 		}
-		kept, err := evidence.Open(h.state.Evidence(), evidence.Options{})
+		kept, err := evidence.Open(h.state.Evidence(), evidence.Options{KeyFile: h.state.EvidenceKey()})
 		if err != nil {
 			return opened{}, err
 		}

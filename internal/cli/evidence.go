@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
-	"io"
 	"iter"
 	"net"
 	"strconv"
@@ -15,13 +15,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/pairs"
-	"github.com/bulkhead-dev/sandbox/journal"
 )
 
 // An EvidenceStore answers for what was done; *evidence.Store is one.
 type EvidenceStore interface {
 	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
-	Verify(ctx context.Context) (journal.Report, error)
+	Verify(ctx context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error]
+	PublicKey() (ed25519.PublicKey, error)
 }
 
 var _ EvidenceStore = (*evidence.Store)(nil)
@@ -55,22 +55,6 @@ func (a *app) evidenceListCommand() *ucli.Command {
 				return err
 			}
 			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, s, f) })
-		},
-	}
-}
-
-func (a *app) evidenceVerifyCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "verify",
-		Usage:     "check that nothing of what was recorded is missing or changed",
-		UsageText: "sandbox evidence verify [flags]",
-		Description: "Exits with 1 and names each place when something is. Who may write the state folder could write all of\n" +
-			"it anew: keep the last hash that is shown somewhere else to find that.",
-		Action: func(c *ucli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			return a.withEvidence(func(e EvidenceStore) error { return a.verifyEvidence(c.Context, e) })
 		},
 	}
 }
@@ -264,55 +248,4 @@ func evidenceCells(r evidence.Record) (verdict, what, rule string) {
 		}
 	}
 	return p.Verdict, what, p.Rule
-}
-
-func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore) error {
-	r, err := e.Verify(ctx)
-	if err != nil {
-		return err
-	}
-	if err := a.writeReport(r); err != nil {
-		return err
-	}
-	if r.OK() {
-		return nil
-	}
-	if !a.globals.json() {
-		a.say("the evidence is not as it was written")
-	}
-	return silentStatus(statusFailed)
-}
-
-// reportView is what verify prints as JSON.
-type reportView struct {
-	OK bool `json:"ok"`
-	journal.Report
-}
-
-func (a *app) writeReport(r journal.Report) error {
-	if a.globals.json() {
-		return writeJSON(a.Stdout, reportView{r.OK(), r})
-	}
-	text := fmt.Sprintf("%s in %s\n", count(int(r.Records), "record", "records"), count(r.Files, "file", "files"))
-	if r.Dropped > 0 {
-		text += fmt.Sprintf("it begins with record %d; rotation or a clearing took %s before it\n", r.First.Seq, count(int(r.Dropped), "file", "files"))
-	}
-	if r.Last.Hash != "" {
-		text += fmt.Sprintf("it ends with record %d, hash %s\n", r.Last.Seq, r.Last.Hash)
-	}
-	if _, err := io.WriteString(a.Stdout, text); err != nil || len(r.Damage) == 0 {
-		return err
-	}
-	t := newTable("DAMAGE", "FILE", "LINE", "OFFSET", "WHAT")
-	for _, d := range r.Damage {
-		line := ""
-		if d.Line > 0 {
-			line = strconv.Itoa(d.Line)
-		}
-		t.add(d.Kind, d.File, line, strconv.FormatInt(d.Offset, 10), d.Detail)
-	}
-	if r.Omitted > 0 {
-		t.add("", "", "", "", fmt.Sprintf("and %d more", r.Omitted))
-	}
-	return t.write(a.Stdout)
 }

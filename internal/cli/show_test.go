@@ -125,7 +125,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"evidence list", "evidence more damaged"},
 		{"evidence list --type operation", "evidence more damaged"},
 		{"evidence replay", "replay judged differing uncertain incomplete omitted more damaged"},
-		{"evidence verify", "ok files records first last dropped clearings damage omitted"},
+		{"evidence verify", "ok keys chains"},
 		{"images list", "images"},
 		{"images build", "ref id tags origin stale createdAt sizeBytes"},
 		{"doctor", "failed checks attempts"},

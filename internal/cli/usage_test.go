@@ -64,6 +64,8 @@ func TestWrongUsage(t *testing.T) {
 		{"evidence of one tenant and all", "evidence list --all --tenant a", "exclude"},
 		{"evidence of no sandbox", "evidence list --sandbox=", "empty"},
 		{"evidence verify with argument", "evidence verify x", "takes no arguments"},
+		{"evidence verify of one tenant and all", "evidence verify --all --tenant a", "exclude"},
+		{"evidence verify with no key", "evidence verify --key /nowhere", "neither a public key"},
 		{"config alone", "config", "needs a further word"},
 		{"completion alone", "completion", "exactly one"},
 		{"completion of an unknown shell", "completion tcsh", "tcsh"},
