@@ -149,6 +149,7 @@ func (d *Dir) Revoked() string { return filepath.Join(d.path, revokedDir) }
 // Decisions returns the folder of the decision keys that were used. It is made
 // when somebody looks.
 func (d *Dir) Decisions() string { return filepath.Join(d.path, decisionsDir) }
+
 // Writers returns the folder of the programs that write evidence. It is made
 // when an operation begins.
 func (d *Dir) Writers() string { return filepath.Join(d.path, writersDir) }

@@ -145,8 +145,9 @@ func visited(t Today, q proof.Request) []Answer {
 	return request(t, q)
 }
 
-// what says in one text what an operation was about.
-func what(b proof.Begin) string {
+// What says in one text what an operation was about, also where nobody came to
+// know its capability.
+func What(b proof.Begin) string {
 	q := b.Request
 	switch {
 	case b.Capability != "":

@@ -127,7 +127,7 @@ func resultOf(o Operation) Result {
 	b := o.Begin
 	r := Result{
 		Type: TypeOperation, ID: b.ID, Time: b.Time, Tenant: b.Tenant, Agent: b.Agent, Session: b.Session, Tool: b.Tool, Call: b.Call,
-		Kind: string(b.Kind), What: what(b), Recorded: Judged{Verdict: policy.Allow, Version: b.PolicyVersion},
+		Kind: string(b.Kind), What: What(b), Recorded: Judged{Verdict: policy.Allow, Version: b.PolicyVersion},
 	}
 	if o.End != nil {
 		r.Recorded.Rule, r.Recorded.Code = o.End.Rule, o.End.Code

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/evidence/replay"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -127,15 +129,11 @@ func firstOf[T any](all iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 // operationRow shows an operation beside other records.
 func operationRow(i pairs.Item) (id, verdict, what, rule string) {
 	o := operationOf(i)
-	parts := []string{strings.TrimSpace(o.kind + " " + o.capability)}
-	for _, p := range []string{o.code, o.duration} {
-		if p != "" {
-			parts = append(parts, p)
-		}
-	}
+	done := strings.TrimSpace(o.kind + " " + o.capability)
 	if o.tool != "" {
-		parts[0] += " by " + o.tool
+		done += " by " + o.tool
 	}
+	parts := slices.DeleteFunc([]string{done, o.code, o.duration}, func(s string) bool { return s == "" })
 	if i.End != nil {
 		rule = i.End.Rule
 	}
@@ -150,7 +148,7 @@ type operationCells struct {
 func operationOf(i pairs.Item) operationCells {
 	c := operationCells{status: statusOpen}
 	if b := i.Begin; b != nil {
-		c.id, c.kind, c.tool, c.capability = b.ID, string(b.Kind), b.Tool, b.Capability
+		c.id, c.kind, c.tool, c.capability = b.ID, string(b.Kind), b.Tool, replay.What(*b)
 	}
 	if e := i.End; e != nil {
 		c.id, c.status, c.code, c.used = e.ID, string(e.Status), string(e.Code), usedText(e.Used)
