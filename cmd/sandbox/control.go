@@ -51,7 +51,7 @@ func (h *house) evidenceOptions() (evidence.Options, error) {
 	if err != nil {
 		return evidence.Options{}, err
 	}
-	return evidence.Options{KeyFile: h.state.EvidenceKey(), Sync: evidence.Sync(res.Evidence.Sync), CheckpointEvery: res.Evidence.CheckpointEvery}, nil
+	return evidence.Options{KeyFile: h.state.EvidenceKey(), Sync: evidence.Sync(res.Evidence.Sync), CheckpointEvery: int(res.Evidence.CheckpointEvery)}, nil
 }
 
 func (r *recordHouse) store() (*evidence.Store, error) {
