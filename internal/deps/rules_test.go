@@ -19,7 +19,7 @@ type rule struct {
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./egress/hello", "./egress/request",
 	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
-	"./provider/local/plan", "./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
+	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and
