@@ -1,0 +1,106 @@
+package space_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/operation/space"
+)
+
+// TestReleaseHostile releases folders that code inside has made hard to remove,
+// beside one of another call.
+func TestReleaseHostile(t *testing.T) {
+	for name, make := range map[string]func(t *testing.T) *rig{"docker": inDocker, "local": inLocal} {
+		t.Run(name, func(t *testing.T) {
+			r := make(t)
+			other := space.New(r.files, "/tmp")
+			kept := r.allot(other, 1<<20)
+			r.sh(`mkdir "$1/d"; printf kept >"$1/d/f"; chmod 500 "$1/d"`, kept)
+			for _, tt := range []struct{ name, line string }{
+				{"closed folders", `cd "$1"; mkdir -p a/b/c d/e g; printf x >a/b/c/f; printf x >d/e/f; chmod 000 a/b/c a/b a; chmod 500 d/e d; chmod 600 g; chmod 000 .`},
+				{"very deep", `cd "$1"; i=0; while [ $i -lt 3000 ]; do mkdir dddddddddd; cd -P dddddddddd 2>/dev/null || break; i=$((i+1)); done`},
+				{"links to what is kept", `cd "$1"; ln -s "$2" l; ln -s "$2/d" d; mkdir e; ln -s "$2/d/f" e/f; ln "$2/d/f" hard; chmod 000 e`},
+				{"strange names", `cd "$1"; : >-rf; : >'a
+b'; mkdir ' '; : >"$(printf '\377')"; mkfifo p`},
+				{"many", `cd "$1"; seq 20000 | xargs touch`},
+				{"removed already", `rm -r "$1"`},
+				{"a link in its place", `rm -r "$1"; ln -s "$2" "$1"`},
+				{"a file in its place", `rm -r "$1"; : >"$1"`},
+				{"without mark", `rm -f /tmp/.sbx-*`},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					mine := *r
+					mine.TB = t
+					s := space.New(r.files, "/tmp")
+					dir := mine.allot(s, 1<<20)
+					mine.sh(tt.line, dir, kept)
+					must(t, s.Release(t.Context()))
+					if got := mine.sh(`ls /tmp; stat -c %a "$1/d"; cat "$1/d/f"`, kept); got != kept[len("/tmp/"):]+"\n500\nkept" {
+						t.Errorf("there is %q", got)
+					}
+				})
+			}
+			must(t, other.Release(t.Context()))
+			if left := r.sh("ls -A /tmp"); left != "" {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+// TestReleaseAgainstWriter releases a folder that a process goes on filling.
+func TestReleaseAgainstWriter(t *testing.T) {
+	r := inDocker(t)
+	s := space.New(r.files, "/tmp")
+	dir := r.allot(s, 64<<20)
+	stop := r.background(`cd "$1"; touch ready; while :; do mkdir -p a/b c/d; : >a/b/$i; : >c/d/$i; : >f$i; i=$((i+1)); done`, dir)
+	defer stop()
+	r.sh(`while [ ! -e "$1/ready" ]; do :; done`, dir)
+	must(t, s.Release(t.Context()))
+	if left := r.sh(`ls -A /tmp`); left != "" {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestReleaseIsBounded holds that a release that cannot succeed ends, says so,
+// and is tried again by the next one.
+func TestReleaseIsBounded(t *testing.T) {
+	r := inMemory(t)
+	s := space.New(r.files, "/tmp")
+	dir := r.allot(s, 1<<20)
+	stop := r.background(`while :; do mkdir -p "$1/a/b"; : >"$1/a/b/f"; done`, dir)
+	stop()
+	r.sh(`chmod 555 /tmp 2>/dev/null || :`)
+	must(t, s.Release(t.Context()))
+
+	stubborn := &refusing{Files: r.files}
+	s = space.New(stubborn, "/tmp")
+	r.allot(s, 1<<20)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	r.fails("release", s.Release(ctx), sandbox.CodeExecution, "")
+	if stubborn.tried < 2 {
+		t.Errorf("it was tried %d times", stubborn.tried)
+	}
+	stubborn.lets = true
+	must(t, s.Release(t.Context()))
+	if left := r.sh("ls -A /tmp"); left != "" {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// refusing are files that remove nothing until they are let.
+type refusing struct {
+	sandbox.Files
+	lets  bool
+	tried int
+}
+
+func (f *refusing) Remove(ctx context.Context, path string, recursive bool) error {
+	if f.tried++; !f.lets {
+		return &sandbox.Error{Code: sandbox.CodeExecution, Op: "remove", Message: "not yet"}
+	}
+	return f.Files.Remove(ctx, path, recursive)
+}
