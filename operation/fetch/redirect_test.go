@@ -93,11 +93,11 @@ func TestFieldsOfRedirects(t *testing.T) {
 			w.net.Handle(internet.Echo, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				switch r.URL.RawQuery {
 				case "again":
-					http.Redirect(rw, r, "/y", 302)
+					http.Redirect(rw, r, "/y", http.StatusFound)
 				case "away":
-					http.Redirect(rw, r, w.to("https", 302, at("https")), 302)
+					http.Redirect(rw, r, w.to("https", 302, at("https")), http.StatusFound)
 				case "plain":
-					http.Redirect(rw, r, at("http"), 302)
+					http.Redirect(rw, r, at("http"), http.StatusFound)
 				default:
 					mu.Lock()
 					defer mu.Unlock()
@@ -125,7 +125,7 @@ func TestFieldsOfRedirects(t *testing.T) {
 // TestLongChains holds that a loop ends, and that all of it is on record.
 func TestLongChains(t *testing.T) {
 	w := newWorld(t, rules{})
-	w.net.Handle("loop.test", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, r.URL.Path, 302) }))
+	w.net.Handle("loop.test", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, r.URL.Path, http.StatusFound) }))
 	d := w.do(wish{url: w.net.URL("https", "loop.test", "/")})
 	w.wants(d, isBlocked, "redirect")
 	if w.net.Hits("loop.test") != 11 || len(d.effects) != 11 || d.Response.Hops != 10 {
@@ -134,7 +134,7 @@ func TestLongChains(t *testing.T) {
 	w.net.Handle("chain.test", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.RawQuery)
 		if n < 10 {
-			http.Redirect(rw, r, "/?"+strconv.Itoa(n+1), 307)
+			http.Redirect(rw, r, "/?"+strconv.Itoa(n+1), http.StatusTemporaryRedirect)
 		}
 	}))
 	d = w.do(wish{url: w.net.URL("https", "chain.test", "/?0")})
@@ -177,7 +177,7 @@ func TestRebinding(t *testing.T) {
 		good, bad := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr(address)
 		w.net.Handle("rebind.test", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Connection", "close") // the proxy would ask the host again over the connection to the vetted address
-			http.Redirect(rw, r, "/again", 302)
+			http.Redirect(rw, r, "/again", http.StatusFound)
 		}))
 		for _, scheme := range []string{"http", "https"} {
 			w.net.Names.Set("rebind.test", internet.Reply{Addrs: []netip.Addr{good}}, internet.Reply{Addrs: []netip.Addr{bad}})
