@@ -43,6 +43,9 @@ func schemaOf(t reflect.Type, f reflect.StructField) map[string]any {
 	case t == sizeType:
 		s["type"], s["pattern"] = []string{"integer", "string"}, `^[0-9]+([kKmMgGtT]([iI]?[bB])?|[bB])?$`
 		bounds(s, f)
+	case t == volumeType:
+		s["type"], s["pattern"] = []string{"integer", "string"}, `^(-1|[0-9]+([kKmMgGtT]([iI]?[bB])?|[bB])?)$`
+		bounds(s, f)
 	case t == durationType:
 		s["type"], s["pattern"] = []string{"integer", "string"}, `^(0|([0-9]+d)?(([0-9]*\.)?[0-9]+(ns|us|µs|μs|ms|s|m|h))*)$`
 		s["minimum"], s["maximum"] = 0, 0

@@ -17,12 +17,25 @@ const MaxData = 8 << 10
 // Programs may depend on the words.
 type Type string
 
-// TypeEgress is a decision of the way out, or the end of what it allowed; its
-// Data are those of an Event of package egress.
-const TypeEgress Type = "egress"
+// The types.
+const (
+	// TypeEgress is a decision of the way out, or the end of what it allowed;
+	// its Data are those of an Event of package egress.
+	TypeEgress Type = "egress"
+	// TypeBegin is the begin of an operation, written before that does
+	// anything; its Data are a Begin of package proof, its Command the
+	// operation's id.
+	TypeBegin Type = "begin"
+	// TypeEnd is how an operation ended; its Data are an End of package proof,
+	// its Command the operation's id.
+	TypeEnd Type = "end"
+	// TypeCheckpoint is a signature over the chain before it; a Store writes
+	// these itself.
+	TypeCheckpoint Type = "checkpoint"
+)
 
 // Types returns the types that there are.
-func Types() []Type { return []Type{TypeEgress} }
+func Types() []Type { return []Type{TypeEgress, TypeBegin, TypeEnd, TypeCheckpoint} }
 
 // A Share says what happens to records of one sandbox that come faster than
 // [Options].Burst and Rate allow.

@@ -53,7 +53,7 @@ func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) boo
 	if s.seq >= math.MaxUint64-1<<48 || s.file >= math.MaxUint64-1<<32 {
 		return 0, sandbox.Errorf(sandbox.CodeUnavailable, "clear journal", "the records in %s count higher than any journal does", j.dir)
 	}
-	report, err := s.verify(ctx)
+	report, err := s.verify(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +118,7 @@ func (p part) copyKept(ctx context.Context, c *Clearing, drop func(Record) bool,
 		case err != nil, e.kind == kindHeader:
 		case e.kind != kindRecord:
 			c.Noted++
-		case drop == nil || drop(Record{Seq: e.seq, Time: e.at, Hash: e.hash.String(), Data: e.data}):
+		case drop == nil || drop(p.record(e)):
 			c.Removed++
 		default:
 			c.Kept++

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -32,7 +33,20 @@ type Damage struct {
 	File   string `json:"file"`           // name below the folder of the journal
 	Line   int    `json:"line,omitempty"` // from 1; 0 when it is not about a line or was found backwards
 	Offset int64  `json:"offset"`         // bytes from the begin of the file
+	Seq    uint64 `json:"seq,omitempty"`  // that the line claims to have, when that can be read
 	Detail string `json:"detail"`         // one sentence without trailing period
+	// Claim is what the line says to hold, when it is a record's and that can
+	// be read. It may be false. Only the first damage of a Report has it.
+	Claim json.RawMessage `json:"-"`
+}
+
+// claimed notes what the line e says of itself.
+func (d *Damage) claimed(e entry) *Damage {
+	d.Seq = e.seq
+	if e.kind == kindRecord {
+		d.Claim = bytes.Clone(e.data)
+	}
+	return d
 }
 
 // Error implements error.

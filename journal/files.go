@@ -102,3 +102,16 @@ func syncDir(dir string) error {
 	defer f.Close()
 	return f.Sync()
 }
+
+// syncFile brings what was written to the file at path onto the disk. One that
+// is gone has nothing to bring.
+func syncFile(path string) error {
+	f, err := openRegular(path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -59,7 +59,10 @@ type Options struct {
 	// Sync makes records survive a loss of power once Append has returned.
 	// Without it they survive the end of the process, however it ends.
 	Sync bool
-	Now  func() time.Time // default time.Now
+	// SyncFull syncs a file when the next one begins, so that an append that
+	// is synced because of a [Made] leaves nothing before it behind.
+	SyncFull bool
+	Now      func() time.Time // default time.Now
 }
 
 // A Journal is a folder of records. It is safe for concurrent use by many
@@ -70,6 +73,7 @@ type Journal struct {
 	maxFile  int64
 	maxTotal int64
 	sync     bool
+	syncFull bool
 	now      func() time.Time
 	turn     chan struct{} // one goroutine at a time tries for the lock
 }
@@ -97,7 +101,7 @@ func Open(dir string, o Options) (*Journal, error) {
 		return nil, err
 	}
 	return &Journal{
-		dir: path, maxFile: o.MaxFile, maxTotal: o.MaxTotal, sync: o.Sync, now: o.Now,
+		dir: path, maxFile: o.MaxFile, maxTotal: o.MaxTotal, sync: o.Sync, syncFull: o.SyncFull, now: o.Now,
 		turn: make(chan struct{}, 1),
 	}, nil
 }

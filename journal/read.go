@@ -20,6 +20,8 @@ type Record struct {
 	Seq  uint64    // counts up through the journal; headers and the like count too
 	Time time.Time // of the append, by the clock of the process; clocks can go backwards
 	Hash string    // of its line, as hex digits
+	Prev string    // hash of the line before, whatever that holds
+	File string    // name of the file that it is in
 	Data json.RawMessage
 }
 
@@ -33,7 +35,8 @@ type Range struct {
 // Records returns the records of the journal as it is when the iteration
 // begins. A place that is damaged comes as an error of type *[Damage], and the
 // records behind it follow; any other error is the last. The data of a record
-// are valid until the next one. Memory does not grow with the journal. Whether
+// are valid until the next one. Backwards, files that are newer than Last are
+// left out with what is damaged in them. Memory does not grow with the journal. Whether
 // lines are missing or moved is for [Journal.Verify] to tell.
 func (j *Journal) Records(ctx context.Context, r Range) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -48,11 +51,30 @@ func (j *Journal) Records(ctx context.Context, r Range) iter.Seq2[Record, error]
 			slices.Reverse(parts)
 		}
 		for _, p := range parts {
+			if r.Backward && p.behind(r.Last) {
+				continue
+			}
 			if !p.records(ctx, r, yield) {
 				return
 			}
 		}
 	}
+}
+
+// behind reports whether all of the file is newer than the record last; so who
+// goes on backwards reads no more than one file again.
+func (p part) behind(last uint64) bool {
+	if p.f == nil || last == 0 {
+		return false
+	}
+	for l, err := range lines(p.f, 0, min(p.size, maxLine)) {
+		if err != nil {
+			return false
+		}
+		line, _, ok := asHeader(l, p.number)
+		return ok && line.seq > last
+	}
+	return false
 }
 
 // records yields what is in one file and reports whether to go on. Damage
@@ -96,11 +118,16 @@ func (p part) records(ctx context.Context, r Range, yield func(Record, error) bo
 				waiting.Kind = DamageTorn
 			}
 		}
-		if !settle() || r.takes(e) && !yield(Record{Seq: e.seq, Time: e.at, Hash: e.hash.String(), Data: e.data}, nil) {
+		if !settle() || r.takes(e) && !yield(p.record(e), nil) {
 			return false
 		}
 	}
 	return settle()
+}
+
+// record returns the record that e is.
+func (p part) record(e entry) Record {
+	return Record{Seq: e.seq, Time: e.at, Hash: e.hash.String(), Prev: e.prev.String(), File: p.name, Data: e.data}
 }
 
 func (r Range) takes(e entry) bool {

@@ -61,17 +61,23 @@ func (r Report) damaged() int64 {
 // Verify reads the whole journal and checks every link of the chain. The error
 // is about reading; damage is in the report. Memory does not grow with the
 // journal.
-func (j *Journal) Verify(ctx context.Context) (Report, error) {
+func (j *Journal) Verify(ctx context.Context) (Report, error) { return j.VerifyEach(ctx, nil) }
+
+// VerifyEach is Verify, with check called for every record that is as it was
+// written, in the order in which they stand. What it returns, if not nil, is
+// damage of that record's line; it sets Kind and Detail only. The data of a
+// record are valid until the next one.
+func (j *Journal) VerifyEach(ctx context.Context, check func(Record) *Damage) (Report, error) {
 	s, err := j.snapshot(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	defer s.close()
-	return s.verify(ctx)
+	return s.verify(ctx, check)
 }
 
-func (s *snapshot) verify(ctx context.Context) (Report, error) {
-	v := &verifier{Report: Report{Clearings: []Clearing{}, Damage: []Damage{}}}
+func (s *snapshot) verify(ctx context.Context, check func(Record) *Damage) (Report, error) {
+	v := &verifier{Report: Report{Clearings: []Clearing{}, Damage: []Damage{}}, check: check}
 	v.files(s)
 	if s.why == sealHead {
 		v.found(Damage{Kind: DamageMissing, File: headName, Detail: "nothing says where the journal ends; what is missing there does not show"})
@@ -100,12 +106,16 @@ type verifier struct {
 	blind uint64 // damaged lines behind that one
 
 	stray *Damage // the last line is damaged, and a seal may follow
+	check func(Record) *Damage
 }
 
 func (v *verifier) found(d Damage) {
 	if len(v.Damage) == maxDamage {
 		v.Omitted++
 		return
+	}
+	if len(v.Damage) > 0 {
+		d.Claim = nil
 	}
 	v.Damage = append(v.Damage, d)
 }
@@ -166,7 +176,8 @@ func (v *verifier) line(p part, l raw) {
 	if err != nil {
 		v.settle()
 		v.blind++
-		if v.stray = p.damage(DamageEdit, l, "%v", err); !l.ended {
+		v.stray = p.damage(DamageEdit, l, "%v", err).claimed(e)
+		if !l.ended {
 			v.stray.Kind, v.stray.Detail = DamageTruncated, "its end is missing"
 		}
 		return
@@ -176,7 +187,7 @@ func (v *verifier) line(p part, l raw) {
 	}
 	v.settle()
 	if _, _, ok := asHeader(l, p.number); !ok && l.number == 1 {
-		v.found(*p.damage(DamageReorder, l, "the file does not begin with its header"))
+		v.found(*p.damage(DamageReorder, l, "the file does not begin with its header").claimed(e))
 	}
 	if !v.follows(p, l, e) {
 		return
@@ -189,12 +200,23 @@ func (v *verifier) line(p part, l raw) {
 	switch e.kind {
 	case kindRecord:
 		v.Records++
+		v.checked(p, l, e)
 	case kindCleared:
 		var c Clearing
 		if json.Unmarshal(e.data, &c) == nil && len(v.Clearings) < maxDamage {
 			c.Time = e.at
 			v.Clearings = append(v.Clearings, c)
 		}
+	}
+}
+
+// checked asks check about a record.
+func (v *verifier) checked(p part, l raw, e entry) {
+	if v.check == nil {
+		return
+	}
+	if d := v.check(p.record(e)); d != nil {
+		v.found(*p.damage(d.Kind, l, "%s", d.Detail).claimed(e))
 	}
 }
 
@@ -206,16 +228,16 @@ func (v *verifier) follows(p part, l raw, e entry) bool {
 	switch {
 	case !v.began:
 	case e.seq <= v.seq:
-		v.found(*p.damage(DamageReorder, l, "record %d stands behind record %d", e.seq, v.seq))
+		v.found(*p.damage(DamageReorder, l, "record %d stands behind record %d", e.seq, v.seq).claimed(e))
 		return false
 	case e.prev == v.hash:
 	case first && v.part != p.number-1: // the file between is missing, which was told
 	case missing > v.blind && first:
 		v.found(Damage{Kind: DamageTruncated, File: fileName(v.part), Detail: fmt.Sprintf("%d lines are missing at its end", missing-v.blind)})
 	case missing > v.blind:
-		v.found(*p.damage(DamageGap, l, "%d lines are missing before it", missing-v.blind))
+		v.found(*p.damage(DamageGap, l, "%d lines are missing before it", missing-v.blind).claimed(e))
 	case v.blind == 0:
-		v.found(*p.damage(DamageEdit, l, "it is chained to another record %d than the one before it", v.seq))
+		v.found(*p.damage(DamageEdit, l, "it is chained to another record %d than the one before it", v.seq).claimed(e))
 	}
 	return true
 }

@@ -19,7 +19,8 @@ const besides = 2 << 10
 
 // Append appends records, in this order and next to each other, or none of
 // them. Each is encoded as JSON ([json.RawMessage] as it is, compacted) and
-// must not be larger than [MaxRecord]; all together must fit into one file.
+// must not be larger than [MaxRecord]; all together must fit into one file. A
+// [Made] is called for its record, and counts as one of the largest size.
 // Waiting for other writers ends with ctx. After an error that comes from the
 // disk it is not known whether the records were kept when the process was
 // killed or a file could not be synced; otherwise they were not.
@@ -27,17 +28,17 @@ func (j *Journal) Append(ctx context.Context, records ...any) error {
 	if len(records) == 0 {
 		return nil
 	}
-	data := make([]json.RawMessage, len(records))
+	pieces := make([]piece, len(records))
 	var total int64
 	for i, r := range records {
 		var err error
-		if data[i], err = encodeData(r); err != nil {
+		if pieces[i], err = pieceOf(r); err != nil {
 			return err
 		}
-		total += int64(len(data[i])) + maxLine - MaxRecord
+		total += pieces[i].room()
 	}
 	if total > j.maxFile-besides {
-		return sandbox.Errorf(sandbox.CodeValidation, "append to journal", "%d records of together %d bytes do not fit into one file", len(data), total)
+		return sandbox.Errorf(sandbox.CodeValidation, "append to journal", "%d records of together %d bytes do not fit into one file", len(pieces), total)
 	}
 	return j.locked(ctx, "append to journal", func() error {
 		e, err := j.ready()
@@ -50,7 +51,7 @@ func (j *Journal) Append(ctx context.Context, records ...any) error {
 			}
 			e = end{tail: e.tail, usable: true, length: e.size}
 		}
-		return j.write(&e, kindRecord, data...)
+		return j.write(&e, kindRecord, pieces...)
 	})
 }
 
@@ -118,33 +119,32 @@ func (j *Journal) ready() (end, error) {
 	if err != nil {
 		return end{}, err
 	}
-	return e, j.write(&e, kindSeal, data)
+	return e, j.write(&e, kindSeal, piece{data: data})
 }
 
-// write appends one line for each of data in one write(2) and moves e behind
-// them. When that fails nothing of them stays.
-func (j *Journal) write(e *end, kind string, data ...json.RawMessage) error {
+// write appends one line for each of the pieces in one write(2) and moves e
+// behind them. When that fails nothing of them stays.
+func (j *Journal) write(e *end, kind string, pieces ...piece) error {
+	text, t, sync, err := j.compose(e, kind, pieces)
+	if err != nil || len(text) == 0 {
+		return err
+	}
 	f, err := openRegular(filepath.Join(j.dir, fileName(e.file)), os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var text []byte
-	if e.open {
-		text = append(text, '\n')
-	}
-	t := e.tail
-	for _, d := range data {
-		line := entry{seq: t.seq + 1, prev: t.hash, at: j.now(), kind: kind, data: d}
-		text = appendLine(text, &line)
-		t.seq, t.hash = line.seq, line.hash
-	}
 	if _, err := f.Write(text); err != nil {
 		// Only we write: what lies behind the old end is ours.
 		return errors.Join(err, f.Truncate(e.length))
 	}
-	if j.sync {
+	if sync || j.sync {
 		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	if sync && !j.sync { // which syncs the folder when a file begins
+		if err := syncDir(j.dir); err != nil {
 			return err
 		}
 	}
@@ -155,6 +155,28 @@ func (j *Journal) write(e *end, kind string, data ...json.RawMessage) error {
 	return nil
 }
 
+// compose returns the lines of the pieces behind e and the end that they make,
+// without its size, and whether they must be on the disk at once.
+func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t tail, sync bool, err error) {
+	t = e.tail
+	for _, p := range pieces {
+		data, now, err := p.resolve(j, e.tail, t)
+		if err != nil {
+			return nil, t, false, err
+		}
+		if sync = sync || now; data == nil {
+			continue
+		}
+		if len(text) == 0 && e.open {
+			text = append(text, '\n')
+		}
+		line := entry{seq: t.seq + 1, prev: t.hash, at: j.now(), kind: kind, data: data}
+		text = appendLine(text, &line)
+		t.seq, t.hash = line.seq, line.hash
+	}
+	return text, t, sync, nil
+}
+
 // note writes the head. One that cannot be written stays behind, which the
 // next writer makes up for; the records are there.
 func (j *Journal) note(t tail) { _ = writeHead(j.dir, t) }
@@ -162,6 +184,11 @@ func (j *Journal) note(t tail) { _ = writeHead(j.dir, t) }
 // rotate begins the file behind t, drops the files that are too many and
 // moves t behind the new header.
 func (j *Journal) rotate(t *tail, oldest uint64) error {
+	if j.syncFull && t.file > 0 {
+		if err := syncFile(filepath.Join(j.dir, fileName(t.file))); err != nil {
+			return err
+		}
+	}
 	f, err := createNext(j.dir)
 	if err != nil {
 		return err

@@ -78,6 +78,9 @@ type Options struct {
 	Violations store.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
+	// Control returns what operations under grants need, and what puts commands
+	// on record. It is asked for when it is needed first; nil has neither.
+	Control func() (*Control, error)
 	// Out returns what sandboxes reach hosts through. It is asked for when the
 	// first command of this Manager may reach one; nil lets none.
 	Out func() (outlet.Outlet, error)
@@ -103,6 +106,9 @@ type Manager struct {
 	recorder  store.Recorder   // or nil
 	out       func() (outlet.Outlet, error)
 	gates     *gates
+	control   func() (*Control, error) // or nil
+	calls     *calls
+	prepared  *prepared
 	chosen    string                                                // provider named for all calls, or empty
 	begin     func(context.Context, config.Resolved, Request) error // or nil
 

@@ -41,6 +41,7 @@ type house struct {
 	env      map[string]string // ours
 	engine   engine
 	walls    *provider.Set
+	records  *recordHouse
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.
@@ -97,6 +98,7 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		return nil, nil, err
 	}
 	violations := newRecorder(h.state.Violations())
+	h.records = h.newRecords(o)
 	out := h.newExit(o, violations)
 	m, err := h.manager(o, violations, out)
 	if err != nil {
@@ -108,6 +110,9 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		m.Close()
 		if err := out.close(); err != nil {
 			o.Log.WithError(err).Warn("not everything that passed the way out is recorded")
+		}
+		if err := h.records.close(); err != nil {
+			o.Log.WithError(err).Warn("not everything that was done is recorded")
 		}
 		if err := violations.Close(); err != nil {
 			o.Log.WithError(err).Warn("violations that were counted are not recorded")
@@ -129,6 +134,7 @@ func (h *house) manager(o cli.Options, violations store.Recorder, out *exit) (*m
 		Provider:  o.Provider,
 		Images:    h.engine.source(o),
 		Begin:     h.begin(),
+		Control:   h.records.control,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest), Trust: trust,

@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+)
+
+// A Made is a record of an append that is made when it is known behind which
+// line it will stand: its own line is the next one, whatever other processes
+// write. It is called while all others wait, so it must be quick, and must not
+// use the journal but through t. A record that is nil leaves no line. With sync
+// the append is on the disk when it returns, as with [Options].Sync. After an
+// error nothing of the append is kept.
+type Made func(t Tail) (record any, sync bool, err error)
+
+// A Tail is where a journal ends: the line that the next one is chained to.
+type Tail struct {
+	Place
+	before part // up to where the journal ended when the append began
+	oldest uint64
+	dir    string
+}
+
+// Back returns the records that were there before the append, the newest
+// first, as [Journal.Records] does. It holds one file open at a time.
+func (t Tail) Back(ctx context.Context) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for n := t.before.number; n >= max(t.oldest, 1); n-- {
+			p, err := openPart(t.dir, n)
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			if n == t.before.number {
+				p.size = min(p.size, t.before.size)
+			}
+			more := p.records(ctx, Range{Backward: true}, yield)
+			if p.f != nil {
+				p.f.Close()
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// A piece is a record of an append: what it holds, or what makes it.
+type piece struct {
+	data json.RawMessage
+	made Made
+}
+
+// room is how many bytes its line may take.
+func (p piece) room() int64 {
+	if p.made != nil {
+		return maxLine
+	}
+	return int64(len(p.data)) + maxLine - MaxRecord
+}
+
+func pieceOf(record any) (piece, error) {
+	switch m := record.(type) {
+	case Made:
+		return piece{made: m}, nil
+	case func(Tail) (any, bool, error):
+		return piece{made: m}, nil
+	}
+	data, err := encodeData(record)
+	return piece{data: data}, err
+}
+
+// resolve returns what p holds behind the line t. No data mean no line.
+func (p piece) resolve(j *Journal, before, t tail) (data json.RawMessage, sync bool, err error) {
+	if p.made == nil {
+		return p.data, false, nil
+	}
+	record, sync, err := p.made(Tail{
+		Place:  Place{fileName(t.file), t.seq, t.hash.String()},
+		before: part{number: before.file, size: before.size}, oldest: before.oldest, dir: j.dir,
+	})
+	if err != nil || record == nil {
+		return nil, sync, err
+	}
+	data, err = encodeData(record)
+	return data, sync, err
+}
+
+// AppendAround is [Journal.AppendMany] with batches of at most most records,
+// where before and after make the first and the last line of each batch.
+func (j *Journal) AppendAround(ctx context.Context, before Made, records []json.RawMessage, most int, after Made) error {
+	if len(records) == 0 {
+		return j.Append(ctx, before, after)
+	}
+	for chunk := range slices.Chunk(records, most) {
+		for batch := range j.batches(chunk) {
+			batch = slices.Concat([]any{before}, batch, []any{after})
+			if err := j.Append(ctx, batch...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

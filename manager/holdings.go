@@ -1,0 +1,137 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/operation/space"
+)
+
+// holdings are what a call has beyond single operations: a session of the
+// browser and temporary space. They are let go of when its grant ends, by
+// [Manager.EndCall] or with the Manager.
+type holdings struct {
+	browser    operation.Executor
+	endBrowser func() error
+	spaces     *space.Spaces
+	unwatch    context.CancelFunc // nil while nothing is held
+}
+
+// letGoWithin bounds how long letting go of what a call held may take.
+const letGoWithin = 30 * time.Second
+
+func errCallEnded(c *call) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant", Resource: c.grant.ID, Message: "the call has ended", Hint: "ask for a new grant"}
+}
+
+// spaces returns the temporary space of the call, which may be none yet.
+func (o *order) spaces() (*space.Spaces, error) {
+	c := o.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil, errCallEnded(c)
+	}
+	if c.held.spaces == nil {
+		c.held.spaces = space.New(o.guard.Profile().Mappings.Tmp)
+		o.m.watch(o.c, c)
+	}
+	return c.held.spaces, nil
+}
+
+// watch lets go of what c holds when its grant ends. c is locked.
+func (m *Manager) watch(ctl *Control, c *call) {
+	if c.held.unwatch != nil {
+		return
+	}
+	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
+	c.held.unwatch = done
+	context.AfterFunc(ctx, func() {
+		done()
+		if err := m.letGo(c); err != nil {
+			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
+		}
+	})
+}
+
+// EndCall ends the call of a grant: nothing more is carried out for it by this
+// Manager, its browser session is closed and its temporary space removed. A
+// call that there is not is ended already.
+func (m *Manager) EndCall(ctx context.Context, tenant, grant string) error {
+	m.calls.mu.Lock()
+	c := m.calls.of[tenant+"\x00"+grant]
+	m.calls.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	return m.letGo(c)
+}
+
+// letGo ends what c holds. It may be called again, and returns when all that
+// was held is gone, whoever began with it.
+func (m *Manager) letGo(c *call) error {
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	c.mu.Lock()
+	held := c.held
+	c.held, c.over = holdings{}, true
+	c.mu.Unlock()
+	if held.unwatch != nil {
+		held.unwatch()
+	}
+	var err error
+	if held.endBrowser != nil {
+		err = held.endBrowser()
+	}
+	if held.spaces != nil && held.spaces.Folder() != "" {
+		err = errors.Join(err, m.clear(c, held.spaces))
+	}
+	return err
+}
+
+// clear removes temporary space from the sandbox, where that is there still.
+func (m *Manager) clear(c *call, s *space.Spaces) error {
+	ctx, done := context.WithTimeout(context.Background(), letGoWithin)
+	defer done()
+	a, err := m.admit(ctx, Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
+	if err != nil {
+		return err
+	}
+	err = m.bring(ctx, a, func(l *live) error {
+		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+		if err != nil {
+			return err
+		}
+		plain, err := bridge.WithoutLinks()
+		if err != nil {
+			return err
+		}
+		return s.Release(ctx, plain)
+	})
+	if sandbox.IsNotFound(err) {
+		return nil // and with the sandbox what lay in its memory
+	}
+	return err
+}
+
+// endCalls ends every call.
+func (m *Manager) endCalls() error {
+	m.calls.mu.Lock()
+	var all []*call
+	for _, c := range m.calls.of {
+		all = append(all, c)
+	}
+	m.calls.of = nil
+	m.calls.mu.Unlock()
+	var err error
+	for _, c := range all {
+		err = errors.Join(err, m.letGo(c))
+	}
+	return err
+}
