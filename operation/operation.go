@@ -13,6 +13,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
@@ -124,7 +125,9 @@ type Page struct {
 type Exit struct {
 	Code         int          `json:"code"`
 	Signal       string       `json:"signal,omitempty"`
-	TimedOut     bool         `json:"timedOut,omitempty"`
+	TimedOut     bool         `json:"timedOut,omitempty"` // ended at the operation's own timeout
 	Stderr       []byte       `json:"stderr,omitempty"`
 	StderrDigest proof.Digest `json:"stderrDigest"`
+
+	Limit *sandbox.LimitHit `json:"limit,omitempty"` // of the sandbox, that was reached
 }
