@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,22 @@ func numbered(r Record, n int) Record {
 	}
 	r.Data = json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))
 	return r
+}
+
+// audit returns what Verify says of one tenant's chain.
+func audit(t testing.TB, s *Store, tenant string) Chain {
+	t.Helper()
+	var out []Chain
+	for r, err := range s.Verify(context.Background(), Check{Tenant: tenant}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	if len(out) != 1 {
+		t.Fatalf("%d reports of one tenant", len(out))
+	}
+	return out[0]
 }
 
 func add(t testing.TB, s *Store, rs ...Record) {
@@ -117,6 +134,7 @@ func TestQueryByEverything(t *testing.T) {
 
 func TestWhatIsRefused(t *testing.T) {
 	for name, r := range map[string]Record{
+		"a checkpoint":       {Type: TypeCheckpoint, Data: json.RawMessage(`{}`)},
 		"no type":            {Data: json.RawMessage(`{}`)},
 		"a type in capitals": {Type: "Egress", Data: json.RawMessage(`{}`)},
 		"a long type":        {Type: Type(strings.Repeat("x", 33)), Data: json.RawMessage(`{}`)},
@@ -174,10 +192,10 @@ func TestDamage(t *testing.T) {
 	for n := range 3 {
 		add(t, s, numbered(Record{Session: fmt.Sprint("session", n)}, n))
 	}
-	if r, err := s.Verify(t.Context()); err != nil || !r.OK() || r.Records != 3 {
-		t.Fatalf("report %+v, %v", r, err)
+	if r := audit(t, s, ""); !r.OK() || r.Records != 3 {
+		t.Fatalf("report %+v", r)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.jsonl"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
@@ -188,9 +206,8 @@ func TestDamage(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "session1", "sessionX", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.Verify(t.Context())
-	if err != nil || r.OK() || len(r.Damage) != 1 || r.Damage[0].Kind != journal.DamageEdit || r.Damage[0].Line != 3 {
-		t.Errorf("report %+v, %v", r, err)
+	if r := audit(t, s, ""); r.OK() || len(r.Damage) != 1 || r.Damage[0].Kind != journal.DamageEdit || r.Damage[0].Line != 4 {
+		t.Errorf("report %+v", r)
 	}
 	var got []string
 	damaged := 0
@@ -229,7 +246,10 @@ func TestKeysAreStable(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{Burst: -1}, {Rate: -1}, {MaxFile: 1}, {MaxFile: 1 << 20, MaxTotal: 1 << 20}} {
+	for _, o := range []Options{
+		{Burst: -1}, {Rate: -1}, {MaxFile: 1}, {MaxFile: 1 << 20, MaxTotal: 1 << 20}, {Sync: "sometimes"},
+		{CheckpointEvery: -1}, {CheckpointEvery: maxCheckpointEvery + 1}, {TrustedKeys: []ed25519.PublicKey{{1}}},
+	} {
 		if _, err := Open(t.TempDir(), o); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%+v: error %v", o, err)
 		}

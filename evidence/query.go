@@ -22,7 +22,7 @@ type Filter struct {
 	Session string
 	Sandbox string
 	Command string
-	Type    Type
+	Type    Type      // empty means all but the checkpoints, which are about records
 	Since   time.Time // at this time or later; zero means no bound
 	Until   time.Time // before this time; zero means no bound
 
@@ -37,6 +37,7 @@ func (f Filter) Match(r Record) bool {
 	return (f.AllTenants || r.Tenant == excerpt.Name(f.Tenant)) &&
 		matches(f.Agent, r.Agent, sum) && matches(f.Session, r.Session, sum) && matches(f.Command, r.Command, sum) &&
 		matches(f.Sandbox, r.Sandbox, false) && matches(string(f.Type), string(r.Type), false) &&
+		(f.Type != "" || r.Type != TypeCheckpoint) &&
 		(f.Since.IsZero() || !r.Time.Before(f.Since)) &&
 		(f.Until.IsZero() || r.Time.Before(f.Until))
 }
@@ -47,18 +48,54 @@ func matches(want, have string, sum bool) bool {
 	return want == "" || have == excerpt.Name(want) || sum && have == ""
 }
 
-// Query returns the records that are meant, the last one appended first. A
-// place of the journal that is damaged comes as an error of type
-// *[journal.Damage], and the records behind it follow; any other error is the
-// last. Memory does not grow with the journal.
+// Query returns the records that are meant, the last one appended first. Those
+// of several chains come by the times at which they were appended. A place that
+// is damaged comes as an error of type *[journal.Damage], and the records
+// behind it follow; any other error is the last. Memory does not grow with the
+// chains.
 func (s *Store) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if err := s.Flush(ctx); err != nil {
-			yield(Record{}, err)
-			return
+		err := s.Flush(ctx)
+		var from []*journal.Journal
+		if err == nil {
+			from, err = s.sources(f)
 		}
-		journal.Newest(ctx, s.journal, f.Limit, decode, f.Match)(yield)
+		switch {
+		case err != nil:
+			yield(Record{}, err)
+		case len(from) == 1:
+			journal.Newest(ctx, from[0], f.Limit, decode, f.Match)(yield)
+		default:
+			merge(ctx, from, f)(yield)
+		}
 	}
+}
+
+// sources returns the journals in which something may be meant.
+func (s *Store) sources(f Filter) ([]*journal.Journal, error) {
+	have, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	var from []*journal.Journal
+	for _, folder := range have.chains {
+		if !f.AllTenants && folder != folderOf(excerpt.Name(f.Tenant)) {
+			continue
+		}
+		j, err := s.journal(folder)
+		if err != nil {
+			return nil, err
+		}
+		from = append(from, j)
+	}
+	if have.old {
+		j, err := s.journal(".")
+		if err != nil {
+			return nil, err
+		}
+		from = append(from, j)
+	}
+	return from, nil
 }
 
 // decode reads a record of the journal.
@@ -75,12 +112,4 @@ func (r Record) omission() (Omission, bool) {
 	var o Omission
 	err := json.Unmarshal(r.Data, &o)
 	return o, err == nil && r.Omitted > 0
-}
-
-// Verify says whether the records are as they were written.
-func (s *Store) Verify(ctx context.Context) (journal.Report, error) {
-	if err := s.Flush(ctx); err != nil {
-		return journal.Report{}, err
-	}
-	return s.journal.Verify(ctx)
 }

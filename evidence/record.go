@@ -93,6 +93,9 @@ func (r Record) bounded(now time.Time) (Record, error) {
 	if !validType(r.Type) {
 		return r, sandbox.Errorf(sandbox.CodeValidation, op, "%q is no type of record", excerpt.Text(string(r.Type), 64))
 	}
+	if r.Type == TypeCheckpoint {
+		return r, sandbox.Errorf(sandbox.CodeValidation, op, "checkpoints are not recorded from outside")
+	}
 	if r.Share < Ordinary || r.Share > Exact {
 		return r, sandbox.Errorf(sandbox.CodeValidation, op, "there is no share %d", r.Share)
 	}

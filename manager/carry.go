@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -59,34 +58,35 @@ func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operati
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := o.spaces()
+	spaces, err := o.spaces(plain)
 	if err != nil {
 		return nil, err
 	}
-	room := spaces.In(plain)
-	c.Space = room
+	c.Space = spaces
 	switch o.vetted.Domain {
 	case grant.DomainFS:
 		return files.New(plain), nil
 	case grant.DomainTmp:
-		return room, nil
+		return spaces, nil
 	}
-	return program.New(l.Sandbox, environment(l.spec, spaces.Folder())), nil
+	return program.New(l.Sandbox, environment(l.spec)), nil
 }
 
 // environment is that of a program under a grant: where programs, the home and
 // temporary files are, and the language. Nothing else of the sandbox's own is
 // handed on.
-func environment(s sandbox.Spec, tmp string) map[string]string {
-	env := map[string]string{}
-	for _, name := range []string{"PATH", "HOME", "LANG"} {
+func environment(s sandbox.Spec) map[string]string {
+	env := map[string]string{"PATH": programPath, "HOME": sandbox.HomeDir}
+	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
 		if v, ok := s.Env[name]; ok {
 			env[name] = v
 		}
 	}
-	env["TMPDIR"] = cmp.Or(tmp, "/tmp")
 	return env
 }
+
+// programPath is where programs are looked for when the settings name no PATH.
+const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // meterable refuses a budget that nobody could hold: what a program uses of a
 // GPU is not told to us, and where the sandbox has one it can be used.

@@ -51,8 +51,6 @@ type Accounts interface {
 
 // An Entry is an operation whose beginning is on record.
 type Entry interface {
-	// ID is that of the operation.
-	ID() string
 	// End puts its end on record. It is called once.
 	End(ctx context.Context, end proof.End) error
 }
@@ -62,7 +60,7 @@ type Entry interface {
 type Witness interface {
 	Begin(ctx context.Context, b proof.Begin, require bool) (Entry, error)
 	// Refused records an operation that was not begun.
-	Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) (id string, err error)
+	Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error
 }
 
 // A Fetch makes what sends requests of HTTP through a way out, which open opens

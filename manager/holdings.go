@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/space"
@@ -20,6 +21,8 @@ type holdings struct {
 	browser    operation.Executor
 	endBrowser func() error
 	spaces     *space.Spaces
+	files      *lastFiles         // that spaces are in
+	allotted   bool               // there may be something in spaces
 	unwatch    context.CancelFunc // nil while nothing is held
 }
 
@@ -30,8 +33,9 @@ func errCallEnded(c *call) error {
 	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant", Resource: c.grant.ID, Message: "the call has ended", Hint: "ask for a new grant"}
 }
 
-// spaces returns the temporary space of the call, which may be none yet.
-func (o *order) spaces() (*space.Spaces, error) {
+// spaces returns the temporary space of the call, which may be none yet, in the
+// sandbox with the files.
+func (o *order) spaces(f sandbox.Files) (*space.Spaces, error) {
 	c := o.call
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +43,13 @@ func (o *order) spaces() (*space.Spaces, error) {
 		return nil, errCallEnded(c)
 	}
 	if c.held.spaces == nil {
-		c.held.spaces = space.New(o.guard.Profile().Mappings.Tmp)
+		c.held.files = &lastFiles{}
+		c.held.files.set(f)
+		c.held.spaces = space.New(c.held.files, o.guard.Profile().Mappings.Tmp)
+	}
+	c.held.files.set(f)
+	if o.vetted.Domain == grant.DomainTmp {
+		c.held.allotted = true
 		o.m.watch(o.c, c)
 	}
 	return c.held.spaces, nil
@@ -63,9 +73,9 @@ func (m *Manager) watch(ctl *Control, c *call) {
 // EndCall ends the call of a grant: nothing more is carried out for it by this
 // Manager, its browser session is closed and its temporary space removed. A
 // call that there is not is ended already.
-func (m *Manager) EndCall(ctx context.Context, tenant, grant string) error {
+func (m *Manager) EndCall(tenant, id string) error {
 	m.calls.mu.Lock()
-	c := m.calls.of[tenant+"\x00"+grant]
+	c := m.calls.of[tenant+"\x00"+id]
 	m.calls.mu.Unlock()
 	if c == nil {
 		return nil
@@ -89,14 +99,14 @@ func (m *Manager) letGo(c *call) error {
 	if held.endBrowser != nil {
 		err = held.endBrowser()
 	}
-	if held.spaces != nil && held.spaces.Folder() != "" {
-		err = errors.Join(err, m.clear(c, held.spaces))
+	if held.allotted {
+		err = errors.Join(err, m.clear(c, held))
 	}
 	return err
 }
 
 // clear removes temporary space from the sandbox, where that is there still.
-func (m *Manager) clear(c *call, s *space.Spaces) error {
+func (m *Manager) clear(c *call, held holdings) error {
 	ctx, done := context.WithTimeout(context.Background(), letGoWithin)
 	defer done()
 	a, err := m.admit(ctx, Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
@@ -112,7 +122,8 @@ func (m *Manager) clear(c *call, s *space.Spaces) error {
 		if err != nil {
 			return err
 		}
-		return s.Release(ctx, plain)
+		held.files.set(plain)
+		return held.spaces.Release(ctx)
 	})
 	if sandbox.IsNotFound(err) {
 		return nil // and with the sandbox what lay in its memory

@@ -59,6 +59,7 @@ type Performed struct {
 type order struct {
 	m    *Manager
 	c    *Control
+	id   string // in the evidence
 	req  Operation
 	who  config.Who
 	call *call
@@ -86,7 +87,7 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	if err != nil {
 		return shown(Performed{}, err), err
 	}
-	o := &order{m: m, c: c, req: req, who: whoOf(req.Grant), start: m.now()}
+	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
 	done, err := o.run(ctx)
 	o.leave()
 	o.observe(func(w operation.Observer) { w.Ended(o.measured(done, err)) })
@@ -103,8 +104,7 @@ func (o *order) run(ctx context.Context) (metered, error) {
 	if err != nil {
 		return metered{Performed: o.finish(Performed{}, err)}, err
 	}
-	done, err := o.meter(ctx, entry.ID())
-	done.ID = entry.ID()
+	done, err := o.meter(ctx)
 	done.Performed = o.finish(done.Performed, err)
 	if lost := entry.End(ctx, o.ending(done, err)); lost != nil && require && err == nil {
 		done.Performed = o.finish(done.Performed, lost)
@@ -115,14 +115,12 @@ func (o *order) run(ctx context.Context) (metered, error) {
 
 // admit judges the operation by grant, manifest and settings as they are now.
 func (o *order) admit(ctx context.Context) error {
-	settings, err := o.m.current()
-	if err != nil {
-		return err
-	}
+	settings := o.m.current()
 	o.admission = &admission{settings: settings, req: o.request()}
 	if err := o.who.Validate(); err != nil {
 		return err
 	}
+	var err error
 	if o.admission.res, err = config.Resolve(settings, o.who, nil); err != nil {
 		return err
 	}
@@ -191,7 +189,7 @@ type metered struct {
 
 // meter reserves the budget, and carries the operation out while it lasts and
 // the grant is good.
-func (o *order) meter(ctx context.Context, id string) (metered, error) {
+func (o *order) meter(ctx context.Context) (metered, error) {
 	if err := o.meterable(); err != nil {
 		return metered{}, err
 	}
@@ -203,7 +201,7 @@ func (o *order) meter(ctx context.Context, id string) (metered, error) {
 	if err != nil {
 		return metered{}, err
 	}
-	call := &operation.Call{ID: id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
+	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
 	used, lost := count.End()
@@ -251,9 +249,7 @@ func (o *order) keep() int64 {
 func (o *order) refuse(ctx context.Context, err error) (metered, error) {
 	require := o.admission != nil && o.admission.res.RequireEvidence
 	done := metered{Performed: o.finish(Performed{}, err)}
-	id, lost := o.c.Witness.Refused(ctx, o.beginning(), o.ending(done, err), require)
-	done.ID = id
-	if lost != nil {
+	if lost := o.c.Witness.Refused(ctx, o.beginning(), o.ending(done, err), require); lost != nil {
 		o.m.log.WithError(lost).Warn("a refusal is not on record")
 	}
 	return done, err
@@ -261,7 +257,7 @@ func (o *order) refuse(ctx context.Context, err error) (metered, error) {
 
 // finish is done with its end.
 func (o *order) finish(done Performed, err error) Performed {
-	done.Duration = o.m.now().Sub(o.start)
+	done.ID, done.Duration = o.id, o.m.now().Sub(o.start)
 	if o.guard != nil {
 		done.Profile = o.guard.Profile().Hash
 	}

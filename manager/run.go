@@ -68,7 +68,7 @@ type admission struct {
 // admit finds the settings of a request and judges it by them. An admission
 // that comes with an error says as much as is known.
 func (m *Manager) admit(ctx context.Context, req Request, call gate.Call) (*admission, error) {
-	a := &admission{settings: m.settings.Load(), req: req}
+	a := &admission{settings: m.current(), req: req}
 	var err error
 	if a.res, err = config.Resolve(a.settings, req.Who, req.Flags); err != nil {
 		return a, err

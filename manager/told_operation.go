@@ -16,7 +16,7 @@ import (
 func (o *order) beginning() proof.Begin {
 	g, op := &o.req.Grant, &o.req.Do
 	b := proof.Begin{
-		Time: o.start, Tenant: g.Tenant, Subject: g.Subject, Agent: o.who.Agent, Session: o.who.Session, Tool: g.Tool, Call: g.Call, Grant: g.ID,
+		ID: o.id, Time: o.start, Tenant: g.Tenant, Subject: g.Subject, Agent: o.who.Agent, Session: o.who.Session, Tool: g.Tool, Call: g.Call, Grant: g.ID,
 		Kind: op.Kind, Capability: o.vetted.Capability, Inputs: inputs(*op),
 		ManifestVersion: o.req.Manifest.Version, RequestID: o.req.RequestID, TraceParent: o.req.TraceParent,
 		Request: proof.Request{Path: op.Path, Method: op.Method, Program: op.Tool, Args: len(op.Args), Bytes: max(int64(len(op.Data)), op.Bytes)},
@@ -137,7 +137,7 @@ func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal erro
 	}
 	end := (&testimony{}).end(refusal)
 	end.Time = m.now()
-	if _, err := w.Refused(ctx, m.commandBeginning(a), end, a.res.RequireEvidence); err != nil {
+	if err := w.Refused(ctx, m.commandBeginning(a), end, a.res.RequireEvidence); err != nil {
 		m.log.WithError(err).Warn("a refusal is not on record")
 	}
 }

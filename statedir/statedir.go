@@ -33,6 +33,7 @@ const (
 	uidsDir       = "uids"
 	violationsDir = "violations"
 	evidenceDir   = "evidence"
+	evidenceKey   = "evidence.key"
 	budgetDir     = "budget"
 	revokedDir    = "revoked"
 	decisionsDir  = "decisions"
@@ -131,6 +132,10 @@ func (d *Dir) Violations() string { return filepath.Join(d.path, violationsDir) 
 // Evidence returns the folder of what was done. It is made when something is
 // recorded or asked for.
 func (d *Dir) Evidence() string { return filepath.Join(d.path, evidenceDir) }
+
+// EvidenceKey returns the file of the secret key that signs evidence. It is
+// made before anything is recorded.
+func (d *Dir) EvidenceKey() string { return filepath.Join(d.path, evidenceKey) }
 
 // Budget returns the folder of what was used of budgets. It is made when
 // something is drawn.

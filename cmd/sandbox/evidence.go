@@ -11,7 +11,7 @@ func (backend) Evidence(o cli.Options) (cli.EvidenceStore, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := evidence.Open(state.Evidence(), evidence.Options{})
+	s, err := evidence.Open(state.Evidence(), evidence.Options{KeyFile: state.EvidenceKey()})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -135,6 +135,7 @@ func prove(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(s.Append(context.Background(), evidence.Record{
 		Tenant: args[0], Agent: "main", Session: args[1], Command: "run-1", Type: evidence.TypeEgress, Data: data,
 	}))
+	ts.Check(s.Close())
 }
 
 // status runs a program and checks its exit status:

@@ -60,6 +60,7 @@ func open(o cli.Options) (*house, error) {
 		return nil, err
 	}
 	h.engine = connect(h.state)
+	h.records = h.newRecords(o)
 	h.world, err = h.look()
 	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
 	if err == nil {
@@ -88,6 +89,7 @@ func (h *house) endWalls() {
 // close lets go of every wall that ends with us, and of the engine.
 func (h *house) close() {
 	h.endWalls()
+	h.records.close() // again, where there was somebody to tell of its errors
 	h.engine.close()
 }
 
@@ -98,7 +100,6 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		return nil, nil, err
 	}
 	violations := newRecorder(h.state.Violations())
-	h.records = h.newRecords(o)
 	out := h.newExit(o, violations)
 	m, err := h.manager(o, violations, out)
 	if err != nil {

@@ -106,17 +106,18 @@ func (l *losses) join(more loss) {
 	l.count[key] = have
 }
 
-// take returns the losses as records and forgets them.
-func (l *losses) take() ([]loss, []evidence.Record) {
+// take returns the losses and forgets them.
+func (l *losses) take() []loss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.SortedFunc(maps.Values(l.count), func(a, b loss) int { return strings.Compare(a.like.Sandbox, b.like.Sandbox) })
 	clear(l.count)
-	out := make([]evidence.Record, len(all))
-	for i, x := range all {
-		out[i] = x.like.Omit(x.n, evidence.Omission{Reason: evidence.OmittedLost, Since: x.since, Until: x.until})
-	}
-	return all, out
+	return all
+}
+
+// record tells of a loss.
+func (x loss) record() evidence.Record {
+	return x.like.Omit(x.n, evidence.Omission{Reason: evidence.OmittedLost, Since: x.since, Until: x.until})
 }
 
 // giveBack takes what could not be told.

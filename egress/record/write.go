@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -93,11 +94,13 @@ func (r *Recorder) add(b *batch, it item) {
 func (r *Recorder) commit(b *batch) {
 	var err error
 	if len(b.items) > 0 {
-		err = r.keep(b)
+		failed := r.keep(b)
 		r.list(b)
-	}
-	for _, it := range b.items {
-		it.answer(err)
+		for i, it := range b.items {
+			why := failed[b.records[i].Tenant]
+			it.answer(why)
+			err = cmp.Or(err, why)
+		}
 	}
 	for _, done := range b.flushes {
 		if e := r.settle(); err == nil {
@@ -109,21 +112,59 @@ func (r *Recorder) commit(b *batch) {
 	*b = batch{items: b.items[:0], records: b.records[:0], refusals: b.refusals[:0]}
 }
 
-// keep writes the evidence of a batch, and with it what was lost before.
-func (r *Recorder) keep(b *batch) error {
+// keep writes the evidence of a batch, and with it what was lost before, and
+// returns for which tenants that failed. Each has a chain of its own: what
+// fails for one is not lost for another.
+func (r *Recorder) keep(b *batch) map[string]error {
 	ctx, done := context.WithTimeout(context.Background(), writeWithin)
 	defer done()
-	before, told := r.losses.take()
-	err := r.o.Evidence.Append(ctx, append(told, b.records...)...)
+	all := r.losses.take()
+	var tenants []string
+	parts := map[string]*share{}
+	part := func(tenant string) *share {
+		if parts[tenant] == nil {
+			parts[tenant] = &share{}
+			tenants = append(tenants, tenant)
+		}
+		return parts[tenant]
+	}
+	for _, x := range all {
+		p := part(x.like.Tenant)
+		p.before, p.records = append(p.before, x), append(p.records, x.record())
+	}
+	for i, it := range b.items {
+		p := part(b.records[i].Tenant)
+		p.items, p.records = append(p.items, it), append(p.records, b.records[i])
+	}
+	failed := map[string]error{}
+	for _, tenant := range tenants {
+		if err := r.keepShare(ctx, parts[tenant]); err != nil {
+			failed[tenant] = err
+		}
+	}
+	if len(failed) < len(tenants) {
+		r.counts.batches.Add(1)
+	}
+	return failed
+}
+
+// A share is what a batch holds of one tenant.
+type share struct {
+	before  []loss
+	items   []item
+	records []evidence.Record // of both
+}
+
+func (r *Recorder) keepShare(ctx context.Context, s *share) error {
+	err := r.o.Evidence.Append(ctx, s.records...)
 	if err != nil {
-		r.losses.giveBack(before)
-		for _, it := range b.items {
+		r.losses.giveBack(s.before)
+		for _, it := range s.items {
 			r.lost(it, err)
 		}
 		return err
 	}
-	r.counts.recorded.Add(int64(len(b.items)))
-	r.counts.batches.Add(1)
+	r.counts.recorded.Add(int64(len(s.items)))
 	return nil
 }
 
@@ -147,11 +188,15 @@ func (r *Recorder) list(b *batch) {
 func (r *Recorder) settle() error {
 	ctx, done := context.WithTimeout(context.Background(), writeWithin)
 	defer done()
-	if before, told := r.losses.take(); len(told) > 0 {
-		if err := r.o.Evidence.Append(ctx, told...); err != nil {
-			r.losses.giveBack(before)
-			return err
+	var first error
+	for _, x := range r.losses.take() {
+		if err := r.o.Evidence.Append(ctx, x.record()); err != nil {
+			r.losses.giveBack([]loss{x})
+			first = cmp.Or(first, err)
 		}
+	}
+	if first != nil {
+		return first
 	}
 	return r.o.Evidence.Flush(ctx)
 }

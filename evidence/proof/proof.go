@@ -1,6 +1,6 @@
 // Package proof holds the words of evidence about operations: what is written
-// when one begins and when it ends, digests in the place of contents, and the
-// checkpoints that sign a chain. It is pure.
+// when one begins and when it ends, and digests in the place of contents. It is
+// pure.
 //
 // A Begin says who wanted what, by which grant and under which policy. It has
 // what is needed to judge the request again, and nothing of its contents:

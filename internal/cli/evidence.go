@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
-	"io"
 	"iter"
 	"net"
 	"strconv"
@@ -14,13 +14,14 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 )
 
 // An EvidenceStore answers for what was done; *evidence.Store is one.
 type EvidenceStore interface {
 	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
-	Verify(ctx context.Context) (journal.Report, error)
+	Verify(ctx context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error]
+	PublicKey() (ed25519.PublicKey, error)
 }
 
 var _ EvidenceStore = (*evidence.Store)(nil)
@@ -29,8 +30,8 @@ func (a *app) evidenceCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:        "evidence",
 		Usage:       "show what was done, and check that the record of it is whole",
-		UsageText:   "sandbox evidence (list | verify) [flags]",
-		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand()},
+		UsageText:   "sandbox evidence (list | verify | replay) [flags]",
+		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand(), a.evidenceReplayCommand()},
 	}
 }
 
@@ -42,7 +43,8 @@ func (a *app) evidenceListCommand() *ucli.Command {
 		UsageText: "sandbox evidence list [flags]",
 		Description: "That of the tenant, or of every one with --all. --agent and --session select when they are given.\n" +
 			"A time is an age like 90s, 10m, 24h or 7d, a day like 2026-11-21, or a time like 2026-11-21T06:12:15Z.\n" +
-			"Types: " + strings.Join(evidenceTypes(), ", ") + ".",
+			"Types: " + strings.Join(evidenceTypes(), ", ") + "; " + typeOperation + " is a begin and its end, in one line.\n" +
+			"Operations are shown so unless begin or end is asked for. JSON has the records as they are.",
 		Flags: s.flags(),
 		Action: func(c *ucli.Context) error {
 			f, err := s.filter(a, time.Now())
@@ -52,23 +54,7 @@ func (a *app) evidenceListCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, f) })
-		},
-	}
-}
-
-func (a *app) evidenceVerifyCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "verify",
-		Usage:     "check that nothing of what was recorded is missing or changed",
-		UsageText: "sandbox evidence verify [flags]",
-		Description: "Exits with 1 and names each place when something is. Who may write the state folder could write all of\n" +
-			"it anew: keep the last hash that is shown somewhere else to find that.",
-		Action: func(c *ucli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			return a.withEvidence(func(e EvidenceStore) error { return a.verifyEvidence(c.Context, e) })
+			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, s, f) })
 		},
 	}
 }
@@ -79,12 +65,18 @@ type evidenceSelection struct {
 	since, until           moment
 	all                    bool
 	shown                  int
+	operations             operationSelection
+}
+
+// operationsOnly reports whether nothing but operations is meant.
+func (s *evidenceSelection) operationsOnly() bool {
+	return s.kind.value == typeOperation || s.operations.given() != ""
 }
 
 func (s *evidenceSelection) flags() []ucli.Flag {
-	s.kind.check = oneOf(evidenceTypes()...)
+	s.kind.check = oneOf(append(evidenceTypes(), typeOperation)...)
 	s.sandbox.check, s.command.check = notEmpty, notEmpty
-	return []ucli.Flag{
+	return append([]ucli.Flag{
 		&ucli.GenericFlag{Name: "type", Usage: "`TYPE` of what was done", Value: &s.kind},
 		&ucli.GenericFlag{Name: "since", Usage: "not before this `TIME`", Value: &s.since},
 		&ucli.GenericFlag{Name: "until", Usage: "before this `TIME`", Value: &s.until},
@@ -92,7 +84,7 @@ func (s *evidenceSelection) flags() []ucli.Flag {
 		&ucli.GenericFlag{Name: "command", Usage: "of the run with this `ID`", Value: &s.command},
 		&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &s.all},
 		&ucli.IntFlag{Name: "limit", Usage: "at most the newest `N`; 0 shows all", Value: defaultShown, Destination: &s.shown},
-	}
+	}, s.operations.flags()...)
 }
 
 // filter reads the flags at now.
@@ -106,6 +98,8 @@ func (s *evidenceSelection) filter(a *app, now time.Time) (evidence.Filter, erro
 		return f, usagef("evidence list", "--limit must not be negative")
 	case s.all && a.globals.tenant.given:
 		return f, usagef("evidence list", "--all and --tenant exclude each other")
+	case s.kind.given && s.kind.value != typeOperation && s.operations.given() != "":
+		return f, usagef("evidence list", "--%s is about operations; leave out --type %s", s.operations.given(), s.kind.value)
 	}
 	if a.globals.agent.given {
 		f.Agent = a.globals.agent.value
@@ -140,8 +134,11 @@ type evidenceView struct {
 	Damaged  int               `json:"damaged"` // places of the records that cannot be read
 }
 
-func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filter) error {
+func (a *app) listEvidence(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
 	limit := f.Limit
+	if !s.kind.given || s.operationsOnly() {
+		return a.listItems(ctx, e, s, f)
+	}
 	f.Limit = oneMore(limit)
 	n, err := gather(e.Query(ctx, f), limit)
 	if err != nil {
@@ -153,18 +150,58 @@ func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filt
 	return a.sayMissing(n.more, limit, n.damaged, ", see sandbox evidence verify")
 }
 
+// listItems lists records with operations brought together.
+func (a *app) listItems(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
+	all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
+	n, err := gather(firstOf(s.items(all, f), oneMore(f.Limit)), f.Limit)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.globals.json():
+		view := evidenceView{Evidence: []evidence.Record{}, More: n.more, Damaged: n.damaged}
+		for _, i := range n.records {
+			view.Evidence = append(view.Evidence, i.Records...)
+		}
+		err = writeJSON(a.Stdout, view)
+	case s.operationsOnly():
+		err = a.writeOperations(n.records, f.AllTenants)
+	default:
+		err = a.writeItems(n.records, f.AllTenants)
+	}
+	if err != nil {
+		return err
+	}
+	return a.sayMissing(n.more, f.Limit, n.damaged, ", see sandbox evidence verify")
+}
+
 func (a *app) writeEvidence(view evidenceView, tenants bool) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, view)
 	}
+	items := make([]pairs.Item, len(view.Evidence))
+	for i, r := range view.Evidence {
+		items[i].Records = []evidence.Record{r}
+	}
+	return a.writeItems(items, tenants)
+}
+
+// writeItems shows what was done, one thing on a line.
+func (a *app) writeItems(list []pairs.Item, tenants bool) error {
 	columns := []string{"TIME", "TYPE", "AGENT", "SESSION", "COMMAND", "VERDICT", "WHAT", "RULE"}
 	if tenants {
 		columns = append(columns, "TENANT")
 	}
 	t := newTable(columns...)
-	for _, r := range view.Evidence {
+	for _, i := range list {
+		r := i.First()
+		kind, id := string(r.Type), r.Command
 		verdict, what, rule := evidenceCells(r)
-		cells := []string{r.Time.Local().Format("2006-01-02 15:04:05"), string(r.Type), r.Agent, r.Session, r.Command, verdict, what, rule}
+		if i.Operation() {
+			kind = typeOperation
+			id, verdict, what, rule = operationRow(i)
+		}
+		cells := []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
 		if tenants {
 			cells = append(cells, r.Tenant)
 		}
@@ -211,55 +248,4 @@ func evidenceCells(r evidence.Record) (verdict, what, rule string) {
 		}
 	}
 	return p.Verdict, what, p.Rule
-}
-
-func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore) error {
-	r, err := e.Verify(ctx)
-	if err != nil {
-		return err
-	}
-	if err := a.writeReport(r); err != nil {
-		return err
-	}
-	if r.OK() {
-		return nil
-	}
-	if !a.globals.json() {
-		a.say("the evidence is not as it was written")
-	}
-	return silentStatus(statusFailed)
-}
-
-// reportView is what verify prints as JSON.
-type reportView struct {
-	OK bool `json:"ok"`
-	journal.Report
-}
-
-func (a *app) writeReport(r journal.Report) error {
-	if a.globals.json() {
-		return writeJSON(a.Stdout, reportView{r.OK(), r})
-	}
-	text := fmt.Sprintf("%s in %s\n", count(int(r.Records), "record", "records"), count(r.Files, "file", "files"))
-	if r.Dropped > 0 {
-		text += fmt.Sprintf("it begins with record %d; rotation or a clearing took %s before it\n", r.First.Seq, count(int(r.Dropped), "file", "files"))
-	}
-	if r.Last.Hash != "" {
-		text += fmt.Sprintf("it ends with record %d, hash %s\n", r.Last.Seq, r.Last.Hash)
-	}
-	if _, err := io.WriteString(a.Stdout, text); err != nil || len(r.Damage) == 0 {
-		return err
-	}
-	t := newTable("DAMAGE", "FILE", "LINE", "OFFSET", "WHAT")
-	for _, d := range r.Damage {
-		line := ""
-		if d.Line > 0 {
-			line = strconv.Itoa(d.Line)
-		}
-		t.add(d.Kind, d.File, line, strconv.FormatInt(d.Offset, 10), d.Detail)
-	}
-	if r.Omitted > 0 {
-		t.add("", "", "", "", fmt.Sprintf("and %d more", r.Omitted))
-	}
-	return t.write(a.Stdout)
 }

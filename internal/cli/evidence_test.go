@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -21,7 +22,9 @@ type fakeEvidence struct {
 	damage   int // reported before the records
 	err      error
 	asked    evidence.Filter
-	report   journal.Report
+	chains   []evidence.Chain
+	checked  evidence.Check
+	key      ed25519.PublicKey
 	released bool
 }
 
@@ -45,11 +48,22 @@ func (f *fakeEvidence) Query(_ context.Context, q evidence.Filter) iter.Seq2[evi
 	}
 }
 
-func (f *fakeEvidence) Verify(context.Context) (journal.Report, error) {
-	r := f.report
-	r.Clearings, r.Damage = notNil(r.Clearings), notNil(r.Damage)
-	return r, f.err
+func (f *fakeEvidence) Verify(_ context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error] {
+	f.checked = c
+	return func(yield func(evidence.Chain, error) bool) {
+		for _, c := range f.chains {
+			c.Clearings, c.Damage, c.Keys = notNil(c.Clearings), notNil(c.Damage), notNil(c.Keys)
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if f.err != nil {
+			yield(evidence.Chain{}, f.err)
+		}
+	}
 }
+
+func (f *fakeEvidence) PublicKey() (ed25519.PublicKey, error) { return f.key, nil }
 
 // withEvidence has a decision, a refusal, two ends, counts and data of a type
 // that is not known.
@@ -102,13 +116,15 @@ func TestEvidenceFilter(t *testing.T) {
 		args string
 		want evidence.Filter // times excepted
 	}{
-		{"", evidence.Filter{Limit: 101}},
-		{"--limit 0", evidence.Filter{}},
-		{"--limit 7", evidence.Filter{Limit: 8}},
-		{"--tenant acme", evidence.Filter{Tenant: "acme", Limit: 101}},
-		{"--all", evidence.Filter{AllTenants: true, Limit: 101}},
-		{"--session s --agent a", evidence.Filter{Session: "s", Agent: "a", Limit: 101}},
-		{"--sandbox sbx-a --command c", evidence.Filter{Sandbox: "sbx-a", Command: "c", Limit: 101}},
+		{"", evidence.Filter{}}, // the rest is asked of what was brought together
+		{"--tenant acme --agent a --limit 7", evidence.Filter{Tenant: "acme"}},
+		{"--all --type operation", evidence.Filter{AllTenants: true}},
+		{"--type egress --limit 0", evidence.Filter{Type: evidence.TypeEgress}},
+		{"--type egress --limit 7", evidence.Filter{Type: evidence.TypeEgress, Limit: 8}},
+		{"--type egress --tenant acme", evidence.Filter{Type: evidence.TypeEgress, Tenant: "acme", Limit: 101}},
+		{"--type egress --all", evidence.Filter{Type: evidence.TypeEgress, AllTenants: true, Limit: 101}},
+		{"--type egress --session s --agent a", evidence.Filter{Type: evidence.TypeEgress, Session: "s", Agent: "a", Limit: 101}},
+		{"--type egress --sandbox sbx-a --command c", evidence.Filter{Type: evidence.TypeEgress, Sandbox: "sbx-a", Command: "c", Limit: 101}},
 		{"--type egress", evidence.Filter{Type: evidence.TypeEgress, Limit: 101}},
 	}
 	for _, tt := range tests {
@@ -126,7 +142,7 @@ func TestEvidenceFilter(t *testing.T) {
 		})
 	}
 	f := &fake{}
-	call(t, f, "evidence", "list", "--since", "2026-11-20T06:00:00Z", "--until", "2026-11-21T06:00:00Z")
+	call(t, f, "evidence", "list", "--type", "egress", "--since", "2026-11-20T06:00:00Z", "--until", "2026-11-21T06:00:00Z")
 	if got := f.evidence.asked; got.Since.UTC().Day() != 20 || got.Until.UTC().Day() != 21 {
 		t.Errorf("asked for %+v", got)
 	}
@@ -168,7 +184,11 @@ func TestEvidenceIsSafeToShow(t *testing.T) {
 	}
 	text := string(must(json.Marshal(hostile)))
 	f.evidence.records[0].Data = json.RawMessage(fmt.Sprintf(`{"phase":"end","verdict":%[1]s,"method":%[1]s,"host":%[1]s,"path":%[1]s,"rule":%[1]s,"error":%[1]s}`, text))
-	f.evidence.report = journal.Report{Damage: []journal.Damage{{Kind: hostile, File: hostile, Detail: hostile}}, Last: journal.Place{Hash: "00"}}
+	broken := journal.Damage{Kind: hostile, File: hostile, Detail: hostile}
+	f.evidence.chains = []evidence.Chain{{
+		Tenant: hostile, Folder: hostile, Report: journal.Report{Damage: []journal.Damage{broken}}, Keys: []string{hostile},
+		Signed: &evidence.Place{Place: journal.Place{Hash: hostile}}, Broken: &evidence.Broken{Damage: broken, ID: hostile, Type: evidence.Type(hostile)},
+	}}
 	for _, args := range []string{"list --all -o table", "list --all -o json", "verify -o table", "verify -o json"} {
 		got := call(t, f, append([]string{"evidence"}, strings.Fields(args)...)...)
 		for _, c := range got.stdout + got.stderr {
@@ -176,31 +196,5 @@ func TestEvidenceIsSafeToShow(t *testing.T) {
 				t.Errorf("%s holds %U", args, c)
 			}
 		}
-	}
-}
-
-func TestEvidenceVerify(t *testing.T) {
-	f := &fake{}
-	f.evidence.report = journal.Report{Files: 2, Records: 1234, Dropped: 3, First: journal.Place{Seq: 900}, Last: journal.Place{Seq: 2140, Hash: "abc123"}}
-	r := call(t, f, "evidence", "verify")
-	const whole = "1234 records in 2 files\nit begins with record 900; rotation or a clearing took 3 files before it\nit ends with record 2140, hash abc123\n"
-	if r.status != 0 || r.stdout != whole || r.stderr != "" {
-		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
-	}
-	torn := journal.Damage{Kind: journal.DamageTorn, File: "0000000004.jsonl", Offset: 77, Detail: "9 bytes are no record"}
-	f.evidence.report.Damage = []journal.Damage{torn}
-	if r = call(t, f, "evidence", "verify"); r.status != 0 || !strings.Contains(r.stdout, "torn") || r.stderr != "" {
-		t.Errorf("a write that did not come to its end: status %d: %s%s", r.status, r.stdout, r.stderr)
-	}
-	f.evidence.report.Damage = append(f.evidence.report.Damage, journal.Damage{Kind: journal.DamageEdit, File: "0000000005.jsonl", Line: 12, Detail: "changed"})
-	f.evidence.report.Omitted = 1
-	r = call(t, f, "evidence", "verify")
-	if r.status != 1 || !strings.Contains(r.stdout, "edit    0000000005.jsonl  12") || !strings.Contains(r.stdout, "and 1 more") || r.stderr != "sandbox: the evidence is not as it was written\n" {
-		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
-	}
-	var got reportView
-	r = call(t, f, "evidence", "verify", "-o", "json")
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.status != 1 || got.OK || len(got.Damage) != 2 || got.Last.Hash != "abc123" || r.stderr != "" {
-		t.Errorf("status %d: %+v, %v: %s", r.status, got, err, r.stderr)
 	}
 }

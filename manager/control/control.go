@@ -89,6 +89,6 @@ func (r recorder) Begin(ctx context.Context, b proof.Begin, require bool) (manag
 }
 
 // Refused implements [manager.Witness].
-func (r recorder) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) (string, error) {
+func (r recorder) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error {
 	return r.w.Refused(ctx, b, end, require)
 }
