@@ -31,7 +31,7 @@ func (x *exchange) take(ctx context.Context, resp *http.Response) error {
 	if err := x.judge(resp); err != nil {
 		return err
 	}
-	return x.receive(ctx, resp.Body)
+	return x.receive(ctx, resp)
 }
 
 // judge says whether the body of an answer may be read. An answer without a
@@ -64,9 +64,9 @@ func (x *exchange) judge(resp *http.Response) error {
 }
 
 // receive reads the body.
-func (x *exchange) receive(ctx context.Context, body io.Reader) error {
+func (x *exchange) receive(ctx context.Context, resp *http.Response) error {
 	most := x.profile.Limits.MaxBytesIn
-	bounded := &limited{r: body, left: most, over: tooLarge(x.v.Host.Target(x.v.Port), most)}
+	bounded := &limited{r: resp.Body, left: most, over: tooLarge(x.v.Host.Target(x.v.Port), most)}
 	r := x.call.Meter.Reader(budget.BytesIn, bounded)
 	hash, buf := proof.NewHash(), make([]byte, readSize)
 	for {
@@ -82,7 +82,7 @@ func (x *exchange) receive(ctx context.Context, body io.Reader) error {
 			if x.effect.BytesIn > 0 {
 				x.effect.Digest = x.out.Digest
 			}
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) && !x.severed(resp) {
 				x.whole = true
 				return nil
 			}

@@ -31,6 +31,7 @@ type exchange struct {
 	hops int // redirects before it
 
 	raw   net.Conn      // to the proxy
+	below *ending       // raw as TLS sees it; nil without TLS
 	conn  net.Conn      // that the request is written to: raw, or the TLS in it
 	stop  func() bool   // leaves raw alone when the context ends
 	wrote chan struct{} // closed when nothing more is written; nil before
@@ -120,7 +121,8 @@ func (x *exchange) tunnel(ctx context.Context) error {
 	case br.Buffered() > 0:
 		return malformed("the host speaks before it was spoken to", nil)
 	}
-	over := tls.Client(x.raw, &tls.Config{
+	x.below = &ending{Conn: x.raw}
+	over := tls.Client(x.below, &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: x.roots, ServerName: x.v.Host.String(), NextProtos: []string{"http/1.1"},
 	})
 	if err := over.HandshakeContext(ctx); err != nil {
@@ -128,6 +130,25 @@ func (x *exchange) tunnel(ctx context.Context) error {
 	}
 	x.conn = over
 	return nil
+}
+
+// An ending is a connection that knows whether it has ended by itself.
+type ending struct {
+	net.Conn
+	ended bool
+}
+
+// Read implements io.Reader.
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	e.ended = e.ended || err == io.EOF
+	return n, err
+}
+
+// severed reports whether an answer that lasts until the connection ends was
+// cut off: TLS has a farewell for the end, but package tls does without it.
+func (x *exchange) severed(resp *http.Response) bool {
+	return x.below != nil && x.below.ended && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 }
 
 // request is what is sent.
