@@ -3,6 +3,7 @@ package program_test
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,7 @@ type done struct {
 	effects int
 	code    *int // of the effect
 	took    time.Duration
+	dying   time.Duration // from the end of the context to the return
 }
 
 // guard is for the tools that tests use, with any arguments.
@@ -85,9 +87,14 @@ func (r *rig) do(t testing.TB, ctx context.Context, op grant.Operation) done {
 	m, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
 	must(t, err)
 	c := &operation.Call{Guard: g, Meter: m, Keep: r.keep, Space: r.space}
+	var stopped atomic.Pointer[time.Time]
+	context.AfterFunc(ctx, func() { now := time.Now(); stopped.CompareAndSwap(nil, &now) })
 	begin := time.Now()
 	out, err := program.New(r.sb, r.env).Execute(ctx, c, v)
 	d := done{out: out, err: err, took: time.Since(begin)}
+	if at := stopped.Load(); at != nil {
+		d.dying = time.Since(*at)
+	}
 	if d.used, err = m.End(); err != nil {
 		t.Fatal(err)
 	}
