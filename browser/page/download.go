@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"crypto/sha256"
 	"path"
 	"strings"
 	"sync"
@@ -156,7 +157,8 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 	if s.rights.Transfer != nil {
 		most = min(most, size)
 	}
-	name, n, err := into.take(ctx, cleanName(begun.SuggestedFilename), most, func(w *bounded) error {
+	sum := sha256.New()
+	name, n, err := into.take(ctx, cleanName(begun.SuggestedFilename), most, sum, func(w *bounded) error {
 		return s.inside(ctx, nil, w, "cat", "--", path.Join(folder, begun.GUID))
 	})
 	if err != nil {
@@ -165,7 +167,7 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 	if n < size {
 		return browser.Download{}, failed("the download breaks off")
 	}
-	return browser.Download{Path: name, Size: n, URL: spoken(begun.URL)}, nil
+	return browser.Download{Path: name, Size: n, URL: spoken(begun.URL), Sum: sum.Sum(nil)}, nil
 }
 
 // arrive waits until a download is complete, and returns how large it is.

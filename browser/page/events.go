@@ -119,7 +119,8 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 	case network.ResponseReceived.Method:
 		if e, ok := read(m, network.ResponseReceived); ok && e.Response != nil && string(e.RequestID) == string(e.LoaderID) && string(e.FrameID) == string(t.id) {
 			rule := ruleOf(e.Response.Headers)
-			t.set(func(s *state) { s.status, s.answer, s.rule = e.Response.Status, e.LoaderID, rule })
+			mime := kept(e.Response.MimeType, maxID)
+			t.set(func(s *state) { s.status, s.mime, s.answer, s.rule = e.Response.Status, mime, e.LoaderID, rule })
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 	}
 	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
 	if now.answer == now.loader {
-		out.Status = now.status
+		out.Status, out.MIME = now.status, now.mime
 		if now.rule != "" && !t.session.settings.Direct {
 			return browser.Page{}, turnedBack(out, now.rule)
 		}

@@ -14,6 +14,7 @@ type state struct {
 	loader cdp.LoaderID // of the document
 	loaded bool         // with everything in it
 	status int64        // of its answer
+	mime   string       // of its answer
 	answer cdp.LoaderID // whose status that is
 	rule   string       // by which our way out answered in the host's place, or empty
 
