@@ -37,7 +37,6 @@ type call struct {
 	running int
 	writing int // of those that run, each with one file to come
 	files   int64
-	depth   int
 	over    bool // nothing may be begun any more
 	held    holdings
 }
@@ -190,8 +189,12 @@ func (c *call) leave(writes bool) {
 // those that run.
 func (c *call) state(now time.Time, writes bool) grant.State {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := grant.State{Now: now, Running: c.running - 1, Files: c.files + int64(c.writing), Depth: c.depth}
+	s := grant.State{Now: now, Running: c.running - 1, Files: c.files + int64(c.writing)}
+	b := c.held.browser
+	c.mu.Unlock()
+	if b != nil {
+		s.Depth = b.Pages()
+	}
 	if writes {
 		s.Files--
 	}
@@ -208,13 +211,6 @@ func (c *call) count(used budget.Amount) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files += used.Files
-}
-
-// visited notes that a page was opened.
-func (c *call) visited() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.depth++
 }
 
 // guarded returns the guard of the call for the terms, which it makes when

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
@@ -27,7 +26,7 @@ func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output,
 	case grant.DomainNet:
 		return o.fetch(ctx, c)
 	case grant.DomainBrowser:
-		e, err := o.browse()
+		e, err := o.browse(ctx)
 		if err != nil {
 			return operation.Output{}, err
 		}
@@ -126,11 +125,11 @@ func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output,
 
 // browse returns what drives the browser for the call, in a session that ends
 // with the grant.
-func (o *order) browse() (operation.Executor, error) {
+func (o *order) browse(ctx context.Context) (operation.Executor, error) {
 	if o.c.Browse == nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "browser", Message: "this program drives no browser"}
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "browser", Message: "this program drives no browser", Hint: "give the Control a Browse"}
 	}
-	if err := o.m.consent(context.Background(), o.admission.ruling, false); err != nil {
+	if err := o.m.consent(ctx, o.admission.ruling, false); err != nil {
 		return nil, err
 	}
 	c := o.call
@@ -140,25 +139,7 @@ func (o *order) browse() (operation.Executor, error) {
 		return nil, errCallEnded(c)
 	}
 	if c.held.browser == nil {
-		c.held.browser, c.held.endBrowser = o.c.Browse(o.who, browser.Rights{Write: o.mayWrite()})
-		o.m.watch(o.c, c)
+		c.held.browser = o.c.Browse(o.m.watch(o.c, c), o.who)
 	}
 	return c.held.browser, nil
-}
-
-// mayWrite reports whether the profile has an action of browsers that changes
-// something.
-func (o *order) mayWrite() bool {
-	for _, c := range o.guard.Profile().Capabilities {
-		if c.Kind != grant.Browser {
-			continue
-		}
-		for _, a := range c.Actions {
-			switch a {
-			case "click", "type", "upload", "download":
-				return true
-			}
-		}
-	}
-	return false
 }

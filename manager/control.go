@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -68,8 +67,17 @@ type Witness interface {
 type Fetch func(open func(inside sandbox.Listener) (outlet.Way, error)) (e operation.Executor, end func(), err error)
 
 // A Browse makes what drives the browser of a scope in one session, which is
-// begun when it is first needed and ends with end.
-type Browse func(who config.Who, rights browser.Rights) (e operation.Executor, end func() error)
+// opened when it is first needed and ends with life.
+type Browse func(life context.Context, who config.Who) Browsing
+
+// A Browsing is the part of a call that is done in a browser.
+// [operation/browse.Executor] is one.
+type Browsing interface {
+	operation.Executor
+	// Pages is how many pages the call has opened.
+	Pages() int
+	Close() error
+}
 
 // errNoControl is the answer where operations under grants were not provided
 // for.

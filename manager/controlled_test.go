@@ -4,6 +4,7 @@ package manager_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,15 +13,18 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser/desk"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
-	"github.com/bulkhead-dev/sandbox/manager/control/outside"
+	beyond "github.com/bulkhead-dev/sandbox/manager/control/outside"
+	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -28,6 +32,7 @@ import (
 type controlled struct {
 	*outward
 	ctl    *control.Control
+	desk   *desk.Desk
 	wall   string
 	serial int
 }
@@ -59,11 +64,13 @@ func onControlled(t *testing.T, extra string, test func(*controlled)) {
 		r := newRig(t)
 		r.change = func(opts *manager.Options) { prepare(c)(opts, r.state) }
 		c.Manager = r.manager("")
+		c.browsers()
 		test(c)
 	})
 	t.Run("local", func(t *testing.T) {
 		c := &controlled{outward: &outward{t: t, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
 		c.Manager = newWalled(t, prepare(c)).Manager
+		c.browsers()
 		test(c)
 	})
 }
@@ -75,11 +82,19 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", c.evidence)},
-		Fetch: outside.Fetch(c.net.Authority.Pool),
+		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() *desk.Desk { return c.desk }),
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { c.ctl.Close() })
 	opts.Control = func() (*manager.Control, error) { return &c.ctl.Control, nil }
+}
+
+// browsers opens the desk that has the browsers of the conductor.
+func (c *controlled) browsers() {
+	log := logrus.New()
+	log.SetOutput(&c.log)
+	c.desk = desk.New(rooms.Of(c.Manager), log)
+	c.t.Cleanup(func() { c.desk.Close() })
 }
 
 // everything are the capabilities of the tests: of the grant, of the manifest.
@@ -132,10 +147,10 @@ func (c *controlled) pair(id string) (b proof.Begin, e proof.End) {
 		switch r.Type {
 		case evidence.TypeBegin:
 			begins++
-			decode(c.t, r.Data, &b)
+			must(c.t, json.Unmarshal(r.Data, &b))
 		case evidence.TypeEnd:
 			ends++
-			decode(c.t, r.Data, &e)
+			must(c.t, json.Unmarshal(r.Data, &e))
 		}
 	}
 	if begins != 1 || ends != 1 || b.ID != id || e.ID != id {
@@ -173,7 +188,6 @@ func without(all []grant.Capability, kinds ...grant.Kind) (out []grant.Capabilit
 // consent. Each has its begin and its end on record, and the chain verifies.
 func TestOperations(t *testing.T) {
 	onControlled(t, "", func(c *controlled) {
-		browsers := c.wall == "docker"
 		for _, do := range c.each() {
 			for _, tt := range []struct {
 				name   string
@@ -188,7 +202,7 @@ func TestOperations(t *testing.T) {
 					o.Manifest.Capabilities = []grant.Capability{{Kind: grant.FSRead, Path: "/workspace/other"}}
 				}, sandbox.CodeDenyTool},
 				{"over budget", func(o *manager.Operation) { o.Grant.Budget.Calls = 0 }, sandbox.CodeBudgetExceeded},
-				{"revoked", func(o *manager.Operation) { must(t, c.ctl.Revoked.Revoke(o.Grant.ID, o.Grant.Expires)) }, sandbox.CodePermissionDeny},
+				{"revoked", func(o *manager.Operation) { must(c.t, c.ctl.Revoked.Revoke(o.Grant.ID, o.Grant.Expires)) }, sandbox.CodePermissionDeny},
 				{"expired", func(o *manager.Operation) { o.Grant.Expires = time.Now().Add(-time.Second) }, sandbox.CodePermissionDeny},
 				{"without consent", func(o *manager.Operation) { o.Grant.Consent, o.Manifest.Safety = nil, grant.SafetyHigh }, sandbox.CodePermissionDeny},
 				{"a decision used before", func(o *manager.Operation) { o.Grant.DecisionKey = "key-1" }, sandbox.CodePermissionDeny},
@@ -197,22 +211,21 @@ func TestOperations(t *testing.T) {
 				op := c.operation(do)
 				tt.change(&op)
 				want := tt.code
-				if strings.HasPrefix(string(do.Kind), "Browser") && want == "" {
-					if !browsers {
-						want = sandbox.CodeUnsupported
-					} else if do.Kind == grant.OpBrowserScreenshot {
-						continue // of a page that is open, see TestBrowserOperations
-					}
+				switch {
+				case want == "" && do.Kind == grant.OpBrowserScreenshot:
+					continue // of a page that is open, see TestBrowserOperations
+				case want == "" && do.Kind == grant.OpBrowserNav && c.wall == "local":
+					want = sandbox.CodeUnsupported // browsers live in containers
 				}
 				done, err := c.operate(op)
 				if sandbox.CodeOf(err) != want || done.Code != want || done.OK != (want == "") {
-					t.Errorf("%s, %s: %v (%+v), want %q", do.Kind, tt.name, err, done, want)
+					c.t.Errorf("%s, %s: %v (%+v), want %q", do.Kind, tt.name, err, done, want)
 					continue
 				}
 				c.onRecord(op, done)
 			}
 		}
-		must(t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Witness.Close())
 		c.verified()
 	})
 }
@@ -251,4 +264,45 @@ func (c *controlled) verified() {
 	if chains == 0 {
 		c.t.Error("there is no chain")
 	}
+}
+
+// TestBrowserOperations goes through what a call does in one session.
+func TestBrowserOperations(t *testing.T) {
+	testenv.Require(t, "browser")
+	onControlled(t, "", func(c *controlled) {
+		if c.wall != "docker" {
+			return // browsers live in containers
+		}
+		op := c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+		op.Keep = 1 << 20
+		for _, do := range []grant.Operation{op.Do, {Kind: grant.OpBrowserScreenshot}, {Kind: grant.OpBrowserExtract}} {
+			op.Do = do
+			done, err := c.operate(op)
+			if err != nil || !done.OK {
+				c.t.Fatalf("%s: %v", do.Kind, err)
+			}
+			c.onRecord(op, done)
+			switch do.Kind {
+			case grant.OpBrowserScreenshot:
+				if !strings.HasPrefix(string(done.Output.Data), "\x89PNG") {
+					c.t.Errorf("no picture: %.20q", done.Output.Data)
+				}
+			case grant.OpBrowserExtract:
+				if !strings.Contains(string(done.Output.Data), strings.TrimSpace(internet.Content)) {
+					c.t.Errorf("the text is %q", done.Output.Data)
+				}
+			}
+		}
+		other := op
+		other.Do = grant.Operation{Kind: grant.OpBrowserClick, Selector: "a"}
+		if done, err := c.operate(other); done.Code != sandbox.CodePermissionDeny {
+			c.t.Errorf("a click without its action: %v", err)
+		}
+		must(c.t, c.EndCall(tenant, op.Grant.ID))
+		if done, _ := c.operate(op); done.Code != sandbox.CodePermissionDeny {
+			c.t.Errorf("after the end of the call: %+v", done)
+		}
+		must(c.t, c.ctl.Witness.Close())
+		c.verified()
+	})
 }

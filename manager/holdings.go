@@ -10,7 +10,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
-	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/space"
 )
 
@@ -18,12 +17,12 @@ import (
 // browser and temporary space. They are let go of when its grant ends, by
 // [Manager.EndCall] or with the Manager.
 type holdings struct {
-	browser    operation.Executor
-	endBrowser func() error
-	spaces     *space.Spaces
-	files      *lastFiles         // that spaces are in
-	allotted   bool               // there may be something in spaces
-	unwatch    context.CancelFunc // nil while nothing is held
+	browser  Browsing
+	spaces   *space.Spaces
+	files    *lastFiles         // that spaces are in
+	allotted bool               // there may be something in spaces
+	life     context.Context    // ends with the grant; nil while nothing is held
+	unwatch  context.CancelFunc // of life
 }
 
 // letGoWithin bounds how long letting go of what a call held may take.
@@ -55,19 +54,21 @@ func (o *order) spaces(f sandbox.Files) (*space.Spaces, error) {
 	return c.held.spaces, nil
 }
 
-// watch lets go of what c holds when its grant ends. c is locked.
-func (m *Manager) watch(ctl *Control, c *call) {
-	if c.held.unwatch != nil {
-		return
+// watch lets go of what c holds when its grant ends, and returns the context
+// that does so too. c is locked.
+func (m *Manager) watch(ctl *Control, c *call) context.Context {
+	if c.held.life != nil {
+		return c.held.life
 	}
 	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
-	c.held.unwatch = done
+	c.held.life, c.held.unwatch = ctx, done
 	context.AfterFunc(ctx, func() {
 		done()
 		if err := m.letGo(c); err != nil {
 			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
 		}
 	})
+	return ctx
 }
 
 // EndCall ends the call of a grant: nothing more is carried out for it by this
@@ -96,8 +97,8 @@ func (m *Manager) letGo(c *call) error {
 		held.unwatch()
 	}
 	var err error
-	if held.endBrowser != nil {
-		err = held.endBrowser()
+	if held.browser != nil {
+		err = held.browser.Close()
 	}
 	if held.allotted {
 		err = errors.Join(err, m.clear(c, held))
