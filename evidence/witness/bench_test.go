@@ -63,6 +63,11 @@ func BenchmarkParallel(b *testing.B) {
 // BenchmarkNothingToRecover measures what every start costs.
 func BenchmarkNothingToRecover(b *testing.B) {
 	w := benchWitness(b)
+	e, err := w.Begin(context.Background(), write("acme"), true)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.End(context.Background(), wrote())
 	for b.Loop() {
 		if n, err := w.Recover(context.Background()); n != 0 || err != nil {
 			b.Fatal(n, err)

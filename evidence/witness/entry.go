@@ -170,8 +170,8 @@ func (w *Witness) offer(rs ...evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), rs...) // which does not fail
 	}
-	for _, l := range w.lanes {
-		_ = l.put(&job{records: rs}) // counted and told where there is no place
+	for _, o := range w.outlets {
+		o.offer(rs)
 	}
 }
 
@@ -181,33 +181,59 @@ func (w *Witness) deliver(ctx context.Context, require bool, rs ...evidence.Reco
 	for _, m := range w.rings {
 		_ = m.Write(ctx, rs...) // which does not fail
 	}
-	type wait struct {
-		l    *lane
-		done chan error
-	}
 	var waits []wait
 	var failed error
-	for _, l := range w.lanes {
-		if !l.keeps {
-			_ = l.put(&job{records: rs}) // counted and told where there is no place
+	for _, o := range w.outlets {
+		if !o.keeps {
+			o.offer(rs)
 			continue
 		}
-		done := make(chan error, 1)
-		if err := l.put(&job{records: rs, done: done}); err != nil {
-			failed = notTaken(l, err)
+		x := wait{outlet: o, done: make(chan error, 1)}
+		if x.lane = w.place(ctx, require, o, &job{records: rs, done: x.done}); x.lane == nil {
+			o.lose(rs)
+			failed = notTaken(o, errFull)
 			continue
 		}
-		waits = append(waits, wait{l, done})
+		waits = append(waits, x)
 	}
-	if require && len(waits) == 0 && failed == nil {
+	if require && len(w.keepers) == 0 {
 		return noEvidence("no sink keeps records", nil)
 	}
 	for _, x := range waits {
-		if err := await(ctx, x.done, x.l.limit(require, w.o.Wait)); err != nil && failed == nil {
-			failed = notTaken(x.l, err)
+		if err := await(ctx, x.done, x.lane.limit(require, w.o.Wait)); err != nil && failed == nil {
+			failed = notTaken(x.outlet, err)
 		}
 	}
 	return failed
+}
+
+// A wait is what a caller waits for.
+type wait struct {
+	outlet *outlet
+	lane   *lane
+	done   chan error
+}
+
+// place finds a place for a job, if need be when what waits before it was tried
+// once more. It returns nil when there is none.
+func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *lane {
+	l, again := o.put(j)
+	if l != nil {
+		return l
+	}
+	limit := w.o.Wait / hasty
+	if require {
+		limit = writeWithin
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-again:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	l, _ = o.put(j)
+	return l
 }
 
 // limit says how long a caller waits for a sink.
@@ -234,8 +260,8 @@ func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	}
 }
 
-func notTaken(l *lane, err error) error {
-	return noEvidence(fmt.Sprintf("the operation cannot be put on record in %s", l.count.Name), err)
+func notTaken(o *outlet, err error) error {
+	return noEvidence(fmt.Sprintf("the operation cannot be put on record in %s", o.sink.Name()), err)
 }
 
 // readData reads the data of a record.

@@ -1,13 +1,8 @@
 package witness
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
@@ -18,31 +13,18 @@ const (
 	maxBatch      = 128       // records
 	maxBatchBytes = 256 << 10 // of their data
 	writeWithin   = 5 * time.Second
-	sayEvery      = 10 * time.Second // between two lines of the log about one sink
+	hasty         = 256 // part of a wait that is left where waiting hardly helps
 )
 
-// Why a record finds no place.
-var (
-	errFull  = errors.New("too many records wait to be written")
-	errPanic = errors.New("the sink panics")
-)
-
-// A lane is the queue before one sink. Whoever puts something into an idle lane
+// A lane is a queue before a sink. Whoever puts something into an idle lane
 // starts a goroutine that writes what has gathered, batch by batch; it ends
 // when nothing waits, or after a failure. What could not be written stays, in
-// its order, and goes with what comes next.
+// its order, and goes with what comes next. What is in it is guarded by the lock
+// of its outlet. An empty one goes away.
 type lane struct {
-	sink  Sink
-	keeps bool
-	most  int // records in a batch
-	room  int // records that may wait
-	// before is called with what is about to be written; its error counts as
-	// that of the sink.
-	before func([]evidence.Record) error
-	log    logrus.FieldLogger
-	now    func() time.Time
+	*outlet
+	tenant string
 
-	mu      sync.Mutex
 	jobs    []*job
 	waiting int // records in jobs
 	writing bool
@@ -51,8 +33,6 @@ type lane struct {
 	failing error         // how the last write ended
 	careful int           // so many jobs are written one by one: one of them was refused
 	losses  losses
-	said    time.Time // when the log was told last
-	count   SinkCounters
 }
 
 // A job is what is written together.
@@ -68,38 +48,28 @@ func (j *job) answer(err error) {
 	}
 }
 
-func newLane(s Sink, o Options, before func([]evidence.Record) error) *lane {
-	l := &lane{sink: s, most: maxBatch, room: o.Queue, log: o.Log, now: o.Now, losses: losses{}}
-	if _, l.keeps = s.(Keeper); l.keeps {
-		l.before = before
+// put takes a job if there is a place for it. Begins leave half of the places to
+// ends: an end that is missing later counts as one that nobody lived to tell. It
+// is called with the lock held.
+func (l *lane) put(j *job) bool {
+	if l.keeps && l.tenant != j.records[0].Tenant {
+		return false
 	}
-	if _, ok := s.(*Callback); ok {
-		l.most = 1 // a panic loses what was given, and no more
+	room, all := l.room, int64(l.room)
+	if l.keeps {
+		all *= share
 	}
-	l.count.Name = s.Name()
-	return l
-}
-
-// put gives a job to the lane, or counts its records as lost when there is no
-// place. Begins leave half of the places to ends: an end that is missing later
-// counts as one that nobody lived to tell.
-func (l *lane) put(j *job) error {
-	l.mu.Lock()
-	room := l.room
 	if j.records[0].Type == evidence.TypeBegin {
-		room /= 2
+		room, all = room/2, all/2
 	}
-	if l.waiting+len(j.records) > room {
-		l.lose(j.records)
-		l.mu.Unlock()
-		l.tell(errFull)
-		return errFull
+	if l.waiting+len(j.records) > room || l.count.Waiting+int64(len(j.records)) > all {
+		return false
 	}
 	l.jobs = append(l.jobs, j)
 	l.waiting += len(j.records)
+	l.count.Waiting += int64(len(j.records))
 	l.start()
-	l.mu.Unlock()
-	return nil
+	return true
 }
 
 // start sees to it that somebody writes. It is called with the lock held.
@@ -159,26 +129,6 @@ func (l *lane) batch() batch {
 	return b
 }
 
-// write gives records to the sink.
-func (l *lane) write(rs []evidence.Record) (err error) {
-	if len(rs) == 0 {
-		return nil
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errPanic, p)
-		}
-	}()
-	if l.before != nil {
-		if err := l.before(rs); err != nil {
-			return err
-		}
-	}
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
-	defer done()
-	return l.sink.Write(ctx, rs...)
-}
-
 // settle notes how a batch went, and reports whether to go on with what waits.
 // A batch that failed stays and waits for the next record; what can never be
 // written does not.
@@ -192,6 +142,7 @@ func (l *lane) settle(b batch, err error) (more bool) {
 	case err == nil:
 		l.count.Written += int64(len(b.records))
 		l.drop(b.jobs, nil)
+		l.wake()
 	case panicked, refused && b.jobs == 1:
 		l.lose(b.records)
 		l.drop(b.jobs, err)
@@ -204,7 +155,7 @@ func (l *lane) settle(b batch, err error) (more bool) {
 		}
 		return l.stop()
 	}
-	if len(l.jobs) == 0 {
+	if len(l.jobs) == 0 && len(l.losses) == 0 {
 		return l.stop()
 	}
 	return true
@@ -213,6 +164,9 @@ func (l *lane) settle(b batch, err error) (more bool) {
 // stop notes that nobody writes any more.
 func (l *lane) stop() (more bool) {
 	l.writing = false
+	if len(l.jobs) == 0 && len(l.losses) == 0 {
+		delete(l.lanes, l.tenant)
+	}
 	if l.ended != nil {
 		close(l.ended)
 		l.ended = nil
@@ -224,6 +178,7 @@ func (l *lane) stop() (more bool) {
 func (l *lane) drop(jobs int, err error) {
 	for _, j := range l.jobs[:jobs] {
 		l.waiting -= len(j.records)
+		l.count.Waiting -= int64(len(j.records))
 		j.answer(err)
 	}
 	clear(l.jobs[:jobs])
@@ -236,26 +191,12 @@ func (l *lane) drop(jobs int, err error) {
 // lose counts records that the sink will never get.
 func (l *lane) lose(rs []evidence.Record) {
 	for _, r := range rs {
+		if l.keeps && r.Tenant != l.tenant { // one of too many
+			r = evidence.Record{Time: r.Time, Type: r.Type, Share: r.Share}
+		}
 		l.losses.add(r)
 	}
 	l.count.Lost += int64(len(rs))
-}
-
-// tell puts a failure into the log, but not more often than anybody would read.
-func (l *lane) tell(why error) {
-	now := l.now()
-	l.mu.Lock()
-	since := now.Sub(l.said)
-	quiet := !l.said.IsZero() && since >= 0 && since < sayEvery // clocks can be set back
-	if !quiet {
-		l.said = now
-	}
-	c := l.counters()
-	l.mu.Unlock()
-	if !quiet {
-		l.log.WithError(why).WithField("sink", c.Name).WithField("waiting", c.Waiting).WithField("lost", c.Lost).
-			Error("operations are not on record")
-	}
 }
 
 // patience says how long a caller waits for what need not be written: hardly,
@@ -264,44 +205,18 @@ func (l *lane) patience(most time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failing != nil || l.writing && time.Since(l.began) >= most {
-		return most / 256
+		return most / hasty
 	}
 	return most
 }
 
-// flush waits until nobody writes, and returns why something still waits.
-func (l *lane) flush(ctx context.Context) error {
-	l.mu.Lock()
-	if !l.writing && len(l.jobs) == 0 && len(l.losses) == 0 {
-		l.mu.Unlock()
-		return nil
-	}
-	l.start()
+// flush sees to it that what waits is written, and returns what is closed when
+// that has ended. It is called with the lock held.
+func (l *lane) flush() chan struct{} {
 	if l.ended == nil {
 		l.ended = make(chan struct{})
 	}
 	ended := l.ended
-	l.mu.Unlock()
-	var err error
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil && len(l.jobs) > 0 {
-		err = l.failing
-	}
-	if n := int64(l.waiting) + l.losses.waiting(); n > 0 || err != nil {
-		return noEvidence(fmt.Sprintf("%d records are missing in %s", n, l.count.Name), err)
-	}
-	return nil
-}
-
-// counters is called with the lock held.
-func (l *lane) counters() SinkCounters {
-	c := l.count
-	c.Waiting = int64(l.waiting)
-	return c
+	l.start()
+	return ended
 }

@@ -153,9 +153,9 @@ func (w *Witness) announce(ends []evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), ends...) // which does not fail
 	}
-	for _, l := range w.lanes {
-		if !l.keeps {
-			_ = l.put(&job{records: ends}) // counted and told where there is no place
+	for _, o := range w.outlets {
+		if !o.keeps {
+			o.offer(ends)
 		}
 	}
 }

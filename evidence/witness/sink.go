@@ -22,7 +22,8 @@ type Sink interface {
 
 // A Keeper is a Sink that keeps records beyond the end of the program. An
 // operation begins when each Keeper has its begin, and where evidence is
-// required not without that.
+// required not without that. A Keeper gets records of one tenant at a time, and
+// those of several tenants at the same time.
 type Keeper interface {
 	Sink
 	// Query is that of [evidence.Store].

@@ -59,7 +59,7 @@ type Witness struct {
 	o       Options
 	id      string
 	roll    *roll
-	lanes   []*lane
+	outlets []*outlet
 	rings   []*Memory
 	keepers []Keeper
 
@@ -102,7 +102,7 @@ func Open(o Options) (*Witness, error) {
 		case Keeper:
 			w.keepers = append(w.keepers, s)
 		}
-		w.lanes = append(w.lanes, newLane(s, o, w.roll.enter))
+		w.outlets = append(w.outlets, newOutlet(s, o, w.roll.enter))
 	}
 	if len(w.keepers) > 0 && o.Writers == "" {
 		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "there is no folder for the files of writers")
@@ -121,8 +121,8 @@ func (w *Witness) Writer() string { return w.id }
 // Flush waits until all sinks have what is there, and returns why one has not.
 func (w *Witness) Flush(ctx context.Context) error {
 	var errs []error
-	for _, l := range w.lanes {
-		errs = append(errs, l.flush(ctx))
+	for _, o := range w.outlets {
+		errs = append(errs, o.flush(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -140,9 +140,9 @@ func (w *Witness) Close() error {
 	ctx, done := context.WithTimeout(context.Background(), writeWithin)
 	defer done()
 	var missing, kept error
-	for _, l := range w.lanes {
-		err := l.flush(ctx)
-		if missing = errors.Join(missing, err); l.keeps {
+	for _, o := range w.outlets {
+		err := o.flush(ctx)
+		if missing = errors.Join(missing, err); o.keeps {
 			kept = errors.Join(kept, err)
 		}
 	}
@@ -213,10 +213,8 @@ type SinkCounters struct {
 // Counters returns what happened so far.
 func (w *Witness) Counters() Counters {
 	c := Counters{Begun: w.begun.Load(), Ended: w.ended.Load(), Refused: w.refused.Load(), Aborted: w.aborted.Load()}
-	for _, l := range w.lanes {
-		l.mu.Lock()
-		c.Sinks = append(c.Sinks, l.counters())
-		l.mu.Unlock()
+	for _, o := range w.outlets {
+		c.Sinks = append(c.Sinks, o.counters())
 	}
 	for _, m := range w.rings {
 		m.mu.Lock()
