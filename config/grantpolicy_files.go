@@ -65,6 +65,8 @@ func (p pathRules) denied() []string {
 func (p pathRules) places(rule string) []string {
 	bases, rest := p.roots, rule
 	switch {
+	case strings.HasPrefix(rule, "**/"): // in any folder
+		return nil
 	case rule == "~" || strings.HasPrefix(rule, "~/"):
 		bases, rest = p.homes, rule[1:]
 	case strings.HasPrefix(rule, "/"), rule == "**":
