@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
 	"github.com/bulkhead-dev/sandbox/journal"
 )
@@ -133,6 +134,40 @@ func TestForgedTail(t *testing.T) {
 			t.Errorf("found %+v", r.Broken)
 		}
 	}
+}
+
+// TestKeptPlace holds that an end which is taken away as if it had never been
+// is found by who has kept the last signed line, and that rotation is no loss.
+func TestKeptPlace(t *testing.T) {
+	dir := victim(t)
+	s := open(t, dir, Options{CheckpointEvery: 4})
+	kept := everything(t, s, Check{})["acme"].Signed.Place
+	check := func(tenant string, ok bool) {
+		t.Helper()
+		for r, err := range s.Verify(t.Context(), Check{Tenant: tenant, Signed: &kept}) {
+			if err != nil || r.OK() != ok || !ok && (r.Broken.Kind != DamageRewritten || r.Broken.Seq != kept.Seq) {
+				t.Errorf("%q: %v, broken %+v", tenant, err, r.Broken)
+			}
+		}
+	}
+	check("acme", true)
+	check("evil", false)
+	check("nobody", false)
+	for _, err := range s.Verify(t.Context(), Check{AllTenants: true, Signed: &kept}) {
+		wantCode(t, err, sandbox.CodeValidation, "certain tenant")
+	}
+	lines := load(t, dir, "acme")
+	forge(t, dir, "acme", lines[:12])
+	wantWhole(t, everything(t, s, Check{})["acme"], 8, 3, 0) // nothing in the folder tells
+	check("acme", false)
+	forge(t, dir, "acme", lines)
+	check("acme", true)
+
+	small := open(t, dir, Options{MaxFile: 64 << 10, MaxTotal: 128 << 10})
+	for n := 12; everything(t, small, Check{})["acme"].Dropped == 0; n += 20 {
+		add(t, small, of("acme", n, n+20)...)
+	}
+	check("acme", true)
 }
 
 // TestAnotherKey holds that signatures of somebody else do not count, that his
