@@ -34,8 +34,9 @@ var _ cli.Backend = backend{}
 
 // A house holds the parts that commands share.
 type house struct {
-	settings *config.Settings
-	file     string // the settings file, canonical; empty when there is none
+	source   *settingsfile.Source
+	settings *config.Settings // when we began
+	file     string           // the settings file, canonical; empty when there is none
 	state    *statedir.Dir
 	world    hardening.World
 	env      map[string]string // ours
@@ -53,9 +54,13 @@ type house struct {
 func open(o cli.Options) (*house, error) {
 	h := &house{env: environment(os.Environ())}
 	var err error
-	if h.settings, h.file, err = readSettings(o.ConfigFile); err != nil {
+	if h.source, err = settingsfile.NewSource(o.ConfigFile, config.Parse); err != nil {
 		return nil, err
 	}
+	if h.settings, err = h.source.Current(); err != nil {
+		return nil, err
+	}
+	h.file = h.source.Path()
 	if h.state, err = openState(o.StateDir); err != nil {
 		return nil, err
 	}
@@ -130,6 +135,7 @@ func (h *house) manager(o cli.Options, violations store.Recorder, out *exit) (*m
 	}
 	return manager.New(manager.Options{
 		Settings:  h.settings,
+		Reload:    h.source.Current,
 		State:     h.state,
 		Providers: h.walls,
 		Provider:  o.Provider,
