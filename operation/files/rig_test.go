@@ -120,7 +120,7 @@ func rigOver(t testing.TB, sb sandbox.Sandbox, b *fsbridge.Bridge) *rig {
 // call returns a call with a guard and a meter, and the context to run in.
 func (r *rig) call() (context.Context, *operation.Call) {
 	r.Helper()
-	var all []grant.Capability
+	all := []grant.Capability{{Kind: grant.Temp}}
 	for _, kind := range []grant.Kind{grant.FSRead, grant.FSWrite, grant.FSList} {
 		all = append(all, grant.Capability{Kind: kind, Path: sandbox.WorkspaceDir}, grant.Capability{Kind: kind, Path: "/tmp"}, grant.Capability{Kind: kind, Path: "/small"})
 	}

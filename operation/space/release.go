@@ -21,11 +21,12 @@ const (
 
 // Release removes all folders of the call with what is in them, and nothing
 // else; no more are made. A process that goes on writing, folders that were
-// closed and branches of any depth do not keep it from that. It takes at most
-// 15 seconds. What is left then is the error, and the next call tries again;
+// closed and branches of any depth do not keep it from that, and neither does
+// the end of ctx, which may be why the call has ended. It takes at most 15
+// seconds. What is left then is the error, and the next Release tries again;
 // after the program's end [Sweep] does.
 func (s *Spaces) Release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
 	defer cancel()
 	s.mu.Lock()
 	s.released = true

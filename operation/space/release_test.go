@@ -1,8 +1,10 @@
 package space_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -20,7 +22,8 @@ func TestReleaseHostile(t *testing.T) {
 			r.sh(`mkdir "$1/d"; printf kept >"$1/d/f"; chmod 500 "$1/d"`, kept)
 			for _, tt := range []struct{ name, line string }{
 				{"closed folders", `cd "$1"; mkdir -p a/b/c d/e g; printf x >a/b/c/f; printf x >d/e/f; chmod 000 a/b/c a/b a; chmod 500 d/e d; chmod 600 g; chmod 000 .`},
-				{"very deep", `cd "$1"; i=0; while [ $i -lt 3000 ]; do mkdir dddddddddd; cd -P dddddddddd 2>/dev/null || break; i=$((i+1)); done`},
+				// Deeper than a path can say.
+				{"very deep", `cd "$1"; n=$(printf %0150d 0); i=0; while [ $i -lt 60 ]; do mkdir $n; cd -P $n; i=$((i+1)); done; : >f; [ $i = 60 ]`},
 				{"links to what is kept", `cd "$1"; ln -s "$2" l; ln -s "$2/d" d; mkdir e; ln -s "$2/d/f" e/f; ln "$2/d/f" hard; chmod 000 e`},
 				{"strange names", `cd "$1"; : >-rf; : >'a
 b'; mkdir ' '; : >"$(printf '\377')"; mkfifo p`},
@@ -65,30 +68,33 @@ func TestReleaseAgainstWriter(t *testing.T) {
 }
 
 // TestReleaseIsBounded holds that a release that cannot succeed ends, says so,
-// and is tried again by the next one.
+// and is tried again by the next one; and that the end of the call is no reason
+// to leave anything.
 func TestReleaseIsBounded(t *testing.T) {
-	r := inMemory(t)
-	s := space.New(r.files, "/tmp")
-	dir := r.allot(s, 1<<20)
-	stop := r.background(`while :; do mkdir -p "$1/a/b"; : >"$1/a/b/f"; done`, dir)
-	stop()
-	r.sh(`chmod 555 /tmp 2>/dev/null || :`)
-	must(t, s.Release(t.Context()))
-
-	stubborn := &refusing{Files: r.files}
-	s = space.New(stubborn, "/tmp")
-	r.allot(s, 1<<20)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	r.fails("release", s.Release(ctx), sandbox.CodeExecution, "")
-	if stubborn.tried < 2 {
-		t.Errorf("it was tried %d times", stubborn.tried)
-	}
-	stubborn.lets = true
-	must(t, s.Release(t.Context()))
-	if left := r.sh("ls -A /tmp"); left != "" {
-		t.Errorf("left: %q", left)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := inMemory(t)
+		stubborn := &refusing{Files: r.files}
+		s := space.New(stubborn, "/tmp")
+		r.allot(s, 1<<20)
+		begin := time.Now()
+		r.fails("release", s.Release(t.Context()), sandbox.CodeExecution, "")
+		if took := time.Since(begin); took < 10*time.Second || took > 15*time.Second || stubborn.tried < 20 {
+			t.Errorf("it was tried %d times in %v", stubborn.tried, took)
+		}
+		stubborn.code = sandbox.CodeUnavailable
+		begin = time.Now()
+		r.fails("release in a sandbox that is gone", s.Release(t.Context()), sandbox.CodeUnavailable, "")
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		stubborn.lets = true
+		ended, end := context.WithCancel(t.Context())
+		end()
+		must(t, s.Release(ended))
+		if left, err := r.files.ReadDir(t.Context(), "/tmp"); err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
 }
 
 // refusing are files that remove nothing until they are let.
@@ -96,11 +102,12 @@ type refusing struct {
 	sandbox.Files
 	lets  bool
 	tried int
+	code  sandbox.Code
 }
 
 func (f *refusing) Remove(ctx context.Context, path string, recursive bool) error {
 	if f.tried++; !f.lets {
-		return &sandbox.Error{Code: sandbox.CodeExecution, Op: "remove", Message: "not yet"}
+		return &sandbox.Error{Code: cmp.Or(f.code, sandbox.CodeExecution), Op: "remove", Message: "not yet"}
 	}
 	return f.Files.Remove(ctx, path, recursive)
 }
