@@ -80,15 +80,19 @@ func retryable(err error) bool {
 
 // once is a request without anything around it, for many at once.
 func (w *world) once(g *grant.Guard, url string, size int64) error {
+	return w.onceIn(context.Background(), g, url, size)
+}
+
+func (w *world) onceIn(ctx context.Context, g *grant.Guard, url string, size int64) error {
 	v, err := g.Check(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: url}, grant.State{Now: time.Now()})
 	if err != nil {
 		return err
 	}
-	account, err := w.ledger.Account(context.Background(), ledger.Limit{ID: "tenant:acme", Bound: budget.NoBound()})
+	account, err := w.ledger.Account(ctx, ledger.Limit{ID: "tenant:acme", Bound: budget.NoBound()})
 	if err != nil {
 		return err
 	}
-	m, ctx, err := meter.Start(context.Background(), account, budget.One(budget.Calls, 1))
+	m, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func ended(ctx context.Context) error {
 	switch {
 	case errors.As(cause, &e):
 		return cause
-	case errors.Is(cause, context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return late("profile.limits.timeout", "the request took longer than it may")
 	}
 	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Message: "whoever asked gave up", Retryable: true, Err: cause}

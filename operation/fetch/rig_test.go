@@ -71,6 +71,7 @@ type world struct {
 type rules struct {
 	allowed, denied []string
 	limits          config.NetworkLimits
+	require         bool // evidence of all that passes
 	options         []fetch.Options
 	resolver        reach.Resolver
 	lookup          time.Duration
@@ -122,7 +123,7 @@ func (w *world) open(r rules) {
 	}
 	var err error
 	w.way, err = w.outlet.Open(w.t.Context(), w.inside, outlet.Options{
-		Sandbox: "box", Owner: sandbox.Owner{Tenant: "acme"}, Limits: r.limits,
+		Sandbox: "box", Owner: sandbox.Owner{Tenant: "acme"}, Limits: r.limits, Require: r.require,
 		Rules: sandbox.EgressRules{AllowedDomains: allowed, DeniedDomains: r.denied},
 	})
 	must(w.t, err)
