@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
-	"github.com/bulkhead-dev/sandbox/operation/fetch"
 )
 
 // holds checks what is true of everything that is handed back.
@@ -40,6 +39,8 @@ func (w *world) holds(d deed) {
 			w.t.Errorf("%v is no error of the table", d.err)
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, s := range w.secrets {
 		if len(s) < 10 || strings.Contains(all, s) || strings.Contains(all, "Basic ") {
 			w.t.Errorf("credentials of the proxy are shown: %s", all)
@@ -97,7 +98,7 @@ func (w *world) onceIn(ctx context.Context, g *grant.Guard, url string, size int
 		return err
 	}
 	defer m.End()
-	out, err := fetch.New(w.way, w.inside, fetch.Options{Roots: w.net.Authority.Pool}).Execute(ctx, &operation.Call{Guard: g, Meter: m}, v)
+	out, err := w.Execute(ctx, &operation.Call{Guard: g, Meter: m}, v)
 	if err == nil && out.Digest.Size != size {
 		return errors.New("not all of it")
 	}
