@@ -157,7 +157,7 @@ func (r *rig) seed(b *fsbridge.Bridge) {
 	r.net.Handle(host("stall"), http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }))
 	r.net.Handle(host("junk"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
-			io.WriteString(c, canary+"\r\n\r\n")
+			io.WriteString(c, secret+"\r\n\r\n")
 			c.Close()
 		}
 	}))

@@ -277,7 +277,7 @@ func failures() []row {
 			return err
 		}, code: sandbox.CodeTimeout, cause: "canceled", retryable: true},
 
-		{name: "answer that is none", provoke: func(r *rig) error { return r.run(ask(r.at("junk"))) }, code: sandbox.CodeExecution, cause: canary},
+		{name: "answer that is none", provoke: func(r *rig) error { return r.run(ask(r.at("junk"))) }, code: sandbox.CodeExecution, resource: host("junk"), cause: "malformed HTTP response"},
 		{name: "program that is not there", provoke: runs(exec("missing-" + canary)), code: sandbox.CodeExecution, rule: "args", resource: canary},
 		{name: "what nobody expected", provoke: func(*rig) error { return fmt.Errorf("%s: %w", canary, errors.ErrUnsupported) }, code: sandbox.CodeInternal},
 		{name: "with a cause", provoke: func(*rig) error {

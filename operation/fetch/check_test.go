@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
-	"github.com/bulkhead-dev/sandbox/operation/fetch"
 )
 
 // holds checks what is true of everything that is handed back.
@@ -40,6 +39,8 @@ func (w *world) holds(d deed) {
 			w.t.Errorf("%v is no error of the table", d.err)
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, s := range w.secrets {
 		if len(s) < 10 || strings.Contains(all, s) || strings.Contains(all, "Basic ") {
 			w.t.Errorf("credentials of the proxy are shown: %s", all)
@@ -80,20 +81,24 @@ func retryable(err error) bool {
 
 // once is a request without anything around it, for many at once.
 func (w *world) once(g *grant.Guard, url string, size int64) error {
+	return w.onceIn(context.Background(), g, url, size)
+}
+
+func (w *world) onceIn(ctx context.Context, g *grant.Guard, url string, size int64) error {
 	v, err := g.Check(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: url}, grant.State{Now: time.Now()})
 	if err != nil {
 		return err
 	}
-	account, err := w.ledger.Account(context.Background(), ledger.Limit{ID: "tenant:acme", Bound: budget.NoBound()})
+	account, err := w.ledger.Account(ctx, ledger.Limit{ID: "tenant:acme", Bound: budget.NoBound()})
 	if err != nil {
 		return err
 	}
-	m, ctx, err := meter.Start(context.Background(), account, budget.One(budget.Calls, 1))
+	m, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
 	if err != nil {
 		return err
 	}
 	defer m.End()
-	out, err := fetch.New(w.way, w.inside, fetch.Options{Roots: w.net.Authority.Pool}).Execute(ctx, &operation.Call{Guard: g, Meter: m}, v)
+	out, err := w.Execute(ctx, &operation.Call{Guard: g, Meter: m}, v)
 	if err == nil && out.Digest.Size != size {
 		return errors.New("not all of it")
 	}

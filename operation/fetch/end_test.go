@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -83,7 +84,7 @@ func TestTimes(t *testing.T) {
 		if !retryable(d.err) {
 			t.Errorf("%v", d.err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, errors.New("whatever it is called"))
 		defer cancel()
 		d = w.do(wish{url: w.net.URL(scheme, "stall.test", "/"), ctx: ctx})
 		w.wants(d, tooLate, "profile.limits.timeout")
@@ -159,6 +160,44 @@ func TestWayClosed(t *testing.T) {
 		d = w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
 		w.wants(d, noHost, "closed")
 		if !retryable(d.err) || len(d.effects) != 0 {
+			t.Errorf("%v, %+v", d.err, d.effects)
+		}
+	})
+}
+
+// TestNoRoom holds that a connection beyond what the sandbox may have is told
+// so, also when the proxy answers before it has read a request.
+func TestNoRoom(t *testing.T) {
+	both(t, rules{limits: config.NetworkLimits{Connections: 1}}, func(t *testing.T, w *world, scheme string) {
+		begun := w.stall("stall.test", true)
+		ctx, giveUp := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		g := guardOf(t, nil)
+		wg.Go(func() {
+			if err := w.onceIn(ctx, g, w.net.URL(scheme, "stall.test", "/"), 0); sandbox.CodeOf(err) != tooLate {
+				t.Errorf("%v", err)
+			}
+		})
+		<-begun
+		for range 20 {
+			d := w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
+			w.wants(d, noBudget, "limits.connections")
+			if !retryable(d.err) || len(d.effects) != 0 {
+				t.Errorf("%v, %+v", d.err, d.effects)
+			}
+		}
+		giveUp()
+		wg.Wait()
+	})
+}
+
+// TestNoRecord holds that nothing leaves without a record where one is required.
+func TestNoRecord(t *testing.T) {
+	both(t, rules{require: true}, func(t *testing.T, w *world, scheme string) {
+		must(t, w.recorder.Close())
+		d := w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
+		w.wants(d, noHost, "requireEvidence")
+		if !retryable(d.err) || len(d.effects) != 0 || w.net.Hits(internet.Files) != 0 {
 			t.Errorf("%v, %+v", d.err, d.effects)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant"
 )
 
 // ended says why the context did.
@@ -19,7 +20,7 @@ func ended(ctx context.Context) error {
 	switch {
 	case errors.As(cause, &e):
 		return cause
-	case errors.Is(cause, context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return late("profile.limits.timeout", "the request took longer than it may")
 	}
 	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Message: "whoever asked gave up", Retryable: true, Err: cause}
@@ -30,21 +31,19 @@ func late(field, message string) error {
 }
 
 // malformed is about an answer that cannot be read.
-func malformed(message string, cause error) error {
-	return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Message: message, Err: quoted(cause)}
+func malformed(v *grant.Vetted, message string, cause error) error {
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Resource: v.Host.Target(v.Port), Message: message, Err: plain(cause)}
 }
 
-// quoted is a cause without what a terminal obeys, and bounded: hosts have a say
-// in the texts of errors.
-func quoted(err error) error {
+// plain is a cause as it may be kept: bounded, without what a terminal obeys, and
+// without what it quotes, which is content of the answer.
+func plain(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := printable(err.Error())
-	if len(text) > 300 {
-		text = text[:297] + "..."
-	}
-	return errors.New(strings.ToValidUTF8(text, ""))
+	text, _, _ := strings.Cut(err.Error(), `"`)
+	text = printable(strings.TrimRight(text, " :"))
+	return errors.New(strings.ToValidUTF8(text[:min(len(text), 300)], ""))
 }
 
 // failed says why there is no answer, or only a part.
@@ -62,10 +61,10 @@ func (x *exchange) failed(ctx context.Context, err error) error {
 	if cutOff(err) {
 		return &sandbox.Error{
 			Code: sandbox.CodeUnavailable, Op: op, Resource: x.v.Host.Target(x.v.Port), Message: "the connection ended before the answer did",
-			Hint: "try again later", Retryable: true, Err: quoted(err),
+			Hint: "try again later", Retryable: true, Err: plain(err),
 		}
 	}
-	return malformed("the answer is malformed", err)
+	return malformed(&x.v, "the answer is malformed", err)
 }
 
 // cutOff reports whether err is that of a connection that has ended.
@@ -93,5 +92,5 @@ func (x *exchange) untrusted(ctx context.Context, err error) error {
 	if certificate != nil {
 		message, hint = "the certificate of the host is not trusted, or is one of another host", "see what certificate the host has"
 	}
-	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: x.v.Host.Target(x.v.Port), Message: message, Hint: hint, Err: quoted(err)}
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: x.v.Host.Target(x.v.Port), Message: message, Hint: hint, Err: plain(err)}
 }

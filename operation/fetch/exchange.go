@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
@@ -50,7 +51,7 @@ func (x *exchange) do(ctx context.Context) error {
 	x.effect = proof.Effect{Kind: grant.EffectNetwork, Method: x.v.Method, Host: x.v.Host.Target(x.v.Port)}
 	u, err := url.Parse(x.v.URL)
 	if err != nil {
-		return malformed("the address that was judged cannot be read", nil)
+		return sandbox.Errorf(sandbox.CodeInternal, op, "the address that was judged cannot be read")
 	}
 	if x.raw, err = x.inside.dial(ctx); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (x *exchange) tunnel(ctx context.Context) error {
 	case resp.StatusCode != http.StatusOK:
 		return x.notOpened(ctx, resp)
 	case br.Buffered() > 0:
-		return malformed("the host speaks before it was spoken to", nil)
+		return malformed(&x.v, "the host speaks before it was spoken to", nil)
 	}
 	x.below = &ending{Conn: x.raw}
 	over := tls.Client(x.below, &tls.Config{

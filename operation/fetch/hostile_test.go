@@ -186,6 +186,17 @@ func TestCertificates(t *testing.T) {
 			wantStatuses(t, d, 0)
 		})
 	}
+	t.Run("of an address", func(t *testing.T) {
+		w := newWorld(t, rules{})
+		s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { io.WriteString(rw, "x") }))
+		defer s.Close()
+		trusting := x509.NewCertPool()
+		trusting.AddCert(s.Certificate())
+		w.Executor = fetch.New(w.way, w.inside, fetch.Options{Roots: trusting})
+		if err := w.once(guardOf(t, nil, "127.0.0.1"), s.URL+"/", 1); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("none at all", func(t *testing.T) {
 		w := newWorld(t, rules{})
 		d := w.do(wish{url: "https://" + w.net.At("http", internet.Files) + "/"})

@@ -75,7 +75,7 @@ func (x *exchange) notOpened(ctx context.Context, resp *http.Response) error {
 	if err := x.byStatus(resp.StatusCode, resp.Header.Get(ruleField)); err != nil {
 		return err
 	}
-	return malformed("the proxy answers with status "+strconv.Itoa(resp.StatusCode), nil)
+	return malformed(&x.v, "the proxy answers with status "+strconv.Itoa(resp.StatusCode), nil)
 }
 
 // orEnded is err, unless the operation was ended meanwhile.
@@ -96,7 +96,7 @@ func (x *exchange) byStatus(status int, rule string) error {
 		x.passed = x.passed && status == 413
 		return x.byRule(printable(rule), "a limit of the sandbox's network is reached")
 	case rule == "request" && status < 500:
-		return malformed("the proxy does not take the request", nil)
+		return malformed(&x.v, "the proxy does not take the request", nil)
 	case reach && status == 504:
 		e.Code, e.Message = sandbox.CodeTimeout, "the host did not answer in time"
 	case reach && status == 502:

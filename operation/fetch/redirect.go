@@ -22,11 +22,11 @@ func follow(v *grant.Vetted, status int, location []string) (next grant.Operatio
 		return grant.Operation{}, false, nil
 	}
 	if len(location) > 1 {
-		return grant.Operation{}, false, malformed("the answer redirects to several addresses", nil)
+		return grant.Operation{}, false, malformed(v, "the answer redirects to several addresses", nil)
 	}
 	from, err := url.Parse(v.URL)
 	if err != nil {
-		return grant.Operation{}, false, malformed("the address that was judged cannot be read", nil)
+		return grant.Operation{}, false, sandbox.Errorf(sandbox.CodeInternal, op, "the address that was judged cannot be read")
 	}
 	to, err := from.Parse(location[0])
 	if err != nil { // what err says is the host's

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +64,9 @@ type world struct {
 	way      outlet.Way
 	inside   *fetch.Inside
 	ledger   *ledger.Ledger
-	secrets  []string // that nothing may show
+
+	mu      sync.Mutex
+	secrets []string // that nothing may show
 }
 
 // rules are what the settings of a world say of hosts. No name is all of
@@ -71,6 +74,7 @@ type world struct {
 type rules struct {
 	allowed, denied []string
 	limits          config.NetworkLimits
+	require         bool // evidence of all that passes
 	options         []fetch.Options
 	resolver        reach.Resolver
 	lookup          time.Duration
@@ -122,7 +126,7 @@ func (w *world) open(r rules) {
 	}
 	var err error
 	w.way, err = w.outlet.Open(w.t.Context(), w.inside, outlet.Options{
-		Sandbox: "box", Owner: sandbox.Owner{Tenant: "acme"}, Limits: r.limits,
+		Sandbox: "box", Owner: sandbox.Owner{Tenant: "acme"}, Limits: r.limits, Require: r.require,
 		Rules: sandbox.EgressRules{AllowedDomains: allowed, DeniedDomains: r.denied},
 	})
 	must(w.t, err)
@@ -137,6 +141,8 @@ type spied struct {
 
 func (s spied) Command(id string, o outlet.Command) outlet.Caller {
 	c := s.Way.Command(id, o)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
 	_, rest, _ := strings.Cut(c.Env()["HTTP_PROXY"], ":")
 	_, rest, _ = strings.Cut(rest, ":")
 	token, _, _ := strings.Cut(rest, "@")
@@ -167,11 +173,14 @@ type deed struct {
 	used    budget.Amount
 }
 
-// guardOf makes the guard of a tool that may do any request that the policy
-// does not forbid.
-func guardOf(t testing.TB, change func(*grant.Policy)) *grant.Guard {
+// guardOf makes the guard of a tool that may do any request, to the hosts of
+// the internet and more, that the policy does not forbid.
+func guardOf(t testing.TB, change func(*grant.Policy), more ...string) *grant.Guard {
 	t.Helper()
-	all := []grant.Capability{{Kind: grant.NetHTTP, Host: "*.test", Methods: []string{"*"}}}
+	var all []grant.Capability
+	for _, host := range append(more, "*.test") {
+		all = append(all, grant.Capability{Kind: grant.NetHTTP, Host: host, Methods: []string{"*"}})
+	}
 	now := time.Now()
 	p := grant.Policy{
 		Version: "1", Capabilities: all, Safety: grant.SafetyLow, Mappings: grant.Mappings{Root: "/workspace", Tmp: "/tmp/x"},
