@@ -160,7 +160,7 @@ func (t *tab) lead(ctx context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, cleanTime)
+	within, cancel := context.WithTimeout(ctx, 2*cleanTime) // the caller may take cleanTime to decide
 	defer cancel()
 	// What the input has set off is done when a task behind it is.
 	if world, err := t.world(within); err == nil {

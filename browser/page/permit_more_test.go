@@ -27,8 +27,8 @@ func TestVisitThatDoesNotAnswer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t, map[string]http.HandlerFunc{"good.test": html("<title>good</title>"), "bad.test": html("secret")})
-			s := p.openAs(t, browser.Rights{Visit: func(ctx context.Context, address string, _ int) error {
+			p := newPlace(t, map[string]http.HandlerFunc{"good.test": html("<title>good</title><a href=http://bad.test/>go</a>"), "bad.test": html("secret")})
+			s := p.openAs(t, browser.Rights{Write: true, Visit: func(ctx context.Context, address string, _ int) error {
 				if strings.Contains(address, "bad") {
 					return tt.visit(ctx)
 				}
@@ -36,6 +36,8 @@ func TestVisitThatDoesNotAnswer(t *testing.T) {
 			}}, Options{})
 			_, err := s.Navigate(t.Context(), "http://bad.test/")
 			want(t, err, tt.code, "")
+			visited(t, s, "http://good.test/")
+			want(t, s.Click(t.Context(), "a"), tt.code, "")
 			if name == "error without a code" && !errors.Is(err, plain) {
 				t.Errorf("%v says not why", err)
 			}

@@ -55,6 +55,12 @@ var rules = []rule{
 		never: []string{"github.com/docker/docker/..."},
 	},
 	{
+		name: "metrics are shown in one package",
+		why:  "everybody else tells an operation.Observer, and links no Prometheus",
+		from: []string{"./..."}, except: []string{"./metrics", "./cmd/..."},
+		never: []string{"github.com/prometheus/..."},
+	},
+	{
 		name: "the guest is lean",
 		why:  "it runs in every sandbox: memory and start time are paid each time",
 		from: []string{"./guest/server/...", "./cmd/sandbox-guest/..."}, deep: true,
