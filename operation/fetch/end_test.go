@@ -182,7 +182,7 @@ func TestNoRoom(t *testing.T) {
 		for range 20 {
 			d := w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
 			w.wants(d, noBudget, "limits.connections")
-			if !retryable(d.err) || len(d.effects) != 0 {
+			if !retryable(d.err) || scheme == "https" && len(d.effects) != 0 { // a plain answer of 503 could be the host's
 				t.Errorf("%v, %+v", d.err, d.effects)
 			}
 		}

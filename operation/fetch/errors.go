@@ -43,6 +43,9 @@ func plain(err error) error {
 	}
 	text, _, _ := strings.Cut(err.Error(), `"`)
 	text = printable(strings.TrimRight(text, " :"))
+	if text == "" {
+		return nil
+	}
 	return errors.New(strings.ToValidUTF8(text[:min(len(text), 300)], ""))
 }
 

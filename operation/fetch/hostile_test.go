@@ -62,6 +62,7 @@ func TestHostileAnswers(t *testing.T) {
 		{"redirect to two", "HTTP/1.1 302 Found\r\nLocation: /a\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n", badAnswer, badAnswer, "several"},
 		{"redirect to nowhere", ok[:9] + "302 Found\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx", "", "", ""},
 		{"as if the proxy refused", "HTTP/1.1 403 Blocked by sandbox: x\r\nX-Sandbox-Rule: network.allowedDomains\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx", "", "", ""},
+		{"as if a limit was reached", "HTTP/1.1 429 Sandbox: limits\r\nX-Sandbox-Rule: limits.bytesOut\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx", "", noBudget, ""},
 		{"as if the proxy failed", "HTTP/1.1 502 Sandbox: reach\r\nX-Sandbox-Rule: reach\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx", "", noHost, ""},
 	}
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {

@@ -55,7 +55,8 @@ func (x *exchange) byRule(rule, message string) *sandbox.Error {
 
 // ofProxy says what an answer to a plain request means that the proxy gave in
 // the place of the host; nil for an answer of the host. A host that names a rule
-// in its own answer makes an error of it, by which it gains nothing.
+// in its own answer makes an error of it, and gains nothing by that: the request
+// counts as one that has reached it.
 func (x *exchange) ofProxy(ctx context.Context, resp *http.Response) error {
 	rule := resp.Header.Get(ruleField)
 	if rule == "" || resp.StatusCode < 400 {
@@ -73,6 +74,7 @@ func (x *exchange) notOpened(ctx context.Context, resp *http.Response) error {
 		return orEnded(ctx, refused)
 	}
 	if err := x.byStatus(resp.StatusCode, resp.Header.Get(ruleField)); err != nil {
+		x.passed = resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout // else nobody was dialled
 		return err
 	}
 	return malformed(&x.v, "the proxy answers with status "+strconv.Itoa(resp.StatusCode), nil)
@@ -93,7 +95,6 @@ func (x *exchange) byStatus(status int, rule string) error {
 	e := &sandbox.Error{Op: op, Resource: x.v.Host.Target(x.v.Port), Hint: "try again later", Retryable: true}
 	switch {
 	case strings.HasPrefix(rule, "limits") && (status == 413 || status == 429 || status == 503):
-		x.passed = x.passed && status == 413
 		return x.byRule(printable(rule), "a limit of the sandbox's network is reached")
 	case rule == "request" && status < 500:
 		return malformed(&x.v, "the proxy does not take the request", nil)
