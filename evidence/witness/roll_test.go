@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,8 +68,11 @@ func FuzzReadClaim(f *testing.F) {
 // TestRoll holds that every tenant is on the roll before its begin is written.
 func TestRoll(t *testing.T) {
 	dir := t.TempDir()
-	now := time.Now()
-	g := newRig(t, dir, Options{Now: func() time.Time { return now }})
+	var at atomic.Int64
+	at.Store(time.Now().UnixNano())
+	clock := func() time.Time { return time.Unix(0, at.Load()) }
+	now := clock()
+	g := newRig(t, dir, Options{Now: clock})
 	read := func() claim {
 		t.Helper()
 		f, err := os.Open(filepath.Join(dir, "writers", g.Writer()))
@@ -91,6 +95,7 @@ func TestRoll(t *testing.T) {
 		t.Errorf("after the first begin: %+v", c)
 	}
 	now = now.Add(-24 * time.Hour)
+	at.Store(now.UnixNano())
 	end(t, g.begin(t, false), wrote())
 	if c := read(); c.since.After(now) {
 		t.Errorf("after the clock was set back: %+v", c)
