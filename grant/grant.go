@@ -205,18 +205,18 @@ type Mappings struct {
 }
 
 // Policy is what settings say for all calls of a tenant and agent. Who makes
-// one from settings fills it like this:
+// one from settings (config.GrantPolicy) fills it like this:
 //
-//	fs.read, fs.list  the workspace, /agent, filesystem.allowRead where it is no pattern
-//	fs.write          the workspace unless access is ro, filesystem.allowWrite where it is no pattern
+//	fs.read, fs.list  the workspace, the temporary folder, /agent where it is there, filesystem.allowRead where it is no pattern
+//	fs.write          the workspace unless access is ro, the temporary folder, filesystem.allowWrite where it is no pattern
 //	net.http          one for each host of network.allowedDomains, methods "*"; "*" under allowPublic
 //	browser           every action where browser.enabled is set, less those that its settings refuse
 //	proc              each program of the manifest that the command policy allows, since settings list no programs
-//	tmp, gpu          tmp always; the classes of docker.gpus
-//	Lists.Domains     network.allowedDomains as it stands; "*" and, under allowPrivate, private ranges are added
+//	tmp, gpu          tmp always, up to the size of the temporary folder; the classes of docker.gpus
+//	Lists.Domains     network.allowedDomains as it stands; under allowPublic "*" is added, and with allowPrivate private ranges are
 //	Denied            network.deniedDomains; filesystem.denyRead and denyWrite where they are no pattern
 //	Limits            limits.timeout and the like
-//	Version           a hash of all that
+//	Version           a hash of the settings that any policy is made of
 //
 // Patterns of paths are left to the wall and to policy/path, which are asked as
 // well: a profile narrows what they allow and never widens it.

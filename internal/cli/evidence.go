@@ -14,6 +14,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 )
 
 // An EvidenceStore answers for what was done; *evidence.Store is one.
@@ -29,8 +30,8 @@ func (a *app) evidenceCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:        "evidence",
 		Usage:       "show what was done, and check that the record of it is whole",
-		UsageText:   "sandbox evidence (list | verify) [flags]",
-		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand()},
+		UsageText:   "sandbox evidence (list | verify | replay) [flags]",
+		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand(), a.evidenceReplayCommand()},
 	}
 }
 
@@ -42,7 +43,8 @@ func (a *app) evidenceListCommand() *ucli.Command {
 		UsageText: "sandbox evidence list [flags]",
 		Description: "That of the tenant, or of every one with --all. --agent and --session select when they are given.\n" +
 			"A time is an age like 90s, 10m, 24h or 7d, a day like 2026-11-21, or a time like 2026-11-21T06:12:15Z.\n" +
-			"Types: " + strings.Join(evidenceTypes(), ", ") + ".",
+			"Types: " + strings.Join(evidenceTypes(), ", ") + "; " + typeOperation + " is a begin and its end, in one line.\n" +
+			"Operations are shown so unless begin or end is asked for. JSON has the records as they are.",
 		Flags: s.flags(),
 		Action: func(c *ucli.Context) error {
 			f, err := s.filter(a, time.Now())
@@ -52,7 +54,7 @@ func (a *app) evidenceListCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, f) })
+			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, s, f) })
 		},
 	}
 }
@@ -63,12 +65,18 @@ type evidenceSelection struct {
 	since, until           moment
 	all                    bool
 	shown                  int
+	operations             operationSelection
+}
+
+// operationsOnly reports whether nothing but operations is meant.
+func (s *evidenceSelection) operationsOnly() bool {
+	return s.kind.value == typeOperation || s.operations.given() != ""
 }
 
 func (s *evidenceSelection) flags() []ucli.Flag {
-	s.kind.check = oneOf(evidenceTypes()...)
+	s.kind.check = oneOf(append(evidenceTypes(), typeOperation)...)
 	s.sandbox.check, s.command.check = notEmpty, notEmpty
-	return []ucli.Flag{
+	return append([]ucli.Flag{
 		&ucli.GenericFlag{Name: "type", Usage: "`TYPE` of what was done", Value: &s.kind},
 		&ucli.GenericFlag{Name: "since", Usage: "not before this `TIME`", Value: &s.since},
 		&ucli.GenericFlag{Name: "until", Usage: "before this `TIME`", Value: &s.until},
@@ -76,7 +84,7 @@ func (s *evidenceSelection) flags() []ucli.Flag {
 		&ucli.GenericFlag{Name: "command", Usage: "of the run with this `ID`", Value: &s.command},
 		&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &s.all},
 		&ucli.IntFlag{Name: "limit", Usage: "at most the newest `N`; 0 shows all", Value: defaultShown, Destination: &s.shown},
-	}
+	}, s.operations.flags()...)
 }
 
 // filter reads the flags at now.
@@ -90,6 +98,8 @@ func (s *evidenceSelection) filter(a *app, now time.Time) (evidence.Filter, erro
 		return f, usagef("evidence list", "--limit must not be negative")
 	case s.all && a.globals.tenant.given:
 		return f, usagef("evidence list", "--all and --tenant exclude each other")
+	case s.kind.given && s.kind.value != typeOperation && s.operations.given() != "":
+		return f, usagef("evidence list", "--%s is about operations; leave out --type %s", s.operations.given(), s.kind.value)
 	}
 	if a.globals.agent.given {
 		f.Agent = a.globals.agent.value
@@ -124,8 +134,11 @@ type evidenceView struct {
 	Damaged  int               `json:"damaged"` // places of the records that cannot be read
 }
 
-func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filter) error {
+func (a *app) listEvidence(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
 	limit := f.Limit
+	if !s.kind.given || s.operationsOnly() {
+		return a.listItems(ctx, e, s, f)
+	}
 	f.Limit = oneMore(limit)
 	n, err := gather(e.Query(ctx, f), limit)
 	if err != nil {
@@ -137,18 +150,58 @@ func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filt
 	return a.sayMissing(n.more, limit, n.damaged, ", see sandbox evidence verify")
 }
 
+// listItems lists records with operations brought together.
+func (a *app) listItems(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
+	all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
+	n, err := gather(firstOf(s.items(all, f), oneMore(f.Limit)), f.Limit)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.globals.json():
+		view := evidenceView{Evidence: []evidence.Record{}, More: n.more, Damaged: n.damaged}
+		for _, i := range n.records {
+			view.Evidence = append(view.Evidence, i.Records...)
+		}
+		err = writeJSON(a.Stdout, view)
+	case s.operationsOnly():
+		err = a.writeOperations(n.records, f.AllTenants)
+	default:
+		err = a.writeItems(n.records, f.AllTenants)
+	}
+	if err != nil {
+		return err
+	}
+	return a.sayMissing(n.more, f.Limit, n.damaged, ", see sandbox evidence verify")
+}
+
 func (a *app) writeEvidence(view evidenceView, tenants bool) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, view)
 	}
+	items := make([]pairs.Item, len(view.Evidence))
+	for i, r := range view.Evidence {
+		items[i].Records = []evidence.Record{r}
+	}
+	return a.writeItems(items, tenants)
+}
+
+// writeItems shows what was done, one thing on a line.
+func (a *app) writeItems(list []pairs.Item, tenants bool) error {
 	columns := []string{"TIME", "TYPE", "AGENT", "SESSION", "COMMAND", "VERDICT", "WHAT", "RULE"}
 	if tenants {
 		columns = append(columns, "TENANT")
 	}
 	t := newTable(columns...)
-	for _, r := range view.Evidence {
+	for _, i := range list {
+		r := i.First()
+		kind, id := string(r.Type), r.Command
 		verdict, what, rule := evidenceCells(r)
-		cells := []string{r.Time.Local().Format("2006-01-02 15:04:05"), string(r.Type), r.Agent, r.Session, r.Command, verdict, what, rule}
+		if i.Operation() {
+			kind = typeOperation
+			id, verdict, what, rule = operationRow(i)
+		}
+		cells := []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
 		if tenants {
 			cells = append(cells, r.Tenant)
 		}
