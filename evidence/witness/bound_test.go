@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/journal/excerpt"
@@ -29,7 +30,7 @@ func large(s string) (proof.Begin, proof.End) {
 }
 
 // keptAs puts an operation on record and reads it back.
-func keptAs(t testing.TB, g *rig, b proof.Begin, how proof.End) Operation {
+func keptAs(t testing.TB, g *rig, b proof.Begin, how proof.End) pairs.Item {
 	t.Helper()
 	e, err := g.Begin(t.Context(), b, true)
 	if err != nil {

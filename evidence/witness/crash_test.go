@@ -176,7 +176,7 @@ func TestKilled(t *testing.T) {
 		}
 		if o.End.Status == proof.Aborted {
 			aborted++
-			if o.End.Code != "TOOL.EXECUTION_FAILED" || o.End.Detail != abortedDetail || o.Record.Agent != "main" {
+			if o.End.Code != "TOOL.EXECUTION_FAILED" || o.End.Detail != abortedDetail || o.First().Agent != "main" {
 				t.Errorf("aborted %+v", o.End)
 			}
 		}

@@ -2,7 +2,6 @@ package witness
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -262,11 +261,4 @@ func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 
 func notTaken(o *outlet, err error) error {
 	return noEvidence(fmt.Sprintf("the operation cannot be put on record in %s", o.sink.Name()), err)
-}
-
-// readData reads the data of a record.
-func readData[T any](r evidence.Record) (T, error) {
-	var v T
-	err := json.Unmarshal(r.Data, &v)
-	return v, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 )
@@ -46,11 +47,13 @@ func Example() {
 	if err := w.Close(); err != nil {
 		log.Print(err)
 	}
-	for o, err := range witness.Pair(store.Query(ctx, evidence.Filter{Tenant: "acme"})) {
+	for o, err := range pairs.Newest(store.Query(ctx, evidence.Filter{Tenant: "acme"})) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(o.Begin.Tool, o.End.Status)
+		if o.Operation() {
+			fmt.Println(o.Begin.Tool, o.End.Status)
+		}
 	}
 	// Output:
 	// acme begin

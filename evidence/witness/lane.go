@@ -88,12 +88,12 @@ func (l *lane) drain() {
 		b := l.batch()
 		l.mu.Unlock()
 		err := l.write(append(b.told, b.records...))
-		l.mu.Lock()
-		more = l.settle(b, err)
-		l.mu.Unlock()
 		if err != nil {
 			l.tell(err)
 		}
+		l.mu.Lock()
+		more = l.settle(b, err)
+		l.mu.Unlock()
 	}
 }
 

@@ -2,9 +2,11 @@ package witness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -165,35 +167,43 @@ func (w *Witness) announce(ends []evidence.Record) {
 const pastSince = 4096
 
 // unended returns the begins of a writer, at since or later, that have no end,
-// the oldest first. The records come newest first.
-func unended(all func(func(evidence.Record, error) bool), writer string, since time.Time) ([]evidence.Record, error) {
+// the oldest first. The records come newest first. A record that a failing disk
+// has let through is written again, so that both of an operation may be there
+// more than once. Memory grows with the operations of this writer.
+func unended(all iter.Seq2[evidence.Record, error], writer string, since time.Time) ([]evidence.Record, error) {
 	var open []evidence.Record
+	told := map[string]bool{} // ids of ends, and of begins that were found
 	old := 0
-	recent := func(yield func(evidence.Record, error) bool) {
-		for r, err := range all {
-			if err == nil && r.Time.Before(since) {
-				if old++; old >= pastSince {
-					return
-				}
-			} else {
-				old = 0
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
-	for o, err := range Pair(recent) {
+	for r, err := range all {
 		var damage *journal.Damage
-		if errors.As(err, &damage) {
+		switch {
+		case errors.As(err, &damage):
 			continue // an end that cannot be read tells nobody
-		}
-		if err != nil {
+		case err != nil:
 			return nil, fmt.Errorf("cannot read what was begun: %w", err)
+		case !r.Time.Before(since):
+			old = 0
+		default:
+			if old++; old >= pastSince {
+				slices.Reverse(open)
+				return open, nil
+			}
 		}
-		if o.Begin != nil && o.End == nil && o.Begin.Writer == writer && isID(o.Begin.ID) {
-			r := o.Record
-			r.Command, r.Data = o.Begin.ID, nil
+		if r.Omitted > 0 {
+			continue
+		}
+		var is struct{ ID, Writer string } // of a begin or an end
+		if json.Unmarshal(r.Data, &is) != nil || !isID(is.ID) {
+			continue
+		}
+		switch {
+		case r.Type == evidence.TypeEnd:
+			told[is.ID] = true
+		case r.Type == evidence.TypeBegin && is.Writer != writer:
+			delete(told, is.ID) // its end was not ours
+		case r.Type == evidence.TypeBegin && !told[is.ID]:
+			told[is.ID] = true
+			r.Command, r.Data = is.ID, nil
 			open = append(open, r)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
@@ -122,28 +122,27 @@ func records(t testing.TB, s *evidence.Store, tenant string) []evidence.Record {
 
 // operations returns what is kept of the tenant, by id, and fails when one
 // record is kept twice.
-func operations(t testing.TB, s *evidence.Store, tenant string) map[string]Operation {
+func operations(t testing.TB, s *evidence.Store, tenant string) map[string]pairs.Item {
 	t.Helper()
-	seen := map[string]bool{}
-	for _, r := range records(t, s, tenant) {
-		key := string(r.Type) + " " + r.Command
-		if r.Omitted == 0 && seen[key] {
-			t.Errorf("%s is on record twice", key)
-		}
-		seen[key] = true
-	}
-	out := map[string]Operation{}
-	for o, err := range Pair(s.Query(context.Background(), evidence.Filter{Tenant: tenant})) {
+	out := map[string]pairs.Item{}
+	for o, err := range pairs.Newest(s.Query(context.Background(), evidence.Filter{Tenant: tenant})) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[o.Record.Command] = o
+		if !o.Operation() {
+			continue
+		}
+		id := o.First().Command
+		if _, twice := out[id]; twice {
+			t.Errorf("%s is on record twice", id)
+		}
+		out[id] = o
 	}
 	return out
 }
 
 // wantStatus holds that the operation is on record, whole, and how it ended.
-func wantStatus(t testing.TB, all map[string]Operation, id string, want proof.Status) {
+func wantStatus(t testing.TB, all map[string]pairs.Item, id string, want proof.Status) {
 	t.Helper()
 	switch o, ok := all[id]; {
 	case !ok || o.Begin == nil:
@@ -240,15 +239,4 @@ func (l *logBook) count(part string) (n int) {
 		n += strings.Count(line, part)
 	}
 	return n
-}
-
-// sequence returns records as a query does.
-func sequence(rs ...evidence.Record) iter.Seq2[evidence.Record, error] {
-	return func(yield func(evidence.Record, error) bool) {
-		for _, r := range rs {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}
 }

@@ -11,7 +11,7 @@
 // of. Each Witness holds the lock of a file of its own for as long as it lives;
 // the next one opened looks through the files that nobody holds, and writes the
 // ends that are missing as aborted. Readers pair begins and ends by the id of
-// the operation, see [Pair].
+// the operation; package pairs does.
 package witness
 
 import (
