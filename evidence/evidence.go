@@ -8,8 +8,9 @@
 // [Options].CheckpointEvery records comes another. So who can write the folder
 // and has not the key cannot change what was signed without its showing; what
 // is behind the last checkpoint only the hashes hold. Who has the key as well,
-// or puts an older state of the whole folder in place of the current one, is
-// found by whoever keeps the public key and the last signed place elsewhere.
+// or takes the end of a chain away together with the journal's note of where
+// that is, is found by whoever keeps the public key and the last signed place
+// elsewhere.
 //
 // Nothing is lost in silence: where records of one sandbox come faster than is
 // kept one by one, a record tells at once that others are only counted, and
