@@ -36,6 +36,8 @@ type stat struct {
 	start       uint64 // ticks since boot: tells two processes of one number apart
 	own         uint64 // ticks of processor time, of all its threads
 	reaped      uint64 // the same of its children that it has waited for, and of theirs
+	system      uint64 // the part of own in the kernel
+	reapedSys   uint64 // the part of reaped in the kernel
 	rss         int64  // bytes that are resident, of whatever kind
 }
 
@@ -153,10 +155,14 @@ func (s *stat) set(field int, word []byte, page int64) bool {
 	switch field {
 	case fieldParent:
 		s.parent = int(n)
-	case fieldUser, fieldSystem:
+	case fieldUser:
 		s.own += n
-	case fieldCUser, fieldCSystem:
+	case fieldSystem:
+		s.own, s.system = s.own+n, n
+	case fieldCUser:
 		s.reaped += n
+	case fieldCSystem:
+		s.reaped, s.reapedSys = s.reaped+n, n
 	case fieldStart:
 		s.start = n
 	case fieldRSS:
