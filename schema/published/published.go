@@ -105,7 +105,8 @@ func Words(t reflect.Type) []string {
 		return list(grant.EffectRead, grant.EffectWrite, grant.EffectNetwork, grant.EffectFilesystem, grant.EffectBrowser, grant.EffectProcess)
 	case reflect.TypeFor[grant.OpKind]():
 		return list(grant.OpFsRead, grant.OpFsWrite, grant.OpFsList, grant.OpNetHTTP, grant.OpBrowserNav, grant.OpBrowserScreenshot,
-			grant.OpBrowserExtract, grant.OpBrowserClick, grant.OpBrowserType, grant.OpBrowserDownload, grant.OpProcExec, grant.OpTmpAlloc)
+			grant.OpBrowserExtract, grant.OpBrowserPDF, grant.OpBrowserWait, grant.OpBrowserClick, grant.OpBrowserType,
+			grant.OpBrowserUpload, grant.OpBrowserDownload, grant.OpProcExec, grant.OpTmpAlloc)
 	case reflect.TypeFor[proof.Status]():
 		return list(proof.OK, proof.Denied, proof.Failed, proof.Aborted)
 	case reflect.TypeFor[sandbox.Code]():
