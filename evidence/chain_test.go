@@ -293,20 +293,25 @@ func TestWhatIsGone(t *testing.T) {
 func TestManyChains(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{Sync: SyncOff})
-	for n := range maxUsed + 20 {
+	if s.most != maxUsed {
+		t.Errorf("%d are known at most", s.most)
+	}
+	const most, tenants = 8, 30
+	s.most = most
+	for n := range tenants {
 		add(t, s, of(fmt.Sprint("t", n), 0, 1)...)
 	}
-	if got := len(s.used()); got > maxUsed {
+	if got := len(s.used()); got != most {
 		t.Errorf("%d are known", got)
 	}
-	unsigned := 0
+	unsigned, seen := 0, 0
 	for r, err := range s.Verify(context.Background(), Check{AllTenants: true}) {
 		if err != nil || !r.OK() || r.Records != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		unsigned += int(r.Unsigned)
+		unsigned, seen = unsigned+int(r.Unsigned), seen+1
 	}
-	if unsigned > maxUsed {
-		t.Errorf("%d are not signed", unsigned)
+	if unsigned != most || seen != tenants {
+		t.Errorf("%d of %d are not signed", unsigned, seen)
 	}
 }

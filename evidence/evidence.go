@@ -130,7 +130,8 @@ func (o *Options) complete() error {
 }
 
 // A Store is a folder of chains. It is safe for concurrent use by many
-// goroutines and processes. Its errors are of type *[sandbox.Error].
+// goroutines and processes. Its errors are of type *[sandbox.Error], or several
+// of these joined.
 type Store struct {
 	o       Options
 	dir     string
@@ -141,6 +142,7 @@ type Store struct {
 
 	chainsMu sync.Mutex
 	chains   map[string]*chain // by tenant; those that were written to lately
+	most     int               // of these
 
 	mu     sync.Mutex
 	ledger ledger
@@ -156,7 +158,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, dir: path, keyFile: o.KeyFile, chains: map[string]*chain{}, ledger: ledger{burst: o.Burst, rate: o.Rate}}
+	s := &Store{o: o, dir: path, keyFile: o.KeyFile, chains: map[string]*chain{}, most: maxUsed, ledger: ledger{burst: o.Burst, rate: o.Rate}}
 	if s.keyFile == "" {
 		s.keyFile = filepath.Clean(path) + ".key"
 	}
@@ -252,18 +254,21 @@ func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 		}
 		of[r.Tenant] = append(of[r.Tenant], data)
 	}
-	var errs error
+	var errs []error
 	for _, tenant := range tenants {
 		c, err := s.chain(ctx, tenant)
 		if err == nil {
 			err = c.append(ctx, of[tenant])
 		}
 		if err != nil {
-			errs = errors.Join(errs, err)
+			errs = append(errs, err)
 			s.giveBack(tenant, counts)
 		}
 	}
-	return errs
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Store) giveBack(tenant string, counts []Record) {

@@ -219,3 +219,14 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkTwoWriters measures an append to a chain to which another store has
+// written meanwhile.
+func BenchmarkTwoWriters(b *testing.B) {
+	dir := b.TempDir()
+	stores := []*Store{open(b, dir, Options{Sync: SyncOff}), open(b, dir, Options{Sync: SyncOff})}
+	rs := flood(1, Record{Tenant: "acme", Sandbox: "sbx-chat-42-0123456789", Command: "0123456789abcdef", Share: Exact})
+	for n := 0; b.Loop(); n++ {
+		add(b, stores[n%2], rs...)
+	}
+}
