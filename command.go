@@ -56,9 +56,10 @@ type Process interface {
 type Metered interface {
 	// Used returns what all processes of the command have used until now:
 	// those that run, escapees included, and those that have ended. It may
-	// lag behind by some hundredths of a second, and does not know children
-	// that came and went unseen while their parent ignored SIGCHLD. The sum
-	// of both times never goes down; the memory is that of the largest
+	// lag behind by some hundredths of a second. Children whose parent
+	// ignores SIGCHLD nobody counts when they end; of those that come and go
+	// between two calls it knows a part, the larger the more there are. The
+	// sum of both times never goes down; the memory is that of the largest
 	// process that was seen. After the end of the command it goes on telling
 	// the last figure. An error means that nobody can tell; it comes within
 	// a second, or when ctx ends.

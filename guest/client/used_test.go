@@ -90,6 +90,42 @@ func TestUsedNeverGoesDown(t *testing.T) {
 	}
 }
 
+// TestUsedOfShortChildren looks often at programs whose children are gone before
+// the next look. Who waits for them pays what they have used; who ignores them
+// pays too, if not for all of them.
+func TestUsedOfShortChildren(t *testing.T) {
+	c := startGuest(t).client(client.Options{})
+	follow := func(cmd sandbox.Command) (seen, exit time.Duration) {
+		p, err := c.Start(context.Background(), cmd)
+		must(t, err)
+		beat := time.NewTicker(20 * time.Millisecond)
+		defer beat.Stop()
+		ended := make(chan sandbox.Exit, 1)
+		go func() {
+			e, _ := p.Wait()
+			ended <- e
+		}()
+		for {
+			select {
+			case e := <-ended:
+				return cpuOf(used(t, p)), cpuOf(e.Usage)
+			case <-beat.C:
+				used(t, p)
+			}
+		}
+	}
+	seen, exit := follow(sh("i=0; while [ $i -lt 600 ]; do /bin/true; i=$((i+1)); done"))
+	t.Logf("waited for: %v, of which were told %v", exit, seen)
+	if seen > exit+60*time.Millisecond {
+		t.Errorf("pays %v for %v", seen, exit)
+	}
+	seen, exit = follow(perl(t, `$SIG{CHLD} = "IGNORE"; for (1..600) { if (!fork) { for (1..100000) {} exit } select(undef, undef, undef, 0.004) }`))
+	t.Logf("ignored: the kernel knows of %v, told were %v", exit, seen)
+	if seen < exit+30*time.Millisecond {
+		t.Errorf("pays %v, of which the kernel knows %v", seen, exit)
+	}
+}
+
 // TestUsedIsApart holds that commands do not pay for each other, however many
 // ask at once.
 func TestUsedIsApart(t *testing.T) {

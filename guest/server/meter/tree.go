@@ -49,11 +49,15 @@ type Tree struct {
 	reaped time.Duration // by the root, when it was looked at first
 	base   time.Duration // with Earlier: what was used by then
 	gone   time.Duration // seen last of children of the root that have vanished
+	hidden time.Duration // by processes that are gone
 	known  map[int]*entry
 	round  int
+	at     time.Time     // of the look
+	since  time.Duration // of it from the one before, 0 for the first
 
 	members []stat
 	buf     []byte
+	waited  func(pid int) (wait time.Duration, ok bool) // nil where nobody tells
 }
 
 // An entry is a process that was seen.
@@ -61,7 +65,12 @@ type entry struct {
 	stat
 	own   time.Duration // hides that of stat, which is less exact
 	gone  time.Duration // as with Tree
+	first int           // the round in which it was seen first
 	round int           // in which it was seen last
+	given time.Duration // what it had reaped by the look before
+	hides hidden
+	met   bool          // it was running when it was seen first
+	wait  time.Duration // for a processor, until then
 }
 
 // total is the processor time of e and of what it has started and is gone. The
@@ -91,7 +100,11 @@ type Options struct {
 // NewTree returns a Tree for the processes below root. Without Options.Exact the
 // first Look must not be late: what the root has reaped before is not counted.
 func NewTree(root int, b Bounds, o Options) *Tree {
-	return &Tree{root: root, bounds: b, o: o, known: map[int]*entry{}}
+	t := &Tree{root: root, bounds: b, o: o, known: map[int]*entry{}}
+	if o.Exact && tellsWaits() {
+		t.waited = waited
+	}
+	return t
 }
 
 // Look returns what the processes below the root use according to t. Where
@@ -152,21 +165,29 @@ func (t *Tree) time(tab *Table, root stat) time.Duration {
 		}
 	}
 	t.round++
+	if !first {
+		t.since = tab.at.Sub(t.at)
+	}
+	t.at = tab.at
 	for _, m := range t.members {
 		e := t.known[m.pid]
 		if e == nil || e.start != m.start {
 			if e != nil {
 				t.credit(e)
 			}
-			e = &entry{}
+			e = &entry{first: t.round}
 			t.known[m.pid] = e
+			if m.running && t.waited != nil {
+				e.wait, e.met = t.waited(m.pid)
+			}
 		}
+		e.given = ticks(e.reaped)
 		e.stat, e.own, e.round = m, t.own(m), t.round
 	}
 	t.settle(tab)
-	sum := max(ticks(root.reaped)-t.reaped, t.gone)
+	sum := max(ticks(root.reaped)-t.reaped, t.gone) + t.hidden
 	for _, e := range t.known {
-		sum += e.total()
+		sum += e.total() + e.hides.told
 	}
 	if first && t.o.Earlier {
 		t.base = sum
@@ -217,8 +238,12 @@ func (t *Tree) settle(tab *Table) {
 
 // credit adds what was seen of a vanished process to its parent.
 func (t *Tree) credit(e *entry) {
+	t.hidden += e.hides.told
 	if p := t.known[e.parent]; p != nil && p.start <= e.start {
 		p.gone += e.total()
+		if e.met && e.first == e.round && p.round == t.round {
+			p.hides.meet(e, t.since, p.given, ticks(p.reaped))
+		}
 		return
 	}
 	t.gone += e.total()
