@@ -15,8 +15,6 @@ import (
 // judge decides about a request that the browser holds back: a document of
 // any frame, or a file of the workspace.
 func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
-	ctx, cancel := t.brief()
-	defer cancel()
 	line := t.lineOf(from)
 	main := string(e.FrameID) == string(t.id) && e.ResourceType == network.ResourceTypeDocument
 	address, err := t.session.rules.Hop(e.Request.URL)
@@ -27,8 +25,10 @@ func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 		err = t.countMain(e)
 	}
 	if err == nil && main {
-		err = t.permitMain(ctx, e, address)
+		err = t.permitMain(e, address)
 	}
+	ctx, cancel := t.brief() // whatever time the decision took
+	defer cancel()
 	if err != nil {
 		if main {
 			t.refuse(err)

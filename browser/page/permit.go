@@ -76,7 +76,9 @@ func spelled(a visit.Address) string {
 
 // permitMain has the caller decide about a request for the main document, and
 // notes that it may come.
-func (t *tab) permitMain(ctx context.Context, e fetch.EventRequestPaused, a visit.Address) error {
+func (t *tab) permitMain(e fetch.EventRequestPaused, a visit.Address) error {
+	ctx, cancel := t.brief()
+	defer cancel()
 	hop := 0
 	if e.RedirectedRequestID != "" {
 		hop = len(t.look().redirects)

@@ -34,8 +34,12 @@ func TestVisitThatDoesNotAnswer(t *testing.T) {
 				}
 				return nil
 			}}, Options{})
+			begin := time.Now()
 			_, err := s.Navigate(t.Context(), "http://bad.test/")
 			want(t, err, tt.code, "")
+			if took := time.Since(begin); took > 30*time.Second { // cleanTime is waited for, the time of a navigation is not
+				t.Errorf("it took %v", took)
+			}
 			visited(t, s, "http://good.test/")
 			want(t, s.Click(t.Context(), "a"), tt.code, "")
 			if name == "error without a code" && !errors.Is(err, plain) {

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/page"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -30,14 +31,19 @@ func newTown(t *testing.T) *town {
 	t.Helper()
 	w := &town{net: internet.New(t), hang: make(chan struct{}, 1)}
 	serve := func(name, body string) {
-		w.net.Handle(name, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		w.net.Handle(name, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/file" {
+				out.Header().Set("Content-Disposition", "attachment; filename=got.txt")
+				fmt.Fprint(out, "content")
+				return
+			}
 			out.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(out, "<!doctype html>", body)
 		}))
 	}
 	serve("a.test", `<title>a</title><h1>heading</h1><p>the rest</p><input id=name><input type=file id=file>
 		<a id=good href="`+w.net.URL("http", "b.test", "/")+`">b</a><a id=bad href="`+w.net.URL("http", "c.test", "/")+`">c</a>
-		<a id=file2 href="/file">file</a>`)
+		<a id=get href="/file">file</a>`)
 	serve("b.test", "<title>b</title>")
 	serve("c.test", "<title>c</title>")
 	w.net.Handle("hang.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -101,6 +107,13 @@ func TestWithChromium(t *testing.T) {
 	if c.used.BytesOut != 6 {
 		t.Errorf("used %+v", c.used)
 	}
+	out = c.done(grant.Operation{Kind: grant.OpBrowserDownload, Selector: "#get", Path: "/workspace/in"})
+	if got, err := os.ReadFile(filepath.Join(w.Dir, "in", "got.txt")); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if out.Path != "/workspace/in/got.txt" || out.Digest != proof.DigestOf([]byte("content")) || c.used.Files != 1 || c.used.BytesIn < 7 {
+		t.Errorf("%+v, used %+v", out, c.used)
+	}
 	_, err = c.do(t.Context(), grant.Operation{Kind: grant.OpBrowserClick, Selector: "#bad"})
 	refused(t, err, sandbox.CodePermissionDeny, "grant.capabilities")
 	if n := w.net.Hits("c.test"); n != 0 {
@@ -108,7 +121,7 @@ func TestWithChromium(t *testing.T) {
 	}
 	c.done(nav(address)) // in whose place the browser shows an error
 	c.done(grant.Operation{Kind: grant.OpBrowserClick, Selector: "#good"})
-	if c.Pages() != 3 {
+	if c.Pages() != 4 { // with that of the download
 		t.Errorf("%d pages", c.Pages())
 	}
 	if out = c.done(nav("./open/x.html")); out.Page.Title != "file" || out.Page.URL != "workspace:open/x.html" {
