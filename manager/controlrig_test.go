@@ -71,14 +71,18 @@ func together(n int, fn func(i int)) {
 	all.Wait()
 }
 
-// records returns how many records of a type there are.
-func (c *controlled) records(kind evidence.Type) (n int) {
+// balance returns how many records of operations there are, and how many are
+// told to be lost.
+func (c *controlled) balance() (kept, lost int) {
 	c.t.Helper()
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{Tenant: tenant}) {
 		must(c.t, err)
-		if r.Type == kind {
-			n++
+		switch {
+		case r.Omitted > 0:
+			lost += int(r.Omitted)
+		case r.Type == evidence.TypeBegin || r.Type == evidence.TypeEnd:
+			kept++
 		}
 	}
-	return n
+	return kept, lost
 }

@@ -97,7 +97,7 @@ func TestSoak(t *testing.T) {
 	took := time.Since(began)
 	must(t, c.Manager.Close())
 	must(t, c.ctl.Witness.Close())
-	s.balance(g)
+	s.paired(g)
 	t.Logf("%d operations in %v: %v", len(s.ids), took.Round(time.Millisecond), s.codes)
 	for text, n := range s.loud {
 		t.Errorf("%d times %s", n, text)
@@ -129,9 +129,9 @@ func (s *soak) step(b *babbler, deals []manager.Operation) {
 	s.heard(op, did, err)
 }
 
-// balance holds that each operation has one begin and one end on record, that
+// paired holds that each operation has one begin and one end on record, that
 // the chains verify, and that nothing on record is anybody's content.
-func (s *soak) balance(g *guarded) {
+func (s *soak) paired(g *guarded) {
 	count := map[string][2]int{}
 	for r, err := range s.evidence.Query(context.Background(), evidence.Filter{AllTenants: true}) {
 		must(s.t, err)
