@@ -4,7 +4,6 @@ package manager_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -55,20 +54,6 @@ func (c *controlled) witnessed(wrap func(witness.Keeper) witness.Sink) *control.
 	must(c.t, err)
 	c.t.Cleanup(func() { ctl.Close() })
 	return ctl
-}
-
-// together calls fn n times at once.
-func together(n int, fn func(i int)) {
-	var all sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		all.Go(func() {
-			<-start
-			fn(i)
-		})
-	}
-	close(start)
-	all.Wait()
 }
 
 // balance returns how many records of operations there are, and how many are
