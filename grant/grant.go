@@ -205,18 +205,18 @@ type Mappings struct {
 }
 
 // Policy is what settings say for all calls of a tenant and agent. Who makes
-// one from settings fills it like this:
+// one from settings (config.GrantPolicy) fills it like this:
 //
-//	fs.read, fs.list  the workspace, /agent, filesystem.allowRead where it is no pattern
-//	fs.write          the workspace unless access is ro, filesystem.allowWrite where it is no pattern
+//	fs.read, fs.list  the workspace, the temporary folder, /agent where it is there, filesystem.allowRead where it is no pattern
+//	fs.write          the workspace unless access is ro, the temporary folder, filesystem.allowWrite where it is no pattern
 //	net.http          one for each host of network.allowedDomains, methods "*"; "*" under allowPublic
 //	browser           every action where browser.enabled is set, less those that its settings refuse
 //	proc              each program of the manifest that the command policy allows, since settings list no programs
-//	tmp, gpu          tmp always; the classes of docker.gpus
-//	Lists.Domains     network.allowedDomains as it stands; "*" and, under allowPrivate, private ranges are added
+//	tmp, gpu          tmp always, up to the size of the temporary folder; the classes of docker.gpus
+//	Lists.Domains     network.allowedDomains as it stands; under allowPublic "*" is added, and with allowPrivate private ranges are
 //	Denied            network.deniedDomains; filesystem.denyRead and denyWrite where they are no pattern
 //	Limits            limits.timeout and the like
-//	Version           a hash of all that
+//	Version           a hash of the settings that any policy is made of
 //
 // Patterns of paths are left to the wall and to policy/path, which are asked as
 // well: a profile narrows what they allow and never widens it.
@@ -284,7 +284,7 @@ type Profile struct {
 type Operation struct {
 	Kind OpKind `json:"kind"`
 
-	Path      string `json:"path,omitempty"` // FsRead, FsWrite, FsList
+	Path      string `json:"path,omitempty"` // FsRead, FsWrite, FsList; the file of BrowserUpload, the folder of BrowserDownload
 	Offset    int64  `json:"offset,omitempty"`
 	Length    int64  `json:"length,omitempty"` // 0 is to the end
 	Data      []byte `json:"-"`                // FsWrite, and the body of NetHttp
@@ -296,7 +296,8 @@ type Operation struct {
 
 	Selector string `json:"selector,omitempty"` // BrowserScreenshot and others
 	FullPage bool   `json:"fullPage,omitempty"`
-	Text     string `json:"text,omitempty"` // BrowserType
+	Text     string `json:"text,omitempty"` // BrowserType; BrowserWait: that is on the page
+	Gone     bool   `json:"gone,omitempty"` // BrowserWait: that nothing matches Selector any more
 
 	Tool    string        `json:"tool,omitempty"` // ProcExec
 	Args    []string      `json:"args,omitempty"`
@@ -317,8 +318,11 @@ const (
 	OpBrowserNav        OpKind = "BrowserNav"
 	OpBrowserScreenshot OpKind = "BrowserScreenshot"
 	OpBrowserExtract    OpKind = "BrowserExtract"
+	OpBrowserPDF        OpKind = "BrowserPDF"
+	OpBrowserWait       OpKind = "BrowserWait"
 	OpBrowserClick      OpKind = "BrowserClick"
 	OpBrowserType       OpKind = "BrowserType"
+	OpBrowserUpload     OpKind = "BrowserUpload"
 	OpBrowserDownload   OpKind = "BrowserDownload"
 	OpProcExec          OpKind = "ProcExec"
 	OpTmpAlloc          OpKind = "TmpAlloc"

@@ -36,6 +36,8 @@ const (
 	evidenceKey   = "evidence.key"
 	budgetDir     = "budget"
 	revokedDir    = "revoked"
+	decisionsDir  = "decisions"
+	writersDir    = "writers"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
@@ -143,6 +145,14 @@ func (d *Dir) Budget() string { return filepath.Join(d.path, budgetDir) }
 // Revoked returns the folder of the grants that were taken back. It is made
 // when somebody looks.
 func (d *Dir) Revoked() string { return filepath.Join(d.path, revokedDir) }
+
+// Decisions returns the folder of the decision keys that were used. It is made
+// when somebody looks.
+func (d *Dir) Decisions() string { return filepath.Join(d.path, decisionsDir) }
+
+// Writers returns the folder of the programs that write evidence. It is made
+// when an operation begins.
+func (d *Dir) Writers() string { return filepath.Join(d.path, writersDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
 // returns its canonical path. It refuses what others could tamper with: a

@@ -88,7 +88,7 @@ func params(t *testing.T, dir string) testscript.Params {
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "record": record, "prove": prove},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "record": record, "prove": prove, "operate": operate},
 	}
 }
 
@@ -130,7 +130,7 @@ func prove(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	s, err := evidence.Open(state.Evidence(), evidence.Options{})
 	ts.Check(err)
-	data, err := json.Marshal(egress.Event{Phase: egress.PhaseDecision, Host: args[2], Port: 443, Verdict: policy.Allow, Rule: "network.allowPublic"})
+	data, err := json.Marshal(egress.Event{Phase: egress.PhaseDecision, Protocol: egress.ProtocolConnect, Host: args[2], Port: 443, Verdict: policy.Allow, Rule: "network.allowPublic"})
 	ts.Check(err)
 	ts.Check(s.Append(context.Background(), evidence.Record{
 		Tenant: args[0], Agent: "main", Session: args[1], Command: "run-1", Type: evidence.TypeEgress, Data: data,

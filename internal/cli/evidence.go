@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -14,6 +15,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 )
 
 // An EvidenceStore answers for what was done; *evidence.Store is one.
@@ -29,8 +31,8 @@ func (a *app) evidenceCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:        "evidence",
 		Usage:       "show what was done, and check that the record of it is whole",
-		UsageText:   "sandbox evidence (list | verify) [flags]",
-		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand()},
+		UsageText:   "sandbox evidence (list | verify | replay) [flags]",
+		Subcommands: []*ucli.Command{a.evidenceListCommand(), a.evidenceVerifyCommand(), a.evidenceReplayCommand()},
 	}
 }
 
@@ -42,7 +44,8 @@ func (a *app) evidenceListCommand() *ucli.Command {
 		UsageText: "sandbox evidence list [flags]",
 		Description: "That of the tenant, or of every one with --all. --agent and --session select when they are given.\n" +
 			"A time is an age like 90s, 10m, 24h or 7d, a day like 2026-11-21, or a time like 2026-11-21T06:12:15Z.\n" +
-			"Types: " + strings.Join(evidenceTypes(), ", ") + ".",
+			"Types: " + strings.Join(evidenceTypes(), ", ") + "; " + typeOperation + " is a begin and its end, in one line.\n" +
+			"Operations are shown so unless begin or end is asked for. JSON has the records as they are.",
 		Flags: s.flags(),
 		Action: func(c *ucli.Context) error {
 			f, err := s.filter(a, time.Now())
@@ -52,7 +55,7 @@ func (a *app) evidenceListCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, f) })
+			return a.withEvidence(func(e EvidenceStore) error { return a.listEvidence(c.Context, e, s, f) })
 		},
 	}
 }
@@ -63,12 +66,18 @@ type evidenceSelection struct {
 	since, until           moment
 	all                    bool
 	shown                  int
+	operations             operationSelection
+}
+
+// operationsOnly reports whether nothing but operations is meant.
+func (s *evidenceSelection) operationsOnly() bool {
+	return s.kind.value == typeOperation || s.operations.given() != ""
 }
 
 func (s *evidenceSelection) flags() []ucli.Flag {
-	s.kind.check = oneOf(evidenceTypes()...)
+	s.kind.check = oneOf(append(evidenceTypes(), typeOperation)...)
 	s.sandbox.check, s.command.check = notEmpty, notEmpty
-	return []ucli.Flag{
+	return append([]ucli.Flag{
 		&ucli.GenericFlag{Name: "type", Usage: "`TYPE` of what was done", Value: &s.kind},
 		&ucli.GenericFlag{Name: "since", Usage: "not before this `TIME`", Value: &s.since},
 		&ucli.GenericFlag{Name: "until", Usage: "before this `TIME`", Value: &s.until},
@@ -76,7 +85,7 @@ func (s *evidenceSelection) flags() []ucli.Flag {
 		&ucli.GenericFlag{Name: "command", Usage: "of the run with this `ID`", Value: &s.command},
 		&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &s.all},
 		&ucli.IntFlag{Name: "limit", Usage: "at most the newest `N`; 0 shows all", Value: defaultShown, Destination: &s.shown},
-	}
+	}, s.operations.flags()...)
 }
 
 // filter reads the flags at now.
@@ -90,6 +99,8 @@ func (s *evidenceSelection) filter(a *app, now time.Time) (evidence.Filter, erro
 		return f, usagef("evidence list", "--limit must not be negative")
 	case s.all && a.globals.tenant.given:
 		return f, usagef("evidence list", "--all and --tenant exclude each other")
+	case s.kind.given && s.kind.value != typeOperation && s.operations.given() != "":
+		return f, usagef("evidence list", "--%s is about operations; leave out --type %s", s.operations.given(), s.kind.value)
 	}
 	if a.globals.agent.given {
 		f.Agent = a.globals.agent.value
@@ -117,44 +128,71 @@ func (a *app) withEvidence(fn func(EvidenceStore) error) error {
 	return fn(e)
 }
 
-// evidenceView is what list prints.
-type evidenceView struct {
-	Evidence []evidence.Record `json:"evidence"`
-	More     bool              `json:"more"`    // there are older ones than --limit shows
-	Damaged  int               `json:"damaged"` // places of the records that cannot be read
-}
-
-func (a *app) listEvidence(ctx context.Context, e EvidenceStore, f evidence.Filter) error {
-	limit := f.Limit
-	f.Limit = oneMore(limit)
-	n, err := gather(e.Query(ctx, f), limit)
-	if err != nil {
-		return err
-	}
-	if err := a.writeEvidence(evidenceView{Evidence: n.records, More: n.more, Damaged: n.damaged}, f.AllTenants); err != nil {
-		return err
-	}
-	return a.sayMissing(n.more, limit, n.damaged, ", see sandbox evidence verify")
-}
-
-func (a *app) writeEvidence(view evidenceView, tenants bool) error {
-	if a.globals.json() {
-		return writeJSON(a.Stdout, view)
-	}
+func (a *app) listEvidence(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
 	columns := []string{"TIME", "TYPE", "AGENT", "SESSION", "COMMAND", "VERDICT", "WHAT", "RULE"}
-	if tenants {
+	row := itemRow
+	if s.operationsOnly() {
+		columns, row = []string{"TIME", "KIND", "TOOL", "CAPABILITY", "STATUS", "CODE", "USED", "DURATION", "OPERATION"}, operationsRow
+	}
+	if f.AllTenants {
 		columns = append(columns, "TENANT")
 	}
-	t := newTable(columns...)
-	for _, r := range view.Evidence {
-		verdict, what, rule := evidenceCells(r)
-		cells := []string{r.Time.Local().Format("2006-01-02 15:04:05"), string(r.Type), r.Agent, r.Session, r.Command, verdict, what, rule}
-		if tenants {
-			cells = append(cells, r.Tenant)
+	out, n := a.newStream("evidence", columns...), shownOf{limit: f.Limit}
+	for i, err := range s.meant(ctx, e, f) {
+		more, err := n.count(err)
+		switch {
+		case err != nil:
+			return err
+		case !more:
+			continue
+		case !out.json:
+			cells := row(i)
+			if f.AllTenants {
+				cells = append(cells, i.First().Tenant)
+			}
+			err = out.row(cells...)
+		default:
+			for _, r := range i.Records {
+				err = errors.Join(err, out.entry(r))
+			}
 		}
-		t.add(cells...)
+		if err != nil {
+			return err
+		}
 	}
-	return t.write(a.Stdout)
+	if err := out.end(member{"more", n.more}, member{"damaged", n.damaged}); err != nil {
+		return err
+	}
+	return a.sayMissing(n.more, f.Limit, n.damaged, ", see sandbox evidence verify")
+}
+
+// meant returns what is to be listed, with one more than the limit.
+func (s *evidenceSelection) meant(ctx context.Context, e EvidenceStore, f evidence.Filter) iter.Seq2[pairs.Item, error] {
+	limit := oneMore(f.Limit)
+	if !s.kind.given || s.operationsOnly() {
+		all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
+		return firstOf(s.items(all, f), limit)
+	}
+	f.Limit = limit
+	return func(yield func(pairs.Item, error) bool) {
+		for r, err := range e.Query(ctx, f) {
+			if !yield(pairs.Item{Records: []evidence.Record{r}}, err) {
+				return
+			}
+		}
+	}
+}
+
+// itemRow shows what was done, of whatever type, on one line.
+func itemRow(i pairs.Item) []string {
+	r := i.First()
+	kind, id := string(r.Type), r.Command
+	verdict, what, rule := evidenceCells(r)
+	if i.Operation() {
+		kind = typeOperation
+		id, verdict, what, rule = operationRow(i)
+	}
+	return []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
 }
 
 // passage is what is shown of the data of a decision of the way out.

@@ -101,6 +101,13 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
+// evidenceView is what list prints.
+type evidenceView struct {
+	Evidence []evidence.Record
+	More     bool
+	Damaged  int
+}
+
 func TestEvidenceTable(t *testing.T) {
 	for _, args := range []string{"evidence list", "evidence list --all"} {
 		r := call(t, withEvidence(), strings.Fields(args)...)
@@ -116,13 +123,15 @@ func TestEvidenceFilter(t *testing.T) {
 		args string
 		want evidence.Filter // times excepted
 	}{
-		{"", evidence.Filter{Limit: 101}},
-		{"--limit 0", evidence.Filter{}},
-		{"--limit 7", evidence.Filter{Limit: 8}},
-		{"--tenant acme", evidence.Filter{Tenant: "acme", Limit: 101}},
-		{"--all", evidence.Filter{AllTenants: true, Limit: 101}},
-		{"--session s --agent a", evidence.Filter{Session: "s", Agent: "a", Limit: 101}},
-		{"--sandbox sbx-a --command c", evidence.Filter{Sandbox: "sbx-a", Command: "c", Limit: 101}},
+		{"", evidence.Filter{}}, // the rest is asked of what was brought together
+		{"--tenant acme --agent a --limit 7", evidence.Filter{Tenant: "acme"}},
+		{"--all --type operation", evidence.Filter{AllTenants: true}},
+		{"--type egress --limit 0", evidence.Filter{Type: evidence.TypeEgress}},
+		{"--type egress --limit 7", evidence.Filter{Type: evidence.TypeEgress, Limit: 8}},
+		{"--type egress --tenant acme", evidence.Filter{Type: evidence.TypeEgress, Tenant: "acme", Limit: 101}},
+		{"--type egress --all", evidence.Filter{Type: evidence.TypeEgress, AllTenants: true, Limit: 101}},
+		{"--type egress --session s --agent a", evidence.Filter{Type: evidence.TypeEgress, Session: "s", Agent: "a", Limit: 101}},
+		{"--type egress --sandbox sbx-a --command c", evidence.Filter{Type: evidence.TypeEgress, Sandbox: "sbx-a", Command: "c", Limit: 101}},
 		{"--type egress", evidence.Filter{Type: evidence.TypeEgress, Limit: 101}},
 	}
 	for _, tt := range tests {
@@ -140,7 +149,7 @@ func TestEvidenceFilter(t *testing.T) {
 		})
 	}
 	f := &fake{}
-	call(t, f, "evidence", "list", "--since", "2026-11-20T06:00:00Z", "--until", "2026-11-21T06:00:00Z")
+	call(t, f, "evidence", "list", "--type", "egress", "--since", "2026-11-20T06:00:00Z", "--until", "2026-11-21T06:00:00Z")
 	if got := f.evidence.asked; got.Since.UTC().Day() != 20 || got.Until.UTC().Day() != 21 {
 		t.Errorf("asked for %+v", got)
 	}

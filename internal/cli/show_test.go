@@ -124,6 +124,8 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"violations clear --force", "removed"},
 		{"evidence list", "evidence more damaged"},
 		{"evidence verify", "ok keys chains"},
+		{"evidence list --type operation", "evidence more damaged"},
+		{"evidence replay", "replay judged differing uncertain incomplete omitted more damaged"},
 		{"images list", "images"},
 		{"images build", "ref id tags origin stale createdAt sizeBytes"},
 		{"doctor", "failed checks attempts"},
@@ -236,7 +238,7 @@ func TestVersionWorksWithoutGuest(t *testing.T) {
 }
 
 func TestBackendFailure(t *testing.T) {
-	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "evidence list", "evidence verify", "config show", "doctor", "run -- true"} {
+	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "evidence list", "evidence replay", "evidence verify", "config show", "doctor", "run -- true"} {
 		r := call(t, &fake{err: &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "no state folder"}}, strings.Fields(args)...)
 		if r.status != 125 || r.stderr != "sandbox: PROVIDER.UNAVAILABLE: no state folder\n" {
 			t.Errorf("%s: status %d, stderr %q", args, r.status, r.stderr)

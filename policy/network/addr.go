@@ -120,3 +120,15 @@ func unwrapped(a netip.Addr) (out [4]netip.Addr, n int) {
 	}
 	return out, n
 }
+
+// PrivateRanges returns the ranges of addresses that network.allowPrivate is
+// about, as rules name them.
+func PrivateRanges() []string {
+	var out []string
+	for _, b := range blocks() {
+		if b.class == private {
+			out = append(out, b.prefix.String())
+		}
+	}
+	return out
+}

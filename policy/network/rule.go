@@ -196,3 +196,29 @@ func at(err error, field string, i int) error {
 	}
 	return err
 }
+
+// Hosts returns the hosts that r means, without ports and protocols.
+func (r Rule) Hosts() Hosts {
+	if r.prefix.IsValid() {
+		return Hosts{prefix: r.prefix}
+	}
+	return Hosts{all: r.all, below: r.below, name: r.host.name}
+}
+
+// Ports returns the first and the last port that r means. Both are 0 where it
+// names none and its scheme has none.
+func (r Rule) Ports() (low, high uint16) { return r.low, r.high }
+
+// Scheme returns what r was written with before "://": http, https, tcp, or
+// nothing.
+func (r Rule) Scheme() string {
+	switch r.only {
+	case HTTP:
+		return "http"
+	case TLS:
+		return "https"
+	case Raw:
+		return "tcp"
+	}
+	return ""
+}

@@ -1,0 +1,171 @@
+package replay
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// stays returns why the refusal of an operation does not depend on the policy,
+// or "" where it does or there was none.
+func (r *Result) stays() string {
+	if r.Recorded.Verdict != policy.Deny {
+		return ""
+	}
+	rule := r.Recorded.Rule
+	switch r.Recorded.Code {
+	case sandbox.CodeDenyTool, sandbox.CodeCapabilityBlocked:
+	case sandbox.CodePermissionDeny:
+		return "the grant refused it: " + ruleText(rule)
+	case sandbox.CodeBudgetExceeded:
+		return "the budget refused it: " + ruleText(rule)
+	case sandbox.CodeValidation:
+		return "it was malformed: " + ruleText(rule)
+	default:
+		return "it was refused for another reason than the policy: " + ruleText(string(r.Recorded.Code))
+	}
+	for _, of := range []struct{ prefix, why string }{
+		{"grant.", "the grant refused it: "}, {"manifest.", "the manifest refused it: "}, {"op.", "what was asked for is refused by itself: "},
+		{"redirect", "the redirects were too many: "},
+	} {
+		if strings.HasPrefix(rule, of.prefix) {
+			return of.why + ruleText(rule)
+		}
+	}
+	return ""
+}
+
+func ruleText(rule string) string {
+	if rule == "" {
+		return "the record names no rule"
+	}
+	return rule
+}
+
+// questions asks all that the record tells about an operation.
+func questions(o Operation, t Today) []Answer {
+	var out []Answer
+	b := o.Begin
+	if b.Tool != "" {
+		out = append(out, t.Tool(b.Tool))
+	}
+	q := b.Request
+	more := bySort(b, t)
+	if more == nil {
+		more = []Answer{{Verdict: policy.Allow, Unsure: "the record does not say what was asked for"}}
+	}
+	out = append(out, more...)
+	if q.Args > 0 {
+		out = append(out, Answer{Verdict: policy.Allow, Unsure: "of the arguments there is a digest only"})
+	}
+	if q.Bytes > 0 && b.Kind != grant.OpTmpAlloc {
+		out = append(out, t.Size(q.Bytes))
+	}
+	if o.ledOn() {
+		out = append(out, Answer{Verdict: policy.Allow, Unsure: "it was led on to other addresses, of which the record has the hosts only"})
+	}
+	return out
+}
+
+// ledOn reports whether an operation came to another host than it asked for.
+func (o Operation) ledOn() bool {
+	q := o.Begin.Request
+	if o.End == nil || q.Host == "" {
+		return false
+	}
+	for _, e := range o.End.Effects {
+		if e.Host != "" && e.Host != q.Host && e.Host != target(q.Host, q.Port) {
+			return true
+		}
+	}
+	return false
+}
+
+// bySort asks what is to be asked about operations of the kind; nil means that
+// the record does not tell what was asked for.
+func bySort(b proof.Begin, t Today) []Answer {
+	q := b.Request
+	switch b.Kind {
+	case grant.OpFsRead:
+		return file(t, grant.FSRead, q.Path)
+	case grant.OpFsWrite:
+		return file(t, grant.FSWrite, q.Path)
+	case grant.OpFsList:
+		return file(t, grant.FSList, q.Path)
+	case grant.OpNetHTTP:
+		return request(t, q)
+	case grant.OpBrowserNav:
+		return append(visited(t, q), t.Browser("open"))
+	case grant.OpBrowserScreenshot:
+		return []Answer{t.Browser("screenshot")}
+	case grant.OpBrowserExtract:
+		return []Answer{t.Browser("extract")}
+	case grant.OpBrowserClick:
+		return []Answer{t.Browser("click")}
+	case grant.OpBrowserType:
+		return []Answer{t.Browser("type")}
+	case grant.OpBrowserDownload:
+		return append(file(t, grant.FSWrite, q.Path), t.Browser("download"))
+	case grant.OpProcExec:
+		if q.Program == "" {
+			return nil
+		}
+		return []Answer{t.Program(q.Program)}
+	case grant.OpTmpAlloc:
+		return []Answer{t.Space(q.Bytes)}
+	}
+	return nil
+}
+
+func file(t Today, kind grant.Kind, path string) []Answer {
+	if path == "" {
+		return nil
+	}
+	return []Answer{t.File(kind, path)}
+}
+
+func request(t Today, q proof.Request) []Answer {
+	if q.Host == "" {
+		return nil
+	}
+	return []Answer{t.Request(Request{Method: q.Method, Scheme: q.Scheme, Host: q.Host, Port: q.Port})}
+}
+
+// visited asks about what a browser was to open: an address, a file of the
+// workspace, or nothing that is judged.
+func visited(t Today, q proof.Request) []Answer {
+	if q.Host == "" {
+		return file(t, grant.FSRead, q.Path)
+	}
+	q.Method = "GET"
+	return request(t, q)
+}
+
+// What says in one text what an operation was about, also where nobody came to
+// know its capability.
+func What(b proof.Begin) string {
+	q := b.Request
+	switch {
+	case b.Capability != "":
+		return b.Capability
+	case q.Host != "":
+		return strings.TrimSpace(q.Method + " " + target(q.Host, q.Port))
+	case q.Path != "":
+		return q.Path
+	}
+	return q.Program
+}
+
+func target(host string, port int) string {
+	if port == 0 {
+		return host
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(port)
+}

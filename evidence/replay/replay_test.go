@@ -1,0 +1,246 @@
+package replay_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/evidence/replay"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// says answers every question alike but those that it names, and notes them.
+type says struct {
+	version string
+	all     policy.Verdict
+	but     map[string]replay.Answer
+	asked   *[]string
+}
+
+func (s says) answer(question string) replay.Answer {
+	if s.asked != nil {
+		*s.asked = append(*s.asked, question)
+	}
+	if a, ok := s.but[question]; ok {
+		return a
+	}
+	return replay.Answer{Verdict: s.all, Rule: "rule of " + question}
+}
+
+func (s says) Version() string                           { return s.version }
+func (s says) Tool(name string) replay.Answer            { return s.answer("tool " + name) }
+func (s says) File(k grant.Kind, p string) replay.Answer { return s.answer(string(k) + " " + p) }
+func (s says) Browser(action string) replay.Answer       { return s.answer("browser " + action) }
+func (s says) Program(name string) replay.Answer         { return s.answer("program " + name) }
+func (s says) Space(int64) replay.Answer                 { return s.answer("space") }
+func (s says) Size(int64) replay.Answer                  { return s.answer("size") }
+func (s says) Passage(p replay.Passage) replay.Answer    { return s.answer("passage " + p.Host) }
+func (s says) Request(r replay.Request) replay.Answer {
+	return s.answer(strings.Join([]string{"request", r.Method, r.Scheme, r.Host}, " "))
+}
+
+func ended(s proof.Status, code sandbox.Code, rule string) *proof.End {
+	return &proof.End{Status: s, Code: code, Rule: rule}
+}
+
+func write() proof.Begin {
+	return proof.Begin{ID: "1", Tool: "builder", Kind: grant.OpFsWrite, PolicyVersion: "old", Request: proof.Request{Path: "/workspace/a", Bytes: 3}}
+}
+
+// TestJudge compares one recorded operation with answers of today.
+func TestJudge(t *testing.T) {
+	fetch := proof.Begin{Kind: grant.OpNetHTTP, PolicyVersion: "old", Request: proof.Request{Method: "GET", Scheme: "https", Host: "a.example", Port: 443}}
+	run := proof.Begin{Kind: grant.OpProcExec, PolicyVersion: "old", Request: proof.Request{Program: "git", Args: 2}}
+	allow, ask, deny := says{all: policy.Allow, version: "new"}, says{all: policy.Ask, version: "new"}, says{all: policy.Deny, version: "new"}
+	unsure := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"size": {Verdict: policy.Allow, Unsure: "no manifest"}}}
+	led := ended(proof.OK, "", "")
+	led.Effects = []proof.Effect{{Kind: grant.EffectNetwork, Host: "b.example:443"}}
+	stayed := ended(proof.OK, "", "")
+	stayed.Effects = []proof.Effect{{Kind: grant.EffectNetwork, Host: "a.example:443"}}
+	tests := []struct {
+		name             string
+		begin            proof.Begin
+		end              *proof.End
+		today            replay.Today
+		verdict          policy.Verdict
+		differs, certain bool
+		why              string
+	}{
+		{"still allowed", write(), ended(proof.OK, "", ""), allow, policy.Allow, false, true, "lets it pass"},
+		{"refused today", write(), ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"asked about today", write(), ended(proof.OK, "", ""), ask, policy.Ask, true, true, "would be asked"},
+		{"not ended", write(), nil, deny, policy.Deny, true, true, "refuses it"},
+		{"failed after it was allowed", write(), ended(proof.Failed, sandbox.CodeExecution, ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a link that was refused on the way had been allowed", write(), ended(proof.Failed, sandbox.CodeCapabilityBlocked, "link"), allow, policy.Allow, false, true, "lets it pass"},
+		{"aborted", write(), ended(proof.Aborted, sandbox.CodeExecution, ""), allow, policy.Allow, false, true, "lets it pass"},
+		{"the same policy", func() proof.Begin { b := write(); b.PolicyVersion = "new"; return b }(), ended(proof.OK, "", ""), deny, policy.Allow, false, true, "the one that it was judged by"},
+		{"a version that nobody has is no same one", func() proof.Begin { b := write(); b.PolicyVersion = ""; return b }(), ended(proof.OK, "", ""), says{all: policy.Deny}, policy.Deny, true, true, "refuses it"},
+		{"a size that nobody can tell of", write(), ended(proof.OK, "", ""), unsure, policy.Allow, false, false, "no manifest"},
+		{"arguments", run, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
+		{"arguments of a program that is refused", run, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"refused by the policy, allowed today", fetch, ended(proof.Denied, sandbox.CodeCapabilityBlocked, "policy.lists.domains"), allow, policy.Allow, true, false, "behind the refusal"},
+		{"refused by the policy, then and today", fetch, ended(proof.Denied, sandbox.CodeCapabilityBlocked, "policy.denied.domains"), deny, policy.Deny, false, true, "refuses it"},
+		{"refused by a rule for commands", run, ended(proof.Denied, sandbox.CodeDenyTool, "commands.block[0]: git"), deny, policy.Deny, false, true, "refuses it"},
+		{"refused by the grant", fetch, ended(proof.Denied, sandbox.CodePermissionDeny, "grant.capabilities"), allow, policy.Deny, false, true, "the grant refused it: grant.capabilities"},
+		{"no consent", fetch, ended(proof.Denied, sandbox.CodePermissionDeny, "grant.consent"), allow, policy.Deny, false, true, "the grant refused it: grant.consent"},
+		{"revoked", fetch, ended(proof.Denied, sandbox.CodePermissionDeny, "grant.revoked"), allow, policy.Deny, false, true, "grant.revoked"},
+		{"over budget", fetch, ended(proof.Denied, sandbox.CodeBudgetExceeded, ""), allow, policy.Deny, false, true, "the budget refused it: the record names no rule"},
+		{"not in the manifest", run, ended(proof.Denied, sandbox.CodeDenyTool, "manifest.commands"), allow, policy.Deny, false, true, "the manifest refused it"},
+		{"malformed", fetch, ended(proof.Denied, sandbox.CodeValidation, "op.url"), allow, policy.Deny, false, true, "malformed"},
+		{"leads back", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "op.path"), allow, policy.Deny, false, true, "by itself"},
+		{"no evidence could be kept", fetch, ended(proof.Denied, sandbox.CodeUnavailable, "requireEvidence"), allow, policy.Deny, false, true, "another reason"},
+		{"a limit", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "profile.limits.maxBytesOut"), allow, policy.Deny, false, false, "may be the manifest's"},
+		{"led on to another host", fetch, led, allow, policy.Allow, false, false, "led on"},
+		{"not led on", fetch, stayed, allow, policy.Allow, false, true, "lets it pass"},
+		{"an unknown kind", proof.Begin{Kind: "FsMelt", PolicyVersion: "old"}, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "does not say"},
+		{"a file without a path", proof.Begin{Kind: grant.OpFsRead, PolicyVersion: "old"}, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "does not say"},
+		{"an answer that is none", write(), ended(proof.OK, "", ""), says{all: "maybe", version: "new"}, policy.Deny, true, true, "refuses it"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := replay.Judge(replay.Operation{Begin: tt.begin, End: tt.end}, tt.today)
+			if r.Today.Verdict != tt.verdict || r.Differs != tt.differs || r.Certain != tt.certain || !strings.Contains(r.Why, tt.why) {
+				t.Errorf("today %s, differs %v, certain %v, %q", r.Today.Verdict, r.Differs, r.Certain, r.Why)
+			}
+			if r.Differs != (r.Today.Verdict != r.Recorded.Verdict) {
+				t.Errorf("%s and %s, differs %v", r.Recorded.Verdict, r.Today.Verdict, r.Differs)
+			}
+		})
+	}
+}
+
+// TestJudgeAsks holds what is asked about each kind of operation.
+func TestJudgeAsks(t *testing.T) {
+	page := proof.Request{Scheme: "https", Host: "a.example", Port: 443}
+	tests := []struct {
+		kind    grant.OpKind
+		request proof.Request
+		want    string
+	}{
+		{grant.OpFsRead, proof.Request{Path: "/w/a"}, "fs.read /w/a"},
+		{grant.OpFsList, proof.Request{Path: "/w/a"}, "fs.list /w/a"},
+		{grant.OpFsWrite, proof.Request{Path: "/w/a", Bytes: 1}, "fs.write /w/a|size"},
+		{grant.OpNetHTTP, proof.Request{Method: "POST", Scheme: "https", Host: "a.example", Port: 443, Bytes: 9}, "request POST https a.example|size"},
+		{grant.OpBrowserNav, page, "request GET https a.example|browser open"},
+		{grant.OpBrowserNav, proof.Request{Path: "/w/page.html"}, "fs.read /w/page.html|browser open"},
+		{grant.OpBrowserNav, proof.Request{}, "browser open"},
+		{grant.OpBrowserScreenshot, proof.Request{}, "browser screenshot"},
+		{grant.OpBrowserExtract, proof.Request{}, "browser extract"},
+		{grant.OpBrowserClick, proof.Request{}, "browser click"},
+		{grant.OpBrowserType, proof.Request{}, "browser type"},
+		{grant.OpBrowserDownload, proof.Request{Path: "/w/a"}, "fs.write /w/a|browser download"},
+		{grant.OpProcExec, proof.Request{Program: "git"}, "program git"},
+		{grant.OpTmpAlloc, proof.Request{Bytes: 10}, "space"},
+	}
+	for _, tt := range tests {
+		var asked []string
+		replay.Judge(replay.Operation{Begin: proof.Begin{Kind: tt.kind, Tool: "x", Request: tt.request}}, says{all: policy.Allow, asked: &asked})
+		if got := strings.Join(asked, "|"); got != "tool x|"+tt.want {
+			t.Errorf("%s asks %s, want %s", tt.kind, got, tt.want)
+		}
+	}
+}
+
+// TestStrictestCounts holds that one refusal among answers decides, with its
+// rule, and that what is refused for sure is certain whatever else is not.
+func TestStrictestCounts(t *testing.T) {
+	today := says{all: policy.Allow, but: map[string]replay.Answer{
+		"tool builder":          {Verdict: policy.Ask, Rule: "first"},
+		"fs.write /workspace/a": {Verdict: policy.Deny, Rule: "second", Message: "no"},
+		"size":                  {Verdict: policy.Allow, Unsure: "nobody knows"},
+	}}
+	r := replay.Judge(replay.Operation{Begin: write()}, today)
+	if r.Today.Verdict != policy.Deny || r.Today.Rule != "second" || r.Today.Message != "no" || !r.Certain {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestJudgePassage(t *testing.T) {
+	allow, ask, deny := says{all: policy.Allow}, says{all: policy.Ask}, says{all: policy.Deny}
+	tests := []struct {
+		name, protocol   string
+		recorded         policy.Verdict
+		rule             string
+		today            replay.Today
+		verdict          policy.Verdict
+		differs, certain bool
+	}{
+		{"still allowed", "http", policy.Allow, "network.allowPublic", allow, policy.Allow, false, true},
+		{"refused today", "connect", policy.Allow, "network.allowPublic", deny, policy.Deny, true, true},
+		{"asked about today", "connect", policy.Allow, "network.allowPublic", ask, policy.Ask, true, true},
+		{"allowed today", "connect", policy.Deny, "network.allowedDomains", allow, policy.Allow, true, true},
+		{"an address", "socks5", policy.Deny, "address", allow, policy.Allow, true, true},
+		{"asked then and now", "connect", policy.Deny, "network.ask", ask, policy.Ask, false, false},
+		{"what it carried", "connect", policy.Deny, "protocol", allow, policy.Allow, false, false},
+		{"what it carried, and refused now", "connect", policy.Deny, "protocol", deny, policy.Deny, false, true},
+		{"a request inside", "connect", policy.Deny, "request", allow, policy.Allow, false, false},
+		{"a request that is known", "http", policy.Deny, "request", allow, policy.Allow, true, true},
+		{"a secret", "connect", policy.Deny, "secret", allow, policy.Deny, false, true},
+		{"another name in TLS", "connect", policy.Deny, "sni", allow, policy.Deny, false, true},
+		{"a limit", "http", policy.Deny, "limits.requestBytes", allow, policy.Deny, false, true},
+		{"no evidence could be kept", "http", policy.Deny, "requireEvidence", allow, policy.Deny, false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := replay.Passage{Phase: "decision", Protocol: tt.protocol, Host: "a.example", Port: 443, Verdict: tt.recorded, Rule: tt.rule}
+			r := replay.JudgePassage(p, replay.Whose{Tenant: "acme"}, tt.today)
+			if r.Today.Verdict != tt.verdict || r.Differs != tt.differs || r.Certain != tt.certain || r.Why == "" {
+				t.Errorf("today %s, differs %v, certain %v, %q", r.Today.Verdict, r.Differs, r.Certain, r.Why)
+			}
+		})
+	}
+	none := replay.JudgePassage(replay.Passage{Verdict: policy.Deny, Rule: "request"}, replay.Whose{}, allow)
+	if none.Differs || !none.Certain {
+		t.Errorf("what was no host differs: %+v", none)
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	err := errors.New("no such agent")
+	for _, r := range []replay.Result{
+		replay.Unknown(replay.Operation{Begin: write()}, err),
+		replay.UnknownPassage(replay.Passage{Host: "a", Verdict: policy.Deny}, replay.Whose{}, err),
+	} {
+		if r.Differs || r.Certain || r.Today.Verdict != "" || !strings.Contains(r.Why, "no such agent") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestReadPassage(t *testing.T) {
+	good := `{"id":7,"phase":"decision","protocol":"connect","host":"a.example","port":443,"addr":"192.0.2.7:443","verdict":"allow","rule":"r","later":1}`
+	p, err := replay.ReadPassage([]byte(good))
+	if err != nil || !p.Decision() || p.Port != 443 || p.Addr != netip.MustParseAddrPort("192.0.2.7:443") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, bad := range []string{``, `[]`, `{}`, `{"phase":"decision"}`, `{"phase":"other","verdict":"allow"}`, `{"phase":"end","verdict":"yes"}`, `{"phase":"decision","verdict":"allow","port":70000}`, `{"phase":"decision","verdict":"allow","addr":"x"}`} {
+		if p, err := replay.ReadPassage([]byte(bad)); err == nil {
+			t.Errorf("%s is read as %+v", bad, p)
+		}
+	}
+}
+
+// FuzzReplay holds that whatever a record says, it is judged without a fault,
+// and never as certain without a verdict.
+func FuzzReplay(f *testing.F) {
+	f.Add("FsRead", "/workspace/a", "a.example", "policy.x", "POLICY.DENY_TOOL", []byte(`{"phase":"decision","verdict":"deny","host":"h","port":1}`))
+	f.Add("", "", "", "", "", []byte(`{}`))
+	f.Fuzz(func(t *testing.T, kind, path, host, rule, code string, data []byte) {
+		b := proof.Begin{Kind: grant.OpKind(kind), Request: proof.Request{Path: path, Host: host, Program: path}}
+		for _, status := range []proof.Status{proof.OK, proof.Denied, "odd"} {
+			r := replay.Judge(replay.Operation{Begin: b, End: ended(status, sandbox.Code(code), rule)}, says{all: policy.Deny})
+			if r.Today.Verdict == "" || r.Why == "" {
+				t.Fatalf("%+v", r)
+			}
+		}
+		if p, err := replay.ReadPassage(data); err == nil {
+			if r := replay.JudgePassage(p, replay.Whose{}, says{all: policy.Ask}); r.Today.Verdict == "" || r.Why == "" {
+				t.Fatalf("%+v", r)
+			}
+		}
+	})
+}
