@@ -177,7 +177,7 @@ func (s *Store) journal(folder string) (*journal.Journal, error) {
 // valid is refused, and all with it. Those of a sandbox that come too fast are
 // counted instead; see [Share] and [Record].Omitted. After any other error none
 // of the records of at least one tenant is kept, unless these are more than 256
-// or larger than a MiB or a quarter of a file: then the first may be. What was
+// or larger than a MiB or an eighth of a file: then the first may be. What was
 // counted before stays counted.
 func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	now := s.o.Now()
