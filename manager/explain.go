@@ -96,6 +96,9 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
 		Network: NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
+	if why := m.reload.problem(); why != "" {
+		e.Problems = append(e.Problems, "the settings are those before the last change: "+why)
+	}
 	e.Browser = m.explainBrowser(ctx, res, flags)
 	e.Dangerous = append(e.Dangerous, browserDangers(res)...)
 	at, err := m.enter(ctx, res, outing{}, observe)
