@@ -21,7 +21,7 @@ DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image playwright test lint fuzz bench gobench demo cover clean
+.PHONY: help build setup image playwright test lint fuzz bench gobench demo schemas cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
@@ -43,6 +43,9 @@ playwright: setup ## install the client that tests drive browsers with, into bin
 
 test: image playwright ## run every test, with the race detector
 	$(GO) test $(TEST_FLAGS) $(PKGS)
+
+schemas: ## write docs/schemas anew from the types
+	$(GO) test ./schema/published -run TestCommitted -update
 
 lint: ## gofmt, vet and staticcheck
 	@unformatted="$$(gofmt -l .)" || exit 1; \

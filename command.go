@@ -10,6 +10,7 @@ import (
 type Command struct {
 	Args []string          // program and arguments; a name without slash is looked up in PATH inside
 	Env  map[string]string // laid over the sandbox's own environment
+	Bare bool              // Env is all there is: nothing of the sandbox's own environment
 	Dir  string            // working directory inside; empty is the Spec's Workdir
 
 	// Stdin is read until its end; nil is an empty input. Stdout and
@@ -50,6 +51,21 @@ type Process interface {
 	Kill(ctx context.Context) error
 }
 
+// Metered is implemented by processes that tell what they have used so far.
+// Walls that cannot tell have none, or [CodeUnsupported].
+type Metered interface {
+	// Used returns what all processes of the command have used until now:
+	// those that run, escapees included, and those that have ended. It may
+	// lag behind by some hundredths of a second. Children whose parent
+	// ignores SIGCHLD nobody counts when they end; of those that come and go
+	// between two calls it knows a part, the larger the more there are. The
+	// sum of both times never goes down; the memory is that of the largest
+	// process that was seen. After the end of the command it goes on telling
+	// the last figure. An error means that nobody can tell; it comes within
+	// a second, or when ctx ends.
+	Used(ctx context.Context) (Rusage, error)
+}
+
 // An Exit tells how a program ended.
 type Exit struct {
 	Code   int    // exit status; 128+n when signal n ended it
@@ -67,7 +83,9 @@ type Exit struct {
 	Restarted bool
 }
 
-// Rusage is what one command cost, waited-for children included.
+// Rusage is what one command cost: all its processes, but for children whose
+// parent did not wait for them because it ignored SIGCHLD, and for what a
+// detached command left running.
 type Rusage struct {
 	User   time.Duration // processor time in user mode
 	System time.Duration // processor time in the kernel

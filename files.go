@@ -35,6 +35,26 @@ type Files interface {
 	ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 }
 
+// A LinkRefuser is a [Files] that can do without links. Whoever judged a path
+// by its name needs that: a link on the way would make it another path.
+type LinkRefuser interface {
+	// WithoutLinks returns a view that follows no link below a mount, neither
+	// on the way nor at the end of a path, nor one by which the mount itself
+	// is reached; a link there is [CodeCapabilityBlocked]. What acts on a name
+	// (Remove, Rename) acts on a link itself. The view takes paths inside
+	// alone. Where the transport cannot see to that the error is
+	// [CodeUnsupported].
+	WithoutLinks() (Files, error)
+}
+
+// A Clearer is a [Files] that can remove trees that resist.
+type Clearer interface {
+	// Clear removes path and all below it, as Remove with recursive does, and
+	// opens folders that their owner, who is the sandbox's user, has closed
+	// to himself. [CodeUnsupported] says that nobody can do that here.
+	Clear(ctx context.Context, path string) error
+}
+
 // WriteOptions are the rarer wishes of a write.
 type WriteOptions struct {
 	Perm      fs.FileMode // for a new file; zero is 0644

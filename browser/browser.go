@@ -114,6 +114,37 @@ type Rights struct {
 	// Write lets click, type, upload and download, which change something
 	// somewhere.
 	Write bool
+
+	// Visit is asked about every document that the main frame is to load, when
+	// settings and rules have let it pass: those that a caller opens, and where
+	// clicks, scripts, forms, refreshes, redirects and the way back lead. The
+	// address is as package visit spells it, "workspace:PATH" for files. hop
+	// counts the redirects of one navigation, so 0 is where it begins. nil
+	// allows all.
+	//
+	// Its error keeps the document from being asked for, and is what the
+	// action that led there returns. It has to return when ctx ends, which is
+	// soon: no answer in time, a panic, and an error that is no
+	// *[sandbox.Error] refuse too. It may be called from several goroutines.
+	//
+	// Not asked about are empty pages (about:blank), which load nothing,
+	// frames within the page, and windows, of which none is ever opened.
+	Visit func(ctx context.Context, address string, hop int) error
+
+	// Received is told of bytes that pages have received, with all that is in
+	// them, as they come. It must not block. nil does not want to know.
+	Received func(bytes int64)
+
+	// Transfer is asked before a file goes to a page, and before one that was
+	// downloaded comes into the workspace. Its error is what the action
+	// returns. nil allows all.
+	Transfer func(ctx context.Context, t Transfer) error
+}
+
+// A Transfer is a file on its way between the workspace and a page.
+type Transfer struct {
+	Upload bool  // to a page
+	Bytes  int64 // of the file
 }
 
 // Environment returns the variables that tell the supervisor inside how to

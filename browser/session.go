@@ -62,8 +62,9 @@ type Writer interface {
 
 // A Page is what a navigation came to.
 type Page struct {
-	URL       string   `json:"url"`    // in the end
-	Status    int64    `json:"status"` // of HTTP; 0 for what is none
+	URL       string   `json:"url"`            // in the end
+	Status    int64    `json:"status"`         // of HTTP; 0 for what is none
+	MIME      string   `json:"mime,omitempty"` // as the answer says, type/subtype
 	Title     string   `json:"title"`
 	Redirects []string `json:"redirects,omitempty"` // addresses passed on the way, oldest first
 	Bytes     int64    `json:"bytes"`               // received
@@ -89,9 +90,10 @@ type Picture struct {
 // An Extraction says what is wanted of a page, and how much of it.
 type Extraction struct {
 	Text, Links, Tree bool
-	MaxText           int // bytes; 0 is 256 KiB
-	MaxLinks          int // 0 is 500
-	MaxNodes          int // of the tree; 0 is 2000
+	Selector          string // of the first element whose text is meant; empty is the page
+	MaxText           int    // bytes; 0 is 256 KiB
+	MaxLinks          int    // 0 is 500
+	MaxNodes          int    // of the tree; 0 is 2000
 }
 
 // Content is what is on a page.
@@ -132,4 +134,5 @@ type Download struct {
 	Path string `json:"path"` // in the workspace, relative
 	Size int64  `json:"size"` // bytes
 	URL  string `json:"url"`
+	Sum  []byte `json:"-"` // SHA-256 of the content
 }

@@ -19,6 +19,7 @@ var (
 	sizeType     = reflect.TypeFor[Size]()
 	durationType = reflect.TypeFor[Duration]()
 	ulimitType   = reflect.TypeFor[Ulimit]()
+	volumeType   = reflect.TypeFor[Volume]()
 )
 
 // value decodes v into to, whose path is path.
@@ -37,7 +38,7 @@ func (d *decoder) value(v hujson.Value, to reflect.Value, path string) {
 		return
 	}
 	switch to.Type() {
-	case sizeType, durationType, ulimitType:
+	case sizeType, durationType, ulimitType, volumeType:
 		d.special(v, to, path)
 		return
 	}
@@ -158,6 +159,10 @@ func (d *decoder) special(v hujson.Value, to reflect.Value, path string) {
 	case sizeType:
 		var n Size
 		n, err = ParseSize(text)
+		to.SetInt(int64(n))
+	case volumeType:
+		var n Volume
+		n, err = ParseVolume(text)
 		to.SetInt(int64(n))
 	case durationType:
 		var n Duration

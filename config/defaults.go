@@ -12,7 +12,8 @@ const DefaultPreset = "restricted"
 
 // Defaults returns the built-in layer under all others. Where a default
 // depends on the world or on other values it is left out here: workspaceRoot,
-// docker.user, docker.tmpfs, docker.memorySwap and docker.shmSize.
+// docker.user, docker.tmpfs, docker.memorySwap and docker.shmSize. Budgets, of
+// which nothing is bounded, are left out as well: see [unbounded].
 func Defaults() *SandboxSettings {
 	return &SandboxSettings{
 		Enabled:           new(true),
@@ -48,6 +49,9 @@ func Defaults() *SandboxSettings {
 		Prune:   &PruneSettings{Idle: span(day), MaxAge: span(7 * day), Every: span(5 * time.Minute)},
 		Pool:    &PoolSettings{Size: new(int64(0))},
 		Idle:    &IdleSettings{PauseAfter: span(0)},
+		Evidence: &EvidenceSettings{
+			Sync: new(SyncCheckpoint), CheckpointEvery: new(int64(256)), Commands: new(false),
+		},
 	}
 }
 

@@ -16,9 +16,10 @@
 // except that docker.env and docker.ulimits merge by key, and binds, the lists
 // of filesystem and commands.excluded are appended, so that a built-in deny
 // can be added to and never removed. Permission rules are added too: what they
-// allow above their own layer, what they deny above all. With scope "shared"
-// the docker, browser and prune settings of an agent do not count, since they
-// would change a sandbox that other agents use too.
+// allow above their own layer, what they deny above all. Of the budget of a
+// tenant, which all its agents share, the least that a layer says holds. With
+// scope "shared" the docker, browser and prune settings of an agent do not
+// count, since they would change a sandbox that other agents use too.
 //
 // Package hardening is asked at load and again about the finished Spec.
 package config

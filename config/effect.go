@@ -17,7 +17,6 @@ type ineffective struct{ path, why, except string }
 // tighten it yet, and the notice is there to say so.
 func withoutEffect() []ineffective {
 	return []ineffective{
-		{"requireEvidence", "what passes the way out is recorded, and refused when it cannot be; commands and files are not recorded yet", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
 		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", ""},
 		{"pool", "sandboxes are not kept ready yet", ""},

@@ -172,7 +172,7 @@ func concrete(dst, src reflect.Value) {
 			if from.Elem().Kind() == reflect.Struct {
 				concrete(to, from.Elem())
 			} else {
-				to.Set(from.Elem())
+				to.Set(from.Elem().Convert(to.Type())) // a Volume is a number of bytes
 			}
 		case reflect.Slice:
 			to.Set(reflect.AppendSlice(reflect.MakeSlice(to.Type(), 0, from.Len()), from))

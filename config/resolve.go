@@ -68,6 +68,8 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 		return Resolved{}, err
 	}
 	kept, ignored := maskShared(layers)
+	kept, wider := boundTenant(kept)
+	ignored = append(ignored, wider...)
 	r, m := fromLayers(kept, who)
 	for _, err := range ruleErrors(r, m) {
 		p.add(err)
@@ -211,6 +213,7 @@ func fromLayers(layers []layer, who Who) (Resolved, merged) {
 // fromMerged is what merged layers say, with scope and values set.
 func fromMerged(m merged, who Who) Resolved {
 	r := Resolved{Who: who, Origins: m.origins, fields: m.fields}
+	r.Budgets = unbounded()
 	concrete(reflect.ValueOf(&r.Values).Elem(), reflect.ValueOf(&m.settings).Elem())
 	r.ScopeKey = who.scopeKey(r.Scope)
 	return r

@@ -57,6 +57,30 @@ func (s Size) String() string {
 // MarshalJSON writes the form of String.
 func (s Size) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
+// A Volume is a number of bytes that may be used in all. Settings write it like
+// a [Size]; -1 is no bound.
+type Volume int64
+
+// ParseVolume reads -1 or a size as [ParseSize] does.
+func ParseVolume(s string) (Volume, error) {
+	if s == "-1" {
+		return -1, nil
+	}
+	n, err := ParseSize(s)
+	return Volume(n), err
+}
+
+// String is the shortest form that [ParseVolume] reads back to the same value.
+func (v Volume) String() string {
+	if v < 0 {
+		return "-1"
+	}
+	return Size(v).String()
+}
+
+// MarshalJSON writes the form of String.
+func (v Volume) MarshalJSON() ([]byte, error) { return json.Marshal(v.String()) }
+
 // A Duration is a span of time. Settings write it as in Go ("90s", "1h30m")
 // with the further unit d for days of 24 hours ("7d"), or as the number 0.
 type Duration time.Duration

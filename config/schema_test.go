@@ -87,6 +87,12 @@ func TestSchemaAndParseAgree(t *testing.T) {
 		"variable number":   inDefaults(`"docker":{"env":{"A":1}}`),
 		"bad limit":         inDefaults(`"docker":{"ulimits":{"nofile":"x"}}`),
 		"limit key":         inDefaults(`"docker":{"ulimits":{"nofile":{"sfot":1}}}`),
+		"bad sync":          inDefaults(`"evidence":{"sync":"sometimes"}`),
+		"no checkpoints":    inDefaults(`"evidence":{"checkpointEvery":0}`),
+		"less than nothing": inDefaults(`"budgets":{"session":{"calls":-2}}`),
+		"negative volume":   inDefaults(`"budgets":{"agent":{"bytesIn":"-1g"}}`),
+		"no such account":   inDefaults(`"budgets":{"user":{"calls":1}}`),
+		"no such kind":      inDefaults(`"budgets":{"tenant":{"cpu":1}}`),
 		"no id":             `{"agents":{"list":[{}]}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +111,7 @@ func TestSchemaAndParseAgree(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
-			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions",
+			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets evidence",
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
@@ -121,6 +127,9 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"idle":  "pauseAfter",
 
 		"permissions": "allow deny ask",
+
+		"budgets":  "session agent tenant",
+		"evidence": "sync checkpointEvery commands",
 	}
 	var doc any
 	if err := json.Unmarshal(config.Schema(), &doc); err != nil {

@@ -53,7 +53,7 @@ type SandboxSettings struct {
 	WorkspaceRoot     *string              `json:"workspaceRoot,omitempty" doc:"Host folder of the scratch workspaces; default workspaces in the state folder. ~ and $VAR are replaced."`
 	WorkspaceQuota    *Size                `json:"workspaceQuota,omitempty" min:"0" doc:"Most bytes of one scratch workspace; 0, the default, is unbounded."`
 	DriftPolicy       *sandbox.DriftPolicy `json:"driftPolicy,omitempty" enum:"keep,refuse" doc:"What happens to a sandbox in use whose settings changed; default keep."`
-	RequireEvidence   *bool                `json:"requireEvidence,omitempty" doc:"Whether nothing passes the way out before that is recorded; default false, true under strict."`
+	RequireEvidence   *bool                `json:"requireEvidence,omitempty" doc:"Whether nothing is carried out, and nothing passes the way out, before that is recorded; then commands are recorded too. Default false, true under strict."`
 
 	// Workspace is the host folder that a flag of the call names as the
 	// workspace. It is no setting, so it has no name in the file.
@@ -69,6 +69,8 @@ type SandboxSettings struct {
 	Prune      *PruneSettings      `json:"prune,omitempty" doc:"When unused sandboxes are removed; 0 switches a rule off."`
 	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
 	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
+	Budgets    *BudgetsSettings    `json:"budgets,omitempty" doc:"What operations under grants may use in all; what is not named is not bounded, and -1 is no bound."`
+	Evidence   *EvidenceSettings   `json:"evidence,omitempty" doc:"How what was done is recorded."`
 
 	Permissions *PermissionSettings `json:"permissions,omitempty" imported:"true" doc:"Permission rules as agents on the host keep them; they are added to network, filesystem and commands."`
 }

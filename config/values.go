@@ -37,6 +37,8 @@ type Values struct {
 	Prune      Prune      `json:"prune"`
 	Pool       Pool       `json:"pool"`
 	Idle       Idle       `json:"idle"`
+	Budgets    Budgets    `json:"budgets"`
+	Evidence   Evidence   `json:"evidence"`
 }
 
 // Docker is [DockerSettings] with every layer applied.

@@ -34,6 +34,7 @@ type auditor struct {
 	tenant string
 	named  bool // tenant is known; else the first record that fits tells it
 	keys   map[string]ed25519.PublicKey
+	kept   *journal.Place // that must be signed; see Check
 
 	file     string          // of the last record
 	all      int64           // checkpoints
@@ -42,6 +43,7 @@ type auditor struct {
 	promised uint64          // its Every
 	unsigned int64           // records behind it
 	seen     map[string]bool // ids of keys
+	held     bool            // kept was found
 }
 
 // check returns what is wrong with a record, or nil.
@@ -95,6 +97,7 @@ func (a *auditor) checkpoint(raw journal.Record, r Record) *journal.Damage {
 			"it signs line %d with another hash than that of the line before it: what is before it, back to line %d, was written anew or it was moved", c.Seq, a.last())}
 	}
 	a.good++
+	a.held = a.held || a.kept != nil && c.Seq == a.kept.Seq && c.Hash == a.kept.Hash
 	a.signed = &Place{Place: journal.Place{File: raw.File, Seq: c.Seq, Hash: c.Hash}, Records: c.Records, Key: c.Key}
 	a.promised, a.unsigned = c.Every, 0
 	return nil

@@ -49,14 +49,15 @@ func (c *chain) append(ctx context.Context, records []json.RawMessage) error {
 
 // finish writes a checkpoint when there are records without one.
 func (c *chain) finish(ctx context.Context) error {
+	was := c.open.Swap(false) // who appends meanwhile sets it again
 	err := c.journal.Append(ctx, func(t journal.Tail) (any, bool, error) {
 		if err := c.catchUp(ctx, t); err != nil || c.unsigned == 0 {
 			return nil, false, err
 		}
 		return c.checkpoint(t)
 	})
-	if err == nil {
-		c.open.Store(false)
+	if err != nil && was {
+		c.open.Store(true)
 	}
 	return err
 }

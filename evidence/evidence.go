@@ -8,8 +8,9 @@
 // [Options].CheckpointEvery records comes another. So who can write the folder
 // and has not the key cannot change what was signed without its showing; what
 // is behind the last checkpoint only the hashes hold. Who has the key as well,
-// or puts an older state of the whole folder in place of the current one, is
-// found by whoever keeps the public key and the last signed place elsewhere.
+// or takes the end of a chain away together with the journal's note of where
+// that is, is found by whoever keeps the public key and the last signed place
+// elsewhere.
 //
 // Nothing is lost in silence: where records of one sandbox come faster than is
 // kept one by one, a record tells at once that others are only counted, and
@@ -129,7 +130,8 @@ func (o *Options) complete() error {
 }
 
 // A Store is a folder of chains. It is safe for concurrent use by many
-// goroutines and processes. Its errors are of type *[sandbox.Error].
+// goroutines and processes. Its errors are of type *[sandbox.Error], or several
+// of these joined.
 type Store struct {
 	o       Options
 	dir     string
@@ -140,6 +142,7 @@ type Store struct {
 
 	chainsMu sync.Mutex
 	chains   map[string]*chain // by tenant; those that were written to lately
+	most     int               // of these
 
 	mu     sync.Mutex
 	ledger ledger
@@ -155,7 +158,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, dir: path, keyFile: o.KeyFile, chains: map[string]*chain{}, ledger: ledger{burst: o.Burst, rate: o.Rate}}
+	s := &Store{o: o, dir: path, keyFile: o.KeyFile, chains: map[string]*chain{}, most: maxUsed, ledger: ledger{burst: o.Burst, rate: o.Rate}}
 	if s.keyFile == "" {
 		s.keyFile = filepath.Clean(path) + ".key"
 	}
@@ -174,7 +177,7 @@ func (s *Store) journal(folder string) (*journal.Journal, error) {
 // valid is refused, and all with it. Those of a sandbox that come too fast are
 // counted instead; see [Share] and [Record].Omitted. After any other error none
 // of the records of at least one tenant is kept, unless these are more than 256
-// or larger than a MiB or a quarter of a file: then the first may be. What was
+// or larger than a MiB or an eighth of a file: then the first may be. What was
 // counted before stays counted.
 func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	now := s.o.Now()
@@ -251,18 +254,21 @@ func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 		}
 		of[r.Tenant] = append(of[r.Tenant], data)
 	}
-	var errs error
+	var errs []error
 	for _, tenant := range tenants {
 		c, err := s.chain(ctx, tenant)
 		if err == nil {
 			err = c.append(ctx, of[tenant])
 		}
 		if err != nil {
-			errs = errors.Join(errs, err)
+			errs = append(errs, err)
 			s.giveBack(tenant, counts)
 		}
 	}
-	return errs
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Store) giveBack(tenant string, counts []Record) {

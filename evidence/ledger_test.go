@@ -204,15 +204,29 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// BenchmarkAppend measures one append of so many records, checkpoints included.
 func BenchmarkAppend(b *testing.B) {
-	for _, size := range []int{1, 256} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			s := open(b, b.TempDir(), Options{})
-			rs := flood(size, Record{Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-chat-42-0123456789", Command: "0123456789abcdef", Share: Exact})
-			for b.Loop() {
-				add(b, s, rs...)
-			}
-			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")
-		})
+	for _, sync := range []Sync{SyncOff, SyncCheckpoint, SyncAlways} {
+		for _, size := range []int{1, 2, 256} {
+			b.Run(fmt.Sprint(sync, "/", size), func(b *testing.B) {
+				s := open(b, b.TempDir(), Options{Sync: sync})
+				rs := flood(size, Record{Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-chat-42-0123456789", Command: "0123456789abcdef", Share: Exact})
+				for b.Loop() {
+					add(b, s, rs...)
+				}
+				b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")
+			})
+		}
+	}
+}
+
+// BenchmarkTwoWriters measures an append to a chain to which another store has
+// written meanwhile.
+func BenchmarkTwoWriters(b *testing.B) {
+	dir := b.TempDir()
+	stores := []*Store{open(b, dir, Options{Sync: SyncOff}), open(b, dir, Options{Sync: SyncOff})}
+	rs := flood(1, Record{Tenant: "acme", Sandbox: "sbx-chat-42-0123456789", Command: "0123456789abcdef", Share: Exact})
+	for n := 0; b.Loop(); n++ {
+		add(b, stores[n%2], rs...)
 	}
 }

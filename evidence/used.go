@@ -45,7 +45,7 @@ func (s *Store) use(ctx context.Context, c *chain) *chain {
 		return known
 	}
 	var goes *chain
-	if len(s.chains) >= maxUsed {
+	if len(s.chains) >= s.most {
 		for tenant, old := range s.chains {
 			goes = old
 			delete(s.chains, tenant)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
 	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/journal/excerpt"
@@ -20,6 +22,10 @@ type Check struct {
 	// Keys, if there are any, are the only ones whose signatures count, before
 	// Options.TrustedKeys.
 	Keys []ed25519.PublicKey
+	// Signed, if not nil, is a line that was signed once, by number and hash,
+	// as somebody has kept it: it must be there still, unless rotation has
+	// dropped it. It goes with one tenant only.
+	Signed *journal.Place
 }
 
 // A Chain says whether the records of one tenant are as they were written. Its
@@ -63,6 +69,9 @@ type Broken struct {
 func (s *Store) Verify(ctx context.Context, c Check) iter.Seq2[Chain, error] {
 	return func(yield func(Chain, error) bool) {
 		keys, err := s.trusted(c)
+		if c.Signed != nil && c.AllTenants {
+			err = sandbox.Errorf(sandbox.CodeValidation, "verify evidence", "a signed line is one of a certain tenant's chain")
+		}
 		if err == nil {
 			err = s.Flush(ctx)
 		}
@@ -78,11 +87,13 @@ func (s *Store) Verify(ctx context.Context, c Check) iter.Seq2[Chain, error] {
 			tenant := excerpt.Name(c.Tenant)
 			have = have.only(folderOf(tenant))
 			if len(have.chains)+len(have.orphans) == 0 {
-				yield(Chain{Tenant: tenant, Folder: folderOf(tenant), Report: nothing(), Keys: []string{}}, nil)
+				r := Chain{Tenant: tenant, Folder: folderOf(tenant), Report: nothing(), Keys: []string{}}
+				yield(r.holding(c.Signed, false).concluded(), nil)
+				return
 			}
 		}
 		for _, folder := range have.chains {
-			r, err := s.verifyChain(ctx, folder, keys)
+			r, err := s.verifyChain(ctx, folder, keys, c.Signed)
 			if !yield(r, err) || err != nil {
 				return
 			}
@@ -141,7 +152,7 @@ func (s *Store) missing(folder string) (Chain, error) {
 }
 
 // verifyChain verifies the chain in a folder.
-func (s *Store) verifyChain(ctx context.Context, folder string, keys map[string]ed25519.PublicKey) (Chain, error) {
+func (s *Store) verifyChain(ctx context.Context, folder string, keys map[string]ed25519.PublicKey, kept *journal.Place) (Chain, error) {
 	tenant, named, err := s.readName(folder)
 	r := Chain{Tenant: tenant, Folder: folder, Keys: []string{}}
 	if err != nil {
@@ -151,7 +162,7 @@ func (s *Store) verifyChain(ctx context.Context, folder string, keys map[string]
 	if err != nil {
 		return r, err
 	}
-	a := &auditor{folder: folder, tenant: tenant, named: named, keys: keys, seen: map[string]bool{}}
+	a := &auditor{folder: folder, tenant: tenant, named: named, keys: keys, kept: kept, seen: map[string]bool{}}
 	if r.Report, err = j.VerifyEach(ctx, a.check); err != nil {
 		return r, err
 	}
@@ -164,7 +175,20 @@ func (s *Store) verifyChain(ctx context.Context, folder string, keys map[string]
 	r.Checkpoints, r.Signed, r.Unsigned = a.good, a.signed, a.unsigned
 	r.Keys = slices.AppendSeq(r.Keys, maps.Keys(a.seen))
 	slices.Sort(r.Keys)
-	return r.concluded(), nil
+	return r.holding(kept, a.held).concluded(), nil
+}
+
+// holding notes that the line which was signed once is not there, unless it is
+// held or older than all that was kept, which later signatures hold.
+func (r Chain) holding(kept *journal.Place, held bool) Chain {
+	if kept == nil || held || r.Signed != nil && r.First.Seq > kept.Seq {
+		return r
+	}
+	r.Damage = append(r.Damage, journal.Damage{
+		Kind: DamageRewritten, File: r.Folder, Seq: kept.Seq,
+		Detail: fmt.Sprintf("line %d, which was signed with hash %s, is not there as a signed line", kept.Seq, excerpt.Text(kept.Hash, 64)),
+	})
+	return r
 }
 
 // verifyOld verifies what lies in the folder itself.

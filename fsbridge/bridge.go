@@ -29,11 +29,14 @@ type Bridge struct {
 	table     *mountpath.Table
 	files     sandbox.Files
 	transport Transport
+	inside    bool // paths of the host are not recognised
 }
 
 var (
-	_ sandbox.Files = (*Bridge)(nil)
-	_ Linker        = (*Bridge)(nil)
+	_ sandbox.Files       = (*Bridge)(nil)
+	_ sandbox.LinkRefuser = (*Bridge)(nil)
+	_ sandbox.Clearer     = (*Bridge)(nil)
+	_ Linker              = (*Bridge)(nil)
 )
 
 // New returns a bridge over files, which takes absolute paths inside and must
@@ -46,11 +49,44 @@ func New(table *mountpath.Table, files sandbox.Files, t Transport) *Bridge {
 func (b *Bridge) Transport() Transport { return b.transport }
 
 // Locate tells which place inside a path names.
-func (b *Bridge) Locate(path string) (mountpath.Place, error) { return b.table.Locate(path) }
+func (b *Bridge) Locate(path string) (mountpath.Place, error) {
+	if b.inside {
+		return b.table.Inside(path)
+	}
+	return b.table.Locate(path)
+}
+
+// WithoutLinks implements [sandbox.LinkRefuser]. The view is a Bridge, too,
+// which takes paths inside alone: what was judged as a path inside must not be
+// one of the host as well. Scripts are [sandbox.CodeUnsupported].
+func (b *Bridge) WithoutLinks() (sandbox.Files, error) {
+	r, ok := b.files.(sandbox.LinkRefuser)
+	if !ok {
+		return nil, lacks("open files without links", "cannot refuse links")
+	}
+	files, err := r.WithoutLinks()
+	if err != nil {
+		return nil, err
+	}
+	return &Bridge{table: b.table, files: files, transport: b.transport, inside: true}, nil
+}
+
+// Clear implements [sandbox.Clearer].
+func (b *Bridge) Clear(ctx context.Context, path string) error {
+	p, err := b.movable("clear", path)
+	if err != nil {
+		return err
+	}
+	c, ok := b.files.(sandbox.Clearer)
+	if !ok {
+		return lacks("clear", "cannot open closed folders")
+	}
+	return c.Clear(ctx, p.Path())
+}
 
 // Read implements [sandbox.Files].
 func (b *Bridge) Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +110,7 @@ func (b *Bridge) CreateExclusive(ctx context.Context, path string, r io.Reader, 
 
 // Mkdir implements [sandbox.Files]. The parent must exist; see [MkdirAll].
 func (b *Bridge) Mkdir(ctx context.Context, path string, perm fs.FileMode) error {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err != nil {
 		return err
 	}
@@ -114,7 +150,7 @@ func (b *Bridge) Rename(ctx context.Context, from, to string) error {
 
 // Stat implements [sandbox.Files]. Links are followed within their mount.
 func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +159,7 @@ func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 
 // ReadDir implements [sandbox.Files].
 func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +168,7 @@ func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error
 
 // Lstat implements [Linker].
 func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +181,7 @@ func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
 
 // ReadLink implements [Linker].
 func (b *Bridge) ReadLink(ctx context.Context, path string) (string, error) {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err != nil {
 		return "", err
 	}
@@ -175,15 +211,19 @@ func linkerOf(op string, f sandbox.Files) (Linker, error) {
 	if l, ok := f.(Linker); ok {
 		return l, nil
 	}
-	return nil, &sandbox.Error{
-		Code: sandbox.CodeUnsupported, Op: op, Message: "this sandbox's file transport knows no links",
+	return nil, lacks(op, "knows no links")
+}
+
+func lacks(op, what string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: op, Message: "this sandbox's file transport " + what,
 		Hint: "recreate the sandbox to get the current guest",
 	}
 }
 
 // writable locates a path that is going to be changed.
 func (b *Bridge) writable(op, path string) (mountpath.Place, error) {
-	p, err := b.table.Locate(path)
+	p, err := b.Locate(path)
 	if err == nil && p.Root.ReadOnly {
 		err = fserr.New(op, p.Path(), syscall.EROFS)
 	}

@@ -1,6 +1,6 @@
 // Package gate is the one chain of decisions that a call passes before
 // anything is made for it, whoever calls: may the tool be used, may the
-// command run. It is made of the settings of one agent and only computes.
+// command run, is the operation within what was granted. It is made of the settings of one agent and only computes.
 //
 // A judgement comes before walls: it is the same whatever the command would
 // run in. What a wall changes is what becomes of "ask", see
@@ -8,6 +8,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/command/line"
@@ -33,6 +35,10 @@ type Call struct {
 	Dir         string   // working directory inside, absolute or below that of the settings
 	Env         []string // names of the variables that the call itself sets
 	Subagent    bool     // the caller is a sub-agent
+
+	// Operation is what is to be done under a grant; nil where nobody was
+	// granted anything and the settings alone decide.
+	Operation *Operation
 }
 
 // A Judgement says what the policies make of a call.
@@ -40,6 +46,12 @@ type Judgement struct {
 	command.Decision
 	Tool *toolpolicy.Decision `json:"tool,omitempty"` // nil when no tool was named
 	Text string               `json:"-"`              // what the spans of the reasons refer to
+
+	// Vetted is the operation as it may be done, where one was judged and the
+	// verdict is not deny.
+	Vetted grant.Vetted `json:"-"`
+
+	refused error // of the guard of the profile
 }
 
 // A Gate judges the calls of one agent. It is safe for concurrent use.
@@ -87,6 +99,9 @@ func (g *Gate) Hosts() *network.Policy { return g.hosts }
 // answer tells everything that is wrong.
 func (g *Gate) Judge(c Call) Judgement {
 	j := Judgement{Decision: g.command(&c), Text: c.Line}
+	if c.Operation != nil {
+		g.operation(&j, *c.Operation)
+	}
 	if c.Tool == "" {
 		return j
 	}
@@ -94,7 +109,7 @@ func (g *Gate) Judge(c Call) Judgement {
 	j.Tool = &d
 	if d.Verdict != policy.Allow {
 		j.Verdict = policy.Strictest(j.Verdict, d.Verdict)
-		j.Reasons = slices.Insert(j.Reasons, 0, policy.Reason{Check: "tool", Verdict: d.Verdict, Severity: policy.High, Message: d.Reason, Hint: d.Hint, Rule: d.Rule})
+		j.Reasons = slices.Insert(j.Reasons, j.profiled(), policy.Reason{Check: "tool", Verdict: d.Verdict, Severity: policy.High, Message: d.Reason, Hint: d.Hint, Rule: d.Rule})
 	}
 	return j
 }
@@ -159,7 +174,10 @@ func (j Judgement) Err(op string) error {
 	if !ok {
 		return nil
 	}
-	e := &sandbox.Error{Code: sandbox.CodeDenyTool, Op: op, Field: r.Rule, Resource: r.Span.Of(j.Text), Message: r.Check + ": " + r.Message, Hint: r.Hint}
+	if r.Check == checkProfile && j.refused != nil {
+		return j.refused
+	}
+	e := &sandbox.Error{Code: cmp.Or(r.Code, sandbox.CodeDenyTool), Op: op, Field: r.Rule, Resource: r.Span.Of(j.Text), Message: r.Check + ": " + r.Message, Hint: r.Hint}
 	if others := j.others(); others > 0 {
 		e.Message += fmt.Sprintf("; and %d more, which sandbox check shows", others)
 	}

@@ -284,7 +284,7 @@ type Profile struct {
 type Operation struct {
 	Kind OpKind `json:"kind"`
 
-	Path      string `json:"path,omitempty"` // FsRead, FsWrite, FsList
+	Path      string `json:"path,omitempty"` // FsRead, FsWrite, FsList; the file of BrowserUpload, the folder of BrowserDownload
 	Offset    int64  `json:"offset,omitempty"`
 	Length    int64  `json:"length,omitempty"` // 0 is to the end
 	Data      []byte `json:"-"`                // FsWrite, and the body of NetHttp
@@ -296,7 +296,8 @@ type Operation struct {
 
 	Selector string `json:"selector,omitempty"` // BrowserScreenshot and others
 	FullPage bool   `json:"fullPage,omitempty"`
-	Text     string `json:"text,omitempty"` // BrowserType
+	Text     string `json:"text,omitempty"` // BrowserType; BrowserWait: that is on the page
+	Gone     bool   `json:"gone,omitempty"` // BrowserWait: that nothing matches Selector any more
 
 	Tool    string        `json:"tool,omitempty"` // ProcExec
 	Args    []string      `json:"args,omitempty"`
@@ -317,8 +318,11 @@ const (
 	OpBrowserNav        OpKind = "BrowserNav"
 	OpBrowserScreenshot OpKind = "BrowserScreenshot"
 	OpBrowserExtract    OpKind = "BrowserExtract"
+	OpBrowserPDF        OpKind = "BrowserPDF"
+	OpBrowserWait       OpKind = "BrowserWait"
 	OpBrowserClick      OpKind = "BrowserClick"
 	OpBrowserType       OpKind = "BrowserType"
+	OpBrowserUpload     OpKind = "BrowserUpload"
 	OpBrowserDownload   OpKind = "BrowserDownload"
 	OpProcExec          OpKind = "ProcExec"
 	OpTmpAlloc          OpKind = "TmpAlloc"

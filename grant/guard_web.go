@@ -103,12 +103,15 @@ func (g *Guard) listed(u *url.URL, host network.Host, port uint16, method string
 func (g *Guard) browse(v *Vetted, s State) error {
 	act := map[OpKind]string{
 		OpBrowserNav: "open", OpBrowserScreenshot: "screenshot", OpBrowserExtract: "extract",
-		OpBrowserClick: "click", OpBrowserType: "type", OpBrowserDownload: "download",
+		OpBrowserPDF: "pdf", OpBrowserWait: "wait",
+		OpBrowserClick: "click", OpBrowserType: "type", OpBrowserUpload: "upload", OpBrowserDownload: "download",
 	}[v.Kind]
-	touches := act == "click" || act == "type" || act == "download"
+	touches := act == "click" || act == "type" || act == "upload" || act == "download"
 	switch {
-	case touches && v.Selector == "":
+	case (touches || v.Gone) && v.Selector == "":
 		return invalid("op.selector", "nothing on the page is named", "write a selector of CSS")
+	case act == "wait" && (v.Selector == "") == (v.Text == ""):
+		return invalid("op.selector", "exactly one of selector and text is waited for", "write a selector of CSS, or a text")
 	case illegible(v.Selector, maxSelector) != "":
 		return invalid("op.selector", "the selector "+illegible(v.Selector, maxSelector), "")
 	case argFault(v.Text) != "":
@@ -123,12 +126,28 @@ func (g *Guard) browse(v *Vetted, s State) error {
 		return blocked("profile.limits.maxBytesOut", "", "the text is longer than may be sent at once", "type less")
 	}
 	switch v.Kind {
+	case OpBrowserUpload:
+		err := g.workspace(v, FSRead)
+		v.Capability = what + ":" + v.Path
+		return err
 	case OpBrowserDownload:
-		err := g.place(v, FSWrite)
+		err := g.workspace(v, FSWrite)
 		v.Capability = what + ":" + v.Path
 		return err
 	case OpBrowserNav:
 		return g.visit(v, s)
+	}
+	return nil
+}
+
+// workspace judges a path as one of the kind, and that it is one of the
+// workspace: a browser has no other files.
+func (g *Guard) workspace(v *Vetted, kind Kind) error {
+	if err := g.place(v, kind); err != nil {
+		return err
+	}
+	if root := g.profile.Mappings.Root; !below(v.Path, root) {
+		return blocked("policy.mappings", v.Path, "a browser has the files of the workspace and no others", "use a path below "+root)
 	}
 	return nil
 }

@@ -8,7 +8,8 @@ func domainOf(k OpKind) (d Domain, ok bool) {
 		return DomainFS, true
 	case OpNetHTTP:
 		return DomainNet, true
-	case OpBrowserNav, OpBrowserScreenshot, OpBrowserExtract, OpBrowserClick, OpBrowserType, OpBrowserDownload:
+	case OpBrowserNav, OpBrowserScreenshot, OpBrowserExtract, OpBrowserPDF, OpBrowserWait,
+		OpBrowserClick, OpBrowserType, OpBrowserUpload, OpBrowserDownload:
 		return DomainBrowser, true
 	case OpProcExec:
 		return DomainProc, true
@@ -29,10 +30,12 @@ func effectsOf(k OpKind) []SideEffect {
 		return []SideEffect{EffectNetwork}
 	case OpBrowserNav:
 		return []SideEffect{EffectBrowser, EffectNetwork}
-	case OpBrowserScreenshot, OpBrowserExtract:
+	case OpBrowserScreenshot, OpBrowserExtract, OpBrowserPDF, OpBrowserWait:
 		return []SideEffect{EffectBrowser}
 	case OpBrowserClick, OpBrowserType:
 		return []SideEffect{EffectBrowser, EffectWrite}
+	case OpBrowserUpload:
+		return []SideEffect{EffectBrowser, EffectRead, EffectWrite}
 	case OpBrowserDownload:
 		return []SideEffect{EffectBrowser, EffectWrite, EffectFilesystem}
 	case OpProcExec:
@@ -45,7 +48,7 @@ func effectsOf(k OpKind) []SideEffect {
 
 // fields are what an operation may have set beside kind and timeout.
 type fields struct {
-	path, span, data, overwrite, web, url, selector, fullPage, text, program, bytes bool
+	path, span, data, overwrite, web, url, selector, fullPage, text, gone, program, bytes bool
 }
 
 func fieldsOf(k OpKind) fields {
@@ -66,7 +69,9 @@ func fieldsOf(k OpKind) fields {
 		return fields{selector: true}
 	case OpBrowserType:
 		return fields{selector: true, text: true}
-	case OpBrowserDownload:
+	case OpBrowserWait:
+		return fields{selector: true, text: true, gone: true}
+	case OpBrowserUpload, OpBrowserDownload:
 		return fields{selector: true, path: true}
 	case OpProcExec:
 		return fields{program: true}
@@ -103,6 +108,8 @@ func (op *Operation) alien() string {
 		return "fullPage"
 	case op.Text != "" && !f.text:
 		return "text"
+	case op.Gone && !f.gone:
+		return "gone"
 	case op.Tool != "" && !f.program:
 		return "tool"
 	case len(op.Args) > 0 && !f.program:

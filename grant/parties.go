@@ -2,7 +2,6 @@ package grant
 
 import (
 	"mime"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -10,9 +9,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
-
-// semver is how versions of manifests are written.
-var semver = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}(-[0-9A-Za-z.-]{1,64})?(\+[0-9A-Za-z.-]{1,64})?$`)
 
 // check reports what is wrong with a grant at that time: it is malformed, or
 // there is none, or not yet or no longer.
@@ -89,7 +85,7 @@ func (m *Manifest) check() error {
 	switch {
 	case !isName(m.Tool):
 		return invalid("manifest.tool", quoted(m.Tool)+" is no name of a tool", "")
-	case !semver.MatchString(m.Version):
+	case !isVersion(m.Version):
 		return invalid("manifest.version", quoted(m.Version)+" is no version", "write it like 1.2.3")
 	case rank(m.Safety) == 0:
 		return invalid("manifest.safety", quoted(string(m.Safety))+" is no class of safety", "write low, medium or high")

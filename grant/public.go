@@ -2,7 +2,6 @@ package grant
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -29,10 +28,6 @@ type AuditView struct {
 	Cause    string       `json:"cause,omitempty"`
 }
 
-// structural is a field of what a caller handed in, by the names that we gave
-// the fields and by places in lists.
-var structural = regexp.MustCompile(`^(grant|manifest|op|wish)(\.[a-zA-Z]{1,32}(\[[0-9]{1,5}\])?){0,4}$`)
-
 // Public returns the view of an error for who called; of nil it is zero. What
 // is no *sandbox.Error is shown as [sandbox.CodeInternal].
 func Public(err error) PublicView {
@@ -48,7 +43,7 @@ func Public(err error) PublicView {
 	var e *sandbox.Error
 	if errors.As(err, &e) {
 		v.Retryable = e.Retryable
-		if v.Code == sandbox.CodeValidation && structural.MatchString(e.Field) {
+		if v.Code == sandbox.CodeValidation && isStructural(e.Field) {
 			v.Field = e.Field
 		}
 	}

@@ -27,7 +27,7 @@ type BrowserRequest struct {
 // Where settings have browser.enabled off it is [sandbox.CodeCapabilityBlocked],
 // with a provider that has no containers [sandbox.CodeUnsupported].
 func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser, error) {
-	settings := m.settings.Load()
+	settings := m.current()
 	res, err := config.Resolve(settings, req.Who, req.Flags)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (m *Manager) browserProvider(res config.Resolved) (sandbox.Provider, string
 // BrowserName is the name of the container of the scope's browser, and the
 // provider that has it.
 func (m *Manager) BrowserName(who config.Who, flags *config.SandboxSettings) (name string, p sandbox.Provider, err error) {
-	res, err := config.Resolve(m.settings.Load(), who, flags)
+	res, err := config.Resolve(m.current(), who, flags)
 	if err != nil {
 		return "", nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 // BrowserResolve returns the settings of a request for a browser.
 func (m *Manager) BrowserResolve(who config.Who, flags *config.SandboxSettings) (config.Resolved, browser.Settings, error) {
-	res, err := config.Resolve(m.settings.Load(), who, flags)
+	res, err := config.Resolve(m.current(), who, flags)
 	if err != nil {
 		return config.Resolved{}, browser.Settings{}, err
 	}
@@ -19,7 +19,7 @@ func (m *Manager) BrowserResolve(who config.Who, flags *config.SandboxSettings) 
 // BrowserWorkspace is the workspace of the scope of a browser: that of its
 // sandbox, which need not be there.
 func (m *Manager) BrowserWorkspace(ctx context.Context, who config.Who, flags *config.SandboxSettings) (browser.Workspace, error) {
-	res, err := config.Resolve(m.settings.Load(), who, flags)
+	res, err := config.Resolve(m.current(), who, flags)
 	if err != nil {
 		return browser.Workspace{}, err
 	}

@@ -22,6 +22,7 @@ type live struct {
 	scratch  bool                // the workspace is ours, not the agent's own folder
 	egress   sandbox.EgressRules // for the commands of this call
 	ways     *ways               // nil outside of walls
+	seen     *testimony          // of this call, for the record; or nil
 	letGo    func()              // gives the handle back
 	held     *lease.Lock
 }

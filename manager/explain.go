@@ -85,7 +85,7 @@ type Questions struct {
 // Explain says what a session gets and why. It changes nothing: an image
 // that is missing stays so, and what cannot be found out is in Problems.
 func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q Questions) (Explanation, error) {
-	res, err := config.Resolve(m.settings.Load(), who, flags)
+	res, err := config.Resolve(m.current(), who, flags)
 	if err != nil {
 		return Explanation{}, err
 	}

@@ -55,7 +55,7 @@ func (m *Manager) exposedBy(l *live) ([]string, error) {
 		return nil, err
 	}
 	written := []string{m.state.Workspaces()}
-	for _, root := range config.WorkspaceRoots(m.settings.Load()) {
+	for _, root := range config.WorkspaceRoots(m.current()) {
 		dir, err := hostpath.Expand(root, m.host.Home, m.host.Env)
 		if err != nil {
 			return nil, err

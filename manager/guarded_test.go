@@ -40,6 +40,8 @@ type guarded struct {
 	runs    int // of the program
 
 	recorder store.Recorder // or nil
+
+	reload func() (*config.Settings, error) // or nil
 }
 
 const guardedSettings = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
@@ -123,7 +125,7 @@ func (g *guarded) manager(settings string) *manager.Manager {
 	log := logrus.New()
 	log.SetOutput(g.log)
 	o := manager.Options{
-		Settings: parsed, State: g.state, Providers: set, Images: nowhere{}, Log: log,
+		Settings: parsed, Reload: g.reload, State: g.state, Providers: set, Images: nowhere{}, Log: log,
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},

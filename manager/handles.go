@@ -151,9 +151,10 @@ func (h *handles) drop(name string) {
 	}
 }
 
-// Close lets go of every sandbox that no command runs in. Sandboxes
-// themselves stay.
+// Close ends the calls of all grants, with what they hold, and lets go of every
+// sandbox that no command runs in. Sandboxes themselves stay.
 func (m *Manager) Close() error {
+	err := m.endCalls()
 	m.handles.mu.Lock()
 	var names []string
 	for name := range m.handles.open {
@@ -163,7 +164,7 @@ func (m *Manager) Close() error {
 	for _, name := range names {
 		m.handles.drop(name)
 	}
-	return nil
+	return err
 }
 
 // warm returns the wanted sandbox when a handle to it is open, it is as

@@ -70,7 +70,7 @@ func (m *Manager) answerHost(c *caller, target string, a Answer) outlet.Answer {
 func (m *Manager) keepHost(c *caller, target string) (note string) {
 	g := sandbox.Grant{Operation: sandbox.OpConnect, Path: target}
 	agent := c.request.Who.Agent
-	if !config.HostGrantable(m.settings.Load(), agent) {
+	if !config.HostGrantable(m.current(), agent) {
 		note = "the permission holds for this session only: agent " + agent + " has no network.allowedDomains of its own"
 		m.log.WithField("sandbox", c.sandbox).Warn(note)
 		return note

@@ -63,6 +63,14 @@ type Options struct {
 	Log       logrus.FieldLogger
 	Now       func() time.Time // default time.Now
 
+	// Reload returns the settings as they are now, the same pointer where they
+	// have not changed; with an error, the last good ones. Every request asks
+	// it, so it has to be quick, and goes by what it says; what runs already
+	// keeps the rules that it began with, except that a way out closes when a
+	// later request of its sandbox has settings that take something from it.
+	// nil keeps Settings. See settingsfile.Source.
+	Reload func() (*config.Settings, error)
+
 	// Provider is the one that the caller names for all its calls; empty
 	// leaves it to the settings. The silence of others matters less.
 	Provider string
@@ -78,6 +86,9 @@ type Options struct {
 	Violations store.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
+	// Control returns what operations under grants need, and what puts commands
+	// on record. It is asked for when it is needed first; nil has neither.
+	Control func() (*Control, error)
 	// Out returns what sandboxes reach hosts through. It is asked for when the
 	// first command of this Manager may reach one; nil lets none.
 	Out func() (outlet.Outlet, error)
@@ -91,7 +102,8 @@ type Permanent func(agent string, g sandbox.Grant) error
 // safe for concurrent use, and any number of processes may share a state
 // folder.
 type Manager struct {
-	settings  *atomic.Pointer[config.Settings] // changed by permanent permissions only
+	settings  *atomic.Pointer[config.Settings] // in force; see current
+	reload    *reload                          // or nil
 	state     *statedir.Dir
 	providers *provider.Set
 	images    Images
@@ -103,6 +115,9 @@ type Manager struct {
 	recorder  store.Recorder   // or nil
 	out       func() (outlet.Outlet, error)
 	gates     *gates
+	control   func() (*Control, error) // or nil
+	calls     *calls
+	prepared  *prepared
 	chosen    string                                                // provider named for all calls, or empty
 	begin     func(context.Context, config.Resolved, Request) error // or nil
 

@@ -74,6 +74,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 		return Outcome{Name: a.live.name()}, err
 	}
 	defer l.close()
+	l.seen = a.live.seen
 	if a.req.Again != nil {
 		a.req.Again()
 	}

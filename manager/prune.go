@@ -242,7 +242,7 @@ func (b *broom) rulesOf(agent string) (prune.Rules, error) {
 
 // resolveAgent resolves the settings of an agent whatever its session.
 func (m *Manager) resolveAgent(agent string) (config.Resolved, error) {
-	return config.Resolve(m.settings.Load(), config.Who{Agent: agent, Session: config.DefaultSession}, nil)
+	return config.Resolve(m.current(), config.Who{Agent: agent, Session: config.DefaultSession}, nil)
 }
 
 // carryOut applies a plan and notes the result.

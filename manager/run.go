@@ -44,26 +44,53 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
 func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) error {
-	settings := m.settings.Load()
-	res, err := config.Resolve(settings, req.Who, req.Flags)
+	a, err := m.admit(ctx, req, call)
 	if err != nil {
+		m.refusedCommand(ctx, a, err)
 		return err
+	}
+	return m.witnessed(ctx, a, func(t *testimony) error {
+		return m.bring(ctx, a, func(l *live) error {
+			l.seen = t
+			return fn(l)
+		})
+	})
+}
+
+// An admission is a request that the gate lets pass.
+type admission struct {
+	settings *config.Settings
+	res      config.Resolved
+	req      Request
+	ruling   *ruling
+}
+
+// admit finds the settings of a request and judges it by them. An admission
+// that comes with an error says as much as is known.
+func (m *Manager) admit(ctx context.Context, req Request, call gate.Call) (*admission, error) {
+	a := &admission{settings: m.current(), req: req}
+	var err error
+	if a.res, err = config.Resolve(a.settings, req.Who, req.Flags); err != nil {
+		return a, err
 	}
 	if m.begin != nil {
-		if err := m.begin(ctx, res, req); err != nil {
-			return err
+		if err := m.begin(ctx, a.res, req); err != nil {
+			return a, err
 		}
 	}
-	r, err := m.judge(ctx, settings, res, req, call)
-	if err != nil {
-		return err
-	}
+	a.ruling, err = m.judge(ctx, a.settings, a.res, req, call)
+	return a, err
+}
+
+// bring brings the sandbox of an admitted request up and lends it to fn.
+func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error) error {
+	req, r := a.req, a.ruling
 	if req.MustExist {
-		if err := m.exists(ctx, res, r.outing); err != nil {
+		if err := m.exists(ctx, a.res, r.outing); err != nil {
 			return err
 		}
 	}
-	at, err := m.enter(ctx, res, r.outing, effects)
+	at, err := m.enter(ctx, a.res, r.outing, effects)
 	if err != nil {
 		if req.Unsandboxed && at.gate.Place == Nowhere && at.gate.Reason != "" {
 			m.tellEscape(ctx, r, at.gate)
@@ -73,11 +100,11 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	if err := m.consent(ctx, r, at.gate.Place == InWall); err != nil {
 		return err
 	}
-	w, err := m.resolve(ctx, res, req.Flags, at, effects)
+	w, err := m.resolve(ctx, a.res, req.Flags, at, effects)
 	if err != nil {
 		return err
 	}
-	w.settings = settings
+	w.settings = a.settings
 	m.pruneIfDue(ctx, w)
 	if w.gate.Place == OnHost {
 		return m.lendHost(ctx, w, req, fn)
@@ -122,6 +149,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	}
 	defer exit.end()
 	watch, command := lookOut(live, req)
+	live.seen.hear(&command)
 	proc, err := live.Start(ctx, command)
 	if err != nil {
 		out.Duration = m.now().Sub(start)
@@ -131,6 +159,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 		req.Started(proc)
 	}
 	out.Exit, err = proc.Wait()
+	live.seen.saw(req.program(), out.Exit)
 	out.Duration = m.now().Sub(start)
 	watch.refused, out.Answers = exit.end(), exit.asked()
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)

@@ -19,5 +19,5 @@ func (m *Manager) matters(name string, records []registry.Record, problems int) 
 	if m.chosen != "" {
 		return m.chosen == name
 	}
-	return slices.Contains(config.Providers(m.settings.Load()), name)
+	return slices.Contains(config.Providers(m.current()), name)
 }

@@ -19,6 +19,7 @@ type answer struct {
 }
 
 func newSnapshot(m *Manager) *snapshot {
+	m.current()
 	asking := *m
 	asking.images = &remembered{Images: m.images, seen: map[string]answer{}}
 	return &snapshot{m: &asking}

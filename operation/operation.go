@@ -13,6 +13,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
@@ -33,6 +34,9 @@ type Executor interface {
 
 // A Call is what an operation is carried out in. It is safe for concurrent use.
 type Call struct {
+	// ID is that of the operation in the evidence. What the proxy records of it
+	// has the same; when it is empty it has one of its own.
+	ID    string
 	Guard *grant.Guard
 	Meter *meter.Meter
 	// State is what the guard has to know of the call at the moment, for
@@ -121,7 +125,9 @@ type Page struct {
 type Exit struct {
 	Code         int          `json:"code"`
 	Signal       string       `json:"signal,omitempty"`
-	TimedOut     bool         `json:"timedOut,omitempty"`
+	TimedOut     bool         `json:"timedOut,omitempty"` // ended at the operation's own timeout
 	Stderr       []byte       `json:"stderr,omitempty"`
 	StderrDigest proof.Digest `json:"stderrDigest"`
+
+	Limit *sandbox.LimitHit `json:"limit,omitempty"` // of the sandbox, that was reached
 }

@@ -3,7 +3,11 @@
 // a wall, reads a file or asks the network.
 package policy
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/bulkhead-dev/sandbox"
+)
 
 // A Verdict is the outcome of a decision.
 type Verdict string
@@ -95,4 +99,7 @@ type Reason struct {
 	Hint     string   `json:"hint,omitempty"` // what to do instead
 	Rule     string   `json:"rule,omitempty"` // the setting or the entry of a table that decided
 	Span     Span     `json:"span"`           // which part; empty when it is the whole
+
+	// Code is that of the refusal, where it is another than [sandbox.CodeDenyTool].
+	Code sandbox.Code `json:"code,omitempty"`
 }

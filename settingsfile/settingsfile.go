@@ -1,4 +1,4 @@
-// Package settingsfile finds and reads the settings file.
+// Package settingsfile finds and reads the settings file, and sees its changes.
 //
 // Settings decide what a sandbox may do, so whoever can write the file can
 // open the wall: a file that others than root and ourselves could have
@@ -28,6 +28,8 @@ const op = "read settings"
 type File struct {
 	Path string // canonical; empty when there is no file and the defaults hold
 	Data []byte // nil when there is no file
+
+	seen stamp // of the file before it was read
 }
 
 // Locate returns where the settings file is looked for, and whether somebody
@@ -66,7 +68,7 @@ func Load(flag string) (File, error) {
 		if !named && !dangling(path) {
 			return File{}, nil
 		}
-		return File{}, refuse(sandbox.CodeValidation, path, "the settings file does not exist", "make it, or leave --config and SANDBOX_CONFIG out for the defaults", err)
+		return File{}, missing(path, false, err)
 	}
 	return f, err
 }
@@ -99,7 +101,8 @@ func read(path string) (File, error) {
 		return File{}, refuse(sandbox.CodeUnavailable, canonical, "the settings file cannot be opened", "make it readable for the user that runs sandbox", err)
 	}
 	defer f.Close()
-	if err := check(f, canonical); err != nil {
+	seen, err := check(f, canonical)
+	if err != nil {
 		return File{}, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
@@ -109,27 +112,27 @@ func read(path string) (File, error) {
 	case len(data) > MaxSize:
 		return File{}, refuse(sandbox.CodeValidation, canonical, fmt.Sprintf("the settings file is larger than %d bytes", MaxSize), "name another file", nil)
 	}
-	return File{Path: canonical, Data: data}, nil
+	return File{Path: canonical, Data: data, seen: seen}, nil
 }
 
 // check refuses a file whose content somebody else decides. It asks about
 // the open file, not about the path.
-func check(f *os.File, path string) error {
+func check(f *os.File, path string) (stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return refuse(sandbox.CodeUnavailable, path, "the settings file cannot be examined", "", err)
+		return stamp{}, refuse(sandbox.CodeUnavailable, path, "the settings file cannot be examined", "", err)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return refuse(sandbox.CodeValidation, path, "the settings are not in a regular file", "name a file", nil)
+		return stamp{}, refuse(sandbox.CodeValidation, path, "the settings are not in a regular file", "name a file", nil)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return refuse(sandbox.CodePermissionDeny, path, fmt.Sprintf("the settings file belongs to uid %d, which could change what sandboxes may do", st.Uid),
+		return stamp{}, refuse(sandbox.CodePermissionDeny, path, fmt.Sprintf("the settings file belongs to uid %d, which could change what sandboxes may do", st.Uid),
 			fmt.Sprintf("chown %d %s", os.Geteuid(), path), nil)
 	case st.Mode&0o022 != 0:
-		return refuse(sandbox.CodePermissionDeny, path, fmt.Sprintf("the settings file can be written by other users (mode %04o)", st.Mode&0o7777),
+		return stamp{}, refuse(sandbox.CodePermissionDeny, path, fmt.Sprintf("the settings file can be written by other users (mode %04o)", st.Mode&0o7777),
 			"chmod go-w "+path, nil)
 	}
-	return checkFolder(path)
+	return stampOf(&st), checkFolder(path)
 }
 
 // checkFolder refuses a folder in which others could put another file in the

@@ -36,6 +36,7 @@ const (
 	evidenceKey   = "evidence.key"
 	budgetDir     = "budget"
 	revokedDir    = "revoked"
+	decisionsDir  = "decisions"
 	writersDir    = "writers"
 )
 
@@ -144,6 +145,10 @@ func (d *Dir) Budget() string { return filepath.Join(d.path, budgetDir) }
 // Revoked returns the folder of the grants that were taken back. It is made
 // when somebody looks.
 func (d *Dir) Revoked() string { return filepath.Join(d.path, revokedDir) }
+
+// Decisions returns the folder of the decision keys that were used. It is made
+// when somebody looks.
+func (d *Dir) Decisions() string { return filepath.Join(d.path, decisionsDir) }
 
 // Writers returns the folder of the programs that write evidence. It is made
 // when an operation begins.

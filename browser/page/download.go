@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"crypto/sha256"
 	"path"
 	"strings"
 	"sync"
@@ -141,14 +142,23 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 		}
 		s.removeFolders(ctx, folder)
 	}()
+	before := t.look().refusals
 	if err := t.click(ctx, selector); err != nil {
 		return browser.Download{}, err
 	}
-	begun, size, err := t.arrive(ctx)
+	begun, size, err := t.arrive(ctx, before)
 	if err != nil {
 		return browser.Download{}, err
 	}
-	name, n, err := into.take(ctx, cleanName(begun.SuggestedFilename), s.settings.Limits.TransferBytes, func(w *bounded) error {
+	if err := s.transfer(ctx, browser.Transfer{Bytes: size}); err != nil {
+		return browser.Download{}, err
+	}
+	most := s.settings.Limits.TransferBytes
+	if s.rights.Transfer != nil {
+		most = min(most, size)
+	}
+	sum := sha256.New()
+	name, n, err := into.take(ctx, cleanName(begun.SuggestedFilename), most, sum, func(w *bounded) error {
 		return s.inside(ctx, nil, w, "cat", "--", path.Join(folder, begun.GUID))
 	})
 	if err != nil {
@@ -157,21 +167,25 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 	if n < size {
 		return browser.Download{}, failed("the download breaks off")
 	}
-	return browser.Download{Path: name, Size: n, URL: spoken(begun.URL)}, nil
+	return browser.Download{Path: name, Size: n, URL: spoken(begun.URL), Sum: sum.Sum(nil)}, nil
 }
 
 // arrive waits until a download is complete, and returns how large it is.
-func (t *tab) arrive(ctx context.Context) (*devtools.EventDownloadWillBegin, int64, error) {
+// Refused is how many documents had been refused before it was asked for.
+func (t *tab) arrive(ctx context.Context, refused int) (*devtools.EventDownloadWillBegin, int64, error) {
 	s := t.session
 	late := time.NewTimer(s.settings.Limits.Navigation)
 	defer late.Stop()
 	limit := float64(s.settings.Limits.TransferBytes)
 	for {
+		now := t.look()
 		begun, p, others := s.transfers.look()
 		for _, guid := range others {
 			s.cancelDownload(guid)
 		}
 		switch {
+		case begun == nil && now.refusals > refused && s.rights.Visit != nil:
+			return nil, 0, now.latest
 		case p.ReceivedBytes > limit || p.TotalBytes > limit:
 			s.cancelDownload(begun.GUID)
 			return nil, 0, beyond("transferBytes", "the download is larger than "+count(s.settings.Limits.TransferBytes)+" bytes")
@@ -186,6 +200,7 @@ func (t *tab) arrive(ctx context.Context) (*devtools.EventDownloadWillBegin, int
 		}
 		select {
 		case <-s.transfers.wake:
+		case <-now.changed:
 		case <-tooLate:
 			if why := t.look().refusal; why != nil {
 				return nil, 0, why

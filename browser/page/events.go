@@ -29,7 +29,7 @@ const maxID = 256
 // that fits it is none that the browser waits for.
 func slim(e fetch.EventRequestPaused) (fetch.EventRequestPaused, bool) {
 	out := fetch.EventRequestPaused{
-		RequestID: e.RequestID, FrameID: e.FrameID, ResourceType: e.ResourceType, RedirectedRequestID: e.RedirectedRequestID,
+		RequestID: e.RequestID, FrameID: e.FrameID, ResourceType: e.ResourceType, RedirectedRequestID: e.RedirectedRequestID, NetworkID: e.NetworkID,
 		Request: &network.Request{URL: kept(e.Request.URL, maxAsked), Method: kept(e.Request.Method, maxID), Headers: network.Headers{}},
 	}
 	for name, value := range e.Request.Headers {
@@ -37,7 +37,7 @@ func slim(e fetch.EventRequestPaused) (fetch.EventRequestPaused, bool) {
 			out.Request.Headers["Referer"] = kept(referrer, maxAsked)
 		}
 	}
-	return out, max(len(e.RequestID), len(e.FrameID), len(e.ResourceType), len(e.RedirectedRequestID)) <= maxID
+	return out, max(len(e.RequestID), len(e.FrameID), len(e.ResourceType), len(e.RedirectedRequestID), len(e.NetworkID)) <= maxID
 }
 
 // maxAsked is how much of an address is judged, in bytes. What is longer is
@@ -100,9 +100,17 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 		if e, ok := read(m, page.FrameNavigated); ok && e.Frame != nil && e.Frame.ParentID == "" {
 			t.committed(e.Frame)
 		}
+	case page.FrameRequestedNavigation.Method:
+		if e, ok := read(m, page.FrameRequestedNavigation); ok {
+			t.requested(e)
+		}
+	case network.LoadingFailed.Method:
+		if e, ok := read(m, network.LoadingFailed); ok && e.Type == network.ResourceTypeDocument && len(e.RequestID) <= maxID {
+			t.set(func(s *state) { s.failed = cdp.LoaderID(e.RequestID) })
+		}
 	case page.NavigatedWithinDocument.Method:
 		if e, ok := read(m, page.NavigatedWithinDocument); ok && string(e.FrameID) == string(t.id) {
-			t.set(func(s *state) { s.url = kept(e.URL, maxURL) })
+			t.set(func(s *state) { s.url, s.within = kept(e.URL, maxURL), s.within+1 })
 		}
 	case page.LifecycleEvent.Method:
 		if e, ok := read(m, page.LifecycleEvent); ok && e.Name == "load" && string(e.FrameID) == string(t.id) {
@@ -111,7 +119,8 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 	case network.ResponseReceived.Method:
 		if e, ok := read(m, network.ResponseReceived); ok && e.Response != nil && string(e.RequestID) == string(e.LoaderID) && string(e.FrameID) == string(t.id) {
 			rule := ruleOf(e.Response.Headers)
-			t.set(func(s *state) { s.status, s.answer, s.rule = e.Response.Status, e.LoaderID, rule })
+			mime := kept(e.Response.MimeType, maxID)
+			t.set(func(s *state) { s.status, s.mime, s.answer, s.rule = e.Response.Status, mime, e.LoaderID, rule })
 		}
 	}
 }
@@ -119,14 +128,28 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 // committed notes that the main frame shows another document. One that comes
 // by no request, so that it was not judged, is judged now.
 func (t *tab) committed(f *cdp.Frame) {
+	known := false
 	t.set(func(s *state) {
+		known = s.takes(f.LoaderID)
 		s.url, s.loader, s.loaded = kept(f.URL+f.URLFragment, maxURL), f.LoaderID, false
 		s.local = s.mine && ofWorkspace(f.URL)
 	})
 	scheme, _, _ := strings.Cut(f.URL, ":")
 	switch scheme {
-	case "http", "https", "about", "chrome-error":
+	case "about", "chrome-error":
 		return
+	case "http", "https":
+		if t.session.rights.Visit != nil && !known {
+			address := kept(f.URL, maxAsked)
+			t.later(func() { t.unasked(address) })
+		}
+		return
+	case "data":
+		t.set(func(s *state) { known = s.takes(dataLoader) })
+		if address := kept(f.URL, maxAsked); t.session.rights.Visit != nil && !known {
+			t.later(func() { t.unasked(address) })
+			return
+		}
 	}
 	if _, err := t.session.rules.Hop(f.URL); err != nil {
 		t.refuse(err)
@@ -139,6 +162,7 @@ func (t *tab) received(n int64) {
 	if n <= 0 {
 		return
 	}
+	t.session.told(n)
 	over := false
 	limit := t.session.settings.Limits.PageBytes
 	t.mu.Lock()
@@ -157,5 +181,6 @@ func (t *tab) refuse(why error) {
 		if s.refusal == nil {
 			s.refusal = why
 		}
+		s.latest, s.refusals = why, s.refusals+1
 	})
 }

@@ -58,14 +58,16 @@ type found struct {
 		Text string `json:"text"`
 		URL  string `json:"url"`
 	} `json:"links"`
-	More bool `json:"more"`
+	More    bool `json:"more"`
+	Missing bool `json:"missing"`
 }
 
 // finder reads title, text and links. Lengths are those of JavaScript, which
 // are never more than bytes.
 const finder = `
 const out = {url: document.URL.slice(0, o.url), title: of(Document, 'title').call(document).slice(0, o.title), text: '', links: [], more: false};
-const b = body() || Document.prototype.querySelector.call(document, ':root');
+const b = o.selector ? find(o.selector) : body() || Document.prototype.querySelector.call(document, ':root');
+out.missing = b === null && o.selector !== '';
 if (o.text > 0 && b !== null) {
 	const text = textOf(b);
 	out.text = text.slice(0, o.text);
@@ -84,7 +86,7 @@ if (o.links > 0) {
 return out;`
 
 func (t *tab) extract(ctx context.Context, o browser.Extraction) (browser.Content, error) {
-	ask := map[string]int{"url": maxURL, "title": maxTitle, "label": maxLinkText}
+	ask := map[string]any{"url": maxURL, "title": maxTitle, "label": maxLinkText, "selector": o.Selector}
 	if o.Text {
 		ask["text"] = o.MaxText
 	}
@@ -94,6 +96,9 @@ func (t *tab) extract(ctx context.Context, o browser.Extraction) (browser.Conten
 	var f found
 	if err := t.ask(ctx, &f, "o", finder, ask); err != nil {
 		return browser.Content{}, err
+	}
+	if f.Missing {
+		return browser.Content{}, noMatch(o.Selector)
 	}
 	out := browser.Content{URL: spoken(f.URL), Title: cut(f.Title, maxTitle), Text: cut(f.Text, o.MaxText), Truncated: f.More || len(f.Text) > o.MaxText}
 	if !o.Links {

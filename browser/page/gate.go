@@ -15,8 +15,6 @@ import (
 // judge decides about a request that the browser holds back: a document of
 // any frame, or a file of the workspace.
 func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
-	ctx, cancel := t.brief()
-	defer cancel()
 	line := t.lineOf(from)
 	main := string(e.FrameID) == string(t.id) && e.ResourceType == network.ResourceTypeDocument
 	address, err := t.session.rules.Hop(e.Request.URL)
@@ -24,8 +22,13 @@ func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 		err = blocked(visit.Host, "a page that is no file of the workspace asks for one", "")
 	}
 	if err == nil && main {
-		err = t.countMain(e, address)
+		err = t.countMain(e)
 	}
+	if err == nil && main {
+		err = t.permitMain(e, address)
+	}
+	ctx, cancel := t.brief() // whatever time the decision took
+	defer cancel()
 	if err != nil {
 		if main {
 			t.refuse(err)
@@ -47,7 +50,7 @@ func fail(ctx context.Context, line cdp.Session, id fetch.RequestID) {
 
 // countMain notes a document of the main frame, or says which limit it is
 // beyond.
-func (t *tab) countMain(e fetch.EventRequestPaused, a visit.Address) error {
+func (t *tab) countMain(e fetch.EventRequestPaused) error {
 	limits := t.session.settings.Limits
 	var err error
 	t.set(func(s *state) {
@@ -64,7 +67,8 @@ func (t *tab) countMain(e fetch.EventRequestPaused, a visit.Address) error {
 			s.begin()
 		}
 		s.asked = e.Request.URL
-		s.local = err == nil && a.Kind == visit.Workspace
+		s.asks++
+		s.local = s.local && err == nil
 	})
 	return err
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -58,14 +59,14 @@ func (l *landing) close() { l.root.Close() }
 const maxTwins = 1000
 
 // take makes a new file of that name, or of one like it where there is one
-// already, and has it filled with at most limit bytes. It returns its path in
+// already, and has it filled with at most limit bytes, which go to sum too. It returns its path in
 // the workspace. Nothing is left of a file that could not be filled.
-func (l *landing) take(ctx context.Context, name string, limit int64, fill func(*bounded) error) (string, int64, error) {
+func (l *landing) take(ctx context.Context, name string, limit int64, sum hash.Hash, fill func(*bounded) error) (string, int64, error) {
 	f, name, err := l.create(name)
 	if err != nil {
 		return "", 0, err
 	}
-	w := &bounded{to: f, room: limit}
+	w := &bounded{to: io.MultiWriter(f, sum), room: limit}
 	err = fill(w)
 	switch {
 	case w.over:

@@ -71,6 +71,12 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 		s.local = s.local && s.mine
 	})
 	defer t.set(func(s *state) { s.expected = "" })
+	if a.Kind == visit.Data { // no request will be made
+		if err := t.session.permit(loading, a, 0); err != nil {
+			return browser.Page{}, err
+		}
+		t.set(func(s *state) { s.expect(dataLoader) })
+	}
 	before := t.look().loader
 	done, err := call(loading, t, page.Navigate, page.NavigateParams{URL: a.URL})
 	if err == nil && done.ErrorText == "" && done.LoaderID != "" {
@@ -101,7 +107,7 @@ func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, erro
 	}
 	out := browser.Page{URL: spoken(now.url), Title: title, Bytes: now.bytes}
 	if now.answer == now.loader {
-		out.Status = now.status
+		out.Status, out.MIME = now.status, now.mime
 		if now.rule != "" && !t.session.settings.Direct {
 			return browser.Page{}, turnedBack(out, now.rule)
 		}

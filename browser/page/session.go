@@ -55,10 +55,11 @@ type session struct {
 	windows atomic.Int64 // that pages have opened, all closed
 	answers atomic.Int64 // to events, under way
 
-	turn   chan struct{} // holds one value while no action runs
-	large  chan struct{} // holds one value while a large file is in memory
-	visits atomic.Int64  // main documents, of all pages
-	shots  []time.Time   // of the last minute
+	turn    chan struct{} // holds one value while no action runs
+	large   chan struct{} // holds one value while a large file is in memory
+	visits  atomic.Int64  // main documents, of all pages
+	permits chan struct{} // a value for each answer of the caller that is awaited
+	shots   []time.Time   // of the last minute
 
 	mu      sync.Mutex
 	tab     *tab // nil when the next action has to make one
@@ -77,6 +78,7 @@ var _ browser.Session = (*session)(nil)
 func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options) (browser.Session, error) {
 	s := &session{container: c, settings: c.Settings(), rights: r, now: o.Now, endWay: func() {}}
 	s.turn, s.large = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.permits = make(chan struct{}, maxPermits)
 	s.transfers.wake = make(chan struct{}, 1)
 	s.life, s.die = context.WithCancel(context.WithoutCancel(ctx))
 	s.turn <- struct{}{}

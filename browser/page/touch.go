@@ -19,7 +19,7 @@ func (s *session) Click(ctx context.Context, selector string) error {
 		return denied("click")
 	}
 	return s.act(ctx, s.settings.Limits.Navigation, func(ctx context.Context, t *tab) error {
-		return t.click(ctx, selector)
+		return t.lead(ctx, func() error { return t.click(ctx, selector) })
 	})
 }
 
@@ -118,7 +118,7 @@ func (s *session) Type(ctx context.Context, selector, text string) error {
 		return invalid("text", "it is longer than "+count(maxTyped)+" bytes")
 	}
 	return s.act(ctx, s.settings.Limits.Navigation, func(ctx context.Context, t *tab) error {
-		return t.typeInto(ctx, selector, text)
+		return t.lead(ctx, func() error { return t.typeInto(ctx, selector, text) })
 	})
 }
 

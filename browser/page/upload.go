@@ -37,7 +37,7 @@ func (s *session) Upload(ctx context.Context, selector string, files []string) e
 		return err
 	}
 	return s.act(ctx, maxWait, func(ctx context.Context, t *tab) error {
-		return t.upload(ctx, place, selector, names)
+		return t.lead(ctx, func() error { return t.upload(ctx, place, selector, names) })
 	})
 }
 
@@ -90,6 +90,12 @@ func (s *session) copyIn(ctx context.Context, dir, file, to string, room int64) 
 	tooMuch := beyond("transferBytes", "the files are larger than "+count(limit)+" bytes")
 	if size > room {
 		return 0, tooMuch
+	}
+	if err := s.transfer(ctx, browser.Transfer{Upload: true, Bytes: size}); err != nil {
+		return 0, err
+	}
+	if s.rights.Transfer != nil {
+		room = size // what was let go, and nothing that came since
 	}
 	from := &io.LimitedReader{R: f, N: room + 1} // it may grow
 	const script = `umask 077 && mkdir -p -- "$1" && exec cat > "$1/$2"`

@@ -13,7 +13,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	decisions "github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -28,7 +27,6 @@ type exit struct {
 
 type opened struct {
 	*serve.Outlet
-	evidence *evidence.Store
 }
 
 // newExit prepares an exit.
@@ -39,13 +37,13 @@ func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
 		if err != nil {
 			return opened{}, err
 		}
-		kept, err := evidence.Open(h.state.Evidence(), evidence.Options{KeyFile: h.state.EvidenceKey()})
+		kept, err := h.records.store()
 		if err != nil {
 			return opened{}, err
 		}
 		recorder, err := decisions.New(decisions.Options{Evidence: kept, Violations: violations, Log: o.Log})
 		if err != nil {
-			return opened{}, errors.Join(err, kept.Close())
+			return opened{}, err
 		}
 		plane := egress.New(egress.Options{
 			Reach:  reach.New(reach.Options{Upstream: upstream}),
@@ -55,7 +53,7 @@ func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
 		return opened{&serve.Outlet{
 			Plane: plane, Recorder: recorder, Authority: t.authority, Home: h.world.Home,
 			LookupEnv: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok },
-		}, kept}, nil
+		}}, nil
 	})
 	return t
 }
@@ -69,8 +67,8 @@ func (t *exit) outlet() (outlet.Outlet, error) {
 	return got.Outlet, nil
 }
 
-// close ends every way out, and writes what is not recorded yet. The
-// violations stay open.
+// close ends every way out, and writes what is not recorded yet. The evidence
+// and the violations stay open.
 func (t *exit) close() error {
 	if !t.used.Load() {
 		return nil
@@ -79,7 +77,7 @@ func (t *exit) close() error {
 	if err != nil {
 		return nil // told when it was used
 	}
-	return errors.Join(got.Plane.Close(), got.Recorder.Close(), got.evidence.Close())
+	return errors.Join(got.Plane.Close(), got.Recorder.Close())
 }
 
 // trust makes the folder of certificates that sandboxes with secrets are shown.

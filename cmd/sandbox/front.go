@@ -84,10 +84,19 @@ func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
 func (*exit) trust() (string, error)         { return "", errFront() }
 func (*exit) close() error                   { return nil }
 
+// A recordHouse is none: what has to be on record is handed on, see begin.
+type recordHouse struct{}
+
+func (*house) newRecords(cli.Options) *recordHouse { return nil }
+
+func (*recordHouse) control() (*manager.Control, error) { return nil, errFront() }
+func (*recordHouse) close() error                       { return nil }
+
 // begin hands on every call that may come to an engine: by its provider, or
 // because it is time to sweep the sandboxes of all providers. Folders that
 // the engine's address would close are the whole program's to know. So it does
-// with one that may reach hosts, whose proxy the front does not link.
+// with one that may reach hosts, whose proxy the front does not link, and with
+// one that has to be on record.
 func (h *house) begin() func(context.Context, config.Resolved, manager.Request) error {
 	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
 		every := time.Duration(res.Prune.Every)
@@ -95,7 +104,7 @@ func (h *house) begin() func(context.Context, config.Resolved, manager.Request) 
 		due := prune.Overdue(h.state.PrunedAt(), every, soon)
 		n := res.Network
 		reaches := req.Ask || n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
-		if res.Provider == "local" && h.env["DOCKER_HOST"] == "" && !due && !reaches || ctx.Err() != nil {
+		if res.Provider == "local" && h.env["DOCKER_HOST"] == "" && !due && !reaches && !res.RecordsCommands() || ctx.Err() != nil {
 			return nil // who gave up gets to know from the call
 		}
 		return whole()

@@ -34,13 +34,15 @@ var _ cli.Backend = backend{}
 
 // A house holds the parts that commands share.
 type house struct {
-	settings *config.Settings
-	file     string // the settings file, canonical; empty when there is none
+	source   *settingsfile.Source
+	settings *config.Settings // when we began
+	file     string           // the settings file, canonical; empty when there is none
 	state    *statedir.Dir
 	world    hardening.World
 	env      map[string]string // ours
 	engine   engine
 	walls    *provider.Set
+	records  *recordHouse
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.
@@ -52,13 +54,18 @@ type house struct {
 func open(o cli.Options) (*house, error) {
 	h := &house{env: environment(os.Environ())}
 	var err error
-	if h.settings, h.file, err = readSettings(o.ConfigFile); err != nil {
+	if h.source, err = settingsfile.NewSource(o.ConfigFile, config.Parse); err != nil {
 		return nil, err
 	}
+	if h.settings, err = h.source.Current(); err != nil {
+		return nil, err
+	}
+	h.file = h.source.Path()
 	if h.state, err = openState(o.StateDir); err != nil {
 		return nil, err
 	}
 	h.engine = connect(h.state)
+	h.records = h.newRecords(o)
 	h.world, err = h.look()
 	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
 	if err == nil {
@@ -87,6 +94,7 @@ func (h *house) endWalls() {
 // close lets go of every wall that ends with us, and of the engine.
 func (h *house) close() {
 	h.endWalls()
+	h.records.close() // again, where there was somebody to tell of its errors
 	h.engine.close()
 }
 
@@ -109,6 +117,9 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		if err := out.close(); err != nil {
 			o.Log.WithError(err).Warn("not everything that passed the way out is recorded")
 		}
+		if err := h.records.close(); err != nil {
+			o.Log.WithError(err).Warn("not everything that was done is recorded")
+		}
 		if err := violations.Close(); err != nil {
 			o.Log.WithError(err).Warn("violations that were counted are not recorded")
 		}
@@ -124,11 +135,13 @@ func (h *house) manager(o cli.Options, violations store.Recorder, out *exit) (*m
 	}
 	return manager.New(manager.Options{
 		Settings:  h.settings,
+		Reload:    h.source.Current,
 		State:     h.state,
 		Providers: h.walls,
 		Provider:  o.Provider,
 		Images:    h.engine.source(o),
 		Begin:     h.begin(),
+		Control:   h.records.control,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest), Trust: trust,

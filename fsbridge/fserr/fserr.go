@@ -60,6 +60,17 @@ func Escape(op, path string) *sandbox.Error {
 	}
 }
 
+// Link returns the error for a path with a link on the way, or at its end,
+// where none may be followed.
+func Link(op, path string) *sandbox.Error {
+	safe := termsafe.Line(path)
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: op, Field: "path", Resource: safe,
+		Message: safe + " is, or leads through, a link, and links are not followed here",
+		Hint:    "use the path that the link points to", Err: fs.ErrPermission,
+	}
+}
+
 // Irregular returns the error for a path that is a pipe, socket or device,
 // on which reading and replacing have no meaning and could block for ever.
 func Irregular(op, path string) *sandbox.Error {

@@ -97,7 +97,7 @@ func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
 		contentChecks(), describeChecks(), nameChecks(), changeChecks(), errorChecks(), pathChecks(),
-		writeChecks(), cancelChecks(), linkChecks(), specialChecks(), raceChecks(), limitChecks(),
+		writeChecks(), cancelChecks(), linkChecks(), noLinkChecks(), specialChecks(), raceChecks(), limitChecks(),
 		treeChecks(), viewChecks(), tarChecks(),
 	} {
 		all = append(all, group...)

@@ -50,6 +50,9 @@ func (f *Files) call(op, path string, m wire.File) (*fileCall, error) {
 		return nil, fserr.New(op, path, syscall.EROFS)
 	}
 	m.Root, m.Path = at.Root, at.Rel
+	if f.plain {
+		m.Flags |= wire.FileNoLinks
+	}
 	return &fileCall{
 		c: f.c, op: op, path: path, req: m,
 		answered: make(chan struct{}), ended: make(chan struct{}), off: make(chan struct{}),

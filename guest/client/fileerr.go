@@ -22,6 +22,8 @@ func (k *fileCall) failed(m wire.Failed) error {
 	switch m.Kind {
 	case wire.KindEscape:
 		return fserr.Escape(k.op, k.path)
+	case wire.KindLink:
+		return fserr.Link(k.op, k.path)
 	case wire.KindIrregular:
 		return fserr.Irregular(k.op, k.path)
 	case wire.KindFile:

@@ -55,9 +55,14 @@ type Files struct {
 	c      *Client
 	locate Locate
 	inline chan struct{} // tokens of writes that are one frame
+	plain  bool          // no link is followed
 }
 
-var _ sandbox.Files = (*Files)(nil)
+var (
+	_ sandbox.Files       = (*Files)(nil)
+	_ sandbox.LinkRefuser = (*Files)(nil)
+	_ sandbox.Clearer     = (*Files)(nil)
+)
 
 // Files returns the file operations of the guest. A guest that has none is
 // [sandbox.CodeUnsupported].
@@ -69,6 +74,38 @@ func (c *Client) Files(locate Locate) (*Files, error) {
 		})
 	}
 	return &Files{c: c, locate: locate, inline: make(chan struct{}, maxInline)}, nil
+}
+
+// WithoutLinks implements [sandbox.LinkRefuser]. A guest that cannot is
+// [sandbox.CodeUnsupported].
+func (f *Files) WithoutLinks() (sandbox.Files, error) {
+	view, err := f.Plain()
+	if err != nil {
+		return nil, err
+	}
+	return view, nil
+}
+
+// Plain is WithoutLinks.
+func (f *Files) Plain() (*Files, error) {
+	if err := f.newer("open files without links"); err != nil {
+		return nil, err
+	}
+	view := *f
+	view.plain = true
+	return &view, nil
+}
+
+// newer refuses a guest from before the flags that [wire.FeatureFilesNoLinks]
+// names: it would end the connection.
+func (f *Files) newer(op string) error {
+	if f.c.hello.Has(wire.FeatureFilesNoLinks) {
+		return nil
+	}
+	return f.c.named(&sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: op, Message: "the guest is from before that",
+		Hint: "recreate the sandbox to get the current guest",
+	})
 }
 
 // Note tells people what is less than it could be, or is empty.
@@ -150,6 +187,15 @@ func (f *Files) Remove(ctx context.Context, path string, recursive bool) error {
 		m.Flags = wire.FileRecursive
 	}
 	return f.change(ctx, "remove", path, m)
+}
+
+// Clear implements [sandbox.Clearer]. A guest that cannot is
+// [sandbox.CodeUnsupported].
+func (f *Files) Clear(ctx context.Context, path string) error {
+	if err := f.newer("clear"); err != nil {
+		return err
+	}
+	return f.change(ctx, "clear", path, wire.File{Op: wire.FileRemove, Flags: wire.FileRecursive | wire.FileClear})
 }
 
 // Rename implements [sandbox.Files]. Both names must be in one mount.

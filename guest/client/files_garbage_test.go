@@ -31,6 +31,8 @@ func TestGarbageFileRequests(t *testing.T) {
 		{"absolute path", []wire.Frame{file(wire.File{Op: wire.FileStat, Path: "/etc/passwd"})}, wire.KindInvalid},
 		{"absolute new name", []wire.Frame{file(wire.File{Op: wire.FileRename, Path: "f", Other: "/tmp/x"})}, wire.KindInvalid},
 		{"path that climbs", []wire.Frame{file(wire.File{Op: wire.FileStat, Path: "../outside"})}, wire.KindEscape},
+		{"path that climbs without links", []wire.Frame{file(wire.File{Op: wire.FileStat, Flags: wire.FileNoLinks, Path: "../outside"})}, wire.KindEscape},
+		{"tree that climbs", []wire.Frame{file(wire.File{Op: wire.FileRemove, Flags: wire.FileNoLinks | wire.FileRecursive | wire.FileClear, Path: "../outside"})}, wire.KindEscape},
 		{"write that climbs", []wire.Frame{file(wire.File{Op: wire.FileWrite, Flags: wire.FileInline, Path: "a/../../f"})}, wire.KindEscape},
 		{"relative root", []wire.Frame{file(wire.File{Op: wire.FileStat, Root: "etc"})}, wire.KindNoRoot},
 		{"everything as root", []wire.Frame{file(wire.File{Op: wire.FileStat, Root: "/", Path: "etc"})}, wire.KindNoRoot},

@@ -61,6 +61,24 @@ func liar(t testing.TB, say script, features ...string) *client.Files {
 
 func TestFilesUnsupported(t *testing.T) { liar(t, nil) }
 
+// TestOlderGuest holds that a guest that would take a flag for a violation is
+// not sent it.
+func TestOlderGuest(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	say := func(func(wire.Frame)) { asked <- struct{}{} }
+	f := liar(t, say, wire.FeatureFiles)
+	_, err := f.WithoutLinks()
+	codeIs(t, err, sandbox.CodeUnsupported)
+	codeIs(t, f.Clear(t.Context(), "/f"), sandbox.CodeUnsupported)
+	select {
+	case <-asked:
+		t.Error("the guest was asked")
+	default:
+	}
+	_, err = liar(t, say, wire.FeatureFiles, wire.FeatureFilesNoLinks).WithoutLinks()
+	must(t, err)
+}
+
 // The frames that a liar sends.
 func fileAnswer(flags uint8, m wire.FileAnswer) wire.Frame {
 	return wire.Frame{Type: wire.TypeFileAnswer, Flags: flags, Stream: 1, Payload: m.Encode()}

@@ -36,7 +36,7 @@ func (s *shell) run(ctx context.Context, line string, cmd sandbox.Command) (*pro
 	m := wire.Line{Shell: s.stream, Flags: flags(cmd), Text: line}
 	cmd.Args = []string{s.program} // for errors
 	p := newProcess(s.c, cmd, m.Flags)
-	p.asked = s.asked
+	p.asked, p.use.none = s.asked, true
 	err := p.begin(ctx, wire.TypeLine, m.Encode())
 	if err != nil && p.id == 0 { // it was not sent
 		s.turn <- struct{}{}
@@ -62,7 +62,7 @@ func checkLine(line string, c sandbox.Command) error {
 		set  bool
 	}{
 		{"args", c.Args != nil}, {"env", c.Env != nil}, {"dir", c.Dir != ""}, {"tty", c.TTY != nil},
-		{"limits", c.Limits != sandbox.Limits{}}, {"detach", c.Detach},
+		{"limits", c.Limits != sandbox.Limits{}}, {"detach", c.Detach}, {"bare", c.Bare},
 	} {
 		if f.set {
 			return lineError(f.name, "a line of a shell cannot have that set; say it in the line or when the shell is opened")

@@ -32,6 +32,7 @@ type process struct {
 	err   error
 
 	attempts attempts
+	use      uses
 
 	delivery sync.Mutex
 	carrying bool    // guarded by delivery: carry was called
@@ -96,6 +97,8 @@ func (p *process) frame(f wire.Frame) (last bool, err error) {
 		return false, p.data(f)
 	case wire.TypeCredit, wire.TypeStop:
 		return false, p.flow(f)
+	case wire.TypeUsed:
+		return false, p.used(f)
 	default:
 		return false, wire.Violation("unexpected frame of a command")
 	}

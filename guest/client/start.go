@@ -126,7 +126,18 @@ func (c *Client) request(cmd sandbox.Command) (wire.Start, error) {
 	if m.Limits, err = c.limits(cmd.Limits); err != nil {
 		return m, err
 	}
-	m.Env, err = environment(c.o.Env, cmd.Env)
+	if !cmd.Bare {
+		m.Env, err = environment(c.o.Env, cmd.Env)
+		return m, err
+	}
+	if !c.hello.Has(wire.FeatureBare) {
+		return m, &sandbox.Error{
+			Code: sandbox.CodeUnsupported, Op: "start", Field: "bare",
+			Message: "the guest of the sandbox is older than commands without the sandbox's environment",
+			Hint:    "recreate the sandbox to get the current guest",
+		}
+	}
+	m.Env, err = environment(cmd.Env)
 	return m, err
 }
 
@@ -134,6 +145,9 @@ func flags(cmd sandbox.Command) uint32 {
 	var f uint32
 	if cmd.Detach {
 		f |= wire.FlagDetach
+	}
+	if cmd.Bare {
+		f |= wire.FlagBare
 	}
 	if cmd.TTY != nil {
 		return f | wire.FlagTTY

@@ -20,18 +20,30 @@ const (
 	// lookShare is how many times as long as a look we wait for the next, so
 	// that they take less than a hundredth of one processor.
 	lookShare = 100
+	// Who is asked what a command has used looks sooner: answerShare times as
+	// long as a look after the last one, but at least shortestWait, so that
+	// many questions share a look, and at most longestWait, because somebody
+	// is about to end the command by what he hears.
+	answerShare  = 10
+	shortestWait = 2 * time.Millisecond
+	longestWait  = 25 * time.Millisecond
 )
 
 // An auditor looks from time to time at what those commands use that have
-// bounds, all in one look, and ends the ones that are beyond them. It does
-// nothing while there are none. Its methods are safe for concurrent use.
+// bounds, all in one look, and ends the ones that are beyond them. It looks too
+// when a client asks. It does nothing while there is nobody to look at. Its
+// methods are safe for concurrent use.
 type auditor struct {
 	swap bool
 
 	mu      sync.Mutex
 	watched map[*command]*watched
-	running bool          // the goroutine is there
-	soon    chan struct{} // wakes it, because somebody is new
+	asked   map[*command]bool // commands of which a client wants to know
+	running bool              // the goroutine is there
+	soon    chan struct{}     // wakes it, because somebody is new
+	// For what the last look has cost: the next one is not before the first
+	// of these times, and not before the second one where somebody asks.
+	notBefore, answerAt time.Time
 }
 
 // A watched is a command that is looked at. Its pauses belong to the goroutine
@@ -52,7 +64,7 @@ func (w *watched) use(table *meter.Table) meter.Use {
 }
 
 func newAuditor() *auditor {
-	return &auditor{swap: meter.HasSwap(), watched: map[*command]*watched{}, soon: make(chan struct{}, 1)}
+	return &auditor{swap: meter.HasSwap(), watched: map[*command]*watched{}, asked: map[*command]bool{}, soon: make(chan struct{}, 1)}
 }
 
 // watch looks at a command from now on, until it is gone or let go of. Its
@@ -74,6 +86,20 @@ func (o *auditor) watch(m *command, a *audit, shell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.watched[m] = w
+	o.wake()
+}
+
+// ask looks at a command as soon as may be and has it answer. One that is gone
+// by then does not.
+func (o *auditor) ask(m *command) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked[m] = true
+	o.wake()
+}
+
+// wake has the goroutine see what is new. Precondition: mu is held.
+func (o *auditor) wake() {
 	if !o.running {
 		o.running = true
 		go o.run()
@@ -111,14 +137,10 @@ func (o *auditor) run() {
 	var table meter.Table
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var notBefore time.Time // for what the last look has cost
 	for {
 		next, some := o.next()
 		if !some {
 			return
-		}
-		if next.Before(notBefore) {
-			next = notBefore
 		}
 		timer.Reset(time.Until(next))
 		select {
@@ -128,10 +150,17 @@ func (o *auditor) run() {
 		}
 		start := time.Now()
 		if o.look(&table, start) {
-			cost := time.Since(start)
-			notBefore = start.Add(min(lookShare*cost, rarestLook))
+			o.rest(start, time.Since(start))
 		}
 	}
+}
+
+// rest puts off the next look, by what the one that began at start has cost.
+func (o *auditor) rest(start time.Time, cost time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.notBefore = start.Add(min(lookShare*cost, rarestLook))
+	o.answerAt = start.Add(min(max(answerShare*cost, shortestWait), longestWait))
 }
 
 // next returns when the next look is due, and forgets commands that are gone.
@@ -147,6 +176,17 @@ func (o *auditor) next() (due time.Time, some bool) {
 			due, some = w.due, true
 		}
 	}
+	if some && due.Before(o.notBefore) {
+		due = o.notBefore
+	}
+	for m := range o.asked {
+		switch {
+		case m.isGone():
+			delete(o.asked, m)
+		case !some || o.answerAt.Before(due):
+			due, some = o.answerAt, true
+		}
+	}
 	o.running = some
 	return due, some
 }
@@ -154,9 +194,18 @@ func (o *auditor) next() (due time.Time, some bool) {
 // look looks at those that are due now or soon, and reports whether there was
 // anybody.
 func (o *auditor) look(table *meter.Table, now time.Time) bool {
-	due := o.due(now)
-	if len(due) == 0 || table.Read() != nil {
-		return len(due) > 0
+	due, asked := o.due(now), o.questions(now)
+	if len(due)+len(asked) == 0 {
+		return false
+	}
+	if table.Read() != nil {
+		for _, m := range asked {
+			o.ask(m)
+		}
+		return true
+	}
+	for _, m := range asked {
+		m.tellUse(table)
 	}
 	for m, w := range due {
 		use := w.use(table)
@@ -175,6 +224,22 @@ func (o *auditor) look(table *meter.Table, now time.Time) bool {
 		}
 	}
 	return true
+}
+
+// questions takes the commands of which somebody wants to know, if it is time
+// for them.
+func (o *auditor) questions(now time.Time) []*command {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Before(o.answerAt) {
+		return nil
+	}
+	list := make([]*command, 0, len(o.asked))
+	for m := range o.asked {
+		list = append(list, m)
+	}
+	clear(o.asked)
+	return list
 }
 
 // watches reports whether a command is there yet, and looked at for w.

@@ -5,10 +5,8 @@ package server
 import (
 	"errors"
 	"sync"
-	"syscall"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -37,11 +35,13 @@ type command struct {
 	streams *streams
 	witness *witness // nil where nobody looks
 	audit   *audit   // nil where there is no limit that has to be told of
+	asks    asks     // what it has used so far
 	endless bool     // outputs end with the last answer only: what carries them may change
 
 	mu      sync.Mutex
 	stage   *stageProc
 	pid     int     // of the program; 0 before it runs and after it was reaped
+	spent   spent   // by what its stage had reaped before; settled with stage
 	detach  bool    // of the request
 	stopped [3]bool // by channel: the client does not want the output
 	runs    bool    // orders are followed at once
@@ -137,6 +137,7 @@ func (m *command) run(failure *wire.Failed) {
 	}
 	m.finish()
 	m.witness.close()
+	m.asks.close()
 	m.report(wire.TypeExit, m.audit.ended(exit).Encode())
 }
 
@@ -212,20 +213,22 @@ func (m *command) await() (wire.Exit, error) {
 	m.mu.Unlock()
 	if err == nil && !r.Empty && m.detach {
 		go m.outlive(program)
-		return exitOf(r), nil
+		return exitOf(r, m.spent), nil
 	}
 	defer m.conn.srv.sweepStrays()
 	m.conn.srv.leaveSession(program)
 	if err != nil {
 		return wire.Exit{}, err
 	}
-	exit := exitOf(r)
+	exit := exitOf(r, m.spent)
 	if !r.Empty {
 		m.conn.srv.lastLook(m)
 		go m.kill(0)
-		if _, err := m.stage.report(); err != nil {
+		last, err := m.stage.report()
+		if err != nil {
 			return wire.Exit{}, err
 		}
+		exit.User, exit.System = m.spent.until(last)
 	}
 	m.vacate()
 	return exit, nil
@@ -262,6 +265,7 @@ func (m *command) lost() {
 	close(m.gone)
 	m.finish()
 	m.witness.close()
+	m.asks.close()
 	m.answer(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the command was killed")).Encode())
 }
 
@@ -335,16 +339,4 @@ func (m *command) disconnect() {
 			}
 		}
 	}()
-}
-
-// exitOf translates what wait4 said.
-func exitOf(r stage.Report) wire.Exit {
-	status := syscall.WaitStatus(r.Status)
-	e := wire.Exit{User: r.User, System: r.System, MaxRSS: r.MaxRSS}
-	if status.Signaled() {
-		e.Signal = uint8(status.Signal())
-	} else {
-		e.Code = uint8(status.ExitStatus())
-	}
-	return e
 }

@@ -151,7 +151,7 @@ func (c *conn) dispatch(f wire.Frame) error {
 		return c.w.Write(wire.Frame{Type: wire.TypePong, Payload: f.Payload})
 	case f.Type == wire.TypeBye:
 		return nil
-	case f.Type >= wire.TypeStarted && f.Type <= wire.TypeKill:
+	case f.Type >= wire.TypeStarted && f.Type <= wire.TypeKill, f.Type == wire.TypeUse:
 		return c.event(f)
 	case f.Type.IsHint():
 		return nil

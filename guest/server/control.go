@@ -90,6 +90,8 @@ func (m *command) control(f wire.Frame) error {
 			}})
 		}
 		return err
+	case wire.TypeUse:
+		return m.use(f)
 	case wire.TypeKill:
 		s, err := wire.DecodeKill(f.Payload)
 		if err == nil {

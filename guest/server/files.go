@@ -45,10 +45,11 @@ func newFileServer() *fileServer {
 
 // features are the words for what it can do.
 func (s *fileServer) features() []string {
+	list := []string{wire.FeatureFiles, wire.FeatureFilesNoLinks}
 	if s.walks {
-		return []string{wire.FeatureFiles, wire.FeatureFilesWalk}
+		list = append(list, wire.FeatureFilesWalk)
 	}
-	return []string{wire.FeatureFiles}
+	return list
 }
 
 var (
@@ -224,6 +225,8 @@ func fileFailure(err error) *wire.Failed {
 		kind = wire.KindUnsupported
 	case errors.Is(err, files.ErrEscape):
 		kind = wire.KindEscape
+	case errors.Is(err, files.ErrLink):
+		kind = wire.KindLink
 	case errors.Is(err, files.ErrIrregular):
 		kind = wire.KindIrregular
 	case errors.Is(err, files.ErrNoRoot):

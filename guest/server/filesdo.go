@@ -37,6 +37,9 @@ func (o *fileOp) do() error {
 func (o *fileOp) inRoot(f func(r *files.Root) error) error {
 	return o.work(func() error {
 		r, err := o.conn.srv.files.roots.Get(o.req.Root)
+		if err == nil && o.req.Flags&wire.FileNoLinks != 0 {
+			r, err = r.WithoutLinks()
+		}
 		if err != nil {
 			return err
 		}
@@ -77,7 +80,10 @@ func (o *fileOp) change() error {
 		case wire.FileRename:
 			return r.Rename(o.req.Path, o.req.Other)
 		}
-		if o.req.Flags&wire.FileRecursive != 0 {
+		switch {
+		case o.req.Flags&wire.FileRecursive != 0 && o.req.Flags&wire.FileClear != 0:
+			return r.Clear(o.req.Path, o.pause)
+		case o.req.Flags&wire.FileRecursive != 0:
 			return r.RemoveAll(o.req.Path, o.pause)
 		}
 		return r.Remove(o.req.Path)

@@ -87,7 +87,7 @@ func (m *command) launch() *wire.Failed {
 		return stepFailure(r)
 	}
 	m.mu.Lock()
-	m.stage, m.pid = proc, int(r.PID)
+	m.stage, m.pid, m.spent = proc, int(r.PID), spent{r.User, r.System}
 	m.mu.Unlock()
 	srv.joinSession(int(r.PID))
 	return nil

@@ -105,7 +105,7 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 
 // abilities says what this guest can do here and what it cannot.
 func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string) {
-	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits}
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
 	} else {

@@ -39,7 +39,7 @@ func (p *shellProc) watch() {
 	p.hold.close()
 	defer p.text.Close() // user code may have filled it
 	if err == nil {
-		p.exit = exitOf(r)
+		p.exit = exitOf(r, m.spent)
 		if !r.Empty {
 			go m.kill(0)
 			_, err = m.stage.report()

@@ -10,10 +10,11 @@ const (
 	FlagNoStdout             // write standard output to /dev/null
 	FlagNoStderr             // write standard error to /dev/null
 	FlagMergeErr             // standard error goes where standard output goes
+	FlagBare                 // no variable but those of Env, see FeatureBare
 )
 
 // knownFlags are the flags of this version.
-const knownFlags = FlagTTY | FlagDetach | FlagNoStdin | FlagNoStdout | FlagNoStderr | FlagMergeErr
+const knownFlags = FlagTTY | FlagDetach | FlagNoStdin | FlagNoStdout | FlagNoStderr | FlagMergeErr | FlagBare
 
 // A LimitKind names a resource limit of setrlimit(2). RLIMIT_NPROC is left
 // out on purpose: it counts all processes of the user, in every container.
@@ -51,7 +52,7 @@ type Start struct {
 	Dir        string   // working directory; empty is the guest's own
 	Limits     []Limit  // at most one of a kind
 	Args       []string // at least the program
-	Env        []string // "KEY=value", laid over the environment of the guest
+	Env        []string // "KEY=value", laid over the environment of the guest; with FlagBare all there is
 }
 
 // Encode returns the payload of a Start frame.

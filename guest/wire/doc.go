@@ -77,6 +77,10 @@
 // before Data that was sent later. Before the program runs the last Signal of
 // a number, and the last Resize, wait for it.
 //
+// Use, of a command that runs, asks what it has used so far. The guest answers
+// with Used, unless it answers a later question at the same time or the command
+// ends before. A line is not asked: its costs are not told apart.
+//
 // Kill on the stream of a shell ends the shell. A line is a started command
 // but for its end: processes that it has left running in its shell may live
 // on, and what they write after Exit is dropped.
@@ -104,6 +108,10 @@
 // frames, for which the guest gives Credit. It may fail at any time. Nothing
 // is to be seen of it until the last byte has come: when the connection ends
 // before that, the old content stays.
+//
+// With [FileNoLinks] no link is followed: neither below the root, nor one by
+// which the root itself is reached. A guest without [FeatureFilesNoLinks] is
+// not asked so.
 //
 // Kill calls an operation off. The guest answers it with Failed
 // (KindCalledOff), or with its result when it was too late.

@@ -36,9 +36,11 @@ const (
 	FileRecursive = 1 << iota // FileRemove: also a folder that is not empty
 	FileExclusive             // FileWrite: nothing of the name may exist
 	FileInline                // FileWrite: Content is all there is, no Data follows
+	FileNoLinks               // a link below the root, or on the way to it, is KindLink (FeatureFilesNoLinks)
+	FileClear                 // FileRemove, with FileRecursive: open folders that their owner has closed (FeatureFilesNoLinks)
 )
 
-const knownFileFlags = FileRecursive | FileExclusive | FileInline
+const knownFileFlags = FileRecursive | FileExclusive | FileInline | FileNoLinks | FileClear
 
 // FileChannel is the channel of content: Data of a read, a listing or a
 // write, with Credit the other way.

@@ -59,6 +59,9 @@ const (
 
 	TypeProven Type = 0x4b // Miss…, see EncodeMisses
 
+	TypeUse  Type = 0x4c // from the client: Use
+	TypeUsed Type = 0x4d // from the guest: Used
+
 	TypeFileAnswer Type = 0x50 // FileAnswer
 
 	TypeAttempt Type = 0x80 // a hint: Attempt

@@ -33,8 +33,13 @@ const (
 	// which limit of a command was reached.
 	FeatureLimits = "limits"
 
+	FeatureUse  = "use"  // Use: what a running command has used so far
+	FeatureBare = "bare" // Start with FlagBare
+
 	// FeatureFiles: file requests.
 	FeatureFiles = "files"
+	// FeatureFilesNoLinks: the flags FileNoLinks and FileClear.
+	FeatureFilesNoLinks = "files.nolinks"
 	// FeatureFilesWalk: the kernel has no openat2, so that the guest follows
 	// paths name by name. It says nothing about what is refused.
 	FeatureFilesWalk = "files.walk"
@@ -192,6 +197,7 @@ const (
 	KindNoRoot    Kind = 34 // the mount cannot be entered
 	KindFile      Kind = 35 // a file operation failed with Errno
 	KindCalledOff Kind = 36 // a file operation, or a command that had to wait for its turn, was ended by Kill
+	KindLink      Kind = 37 // a link is on the way, and FileNoLinks was asked for
 )
 
 // Failed answers a request that could not be done. It ends the stream.

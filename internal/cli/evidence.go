@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -127,87 +128,71 @@ func (a *app) withEvidence(fn func(EvidenceStore) error) error {
 	return fn(e)
 }
 
-// evidenceView is what list prints.
-type evidenceView struct {
-	Evidence []evidence.Record `json:"evidence"`
-	More     bool              `json:"more"`    // there are older ones than --limit shows
-	Damaged  int               `json:"damaged"` // places of the records that cannot be read
-}
-
 func (a *app) listEvidence(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
-	limit := f.Limit
-	if !s.kind.given || s.operationsOnly() {
-		return a.listItems(ctx, e, s, f)
+	columns := []string{"TIME", "TYPE", "AGENT", "SESSION", "COMMAND", "VERDICT", "WHAT", "RULE"}
+	row := itemRow
+	if s.operationsOnly() {
+		columns, row = []string{"TIME", "KIND", "TOOL", "CAPABILITY", "STATUS", "CODE", "USED", "DURATION", "OPERATION"}, operationsRow
 	}
-	f.Limit = oneMore(limit)
-	n, err := gather(e.Query(ctx, f), limit)
-	if err != nil {
-		return err
+	if f.AllTenants {
+		columns = append(columns, "TENANT")
 	}
-	if err := a.writeEvidence(evidenceView{Evidence: n.records, More: n.more, Damaged: n.damaged}, f.AllTenants); err != nil {
-		return err
-	}
-	return a.sayMissing(n.more, limit, n.damaged, ", see sandbox evidence verify")
-}
-
-// listItems lists records with operations brought together.
-func (a *app) listItems(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter) error {
-	all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
-	n, err := gather(firstOf(s.items(all, f), oneMore(f.Limit)), f.Limit)
-	if err != nil {
-		return err
-	}
-	switch {
-	case a.globals.json():
-		view := evidenceView{Evidence: []evidence.Record{}, More: n.more, Damaged: n.damaged}
-		for _, i := range n.records {
-			view.Evidence = append(view.Evidence, i.Records...)
+	out, n := a.newStream("evidence", columns...), shownOf{limit: f.Limit}
+	for i, err := range s.meant(ctx, e, f) {
+		more, err := n.count(err)
+		switch {
+		case err != nil:
+			return err
+		case !more:
+			continue
+		case !out.json:
+			cells := row(i)
+			if f.AllTenants {
+				cells = append(cells, i.First().Tenant)
+			}
+			err = out.row(cells...)
+		default:
+			for _, r := range i.Records {
+				err = errors.Join(err, out.entry(r))
+			}
 		}
-		err = writeJSON(a.Stdout, view)
-	case s.operationsOnly():
-		err = a.writeOperations(n.records, f.AllTenants)
-	default:
-		err = a.writeItems(n.records, f.AllTenants)
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := out.end(member{"more", n.more}, member{"damaged", n.damaged}); err != nil {
 		return err
 	}
 	return a.sayMissing(n.more, f.Limit, n.damaged, ", see sandbox evidence verify")
 }
 
-func (a *app) writeEvidence(view evidenceView, tenants bool) error {
-	if a.globals.json() {
-		return writeJSON(a.Stdout, view)
+// meant returns what is to be listed, with one more than the limit.
+func (s *evidenceSelection) meant(ctx context.Context, e EvidenceStore, f evidence.Filter) iter.Seq2[pairs.Item, error] {
+	limit := oneMore(f.Limit)
+	if !s.kind.given || s.operationsOnly() {
+		all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
+		return firstOf(s.items(all, f), limit)
 	}
-	items := make([]pairs.Item, len(view.Evidence))
-	for i, r := range view.Evidence {
-		items[i].Records = []evidence.Record{r}
+	f.Limit = limit
+	return func(yield func(pairs.Item, error) bool) {
+		for r, err := range e.Query(ctx, f) {
+			if !yield(pairs.Item{Records: []evidence.Record{r}}, err) {
+				return
+			}
+		}
 	}
-	return a.writeItems(items, tenants)
 }
 
-// writeItems shows what was done, one thing on a line.
-func (a *app) writeItems(list []pairs.Item, tenants bool) error {
-	columns := []string{"TIME", "TYPE", "AGENT", "SESSION", "COMMAND", "VERDICT", "WHAT", "RULE"}
-	if tenants {
-		columns = append(columns, "TENANT")
+// itemRow shows what was done, of whatever type, on one line.
+func itemRow(i pairs.Item) []string {
+	r := i.First()
+	kind, id := string(r.Type), r.Command
+	verdict, what, rule := evidenceCells(r)
+	if i.Operation() {
+		kind = typeOperation
+		id, verdict, what, rule = operationRow(i)
 	}
-	t := newTable(columns...)
-	for _, i := range list {
-		r := i.First()
-		kind, id := string(r.Type), r.Command
-		verdict, what, rule := evidenceCells(r)
-		if i.Operation() {
-			kind = typeOperation
-			id, verdict, what, rule = operationRow(i)
-		}
-		cells := []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
-		if tenants {
-			cells = append(cells, r.Tenant)
-		}
-		t.add(cells...)
-	}
-	return t.write(a.Stdout)
+	return []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
 }
 
 // passage is what is shown of the data of a decision of the way out.

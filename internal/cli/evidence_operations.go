@@ -174,22 +174,10 @@ func usedText(b grant.Budget) string {
 	return strings.Join(out, ", ")
 }
 
-// writeOperations shows operations, one on a line.
-func (a *app) writeOperations(list []pairs.Item, tenants bool) error {
-	columns := []string{"TIME", "KIND", "TOOL", "CAPABILITY", "STATUS", "CODE", "USED", "DURATION", "OPERATION"}
-	if tenants {
-		columns = append(columns, "TENANT")
-	}
-	t := newTable(columns...)
-	for _, i := range list {
-		o, r := operationOf(i), i.First()
-		cells := []string{shownTime(r.Time), o.kind, o.tool, o.capability, o.status, o.code, o.used, o.duration, o.id}
-		if tenants {
-			cells = append(cells, r.Tenant)
-		}
-		t.add(cells...)
-	}
-	return t.write(a.Stdout)
+// operationsRow shows an operation among others.
+func operationsRow(i pairs.Item) []string {
+	o := operationOf(i)
+	return []string{shownTime(i.First().Time), o.kind, o.tool, o.capability, o.status, o.code, o.used, o.duration, o.id}
 }
 
 func shownTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

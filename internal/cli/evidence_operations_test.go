@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/evidence/replay"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
@@ -119,6 +120,15 @@ func TestEvidenceKeepsRawRecords(t *testing.T) {
 	if r.status != 0 || strings.Count(r.stdout, "\n") != 8 {
 		t.Errorf("a type of record is shown as it is: %s%s", r.stdout, r.stderr)
 	}
+}
+
+// replayView is what replay prints.
+type replayView struct {
+	Replay                                   []replay.Result
+	Judged, Differing, Uncertain, Incomplete int
+	Omitted                                  int64
+	More                                     bool
+	Damaged                                  int
 }
 
 // replayed runs replay against settings that let only a.example pass, and block make.

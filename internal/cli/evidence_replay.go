@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -11,7 +10,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/replay"
 	"github.com/bulkhead-dev/sandbox/evidence/replay/today"
-	"github.com/bulkhead-dev/sandbox/journal"
 )
 
 func (a *app) evidenceReplayCommand() *ucli.Command {
@@ -42,16 +40,14 @@ func (a *app) evidenceReplayCommand() *ucli.Command {
 	}
 }
 
-// replayView is what replay prints.
-type replayView struct {
-	Replay     []replay.Result `json:"replay"`
-	Judged     int             `json:"judged"`
-	Differing  int             `json:"differing"`  // of those, for sure or not
-	Uncertain  int             `json:"uncertain"`  // of those: the record does not tell all
-	Incomplete int             `json:"incomplete"` // operations whose begin is no longer there, which are not judged
-	Omitted    int64           `json:"omitted"`    // decisions that were not kept one by one
-	More       bool            `json:"more"`       // there are older ones than --limit shows
-	Damaged    int             `json:"damaged"`    // places of the records that cannot be read
+// A replayCount is what came of a replay.
+type replayCount struct {
+	shownOf
+	judged     int
+	differing  int   // of those, for sure or not
+	uncertain  int   // of those: the record does not tell all
+	incomplete int   // operations whose begin is no longer there, which are not judged
+	omitted    int64 // decisions that were not kept one by one
 }
 
 func (a *app) replay(ctx context.Context, e EvidenceStore, s *evidenceSelection, f evidence.Filter, differing bool) error {
@@ -59,41 +55,57 @@ func (a *app) replay(ctx context.Context, e EvidenceStore, s *evidenceSelection,
 	if err != nil {
 		return err
 	}
-	view := replayView{Replay: []replay.Result{}}
-	judges := today.New(settings, a.Backend.Inside)
+	columns := []string{"TIME", "KIND", "AGENT", "SESSION", "TOOL", "WHAT", "RECORDED", "TODAY", "DIFFERS", "RULE", "WHY"}
+	if f.AllTenants {
+		columns = append(columns, "TENANT")
+	}
+	out, n, judges := a.newStream("replay", columns...), replayCount{shownOf: shownOf{limit: f.Limit}}, today.New(settings, a.Backend.Inside)
 	all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
 	for i, err := range s.items(all, f) {
-		var d *journal.Damage
-		switch {
-		case errors.As(err, &d):
-			view.Damaged++
-			continue
-		case err != nil:
-			return err
-		case s.kind.value == string(evidence.TypeEgress) && i.Operation():
+		if err != nil {
+			if _, err := n.count(err); err != nil {
+				return err
+			}
 			continue
 		}
-		if r, ok := view.judge(judges, i); ok && (!differing || r.Differs) {
-			if f.Limit > 0 && len(view.Replay) == f.Limit {
-				view.More = true
-				continue
-			}
-			view.Replay = append(view.Replay, r)
+		if s.kind.value == string(evidence.TypeEgress) && i.Operation() {
+			continue
+		}
+		r, ok := n.judge(judges, i)
+		if !ok || differing && !r.Differs {
+			continue
+		}
+		switch show, _ := n.count(nil); {
+		case !show:
+		case out.json:
+			err = out.entry(r)
+		default:
+			err = out.row(replayRow(r, f.AllTenants)...)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return a.writeReplay(view, f)
+	err = out.end(
+		member{"judged", n.judged}, member{"differing", n.differing}, member{"uncertain", n.uncertain}, member{"incomplete", n.incomplete},
+		member{"omitted", n.omitted}, member{"more", n.more}, member{"damaged", n.damaged},
+	)
+	if err == nil {
+		a.sayReplay(n)
+	}
+	return err
 }
 
 // judge judges one item and counts what came of it; ok is false where there is
 // nothing to judge.
-func (v *replayView) judge(judges *today.Settings, i pairs.Item) (r replay.Result, ok bool) {
+func (v *replayCount) judge(judges *today.Settings, i pairs.Item) (r replay.Result, ok bool) {
 	first := i.First()
 	switch {
 	case first.Omitted > 0:
-		v.Omitted += first.Omitted
+		v.omitted += first.Omitted
 		return r, false
 	case i.Operation() && i.Begin == nil:
-		v.Incomplete++
+		v.incomplete++
 		return r, false
 	case i.Operation():
 		o := replay.Operation{Begin: *i.Begin, End: i.End}
@@ -105,7 +117,7 @@ func (v *replayView) judge(judges *today.Settings, i pairs.Item) (r replay.Resul
 	case first.Type == evidence.TypeEgress:
 		p, err := replay.ReadPassage(first.Data)
 		if err != nil {
-			v.Damaged++
+			v.damaged++
 			return r, false
 		}
 		if !p.Decision() {
@@ -120,60 +132,45 @@ func (v *replayView) judge(judges *today.Settings, i pairs.Item) (r replay.Resul
 	default:
 		return r, false
 	}
-	v.Judged++
+	v.judged++
 	if r.Differs {
-		v.Differing++
+		v.differing++
 	}
 	if !r.Certain {
-		v.Uncertain++
+		v.uncertain++
 	}
 	return r, true
 }
 
-func (a *app) writeReplay(v replayView, f evidence.Filter) error {
-	if a.globals.json() {
-		if err := writeJSON(a.Stdout, v); err != nil {
-			return err
-		}
-	} else if err := a.replayTable(v.Replay, f.AllTenants); err != nil {
-		return err
-	}
+// sayReplay sums up for people. Damage is told in any case.
+func (a *app) sayReplay(n replayCount) {
 	if !a.globals.json() {
-		a.say("%s judged; %d differ, %d are not certain", count(v.Judged, "decision", "decisions"), v.Differing, v.Uncertain)
-		if v.Incomplete > 0 {
-			a.say("of %s the begin is no longer there; they are not judged", count(v.Incomplete, "operation", "operations"))
+		a.say("%s judged; %d differ, %d are not certain", count(n.judged, "decision", "decisions"), n.differing, n.uncertain)
+		if n.incomplete > 0 {
+			a.say("of %s the begin is no longer there; they are not judged", count(n.incomplete, "operation", "operations"))
 		}
-		if v.Omitted > 0 {
-			a.say("%s were not kept one by one and are not judged", count(int(v.Omitted), "decision", "decisions"))
+		if n.omitted > 0 {
+			a.say("%s were not kept one by one and are not judged", count(int(n.omitted), "decision", "decisions"))
 		}
-		if v.More {
-			a.say("only the newest %d are shown; --limit 0 shows all", f.Limit)
+		if n.more {
+			a.say("only the newest %d are shown; --limit 0 shows all", n.limit)
 		}
 	}
-	if v.Damaged > 0 {
-		a.say("the records are damaged in %s; what was there is not judged, see sandbox evidence verify", count(v.Damaged, "place", "places"))
+	if n.damaged > 0 {
+		a.say("the records are damaged in %s; what was there is not judged, see sandbox evidence verify", count(n.damaged, "place", "places"))
 	}
-	return nil
 }
 
-func (a *app) replayTable(list []replay.Result, tenants bool) error {
-	columns := []string{"TIME", "KIND", "AGENT", "SESSION", "TOOL", "WHAT", "RECORDED", "TODAY", "DIFFERS", "RULE", "WHY"}
+func replayRow(r replay.Result, tenants bool) []string {
+	rule := r.Today.Rule
+	if rule == "" {
+		rule = r.Recorded.Rule
+	}
+	cells := []string{shownTime(r.Time), r.Kind, r.Agent, r.Session, r.Tool, r.What, string(r.Recorded.Verdict), string(r.Today.Verdict), differsCell(r), rule, r.Why}
 	if tenants {
-		columns = append(columns, "TENANT")
+		cells = append(cells, r.Tenant)
 	}
-	t := newTable(columns...)
-	for _, r := range list {
-		rule := r.Today.Rule
-		if rule == "" {
-			rule = r.Recorded.Rule
-		}
-		cells := []string{shownTime(r.Time), r.Kind, r.Agent, r.Session, r.Tool, r.What, string(r.Recorded.Verdict), string(r.Today.Verdict), differsCell(r), rule, r.Why}
-		if tenants {
-			cells = append(cells, r.Tenant)
-		}
-		t.add(cells...)
-	}
-	return t.write(a.Stdout)
+	return cells
 }
 
 func differsCell(r replay.Result) string {

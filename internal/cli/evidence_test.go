@@ -101,6 +101,13 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
+// evidenceView is what list prints.
+type evidenceView struct {
+	Evidence []evidence.Record
+	More     bool
+	Damaged  int
+}
+
 func TestEvidenceTable(t *testing.T) {
 	for _, args := range []string{"evidence list", "evidence list --all"} {
 		r := call(t, withEvidence(), strings.Fields(args)...)

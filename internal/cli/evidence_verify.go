@@ -13,11 +13,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
+	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 func (a *app) evidenceVerifyCommand() *ucli.Command {
-	keys, all := &texts{check: notEmpty}, false
+	keys, signed, all := &texts{check: notEmpty}, &text{check: notEmpty}, false
 	return &ucli.Command{
 		Name:      "verify",
 		Usage:     "check that nothing of what was recorded is missing or changed",
@@ -25,29 +26,51 @@ func (a *app) evidenceVerifyCommand() *ucli.Command {
 		Description: "Every tenant's, or with --tenant that one's. Exits with 1 and names the first broken record when something\n" +
 			"is not as it was written. A write that did not come to its end is told and is no failure.\n" +
 			"Who may write the state folder may have the key too: keep the public key and the last signed line, which\n" +
-			"are shown, somewhere else, and give the key with --key.",
+			"are shown, somewhere else, and give them with --key and, for one tenant, --signed.",
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "key", Usage: "only signatures of this `KEY` count, or of any that is given: base64, or a file that holds it", Value: keys},
+			&ucli.GenericFlag{Name: "signed", Usage: "this `LINE:HASH` of the tenant must be there and signed", Value: signed},
 			&ucli.BoolFlag{Name: "all", Usage: "every tenant's, as without --tenant", Destination: &all},
 		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			if all && a.globals.tenant.given {
-				return usagef("evidence verify", "--all and --tenant exclude each other")
-			}
-			what := evidence.Check{Tenant: a.globals.tenant.value, AllTenants: !a.globals.tenant.given}
-			for _, text := range keys.values {
-				k, err := publicKey(text)
-				if err != nil {
-					return err
-				}
-				what.Keys = append(what.Keys, k)
+			what, err := a.evidenceCheck(all, keys.values, signed.value)
+			if err != nil {
+				return err
 			}
 			return a.withEvidence(func(e EvidenceStore) error { return a.verifyEvidence(c.Context, e, what) })
 		},
 	}
+}
+
+// evidenceCheck reads the flags of verify.
+func (a *app) evidenceCheck(all bool, keys []string, signed string) (evidence.Check, error) {
+	c := evidence.Check{Tenant: a.globals.tenant.value, AllTenants: !a.globals.tenant.given}
+	if all && a.globals.tenant.given {
+		return c, usagef("evidence verify", "--all and --tenant exclude each other")
+	}
+	for _, text := range keys {
+		k, err := publicKey(text)
+		if err != nil {
+			return c, err
+		}
+		c.Keys = append(c.Keys, k)
+	}
+	if signed == "" {
+		return c, nil
+	}
+	line, hash, ok := strings.Cut(signed, ":")
+	seq, err := strconv.ParseUint(line, 10, 64)
+	if !ok || err != nil || len(hash) != 64 || strings.Trim(hash, "0123456789abcdef") != "" {
+		return c, usagef("evidence verify", "--signed is the number of a line, a colon and its hash of 64 hex digits, as verify shows them")
+	}
+	if c.AllTenants {
+		return c, usagef("evidence verify", "--signed needs --tenant: each has a chain of its own")
+	}
+	c.Signed = &journal.Place{Seq: seq, Hash: hash}
+	return c, nil
 }
 
 // maxKeyFile bounds a file that holds a public key, in bytes.

@@ -103,6 +103,11 @@ func TestEvidenceVerifyKeys(t *testing.T) {
 	if c := f.evidence.checked; c.AllTenants || c.Tenant != "acme" || c.Keys != nil {
 		t.Errorf("asked %+v", c)
 	}
+	hash := strings.Repeat("0a", 32)
+	call(t, f, "evidence", "verify", "--tenant", "acme", "--signed", "17:"+hash)
+	if c := f.evidence.checked; c.Signed == nil || c.Signed.Seq != 17 || c.Signed.Hash != hash {
+		t.Errorf("asked %+v", c)
+	}
 	call(t, f, "evidence", "verify", "--all")
 	if c := f.evidence.checked; !c.AllTenants {
 		t.Errorf("asked %+v", c)

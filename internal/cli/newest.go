@@ -34,6 +34,32 @@ func gather[T any](all iter.Seq2[T, error], limit int) (newestOf[T], error) {
 	return n, nil
 }
 
+// A shownOf counts what a list shows of records that come one by one.
+type shownOf struct {
+	limit   int // 0 has no bound
+	shown   int
+	more    bool // there are older ones than the limit shows
+	damaged int  // places of the records that cannot be read
+}
+
+// count reports whether the record that came with err is to be shown. Damage
+// does not end a list; an error that is returned does.
+func (n *shownOf) count(err error) (show bool, _ error) {
+	var d *journal.Damage
+	switch {
+	case errors.As(err, &d):
+		n.damaged++
+	case err != nil:
+		return false, err
+	case n.limit > 0 && n.shown == n.limit:
+		n.more = true
+	default:
+		n.shown++
+		return true, nil
+	}
+	return false, nil
+}
+
 // oneMore is the limit to ask with, to see whether there are more.
 func oneMore(limit int) int {
 	if limit > 0 {

@@ -63,7 +63,8 @@ func escapeJSON(p []byte) []byte {
 
 // A table is text in columns for people.
 type table struct {
-	rows [][]string
+	rows   [][]string
+	widths []int // of columns, at least; set by write to what they came to
 }
 
 func newTable(columns ...string) *table { return &table{rows: [][]string{columns}} }
@@ -74,7 +75,7 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 // write writes the table in one piece. Columns are as wide as their widest
 // cell and two spaces apart.
 func (t *table) write(w io.Writer) error {
-	var widths []int
+	widths := t.widths
 	for _, row := range t.rows {
 		for i, c := range row {
 			row[i] = cell(c)
@@ -84,6 +85,7 @@ func (t *table) write(w io.Writer) error {
 			widths[i] = max(widths[i], termsafe.Width(row[i]))
 		}
 	}
+	t.widths = widths
 	var b strings.Builder
 	for _, row := range t.rows {
 		var line strings.Builder

@@ -65,6 +65,8 @@ func TestWrongUsage(t *testing.T) {
 		{"evidence of no sandbox", "evidence list --sandbox=", "empty"},
 		{"evidence verify with argument", "evidence verify x", "takes no arguments"},
 		{"evidence verify of one tenant and all", "evidence verify --all --tenant a", "exclude"},
+		{"evidence verify of a line of nobody", "evidence verify --signed 7:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "needs --tenant"},
+		{"evidence verify of no line", "evidence verify --tenant a --signed 7:abc", "64 hex digits"},
 		{"evidence verify with no key", "evidence verify --key /nowhere", "neither a public key"},
 		{"config alone", "config", "needs a further word"},
 		{"completion alone", "completion", "exactly one"},

@@ -20,7 +20,7 @@ var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
 	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
-	"./provider/local/plan", "./provider/local/seatbelt", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
+	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and
@@ -53,6 +53,12 @@ var rules = []rule{
 		why:  "deadlines, error codes and API versions are handled in one place",
 		from: []string{"./..."}, except: []string{"./container/...", "./images/...", "./internal/bench/plain"},
 		never: []string{"github.com/docker/docker/..."},
+	},
+	{
+		name: "metrics are shown in one package",
+		why:  "everybody else tells an operation.Observer, and links no Prometheus",
+		from: []string{"./..."}, except: []string{"./metrics", "./cmd/..."},
+		never: []string{"github.com/prometheus/..."},
 	},
 	{
 		name: "the guest is lean",

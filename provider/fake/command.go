@@ -33,7 +33,10 @@ type command struct {
 	err  error         // valid after done
 }
 
-var _ sandbox.Process = (*command)(nil)
+var (
+	_ sandbox.Process = (*command)(nil)
+	_ sandbox.Metered = (*command)(nil)
+)
 
 // launch checks c, starts its first process and the goroutines around it.
 func (h *handle) launch(ctx context.Context, c sandbox.Command) (*command, error) {
@@ -42,7 +45,7 @@ func (h *handle) launch(ctx context.Context, c sandbox.Command) (*command, error
 	if err := checkArgs(c); err != nil {
 		return nil, err
 	}
-	cmd.env = h.environment(c.Env)
+	cmd.env = h.environment(c)
 	dir, err := h.directory("start", c.Dir)
 	if err != nil {
 		return nil, err
@@ -81,11 +84,15 @@ func (h *handle) launch(ctx context.Context, c sandbox.Command) (*command, error
 	return cmd, nil
 }
 
-// environment lays over over what the sandbox and the handle set.
-func (h *handle) environment(over map[string]string) map[string]string {
-	env := map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir}
-	maps.Copy(env, h.spec.Env)
-	maps.Copy(env, over)
+// environment lays that of c over what the sandbox and the handle set, unless
+// c is bare.
+func (h *handle) environment(c sandbox.Command) map[string]string {
+	env := map[string]string{}
+	if !c.Bare {
+		env["PATH"], env["HOME"] = defaultPath, sandbox.HomeDir
+		maps.Copy(env, h.spec.Env)
+	}
+	maps.Copy(env, c.Env)
 	return env
 }
 
@@ -107,7 +114,11 @@ func (h *handle) directory(op, dir string) (string, error) {
 // resolve finds the program of the command.
 func (c *command) resolve(dir string) (Program, error) {
 	arg := c.spec.Args[0]
-	_, program, err := c.handle.lookup(arg, c.env["PATH"], dir)
+	search, ok := c.env["PATH"]
+	if !ok {
+		search = defaultPath
+	}
+	_, program, err := c.handle.lookup(arg, search, dir)
 	if err == nil {
 		return program, nil
 	}
@@ -219,16 +230,13 @@ func (c *command) supervise() {
 	}
 	pumps.Wait()
 
-	c.exit = sandbox.Exit{Code: c.main.code, Signal: c.main.signal, Usage: madeUpUsage()}
+	c.exit = sandbox.Exit{Code: c.main.code, Signal: c.main.signal, Usage: c.used()}
 	c.exit.Limit = c.limitHit(c.exit)
 	if c.fellDown() {
 		c.exit, c.err = sandbox.Exit{}, fell("wait", c.handle.spec.Name)
 	}
 	close(c.done)
 }
-
-// madeUpUsage is what every command of the fake costs.
-func madeUpUsage() sandbox.Rusage { return sandbox.Rusage{MaxRSS: 1 << 20} }
 
 // Wait implements [sandbox.Process].
 func (c *command) Wait() (sandbox.Exit, error) {

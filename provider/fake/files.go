@@ -19,7 +19,17 @@ import (
 type files struct {
 	h     *handle
 	table *mountpath.Table
+	plain bool // no link is followed
 }
+
+var (
+	_ sandbox.Files       = (*files)(nil)
+	_ sandbox.LinkRefuser = (*files)(nil)
+	_ sandbox.Clearer     = (*files)(nil)
+)
+
+// WithoutLinks implements [sandbox.LinkRefuser].
+func (f *files) WithoutLinks() (sandbox.Files, error) { return &files{f.h, f.table, true}, nil }
 
 // Files implements [sandbox.FileServer]. Mounts and tmpfs of the Spec that
 // the sandbox was made from are served.
@@ -34,7 +44,7 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &files{h, table}, nil
+	return &files{h: h, table: table}, nil
 }
 
 // at begins an operation: it finds the mount of a path and a view that stays
@@ -51,6 +61,9 @@ func (f *files) at(ctx context.Context, op, name string) (memfs.View, mountpath.
 	if err != nil {
 		return memfs.View{}, mountpath.Place{}, told(op, name, err)
 	}
+	if f.plain {
+		view = view.WithoutLinks()
+	}
 	return view, place, nil
 }
 
@@ -62,6 +75,8 @@ func told(op, name string, err error) error {
 		return nil
 	case errors.Is(err, memfs.ErrEscape):
 		return fserr.Escape(op, name)
+	case errors.Is(err, memfs.ErrLink):
+		return fserr.Link(op, name)
 	case err == syscall.EOPNOTSUPP:
 		return fserr.Irregular(op, name)
 	case errors.As(err, &errno):
@@ -194,6 +209,15 @@ func (f *files) Remove(ctx context.Context, name string, recursive bool) error {
 		return err
 	}
 	return told("remove", name, view.Remove(place.Path(), recursive))
+}
+
+// Clear implements [sandbox.Clearer].
+func (f *files) Clear(ctx context.Context, name string) error {
+	view, place, err := f.at(ctx, "clear", name)
+	if err != nil {
+		return err
+	}
+	return told("clear", name, view.Clear(place.Path()))
 }
 
 // Rename implements [sandbox.Files].

@@ -42,7 +42,7 @@ func without(off sandbox.Features, claim func(*sandbox.Features)) func(*provider
 }
 
 func mutants() []mutant {
-	return slices.Concat(providerMutants(), commandMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), wayOutMutants(), limitMutants())
+	return slices.Concat(providerMutants(), commandMutants(), useMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), wayOutMutants(), limitMutants())
 }
 
 func providerMutants() []mutant {
@@ -212,6 +212,8 @@ func commandMutants() []mutant {
 			}})},
 		{"the command's variables are lost", "environment of the spec and over it the command's", with(broken{
 			start: changing(func(c *sandbox.Command) { c.Env = nil })})},
+		{"bare commands get the sandbox's variables", "a bare command has its own environment and nothing else", with(broken{
+			start: changing(func(c *sandbox.Command) { c.Bare = false })})},
 		{"the directory is ignored", "commands start in workdir or their own dir", with(broken{
 			start: changing(func(c *sandbox.Command) { c.Dir = "" })})},
 		{"a missing directory is ignored", "a missing dir is an error", with(broken{

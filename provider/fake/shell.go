@@ -51,7 +51,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	}
 	s := &shell{
 		h: h, id: o.ID, turn: make(chan struct{}, 1), shut: make(chan struct{}),
-		kept: newShellState(h.environment(o.Env), dir, 0o022),
+		kept: newShellState(h.environment(sandbox.Command{Env: o.Env}), dir, 0o022),
 	}
 	if s.id == "" {
 		s.id = rand.Text()
@@ -192,7 +192,7 @@ func checkLine(text string, c sandbox.Command) error {
 	}
 	for field, set := range map[string]bool{
 		"args": len(c.Args) > 0, "env": len(c.Env) > 0, "dir": c.Dir != "", "tty": c.TTY != nil,
-		"limits": c.Limits != sandbox.Limits{}, "detach": c.Detach,
+		"limits": c.Limits != sandbox.Limits{}, "detach": c.Detach, "bare": c.Bare,
 	} {
 		if set {
 			return refuse(field, fmt.Sprintf("a line has no %s of its own", field))

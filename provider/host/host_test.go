@@ -126,3 +126,32 @@ func TestWithoutWorkspace(t *testing.T) {
 		t.Errorf("without a guest: %v", err)
 	}
 }
+
+// TestBareAndMetered holds that a bare command has nothing of our environment
+// either, and that what a command uses is told.
+func TestBareAndMetered(t *testing.T) {
+	sb, _ := open(t)
+	ctx := context.Background()
+	if out, _ := run(t, ctx, sb, sandbox.Command{Args: []string{"env"}, Bare: true, Env: map[string]string{"ONLY": "1"}}); out != "ONLY=1\n" {
+		t.Errorf("a bare command has %q", out)
+	}
+	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", "while :; do :; done"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		u, err := p.(sandbox.Metered).Used(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.User+u.System > 50*time.Millisecond {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it has used %+v", u)
+		}
+	}
+	if err := p.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -27,11 +27,12 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 
 // files are the file operations of a handle.
 type files struct {
-	h *handle
+	h     *handle
+	plain bool // no link is followed
 
 	mu     sync.Mutex
-	seat   *seat // whose the rest is
-	served *client.Files
+	seat   *seat         // whose the rest is
+	served *client.Files // without links where plain is set
 }
 
 // use returns the operations in the wall that is wanted now, and the seat there,
@@ -48,10 +49,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	}
 	table, err := mountpath.New(world.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
 	if err == nil {
-		f.served, err = s.Client.Files(func(path string) (client.Spot, error) {
-			p, err := table.Inside(path)
-			return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err
-		})
+		f.served, err = f.serve(s, table)
 	}
 	if err != nil {
 		f.seat = nil
@@ -60,6 +58,30 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	}
 	f.seat = s
 	return s, f.served, nil
+}
+
+// serve returns the operations of the guest in the wall of s.
+func (f *files) serve(s *seat, table *mountpath.Table) (*client.Files, error) {
+	served, err := s.Client.Files(func(path string) (client.Spot, error) {
+		p, err := table.Inside(path)
+		return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err
+	})
+	if err != nil || !f.plain {
+		return served, err
+	}
+	return served.Plain()
+}
+
+// WithoutLinks implements [sandbox.LinkRefuser].
+func (f *files) WithoutLinks() (sandbox.Files, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.served != nil { // else each operation finds out for itself
+		if _, err := f.served.Plain(); err != nil {
+			return nil, err
+		}
+	}
+	return &files{h: f.h, plain: true}, nil
 }
 
 // Read implements [sandbox.Files].
@@ -104,6 +126,11 @@ func (f *files) Mkdir(ctx context.Context, path string, perm fs.FileMode) error 
 // Remove implements [sandbox.Files].
 func (f *files) Remove(ctx context.Context, path string, recursive bool) error {
 	return f.do(ctx, func(c *client.Files) error { return c.Remove(ctx, path, recursive) })
+}
+
+// Clear implements [sandbox.Clearer].
+func (f *files) Clear(ctx context.Context, path string) error {
+	return f.do(ctx, func(c *client.Files) error { return c.Clear(ctx, path) })
 }
 
 // Rename implements [sandbox.Files].
@@ -163,6 +190,8 @@ func ask[T any](ctx context.Context, f *files, op func(*client.Files) (T, error)
 }
 
 var (
-	_ sandbox.Files      = (*files)(nil)
-	_ sandbox.FileServer = (*handle)(nil)
+	_ sandbox.Files       = (*files)(nil)
+	_ sandbox.LinkRefuser = (*files)(nil)
+	_ sandbox.Clearer     = (*files)(nil)
+	_ sandbox.FileServer  = (*handle)(nil)
 )

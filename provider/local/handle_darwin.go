@@ -63,9 +63,15 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 		cmd.Dir = pl.workdir
 	}
 	env := map[string]string{"PATH": defaultPath}
-	maps.Copy(env, h.spec.Env)
+	if c.Bare {
+		clear(env)
+	} else {
+		maps.Copy(env, h.spec.Env)
+	}
 	maps.Copy(env, c.Env)
-	env["HOME"], env["TMPDIR"] = h.p.tmp(h.spec.Name), h.p.tmp(h.spec.Name)
+	if !c.Bare {
+		env["HOME"], env["TMPDIR"] = h.p.tmp(h.spec.Name), h.p.tmp(h.spec.Name)
+	}
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		cmd.Env = append(cmd.Env, k+"="+env[k])
 	}

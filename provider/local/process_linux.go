@@ -76,6 +76,14 @@ func (p *process) Violations() []sandbox.Violation {
 	return out
 }
 
+// Used implements [sandbox.Metered].
+func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
+	if m, ok := p.Process.(sandbox.Metered); ok {
+		return m.Used(ctx)
+	}
+	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "the wall does not tell what the command has used"}
+}
+
 // follow gives the seat back when the command has ended.
 func (p *process) follow() {
 	_, _ = p.Process.Wait()
@@ -85,5 +93,6 @@ func (p *process) follow() {
 var (
 	_ sandbox.Process = (*process)(nil)
 	_ sandbox.Witness = (*process)(nil)
+	_ sandbox.Metered = (*process)(nil)
 	_ sandbox.Judge   = (*handle)(nil)
 )

@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -14,6 +15,7 @@ func environmentChecks() []Check {
 	return []Check{
 		{Name: "environment of the spec and over it the command's", run: environmentLayers},
 		{Name: "nothing of the host's environment leaks in", run: environmentLeak},
+		{Name: "a bare command has its own environment and nothing else", run: environmentBare},
 		{Name: "commands start in workdir or their own dir", run: directories},
 		{Name: "a missing dir is an error", run: missingDir},
 		{Name: "limits of the handle bound the command's", run: limitLayers},
@@ -25,8 +27,13 @@ func (r *rig) environment(sb sandbox.Sandbox, over map[string]string) map[string
 	r.Helper()
 	c := r.h.Programs.Env()
 	c.Env = over
+	return variables(r.output(sb, c))
+}
+
+// variables reads what env prints.
+func variables(printed string) map[string]string {
 	vars := map[string]string{}
-	for line := range strings.Lines(r.output(sb, c)) {
+	for line := range strings.Lines(printed) {
 		k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		vars[k] = v
 	}
@@ -72,6 +79,26 @@ func environmentLeak(r *rig) {
 		if strings.Contains(k, hostVariable) || strings.Contains(v, hostVariable) {
 			r.Errorf("%s=%s came in from the host", k, v)
 		}
+	}
+}
+
+func environmentBare(r *rig) {
+	s := r.spec("a")
+	s.Env = map[string]string{"FROM_SPEC": "spec", "BOTH": "spec"}
+	r.create(s)
+	sb := r.open(s)
+	for _, own := range []map[string]string{
+		{"BOTH": "command", "EMPTY": "", "PATH": "/usr/bin:/bin"},
+		{"WITHOUT": "a path"},
+	} {
+		c := r.h.Programs.Env()
+		c.Env, c.Bare = own, true
+		if got := variables(r.output(sb, c)); !maps.Equal(got, own) {
+			r.Errorf("a bare command with %v has %v", own, got)
+		}
+	}
+	if got := r.environment(sb, nil)["FROM_SPEC"]; got != "spec" {
+		r.Errorf("after it one that is not bare has FROM_SPEC = %q", got)
 	}
 }
 

@@ -15,6 +15,7 @@ func featureChecks() []Check {
 		{Name: "pause of an unknown name is not found", run: pauseUnknown},
 		{Name: "open thaws a paused sandbox", run: openThaws},
 		{Name: "usage is sane", run: usageSane},
+		{Name: "a running command tells what it has used", run: usedWhileRunning},
 		{Name: "shells are as features say", run: shellsHonest},
 		{Name: "optional abilities are as features say", run: abilitiesHonest},
 	}

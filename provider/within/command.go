@@ -8,11 +8,12 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Command lays c over what s says for every command.
+// Command lays c over what s says for every command. A bare one gets nothing of
+// the environment.
 func Command(c sandbox.Command, s sandbox.Spec) sandbox.Command {
-	env := maps.Clone(s.Env)
-	if env == nil {
-		env = map[string]string{}
+	env := map[string]string{}
+	if !c.Bare {
+		maps.Copy(env, s.Env)
 	}
 	maps.Copy(env, c.Env)
 	c.Env = env

@@ -19,7 +19,9 @@
 //     for the other end of a pipe.
 //
 // Links are followed as commands follow them, so that files and commands
-// agree; where a link leads out, the operation is refused.
+// agree; where a link leads out, the operation is refused. In a view without
+// links none is followed (RESOLVE_NO_SYMLINKS, or a walk that ends at the
+// first).
 //
 // Nothing here waits for a client. Functions that may take long call a
 // pause function between steps of bounded length.

@@ -16,6 +16,8 @@ var (
 	ErrIrregular = errors.New("this is not a regular file")
 	// ErrSwapped says that user code has replaced new content on its way.
 	ErrSwapped = errors.New("the new content was replaced while it was written")
+	// ErrLink says that a link is on the way where none may be followed.
+	ErrLink = errors.New("a link is on the way")
 	// ErrNoRoot says that the mount is not there, or is nothing to serve.
 	ErrNoRoot = errors.New("the mount cannot be entered")
 )

@@ -18,7 +18,7 @@ func info(st *unix.Stat_t) wire.FileInfo {
 // Stat describes what rel leads to.
 func (r *Root) Stat(rel string) (wire.FileInfo, error) {
 	if r.single == "" {
-		fd, err := r.k.openat2(r.fd, orDot(rel), unix.O_PATH, beneath)
+		fd, err := r.k.openat2(r.fd, orDot(rel), unix.O_PATH, r.resolve())
 		if err == nil {
 			defer unix.Close(fd)
 			var st unix.Stat_t
@@ -76,7 +76,7 @@ func (r *Root) ReadLink(rel string) (string, error) {
 func (r *Root) open(rel string, flags int) (int, error) {
 	flags |= unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 	if r.single == "" {
-		fd, err := r.k.openat2(r.fd, orDot(rel), uint64(flags), beneath)
+		fd, err := r.k.openat2(r.fd, orDot(rel), uint64(flags), r.resolve())
 		if err == nil || !unsure(err) {
 			return fd, err
 		}

@@ -21,13 +21,19 @@ const (
 // it. It never follows a link, and stops at the first thing that cannot be
 // removed; another mount is such a thing. It calls pause again and again; an
 // error of pause ends it.
-func (r *Root) RemoveAll(rel string, pause func() error) error {
+func (r *Root) RemoveAll(rel string, pause func() error) error { return r.removeAll(rel, false, pause) }
+
+// Clear is RemoveAll that opens folders which their owner, who is our user, has
+// closed to himself.
+func (r *Root) Clear(rel string, pause func() error) error { return r.removeAll(rel, true, pause) }
+
+func (r *Root) removeAll(rel string, opens bool, pause func() error) error {
 	p, err := r.change(rel, unix.EBUSY)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	s := &sweep{k: r.k, top: p, pause: pause}
+	s := &sweep{k: r.k, top: p, opens: opens, pause: pause}
 	defer s.drop(0)
 	for range maxRounds {
 		err := unlink(p.dir, p.base, unix.DT_UNKNOWN)
@@ -48,6 +54,7 @@ func (r *Root) RemoveAll(rel string, pause func() error) error {
 type sweep struct {
 	k       Kernel
 	top     place
+	opens   bool // folders that are closed
 	pause   func() error
 	levels  []*level // from the top down to where it works
 	removed int
@@ -126,12 +133,11 @@ func (s *sweep) descend(dir int, name string) error {
 	if err := unix.Fstat(dir, &outer); err != nil {
 		return err
 	}
-	fd, err := s.k.openat2(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_NO_XDEV|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
-	if err == unix.ENOSYS {
-		fd, err = openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
-	}
-	if err == unix.EXDEV {
-		err = unix.EBUSY
+	fd, err := s.enter(dir, name)
+	if err == unix.EACCES && s.opens {
+		if err = s.unlock(dir, name, outer.Dev); err == nil {
+			fd, err = s.enter(dir, name)
+		}
 	}
 	if err != nil {
 		return err
@@ -139,6 +145,9 @@ func (s *sweep) descend(dir int, name string) error {
 	l := &level{name: name, fd: fd}
 	if err = unix.Fstat(fd, &l.st); err == nil && outer.Dev != l.st.Dev {
 		err = unix.EBUSY // another mount
+	}
+	if err == nil && s.opens && l.st.Mode&0o700 != 0o700 {
+		err = unix.Fchmod(fd, 0o700)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -152,6 +161,39 @@ func (s *sweep) descend(dir int, name string) error {
 		s.levels[n-1].close()
 	}
 	return nil
+}
+
+// enter opens the folder name in the folder dir, unless it is another mount.
+func (s *sweep) enter(dir int, name string) (int, error) {
+	fd, err := s.k.openat2(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_NO_XDEV|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
+	if err == unix.ENOSYS {
+		fd, err = openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	}
+	if err == unix.EXDEV {
+		err = unix.EBUSY
+	}
+	return fd, err
+}
+
+// unlock opens a folder that its owner has closed to himself. What is changed
+// is what was looked at, by its descriptor, and never what a link leads to.
+func (s *sweep) unlock(dir int, name string, device uint64) error {
+	if !s.k.Proc {
+		return unix.EACCES
+	}
+	fd, err := openat(dir, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Dev != device {
+		return unix.EBUSY // another mount
+	}
+	return unix.Chmod(procFD(fd), 0o700)
 }
 
 func (l *level) close() {

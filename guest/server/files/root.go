@@ -68,8 +68,23 @@ type Root struct {
 	single string     // when a single file is mounted: its name in the folder fd
 	names  [][]string // the absolute paths of the root, by elements
 
-	// named is set where files cannot be made without a name.
-	named atomic.Bool
+	linked bool // the way to the root has links
+	plain  bool // no link is followed
+
+	// named is set where files cannot be made without a name. Views of one
+	// mount share it.
+	named *atomic.Bool
+}
+
+// WithoutLinks returns the mount as one in which no link is followed: what
+// would be is ErrLink. What acts on a name acts on a link itself.
+func (r *Root) WithoutLinks() (*Root, error) {
+	if r.linked {
+		return nil, ErrLink
+	}
+	view := *r
+	view.plain = true
+	return &view, nil
 }
 
 // openRoot opens the folder, or the single file, at target.
@@ -77,16 +92,16 @@ func openRoot(k Kernel, target string) (*Root, error) {
 	if !path.IsAbs(target) || path.Clean(target) != target || target == "/" {
 		return nil, ErrNoRoot
 	}
-	r := &Root{k: k, names: [][]string{elements(target)}}
+	r := &Root{k: k, names: [][]string{elements(target)}, named: new(atomic.Bool)}
 	r.named.Store(!k.Proc)
-	fd, err := k.openFolder(target)
+	fd, linked, err := k.openFolder(target)
 	if err == unix.ENOTDIR {
 		return r.openSingle(target)
 	}
 	if err != nil {
 		return nil, ErrNoRoot
 	}
-	r.fd = fd
+	r.fd, r.linked = fd, linked
 	// The mount may have been asked for by a path that has links in it.
 	if real, err := readlink(unix.AT_FDCWD, procFD(fd)); err == nil && path.IsAbs(real) && real != target {
 		if real == "/" {
@@ -102,10 +117,11 @@ func openRoot(k Kernel, target string) (*Root, error) {
 // folder is not served.
 func (r *Root) openSingle(target string) (*Root, error) {
 	dir, name := path.Split(target)
-	fd, err := r.k.openFolder(dir)
+	fd, linked, err := r.k.openFolder(dir)
 	if err != nil {
 		return nil, ErrNoRoot
 	}
+	r.linked = linked
 	if st, err := lstat(fd, name); err != nil || kind(&st) != unix.S_IFREG {
 		unix.Close(fd)
 		return nil, ErrNoRoot
@@ -117,14 +133,17 @@ func (r *Root) openSingle(target string) (*Root, error) {
 // openFolder opens a folder by its absolute path. User code can put a link
 // into the path of a mount when it may rename a folder above it. Then it gets
 // what it could read itself; but in /proc we are somebody else than it, so
-// nothing is served from there.
-func (k Kernel) openFolder(target string) (int, error) {
-	fd, err := k.openat2(unix.AT_FDCWD, target, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS)
+// nothing is served from there. Linked says that links were on the way.
+func (k Kernel) openFolder(target string) (fd int, linked bool, err error) {
+	if fd, err = k.openPlain(target); err != nil {
+		linked = true
+		fd, err = k.openat2(unix.AT_FDCWD, target, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS)
+	}
 	if err == unix.ENOSYS {
 		fd, err = unix.Open(target, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
-		return -1, err
+		return -1, false, err
 	}
 	var st unix.Statfs_t
 	if err = unix.Fstatfs(fd, &st); err == nil && st.Type == unix.PROC_SUPER_MAGIC {
@@ -132,7 +151,28 @@ func (k Kernel) openFolder(target string) (int, error) {
 	}
 	if err != nil {
 		unix.Close(fd)
+		return -1, false, err
+	}
+	return fd, linked, nil
+}
+
+// openPlain opens a folder by an absolute path without links.
+func (k Kernel) openPlain(target string) (int, error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY
+	fd, err := k.openat2(unix.AT_FDCWD, target, flags, unix.RESOLVE_NO_SYMLINKS)
+	if err != unix.ENOSYS {
+		return fd, err
+	}
+	if fd, err = unix.Open("/", flags|unix.O_CLOEXEC, 0); err != nil {
 		return -1, err
+	}
+	for _, name := range elements(target) {
+		next, err := openat(fd, name, flags)
+		unix.Close(fd)
+		if err != nil {
+			return -1, err
+		}
+		fd = next
 	}
 	return fd, nil
 }
@@ -180,6 +220,14 @@ func (p place) close() {
 // beneath is how paths are resolved.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 
+// resolve is how paths are resolved in this view.
+func (r *Root) resolve() uint64 {
+	if r.plain {
+		return beneath | unix.RESOLVE_NO_SYMLINKS
+	}
+	return beneath
+}
+
 // unsure reports whether err of openat2 is no verdict: what openat2 takes
 // for an escape can be a link into the mount by its absolute path.
 func unsure(err error) bool {
@@ -199,7 +247,7 @@ func (r *Root) parent(rel string, make bool) (place, error) {
 	if dir == "" {
 		return place{dir: r.fd, base: base}, nil
 	}
-	fd, err := r.k.openat2(r.fd, dir, unix.O_PATH|unix.O_DIRECTORY, beneath)
+	fd, err := r.k.openat2(r.fd, dir, unix.O_PATH|unix.O_DIRECTORY, r.resolve())
 	if err == nil {
 		return place{dir: fd, owned: true, base: base}, nil
 	}
@@ -222,6 +270,7 @@ func (r *Root) follow(rel string, make bool) (place, error) {
 		return p, err
 	}
 	if st, err := lstat(p.dir, p.base); err == nil && kind(&st) == unix.S_IFLNK {
+		p.close()
 		return place{}, ErrEscape
 	}
 	return p, nil

@@ -76,6 +76,8 @@ func (s *Staged) settle(rel string) error {
 			return unix.Faccessat(s.place.dir, s.place.base, unix.W_OK, 0)
 		case kind(&st) != unix.S_IFLNK:
 			return ErrIrregular
+		case s.root.plain:
+			return ErrLink
 		}
 		p, err := s.root.follow(rel, true)
 		if err != nil {

@@ -179,6 +179,9 @@ func (w *walker) down(s step) (done bool, err error) {
 
 // link puts the target of the link name before what is pending.
 func (w *walker) link(name string) error {
+	if w.root.plain {
+		return ErrLink
+	}
 	if w.links++; w.links > maxLinks {
 		return unix.ELOOP
 	}

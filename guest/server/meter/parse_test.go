@@ -10,7 +10,7 @@ import (
 func TestParse(t *testing.T) {
 	// The fields of a process as the kernel writes them, from the state on.
 	const rest = ` S 7 12 12 0 -1 4194304 1 2 3 4 50 60 700 800 20 0 3 0 12345 1000000 25 18446744073709551615 1 1`
-	want := stat{pid: 12, parent: 7, start: 12345, own: 110, reaped: 1500, rss: 25 * 4096}
+	want := stat{pid: 12, parent: 7, start: 12345, own: 110, reaped: 1500, system: 60, reapedSys: 800, rss: 25 * 4096}
 	for _, tt := range []struct {
 		in string
 		ok bool

@@ -36,20 +36,24 @@ type stat struct {
 	start       uint64 // ticks since boot: tells two processes of one number apart
 	own         uint64 // ticks of processor time, of all its threads
 	reaped      uint64 // the same of its children that it has waited for, and of theirs
+	system      uint64 // the part of own in the kernel
+	reapedSys   uint64 // the part of reaped in the kernel
+	running     bool   // or about to be
 	rss         int64  // bytes that are resident, of whatever kind
 }
 
 // A Table is all processes at one moment, or nearly so. Its zero value is
 // empty. It is not safe for concurrent use.
 type Table struct {
-	procs []stat // in the order of their parents
+	procs []stat    // in the order of their parents
+	at    time.Time // when it was begun to be read
 	buf   [statSize]byte
 	page  int64
 }
 
 // Read fills the table anew.
 func (t *Table) Read() error {
-	t.procs, t.page = t.procs[:0], int64(os.Getpagesize())
+	t.procs, t.page, t.at = t.procs[:0], int64(os.Getpagesize()), time.Now()
 	err := proctree.EachPID(func(pid int) {
 		if s, ok := t.stat(pid); ok {
 			t.procs = append(t.procs, s)
@@ -108,6 +112,7 @@ func readFile(path string, buf []byte) int {
 
 // Fields of a stat file, counted from the one after the name.
 const (
+	fieldState   = 0
 	fieldParent  = 1
 	fieldUser    = 11
 	fieldSystem  = 12
@@ -145,6 +150,9 @@ func parse(b []byte, page int64) (s stat, ok bool) {
 // be one, or is too large to be true, is refused.
 func (s *stat) set(field int, word []byte, page int64) bool {
 	switch field {
+	case fieldState:
+		s.running = string(word) == "R"
+		return true
 	case fieldParent, fieldUser, fieldSystem, fieldCUser, fieldCSystem, fieldStart, fieldRSS:
 	default:
 		return true
@@ -153,10 +161,14 @@ func (s *stat) set(field int, word []byte, page int64) bool {
 	switch field {
 	case fieldParent:
 		s.parent = int(n)
-	case fieldUser, fieldSystem:
+	case fieldUser:
 		s.own += n
-	case fieldCUser, fieldCSystem:
+	case fieldSystem:
+		s.own, s.system = s.own+n, n
+	case fieldCUser:
 		s.reaped += n
+	case fieldCSystem:
+		s.reaped, s.reapedSys = s.reaped+n, n
 	case fieldStart:
 		s.start = n
 	case fieldRSS:

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds are what a command may use. Zero is no bound, and what has none is
@@ -23,6 +25,10 @@ type Use struct {
 	Memory    int64
 	Processes int64
 	Files     int64 // of the process that has the most
+
+	// With Options.Exact alone.
+	System  time.Duration // of CPU what was used in the kernel, by and large
+	Largest int64         // bytes that are resident of the largest process
 }
 
 // Near reports whether u is beyond half of one of the bounds, so that it has
@@ -40,21 +46,31 @@ type Tree struct {
 	o      Options
 
 	begun  bool
-	reaped uint64 // by the root, when it was looked at first
-	base   uint64 // with Earlier: what was used by then
-	gone   uint64 // seen last of children of the root that have vanished
+	reaped time.Duration // by the root, when it was looked at first
+	base   time.Duration // with Earlier: what was used by then
+	gone   time.Duration // seen last of children of the root that have vanished
+	hidden time.Duration // by processes that are gone
 	known  map[int]*entry
 	round  int
+	at     time.Time     // of the look
+	since  time.Duration // of it from the one before, 0 for the first
 
 	members []stat
 	buf     []byte
+	waited  func(pid int) (wait time.Duration, ok bool) // nil where nobody tells
 }
 
 // An entry is a process that was seen.
 type entry struct {
 	stat
-	gone  uint64 // as with Tree
-	round int    // in which it was seen last
+	own   time.Duration // hides that of stat, which is less exact
+	gone  time.Duration // as with Tree
+	first int           // the round in which it was seen first
+	round int           // in which it was seen last
+	given time.Duration // what it had reaped by the look before
+	hides hidden
+	met   bool          // it was running when it was seen first
+	wait  time.Duration // for a processor, until then
 }
 
 // total is the processor time of e and of what it has started and is gone. The
@@ -62,19 +78,33 @@ type entry struct {
 // of no other: who ignores SIGCHLD would hide its children. So what was seen
 // of them stands in for it. Both are the same children's, so that only the
 // larger one counts.
-func (e *entry) total() uint64 { return e.own + max(e.reaped, e.gone) }
+func (e *entry) total() time.Duration { return e.own + max(ticks(e.reaped), e.gone) }
+
+// ticks is a number of ticks as a time, or a time that no process comes to.
+func ticks(n uint64) time.Duration { return time.Duration(min(n, 1<<36)) * tick }
 
 // Options of a Tree.
 type Options struct {
 	Swap    bool // memory can be swapped out here, see HasSwap
 	Earlier bool // processor time that was used before the first Look does not count
 	Ours    int  // processes of our own among them, which do not count as processes
+
+	// Exact has processor time counted, whatever the bounds, and of processes
+	// that live by the kernel's own clocks of them. User and System are what
+	// the root had reaped when what is counted began, so that the first Look
+	// may be at any time.
+	Exact        bool
+	User, System time.Duration
 }
 
-// NewTree returns a Tree for the processes below root. The first Look must not
-// be late: what the root has reaped before it is not counted.
+// NewTree returns a Tree for the processes below root. Without Options.Exact the
+// first Look must not be late: what the root has reaped before is not counted.
 func NewTree(root int, b Bounds, o Options) *Tree {
-	return &Tree{root: root, bounds: b, o: o, known: map[int]*entry{}}
+	t := &Tree{root: root, bounds: b, o: o, known: map[int]*entry{}}
+	if o.Exact && tellsWaits() {
+		t.waited = waited
+	}
+	return t
 }
 
 // Look returns what the processes below the root use according to t. Where
@@ -86,8 +116,15 @@ func (t *Tree) Look(tab *Table) Use {
 	}
 	t.gather(tab)
 	u := Use{Processes: int64(max(0, len(t.members)-t.o.Ours))}
-	if t.bounds.CPU > 0 {
-		u.CPU = time.Duration(t.time(tab, root)) * tick
+	if t.bounds.CPU > 0 || t.o.Exact {
+		u.CPU = t.time(tab, root)
+	}
+	if t.o.Exact {
+		u.System = max(0, ticks(root.reapedSys)-t.o.System)
+		for _, m := range t.members {
+			u.System += ticks(m.system) + ticks(m.reapedSys)
+			u.Largest = max(u.Largest, m.rss)
+		}
 	}
 	if t.bounds.Memory > 0 {
 		u.Memory = t.memory()
@@ -117,33 +154,64 @@ func (t *Tree) gather(tab *Table) {
 	}
 }
 
-// time returns the processor time in ticks since the first call.
-func (t *Tree) time(tab *Table, root stat) uint64 {
+// time returns the processor time since the first call, or since what Exact
+// counts began.
+func (t *Tree) time(tab *Table, root stat) time.Duration {
 	first := !t.begun
 	if first {
-		t.begun, t.reaped = true, root.reaped
+		t.begun, t.reaped = true, ticks(root.reaped)
+		if t.o.Exact {
+			t.reaped = t.o.User + t.o.System
+		}
 	}
 	t.round++
+	if !first {
+		t.since = tab.at.Sub(t.at)
+	}
+	t.at = tab.at
 	for _, m := range t.members {
 		e := t.known[m.pid]
 		if e == nil || e.start != m.start {
 			if e != nil {
 				t.credit(e)
 			}
-			e = &entry{}
+			e = &entry{first: t.round}
 			t.known[m.pid] = e
+			if m.running && t.waited != nil {
+				e.wait, e.met = t.waited(m.pid)
+			}
 		}
-		e.stat, e.round = m, t.round
+		e.given = ticks(e.reaped)
+		e.stat, e.own, e.round = m, t.own(m), t.round
 	}
 	t.settle(tab)
-	sum := max(root.reaped-min(root.reaped, t.reaped), t.gone)
+	sum := max(ticks(root.reaped)-t.reaped, t.gone) + t.hidden
 	for _, e := range t.known {
-		sum += e.total()
+		sum += e.total() + e.hides.told
 	}
 	if first && t.o.Earlier {
 		t.base = sum
 	}
 	return sum - min(sum, t.base)
+}
+
+// own is the processor time of a process itself. Its clock, which everybody may
+// read, is not told apart from that of another process that has got its number
+// since; such a one has used less than what the table says, or next to nothing.
+func (t *Tree) own(m stat) time.Duration {
+	d := ticks(m.own)
+	var now unix.Timespec
+	if t.o.Exact && unix.ClockGettime(clockOf(m.pid), &now) == nil {
+		d = max(d, min(time.Duration(now.Nano()), ticks(1<<36)))
+	}
+	return d
+}
+
+// clockOf is the clock of the processor time of a process, see
+// clock_getcpuclockid(3).
+func clockOf(pid int) int32 {
+	const ofSchedule = 2 // CPUCLOCK_SCHED: all that it ran, not what ticks hit
+	return ^int32(pid)<<3 | ofSchedule
 }
 
 // settle hands what was seen of vanished processes to their parents, the
@@ -170,8 +238,12 @@ func (t *Tree) settle(tab *Table) {
 
 // credit adds what was seen of a vanished process to its parent.
 func (t *Tree) credit(e *entry) {
+	t.hidden += e.hides.told
 	if p := t.known[e.parent]; p != nil && p.start <= e.start {
 		p.gone += e.total()
+		if e.met && e.first == e.round && p.round == t.round {
+			p.hides.meet(e, t.since, p.given, ticks(p.reaped))
+		}
 		return
 	}
 	t.gone += e.total()

@@ -146,9 +146,13 @@ type Report struct {
 	Errno  uint32
 	PID    uint32
 	Status uint32 // wait status, as from wait4(2)
+	MaxRSS uint64 // bytes, of the program
+
+	// What all processes that the stage has ever reaped have used, with those
+	// that they have waited for. The difference between two reports is what
+	// was reaped in between.
 	User   uint64 // nanoseconds
 	System uint64 // nanoseconds
-	MaxRSS uint64 // bytes
 }
 
 // ReportLen is the size of a report in bytes, which is sent as it lies in
@@ -161,6 +165,6 @@ func DecodeReport(b []byte) Report {
 	return Report{
 		Kind: b[0], Empty: b[1] != 0, Step: n.Uint16(b[2:]),
 		Errno: n.Uint32(b[4:]), PID: n.Uint32(b[8:]), Status: n.Uint32(b[12:]),
-		User: n.Uint64(b[16:]), System: n.Uint64(b[24:]), MaxRSS: n.Uint64(b[32:]),
+		MaxRSS: n.Uint64(b[16:]), User: n.Uint64(b[24:]), System: n.Uint64(b[32:]),
 	}
 }

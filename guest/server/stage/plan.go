@@ -27,6 +27,9 @@ func encode(s, base wire.Start, at uintptr, hard func(resource int) uint64) ([]b
 	if failure != nil {
 		return nil, failure
 	}
+	if s.Flags&wire.FlagBare != 0 {
+		base.Env = nil
+	}
 	env := overlay(base.Env, s.Env)
 	paths, failure := candidates(s.Args[0], env)
 	if failure != nil {

@@ -72,7 +72,7 @@ func TestNewPlanRefuses(t *testing.T) {
 func unlimited(int) uint64 { return unix.RLIM_INFINITY }
 
 func TestReport(t *testing.T) {
-	want := Report{Kind: Exited, Empty: true, Step: StepExec, Errno: 1, PID: 2, Status: 3, User: 4, System: 5, MaxRSS: 6}
+	want := Report{Kind: Exited, Empty: true, Step: StepExec, Errno: 1, PID: 2, Status: 3, MaxRSS: 4, User: 5, System: 6}
 	sent := unsafe.Slice((*byte)(unsafe.Pointer(&want)), ReportLen)
 	if got := DecodeReport(sent); got != want {
 		t.Errorf("got %+v", got)

@@ -84,8 +84,6 @@ func awaitProgram(b *workbench, pid uintptr) {
 		Kind:   Exited,
 		Empty:  reapEnded(),
 		Status: uint32(b.status),
-		User:   uint64(b.usage.Utime.Sec)*1e9 + uint64(b.usage.Utime.Usec)*1e3,
-		System: uint64(b.usage.Stime.Sec)*1e9 + uint64(b.usage.Stime.Usec)*1e3,
 		MaxRSS: uint64(b.usage.Maxrss) << 10,
 	}
 }
@@ -125,6 +123,11 @@ func awaitDescendants() {
 //go:norace
 //go:nosplit
 func send(b *workbench) bool {
+	children := unix.RUSAGE_CHILDREN
+	if _, _, errno := syscall.RawSyscall(unix.SYS_GETRUSAGE, uintptr(children), uintptr(unsafe.Pointer(&b.usage)), 0); errno == 0 {
+		b.report.User = nanoseconds(&b.usage.Utime)
+		b.report.System = nanoseconds(&b.usage.Stime)
+	}
 	for {
 		n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, reportsFD, uintptr(unsafe.Pointer(&b.report)), uintptr(ReportLen))
 		if errno != unix.EINTR {
@@ -132,3 +135,7 @@ func send(b *workbench) bool {
 		}
 	}
 }
+
+//go:norace
+//go:nosplit
+func nanoseconds(t *unix.Timeval) uint64 { return uint64(t.Sec)*1e9 + uint64(t.Usec)*1e3 }

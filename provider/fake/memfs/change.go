@@ -79,7 +79,12 @@ func (v View) Link(old, name string) error {
 
 // Remove removes a file, a link itself or an empty folder; with tree also a
 // full folder, where what cannot be removed stays and is the error.
-func (v View) Remove(name string, tree bool) error {
+func (v View) Remove(name string, tree bool) error { return v.remove(name, tree, false) }
+
+// Clear removes a tree and opens folders of the user that are closed to him.
+func (v View) Clear(name string) error { return v.remove(name, true, true) }
+
+func (v View) remove(name string, tree, opens bool) error {
 	v.f.disk.mu.Lock()
 	defer v.f.disk.mu.Unlock()
 	at, err := v.existing(name, false)
@@ -90,7 +95,7 @@ func (v View) Remove(name string, tree bool) error {
 		return err
 	}
 	if tree {
-		if err := v.empty(at.at); err != nil {
+		if err := v.empty(at.at, opens); err != nil {
 			return err
 		}
 	}
@@ -113,9 +118,12 @@ func (v View) unlink(at found) error {
 func (f *FS) covered(p position) bool { return f.mounts[p.n] != nil && f.mounts[p.n].over == p }
 
 // empty removes what is in a folder and goes on after the first failure.
-func (v View) empty(p position) error {
+func (v View) empty(p position, opens bool) error {
 	if !p.n.mode.IsDir() || len(p.n.entries) == 0 {
 		return nil
+	}
+	if opens && p.n.uid == v.f.uid {
+		p.n.mode |= 0o700
 	}
 	if !v.f.may(p.n, 7) {
 		return syscall.EACCES
@@ -123,7 +131,7 @@ func (v View) empty(p position) error {
 	var first error
 	for name, child := range p.n.entries {
 		c := position{p.m, child}
-		err := v.empty(c)
+		err := v.empty(c, opens)
 		if err == nil {
 			err = v.unlink(found{dir: p, name: name, at: c})
 		}

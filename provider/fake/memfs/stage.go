@@ -63,7 +63,7 @@ func (v View) makeParents(name string) error {
 		if name[i] != '/' || name[i-1] == '/' {
 			continue
 		}
-		at, err := v.f.walk(name[:i], true)
+		at, err := v.f.walkAs(name[:i], true, v.plain)
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,9 @@ import (
 // A View does operations. Paths are absolute. Errors are errnos, or
 // [ErrEscape].
 type View struct {
-	f    *FS
-	keep *mount // paths must end in this mount; nil for anywhere
+	f     *FS
+	keep  *mount // paths must end in this mount; nil for anywhere
+	plain bool   // no link is followed
 }
 
 // Free returns the view of a program inside.
@@ -35,9 +36,16 @@ func (f *FS) Confined(target string) (View, error) {
 	return View{f: f, keep: at.at.m}, nil
 }
 
+// WithoutLinks returns v as one that follows no link: what would be followed is
+// [ErrLink].
+func (v View) WithoutLinks() View {
+	v.plain = true
+	return v
+}
+
 // find walks and holds the confinement. The caller holds Disk.mu.
 func (v View) find(name string, follow bool) (found, error) {
-	at, err := v.f.walk(name, follow)
+	at, err := v.f.walkAs(name, follow, v.plain)
 	if err != nil {
 		return found{}, err
 	}

@@ -12,6 +12,9 @@ import (
 // mount.
 var ErrEscape = errors.New("the path leads out of its mount")
 
+// ErrLink is what a [View] without links says of a link on the way.
+var ErrLink = errors.New("a link is on the way")
+
 // Limits of Linux.
 const (
 	maxLinks = 40
@@ -125,12 +128,15 @@ type found struct {
 // walk finds an absolute path. With follow a link at its end is followed;
 // what a dangling link names is found as nothing in the folder it points to.
 // A trailing slash demands a folder. The caller holds Disk.mu.
-func (f *FS) walk(name string, follow bool) (found, error) {
+func (f *FS) walk(name string, follow bool) (found, error) { return f.walkAs(name, follow, false) }
+
+// walkAs is walk, which with plain follows no link at all.
+func (f *FS) walkAs(name string, follow, plain bool) (found, error) {
 	if !path.IsAbs(name) {
 		return found{}, syscall.EINVAL
 	}
 	at := position{f.root, f.root.root}
-	w := walker{f: f, f0: found{dir: at, at: at}, follow: follow}
+	w := walker{f: f, f0: found{dir: at, at: at}, follow: follow, plain: plain}
 	if err := w.along(name); err != nil {
 		return found{}, err
 	}
@@ -141,6 +147,7 @@ type walker struct {
 	f      *FS
 	f0     found
 	follow bool
+	plain  bool // a link that would be followed is ErrLink
 	links  int
 }
 
@@ -190,6 +197,9 @@ func (w *walker) step(e string, follow bool) error {
 	}
 	if !follow || w.f0.at.n.mode.Type() != fs.ModeSymlink {
 		return nil
+	}
+	if w.plain {
+		return ErrLink
 	}
 	if w.links++; w.links > maxLinks {
 		return syscall.ELOOP

@@ -1,0 +1,85 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/manager/control"
+)
+
+// A recordHouse opens the evidence, and what puts operations and commands on
+// record there, when the first of them is needed: most commands need neither.
+type recordHouse struct {
+	openStore   func() (*evidence.Store, error) // the same answer every time, like openControl
+	openControl func() (*control.Control, error)
+
+	stored, controlled atomic.Bool
+}
+
+// newRecords prepares a recordHouse.
+func (h *house) newRecords(o cli.Options) *recordHouse {
+	r := &recordHouse{}
+	r.openStore = sync.OnceValues(func() (*evidence.Store, error) {
+		kept, err := h.evidenceOptions()
+		if err != nil {
+			return nil, err
+		}
+		return evidence.Open(h.state.Evidence(), kept)
+	})
+	r.openControl = sync.OnceValues(func() (*control.Control, error) {
+		store, err := r.store()
+		if err != nil {
+			return nil, err
+		}
+		return control.Open(control.Options{State: h.state, Log: o.Log, Sinks: []witness.Sink{witness.NewFile("evidence", store)}})
+	})
+	return r
+}
+
+// evidenceOptions are what the settings of all say about evidence: the record
+// is one, whoever it is about.
+func (h *house) evidenceOptions() (evidence.Options, error) {
+	res, err := config.Resolve(h.settings, config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
+	if err != nil {
+		return evidence.Options{}, err
+	}
+	return evidence.Options{KeyFile: h.state.EvidenceKey(), Sync: evidence.Sync(res.Evidence.Sync), CheckpointEvery: int(res.Evidence.CheckpointEvery)}, nil
+}
+
+func (r *recordHouse) store() (*evidence.Store, error) {
+	r.stored.Store(true)
+	return r.openStore()
+}
+
+func (r *recordHouse) control() (*manager.Control, error) {
+	r.controlled.Store(true)
+	c, err := r.openControl()
+	if err != nil {
+		return nil, err
+	}
+	return &c.Control, nil
+}
+
+// close writes what is not on record yet.
+func (r *recordHouse) close() error {
+	var errs []error
+	if r.controlled.Load() {
+		if c, err := r.openControl(); err == nil { // or it was told when it was used
+			errs = append(errs, c.Close())
+		}
+	}
+	if r.stored.Load() {
+		if s, err := r.openStore(); err == nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

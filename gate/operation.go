@@ -1,0 +1,84 @@
+package gate
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// checkProfile is the check of reasons that the guard of a profile gives.
+const checkProfile = "profile"
+
+// An Operation is one thing that a tool wants done, and the guard of the
+// profile that says whether it may. Without a guard it may not.
+type Operation struct {
+	Guard *grant.Guard
+	Do    grant.Operation
+	State grant.State
+}
+
+// operation asks the guard, and then the policies of the settings about what
+// the guard has let pass, in the spelling that it judged. A profile narrows
+// what settings allow and never widens it.
+func (g *Gate) operation(j *Judgement, o Operation) {
+	v, err := grant.Vetted{}, error(&sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "judge", Field: "profile", Message: "there is no profile, so nothing is allowed", Hint: "ask for a grant"})
+	if o.Guard != nil {
+		v, err = o.Guard.Check(o.Do, o.State)
+	}
+	if err != nil {
+		j.refused = err
+		j.add(0, fromGuard(err))
+		return
+	}
+	j.Vetted = v
+	switch v.Domain {
+	case grant.DomainFS:
+		g.file(j, v)
+	case grant.DomainNet:
+		if d := g.hosts.Judge(v.Host, v.Port); d.Verdict != policy.Allow {
+			j.add(len(j.Reasons), policy.Reason{Check: "host", Verdict: d.Verdict, Severity: policy.High, Message: d.Message, Hint: d.Hint, Rule: d.Rule, Code: sandbox.CodeCapabilityBlocked})
+		}
+	}
+}
+
+// file asks what the settings say about a path.
+func (g *Gate) file(j *Judgement, v grant.Vetted) {
+	op := sandbox.OpRead
+	if v.Kind == grant.OpFsWrite {
+		op = sandbox.OpWrite
+	}
+	d := g.paths.Judge(op, v.Path)
+	if d.Verdict != policy.Allow {
+		j.add(len(j.Reasons), policy.Reason{Check: "path", Verdict: d.Verdict, Severity: d.Severity, Message: d.Message, Hint: d.Hint, Rule: d.Rule, Code: sandbox.CodeCapabilityBlocked})
+	}
+}
+
+// add puts a reason in its place and makes the verdict as strict as it is.
+func (j *Judgement) add(at int, r policy.Reason) {
+	j.Verdict = policy.Strictest(j.Verdict, r.Verdict)
+	j.Reasons = append(j.Reasons, policy.Reason{})
+	copy(j.Reasons[at+1:], j.Reasons[at:])
+	j.Reasons[at] = r
+}
+
+// profiled is the place behind the reason of the guard, which comes first:
+// nothing else matters to who was not granted a thing.
+func (j *Judgement) profiled() int {
+	if j.refused != nil {
+		return 1
+	}
+	return 0
+}
+
+// fromGuard is the refusal of a guard as a reason.
+func fromGuard(err error) policy.Reason {
+	r := policy.Reason{Check: checkProfile, Verdict: policy.Deny, Severity: policy.High, Message: err.Error(), Code: sandbox.CodeOf(err)}
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		r.Message, r.Hint, r.Rule, r.Code = e.Message, e.Hint, e.Field, cmp.Or(e.Code, sandbox.CodeInternal)
+	}
+	return r
+}

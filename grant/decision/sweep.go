@@ -1,0 +1,110 @@
+package decision
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// tidying is the time between two sweeps of one shard by one process.
+const tidying = 10 * time.Minute
+
+// A Swept tells what a sweep has seen.
+type Swept struct {
+	Removed int
+	Kept    int
+	Damaged []string // paths of files that nobody can read, which stay and count
+}
+
+// Sweep forgets the keys of grants that have expired an hour ago, and what
+// killed processes have left. Entries go as new ones come without it; it is for
+// whoever cleans up.
+func (k *Keys) Sweep() (Swept, error) {
+	var s Swept
+	shards, err := os.ReadDir(k.dir)
+	for _, d := range shards {
+		if err == nil && d.IsDir() {
+			err = k.sweep(filepath.Join(k.dir, d.Name()), &s)
+		}
+	}
+	return s, statedir.Unavailable("sweep decision keys", k.dir, err)
+}
+
+// sweep is Sweep for one shard.
+func (k *Keys) sweep(shard string, s *Swept) error {
+	entries, err := os.ReadDir(shard)
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		path := filepath.Join(shard, d.Name())
+		over, err := k.over(path, d)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // by another sweep
+		case errors.Is(err, errDamaged):
+			s.Damaged = append(s.Damaged, path)
+			continue
+		case err != nil:
+			return err
+		case !over:
+			s.Kept++
+			continue
+		}
+		gone, err := k.remove(shard, path, d)
+		if err != nil {
+			return err
+		}
+		if gone {
+			s.Removed++
+		} else {
+			s.Kept++
+		}
+	}
+	return nil
+}
+
+// remove takes the file at path away, unless it was extended meanwhile.
+func (k *Keys) remove(shard, path string, d fs.DirEntry) (gone bool, err error) {
+	unlock, err := lock(shard)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if over, err := k.over(path, d); err != nil || !over {
+		return errors.Is(err, fs.ErrNotExist), nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return true, nil
+}
+
+// over reports whether a file has served its time.
+func (k *Keys) over(path string, d fs.DirEntry) (bool, error) {
+	if isNew(d.Name()) {
+		fi, err := d.Info()
+		return err == nil && k.now().Sub(fi.ModTime()) > grace, err
+	}
+	e, err := read(path)
+	return err == nil && k.now().Sub(time.UnixMilli(e.Until)) > grace, err
+}
+
+// tidy sweeps a shard now and then. Whoever waits for an answer does not care
+// how that ends.
+func (k *Keys) tidy(shard string) {
+	now := k.now()
+	k.mu.Lock()
+	due := now.Sub(k.swept[shard]) > tidying
+	if due {
+		k.swept[shard] = now
+	}
+	k.mu.Unlock()
+	if due {
+		_ = k.sweep(shard, &Swept{})
+	}
+}

@@ -1,0 +1,136 @@
+package decision
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// later is a Keys on dir for which it is that much later.
+func later(t *testing.T, dir string, d time.Duration) *Keys {
+	t.Helper()
+	k := open(t, dir)
+	k.now = func() time.Time { return time.Now().Add(d) }
+	return k
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	k := open(t, dir)
+	use := func(key string, d time.Duration) {
+		if _, err := k.Use("t", key, "call-1", time.Now().Add(d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use("short", time.Minute)
+	use("long", 10*time.Hour)
+	use("torn", time.Minute)
+	if err := os.Truncate(fileOf(dir, "torn"), 10); err != nil {
+		t.Fatal(err)
+	}
+	leftover := filepath.Join(filepath.Dir(fileOf(dir, "long")), newPrefix+"1")
+	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		at            time.Duration
+		removed, kept int
+	}{
+		{0, 0, 3}, {time.Minute + grace - time.Second, 1, 2}, {time.Minute + grace + time.Second, 1, 1},
+		{9 * time.Hour, 0, 1}, {10*time.Hour + grace + time.Minute, 1, 0},
+	} {
+		s, err := later(t, dir, tt.at).Sweep()
+		if err != nil || s.Removed != tt.removed || s.Kept != tt.kept || !slices.Equal(s.Damaged, []string{fileOf(dir, "torn")}) {
+			t.Errorf("after %s: %+v, %v; want %d removed, %d kept", tt.at, s, err, tt.removed, tt.kept)
+		}
+	}
+	if by, err := later(t, dir, 20*time.Hour).Use("t", "torn", "call-1", time.Now().Add(30*time.Hour)); by != Unknown || err != nil {
+		t.Errorf("the damaged one is used by %q, %v", by, err)
+	}
+}
+
+// TestExtended holds that an entry lives as long as the longest grant that used
+// it, whichever was first, and that nobody else shortens or lengthens it.
+func TestExtended(t *testing.T) {
+	dir := t.TempDir()
+	use := func(call string, d time.Duration) string {
+		by, err := open(t, dir).Use("t", "key", call, time.Now().Add(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return by
+	}
+	if use("call-1", time.Minute) != "call-1" || use("call-1", 5*time.Hour) != "call-1" || use("call-1", time.Minute) != "call-1" || use("call-2", 50*time.Hour) != "call-1" {
+		t.Error("the key changed hands")
+	}
+	if s, err := later(t, dir, 5*time.Hour).Sweep(); err != nil || s.Kept != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := later(t, dir, 7*time.Hour).Sweep(); err != nil || s.Removed != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestTidies holds that a folder that is used does not grow for ever although
+// nobody sweeps it.
+func TestTidies(t *testing.T) {
+	dir := t.TempDir()
+	old := open(t, dir)
+	for i := range 300 {
+		if _, err := old.Use("t", fmt.Sprint("old:", i), "call-1", time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := later(t, dir, 2*time.Hour)
+	shards := map[string]bool{}
+	n := 0
+	for ; len(shards) < 64; n++ {
+		key := fmt.Sprint("new:", n)
+		shards[filepath.Dir(fileOf(dir, key))] = true
+		if _, err := k.Use("t", key, "call-2", time.Now().Add(4*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 300 {
+		path := fileOf(dir, fmt.Sprint("old:", i))
+		if _, err := os.Lstat(path); err == nil && shards[filepath.Dir(path)] {
+			t.Errorf("%s is still there", path)
+		}
+	}
+	if s, err := k.Sweep(); err != nil || s.Kept != n {
+		t.Errorf("%d were new; %+v, %v", n, s, err)
+	}
+}
+
+// TestSweepWhileUsed holds that calls get an answer, and never a damaged entry,
+// while what they ask about is swept.
+func TestSweepWhileUsed(t *testing.T) {
+	dir := t.TempDir()
+	var over atomic.Int64 // hours that have passed
+	clock := func() time.Time { return time.Now().Add(time.Duration(over.Load()) * time.Hour) }
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			k := open(t, dir)
+			k.now = clock
+			for i := range 60 {
+				by, err := k.Use("t", fmt.Sprint("key:", i%3), fmt.Sprint("call-", g), clock().Add(time.Duration(1+i%2)*time.Hour+time.Minute))
+				if err != nil || by == Unknown {
+					t.Errorf("used by %q, %v", by, err)
+				}
+				if i%20 == 0 {
+					over.Add(1)
+				}
+				if s, err := k.Sweep(); err != nil || len(s.Damaged) > 0 {
+					t.Errorf("%+v, %v", s, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,145 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/operation/files"
+	"github.com/bulkhead-dev/sandbox/operation/program"
+)
+
+// needsWall reports whether operations of a domain are carried out in the
+// sandbox. Requests and pages are not: they leave through the way out, from
+// here or from the browser's own container.
+func needsWall(d grant.Domain) bool {
+	return d == grant.DomainFS || d == grant.DomainProc || d == grant.DomainTmp
+}
+
+// carry has the operation carried out by the executor of its domain.
+func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output, error) {
+	switch o.vetted.Domain {
+	case grant.DomainNet:
+		return o.fetch(ctx, c)
+	case grant.DomainBrowser:
+		e, err := o.browse(ctx)
+		if err != nil {
+			return operation.Output{}, err
+		}
+		return e.Execute(ctx, c, o.vetted)
+	}
+	var out operation.Output
+	err := o.m.bring(ctx, o.admission, func(l *live) error {
+		if l.want.gate.Place != InWall {
+			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "operate", Field: l.want.gate.Field,
+				Message: "operations under grants are carried out in sandboxes alone: " + l.want.gate.Reason, Hint: "have the settings put the session into a sandbox"}
+		}
+		e, err := o.inside(ctx, l, c)
+		if err == nil {
+			out, err = e.Execute(ctx, c, o.vetted)
+		}
+		return err
+	})
+	return out, err
+}
+
+// inside makes the executor of an operation in the sandbox.
+func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operation.Executor, error) {
+	bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := bridge.WithoutLinks()
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := o.spaces(plain)
+	if err != nil {
+		return nil, err
+	}
+	c.Space = spaces
+	switch o.vetted.Domain {
+	case grant.DomainFS:
+		return files.New(plain), nil
+	case grant.DomainTmp:
+		return spaces, nil
+	}
+	return program.New(l.Sandbox, environment(l.spec)), nil
+}
+
+// environment is that of a program under a grant: where programs, the home and
+// temporary files are, and the language. Nothing else of the sandbox's own is
+// handed on.
+func environment(s sandbox.Spec) map[string]string {
+	env := map[string]string{"PATH": programPath, "HOME": sandbox.HomeDir}
+	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
+		if v, ok := s.Env[name]; ok {
+			env[name] = v
+		}
+	}
+	return env
+}
+
+// programPath is where programs are looked for when the settings name no PATH.
+const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// meterable refuses a budget that nobody could hold: what a program uses of a
+// GPU is not told to us, and where the sandbox has one it can be used.
+func (o *order) meterable() error {
+	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && o.req.Grant.Budget.GPUMs != grant.Unlimited {
+		return budget.Unmetered(budget.GPUMs)
+	}
+	return nil
+}
+
+// fetch carries a request out. It leaves by the rules and addresses, and onto
+// the record, of what the sandbox's own commands reach.
+func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output, error) {
+	m, res, r := o.m, o.admission.res, o.admission.ruling
+	if m.out == nil || o.c.Fetch == nil {
+		return operation.Output{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "network.allowedDomains", Message: "this program reaches no hosts", Hint: "give the manager a way out"}
+	}
+	if err := m.consent(ctx, r, false); err != nil {
+		return operation.Output{}, err
+	}
+	e, end, err := o.c.Fetch(func(inside sandbox.Listener) (outlet.Way, error) {
+		out, err := m.out()
+		if err != nil {
+			return nil, err
+		}
+		return out.Open(ctx, inside, outlet.Options{
+			Sandbox: r.sandbox, Owner: r.owner, Rules: forRules(res), Limits: res.Network.Limits, Require: res.RequireEvidence,
+			Warn: func(err error, text string) { m.log.WithError(err).WithField("sandbox", r.sandbox).Warn(text) },
+		})
+	})
+	if err != nil {
+		return operation.Output{}, err
+	}
+	defer end()
+	return e.Execute(ctx, c, o.vetted)
+}
+
+// browse returns what drives the browser for the call, in a session that ends
+// with the grant.
+func (o *order) browse(ctx context.Context) (operation.Executor, error) {
+	if o.c.Browse == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "browser", Message: "this program drives no browser", Hint: "give the Control a Browse"}
+	}
+	if err := o.m.consent(ctx, o.admission.ruling, false); err != nil {
+		return nil, err
+	}
+	c := o.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil, errCallEnded(c)
+	}
+	if c.held.browser == nil {
+		c.held.browser = o.c.Browse(o.m.watch(o.c, c), o.who)
+	}
+	return c.held.browser, nil
+}

@@ -1,0 +1,94 @@
+// Package control makes what operations under grants need, on a state folder:
+// revocations, keys of decisions, accounts, and a witness that writes evidence.
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/budget/ledger"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/grant/decision"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// Options say what a Control is made of. State and Sinks are needed.
+type Options struct {
+	State *statedir.Dir
+	Sinks []witness.Sink // where evidence goes; the first one is that of requireEvidence
+	Sync  bool           // what was used survives a loss of power, see [ledger.Options]
+	Log   logrus.FieldLogger
+	Now   func() time.Time
+
+	Fetch   manager.Fetch  // nil reaches no hosts
+	Browse  manager.Browse // nil drives no browser
+	Observe operation.Observer
+}
+
+// A Control is a [manager.Control] with the folders that it lies in.
+type Control struct {
+	manager.Control
+	Revoked *revocation.Folder
+	Ledger  *ledger.Ledger
+	Keys    *decision.Keys
+	Witness *witness.Witness
+}
+
+// Open makes a Control. What programs that were killed have left without an
+// end is put on record as aborted.
+func Open(o Options) (*Control, error) {
+	c := &Control{}
+	var err error
+	if c.Revoked, err = revocation.Open(o.State.Revoked()); err != nil {
+		return nil, err
+	}
+	if c.Ledger, err = ledger.Open(o.State.Budget(), ledger.Options{Sync: o.Sync, Now: o.Now}); err != nil {
+		return nil, err
+	}
+	if c.Keys, err = decision.Open(o.State.Decisions()); err != nil {
+		return nil, err
+	}
+	if c.Witness, err = witness.Open(witness.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Now: o.Now}); err != nil {
+		return nil, err
+	}
+	c.Control = manager.Control{
+		Revocations: c.Revoked, Keys: c.Keys, Accounts: c.Ledger, Witness: recorder{c.Witness},
+		Fetch: o.Fetch, Browse: o.Browse, Observe: o.Observe,
+	}
+	return c, nil
+}
+
+// Sweep forgets what is about grants that have expired.
+func (c *Control) Sweep(ctx context.Context) error {
+	_, accounts := c.Ledger.Sweep(ctx)
+	_, revoked := c.Revoked.Sweep()
+	_, keys := c.Keys.Sweep()
+	return errors.Join(accounts, revoked, keys)
+}
+
+// Close writes what is not on record yet.
+func (c *Control) Close() error { return c.Witness.Close() }
+
+// A recorder is a witness as a manager wants it.
+type recorder struct{ w *witness.Witness }
+
+// Begin implements [manager.Witness].
+func (r recorder) Begin(ctx context.Context, b proof.Begin, require bool) (manager.Entry, error) {
+	e, err := r.w.Begin(ctx, b, require)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Refused implements [manager.Witness].
+func (r recorder) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error {
+	return r.w.Refused(ctx, b, end, require)
+}

@@ -1,0 +1,21 @@
+package outside
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/operation/browse"
+)
+
+// Browse drives browsers that the desk keeps. The desk is asked for when a
+// browser is first needed, since it is made of the manager that this is for.
+func Browse(keeper func() *desk.Desk) manager.Browse {
+	return func(life context.Context, who config.Who) manager.Browsing {
+		return browse.New(life, func(ctx context.Context, r browser.Rights) (browser.Session, error) {
+			return keeper().Session(ctx, desk.Request{Who: who}, r)
+		})
+	}
+}

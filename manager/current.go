@@ -1,0 +1,68 @@
+package manager
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// A reload keeps the settings in force those of their source.
+type reload struct {
+	read func() (*config.Settings, error)
+	log  logrus.FieldLogger
+
+	mu   sync.Mutex
+	last *config.Settings // what read returned, which permanent permissions may have added to
+	told string           // the problem that the log has
+}
+
+// newReload returns the reload of o, nil where nothing is read again.
+func newReload(o Options) *reload {
+	if o.Reload == nil {
+		return nil
+	}
+	return &reload{read: o.Reload, log: o.Log, last: o.Settings}
+}
+
+// current returns the settings in force for a request that comes now. Whoever
+// begins something takes them from here, once; the rest of the request is given
+// these.
+func (m *Manager) current() *config.Settings {
+	if m.reload != nil {
+		m.reload.into(m.settings)
+	}
+	return m.settings.Load()
+}
+
+// into puts settings that are new into force. It is for one at a time, so that
+// nobody puts older ones in the place of newer ones.
+func (r *reload) into(settings *atomic.Pointer[config.Settings]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, err := r.read()
+	if err != nil {
+		r.tell(err)
+		if s == nil { // nothing good is known, which is not the defaults
+			return
+		}
+	} else if r.told != "" {
+		r.told = ""
+		r.log.Info("the settings can be read again")
+	}
+	if s != r.last {
+		r.last = s
+		settings.Store(s)
+		r.log.Info("changed settings are in force")
+	}
+}
+
+// tell logs a problem once for as long as it stays the same.
+func (r *reload) tell(err error) {
+	if text := err.Error(); text != r.told {
+		r.told = text
+		r.log.WithError(err).Error("the settings cannot be read again; those read before stay in force")
+	}
+}

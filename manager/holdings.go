@@ -1,0 +1,149 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/operation/space"
+)
+
+// holdings are what a call has beyond single operations: a session of the
+// browser and temporary space. They are let go of when its grant ends, by
+// [Manager.EndCall] or with the Manager.
+type holdings struct {
+	browser  Browsing
+	spaces   *space.Spaces
+	files    *lastFiles         // that spaces are in
+	allotted bool               // there may be something in spaces
+	life     context.Context    // ends with the grant; nil while nothing is held
+	unwatch  context.CancelFunc // of life
+}
+
+// letGoWithin bounds how long letting go of what a call held may take.
+const letGoWithin = 30 * time.Second
+
+func errCallEnded(c *call) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant", Resource: c.grant.ID, Message: "the call has ended", Hint: "ask for a new grant"}
+}
+
+// spaces returns the temporary space of the call, which may be none yet, in the
+// sandbox with the files.
+func (o *order) spaces(f sandbox.Files) (*space.Spaces, error) {
+	c := o.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil, errCallEnded(c)
+	}
+	if c.held.spaces == nil {
+		c.held.files = &lastFiles{}
+		c.held.files.set(f)
+		c.held.spaces = space.New(c.held.files, o.guard.Profile().Mappings.Tmp)
+	}
+	c.held.files.set(f)
+	if o.vetted.Domain == grant.DomainTmp {
+		c.held.allotted = true
+		o.m.watch(o.c, c)
+	}
+	return c.held.spaces, nil
+}
+
+// watch lets go of what c holds when its grant ends, and returns the context
+// that does so too. c is locked.
+func (m *Manager) watch(ctl *Control, c *call) context.Context {
+	if c.held.life != nil {
+		return c.held.life
+	}
+	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
+	c.held.life, c.held.unwatch = ctx, done
+	context.AfterFunc(ctx, func() {
+		done()
+		if err := m.letGo(c); err != nil {
+			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
+		}
+	})
+	return ctx
+}
+
+// EndCall ends the call of a grant: nothing more is carried out for it by this
+// Manager, its browser session is closed and its temporary space removed. A
+// call that there is not is ended already.
+func (m *Manager) EndCall(tenant, id string) error {
+	m.calls.mu.Lock()
+	c := m.calls.of[tenant+"\x00"+id]
+	m.calls.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	return m.letGo(c)
+}
+
+// letGo ends what c holds. It may be called again, and returns when all that
+// was held is gone, whoever began with it.
+func (m *Manager) letGo(c *call) error {
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	c.mu.Lock()
+	held := c.held
+	c.held, c.over = holdings{}, true
+	c.mu.Unlock()
+	if held.unwatch != nil {
+		held.unwatch()
+	}
+	var err error
+	if held.browser != nil {
+		err = held.browser.Close()
+	}
+	if held.allotted {
+		err = errors.Join(err, m.clear(c, held))
+	}
+	return err
+}
+
+// clear removes temporary space from the sandbox, where that is there still.
+func (m *Manager) clear(c *call, held holdings) error {
+	ctx, done := context.WithTimeout(context.Background(), letGoWithin)
+	defer done()
+	a, err := m.admit(ctx, Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
+	if err != nil {
+		return err
+	}
+	err = m.bring(ctx, a, func(l *live) error {
+		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+		if err != nil {
+			return err
+		}
+		plain, err := bridge.WithoutLinks()
+		if err != nil {
+			return err
+		}
+		held.files.set(plain)
+		return held.spaces.Release(ctx)
+	})
+	if sandbox.IsNotFound(err) {
+		return nil // and with the sandbox what lay in its memory
+	}
+	return err
+}
+
+// endCalls ends every call.
+func (m *Manager) endCalls() error {
+	m.calls.mu.Lock()
+	var all []*call
+	for _, c := range m.calls.of {
+		all = append(all, c)
+	}
+	m.calls.of = nil
+	m.calls.mu.Unlock()
+	var err error
+	for _, c := range all {
+		err = errors.Join(err, m.letGo(c))
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/budget/meter"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// DefaultKeep is how many bytes of an output are handed back when nobody says
+// how many.
+const DefaultKeep = 64 << 10
+
+// MaxKeep bounds what can be handed back of one output, in bytes.
+const MaxKeep = 16 << 20
+
+// An Operation is one thing that a tool wants done, and the grant for it.
+type Operation struct {
+	Grant grant.Grant
+	// Line are the grants that Grant was derived from: its parent first, up to
+	// one that was not derived.
+	Line     []grant.Grant
+	Manifest grant.Manifest
+	Do       grant.Operation
+	Keep     int64 // bytes of the output that are handed back; 0 is DefaultKeep
+
+	RequestID   string // of who called, for the record
+	TraceParent string // of who called, for the record
+}
+
+// A Performed is what became of an operation. It may be shown to who called:
+// Code and Message say no more than [grant.Public].
+type Performed struct {
+	ID        string       `json:"id"` // in the evidence
+	OK        bool         `json:"ok"`
+	Code      sandbox.Code `json:"code,omitempty"`
+	Message   string       `json:"message,omitempty"`
+	Retryable bool         `json:"retryable,omitempty"`
+
+	Output   operation.Output `json:"output"`
+	Used     grant.Budget     `json:"used"`
+	Duration time.Duration    `json:"durationNs"`
+
+	Profile string `json:"profileHash,omitempty"`
+	Sandbox string `json:"sandbox,omitempty"` // its name, where one was needed
+}
+
+// An order is an operation on its way through the chain.
+type order struct {
+	m    *Manager
+	c    *Control
+	id   string // in the evidence
+	req  Operation
+	who  config.Who
+	call *call
+
+	admission *admission
+	guard     *grant.Guard
+	vetted    grant.Vetted
+	start     time.Time
+}
+
+// Operate carries out one operation under a grant:
+//
+//	settings → profile → judge → evidence → budget → sandbox → executor → evidence
+//
+// Begin and end of it are on record, also where it is refused. The error is
+// the whole of it, for who keeps the settings; what [Performed] says of it is
+// for who called.
+//
+// The grant is believed: whoever hands it in has to know that it was given.
+func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error) {
+	if m.control == nil {
+		return shown(Performed{}, errNoControl()), errNoControl()
+	}
+	c, err := m.control()
+	if err != nil {
+		return shown(Performed{}, err), err
+	}
+	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
+	done, err := o.run(ctx)
+	o.leave()
+	o.observe(func(w operation.Observer) { w.Ended(o.measured(done, err)) })
+	return done.Performed, err
+}
+
+// run is the chain.
+func (o *order) run(ctx context.Context) (metered, error) {
+	if err := o.admit(ctx); err != nil {
+		return o.refuse(ctx, err)
+	}
+	require := o.admission.res.RequireEvidence
+	entry, err := o.c.Witness.Begin(ctx, o.beginning(), require)
+	if err != nil {
+		return metered{Performed: o.finish(Performed{}, err)}, err
+	}
+	done, err := o.meter(ctx)
+	done.Performed = o.finish(done.Performed, err)
+	if lost := entry.End(ctx, o.ending(done, err)); lost != nil && require && err == nil {
+		done.Performed = o.finish(done.Performed, lost)
+		err = lost
+	}
+	return done, err
+}
+
+// admit judges the operation by grant, manifest and settings as they are now.
+func (o *order) admit(ctx context.Context) error {
+	settings := o.m.current()
+	o.admission = &admission{settings: settings, req: o.request()}
+	if err := o.who.Validate(); err != nil {
+		return err
+	}
+	var err error
+	if o.admission.res, err = config.Resolve(settings, o.who, nil); err != nil {
+		return err
+	}
+	if o.m.begin != nil {
+		if err := o.m.begin(ctx, o.admission.res, o.admission.req); err != nil {
+			return err
+		}
+	}
+	if o.call, err = o.m.calls.enter(ctx, o); err != nil {
+		return err
+	}
+	if o.guard, err = o.profile(); err != nil {
+		return err
+	}
+	state, err := o.state()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	o.admission.ruling, err = o.m.judge(ctx, settings, o.admission.res, o.admission.req, o.asked(state))
+	o.observe(func(w operation.Observer) { w.Validated(time.Since(began)) })
+	if err == nil {
+		o.vetted = o.admission.ruling.judged.Vetted
+	}
+	return err
+}
+
+// asked is what the gate is asked.
+func (o *order) asked(s grant.State) gate.Call {
+	c := gate.Call{Tool: o.req.Grant.Tool, Operation: &gate.Operation{Guard: o.guard, Do: o.req.Do, State: s}}
+	c.Args = o.admission.req.Command.Args
+	return c
+}
+
+// request is the order in the words of the rest of the chain.
+func (o *order) request() Request {
+	req := Request{Who: o.who, Tool: o.req.Grant.Tool}
+	if o.req.Do.Kind == grant.OpProcExec && o.req.Do.Tool != "" {
+		req.Command.Args = append([]string{o.req.Do.Tool}, o.req.Do.Args...)
+	}
+	return req
+}
+
+// state is what the guard has to know of the call.
+func (o *order) state() (grant.State, error) {
+	g := &o.req.Grant
+	s := o.call.state(o.m.now(), o.writes())
+	var err error
+	if s.Revoked, err = o.c.Revocations.Revoked(g.ID); err != nil {
+		return s, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Field: "grant", Resource: g.ID, Retryable: true,
+			Message: "it cannot be told whether the grant was revoked, so it counts as revoked", Err: err}
+	}
+	if s.KeyUsedBy, err = o.c.Keys.Use(g.Tenant, g.DecisionKey, g.Call, g.Expires); err != nil {
+		return s, err
+	}
+	return s, nil
+}
+
+// A metered is what an operation came to, with what is for the record alone.
+type metered struct {
+	Performed
+	effects []proof.Effect
+	more    int
+	begun   bool // something was carried out, or may have been
+}
+
+// meter reserves the budget, and carries the operation out while it lasts and
+// the grant is good.
+func (o *order) meter(ctx context.Context) (metered, error) {
+	if err := o.meterable(); err != nil {
+		return metered{}, err
+	}
+	ctx, release := revocation.Context(ctx, o.c.Revocations, o.req.Grant)
+	defer release()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.guard.Profile().Limits.Timeout, errOperationTime)
+	defer cancel()
+	count, ctx, err := meter.Start(ctx, o.call.account, budget.One(budget.Calls, 1))
+	if err != nil {
+		return metered{}, err
+	}
+	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
+	out, err := o.carry(ctx, call)
+	err = o.cause(ctx, err)
+	used, lost := count.End()
+	if lost != nil {
+		o.m.log.WithError(lost).WithField("grant", o.req.Grant.ID).Error("what an operation has used cannot be settled: all that was reserved stays charged")
+	}
+	done := metered{Performed: Performed{Output: out, Used: used}}
+	done.effects, done.more = call.Effects()
+	done.begun = len(done.effects) > 0 || used.BytesIn+used.BytesOut+used.Files > 0
+	o.call.count(used)
+	return done, err
+}
+
+// errOperationTime is the cause of a context that ends at the time limit of
+// the profile.
+var errOperationTime = errors.New("time limit of the operation")
+
+// cause is why the operation was stopped, where it was, in the place of what
+// its executor made of it.
+func (o *order) cause(ctx context.Context, err error) error {
+	why := context.Cause(ctx)
+	if err == nil || why == nil {
+		return err
+	}
+	var e *sandbox.Error
+	switch {
+	case errors.As(why, &e):
+		return why
+	case errors.Is(why, errOperationTime):
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Field: "profile.limits.timeout", Message: "the operation was stopped at its time limit", Hint: "ask for less at a time", Retryable: true, Err: err}
+	case errors.As(err, &e):
+		return err
+	}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "operate", Message: "the operation was stopped because the caller gave up", Err: err}
+}
+
+func (o *order) keep() int64 {
+	if o.req.Keep <= 0 {
+		return DefaultKeep
+	}
+	return min(o.req.Keep, MaxKeep)
+}
+
+// refuse records an operation that is not begun.
+func (o *order) refuse(ctx context.Context, err error) (metered, error) {
+	require := o.admission != nil && o.admission.res.RequireEvidence
+	done := metered{Performed: o.finish(Performed{}, err)}
+	if lost := o.c.Witness.Refused(ctx, o.beginning(), o.ending(done, err), require); lost != nil {
+		o.m.log.WithError(lost).Warn("a refusal is not on record")
+	}
+	return done, err
+}
+
+// finish is done with its end.
+func (o *order) finish(done Performed, err error) Performed {
+	done.ID, done.Duration = o.id, o.m.now().Sub(o.start)
+	if o.guard != nil {
+		done.Profile = o.guard.Profile().Hash
+	}
+	if needsWall(o.vetted.Domain) {
+		done.Sandbox = o.admission.ruling.sandbox
+	}
+	return shown(done, err)
+}
+
+// shown is done with what may be said of err to who called.
+func shown(done Performed, err error) Performed {
+	v := grant.Public(err)
+	done.OK, done.Code, done.Message, done.Retryable = err == nil, v.Code, v.Message, v.Retryable
+	return done
+}
+
+// leave gives the place among the operations of the call back.
+func (o *order) leave() {
+	if o.call != nil {
+		o.call.leave(o.writes())
+	}
+}
+
+func (o *order) observe(tell func(operation.Observer)) {
+	if o.c.Observe != nil {
+		tell(o.c.Observe)
+	}
+}
+
+// inputs is the digest of all that the operation was asked with.
+func inputs(op grant.Operation) proof.Digest {
+	h := proof.NewHash()
+	if b, err := json.Marshal(op); err == nil {
+		_, _ = h.Write(append(b, '\n'))
+	}
+	_, _ = h.Write(op.Data)
+	return h.Digest()
+}

@@ -1,0 +1,218 @@
+// Package browse carries out what a call does with a browser: one session for
+// the call, opened with its first page, in which every document of the main
+// frame is held against the profile before it is asked for, and every byte
+// counts against the budget as it comes.
+package browse
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// Open opens a session with these rights, all of which it has to heed. The
+// context bounds the opening alone.
+type Open func(ctx context.Context, r browser.Rights) (browser.Session, error)
+
+// An Executor does the operations of one call; another call has another. Its
+// operations take turns. The session is opened by the first page and stays for
+// what follows; one that was lost, or ended by a limit, is followed by a new
+// one with the next page.
+type Executor struct {
+	open Open
+	life context.Context // of the grant
+	end  context.CancelCauseFunc
+	stop func() bool
+	once sync.Once
+	turn chan struct{} // holds one value while no operation runs
+	work sync.WaitGroup
+
+	received atomic.Int64  // and not counted yet
+	wake     chan struct{} // there is more received
+
+	mu      sync.Mutex
+	session browser.Session // nil while none is open
+	call    *operation.Call // of the last operation
+	running bool
+	early   []proof.Effect // of pages that went on while nothing ran
+	pages   int
+	host    string // of the page, with port; empty for files
+}
+
+var _ operation.Executor = (*Executor)(nil)
+
+// New returns an Executor whose session ends with life, which is that of the
+// grant: when it is revoked or expires, whatever runs ends, and so does the
+// page. Close must be called.
+func New(life context.Context, open Open) *Executor {
+	e := &Executor{open: open, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	e.life, e.end = context.WithCancelCause(life)
+	e.turn <- struct{}{}
+	e.stop = context.AfterFunc(e.life, e.drop)
+	return e
+}
+
+// Pages is how many pages the call has opened, with those that clicks and
+// pages themselves have led to: what [grant.State].Depth is.
+func (e *Executor) Pages() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pages
+}
+
+// Close ends the session, also under an operation that runs, and waits for it.
+func (e *Executor) Close() error {
+	e.once.Do(func() {
+		e.stop()
+		e.end(&sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the call has ended"})
+		e.drop()
+		<-e.turn // kept: no operation begins any more
+		e.drop()
+	})
+	e.work.Wait()
+	return nil
+}
+
+// drop ends the session without waiting for it.
+func (e *Executor) drop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.session; s != nil {
+		e.session, e.host = nil, ""
+		e.work.Go(func() { _ = s.Close() }) // which forgets it in any case
+	}
+}
+
+// Execute implements [operation.Executor].
+func (e *Executor) Execute(ctx context.Context, c *operation.Call, v grant.Vetted) (operation.Output, error) {
+	if v.Domain != grant.DomainBrowser {
+		return operation.Output{}, sandbox.Errorf(sandbox.CodeInternal, op, "%s is nothing that a browser does", v.Kind)
+	}
+	ctx, cancel := e.bound(ctx, v)
+	defer cancel(nil)
+	select {
+	case <-e.turn:
+	case <-ctx.Done():
+		return operation.Output{}, ended(ctx)
+	}
+	defer func() { e.turn <- struct{}{} }()
+	if ctx.Err() != nil {
+		return operation.Output{}, ended(ctx)
+	}
+	e.begin(c)
+	defer e.done()
+	r := &run{e: e, c: c, v: v, cancel: cancel}
+	settle := r.count(ctx)
+	out, err := r.do(ctx)
+	if over := settle(); over != nil {
+		err = over
+		e.drop() // what goes on loading would go on costing
+	}
+	if err != nil {
+		err = explain(ctx, err)
+		if gone(err) {
+			e.drop()
+		}
+	}
+	return out, err
+}
+
+// bound is the context of one operation: it ends with the grant's, and with the
+// operation's own time.
+func (e *Executor) bound(ctx context.Context, v grant.Vetted) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.life, func() { cancel(context.Cause(e.life)) })
+	free := func() {}
+	if v.Timeout > 0 && v.Kind != grant.OpBrowserWait { // which waits for so long
+		ctx, free = context.WithTimeoutCause(ctx, v.Timeout, late())
+	}
+	return ctx, func(why error) {
+		cancel(why)
+		stop()
+		free()
+	}
+}
+
+// begin makes c the call that pages are held against, and notes what they did
+// while nothing ran.
+func (e *Executor) begin(c *operation.Call) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, effect := range e.early {
+		c.Effect(effect)
+	}
+	e.call, e.running, e.early = c, true, nil
+}
+
+func (e *Executor) done() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = false
+}
+
+// effect notes what a page did, for the operation that runs or the next.
+func (e *Executor) effect(f proof.Effect) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.running:
+		e.call.Effect(f)
+	case len(e.early) < proof.MaxEffects:
+		e.early = append(e.early, f)
+	}
+}
+
+// page returns the session that is open.
+func (e *Executor) page() (browser.Session, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.session == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Message: "no page is open", Hint: "open one in the same call first"}
+	}
+	return e.session, nil
+}
+
+// ensure returns the session, and opens it where there is none.
+func (e *Executor) ensure(ctx context.Context, c *operation.Call) (browser.Session, error) {
+	if s, err := e.page(); err == nil {
+		return s, nil
+	}
+	s, err := e.open(ctx, browser.Rights{
+		Write: writes(c.Guard.Profile()), Visit: e.visit, Received: e.receive, Transfer: e.transfer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life.Err() != nil { // nobody would close it any more
+		e.work.Go(func() { _ = s.Close() })
+		return nil, context.Cause(e.life)
+	}
+	e.session = s
+	return s, nil
+}
+
+// writes reports whether a profile has an action that changes something.
+func writes(p grant.Profile) bool {
+	return slices.ContainsFunc(p.Capabilities, func(c grant.Capability) bool {
+		return c.Kind == grant.Browser && slices.ContainsFunc(c.Actions, func(a string) bool {
+			return slices.Contains([]string{"click", "type", "upload", "download"}, a)
+		})
+	})
+}
+
+// gone reports whether an error says that the session is of no use any more;
+// one that names something says so of that alone.
+func gone(err error) bool {
+	var e *sandbox.Error
+	return errors.As(err, &e) && e.Code == sandbox.CodeUnavailable && e.Resource == ""
+}

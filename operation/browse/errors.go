@@ -1,0 +1,45 @@
+package browse
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// op is what errors say was being done.
+const op = "browse"
+
+// late is an operation that took longer than it asked to be given.
+func late() error {
+	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Field: "op.timeout", Message: "the page took longer than it was given", Hint: "allow more time", Retryable: true}
+}
+
+// ended says why a context did.
+func ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	var e *sandbox.Error
+	switch {
+	case errors.As(cause, &e):
+		return cause
+	case errors.Is(cause, context.DeadlineExceeded):
+		return &sandbox.Error{
+			Code: sandbox.CodeTimeout, Op: op, Field: "profile.limits.timeout", Message: "the page took longer than it may",
+			Hint: "try again, or allow more time", Retryable: true,
+		}
+	}
+	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Message: "whoever asked gave up", Retryable: true, Err: cause}
+}
+
+// explain makes an error of a session one of the table. Where the operation was
+// stopped, that is why it failed.
+func explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Message: "the browser could not do it", Err: err}
+}

@@ -1,0 +1,126 @@
+package browse
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// visit holds a document of the main frame against the profile. Wherever a
+// page goes by itself counts as a page that the call opens; a redirect belongs
+// to the one that it began with.
+func (e *Executor) visit(_ context.Context, address string, hop int) error {
+	if e.life.Err() != nil {
+		return context.Cause(e.life)
+	}
+	e.mu.Lock()
+	c := e.call
+	opened := e.pages
+	if hop == 0 {
+		e.pages++
+	} else {
+		opened--
+	}
+	e.mu.Unlock()
+	v, err := hold(c, address, hop, opened)
+	if err != nil {
+		if hop == 0 {
+			e.mu.Lock()
+			e.pages--
+			e.mu.Unlock()
+		}
+		return err
+	}
+	f := proof.Effect{Kind: grant.EffectNetwork, Host: place(v)}
+	if f.Host == "" {
+		f = proof.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
+	}
+	e.effect(f)
+	e.mu.Lock()
+	e.host = f.Host
+	e.mu.Unlock()
+	return nil
+}
+
+// hold asks the guard about a page, when so many were opened before.
+func hold(c *operation.Call, address string, hop, opened int) (grant.Vetted, error) {
+	if c == nil {
+		return grant.Vetted{}, sandbox.Errorf(sandbox.CodeInternal, op, "no operation has opened a page")
+	}
+	s := c.State()
+	// Whoever keeps the state may have counted the page that is being opened.
+	s.Depth = max(opened, s.Depth-1)
+	return c.Guard.ValidateHop(grant.Operation{Kind: grant.OpBrowserNav, URL: address}, max(hop, 1), s)
+}
+
+// place is the host of an address with its port, empty where it has none.
+func place(v grant.Vetted) string {
+	if v.Port == 0 {
+		return ""
+	}
+	return v.Host.Target(v.Port)
+}
+
+// fileOf is the path inside of a file of the workspace that was opened.
+func fileOf(c *operation.Call, address string) string {
+	file, ok := strings.CutPrefix(address, "workspace:")
+	if !ok {
+		return ""
+	}
+	return c.Guard.Profile().Mappings.Root + "/" + file
+}
+
+// receive takes what pages have received. It does not wait.
+func (e *Executor) receive(n int64) {
+	if n <= 0 {
+		return
+	}
+	e.received.Add(n)
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// transfer counts a file before it goes to a page or comes from one.
+func (e *Executor) transfer(_ context.Context, t browser.Transfer) error {
+	e.mu.Lock()
+	c, running := e.call, e.running
+	e.mu.Unlock()
+	if !running {
+		return sandbox.Errorf(sandbox.CodeInternal, op, "no operation moves a file")
+	}
+	l := c.Guard.Profile().Limits
+	switch {
+	case t.Upload && t.Bytes > l.MaxBytesOut:
+		return tooLarge("maxBytesOut", "sent", l.MaxBytesOut)
+	case t.Upload:
+		return c.Meter.Add(budget.BytesOut, t.Bytes)
+	case t.Bytes > l.MaxBytesIn:
+		return tooLarge("maxBytesIn", "received", l.MaxBytesIn)
+	case c.State().Files >= l.MaxFiles:
+		return &sandbox.Error{
+			Code: sandbox.CodeCapabilityBlocked, Op: op, Field: "profile.limits.maxFiles",
+			Message: "at most " + strconv.FormatInt(l.MaxFiles, 10) + " files may be written by a call", Hint: "write fewer files",
+		}
+	}
+	if err := c.Meter.Add(budget.BytesIn, t.Bytes); err != nil {
+		return err
+	}
+	return c.Meter.Add(budget.Files, 1)
+}
+
+// tooLarge is a size beyond a limit of the profile.
+func tooLarge(limit, what string, most int64) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: op, Field: "profile.limits." + limit,
+		Message: "at most " + strconv.FormatInt(most, 10) + " bytes may be " + what + " at once", Hint: "use something smaller",
+	}
+}

@@ -1,0 +1,149 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// readSize is how much of a body is read at a time.
+const readSize = 32 << 10
+
+// take judges an answer by its head, and reads its body when it may.
+func (x *exchange) take(ctx context.Context, resp *http.Response) error {
+	x.effect.Status = resp.StatusCode
+	x.out.Response = &operation.Response{URL: x.v.URL, Status: resp.StatusCode, Header: shown(resp.Header), Hops: x.hops}
+	x.out.Digest = proof.DigestOf(nil)
+	next, ok, err := follow(&x.v, resp.StatusCode, resp.Header["Location"])
+	if err != nil || ok {
+		x.next, x.redirected, x.whole = next, ok, ok
+		return err // the body of a redirect is nobody's
+	}
+	if err := x.judge(resp); err != nil {
+		return err
+	}
+	return x.receive(ctx, resp)
+}
+
+// judge says whether the body of an answer may be read. An answer without a
+// body needs no type, but is not to name one that is not allowed.
+func (x *exchange) judge(resp *http.Response) error {
+	types := resp.Header["Content-Type"]
+	if kind, _, err := mime.ParseMediaType(strings.Join(types, ", ")); err == nil {
+		x.out.Type = kind
+	}
+	body := resp.Body != http.NoBody
+	if body || len(types) > 0 {
+		if err := x.call.Guard.ValidateMIME(strings.Join(types, ", ")); err != nil {
+			return err
+		}
+	}
+	if !body {
+		return nil
+	}
+	target := x.v.Host.Target(x.v.Port)
+	for _, coding := range resp.Header["Content-Encoding"] {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return blocked("response.contentEncoding", target,
+				"the answer is encoded, which was not asked for: what is in it has neither the type nor the size that were judged", "ask for another address, or have the host answer without encoding")
+		}
+	}
+	if most := x.profile.Limits.MaxBytesIn; resp.ContentLength > most {
+		return tooLarge(target, most)
+	}
+	return nil
+}
+
+// receive reads the body.
+func (x *exchange) receive(ctx context.Context, resp *http.Response) error {
+	most := x.profile.Limits.MaxBytesIn
+	bounded := &limited{r: resp.Body, left: most, over: tooLarge(x.v.Host.Target(x.v.Port), most)}
+	r := x.call.Meter.Reader(budget.BytesIn, bounded)
+	hash, buf := proof.NewHash(), make([]byte, readSize)
+	for {
+		n, err := r.Read(buf)
+		_, _ = hash.Write(buf[:n])
+		x.effect.BytesIn += int64(n)
+		if room := x.call.Keep - int64(len(x.out.Data)); room > 0 {
+			x.out.Data = append(x.out.Data, buf[:min(int64(n), room)]...)
+		}
+		if err != nil {
+			x.out.Digest = hash.Digest()
+			x.out.Truncated = x.effect.BytesIn > int64(len(x.out.Data))
+			if x.effect.BytesIn > 0 {
+				x.effect.Digest = x.out.Digest
+			}
+			if errors.Is(err, io.EOF) && !x.severed(resp) {
+				x.whole = true
+				return nil
+			}
+			return x.failed(ctx, err)
+		}
+	}
+}
+
+// limited reads what may be read, and fails at the first byte more.
+type limited struct {
+	r    io.Reader
+	left int64
+	over error
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		var one [1]byte
+		n, err := l.r.Read(one[:])
+		if n > 0 {
+			return 0, l.over
+		}
+		return 0, err
+	}
+	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
+
+func tooLarge(target string, most int64) error {
+	return blocked("profile.limits.maxBytesIn", target, "the answer has more than the "+strconv.FormatInt(most, 10)+" bytes that may be received at once", "ask for a part of it")
+}
+
+func blocked(field, resource, message, hint string) error {
+	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: op, Field: field, Resource: resource, Message: message, Hint: hint}
+}
+
+// shown are the fields of an answer that are handed back: those that say what
+// the body is, when to come again and where else to look. What they hold is the
+// host's, made printable.
+func shown(h http.Header) map[string][]string {
+	out := map[string][]string{}
+	for _, name := range []string{
+		"Accept-Ranges", "Age", "Allow", "Cache-Control", "Content-Language", "Content-Length", "Content-Range", "Content-Type",
+		"Date", "Etag", "Expires", "Last-Modified", "Link", "Location", "Retry-After", "Vary",
+	} {
+		for _, value := range h[name] {
+			out[name] = append(out[name], printable(value))
+		}
+	}
+	return out
+}
+
+// printable is text without anything that a terminal obeys.
+func printable(s string) string {
+	for _, r := range s {
+		if r == '\uFFFD' || !strconv.IsPrint(r) {
+			q := strconv.QuoteToASCII(s)
+			return q[1 : len(q)-1]
+		}
+	}
+	return s
+}

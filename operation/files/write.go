@@ -1,0 +1,84 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// A claimer is an [operation.Space] in which room can be taken, so that of two
+// writes at once none uses what the other was told of.
+type claimer interface {
+	// Claim takes room for bytes at path until release is called, when what was
+	// written is seen by looking. Room tells what there is, when it is less.
+	Claim(ctx context.Context, path string, bytes int64) (release func(), room int64, err error)
+}
+
+// write replaces or makes a file.
+func (e *Executor) write(ctx context.Context, c *operation.Call, v grant.Vetted) (operation.Output, error) {
+	size := int64(len(v.Data))
+	if err := c.Meter.Add(budget.Files, 1); err != nil {
+		return operation.Output{}, err
+	}
+	if err := c.Meter.Add(budget.BytesOut, size); err != nil {
+		return operation.Output{}, err
+	}
+	release, err := claim(ctx, c.Space, v.Path, size)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	defer release()
+	digest := proof.DigestOf(v.Data)
+	err = e.files.Write(ctx, v.Path, bytes.NewReader(v.Data), sandbox.WriteOptions{Exclusive: !v.Overwrite})
+	if err == nil || unsure(ctx, err) {
+		c.Effect(proof.Effect{Kind: grant.EffectWrite, Path: v.Path, BytesOut: size, Digest: digest})
+	}
+	switch {
+	case err != nil && !v.Overwrite && errors.Is(err, fs.ErrExist):
+		return operation.Output{}, exists(v)
+	case err != nil:
+		return operation.Output{}, err
+	}
+	return operation.Output{Path: v.Path, Digest: digest}, nil
+}
+
+// unsure reports whether a write that failed with err may have been done: the
+// sandbox may have been too far to hear that it is not wanted any more.
+func unsure(ctx context.Context, err error) bool {
+	code := sandbox.CodeOf(err)
+	return ctx.Err() != nil || code == sandbox.CodeUnavailable || code == sandbox.CodeTimeout
+}
+
+// claim takes room for a write where path lies in the call's temporary space.
+func claim(ctx context.Context, in operation.Space, path string, bytes int64) (release func(), err error) {
+	release = func() {}
+	var room int64
+	within := true
+	switch s := in.(type) {
+	case nil:
+		return release, nil
+	case claimer:
+		release, room, err = s.Claim(ctx, path, bytes)
+	default:
+		room, within, err = in.Room(ctx, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if within && room < bytes {
+		release()
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "write", Field: "space", Resource: path,
+			Message: "the temporary space has no room for the file", Hint: "remove files from it, or ask for more",
+			Err: &space{room},
+		}
+	}
+	return release, nil
+}

@@ -1,0 +1,214 @@
+// Package program runs programs for operations of grants: exactly the arguments
+// that were vetted, without a shell, and with an environment that holds nothing
+// but where programs and folders are.
+//
+// What a program writes comes to the tool, so that it counts as bytes in, and
+// the bytes that a budget has are the last that are delivered. Its processor
+// time is watched while it runs, with all its processes. Whatever ends the
+// operation ends the whole tree.
+package program
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// New returns the executor of ProcExec in sb. Of env a program gets PATH, HOME,
+// LANG and TMPDIR, where they are set, and no other variable at all. Folders of
+// PATH that are not absolute are left out: they would be the workspace.
+//
+// An exit status that is not 0 is a result, and so is an end by the operation's
+// own timeout, or at a limit of the sandbox. A program that cannot be started is
+// [sandbox.CodeExecution], as Start of a sandbox has it. One that writes more
+// than the profile lets it is [sandbox.CodeCapabilityBlocked], and a budget that
+// could not be held here is [sandbox.CodeUnsupported], before anything runs
+// where that is known.
+func New(sb sandbox.Sandbox, env map[string]string) operation.Executor {
+	own := map[string]string{}
+	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
+		if v, ok := env[name]; ok {
+			own[name] = v
+		}
+	}
+	if list, ok := own["PATH"]; ok {
+		own["PATH"] = absolute(list)
+	}
+	return &executor{sb: sb, env: own}
+}
+
+type executor struct {
+	sb  sandbox.Sandbox
+	env map[string]string
+}
+
+// absolute returns the folders of a PATH that are absolute.
+func absolute(list string) string {
+	var kept []string
+	for folder := range strings.SplitSeq(list, ":") {
+		if path.IsAbs(folder) {
+			kept = append(kept, folder)
+		}
+	}
+	return strings.Join(kept, ":")
+}
+
+// errTimeout is the cause of the end by the operation's own timeout.
+var errTimeout = errors.New("the timeout of the operation")
+
+// Execute implements [operation.Executor].
+func (x *executor) Execute(ctx context.Context, c *operation.Call, v grant.Vetted) (operation.Output, error) {
+	if v.Kind != grant.OpProcExec {
+		return operation.Output{}, sandbox.Errorf(sandbox.CodeInternal, "execute", "%s is no operation of programs", v.Kind)
+	}
+	profile := c.Guard.Profile()
+	if err := holdable(profile.Budget); err != nil {
+		return operation.Output{}, err
+	}
+	if ctx.Err() != nil {
+		return operation.Output{}, stopped(ctx)
+	}
+	r := newRun(ctx, c, v, profile.Limits.MaxBytesIn)
+	defer r.end()
+	if err := c.Meter.Watch(budget.CPUMs, r.clock.used); err != nil {
+		return operation.Output{}, err
+	}
+	p, err := x.sb.Start(r.ctx, sandbox.Command{
+		Args: append([]string{v.Tool}, v.Args...), Env: x.env, Bare: true, Dir: profile.Mappings.Root,
+		Stdout: r.stdout, Stderr: r.stderr, Limits: sandbox.Limits{CPUSeconds: secondLine(profile.Budget)},
+	})
+	if err != nil {
+		return r.notStarted(err)
+	}
+	if !r.clock.watch(p) {
+		r.stop(budget.Unmetered(budget.CPUMs))
+	}
+	exit, err := p.Wait()
+	return r.ended(exit, err)
+}
+
+// holdable refuses budgets of what cannot be measured: nobody tells how long a
+// program has used a GPU.
+func holdable(b budget.Amount) error {
+	return budget.CheckMetered(b, budget.Calls, budget.BytesIn, budget.BytesOut, budget.CPUMs, budget.Files, budget.WallMs)
+}
+
+// secondLine is the bound of processor time, in seconds, that the guest holds by
+// itself. It lies beyond the budget, so that the meter is always first, and is
+// there for the time in which our own process is stopped and does not look; with
+// its end the guest ends everything anyway.
+func secondLine(b budget.Amount) int64 {
+	if b.CPUMs == budget.Unlimited {
+		return 0
+	}
+	return b.CPUMs/1000 + 2
+}
+
+// A run is one program from its start to its end.
+type run struct {
+	call    *operation.Call
+	vetted  grant.Vetted
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	release []func()
+
+	clock          *clock
+	stdout, stderr *output
+}
+
+func newRun(ctx context.Context, c *operation.Call, v grant.Vetted, most int64) *run {
+	r := &run{call: c, vetted: v, clock: &clock{}}
+	if c.Space != nil {
+		var done context.CancelFunc
+		ctx, done = c.Space.Watch(ctx)
+		r.release = append(r.release, done)
+	}
+	if v.Timeout > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeoutCause(ctx, v.Timeout, errTimeout)
+		r.release = append(r.release, done)
+	}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	both := &room{left: most, over: func() { r.stop(tooMuch(v.Tool, most)) }}
+	r.stdout = newOutput(c.Meter, both, c.Keep)
+	r.stderr = newOutput(c.Meter, both, c.Keep)
+	return r
+}
+
+// end lets go of what the run was given. Nothing of it runs any more.
+func (r *run) end() {
+	r.stop(nil)
+	for _, done := range r.release {
+		done()
+	}
+}
+
+// notStarted returns why there is no program. Where it is not certain that there
+// never was one, a side effect is noted.
+func (r *run) notStarted(err error) (operation.Output, error) {
+	if r.ctx.Err() != nil {
+		err = stopped(r.ctx)
+	}
+	switch sandbox.CodeOf(err) {
+	case sandbox.CodeExecution, sandbox.CodeValidation, sandbox.CodeUnsupported, sandbox.CodeNotFound:
+	default:
+		r.call.Effect(proof.Effect{Kind: grant.EffectProcess, Program: r.vetted.Tool})
+	}
+	return operation.Output{}, known(err)
+}
+
+// ended returns what the program came to.
+func (r *run) ended(exit sandbox.Exit, err error) (operation.Output, error) {
+	out := operation.Output{Data: r.stdout.kept, Digest: r.stdout.hash.Digest()}
+	effect := proof.Effect{Kind: grant.EffectProcess, Program: r.vetted.Tool, Digest: out.Digest}
+	stderr := r.stderr.hash.Digest()
+	effect.BytesIn = out.Digest.Size + stderr.Size
+	out.Truncated = effect.BytesIn > int64(len(r.stdout.kept)+len(r.stderr.kept))
+	timedOut := context.Cause(r.ctx) == errTimeout
+	if err == nil {
+		code := exit.Code
+		effect.ExitCode = &code
+		out.Exit = &operation.Exit{
+			Code: exit.Code, Signal: exit.Signal, TimedOut: timedOut, Limit: exit.Limit, Stderr: r.stderr.kept, StderrDigest: stderr,
+		}
+	}
+	r.call.Effect(effect)
+	switch {
+	case r.ctx.Err() != nil && !timedOut:
+		return out, stopped(r.ctx)
+	case err != nil:
+		return out, known(err)
+	}
+	return out, nil
+}
+
+// stopped is why a context has ended, as an error of ours.
+func stopped(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	var e *sandbox.Error
+	switch {
+	case errors.Is(cause, &sandbox.Error{Code: sandbox.CodeUnsupported}):
+		return budget.Unmetered(budget.CPUMs) // the clock said so, to the meter
+	case errors.As(cause, &e):
+		return cause
+	case errors.Is(cause, context.DeadlineExceeded):
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "execute", Message: "the program was ended at its time limit", Err: cause}
+	}
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "execute", Message: "the caller has given up, and the program was ended", Err: cause}
+}
+
+// known has every error be one of ours.
+func known(err error) error {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "execute", Message: "the program could not be run", Err: err}
+}

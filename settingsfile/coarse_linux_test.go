@@ -1,0 +1,44 @@
+package settingsfile_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// TestSourceByACoarseClock changes a file in place, with the same size, on a
+// file system where many changes carry one time, and asks after each.
+func TestSourceByACoarseClock(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testenv.Lack(t, "root", "mounting needs it")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("ramfs", dir, "ramfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700"); err != nil {
+		testenv.Lack(t, "mount", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "sandbox.json")
+	put(t, path, prefixed("p0000"))
+	s, _ := source(t, path)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	defer f.Close()
+	times := map[int64]bool{}
+	for i := range 2000 {
+		want := fmt.Sprintf("p%04d", i)
+		_, err := f.WriteAt([]byte(prefixed(want)), 0)
+		must(t, err)
+		if got := prefixOf(current(t, s)); got != want {
+			t.Fatalf("after %s was written the settings say %s", want, got)
+		}
+		var st unix.Stat_t
+		must(t, unix.Fstat(int(f.Fd()), &st))
+		times[st.Ctim.Nano()] = true
+	}
+	t.Logf("2000 changes carried %d times", len(times))
+}
