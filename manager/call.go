@@ -190,10 +190,13 @@ func (c *call) leave(writes bool) {
 func (c *call) state(now time.Time, writes bool) grant.State {
 	c.mu.Lock()
 	s := grant.State{Now: now, Running: c.running - 1, Files: c.files + int64(c.writing)}
-	b := c.held.browser
+	b, spaces := c.held.browser, c.held.spaces
 	c.mu.Unlock()
 	if b != nil {
 		s.Depth = b.Pages()
+	}
+	if spaces != nil {
+		s.Spaces = spaces.Folders()
 	}
 	if writes {
 		s.Files--
