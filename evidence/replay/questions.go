@@ -10,6 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
+// kindCommand is the kind of what was run without a grant.
+const kindCommand grant.OpKind = "Command"
+
 // stays returns why the refusal of an operation does not depend on the policy,
 // or "" where it does or there was none.
 func (r *Result) stays() string {
@@ -37,6 +40,21 @@ func (r *Result) stays() string {
 		}
 	}
 	return ""
+}
+
+// elsewhere takes back what is not for the policy alone: a refusal of who was
+// to carry the operation out, because of a link, an address or an answer.
+func (r *Result) elsewhere() {
+	rule := r.Recorded.Rule
+	if r.Recorded.Verdict != policy.Deny || r.Today.Verdict == policy.Deny || r.Recorded.Code != sandbox.CodeCapabilityBlocked || rule == "" {
+		return
+	}
+	for _, of := range []string{"policy.", "filesystem.", "network.", "sensitive"} {
+		if strings.HasPrefix(rule, of) {
+			return
+		}
+	}
+	r.Differs, r.Certain, r.Why = false, false, "it was refused by what was found when it was to be done, which is not in the record: "+rule
 }
 
 func ruleText(rule string) string {
@@ -99,6 +117,9 @@ func bySort(b proof.Begin, t Today) []Answer {
 	case grant.OpNetHTTP:
 		return request(t, q)
 	case grant.OpBrowserNav:
+		if file, ok := strings.CutPrefix(b.Capability, "browser:open:/"); ok && q.Host == "" && q.Path == "" {
+			q.Path = "/" + file
+		}
 		return append(visited(t, q), t.Browser("open"))
 	case grant.OpBrowserScreenshot:
 		return []Answer{t.Browser("screenshot")}
@@ -115,6 +136,11 @@ func bySort(b proof.Begin, t Today) []Answer {
 			return nil
 		}
 		return []Answer{t.Program(q.Program)}
+	case kindCommand:
+		if q.Program == "" {
+			return nil
+		}
+		return []Answer{t.Command(q.Program)}
 	case grant.OpTmpAlloc:
 		return []Answer{t.Space(q.Bytes)}
 	}

@@ -31,6 +31,7 @@ type Today interface {
 	Request(r Request) Answer                 // of an operation under a grant
 	Browser(action string) Answer             // as grant.Capability has them
 	Program(name string) Answer               // without arguments
+	Command(name string) Answer               // the same of a call without a grant
 	Space(bytes int64) Answer                 // temporary
 	Size(bytes int64) Answer                  // written or sent at once
 	Passage(p Passage) Answer                 // of a command, through the way out
@@ -107,6 +108,7 @@ func Judge(o Operation, t Today) Result {
 		r.Certain = false
 	default:
 		r.compare(questions(o, t))
+		r.elsewhere()
 	}
 	return r
 }

@@ -36,6 +36,7 @@ func (s says) Tool(name string) replay.Answer            { return s.answer("tool
 func (s says) File(k grant.Kind, p string) replay.Answer { return s.answer(string(k) + " " + p) }
 func (s says) Browser(action string) replay.Answer       { return s.answer("browser " + action) }
 func (s says) Program(name string) replay.Answer         { return s.answer("program " + name) }
+func (s says) Command(name string) replay.Answer         { return s.answer("command " + name) }
 func (s says) Space(int64) replay.Answer                 { return s.answer("space") }
 func (s says) Size(int64) replay.Answer                  { return s.answer("size") }
 func (s says) Passage(p replay.Passage) replay.Answer    { return s.answer("passage " + p.Host) }
@@ -91,6 +92,8 @@ func TestJudge(t *testing.T) {
 		{"over budget", fetch, ended(proof.Denied, sandbox.CodeBudgetExceeded, ""), allow, policy.Deny, false, true, "the budget refused it: the record names no rule"},
 		{"not in the manifest", run, ended(proof.Denied, sandbox.CodeDenyTool, "manifest.commands"), allow, policy.Deny, false, true, "the manifest refused it"},
 		{"malformed", fetch, ended(proof.Denied, sandbox.CodeValidation, "op.url"), allow, policy.Deny, false, true, "malformed"},
+		{"a link that was found", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "link"), allow, policy.Allow, false, false, "what was found when it was to be done"},
+		{"a link that was found, refused today", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "link"), deny, policy.Deny, false, true, "refuses it"},
 		{"leads back", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "op.path"), allow, policy.Deny, false, true, "by itself"},
 		{"no evidence could be kept", fetch, ended(proof.Denied, sandbox.CodeUnavailable, "requireEvidence"), allow, policy.Deny, false, true, "another reason"},
 		{"a limit", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "profile.limits.maxBytesOut"), allow, policy.Deny, false, false, "may be the manifest's"},
@@ -106,7 +109,7 @@ func TestJudge(t *testing.T) {
 			if r.Today.Verdict != tt.verdict || r.Differs != tt.differs || r.Certain != tt.certain || !strings.Contains(r.Why, tt.why) {
 				t.Errorf("today %s, differs %v, certain %v, %q", r.Today.Verdict, r.Differs, r.Certain, r.Why)
 			}
-			if r.Differs != (r.Today.Verdict != r.Recorded.Verdict) {
+			if r.Differs && r.Today.Verdict == r.Recorded.Verdict {
 				t.Errorf("%s and %s, differs %v", r.Recorded.Verdict, r.Today.Verdict, r.Differs)
 			}
 		})
@@ -135,6 +138,7 @@ func TestJudgeAsks(t *testing.T) {
 		{grant.OpBrowserDownload, proof.Request{Path: "/w/a"}, "fs.write /w/a|browser download"},
 		{grant.OpProcExec, proof.Request{Program: "git"}, "program git"},
 		{grant.OpTmpAlloc, proof.Request{Bytes: 10}, "space"},
+		{"Command", proof.Request{Program: "git"}, "command git"},
 	}
 	for _, tt := range tests {
 		var asked []string
@@ -156,6 +160,16 @@ func TestStrictestCounts(t *testing.T) {
 	r := replay.Judge(replay.Operation{Begin: write()}, today)
 	if r.Today.Verdict != policy.Deny || r.Today.Rule != "second" || r.Today.Message != "no" || !r.Certain {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestJudgeReadsFilesOfPages holds that a page of the workspace is judged as a
+// file, which only the capability names.
+func TestJudgeReadsFilesOfPages(t *testing.T) {
+	var asked []string
+	replay.Judge(replay.Operation{Begin: proof.Begin{Kind: grant.OpBrowserNav, Capability: "browser:open:/workspace/a.html", Request: proof.Request{Scheme: "workspace"}}}, says{all: policy.Allow, asked: &asked})
+	if got := strings.Join(asked, "|"); got != "fs.read /workspace/a.html|browser open" {
+		t.Errorf("it asks %s", got)
 	}
 }
 

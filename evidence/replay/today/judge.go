@@ -97,6 +97,11 @@ func (j *judge) program(name string) replay.Answer {
 		}
 		return a
 	}
+	return j.Command(name)
+}
+
+// Command implements [replay.Today].
+func (j *judge) Command(name string) replay.Answer {
 	judged := j.gate.Judge(gate.Call{Args: []string{name}})
 	a := replay.Answer{Verdict: j.effective(judged.Verdict)}
 	if r, ok := judged.Decisive(); ok {
