@@ -250,14 +250,20 @@ func (o *order) profile() (*grant.Guard, error) {
 	})
 }
 
-// maxPrepared bounds the terms that are kept, one for each agent and tool.
+// maxPrepared bounds the terms that are kept.
 const maxPrepared = 256
 
 // prepared keeps what manifests and settings come to.
 type prepared struct {
 	mu       sync.Mutex
 	settings *config.Settings
-	of       map[[2]string]preparation // by agent and tool
+	of       map[preparedFor]preparation
+}
+
+// A preparedFor is what settings say different things for.
+type preparedFor struct {
+	agent, tool string
+	sandboxed   bool // mode can leave sessions of one agent outside
 }
 
 type preparation struct {
@@ -274,9 +280,9 @@ func (p *prepared) get(o *order) (*grant.Terms, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil || p.settings != o.admission.settings || len(p.of) >= maxPrepared {
-		p.settings, p.of = o.admission.settings, map[[2]string]preparation{}
+		p.settings, p.of = o.admission.settings, map[preparedFor]preparation{}
 	}
-	key := [2]string{o.who.Agent, o.req.Manifest.Tool}
+	key := preparedFor{o.who.Agent, o.req.Manifest.Tool, o.admission.res.Sandboxed}
 	if have, ok := p.of[key]; ok && have.manifest == text {
 		return have.terms, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
@@ -35,6 +36,9 @@ func (o *order) beginning() proof.Begin {
 	b.Request.Path, b.Request.Method = o.vetted.Path, o.vetted.Method
 	if u, err := url.Parse(o.vetted.URL); err == nil && o.vetted.URL != "" {
 		b.Request.Scheme, b.Request.Host, b.Request.Port = u.Scheme, o.vetted.Host.String(), int(o.vetted.Port)
+	}
+	if file, ok := strings.CutPrefix(o.vetted.URL, "workspace:"); ok {
+		b.Request.Path = path.Join(sandbox.WorkspaceDir, file)
 	}
 	if needsWall(o.vetted.Domain) {
 		b.Sandbox = o.admission.ruling.sandbox
