@@ -173,16 +173,6 @@ func (c *controlled) each() []grant.Operation {
 	}
 }
 
-// without returns capabilities without those of a kind.
-func without(all []grant.Capability, kinds ...grant.Kind) (out []grant.Capability) {
-	for _, c := range all {
-		if !strings.Contains(fmt.Sprint(kinds), string(c.Kind)) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // TestOperations carries out an operation of every kind: allowed, denied by
 // grant, manifest and policy, over budget, revoked, expired and without
 // consent. Each has its begin and its end on record, and the chain verifies.
