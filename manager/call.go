@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"sync"
 	"time"
@@ -37,7 +38,8 @@ type call struct {
 	running int
 	writing int // of those that run, each with one file to come
 	files   int64
-	over    bool // nothing may be begun any more
+	over    bool  // nothing may be begun any more
+	why     error // it is over, where that is not EndCall
 	held    holdings
 }
 
@@ -183,6 +185,29 @@ func (c *call) leave(writes bool) {
 	if writes {
 		c.writing--
 	}
+}
+
+// end notes why the grant has come to its end, where it has.
+func (c *call) end(why error) {
+	var e *sandbox.Error
+	if errors.As(why, &e) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.why = why
+	}
+}
+
+// ended is why nothing may be begun any more; nil while it may.
+func (c *call) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.why != nil:
+		return c.why
+	case c.over:
+		return errCallEnded(c)
+	}
+	return nil
 }
 
 // state is what the guard has to know of the call; whoever asks is one of

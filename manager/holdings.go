@@ -63,6 +63,7 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
 	c.held.life, c.held.unwatch = ctx, done
 	context.AfterFunc(ctx, func() {
+		c.end(context.Cause(ctx))
 		done()
 		if err := m.letGo(c); err != nil {
 			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
