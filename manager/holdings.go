@@ -71,8 +71,8 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	return ctx
 }
 
-// EndCall ends the call of a grant: nothing more is carried out for it by this
-// Manager, its browser session is closed and its temporary space removed. A
+// EndCall ends the call of a grant: what runs of it is stopped, nothing more is
+// carried out for it by this Manager, its browser session is closed and its temporary space removed. A
 // call that there is not is ended already.
 func (m *Manager) EndCall(tenant, id string) error {
 	m.calls.mu.Lock()
@@ -93,6 +93,7 @@ func (m *Manager) letGo(c *call) error {
 	held := c.held
 	c.held, c.over = holdings{}, true
 	c.mu.Unlock()
+	c.end(errCallEnded(c))
 	if held.unwatch != nil {
 		held.unwatch()
 	}
@@ -115,6 +116,9 @@ func (m *Manager) clear(c *call, held holdings) error {
 		return err
 	}
 	err = m.bring(ctx, a, func(l *live) error {
+		if l.want.gate.Place != InWall { // what lies on the host was never ours
+			return nil
+		}
 		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
 		if err != nil {
 			return err
@@ -139,7 +143,7 @@ func (m *Manager) endCalls() error {
 	for _, c := range m.calls.of {
 		all = append(all, c)
 	}
-	m.calls.of = nil
+	m.calls.of, m.calls.over = nil, true
 	m.calls.mu.Unlock()
 	var err error
 	for _, c := range all {
