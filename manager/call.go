@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"sync"
 	"time"
 
@@ -23,24 +22,30 @@ type calls struct {
 	mu    sync.Mutex
 	of    map[string]*call
 	swept time.Time
+	over  bool // with the Manager
 }
 
 // A call is what operations of one tool call share.
 type call struct {
-	grant   grant.Grant
-	text    string // of the grant and those that it was derived from
-	account *ledger.Account
+	grant grant.Grant
+	text  string          // of the grant and those that it was derived from
+	line  []grant.Grant   // the same, of our own
+	life  context.Context // of all operations; ends when the call is let go of
+	stop  context.CancelCauseFunc
 
-	ending  sync.Mutex // taken before mu, while held is let go of
-	mu      sync.Mutex
-	terms   *grant.Terms // that guard was made of
-	guard   *grant.Guard
-	running int
-	writing int // of those that run, each with one file to come
-	files   int64
-	over    bool  // nothing may be begun any more
-	why     error // it is over, where that is not EndCall
-	held    holdings
+	ending   sync.Mutex // taken before mu, while held is let go of
+	mu       sync.Mutex
+	settings *config.Settings // that account was opened by
+	account  *ledger.Account
+	bound    budget.Amount // the strictest of its accounts
+	terms    *grant.Terms  // that guard was made of
+	guard    *grant.Guard
+	running  int
+	writing  int // of those that run, each with one file to come
+	files    int64
+	over     bool  // nothing may be begun any more
+	why      error // it is over, where that is not EndCall
+	held     holdings
 }
 
 // sweepCalls is how often calls whose grant has expired are looked for.
@@ -49,34 +54,74 @@ const sweepCalls = time.Minute
 // enter returns the call of an order, with one more operation that runs.
 func (s *calls) enter(ctx context.Context, o *order) (*call, error) {
 	g := &o.req.Grant
+	if most := ledger.MaxDepth; len(o.req.Line) >= most {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, "operate", "a grant and those it was derived from are less than %d", most+1)
+	}
 	text, err := textOf(append([]grant.Grant{*g}, o.req.Line...))
 	if err != nil {
 		return nil, err
 	}
 	key := g.Tenant + "\x00" + g.ID
-	s.mu.Lock()
-	s.sweep(o.m.now())
-	c := s.of[key]
-	s.mu.Unlock()
+	c, err := s.known(key, o.m.now())
+	if err != nil {
+		return nil, err
+	}
 	if c == nil {
-		n, err := o.m.newCall(ctx, o, text)
-		if err != nil {
+		if c, err = o.m.newCall(ctx, o, text); err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		if s.of == nil {
-			s.of = map[string]*call{}
+		if c, err = s.keep(key, c); err != nil {
+			return nil, err
 		}
-		if c = s.of[key]; c == nil {
-			s.of[key], c = n, n
-		}
-		s.mu.Unlock()
 	}
 	if c.text != text {
-		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.id", Resource: g.ID,
-			Message: "another grant was used by this id", Hint: "a grant does not change: ask for a new one, or derive one"}
+		return nil, errOtherGrant(g.ID)
 	}
-	return c, c.begin(o.writes())
+	if err := c.pay(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := c.begin(o.writes()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func errOtherGrant(id string) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.id", Resource: id,
+		Message: "another grant was used by this id", Hint: "a grant does not change: ask for a new one, or derive one"}
+}
+
+// known returns the call of a key, nil where there is none yet.
+func (s *calls) known(key string, now time.Time) (*call, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(now)
+	return s.of[key], s.open()
+}
+
+// keep keeps a call, unless another one was faster, which it returns then.
+func (s *calls) keep(key string, c *call) (*call, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if s.of == nil {
+		s.of = map[string]*call{}
+	}
+	if s.of[key] == nil {
+		s.of[key] = c
+	}
+	return s.of[key], nil
+}
+
+// open refuses what would begin after the end of the Manager: nobody would end
+// it any more.
+func (s *calls) open() error {
+	if s.over {
+		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Message: "the manager is closed"}
+	}
+	return nil
 }
 
 // sweep forgets calls whose grant has expired and of which nothing runs. What
@@ -94,64 +139,6 @@ func (s *calls) sweep(now time.Time) {
 			delete(s.of, key)
 		}
 	}
-}
-
-// newCall opens the accounts of a call and notes where its grant comes from.
-func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, error) {
-	var line []grant.Grant // of our own: the caller may change his
-	if err := json.Unmarshal([]byte(text), &line); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "operate", "a grant cannot be read back: %w", err)
-	}
-	g := line[0]
-	if err := narrower(line); err != nil {
-		return nil, err
-	}
-	for i, child := range line[:len(line)-1] {
-		if err := o.c.Revocations.Derived(child.ID, line[i+1].ID, child.Expires); err != nil {
-			return nil, err
-		}
-	}
-	b, err := bounds(o.admission.res, line, func(agent string) (config.Resolved, error) {
-		return config.Resolve(o.admission.settings, config.Who{Tenant: g.Tenant, Agent: agent, Session: o.who.Session}, nil)
-	})
-	if err != nil {
-		return nil, err
-	}
-	chain, err := ledger.Chain(line, b, m.now())
-	if err != nil {
-		return nil, err
-	}
-	account, err := o.c.Accounts.Account(ctx, chain...)
-	if err != nil {
-		return nil, err
-	}
-	used, err := account.Chain(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &call{grant: g, text: text, account: account, files: used[0].Used.Files}, nil
-}
-
-// narrower refuses a line in which a grant has what the one it was derived
-// from has not: whoever made it did not derive it.
-func narrower(line []grant.Grant) error {
-	for i, child := range line[:len(line)-1] {
-		parent := line[i+1]
-		met, err := grant.Meet(child.Capabilities, parent.Capabilities)
-		if err != nil {
-			return err
-		}
-		own, err := grant.Normal(child.Capabilities)
-		if err != nil {
-			return err
-		}
-		same := reflect.DeepEqual(met, own) || len(met) == 0 && len(own) == 0
-		if !same || child.Expires.After(parent.Expires) || child.Tool != parent.Tool || child.Subject != parent.Subject {
-			return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.parent", Resource: child.ID,
-				Message: "the grant has more than the one it says it was derived from", Hint: "have it derived from that one"}
-		}
-	}
-	return nil
 }
 
 // textOf is a value as text, to compare it and to have one of our own.
@@ -187,8 +174,8 @@ func (c *call) leave(writes bool) {
 	}
 }
 
-// end notes why the grant has come to its end, where it has.
-func (c *call) end(why error) {
+// because notes why the grant has come to its end, where it has.
+func (c *call) because(why error) {
 	var e *sandbox.Error
 	if errors.As(why, &e) {
 		c.mu.Lock()

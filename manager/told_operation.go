@@ -1,6 +1,9 @@
 package manager
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/url"
 	"path"
 	"strconv"
@@ -79,4 +82,20 @@ func (o *order) measured(done metered, err error) operation.Ended {
 		e.Safety = o.guard.Profile().Safety
 	}
 	return e
+}
+
+// inputs is the digest of all that the operation was asked with. What differs
+// has another one, also where JSON cannot tell it: in bytes that are no UTF-8.
+func inputs(op grant.Operation) proof.Digest {
+	h := proof.NewHash()
+	data := op.Data
+	op.Data = nil
+	if b, err := json.Marshal(op); err == nil {
+		if bytes.Contains(b, []byte(`\ufffd`)) {
+			b = fmt.Appendf(b, "%q", []any{op.Kind, op.Path, op.Method, op.URL, op.Header, op.Selector, op.Text, op.Tool, op.Args})
+		}
+		_, _ = h.Write(append(b, '\n'))
+	}
+	_, _ = h.Write(data)
+	return h.Digest()
 }
