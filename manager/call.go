@@ -22,7 +22,10 @@ type calls struct {
 	mu    sync.Mutex
 	of    map[string]*call
 	swept time.Time
-	over  bool // with the Manager
+
+	forgot time.Time      // when what is about expired grants was forgotten last
+	work   sync.WaitGroup // of that
+	over   bool           // with the Manager
 }
 
 // A call is what operations of one tool call share.

@@ -5,12 +5,15 @@ package manager_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -49,4 +52,30 @@ func TestBrowserIsDeclared(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgetting holds that what is about expired grants is forgotten now and
+// then, and that nobody is left at it after the end.
+func TestForgetting(t *testing.T) {
+	onControlled(t, "", func(c *controlled) {
+		var times atomic.Int32
+		forget := c.ctl.Control.Sweep
+		c.ctl.Control.Sweep = func(ctx context.Context) error {
+			err := forget(ctx)
+			times.Add(1)
+			return err
+		}
+		for range 3 {
+			if _, err := c.operate(c.operation(grant.Operation{Kind: grant.OpFsList, Path: "/workspace"})); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		must(c.t, c.Close())
+		if n := times.Load(); n != 1 {
+			c.t.Errorf("it was forgotten %d times within a moment", n)
+		}
+		if strings.Contains(c.log.String(), "could be forgotten") {
+			c.t.Error(c.log.String())
+		}
+	})
 }

@@ -89,6 +89,7 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	if err != nil {
 		return shown(Performed{}, err), err
 	}
+	m.sweepIfDue(c)
 	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
 	o.req.Do.Args, o.req.Do.Header = slices.Clone(req.Do.Args), maps.Clone(req.Do.Header)
 	done, err := o.carryOn(ctx)

@@ -68,6 +68,7 @@ func Open(o Options) (*Control, error) {
 		Revocations: c.Revoked, Keys: c.Keys, Accounts: c.Ledger, Witness: recorder{c.Witness},
 		Fetch: o.Fetch, Browse: o.Browse, Observe: o.Observe,
 	}
+	c.Control.Sweep = c.Sweep
 	return c, nil
 }
 
