@@ -65,6 +65,9 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 // declareBrowser puts on record that a browser's container is opened, where the
 // settings want that of calls without a grant.
 func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings, res config.Resolved, req BrowserRequest) (*statement, error) {
+	if !res.RecordsCommands() {
+		return nil, nil
+	}
 	a := &admission{settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
 	b := m.commandBeginning(a)
 	b.Kind, b.Capability = KindBrowser, "browser:container"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
@@ -30,6 +31,9 @@ type statement struct {
 // witnessed carries fn out, between a begin and an end on record where the
 // settings want that for calls without a grant.
 func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimony) error) error {
+	if !a.res.RecordsCommands() {
+		return fn(nil)
+	}
 	s, err := m.declare(ctx, a, m.commandBeginning(a))
 	if err != nil {
 		return err
@@ -121,5 +125,19 @@ func (m *Manager) commandBeginning(a *admission) proof.Begin {
 	if a.ruling != nil {
 		b.Sandbox = a.ruling.sandbox
 	}
+	b.PolicyVersion = m.policyVersion(a)
 	return b
+}
+
+// policyVersion is that of the settings of a call without a grant, empty where
+// it cannot be told, in which case nothing will be run either.
+func (m *Manager) policyVersion(a *admission) string {
+	if a.settings == nil && a.res.Agent == "" {
+		return ""
+	}
+	rules, err := config.GrantPolicy(a.res, m.host.Inside(a.res), grant.Manifest{Tool: "command", Version: "1.0.0", Safety: grant.SafetyLow})
+	if err != nil {
+		return ""
+	}
+	return rules.Version
 }
