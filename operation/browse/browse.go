@@ -186,7 +186,7 @@ func (e *Executor) ensure(ctx context.Context, c *operation.Call) (browser.Sessi
 		return s, nil
 	}
 	s, err := e.open(ctx, browser.Rights{
-		Write: writes(c.Guard.Profile()), Visit: e.visit, Received: e.receive, Transfer: e.transfer,
+		Write: writes(c.Guard.Profile()), Visit: e.visit, Read: e.read, Received: e.receive, Transfer: e.transfer,
 	})
 	if err != nil {
 		return nil, err
