@@ -6,6 +6,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
+// MaxCalls is how many calls are kept of which nothing runs.
+const MaxCalls = maxCalls
+
 // Calls counts the calls of which something is kept.
 func Calls(m *Manager) int {
 	m.calls.mu.Lock()

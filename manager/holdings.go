@@ -93,6 +93,7 @@ func (m *Manager) letGo(c *call) error {
 	c.mu.Lock()
 	held := c.held
 	c.held, c.over = holdings{}, true
+	c.guard, c.terms = nil, nil
 	c.mu.Unlock()
 	c.stop(c.ended())
 	if held.unwatch != nil {

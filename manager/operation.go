@@ -219,6 +219,9 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 		return metered{}, err
 	}
 	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
+	call.Allowed = func(v grant.Vetted) error {
+		return o.admission.ruling.gate.Allows(v, o.guard.Profile().Mappings.Root)
+	}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
 	used, lost := count.End()
