@@ -78,10 +78,6 @@ func (o *order) measured(done metered, err error) operation.Ended {
 	return e
 }
 
-// KindCommand is the kind in the evidence of what was run, or lent files for,
-// without a grant.
-const KindCommand grant.OpKind = "Command"
-
 // witnessed carries fn out, between a begin and an end on record where the
 // settings want that for calls without a grant.
 func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimony) error) error {
@@ -147,7 +143,7 @@ func (m *Manager) commandBeginning(a *admission) proof.Begin {
 	args := a.req.Command.Args
 	b := proof.Begin{
 		Time: m.now(), Tenant: a.res.Tenant, Agent: a.res.Agent, Session: a.res.Session, Tool: a.req.Tool,
-		Kind: KindCommand, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
+		Kind: proof.Command, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
 		Inputs: inputs(grant.Operation{Args: args}),
 	}
 	if a.req.line != "" {

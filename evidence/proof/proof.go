@@ -51,6 +51,9 @@ type Begin struct {
 	TraceParent string `json:"traceParent,omitempty"`
 }
 
+// Command is the kind of what was run, or lent files for, without a grant.
+const Command grant.OpKind = "Command"
+
 // A Request is what of an operation can be judged again.
 type Request struct {
 	Path    string `json:"path,omitempty"`    // inside

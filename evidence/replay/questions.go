@@ -104,10 +104,16 @@ func bySort(b proof.Begin, t Today) []Answer {
 		return []Answer{t.Browser("screenshot")}
 	case grant.OpBrowserExtract:
 		return []Answer{t.Browser("extract")}
+	case grant.OpBrowserPDF:
+		return []Answer{t.Browser("pdf")}
+	case grant.OpBrowserWait:
+		return []Answer{t.Browser("wait")}
 	case grant.OpBrowserClick:
 		return []Answer{t.Browser("click")}
 	case grant.OpBrowserType:
 		return []Answer{t.Browser("type")}
+	case grant.OpBrowserUpload:
+		return append(file(t, grant.FSRead, q.Path), t.Browser("upload"))
 	case grant.OpBrowserDownload:
 		return append(file(t, grant.FSWrite, q.Path), t.Browser("download"))
 	case grant.OpProcExec:
@@ -115,6 +121,11 @@ func bySort(b proof.Begin, t Today) []Answer {
 			return nil
 		}
 		return []Answer{t.Program(q.Program)}
+	case proof.Command:
+		if q.Program == "" {
+			return nil
+		}
+		return []Answer{command(t, q)}
 	case grant.OpTmpAlloc:
 		return []Answer{t.Space(q.Bytes)}
 	}
@@ -143,6 +154,16 @@ func visited(t Today, q proof.Request) []Answer {
 	}
 	q.Method = "GET"
 	return request(t, q)
+}
+
+// command asks about the program of a command. A rule may be about a program
+// without arguments alone, so with some its refusal is not certain.
+func command(t Today, q proof.Request) Answer {
+	a := t.Command(q.Program)
+	if q.Args > 0 && a.Verdict == policy.Deny && a.Unsure == "" {
+		a.Unsure = "the program alone is refused; of its arguments there is a digest only"
+	}
+	return a
 }
 
 // What says in one text what an operation was about, also where nobody came to
