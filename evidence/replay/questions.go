@@ -156,14 +156,28 @@ func visited(t Today, q proof.Request) []Answer {
 	return request(t, q)
 }
 
-// command asks about the program of a command. A rule may be about a program
-// without arguments alone, so with some its refusal is not certain.
+// command asks about the program of a command. With arguments, what the checks
+// make of the program alone tells nothing, and a rule that names it may be about
+// it alone.
 func command(t Today, q proof.Request) Answer {
 	a := t.Command(q.Program)
-	if q.Args > 0 && a.Verdict == policy.Deny && a.Unsure == "" {
-		a.Unsure = "the program alone is refused; of its arguments there is a digest only"
+	switch {
+	case q.Args == 0 || a.Verdict == policy.Allow:
+		return a
+	case !named(a.Rule):
+		return Answer{Verdict: policy.Allow, Unsure: "of the arguments there is a digest only"}
 	}
+	a.Unsure = "a rule names the program; of its arguments there is a digest only"
 	return a
+}
+
+// named reports whether a rule is one of the settings' for commands, which say
+// by name what they are about.
+func named(rule string) bool { return strings.HasPrefix(rule, "commands.") }
+
+// byArguments reports whether a command was refused for its arguments.
+func (r *Result) byArguments(q proof.Request) bool {
+	return r.Recorded.Verdict == policy.Deny && r.Kind == string(proof.Command) && q.Args > 0 && !named(r.Recorded.Rule)
 }
 
 // What says in one text what an operation was about, also where nobody came to

@@ -106,6 +106,9 @@ func Judge(o Operation, t Today) Result {
 	case r.Recorded.Verdict == policy.Deny && strings.HasPrefix(r.Recorded.Rule, "profile.limits"):
 		r.same("the limit may be the manifest's, which is not in the record")
 		r.Certain = false
+	case r.byArguments(o.Begin.Request):
+		r.same("it was refused for its arguments, of which there is a digest only")
+		r.Certain = false
 	default:
 		r.compare(questions(o, t))
 	}

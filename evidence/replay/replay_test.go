@@ -58,6 +58,7 @@ func TestJudge(t *testing.T) {
 	run := proof.Begin{Kind: grant.OpProcExec, PolicyVersion: "old", Request: proof.Request{Program: "git", Args: 2}}
 	command, bare := proof.Begin{Kind: proof.Command, Request: proof.Request{Program: "git", Args: 2}}, proof.Begin{Kind: proof.Command, Request: proof.Request{Program: "git"}}
 	allow, ask, deny := says{all: policy.Allow, version: "new"}, says{all: policy.Ask, version: "new"}, says{all: policy.Deny, version: "new"}
+	blocks := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"command git": {Verdict: policy.Deny, Rule: "commands.block[0]"}}}
 	unsure := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"size": {Verdict: policy.Allow, Unsure: "no manifest"}}}
 	led := ended(proof.OK, "", "")
 	led.Effects = []proof.Effect{{Kind: grant.EffectNetwork, Host: "b.example:443"}}
@@ -85,7 +86,10 @@ func TestJudge(t *testing.T) {
 		{"arguments", run, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
 		{"arguments of a program that is refused", run, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
 		{"a command", command, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
-		{"a command whose program alone is refused", command, ended(proof.OK, "", ""), deny, policy.Deny, true, false, "the program alone"},
+		{"a command whose program alone is refused", command, ended(proof.OK, "", ""), deny, policy.Allow, false, false, "a digest only"},
+		{"a command whose program a rule names", command, ended(proof.OK, "", ""), blocks, policy.Deny, true, false, "a rule names"},
+		{"a command that was refused for its arguments", command, ended(proof.Denied, sandbox.CodeDenyTool, "critical-path"), allow, policy.Deny, false, false, "for its arguments"},
+		{"a command that a rule refused", command, ended(proof.Denied, sandbox.CodeDenyTool, "commands.block[0]"), allow, policy.Allow, true, false, "behind the refusal"},
 		{"a command without arguments that is refused", bare, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
 		{"a command by a tool that is refused", func() proof.Begin { b := command; b.Tool = "exec"; return b }(), ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
 		{"a line of a shell", proof.Begin{Kind: proof.Command}, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "does not say"},
