@@ -130,6 +130,9 @@ func firstOf[T any](all iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 func operationRow(i pairs.Item) (id, verdict, what, rule string) {
 	o := operationOf(i)
 	done := strings.TrimSpace(o.kind + " " + o.capability)
+	if i.Begin != nil && i.Begin.Kind == proof.Command && o.capability != "" {
+		done = o.capability // which says so itself
+	}
 	if o.tool != "" {
 		done += " by " + o.tool
 	}
@@ -152,7 +155,7 @@ func operationOf(i pairs.Item) operationCells {
 	}
 	if e := i.End; e != nil {
 		c.id, c.status, c.code, c.used = e.ID, string(e.Status), string(e.Code), usedText(e.Used)
-		c.duration = e.Duration.Round(10 * time.Microsecond).String()
+		c.duration = shownDuration(e.Duration)
 	}
 	return c
 }
@@ -178,6 +181,14 @@ func usedText(b grant.Budget) string {
 func operationsRow(i pairs.Item) []string {
 	o := operationOf(i)
 	return []string{shownTime(i.First().Time), o.kind, o.tool, o.capability, o.status, o.code, o.used, o.duration, o.id}
+}
+
+// shownDuration is d with three or four digits.
+func shownDuration(d time.Duration) string {
+	unit := 10 * time.Microsecond
+	for ; d >= 1000*unit && unit < time.Second; unit *= 10 {
+	}
+	return d.Round(unit).String()
 }
 
 func shownTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

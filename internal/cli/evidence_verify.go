@@ -147,6 +147,9 @@ func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore, what evidence
 // sayBroken names the first broken record of each chain.
 func (a *app) sayBroken(view verifyView) {
 	a.say("the evidence is not as it was written")
+	if len(view.Keys) == 0 {
+		a.say("there is no key in the state folder, so no signature counts; if only the key is gone, give the public one with --key")
+	}
 	for _, c := range view.Chains {
 		b := c.Broken
 		if b == nil {

@@ -107,7 +107,7 @@ var rules = []rule{
 		from: []string{"./..."},
 		except: []string{
 			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
-			"./internal/bench/rig", // measures browsers as sandbox(1) brings them up
+			"./internal/bench/rig", "./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},
 	},
