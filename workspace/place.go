@@ -5,9 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"strings"
 
+	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +23,7 @@ func (s *seeder) parent(rel string) (*os.Root, error) {
 		made := err == nil
 		var next *os.Root
 		if err == nil || errors.Is(err, fs.ErrExist) {
-			next, err = openDir(dir, part)
+			next, err = beneath.Dir(dir, part)
 		}
 		dir.Close()
 		if err != nil {
@@ -48,23 +48,6 @@ func give(dir *os.Root, o Owner) error {
 	}
 	defer f.Close()
 	return errors.Join(f.Chmod(0o755), f.Chown(o.UID, o.GID))
-}
-
-// descend opens the folder rel below root without passing through a link.
-func descend(root *os.Root, rel string) (*os.Root, error) {
-	dir, err := root.OpenRoot(".")
-	if err != nil || rel == "." {
-		return dir, err
-	}
-	for part := range strings.SplitSeq(path.Clean(rel), "/") {
-		next, err := openDir(dir, part)
-		dir.Close()
-		if err != nil {
-			return nil, err
-		}
-		dir = next
-	}
-	return dir, nil
 }
 
 // place writes the file base in dir in one step. The content is written to a
@@ -99,8 +82,8 @@ func isEscape(err error) bool {
 // reasonOf completes the sentence "<path> …" without naming host paths.
 func reasonOf(err error) string {
 	switch {
-	case errors.Is(err, errChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), isEscape(err):
-		return errChanged.Error()
+	case errors.Is(err, beneath.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), isEscape(err):
+		return beneath.ErrChanged.Error()
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return "there is no room left"
 	case errors.Is(err, fs.ErrExist):
