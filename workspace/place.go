@@ -73,16 +73,10 @@ func place(dir *os.Root, base string, data []byte, mode fs.FileMode, o Owner, re
 	return dir.Link(tmp, base)
 }
 
-// isEscape reports whether err is os.Root's refusal to leave its root. The
-// package has no sentinel for it.
-func isEscape(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "path escapes from parent")
-}
-
 // reasonOf completes the sentence "<path> …" without naming host paths.
 func reasonOf(err error) string {
 	switch {
-	case errors.Is(err, beneath.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), isEscape(err):
+	case errors.Is(err, beneath.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), beneath.IsEscape(err):
 		return beneath.ErrChanged.Error()
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return "there is no room left"

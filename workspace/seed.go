@@ -283,7 +283,7 @@ func (s *seeder) failed(rel string, err error) error {
 			return nil
 		}
 	}
-	if isEscape(err) {
+	if beneath.IsEscape(err) {
 		s.skip(rel, "in the workspace: "+reasonOf(err))
 		return nil
 	}

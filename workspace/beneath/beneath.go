@@ -30,7 +30,7 @@ func Dir(root *os.Root, rel string) (*os.Root, error) {
 	}
 	sub, err := root.OpenRoot(rel)
 	if err != nil {
-		return nil, err
+		return nil, changed(err)
 	}
 	after, err := sub.Stat(".")
 	if err != nil || !os.SameFile(before, after) {
@@ -53,7 +53,7 @@ func File(root *os.Root, rel string) (*os.File, fs.FileInfo, error) {
 	}
 	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, changed(err)
 	}
 	after, err := f.Stat()
 	if err != nil || !os.SameFile(before, after) || !after.Mode().IsRegular() {
@@ -78,4 +78,19 @@ func Descend(root *os.Root, rel string) (*os.Root, error) {
 		dir = next
 	}
 	return dir, nil
+}
+
+// changed adds ErrChanged to the refusal of a root to leave it: a link has
+// come to where none was.
+func changed(err error) error {
+	if IsEscape(err) {
+		return errors.Join(ErrChanged, err)
+	}
+	return err
+}
+
+// IsEscape reports whether err is the refusal of an [os.Root] to leave its
+// root. Package os has no sentinel for it.
+func IsEscape(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "path escapes from parent")
 }
