@@ -96,6 +96,7 @@ func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal erro
 	}
 	end := (&testimony{}).end(refusal)
 	end.Time = m.now()
+	end.Detail, end.Resource = "refused before it was begun", "" // which quote the command
 	if err := w.Refused(ctx, m.commandBeginning(a), end, a.res.RequireEvidence); err != nil {
 		m.log.WithError(err).Warn("a refusal is not on record")
 	}
