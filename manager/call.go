@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,7 +22,10 @@ type calls struct {
 	mu    sync.Mutex
 	of    map[string]*call
 	swept time.Time
-	over  bool // with the Manager
+
+	forgot time.Time      // when what is about expired grants was forgotten last
+	work   sync.WaitGroup // of that
+	over   bool           // with the Manager
 }
 
 // A call is what operations of one tool call share.
@@ -30,7 +34,7 @@ type call struct {
 	text  string          // of the grant and those that it was derived from
 	line  []grant.Grant   // the same, of our own
 	life  context.Context // of all operations; ends when the call is let go of
-	end   context.CancelCauseFunc
+	stop  context.CancelCauseFunc
 
 	ending   sync.Mutex // taken before mu, while held is let go of
 	mu       sync.Mutex
@@ -42,7 +46,8 @@ type call struct {
 	running  int
 	writing  int // of those that run, each with one file to come
 	files    int64
-	over     bool // nothing may be begun any more
+	over     bool  // nothing may be begun any more
+	why      error // it is over, where that is not EndCall
 	held     holdings
 }
 
@@ -220,6 +225,29 @@ func (c *call) leave(writes bool) {
 	}
 }
 
+// because notes why the grant has come to its end, where it has.
+func (c *call) because(why error) {
+	var e *sandbox.Error
+	if errors.As(why, &e) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.why = why
+	}
+}
+
+// ended is why nothing may be begun any more; nil while it may.
+func (c *call) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.why != nil:
+		return c.why
+	case c.over:
+		return errCallEnded(c)
+	}
+	return nil
+}
+
 // state is what the guard has to know of the call; whoever asks is one of
 // those that run.
 func (c *call) state(now time.Time, writes bool) grant.State {
@@ -285,14 +313,20 @@ func (o *order) profile() (*grant.Guard, error) {
 	})
 }
 
-// maxPrepared bounds the terms that are kept, one for each agent and tool.
+// maxPrepared bounds the terms that are kept.
 const maxPrepared = 256
 
 // prepared keeps what manifests and settings come to.
 type prepared struct {
 	mu       sync.Mutex
 	settings *config.Settings
-	of       map[[2]string]preparation // by agent and tool
+	of       map[preparedFor]preparation
+}
+
+// A preparedFor is what settings say different things for.
+type preparedFor struct {
+	agent, tool string
+	sandboxed   bool // mode can leave sessions of one agent outside
 }
 
 type preparation struct {
@@ -309,9 +343,9 @@ func (p *prepared) get(o *order) (*grant.Terms, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil || p.settings != o.admission.settings || len(p.of) >= maxPrepared {
-		p.settings, p.of = o.admission.settings, map[[2]string]preparation{}
+		p.settings, p.of = o.admission.settings, map[preparedFor]preparation{}
 	}
-	key := [2]string{o.who.Agent, o.req.Manifest.Tool}
+	key := preparedFor{o.who.Agent, o.req.Manifest.Tool, o.admission.res.Sandboxed}
 	if have, ok := p.of[key]; ok && have.manifest == text {
 		return have.terms, nil
 	}

@@ -63,6 +63,7 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
 	c.held.life, c.held.unwatch = ctx, done
 	context.AfterFunc(ctx, func() {
+		c.because(context.Cause(ctx))
 		done()
 		if err := m.letGo(c); err != nil {
 			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
@@ -94,7 +95,7 @@ func (m *Manager) letGo(c *call) error {
 	c.held, c.over = holdings{}, true
 	c.guard, c.terms = nil, nil
 	c.mu.Unlock()
-	c.end(errCallEnded(c))
+	c.stop(c.ended())
 	if held.unwatch != nil {
 		held.unwatch()
 	}
@@ -150,5 +151,36 @@ func (m *Manager) endCalls() error {
 	for _, c := range all {
 		err = errors.Join(err, m.letGo(c))
 	}
+	m.calls.work.Wait()
 	return err
+}
+
+// sweepEvery is how often what is about expired grants is forgotten.
+const sweepEvery = time.Hour
+
+// sweepIfDue has c forget what is about grants that have expired, beside the
+// operations. Close waits for it.
+func (m *Manager) sweepIfDue(c *Control) {
+	if c.Sweep == nil {
+		return
+	}
+	s, now := m.calls, m.now()
+	s.mu.Lock()
+	due := s.forgot.IsZero() || now.Sub(s.forgot) >= sweepEvery
+	if due = due && !s.over; due {
+		s.forgot = now
+		s.work.Add(1)
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	go func() {
+		defer s.work.Done()
+		ctx, done := context.WithTimeout(context.Background(), letGoWithin)
+		defer done()
+		if err := c.Sweep(ctx); err != nil {
+			m.log.WithError(err).Warn("not all that is about expired grants could be forgotten")
+		}
+	}()
 }

@@ -39,7 +39,7 @@ func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, er
 		}
 	}
 	c := &call{grant: line[0], text: text, line: line}
-	c.life, c.end = context.WithCancelCause(context.Background())
+	c.life, c.stop = context.WithCancelCause(context.Background())
 	if err := c.pay(ctx, o); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -88,6 +89,7 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	if err != nil {
 		return shown(Performed{}, err), err
 	}
+	m.sweepIfDue(c)
 	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
 	o.req.Do.Args, o.req.Do.Header = slices.Clone(req.Do.Args), maps.Clone(req.Do.Header)
 	done, err := o.carryOn(ctx)
@@ -238,20 +240,25 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 var errOperationTime = errors.New("time limit of the operation")
 
 // cause is why the operation was stopped, where it was, in the place of what
-// its executor made of it.
+// its executor made of it. What has an error of its own keeps that when it was
+// only the caller who gave up.
 func (o *order) cause(ctx context.Context, err error) error {
-	why := context.Cause(ctx)
-	if err == nil || why == nil {
-		return err
+	if err == nil {
+		return nil
 	}
+	why := cmp.Or(context.Cause(ctx), o.call.ended())
 	var e *sandbox.Error
 	switch {
+	case why == nil:
+		return err
 	case errors.As(why, &e):
 		return why
+	case errors.As(err, &e) && e.Code != sandbox.CodeTimeout && e.Code != sandbox.CodeUnavailable:
+		return err
 	case errors.Is(why, errOperationTime):
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Field: "profile.limits.timeout", Message: "the operation was stopped at its time limit", Hint: "ask for less at a time", Retryable: true, Err: err}
-	case errors.As(err, &e):
-		return err
+	case errors.Is(why, context.DeadlineExceeded):
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Message: "the operation was stopped at the caller's deadline", Retryable: true, Err: err}
 	}
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "operate", Message: "the operation was stopped because the caller gave up", Err: err}
 }
