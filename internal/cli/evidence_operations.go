@@ -162,6 +162,11 @@ func operationOf(i pairs.Item) operationCells {
 
 // usedText writes what of a budget is not 0.
 func usedText(b grant.Budget) string {
+	return amountsText(b, func(n int64) bool { return n != 0 })
+}
+
+// amountsText writes the amounts that say something.
+func amountsText(b grant.Budget, says func(int64) bool) string {
 	var out []string
 	for _, a := range []struct {
 		n          int64
@@ -170,7 +175,7 @@ func usedText(b grant.Budget) string {
 		{b.Calls, "calls", ""}, {b.BytesIn, "in", ""}, {b.BytesOut, "out", ""}, {b.Files, "files", ""},
 		{b.CPUMs, "cpu", "ms"}, {b.GPUMs, "gpu", "ms"}, {b.WallMs, "wall", "ms"},
 	} {
-		if a.n != 0 {
+		if says(a.n) {
 			out = append(out, fmt.Sprintf("%s %d%s", a.name, a.n, a.unit))
 		}
 	}
