@@ -95,6 +95,19 @@ func TestEveryFileBeginsSigned(t *testing.T) {
 	}
 }
 
+// TestLargestRecordsInSmallestFiles holds that everything that is taken fits.
+func TestLargestRecordsInSmallestFiles(t *testing.T) {
+	s := open(t, t.TempDir(), Options{MaxFile: 64 << 10, MaxTotal: 16 << 20, CheckpointEvery: 1})
+	name := strings.Repeat("\x01", 255)
+	r := Record{Tenant: name, Agent: name, Session: name, Sandbox: name, Command: name, Type: TypeBegin, Share: Exact, Data: json.RawMessage(`{"a":"` + strings.Repeat("x", MaxData-8) + `"}`)}
+	less := r
+	less.Data = json.RawMessage(`{"a":"` + strings.Repeat("x", MaxData-1200) + `"}`) // so that the largest may still join its batch
+	for n := 1; n < 8; n++ {
+		add(t, s, slices.Repeat([]Record{less, r}, n)...)
+	}
+	wantWhole(t, audit(t, s, name), 56, audit(t, s, name).Checkpoints, 0)
+}
+
 // TestTenantsAreNoPaths holds that each tenant has a folder of its own whatever
 // the name, and that nothing of that is part of a path.
 func TestTenantsAreNoPaths(t *testing.T) {

@@ -88,14 +88,15 @@ func (p piece) resolve(j *Journal, before, t tail) (data json.RawMessage, sync b
 	return data, sync, err
 }
 
-// AppendAround is [Journal.AppendMany] with batches of at most most records,
-// where before and after make the first and the last line of each batch.
+// AppendAround is [Journal.AppendMany] with batches of at most most records and
+// about an eighth of a file, where before and after make the first and the last
+// line of each batch.
 func (j *Journal) AppendAround(ctx context.Context, before Made, records []json.RawMessage, most int, after Made) error {
 	if len(records) == 0 {
 		return j.Append(ctx, before, after)
 	}
 	for chunk := range slices.Chunk(records, most) {
-		for batch := range j.batches(chunk) {
+		for batch := range batches(chunk, min(mostBatch, j.maxFile/8)) { // room for before and after
 			batch = slices.Concat([]any{before}, batch, []any{after})
 			if err := j.Append(ctx, batch...); err != nil {
 				return err

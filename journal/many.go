@@ -9,7 +9,7 @@ import (
 // AppendMany is Append for as many records as there are: in batches that leave
 // a file room for others. What was appended before an error stays.
 func (j *Journal) AppendMany(ctx context.Context, records []json.RawMessage) error {
-	for batch := range j.batches(records) {
+	for batch := range batches(records, min(mostBatch, j.maxFile/4)) {
 		if err := j.Append(ctx, batch...); err != nil {
 			return err
 		}
@@ -17,10 +17,12 @@ func (j *Journal) AppendMany(ctx context.Context, records []json.RawMessage) err
 	return nil
 }
 
-// batches splits records. A batch is valid until the next one.
-func (j *Journal) batches(records []json.RawMessage) iter.Seq[[]any] {
-	const mostBatch = 1 << 20 // bytes
-	most := min(mostBatch, j.maxFile/4)
+// mostBatch bounds what is written at once, in bytes.
+const mostBatch = 1 << 20
+
+// batches splits records into parts of which none but the last record is
+// beyond most bytes. A batch is valid until the next one.
+func batches(records []json.RawMessage, most int64) iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		var batch []any
 		var size int64

@@ -178,16 +178,6 @@ func (c *controlled) each() []grant.Operation {
 	}
 }
 
-// without returns capabilities without those of a kind.
-func without(all []grant.Capability, kinds ...grant.Kind) (out []grant.Capability) {
-	for _, c := range all {
-		if !strings.Contains(fmt.Sprint(kinds), string(c.Kind)) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // TestOperations carries out an operation of every kind: allowed, denied by
 // grant, manifest and policy, over budget, revoked, expired and without
 // consent. Each has its begin and its end on record, and the chain verifies.
@@ -309,5 +299,40 @@ func TestBrowserOperations(t *testing.T) {
 		}
 		must(c.t, c.ctl.Witness.Close())
 		c.verified()
+	})
+}
+
+// TestTemporarySpace holds that a call may use what it was allotted without a
+// capability for the folder, within its bound, and that it is gone with the call.
+func TestTemporarySpace(t *testing.T) {
+	onControlled(t, "", func(c *controlled) {
+		op := c.operation(grant.Operation{Kind: grant.OpTmpAlloc, Bytes: 64 << 10})
+		op.Grant.Capabilities = []grant.Capability{{Kind: grant.Temp, Bytes: 1 << 20}}
+		done, err := c.operate(op)
+		must(c.t, err)
+		folder := done.Output.Path
+		write := op
+		write.Do = grant.Operation{Kind: grant.OpFsWrite, Path: folder + "/a", Data: []byte("text")}
+		done, err = c.operate(write)
+		must(c.t, err)
+		c.onRecord(write, done)
+		read := op
+		read.Do = grant.Operation{Kind: grant.OpFsRead, Path: folder + "/a"}
+		if done, err = c.operate(read); err != nil || string(done.Output.Data) != "text" {
+			c.t.Errorf("read %q, %v", done.Output.Data, err)
+		}
+		write.Do = grant.Operation{Kind: grant.OpFsWrite, Path: folder + "/b", Data: make([]byte, 128<<10)}
+		if done, err = c.operate(write); done.Code != sandbox.CodeBudgetExceeded {
+			c.t.Errorf("beyond the bound: %v", err)
+		}
+		other := c.operation(grant.Operation{Kind: grant.OpFsRead, Path: folder + "/a"})
+		other.Grant.Capabilities = op.Grant.Capabilities
+		if done, err = c.operate(other); done.Code != sandbox.CodePermissionDeny {
+			c.t.Errorf("another call reads it: %v", err)
+		}
+		must(c.t, c.EndCall(tenant, op.Grant.ID))
+		if r, err := c.try(nil, "ls -d "+folder+" "+folder+"/a; ls -A /tmp | grep -c sbx-"); err != nil || !strings.Contains(string(r.Stderr), "No such file") || strings.TrimSpace(string(r.Stdout)) != "0" {
+			c.t.Errorf("after the call: %s%s, %v", r.Stdout, r.Stderr, err)
+		}
 	})
 }

@@ -59,6 +59,17 @@ func (r *reload) into(settings *atomic.Pointer[config.Settings]) {
 	}
 }
 
+// problem is why the settings in force are not what their source has now, empty
+// where they are.
+func (r *reload) problem() string {
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
+}
+
 // tell logs a problem once for as long as it stays the same.
 func (r *reload) tell(err error) {
 	if text := err.Error(); text != r.told {

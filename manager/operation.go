@@ -3,8 +3,9 @@ package manager
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -88,11 +89,19 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	if err != nil {
 		return shown(Performed{}, err), err
 	}
+	m.sweepIfDue(c)
 	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
-	done, err := o.run(ctx)
-	o.leave()
+	o.req.Do.Args, o.req.Do.Header = slices.Clone(req.Do.Args), maps.Clone(req.Do.Header)
+	done, err := o.carryOn(ctx)
 	o.observe(func(w operation.Observer) { w.Ended(o.measured(done, err)) })
 	return done.Performed, err
+}
+
+// carryOn is run, and gives the place among the operations of the call back,
+// also where something panics.
+func (o *order) carryOn(ctx context.Context) (metered, error) {
+	defer o.leave()
+	return o.run(ctx)
 }
 
 // run is the chain.
@@ -175,6 +184,9 @@ func (o *order) state() (grant.State, error) {
 		return s, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Field: "grant", Resource: g.ID, Retryable: true,
 			Message: "it cannot be told whether the grant was revoked, so it counts as revoked", Err: err}
 	}
+	if s.Revoked { // and may not use a decision up
+		return s, nil
+	}
 	if s.KeyUsedBy, err = o.c.Keys.Use(g.Tenant, g.DecisionKey, g.Call, g.Expires); err != nil {
 		return s, err
 	}
@@ -199,11 +211,18 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.guard.Profile().Limits.Timeout, errOperationTime)
 	defer cancel()
-	count, ctx, err := meter.Start(ctx, o.call.account, budget.One(budget.Calls, 1))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(o.call.life, func() { end(context.Cause(o.call.life)) })()
+	account, _ := o.call.payer()
+	count, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
 	if err != nil {
 		return metered{}, err
 	}
 	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
+	call.Allowed = func(v grant.Vetted) error {
+		return o.admission.ruling.gate.Allows(v, o.guard.Profile().Mappings.Root)
+	}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
 	used, lost := count.End()
@@ -304,14 +323,4 @@ func (o *order) observe(tell func(operation.Observer)) {
 	if o.c.Observe != nil {
 		tell(o.c.Observe)
 	}
-}
-
-// inputs is the digest of all that the operation was asked with.
-func inputs(op grant.Operation) proof.Digest {
-	h := proof.NewHash()
-	if b, err := json.Marshal(op); err == nil {
-		_, _ = h.Write(append(b, '\n'))
-	}
-	_, _ = h.Write(op.Data)
-	return h.Digest()
 }

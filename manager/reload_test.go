@@ -109,6 +109,9 @@ func TestBrokenFileChangesNothing(t *testing.T) {
 			t.Errorf("the log was told %d times of %d problems: %s", n, i+1, r.log)
 		}
 	}
+	if e, err := r.m.Explain(t.Context(), someone, nil, manager.Questions{}); err != nil || !strings.Contains(strings.Join(e.Problems, "\n"), "lits") {
+		t.Errorf("explain does not tell of the problem: %v, %v", e.Problems, err)
+	}
 	must(t, os.Remove(r.path))
 	if err := r.judged(r.m, []string{"reach"}); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
 		t.Errorf("without the file: %v", err)
@@ -120,6 +123,9 @@ func TestBrokenFileChangesNothing(t *testing.T) {
 	must(t, r.judged(r.m, []string{"reach"}))
 	if !strings.Contains(r.log.String(), "can be read again") {
 		t.Errorf("the log does not tell of the end: %s", r.log)
+	}
+	if e, err := r.m.Explain(t.Context(), someone, nil, manager.Questions{}); err != nil || len(e.Problems) > 0 {
+		t.Errorf("explain tells of problems: %v, %v", e.Problems, err)
 	}
 }
 

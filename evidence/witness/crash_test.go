@@ -73,10 +73,11 @@ func helper(what string) error {
 					failed <- err
 					return
 				}
-				tell("b", e)
 				if n >= 4 {
+					tell("h", e)
 					continue // never ends
 				}
+				tell("b", e)
 				if err := e.End(context.Background(), wrote()); err != nil {
 					failed <- err
 					return
@@ -116,16 +117,22 @@ func start(t *testing.T, how, dir string) *child {
 	return &child{cmd, bufio.NewScanner(out), in, bufio.NewWriter(in)}
 }
 
-// work has a process begin and end operations until it has said so many words,
-// kills it, and returns how each ended as far as it has said.
+// work has a process begin and end operations until it has said at least so many
+// words, some of them of operations that never end, kills it, and returns which
+// have ended as far as it has said.
 func work(t *testing.T, dir string, words int) map[string]bool {
 	t.Helper()
 	c := start(t, "work", dir)
 	ended := map[string]bool{}
+	killed, held := false, 0
 	for n := 0; c.out.Scan(); n++ {
 		what, id, _ := strings.Cut(c.out.Text(), " ")
 		ended[id] = what == "e"
-		if n == words {
+		if what == "h" {
+			held++
+		}
+		if n >= words && held > words/8 && !killed {
+			killed = true
 			if err := c.Process.Kill(); err != nil { // what it has said until now is still read
 				t.Fatal(err)
 			}
@@ -294,4 +301,50 @@ func TestKilledRecovery(t *testing.T) {
 	if left := writers(t, dir); len(left) != 0 {
 		t.Errorf("files %v are left", left)
 	}
+}
+
+// TestRecoveryStopsHalfway holds that a recovery which ends behind its write and
+// before it has cleaned up is done again without writing anything twice.
+func TestRecoveryStopsHalfway(t *testing.T) {
+	dir := t.TempDir()
+	work(t, dir, 100)
+	g := newRig(t, t.TempDir(), Options{})
+	half := &halfway{Keeper: NewFile("half", openStore(t, dir))}
+	g.keepers, g.o.Writers = []Keeper{half}, filepath.Join(dir, "writers")
+	if _, err := g.Recover(t.Context()); !errors.Is(err, errNoDisk) || len(writers(t, dir)) != 1 {
+		t.Fatalf("recovery: %v", err)
+	}
+	for range 2 { // the other tenant, if it has some, and what is left to do
+		if _, err := g.Recover(t.Context()); err != nil && !errors.Is(err, errNoDisk) {
+			t.Fatal(err)
+		}
+	}
+	if half.writes > 2 {
+		t.Errorf("%d writes", half.writes)
+	}
+	next := newRig(t, dir, Options{})
+	if n := next.Counters().Aborted; n != 0 {
+		t.Errorf("%d were aborted again", n)
+	}
+	for _, tenant := range []string{"acme", "globex"} {
+		for id, o := range operations(t, next.store, tenant) { // none twice
+			if o.Begin == nil || o.End == nil {
+				t.Errorf("%s: %+v", id, o)
+			}
+		}
+	}
+	if left := writers(t, dir); len(left) != 0 {
+		t.Errorf("files %v are left", left)
+	}
+}
+
+// halfway is a Keeper whose writes fail after they are done.
+type halfway struct {
+	Keeper
+	writes int
+}
+
+func (h *halfway) Write(ctx context.Context, rs ...evidence.Record) error {
+	h.writes++
+	return errors.Join(h.Keeper.Write(ctx, rs...), errNoDisk)
 }

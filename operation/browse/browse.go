@@ -187,7 +187,7 @@ func (e *Executor) ensure(ctx context.Context, c *operation.Call) (browser.Sessi
 	if s, err := e.page(); err == nil {
 		return s, nil
 	}
-	rights := browser.Rights{Write: writes(c.Guard.Profile()), Visit: e.visit, Received: e.receive, Transfer: e.transfer}
+	rights := browser.Rights{Write: writes(c.Guard.Profile()), Visit: e.visit, Read: e.read, Received: e.receive, Transfer: e.transfer}
 	came := make(chan opened, 1)
 	e.work.Go(func() {
 		s, err := e.open(ctx, rights)

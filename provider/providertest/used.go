@@ -45,18 +45,23 @@ func usedWhileRunning(r *rig) {
 	r.exit(idle)
 }
 
-// used asks a command what it has used.
+// used asks a command what it has used, again where the wall did not answer in
+// its second: the machine may have others to serve.
 func (r *rig) used(p running) sandbox.Rusage {
 	r.Helper()
 	m, ok := p.Process.(sandbox.Metered)
 	if !ok {
 		r.Fatal("the process is not Metered")
 	}
-	u, err := m.Used(r.ctx)
-	if err != nil {
-		r.Fatalf("Used: %v", err)
+	for deadline := time.Now().Add(r.h.Patience); ; {
+		u, err := m.Used(r.ctx)
+		if err == nil {
+			return u
+		}
+		if sandbox.CodeOf(err) != sandbox.CodeUnavailable || time.Now().After(deadline) {
+			r.Fatalf("Used: %v", err)
+		}
 	}
-	return u
 }
 
 func processor(u sandbox.Rusage) time.Duration { return u.User + u.System }

@@ -64,9 +64,9 @@ func byCheck(check string) Type {
 		return PathAccessDenied
 	case "temporary":
 		return DisallowedTempWrite
-	case "network":
+	case "network", "host":
 		return NetworkViolation
-	case "tool":
+	case "tool", "profile":
 		return ToolDenied
 	case "limit":
 		return LimitExceeded
