@@ -42,7 +42,7 @@ func (c *controlled) commandsTold() (out []*toldPair) {
 		case evidence.TypeBegin:
 			p.begin = &proof.Begin{}
 			must(c.t, json.Unmarshal(r.Data, p.begin))
-			if p.begin.Kind == manager.KindCommand {
+			if p.begin.Kind == proof.Command {
 				out = append(out, p)
 			}
 		case evidence.TypeEnd:

@@ -28,18 +28,18 @@ type soak struct {
 	*controlled
 	mu    sync.Mutex
 	codes map[sandbox.Code]int
-	ids   map[string]bool
-	loud  map[string]int // what is UNKNOWN.INTERNAL, or leaks, and how often
+	ids   map[string]bool // whether it has passed
+	loud  map[string]int  // what is UNKNOWN.INTERNAL, or leaks, and how often
 }
 
 func (s *soak) heard(op manager.Operation, done manager.Performed, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.codes[done.Code]++
-	if s.ids[done.ID] || done.ID == "" {
+	if _, given := s.ids[done.ID]; given || done.ID == "" {
 		s.t.Errorf("the id %q was given before", done.ID)
 	}
-	s.ids[done.ID] = true
+	s.ids[done.ID] = done.OK
 	if done.Code == sandbox.CodeInternal {
 		s.loud[fmt.Sprintf("%s: %.300v", op.Do.Kind, err)]++
 	}
@@ -129,30 +129,38 @@ func (s *soak) step(b *babbler, deals []manager.Operation) {
 	s.heard(op, did, err)
 }
 
-// paired holds that each operation has one begin and one end on record, that
-// the chains verify, and that nothing on record is anybody's content.
+// paired holds that each operation has one begin and one end on record, or, of
+// those that were refused, is one of those that were counted because they came
+// too fast; that the chains verify, and that nothing on record is anybody's content.
 func (s *soak) paired(g *guarded) {
-	count := map[string][2]int{}
+	must(s.t, s.evidence.Flush(context.Background()))
+	count, counted := map[string][2]int{}, 0
 	for r, err := range s.evidence.Query(context.Background(), evidence.Filter{AllTenants: true}) {
 		must(s.t, err)
 		n := count[r.Command]
-		switch r.Type {
-		case evidence.TypeBegin:
+		switch {
+		case r.Type == evidence.TypeBegin && r.Omitted == 0:
 			n[0]++
-		case evidence.TypeEnd:
+		case r.Type == evidence.TypeEnd && r.Omitted == 0:
 			n[1]++
+		case r.Type == evidence.TypeBegin, r.Type == evidence.TypeEnd:
+			counted += int(r.Omitted)
 		}
 		count[r.Command] = n
 	}
-	wrong := 0
-	for id := range s.ids {
-		if count[id] != [2]int{1, 1} {
+	wrong, missing := 0, 0
+	for id, passed := range s.ids {
+		switch n := count[id]; {
+		case n == [2]int{} && !passed:
+			missing++
+		case n != [2]int{1, 1}:
 			wrong++
 		}
 	}
-	if wrong > 0 {
-		s.t.Errorf("%d operations have not one begin and one end each", wrong)
+	if wrong > 0 || counted != 2*missing {
+		s.t.Errorf("%d operations have not one begin and one end each; %d are not on record, and %d records were counted", wrong, missing, counted)
 	}
+	s.t.Logf("%d refusals were counted", missing)
 	s.verified()
 	for _, name := range s.grep(someContent) {
 		s.t.Errorf("contents are in %s", name)

@@ -46,9 +46,9 @@ func (c *controlled) gone(how, folder string) {
 	c.t.Logf("temporary space, %s: gone within %v", how, time.Since(began).Round(time.Millisecond))
 }
 
-// TestTemporarySpace uses temporary space by files and programs, up to its
+// TestTemporarySpaceGoesWithItsCall uses temporary space by files and programs, up to its
 // bound, and sees it go with its call and with nobody else's.
-func TestTemporarySpace(t *testing.T) {
+func TestTemporarySpaceGoesWithItsCall(t *testing.T) {
 	onControlled(t, "", func(c *controlled) {
 		op, other := c.shell("true"), c.shell("true")
 		folder, kept := c.allot(op), c.allot(other)
