@@ -251,3 +251,32 @@ func TestRequestsAreStopped(t *testing.T) {
 		c.verified()
 	})
 }
+
+// TestStoppedWhileItIsMade stops operations whose sandbox, or browser, is not
+// there yet: nothing has run, and nobody waits for what takes seconds.
+func TestStoppedWhileItIsMade(t *testing.T) {
+	onControlled(t, "", func(c *controlled) {
+		for i, do := range []grant.Operation{
+			{Kind: grant.OpFsList, Path: "/workspace"}, {Kind: grant.OpProcExec, Tool: "sh", Args: []string{"-c", "sleep 1000"}},
+			{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")},
+		} {
+			if do.Kind == grant.OpBrowserNav && c.wall == "local" {
+				continue // browsers live in containers
+			}
+			op := c.shell("true")
+			op.Grant.Session, op.Do, op.Grant.Budget.WallMs = fmt.Sprintf("cold-%d", i), do, 20
+			began := time.Now()
+			done, err := c.operate(op)
+			took := time.Since(began)
+			if !done.OK && done.Code != sandbox.CodeBudgetExceeded || took > time.Minute {
+				c.t.Errorf("%s: %v after %v", do.Kind, err, took)
+			}
+			if do.Kind == grant.OpProcExec && done.OK {
+				c.t.Errorf("the program has ended: %+v", done)
+			}
+			c.t.Logf("%s with 20ms, and nothing there: %q after %v", do.Kind, done.Code, took.Round(time.Millisecond))
+		}
+		must(c.t, c.ctl.Witness.Close())
+		c.verified()
+	})
+}
