@@ -3,7 +3,6 @@
 package manager_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 
@@ -104,8 +103,8 @@ func TestBudgetsAreApart(t *testing.T) {
 	c, _ := newControlledFake(t, nil, "")
 	for i, who := range []config.Who{{Tenant: "a", Agent: "main", Session: "b"}, {Tenant: "a", Agent: "b", Session: "main"}, {Tenant: "b", Agent: "a", Session: "main"}, {Tenant: "ab", Agent: "main", Session: "main"}} {
 		op := c.looks(3)
-		op.Grant.ID = fmt.Sprint("same")
-		op.Grant.DecisionKey = fmt.Sprint("same")
+		op.Grant.ID = "same"
+		op.Grant.DecisionKey = "same"
 		op.Grant.Tenant, op.Grant.Agent, op.Grant.Session = who.Tenant, who.Agent, who.Session
 		want := 3
 		if i == 1 { // the same id again in one tenant is another grant
