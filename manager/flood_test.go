@@ -3,13 +3,16 @@
 package manager_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -52,4 +55,42 @@ func TestFloodOfGrants(t *testing.T) {
 	}
 	c.refused("a call whose budget is used up", first, sandbox.CodeBudgetExceeded)
 	c.refused("a call that has ended", ended, sandbox.CodePermissionDeny)
+}
+
+// TestSpentCall holds that a call whose budget is used up puts nothing on record
+// one by one, however often it asks, and goes on when there is more.
+func TestSpentCall(t *testing.T) {
+	c, _ := onLocal(t, `, "budgets": {"tenant": {"calls": 1}}`)
+	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+	w := &counting{Witness: c.ctl.Control.Witness}
+	c.ctl.Control.Witness = w
+	if _, err := c.operate(op); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		c.refused("beyond the budget", op, sandbox.CodeBudgetExceeded)
+	}
+	if w.begun != 2 || w.refused != 4 {
+		t.Errorf("%d operations were begun, and %d refused before", w.begun, w.refused)
+	}
+	c.Reload(c.parsed(`, "budgets": {"tenant": {"calls": 2}}`))
+	if _, err := c.operate(op); err != nil {
+		t.Error(err)
+	}
+}
+
+// counting is a witness that counts what it is told.
+type counting struct {
+	manager.Witness
+	begun, refused int
+}
+
+func (w *counting) Begin(ctx context.Context, b proof.Begin, require bool) (manager.Entry, error) {
+	w.begun++
+	return w.Witness.Begin(ctx, b, require)
+}
+
+func (w *counting) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error {
+	w.refused++
+	return w.Witness.Refused(ctx, b, end, require)
 }

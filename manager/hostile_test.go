@@ -17,6 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -31,6 +33,11 @@ func onLocal(t *testing.T, extra string) (*controlled, *statedir.Dir) {
 		c.open(opts, state)
 		c.control(opts, state)
 		opts.Settings = c.parsed(extra)
+		if p, err := opts.Providers.Get("local"); err != nil {
+			t.Error(err)
+		} else if opts.Providers, err = provider.New(p, host.New(os.Environ())); err != nil {
+			t.Error(err)
+		}
 	}).Manager
 	c.browsers()
 	return c, kept

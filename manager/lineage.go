@@ -94,6 +94,38 @@ func (c *call) pay(ctx context.Context, o *order) error {
 	return nil
 }
 
+// affords refuses an operation of a call that has been refused for its budget
+// and would be again: it is not begun then, because what is begun is kept on
+// record one by one, and asking costs nothing.
+func (c *call) affords(ctx context.Context) error {
+	c.mu.Lock()
+	spent, account := c.spent, c.account
+	c.mu.Unlock()
+	if !spent {
+		return nil
+	}
+	chain, err := account.Chain(ctx)
+	if err == nil {
+		_, err = budget.Draw(chain, firstDraw())
+	}
+	return err
+}
+
+// short notes that an operation was refused for its budget.
+func (c *call) short(err error) {
+	if sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded {
+		c.mu.Lock()
+		c.spent = true
+		c.mu.Unlock()
+	}
+}
+
+// firstDraw is what each operation takes before it is carried out; the meter
+// adds a moment to it.
+func firstDraw() budget.Amount {
+	return budget.Add(budget.One(budget.Calls, 1), budget.One(budget.WallMs, 1))
+}
+
 // payer returns what operations of the call draw from, and the strictest of its
 // bounds.
 func (c *call) payer() (*ledger.Account, budget.Amount) {
