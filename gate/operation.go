@@ -65,6 +65,15 @@ func (g *Gate) names(j *Judgement, v grant.Vetted, root string) {
 	}
 }
 
+// unquoted has reasons against a program quote none of its arguments: what
+// refuses an operation is put on record, which has digests of them alone. The
+// rule says what was wrong.
+func unquoted(reasons []policy.Reason) {
+	for i := range reasons {
+		reasons[i].Message, reasons[i].Span = "the program may not be run with these arguments", policy.Span{}
+	}
+}
+
 // file asks what the settings say about a path.
 func (g *Gate) file(j *Judgement, op sandbox.Operation, path string) {
 	d := g.paths.Judge(op, path)

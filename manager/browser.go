@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/gate"
 )
 
@@ -70,7 +71,7 @@ func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings,
 	}
 	a := &admission{settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
 	b := m.commandBeginning(a)
-	b.Kind, b.Capability = KindBrowser, "browser:container"
+	b.Kind, b.Capability = proof.Browser, "browser:container"
 	var err error
 	if b.Sandbox, err = config.Name(res.Browser.ContainerPrefix, m.owner(res)); err != nil {
 		return nil, err

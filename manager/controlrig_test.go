@@ -22,7 +22,7 @@ import (
 
 // newControlledFake is a conductor of operations whose wall is in memory.
 // Requests leave through the real way out.
-func newControlledFake(t *testing.T, programs map[string]fake.Program, settings string) (*controlled, *guarded) {
+func newControlledFake(t *testing.T, programs map[string]fake.Program, settings string, more ...func(*manager.Options, *controlled)) (*controlled, *guarded) {
 	t.Helper()
 	g := newGuarded(t, sandbox.Deny)
 	g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: programs})
@@ -30,6 +30,9 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 	g.change = func(o *manager.Options) {
 		c.open(o, g.state)
 		c.control(o, g.state)
+		for _, change := range more {
+			change(o, c)
+		}
 	}
 	if settings == "" {
 		settings = c.settingsFor("")

@@ -40,7 +40,7 @@ func TestBrowserIsDeclared(t *testing.T) {
 				case evidence.TypeBegin:
 					var begin proof.Begin
 					must(c.t, json.Unmarshal(r.Data, &begin))
-					if begin.Kind == manager.KindBrowser && begin.Sandbox == b.Name() {
+					if begin.Kind == proof.Browser && begin.Sandbox == b.Name() {
 						begins++
 					}
 				case evidence.TypeEnd:

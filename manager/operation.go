@@ -106,15 +106,16 @@ func (o *order) carryOn(ctx context.Context) (metered, error) {
 
 // run is the chain.
 func (o *order) run(ctx context.Context) (metered, error) {
-	if err := o.admit(ctx); err != nil {
+	if err := gaveUp(ctx, o.admit(ctx)); err != nil {
 		return o.refuse(ctx, err)
 	}
 	require := o.admission.res.RequireEvidence
 	entry, err := o.c.Witness.Begin(ctx, o.beginning(), require)
-	if err != nil {
+	if err = gaveUp(ctx, err); err != nil {
 		return metered{Performed: o.finish(Performed{}, err)}, err
 	}
 	done, err := o.meter(ctx)
+	err = gaveUp(ctx, err)
 	done.Performed = o.finish(done.Performed, err)
 	if lost := entry.End(ctx, o.ending(done, err)); lost != nil && require && err == nil {
 		done.Performed = o.finish(done.Performed, lost)
@@ -245,8 +246,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 var errOperationTime = errors.New("time limit of the operation")
 
 // cause is why the operation was stopped, where it was, in the place of what
-// its executor made of it. What has an error of its own keeps that when it was
-// only the caller who gave up.
+// its executor made of it.
 func (o *order) cause(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -254,18 +254,31 @@ func (o *order) cause(ctx context.Context, err error) error {
 	why := cmp.Or(context.Cause(ctx), o.call.ended())
 	var e *sandbox.Error
 	switch {
-	case why == nil:
-		return err
 	case errors.As(why, &e):
 		return why
-	case errors.As(err, &e) && e.Code != sandbox.CodeTimeout && e.Code != sandbox.CodeUnavailable:
-		return err
-	case errors.Is(why, errOperationTime):
+	case errors.Is(why, errOperationTime) && vague(err):
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Field: "profile.limits.timeout", Message: "the operation was stopped at its time limit", Hint: "ask for less at a time", Retryable: true, Err: err}
-	case errors.Is(why, context.DeadlineExceeded):
+	}
+	return err
+}
+
+// gaveUp says of an error that it comes from the end of the caller's context,
+// where it does. What went wrong by itself keeps its error.
+func gaveUp(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil || !vague(err):
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Message: "the operation was stopped at the caller's deadline", Retryable: true, Err: err}
 	}
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "operate", Message: "the operation was stopped because the caller gave up", Err: err}
+}
+
+// vague reports whether an error says no more than that something did not
+// come to its end.
+func vague(err error) bool {
+	var e *sandbox.Error
+	return !errors.As(err, &e) || e.Code == sandbox.CodeTimeout || e.Code == sandbox.CodeUnavailable || e.Code == sandbox.CodeBusy
 }
 
 func (o *order) keep() int64 {

@@ -11,13 +11,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// The kinds in the evidence of what is done without a grant: what was run or
-// lent files for, and the use of a browser's container.
-const (
-	KindCommand grant.OpKind = "Command"
-	KindBrowser grant.OpKind = "Browser"
-)
-
 // A statement is a call without a grant whose begin is on record. A nil one is
 // about a call that need not be.
 type statement struct {
@@ -103,6 +96,7 @@ func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal erro
 	}
 	end := (&testimony{}).end(refusal)
 	end.Time = m.now()
+	end.Detail, end.Resource = "refused before it was begun", "" // which quote the command
 	if err := w.Refused(ctx, m.commandBeginning(a), end, a.res.RequireEvidence); err != nil {
 		m.log.WithError(err).Warn("a refusal is not on record")
 	}
@@ -113,7 +107,7 @@ func (m *Manager) commandBeginning(a *admission) proof.Begin {
 	args := a.req.Command.Args
 	b := proof.Begin{
 		Time: m.now(), Tenant: a.res.Tenant, Agent: a.res.Agent, Session: a.res.Session, Tool: a.req.Tool,
-		Kind: KindCommand, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
+		Kind: proof.Command, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
 		Inputs: inputs(grant.Operation{Args: args}),
 	}
 	if a.req.line != "" {
