@@ -26,6 +26,8 @@ func (noKeys) Use(_, _, call string, _ time.Time) (string, error) { return call,
 func TestFloodOfGrants(t *testing.T) {
 	c, _ := onLocal(t, "")
 	c.ctl.Control.Witness, c.ctl.Control.Keys = silent{}, noKeys{}
+	const most = 64
+	manager.KeepCalls(c.Manager, most)
 	first := c.operation(grant.Operation{Kind: grant.OpProcExec, Tool: "echo", Args: []string{"a"}})
 	first.Grant.Budget.Calls = 1
 	if _, err := c.operate(first); err != nil {
@@ -43,14 +45,14 @@ func TestFloodOfGrants(t *testing.T) {
 			}
 		})
 	}
-	for i := range manager.MaxCalls + 64 {
+	for i := range 4 * most {
 		op := ended
 		op.Grant.ID, op.Grant.Call = fmt.Sprint("flood-", i), fmt.Sprint("flood-", i)
 		ops <- op
 	}
 	close(ops)
 	all.Wait()
-	if n := manager.Calls(c.Manager); n > manager.MaxCalls {
+	if n := manager.Calls(c.Manager); n > most {
 		t.Errorf("%d calls are kept", n)
 	}
 	c.refused("a call whose budget is used up", first, sandbox.CodeBudgetExceeded)
