@@ -229,6 +229,17 @@ func TestBudgetsOfNow(t *testing.T) {
 	}
 }
 
+// TestBudgetsOfNobody holds that a grant that names no agent and no session draws
+// from the budgets of those that it is used as.
+func TestBudgetsOfNobody(t *testing.T) {
+	for _, bound := range []string{"agent", "session"} {
+		c, _ := onLocal(t, `, "budgets": {"`+bound+`": {"calls": 0}}`)
+		op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+		op.Grant.Agent, op.Grant.Session = "", ""
+		c.refused("beyond the budget of the "+bound, op, sandbox.CodeBudgetExceeded)
+	}
+}
+
 // TestInputsDiffer holds that what was asked has digests of its own, also where
 // JSON cannot tell it apart.
 func TestInputsDiffer(t *testing.T) {

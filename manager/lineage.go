@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
@@ -134,8 +135,14 @@ func (c *call) payer() (*ledger.Account, budget.Amount) {
 	return c.account, c.bound
 }
 
-// chain is what the grants of a line draw from.
+// chain is what the grants of a line draw from. One that names no agent or no
+// session is used as the default ones, and draws from those.
 func (o *order) chain(line []grant.Grant) ([]ledger.Limit, error) {
+	line = slices.Clone(line)
+	for i := range line {
+		who := whoOf(line[i])
+		line[i].Agent, line[i].Session = who.Agent, who.Session
+	}
 	b, err := bounds(o.admission.res, line, func(agent string) (config.Resolved, error) {
 		return config.Resolve(o.admission.settings, config.Who{Tenant: o.who.Tenant, Agent: agent, Session: o.who.Session}, nil)
 	})
