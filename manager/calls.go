@@ -137,15 +137,6 @@ func (s *calls) thin() {
 	}
 }
 
-// open refuses what would begin after the end of the Manager: nobody would end
-// it any more.
-func (s *calls) open() error {
-	if s.over {
-		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Message: "the manager is closed"}
-	}
-	return nil
-}
-
 // sweep forgets calls whose grant has expired and of which nothing runs. What
 // they hold is let go of when the grant ends, see holdings.
 func (s *calls) sweep(now time.Time) {
