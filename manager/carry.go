@@ -94,7 +94,8 @@ const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // meterable refuses a budget that nobody could hold: what a program uses of a
 // GPU is not told to us, and where the sandbox has one it can be used.
 func (o *order) meterable() error {
-	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && o.req.Grant.Budget.GPUMs != grant.Unlimited {
+	_, bound := o.call.payer()
+	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && bound.GPUMs != budget.Unlimited {
 		return budget.Unmetered(budget.GPUMs)
 	}
 	return nil

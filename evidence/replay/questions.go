@@ -10,9 +10,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// kindCommand is the kind of what was run without a grant.
-const kindCommand grant.OpKind = "Command"
-
 // stays returns why the refusal of an operation does not depend on the policy,
 // or "" where it does or there was none.
 func (r *Result) stays() string {
@@ -125,10 +122,16 @@ func bySort(b proof.Begin, t Today) []Answer {
 		return []Answer{t.Browser("screenshot")}
 	case grant.OpBrowserExtract:
 		return []Answer{t.Browser("extract")}
+	case grant.OpBrowserPDF:
+		return []Answer{t.Browser("pdf")}
+	case grant.OpBrowserWait:
+		return []Answer{t.Browser("wait")}
 	case grant.OpBrowserClick:
 		return []Answer{t.Browser("click")}
 	case grant.OpBrowserType:
 		return []Answer{t.Browser("type")}
+	case grant.OpBrowserUpload:
+		return append(file(t, grant.FSRead, q.Path), t.Browser("upload"))
 	case grant.OpBrowserDownload:
 		return append(file(t, grant.FSWrite, q.Path), t.Browser("download"))
 	case grant.OpProcExec:
@@ -136,11 +139,11 @@ func bySort(b proof.Begin, t Today) []Answer {
 			return nil
 		}
 		return []Answer{t.Program(q.Program)}
-	case kindCommand:
+	case proof.Command:
 		if q.Program == "" {
 			return nil
 		}
-		return []Answer{t.Command(q.Program)}
+		return []Answer{command(t, q)}
 	case grant.OpTmpAlloc:
 		return []Answer{t.Space(q.Bytes)}
 	}
@@ -169,6 +172,30 @@ func visited(t Today, q proof.Request) []Answer {
 	}
 	q.Method = "GET"
 	return request(t, q)
+}
+
+// command asks about the program of a command. With arguments, what the checks
+// make of the program alone tells nothing, and a rule that names it may be about
+// it alone.
+func command(t Today, q proof.Request) Answer {
+	a := t.Command(q.Program)
+	switch {
+	case q.Args == 0 || a.Verdict == policy.Allow:
+		return a
+	case !named(a.Rule):
+		return Answer{Verdict: policy.Allow, Unsure: "of the arguments there is a digest only"}
+	}
+	a.Unsure = "a rule names the program; of its arguments there is a digest only"
+	return a
+}
+
+// named reports whether a rule is one of the settings' for commands, which say
+// by name what they are about.
+func named(rule string) bool { return strings.HasPrefix(rule, "commands.") }
+
+// byArguments reports whether a command was refused for its arguments.
+func (r *Result) byArguments(q proof.Request) bool {
+	return r.Recorded.Verdict == policy.Deny && r.Kind == string(proof.Command) && q.Args > 0 && !named(r.Recorded.Rule)
 }
 
 // What says in one text what an operation was about, also where nobody came to

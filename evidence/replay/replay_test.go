@@ -56,7 +56,9 @@ func write() proof.Begin {
 func TestJudge(t *testing.T) {
 	fetch := proof.Begin{Kind: grant.OpNetHTTP, PolicyVersion: "old", Request: proof.Request{Method: "GET", Scheme: "https", Host: "a.example", Port: 443}}
 	run := proof.Begin{Kind: grant.OpProcExec, PolicyVersion: "old", Request: proof.Request{Program: "git", Args: 2}}
+	command, bare := proof.Begin{Kind: proof.Command, Request: proof.Request{Program: "git", Args: 2}}, proof.Begin{Kind: proof.Command, Request: proof.Request{Program: "git"}}
 	allow, ask, deny := says{all: policy.Allow, version: "new"}, says{all: policy.Ask, version: "new"}, says{all: policy.Deny, version: "new"}
+	blocks := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"command git": {Verdict: policy.Deny, Rule: "commands.block[0]"}}}
 	unsure := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"size": {Verdict: policy.Allow, Unsure: "no manifest"}}}
 	led := ended(proof.OK, "", "")
 	led.Effects = []proof.Effect{{Kind: grant.EffectNetwork, Host: "b.example:443"}}
@@ -83,6 +85,14 @@ func TestJudge(t *testing.T) {
 		{"a size that nobody can tell of", write(), ended(proof.OK, "", ""), unsure, policy.Allow, false, false, "no manifest"},
 		{"arguments", run, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
 		{"arguments of a program that is refused", run, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a command", command, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
+		{"a command whose program alone is refused", command, ended(proof.OK, "", ""), deny, policy.Allow, false, false, "a digest only"},
+		{"a command whose program a rule names", command, ended(proof.OK, "", ""), blocks, policy.Deny, true, false, "a rule names"},
+		{"a command that was refused for its arguments", command, ended(proof.Denied, sandbox.CodeDenyTool, "critical-path"), allow, policy.Deny, false, false, "for its arguments"},
+		{"a command that a rule refused", command, ended(proof.Denied, sandbox.CodeDenyTool, "commands.block[0]"), allow, policy.Allow, true, false, "behind the refusal"},
+		{"a command without arguments that is refused", bare, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a command by a tool that is refused", func() proof.Begin { b := command; b.Tool = "exec"; return b }(), ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a line of a shell", proof.Begin{Kind: proof.Command}, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "does not say"},
 		{"refused by the policy, allowed today", fetch, ended(proof.Denied, sandbox.CodeCapabilityBlocked, "policy.lists.domains"), allow, policy.Allow, true, false, "behind the refusal"},
 		{"refused by the policy, then and today", fetch, ended(proof.Denied, sandbox.CodeCapabilityBlocked, "policy.denied.domains"), deny, policy.Deny, false, true, "refuses it"},
 		{"refused by a rule for commands", run, ended(proof.Denied, sandbox.CodeDenyTool, "commands.block[0]: git"), deny, policy.Deny, false, true, "refuses it"},
@@ -136,7 +146,11 @@ func TestJudgeAsks(t *testing.T) {
 		{grant.OpBrowserClick, proof.Request{}, "browser click"},
 		{grant.OpBrowserType, proof.Request{}, "browser type"},
 		{grant.OpBrowserDownload, proof.Request{Path: "/w/a"}, "fs.write /w/a|browser download"},
+		{grant.OpBrowserPDF, proof.Request{}, "browser pdf"},
+		{grant.OpBrowserWait, proof.Request{}, "browser wait"},
+		{grant.OpBrowserUpload, proof.Request{Path: "/w/a"}, "fs.read /w/a|browser upload"},
 		{grant.OpProcExec, proof.Request{Program: "git"}, "program git"},
+		{proof.Command, proof.Request{Program: "git"}, "command git"},
 		{grant.OpTmpAlloc, proof.Request{Bytes: 10}, "space"},
 		{"Command", proof.Request{Program: "git"}, "command git"},
 	}

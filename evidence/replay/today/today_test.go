@@ -78,7 +78,7 @@ func TestAnswers(t *testing.T) {
 		{"a program that is blocked", j.Program("curl"), policy.Deny, "commands.block[0]", false},
 		{"a command", j.Command("git"), policy.Allow, "", false},
 		{"a command that is blocked", j.Command("curl"), policy.Deny, "commands.block[0]", false},
-		{"a command with a blank in its name", j.Command("a b"), policy.Allow, "", false},
+		{"a command of a name that no grant could have", j.Command("a b"), policy.Allow, "", false},
 		{"no program", j.Program("a b"), policy.Deny, "manifest.capabilities", false},
 		{"space", j.Space(1 << 20), policy.Allow, "", false},
 		{"more space than there is", j.Space(5 << 20), policy.Deny, "policy.capabilities", false},

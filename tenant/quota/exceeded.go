@@ -1,0 +1,71 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+const op = "take from quota"
+
+// heldRetry is when to try again where somebody has to give something back
+// first, which nobody can foretell.
+const heldRetry = time.Second
+
+// An Exceeded says which quota has stopped a caller. It is the cause of an
+// error with the code [sandbox.CodeBudgetExceeded]; [errors.As] finds it.
+type Exceeded struct {
+	Account string
+	Quota   string // the name of a [Kind], or of another bound
+	Limit   int64
+	Used    int64 // of what is held; 0 for requests
+	Want    int64
+
+	// RetryAfter is when the same may be possible, at the soonest: exact for
+	// requests, a guess for all else. 0 means never.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *Exceeded) Error() string {
+	return fmt.Sprintf("%s: the limit is %d, %d in use, %d wanted", e.Quota, e.Limit, e.Used, e.Want)
+}
+
+// Wrap returns e as an error of the code [sandbox.CodeBudgetExceeded], which is
+// retryable where e says when.
+func (e *Exceeded) Wrap(op string) error {
+	out := &sandbox.Error{
+		Code: sandbox.CodeBudgetExceeded, Op: op, Field: "quota." + e.Quota, Resource: e.Account, Err: e,
+		Message: "that is more than the whole quota", Hint: "ask for less, or have the quota raised",
+	}
+	if e.RetryAfter > 0 {
+		out.Message, out.Retryable = "the quota is used up", true
+		out.Hint = fmt.Sprintf("try again in %v", roundUp(e.RetryAfter))
+	}
+	return out
+}
+
+// RetryAfter returns when a caller who got err may try again. It reports false
+// for errors that no quota was the cause of, and where trying again is of no
+// use.
+func RetryAfter(err error) (time.Duration, bool) {
+	var e *Exceeded
+	if !errors.As(err, &e) || e.RetryAfter <= 0 {
+		return 0, false
+	}
+	return e.RetryAfter, true
+}
+
+// roundUp makes a time short to read without making it too early.
+func roundUp(d time.Duration) time.Duration {
+	unit := time.Millisecond
+	if d > time.Second {
+		unit = time.Second
+	}
+	if short := d.Truncate(unit); short < d {
+		return short + unit
+	}
+	return d
+}
