@@ -103,7 +103,7 @@ func (h Hunk) after() []string { return h.side(OpRemove) }
 
 // bad is an error about a line of the patch; 0 is none in particular.
 func bad(resource string, line int, hint, format string, args ...any) *sandbox.Error {
-	e := sandbox.Errorf(sandbox.CodeValidation, "patch", format, args...)
+	e := sandbox.Errorf(sandbox.CodeValidation, "apply_patch", format, args...)
 	if line > 0 {
 		e.Message = fmt.Sprintf("line %d of the patch: %s", line, e.Message)
 	}
@@ -114,7 +114,7 @@ func bad(resource string, line int, hint, format string, args ...any) *sandbox.E
 
 // large is an error about a size.
 func large(resource, format string, args ...any) *sandbox.Error {
-	e := sandbox.Errorf(sandbox.CodeCapabilityBlocked, "patch", format, args...)
+	e := sandbox.Errorf(sandbox.CodeCapabilityBlocked, "apply_patch", format, args...)
 	e.Resource = resource
 	return e
 }
