@@ -2,6 +2,7 @@ package token
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -99,6 +100,19 @@ func TestForgedChild(t *testing.T) {
 	if fallen, err := s.Revoke(childID); err != nil || len(fallen) > 2 {
 		t.Errorf("fell %v, %v", fallen, err)
 	}
+}
+
+// TestIDIsNotEnough holds that a file with the right name and another secret's
+// hash lets nobody in.
+func TestIDIsNotEnough(t *testing.T) {
+	s := open(t, t.TempDir())
+	secret, id := make1(t, s, acme())
+	r, _, err := read(s.path(id))
+	must(t, err)
+	hash := hashOf(newSecret())
+	r.Hash = hex.EncodeToString(hash[:])
+	must(t, write(s.path(id), r))
+	wantRefused(t, s, secret, unknown)
 }
 
 func TestList(t *testing.T) {

@@ -48,10 +48,11 @@ type Token struct {
 	Above []Token `json:"-"`
 }
 
-// Accounts returns whom the holder takes from besides the tenant: the token
-// and those above it, as far as they have quotas.
-func (t Token) Accounts() []quota.Account {
-	var out []quota.Account
+// Accounts returns whom the holder takes from when it acts for the tenant: the
+// tenant, with its limits, and the token and those above it as far as they have
+// quotas. No tenant's account is ever named as a token's is.
+func (t Token) Accounts(tenant string, limits quota.Limits) []quota.Account {
+	out := []quota.Account{{Name: "tenant " + tenant, Limits: limits}}
 	for _, one := range append([]Token{t}, t.Above...) {
 		if one.Quota != nil {
 			out = append(out, quota.Account{Name: "token " + one.ID, Limits: *one.Quota})

@@ -27,7 +27,7 @@ func TestCreateAndVerify(t *testing.T) {
 		if got.ID != id || got.Tenant != "acme" || got.Agent != "main" || got.Note != "the web shop" || !got.Expires.Equal(claims.Expires.Truncate(time.Millisecond)) || time.Since(got.Created).Abs() > time.Hour {
 			t.Errorf("got %+v", got)
 		}
-		if a := got.Accounts(); len(a) != 1 || a[0].Limits.Commands != 3 || !strings.Contains(a[0].Name, id) {
+		if a := got.Accounts("acme", quota.Limits{}); len(a) != 2 || a[0].Name != "tenant acme" || a[1].Limits.Commands != 3 || a[1].Name != "token "+id {
 			t.Errorf("accounts %+v", a)
 		}
 		got.Quota.Commands = 1000 // is the caller's own, too
@@ -173,8 +173,9 @@ func TestRevokedWithoutDisk(t *testing.T) {
 
 func TestDepth(t *testing.T) {
 	s := open(t, t.TempDir())
-	secret, id := make1(t, s, acme())
+	_, id := make1(t, s, acme())
 	for n := 2; n <= maxDepth; n++ {
+		var secret string
 		secret, id = make1(t, s, Claims{Role: Tenant, Parent: id})
 		if got := wantGood(t, s, secret); len(got.Above) != n-1 {
 			t.Fatalf("%d are above number %d", len(got.Above), n)
@@ -182,6 +183,21 @@ func TestDepth(t *testing.T) {
 	}
 	_, _, err := s.Create(Claims{Role: Tenant, Parent: id})
 	wantCode(t, err, sandbox.CodePermissionDeny, "parent")
+}
+
+// TestQuotasAddUp holds that children share what their parent has, however many
+// there are and whatever each may have.
+func TestQuotasAddUp(t *testing.T) {
+	s := open(t, t.TempDir())
+	_, id := make1(t, s, Claims{Role: Tenant, Tenant: "acme", Quota: new(quota.NoLimits().With(quota.Sandboxes, 2))})
+	keeper := quota.New(time.Now)
+	for n := range 3 {
+		secret, _ := make1(t, s, Claims{Role: Tenant, Parent: id})
+		_, err := keeper.Acquire(quota.Want{Sandboxes: 1}, wantGood(t, s, secret).Accounts("acme", quota.NoLimits())...)
+		if n < 2 && err != nil || n == 2 && (sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded || !strings.Contains(err.Error(), "sandboxes")) {
+			t.Errorf("child %d: %v", n, err)
+		}
+	}
 }
 
 // TestAtOnce makes, checks and revokes in many goroutines, with two stores as
