@@ -25,7 +25,7 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 	t.Helper()
 	g := newGuarded(t, sandbox.Deny)
 	g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: programs})
-	c := &controlled{outward: &outward{t: t, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
+	c := &controlled{outward: &outward{t: t, burst: 1 << 20, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
 	g.change = func(o *manager.Options) {
 		c.open(o, g.state)
 		c.control(o, g.state)

@@ -36,6 +36,7 @@ import (
 // An outward rig is a conductor whose sandboxes may reach the hosts of the
 // test, with everything that is recorded of that.
 type outward struct {
+	burst int // of the evidence; 0 is the usual
 	*manager.Manager
 	t          *testing.T
 	net        *internet.Internet
@@ -74,7 +75,7 @@ func onWalls(t *testing.T, test func(*outward)) {
 func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	o.state = state
-	o.evidence, err = evidence.Open(state.Evidence(), evidence.Options{})
+	o.evidence, err = evidence.Open(state.Evidence(), evidence.Options{Burst: o.burst})
 	must(o.t, err)
 	o.violations, err = store.Open(state.Violations(), store.Options{})
 	must(o.t, err)
