@@ -28,7 +28,6 @@ package evidence
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -246,9 +245,9 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 // records, those that were not are counted again.
 func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 	var tenants []string
-	of := map[string][]json.RawMessage{}
+	of := map[string][]journal.Encoded{}
 	for _, r := range rs {
-		data, err := json.Marshal(r)
+		data, err := journal.Encode(r)
 		if err != nil {
 			return sandbox.Errorf(sandbox.CodeInternal, "record evidence", "cannot encode a record: %w", err)
 		}

@@ -180,7 +180,7 @@ func play(t *testing.T, held *Held, happens func(*testing.T, scene)) map[string]
 func TestBehindOpenFiles(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(behind)) {
 		t.Run(name, func(t *testing.T) {
-			held := NewHeld()
+			held := patient()
 			defer held.Close()
 			want, got := play(t, nil, behind[name]), play(t, held, behind[name])
 			for _, file := range slices.Sorted(maps.Keys(got)) {
@@ -195,10 +195,21 @@ func TestBehindOpenFiles(t *testing.T) {
 	}
 }
 
+// patient returns a Held that lets go of nothing because of time, however long
+// a test is kept waiting.
+func patient() *Held {
+	h := NewHeld()
+	h.timed = true
+	return h
+}
+
 // TestKnownIsLocated holds that open files are used at all, and that what they
 // tell is what a look at the folder tells.
 func TestKnownIsLocated(t *testing.T) {
-	j := open(t, t.TempDir(), small(4))
+	o := small(4)
+	o.Held = patient()
+	defer o.Held.Close()
+	j := openBare(t, t.TempDir(), o)
 	for n := range 60 {
 		appendNotes(t, j, "a", n, n+1, strings.Repeat("x", 4<<10))
 		k := j.held.take(j)

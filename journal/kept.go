@@ -7,36 +7,42 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // An opened is an open file and the path that it was opened at.
 type opened struct {
 	f    *os.File // nil: there is none
 	path string
-	was  fs.FileInfo // when it was opened
+	was  unix.Stat_t // when it was opened
 }
 
 // take makes f, which was opened at path, the file of o.
 func (o *opened) take(path string, f *os.File) error {
-	fi, err := f.Stat()
-	if err != nil {
-		return errors.Join(err, f.Close())
+	*o = opened{f: f, path: path}
+	if err := unix.Fstat(int(f.Fd()), &o.was); err != nil {
+		o.close()
+		return os.NewSyscallError("fstat", err)
 	}
-	*o = opened{f, path, fi}
 	return nil
 }
 
 // there reports whether the path leads to the file still, so that who opens it
 // now gets the same one, and how large it is.
 func (o *opened) there() (size int64, ok bool, err error) {
-	fi, err := os.Lstat(o.path)
+	var now unix.Stat_t
+	err = unix.Lstat(o.path, &now)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Lstat(o.path, &now)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil
 	}
-	if err != nil || !os.SameFile(fi, o.was) {
-		return 0, false, err
+	if err != nil || now.Dev != o.was.Dev || now.Ino != o.was.Ino {
+		return 0, false, os.NewSyscallError("lstat", err)
 	}
-	return fi.Size(), true, nil
+	return now.Size, true, nil
 }
 
 func (o *opened) close() {
@@ -86,8 +92,8 @@ func (k *kept) unchanged() bool {
 	if _, err := k.last.f.ReadAt(text[:1], k.tail.size-1); err != nil || text[0] != '\n' {
 		return false
 	}
-	_, err := os.Lstat(k.next)
-	return errors.Is(err, fs.ErrNotExist)
+	var next unix.Stat_t
+	return errors.Is(unix.Lstat(k.next, &next), fs.ErrNotExist)
 }
 
 // file returns the newest file of the journal in dir, which has that number,
@@ -129,7 +135,7 @@ func (k *kept) writeHead(dir string, t tail) error {
 	if _, err := k.head.f.WriteAt(k.text, 0); err != nil {
 		return err
 	}
-	if k.head.was.Size() > headSize { // as it was found
+	if k.head.was.Size > headSize { // as it was found
 		return k.head.f.Truncate(headSize)
 	}
 	return nil

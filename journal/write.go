@@ -18,8 +18,8 @@ import (
 const besides = 2 << 10
 
 // Append appends records, in this order and next to each other, or none of
-// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted) and
-// must not be larger than [MaxRecord]; all together must fit into one file. A
+// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted, unless it
+// is an [Encoded]) and must not be larger than [MaxRecord]; all together must fit into one file. A
 // [Made] is called for its record, and counts as one of the largest size.
 // Waiting for other writers ends with ctx. After an error that comes from the
 // disk it is not known whether the records were kept when the process was
@@ -53,6 +53,24 @@ func (j *Journal) Append(ctx context.Context, records ...any) error {
 		}
 		return j.write(k, &e, kindRecord, pieces...)
 	})
+}
+
+// An Encoded is a record as the journal holds it, so that it is encoded once
+// although its size has to be known before it is appended. [Encode] makes it.
+type Encoded struct{ data json.RawMessage }
+
+// Encode encodes a record, or says why it cannot be appended.
+func Encode(record any) (Encoded, error) {
+	data, err := encodeData(record)
+	return Encoded{data}, err
+}
+
+// valid refuses what Encode has not made.
+func (e Encoded) valid() error {
+	if e.data == nil {
+		return sandbox.Errorf(sandbox.CodeValidation, "append to journal", "a record was not encoded")
+	}
+	return nil
 }
 
 // encodeData returns r as compact JSON that is valid UTF-8.
@@ -157,6 +175,15 @@ func (j *Journal) write(k *kept, e *end, kind string, pieces ...piece) error {
 	return nil
 }
 
+// roomFor is about how many bytes the lines of pieces take.
+func roomFor(pieces []piece) int {
+	n := 0
+	for _, p := range pieces {
+		n += len(p.data) + aroundData
+	}
+	return n
+}
+
 // compose returns the lines of the pieces behind e and the end that they make,
 // without its size, and whether they must be on the disk at once.
 func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t tail, sync bool, err error) {
@@ -169,8 +196,11 @@ func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t t
 		if sync = sync || now; data == nil {
 			continue
 		}
-		if len(text) == 0 && e.open {
-			text = append(text, '\n')
+		if text == nil {
+			text = make([]byte, 0, roomFor(pieces))
+			if e.open {
+				text = append(text, '\n')
+			}
 		}
 		line := entry{seq: t.seq + 1, prev: t.hash, at: j.now(), kind: kind, data: data}
 		text = appendLine(text, &line)

@@ -33,6 +33,7 @@ type call struct {
 	running  int
 	writing  int // of those that run, each with one file to come
 	files    int64
+	spent    bool  // an operation was refused for its budget
 	over     bool  // nothing may be begun any more
 	why      error // it is over, where that is not EndCall
 	held     holdings

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ type calls struct {
 	mu    sync.Mutex
 	of    map[string]*call
 	swept time.Time
+	most  int // that are kept though nothing of them runs; 0 takes maxCalls
 
 	forgot time.Time      // when what is about expired grants was forgotten last
 	work   sync.WaitGroup // of that
@@ -119,10 +121,11 @@ const maxCalls = 4096
 // and have not ended. What they have used is in their accounts, so that one
 // that comes back goes on; that its grant is the same is not looked at then.
 func (s *calls) thin() {
-	if len(s.of) < maxCalls {
+	all := cmp.Or(s.most, maxCalls)
+	if len(s.of) < all {
 		return
 	}
-	most := maxCalls / 8
+	most := all / 8
 	for key, c := range s.of {
 		if most == 0 {
 			return

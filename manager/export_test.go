@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// MaxCalls is how many calls are kept of which nothing runs.
-const MaxCalls = maxCalls
+// KeepCalls bounds the calls that are kept though nothing of them runs.
+func KeepCalls(m *Manager, most int) { m.calls.most = most }
 
 // Calls counts the calls of which something is kept.
 func Calls(m *Manager) int {

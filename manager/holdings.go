@@ -118,8 +118,9 @@ func (m *Manager) clear(c *call, held holdings) error {
 		return err
 	}
 	err = m.bring(ctx, a, func(l *live) error {
-		if l.want.gate.Place != InWall { // what lies on the host was never ours
-			return nil
+		if l.want.gate.Place != InWall { // what has these names on the host was never ours
+			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "release temporary space", Field: l.want.gate.Field,
+				Message: "the session is in no sandbox any more, so its temporary space stays there for now: " + l.want.gate.Reason}
 		}
 		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
 		if err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -31,6 +33,11 @@ func onLocal(t *testing.T, extra string) (*controlled, *statedir.Dir) {
 		c.open(opts, state)
 		c.control(opts, state)
 		opts.Settings = c.parsed(extra)
+		if p, err := opts.Providers.Get("local"); err != nil {
+			t.Error(err)
+		} else if opts.Providers, err = provider.New(p, host.New(os.Environ())); err != nil {
+			t.Error(err)
+		}
 	}).Manager
 	c.browsers()
 	return c, kept
@@ -219,6 +226,17 @@ func TestBudgetsOfNow(t *testing.T) {
 	c.Reload(c.parsed(`, "budgets": {"tenant": {"calls": 3}}`))
 	if _, err := c.operate(op); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBudgetsOfNobody holds that a grant that names no agent and no session draws
+// from the budgets of those that it is used as.
+func TestBudgetsOfNobody(t *testing.T) {
+	for _, bound := range []string{"agent", "session"} {
+		c, _ := onLocal(t, `, "budgets": {"`+bound+`": {"calls": 0}}`)
+		op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+		op.Grant.Agent, op.Grant.Session = "", ""
+		c.refused("beyond the budget of the "+bound, op, sandbox.CodeBudgetExceeded)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
@@ -94,6 +95,38 @@ func (c *call) pay(ctx context.Context, o *order) error {
 	return nil
 }
 
+// affords refuses an operation of a call that has been refused for its budget
+// and would be again: it is not begun then, because what is begun is kept on
+// record one by one, and asking costs nothing.
+func (c *call) affords(ctx context.Context) error {
+	c.mu.Lock()
+	spent, account := c.spent, c.account
+	c.mu.Unlock()
+	if !spent {
+		return nil
+	}
+	chain, err := account.Chain(ctx)
+	if err == nil {
+		_, err = budget.Draw(chain, firstDraw())
+	}
+	return err
+}
+
+// short notes that an operation was refused for its budget.
+func (c *call) short(err error) {
+	if sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded {
+		c.mu.Lock()
+		c.spent = true
+		c.mu.Unlock()
+	}
+}
+
+// firstDraw is what each operation takes before it is carried out; the meter
+// adds a moment to it.
+func firstDraw() budget.Amount {
+	return budget.Add(budget.One(budget.Calls, 1), budget.One(budget.WallMs, 1))
+}
+
 // payer returns what operations of the call draw from, and the strictest of its
 // bounds.
 func (c *call) payer() (*ledger.Account, budget.Amount) {
@@ -102,8 +135,14 @@ func (c *call) payer() (*ledger.Account, budget.Amount) {
 	return c.account, c.bound
 }
 
-// chain is what the grants of a line draw from.
+// chain is what the grants of a line draw from. One that names no agent or no
+// session is used as the default ones, and draws from those.
 func (o *order) chain(line []grant.Grant) ([]ledger.Limit, error) {
+	line = slices.Clone(line)
+	for i := range line {
+		who := whoOf(line[i])
+		line[i].Agent, line[i].Session = who.Agent, who.Session
+	}
 	b, err := bounds(o.admission.res, line, func(agent string) (config.Resolved, error) {
 		return config.Resolve(o.admission.settings, config.Who{Tenant: o.who.Tenant, Agent: agent, Session: o.who.Session}, nil)
 	})

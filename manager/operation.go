@@ -153,10 +153,14 @@ func (o *order) admit(ctx context.Context) error {
 	began := time.Now()
 	o.admission.ruling, err = o.m.judge(ctx, settings, o.admission.res, o.admission.req, o.asked(state))
 	o.observe(func(w operation.Observer) { w.Validated(time.Since(began)) })
-	if err == nil {
-		o.vetted = o.admission.ruling.judged.Vetted
+	if err != nil {
+		return err
 	}
-	return err
+	if err := o.call.affords(ctx); err != nil {
+		return err
+	}
+	o.vetted = o.admission.ruling.judged.Vetted
+	return nil
 }
 
 // asked is what the gate is asked.
@@ -217,6 +221,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	account, _ := o.call.payer()
 	count, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
 	if err != nil {
+		o.call.short(err)
 		return metered{}, err
 	}
 	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}

@@ -21,10 +21,10 @@ func (c *call) guarded(t *grant.Terms, now time.Time, built func(time.Duration))
 	}
 	began := time.Now()
 	p, err := t.Build(c.grant, now)
+	built(time.Since(began))
 	if err != nil {
 		return nil, err
 	}
-	built(time.Since(began))
 	g, err := grant.Compile(p)
 	if err != nil {
 		return nil, err

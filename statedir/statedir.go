@@ -38,6 +38,7 @@ const (
 	revokedDir    = "revoked"
 	decisionsDir  = "decisions"
 	writersDir    = "writers"
+	tokensDir     = "tokens"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
@@ -153,6 +154,10 @@ func (d *Dir) Decisions() string { return filepath.Join(d.path, decisionsDir) }
 // Writers returns the folder of the programs that write evidence. It is made
 // when an operation begins.
 func (d *Dir) Writers() string { return filepath.Join(d.path, writersDir) }
+
+// Tokens returns the folder of the bearer tokens. It is made when somebody
+// looks.
+func (d *Dir) Tokens() string { return filepath.Join(d.path, tokensDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
 // returns its canonical path. It refuses what others could tamper with: a

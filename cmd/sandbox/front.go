@@ -146,6 +146,9 @@ func (backend) Images(cli.Options) (cli.ImageStore, func(), error) { return nil,
 // linked to speak to one.
 func (backend) Browsers(cli.Options) (cli.BrowserDesk, func(), error) { return nil, nil, whole() }
 
+// Tokens implements cli.Backend.
+func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil, nil, whole() }
+
 // Doctor implements cli.Backend.
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()

@@ -34,6 +34,9 @@ type Backend interface {
 	// Evidence returns what was done, and a function that lets go of it.
 	Evidence(o Options) (EvidenceStore, func(), error)
 
+	// Tokens returns the bearer tokens, and a function that lets go of them.
+	Tokens(o Options) (TokenStore, func(), error)
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

@@ -155,7 +155,9 @@ func operationOf(i pairs.Item) operationCells {
 	}
 	if e := i.End; e != nil {
 		c.id, c.status, c.code, c.used = e.ID, string(e.Status), string(e.Code), usedText(e.Used)
-		c.duration = shownDuration(e.Duration)
+		if e.Status != proof.Aborted { // of which nobody knows how long it took
+			c.duration = shownDuration(e.Duration)
+		}
 	}
 	return c
 }

@@ -21,7 +21,8 @@ func evidenceText(p manager.EvidencePlan) string {
 	return fmt.Sprintf("%s; sync %s, signed each %d records", text, p.Sync, p.CheckpointEvery)
 }
 
-// budgetsText names the bounds that there are.
+// budgetsText names the bounds that there are. Commands without a grant use
+// none of them up.
 func budgetsText(b config.Budgets) string {
 	var out []string
 	for _, of := range []struct {
@@ -35,5 +36,5 @@ func budgetsText(b config.Budgets) string {
 	if out == nil {
 		return "unbounded"
 	}
-	return strings.Join(out, "; ")
+	return "of operations under grants: " + strings.Join(out, "; ")
 }

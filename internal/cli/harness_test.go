@@ -79,6 +79,7 @@ type fake struct {
 	desk       fakeDesk
 	violations fakeViolations
 	evidence   fakeEvidence
+	tokens     fakeTokens
 }
 
 func (f *fake) Conductor(o Options) (Conductor, func(), error) {
@@ -104,6 +105,11 @@ func (f *fake) Violations(o Options) (ViolationStore, func(), error) {
 func (f *fake) Evidence(o Options) (EvidenceStore, func(), error) {
 	f.options = o
 	return &f.evidence, func() { f.evidence.released = true }, f.err
+}
+
+func (f *fake) Tokens(o Options) (TokenStore, func(), error) {
+	f.options = o
+	return &f.tokens, func() { f.tokens.released = true }, f.err
 }
 
 func (f *fake) Settings(o Options) (*config.Settings, error) {

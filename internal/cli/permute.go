@@ -24,7 +24,7 @@ func arrange(args []string, find func(path string) words) []string {
 	return args
 }
 
-// permute puts the flags of a call of cp, fs or browser before its other
+// permute puts the flags of a call of cp, fs, browser or token before its other
 // arguments, so that they may stand anywhere, as people write them: "fs rm old
 // -r". What
 // follows -- stays as it is. Calls of other commands are returned unchanged,
@@ -51,7 +51,7 @@ func permute(args []string, find func(path string) words) []string {
 		}
 		break
 	}
-	if !permuted(path) || path == "fs" || path == "browser" || at > len(args) {
+	if !permuted(path) || path == "fs" || path == "browser" || path == "token" || at > len(args) {
 		return args
 	}
 	flags, rest := slices.Clone(args[:at]), []string(nil)
@@ -75,7 +75,7 @@ func permute(args []string, find func(path string) words) []string {
 // permuted reports whether the flags of the command may stand anywhere.
 func permuted(path string) bool {
 	first, _, _ := strings.Cut(path, " ")
-	return slices.Contains([]string{"cp", "fs", "browser"}, first)
+	return slices.Contains([]string{"cp", "fs", "browser", "token"}, first)
 }
 
 // isFlag reports whether arg is a flag. A dash alone is a name for a stream.

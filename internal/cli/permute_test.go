@@ -17,6 +17,8 @@ func TestArrange(t *testing.T) {
 		{"cp a sandbox:b -q --session s", "cp -q --session s -- a sandbox:b"},
 		{"cp - sandbox:b -q", "cp -q -- - sandbox:b"},
 		{"cp a --session", "cp --session -- a"},
+		{"token revoke 0a -o json", "token revoke -o json -- 0a"},
+		{"token", "token"},
 		{"fs", "fs"},
 		{"fs nope -x", "fs nope -x"},
 		{"run ls -l", "run ls -l"},

@@ -133,6 +133,9 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"evidence verify", "ok keys chains"},
 		{"evidence list --type operation", "evidence more damaged"},
 		{"evidence replay", "replay judged differing uncertain incomplete omitted more damaged"},
+		{"token list", "tokens damaged"},
+		{"token create --role admin --expires never", "id role created token"},
+		{"token revoke 0a", "revoked"},
 		{"images list", "images"},
 		{"images build", "ref id tags origin stale createdAt sizeBytes"},
 		{"doctor", "failed checks attempts"},
@@ -245,7 +248,7 @@ func TestVersionWorksWithoutGuest(t *testing.T) {
 }
 
 func TestBackendFailure(t *testing.T) {
-	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "evidence list", "evidence replay", "evidence verify", "config show", "doctor", "run -- true"} {
+	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "evidence list", "evidence replay", "evidence verify", "token list", "token create --role admin", "token revoke 0a", "config show", "doctor", "run -- true"} {
 		r := call(t, &fake{err: &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "no state folder"}}, strings.Fields(args)...)
 		if r.status != 125 || r.stderr != "sandbox: PROVIDER.UNAVAILABLE: no state folder\n" {
 			t.Errorf("%s: status %d, stderr %q", args, r.status, r.stderr)

@@ -163,6 +163,7 @@ var variables = map[string]string{
 	"internal/testenv.engineMissing":     "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.playwrightMissing": "asked once per test process",
+	"internal/testenv.sshdMissing":       "asked once per test process",
 	"internal/testenv.userMissing":       "asked once per test process",
 	"internal/testenv.wallMissing":       "asked once per test process",
 	"policy/command.builtin":             "built once per process: all policies read the same tables",

@@ -164,3 +164,42 @@ func shown(t *testing.T, g prometheus.Gatherer, name, label string) (sum float64
 	t.Errorf("there is no %s", name)
 	return 0
 }
+
+// TestBuiltIsTold holds that a profile that was not to be built is measured,
+// too: whoever asks for such ones has a cost.
+func TestBuiltIsTold(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	counted, err := metrics.New(registry, metrics.Options{})
+	check(err)
+	h := newHouse(counted)
+	defer h.close()
+	_, g := granted(time.Now())
+	g.Consent = nil
+	if done := h.operate(t, g, nil, fetching("/q3.csv")); done.Code != sandbox.CodePermissionDeny {
+		t.Errorf("without consent: %+v", done)
+	}
+	if got := shown(t, registry, "sandbox_profile_build_ms", ""); got != 1 {
+		t.Errorf("%v profiles were tried", got)
+	}
+}
+
+// TestSweep holds that nothing that still counts is forgotten.
+func TestSweep(t *testing.T) {
+	h := newHouse(nil)
+	defer h.close()
+	_, g := granted(time.Now())
+	write := grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/reports/a.csv", Data: []byte("text")}
+	if done := h.operate(t, g, nil, write); !done.OK {
+		t.Fatalf("%+v", done)
+	}
+	check(h.ctl.Sweep(t.Context()))
+	write.Path = "/workspace/reports/b.csv"
+	if done := h.operate(t, g, nil, write); done.Code != sandbox.CodeBudgetExceeded {
+		t.Errorf("a second file after a sweep: %+v", done)
+	}
+	check(h.ctl.Revoke(g))
+	check(h.ctl.Sweep(t.Context()))
+	if revoked, err := h.ctl.Revoked.Revoked(g.ID); !revoked || err != nil {
+		t.Errorf("a revocation was forgotten: %v, %v", revoked, err)
+	}
+}

@@ -45,6 +45,7 @@ type Executor struct {
 	early   []proof.Effect // of pages that went on while nothing ran
 	pages   int
 	host    string // of the page, with port; empty for files
+	file    string // that the page is; empty for hosts
 }
 
 var _ operation.Executor = (*Executor)(nil)

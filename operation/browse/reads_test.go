@@ -37,6 +37,15 @@ func TestFilesInPages(t *testing.T) {
 			t.Errorf("%s: %v, want %q", file, err, want)
 		}
 	}
+	c.done(grant.Operation{Kind: grant.OpBrowserExtract})
+	effects, _ := c.last.Effects()
+	var read []string
+	for _, e := range effects {
+		read = append(read, e.Path)
+	}
+	if slices.Sort(read); !slices.Equal(read, []string{"/workspace/open/a/b.png", "/workspace/open/y.html"}) {
+		t.Errorf("read %q", read)
+	}
 	if err := f.rights.Visit(t.Context(), "workspace:open/.env", 0); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
 		t.Error(err)
 	}

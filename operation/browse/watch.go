@@ -44,7 +44,7 @@ func (e *Executor) visit(_ context.Context, address string, hop int) error {
 	}
 	e.effect(f)
 	e.mu.Lock()
-	e.host = f.Host
+	e.host, e.file = f.Host, f.Path
 	e.mu.Unlock()
 	return nil
 }
@@ -83,7 +83,17 @@ func (e *Executor) read(_ context.Context, file string) error {
 	if err == nil && c.Allowed != nil {
 		err = c.Allowed(v)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	f := proof.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
+	noted := f.Path == e.file // as the page itself
+	e.mu.Unlock()
+	if !noted {
+		e.effect(f)
+	}
+	return nil
 }
 
 // place is the host of an address with its port, empty where it has none.

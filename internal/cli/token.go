@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A TokenStore keeps bearer tokens; *token.Store is one.
+type TokenStore interface {
+	Create(c token.Claims) (secret, id string, err error)
+	Get(id string) (token.Token, error)
+	List() (token.Listing, error)
+	Revoke(id string) (fallen []string, err error)
+}
+
+var _ TokenStore = (*token.Store)(nil)
+
+const (
+	// defaultExpiry is how long a token is good unless told otherwise.
+	defaultExpiry = 90 * 24 * time.Hour
+
+	// noExpiry is the word for a token that is good for ever.
+	noExpiry = "never"
+)
+
+func (a *app) tokenCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:        "token",
+		Usage:       "make, show or take back the tokens with which programs speak to the server",
+		UsageText:   "sandbox token (create | list | revoke) [flags]",
+		Subcommands: []*ucli.Command{a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand()},
+	}
+}
+
+func (a *app) tokenCreateCommand() *ucli.Command {
+	w := &tokenWish{}
+	return &ucli.Command{
+		Name:      "create",
+		Usage:     "make a token and print its secret, which cannot be shown again",
+		UsageText: "sandbox token create --tenant TENANT [flags]",
+		Description: "A token is for one tenant, or for one agent of it when --agent is given, or for one session of it with\n" +
+			"--role session and --session; with --role admin it is for every tenant.\n" +
+			"--parent makes one with less than the token with that id, or as much; it falls with it.\n" +
+			"--quota bounds what is held with the token, in addition to what bounds the tenant: " + strings.Join(quotaNames(), ", ") + ".",
+		Flags: w.flags(),
+		Action: func(c *ucli.Context) error {
+			claims, err := w.claims(a, time.Now())
+			if err == nil {
+				err = noArguments(c)
+			}
+			if err != nil {
+				return err
+			}
+			return a.withTokens(func(s TokenStore) error {
+				var err error
+				if claims.Quota, err = w.quota(s); err != nil {
+					return err
+				}
+				return a.createToken(s, claims)
+			})
+		},
+	}
+}
+
+func (a *app) tokenListCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:        "list",
+		Usage:       "show the tokens, the newest first, without their secrets",
+		UsageText:   "sandbox token list [flags]",
+		Description: "All of them, or those of one tenant with --tenant.",
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.withTokens(a.listTokens)
+		},
+	}
+}
+
+func (a *app) tokenRevokeCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "revoke",
+		Usage:     "take tokens back, and with them all that were made from them",
+		UsageText: "sandbox token revoke ID...",
+		Description: "Ids are those of list; an id is no secret. A token is refused from then on, by servers that run too;\n" +
+			"what was begun with it goes on.",
+		Action: func(c *ucli.Context) error {
+			ids := c.Args().Slice()
+			if len(ids) == 0 {
+				return usagef("token revoke", "name the id of at least one token, see sandbox token list")
+			}
+			return a.withTokens(func(s TokenStore) error { return a.revokeTokens(s, ids) })
+		},
+	}
+}
+
+// A tokenWish is what the flags say about a token to be made.
+type tokenWish struct {
+	role, expires, parent, note text
+	quotas                      texts
+}
+
+func (w *tokenWish) flags() []ucli.Flag {
+	w.role.check = oneOf(string(token.Admin), string(token.Tenant), string(token.Session))
+	w.role.value = string(token.Tenant)
+	w.expires.check = checkExpiry
+	w.parent.check = notEmpty
+	w.quotas.check = func(s string) error { _, err := parseQuota(quota.NoLimits(), s); return err }
+	return []ucli.Flag{
+		&ucli.GenericFlag{Name: "role", Usage: "how far it reaches: admin, tenant, session", Value: &w.role},
+		&ucli.GenericFlag{Name: "expires", Usage: "after this `TIME`, an age like 8h or 30d, or " + noExpiry + "; default 90d, or the parent's", Value: &w.expires},
+		&ucli.GenericFlag{Name: "parent", Usage: "make it from the token with this `ID`", Value: &w.parent},
+		&ucli.GenericFlag{Name: "quota", Usage: "at most this of something, like sandboxes=5 or memory=2g; may be repeated (`NAME=N`)", Value: &w.quotas},
+		&ucli.GenericFlag{Name: "note", Usage: "what it is for, for people (`TEXT`)", Value: &w.note},
+	}
+}
+
+// claims reads the flags at now.
+func (w *tokenWish) claims(a *app, now time.Time) (token.Claims, error) {
+	c := token.Claims{Role: token.Role(w.role.value), Tenant: a.globals.tenant.value, Parent: w.parent.value, Note: w.note.value}
+	if a.globals.agent.given {
+		c.Agent = a.globals.agent.value
+	}
+	if a.globals.session.given {
+		c.Session = a.globals.session.value
+	}
+	switch {
+	case c.Role == token.Admin && (c.Tenant != "" || c.Agent != "" || c.Session != ""):
+		return c, usagef("token create", "a token for all tenants takes neither --tenant nor --agent nor --session")
+	case c.Role != token.Admin && c.Tenant == "" && c.Parent == "":
+		return c, usagef("token create", "name the --tenant that the token is for")
+	case c.Role == token.Session && c.Session == "" && c.Parent == "":
+		return c, usagef("token create", "name the --session that the token is for")
+	case c.Role == token.Tenant && c.Session != "":
+		return c, usagef("token create", "a token for one session needs --role session")
+	case c.Role == token.Session && w.expires.value == noExpiry:
+		return c, usagef("token create", "a token for one session has to end; leave out --expires never")
+	case c.Parent != "" && w.expires.value == noExpiry:
+		return c, usagef("token create", "a token ends with the one that it is made from; leave out --expires never")
+	}
+	switch e := w.expires.value; {
+	case e == noExpiry:
+		// The zero time.
+	case e != "":
+		c.Expires = now.Add(mustExpiry(e))
+	case c.Parent == "":
+		c.Expires = now.Add(defaultExpiry)
+	}
+	return c, nil
+}
+
+// quota returns the quota that the flags come to, nil for none. What they do not
+// say is as with the parent.
+func (w *tokenWish) quota(s TokenStore) (*quota.Limits, error) {
+	if len(w.quotas.values) == 0 {
+		return nil, nil
+	}
+	limits := quota.NoLimits()
+	if w.parent.given {
+		parent, err := s.Get(w.parent.value)
+		if err != nil {
+			return nil, err
+		}
+		if parent.Quota != nil {
+			limits = *parent.Quota
+		}
+	}
+	for _, q := range w.quotas.values {
+		var err error
+		if limits, err = parseQuota(limits, q); err != nil {
+			return nil, usagef("token create", "%v", err)
+		}
+	}
+	return &limits, nil
+}
+
+func (a *app) withTokens(fn func(TokenStore) error) error {
+	s, release, err := a.Backend.Tokens(a.options())
+	if err != nil {
+		return err
+	}
+	defer release()
+	return fn(s)
+}
+
+// A tokenView is a token as JSON shows it.
+type tokenView struct {
+	token.Token
+	Secret  string `json:"token,omitempty"`   // of one that was just made
+	Refused string `json:"refused,omitempty"` // why it is not good any more
+}
+
+func (a *app) createToken(s TokenStore, c token.Claims) error {
+	secret, id, err := s.Create(c)
+	if err != nil {
+		return err
+	}
+	t, err := s.Get(id)
+	if err != nil { // revoked already: nobody else knows it
+		return err
+	}
+	if a.globals.json() {
+		return writeJSON(a.Stdout, tokenView{Token: t, Secret: secret})
+	}
+	if _, err := io.WriteString(a.Stdout, secret+"\n"); err != nil {
+		return err
+	}
+	a.say("this is the secret of token %s, good for %s until %s; it cannot be shown again", t.ID, cell(reach(t.Claims)), expiryCell(t.Expires))
+	return nil
+}
+
+func (a *app) listTokens(s TokenStore) error {
+	l, err := s.List()
+	if err != nil {
+		return err
+	}
+	view := struct {
+		Tokens  []tokenView `json:"tokens"`
+		Damaged []string    `json:"damaged"` // paths
+	}{[]tokenView{}, notNil(l.Damaged)}
+	for _, t := range l.Tokens {
+		if !a.globals.tenant.given || t.Tenant == a.globals.tenant.value {
+			view.Tokens = append(view.Tokens, tokenView{Token: t.Token, Refused: t.Refused})
+		}
+	}
+	if a.globals.json() {
+		err = writeJSON(a.Stdout, view)
+	} else {
+		err = a.tokenTable(view.Tokens)
+	}
+	if err != nil || len(l.Damaged) == 0 {
+		return err
+	}
+	for _, path := range l.Damaged {
+		a.say("%s is damaged or no token: it is not shown, and nobody can use it", cell(path))
+	}
+	return silentStatus(1)
+}
+
+func (a *app) tokenTable(tokens []tokenView) error {
+	t := newTable("ID", "ROLE", "TENANT", "AGENT", "SESSION", "CREATED", "EXPIRES", "PARENT", "STATUS", "NOTE")
+	for _, one := range tokens {
+		status := one.Refused
+		if status == "" {
+			status = "good"
+		}
+		t.add(one.ID, string(one.Role), one.Tenant, one.Agent, one.Session, shownTime(one.Created), expiryCell(one.Expires), one.Parent, status, one.Note)
+	}
+	return t.write(a.Stdout)
+}
+
+func (a *app) revokeTokens(s TokenStore, ids []string) error {
+	revoked := []string{}
+	var failed error
+	for _, id := range ids {
+		fallen, err := s.Revoke(id)
+		revoked = append(revoked, fallen...)
+		if err != nil {
+			failed = err
+			break
+		}
+	}
+	var err error
+	if a.globals.json() {
+		err = writeJSON(a.Stdout, struct {
+			Revoked []string `json:"revoked"`
+		}{revoked})
+	} else if len(revoked) > 0 {
+		_, err = fmt.Fprintf(a.Stdout, "revoked %s: %s\n", count(len(revoked), "token", "tokens"), strings.Join(revoked, " "))
+	}
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// reach says in words whom a token is for.
+func reach(c token.Claims) string {
+	out := "every tenant"
+	if c.Role != token.Admin {
+		out = "tenant " + c.Tenant
+	}
+	if c.Agent != "" {
+		out += ", agent " + c.Agent
+	}
+	if c.Session != "" {
+		out += ", session " + c.Session
+	}
+	return out
+}
+
+func expiryCell(t time.Time) string {
+	if t.IsZero() {
+		return noExpiry
+	}
+	return shownTime(t)
+}

@@ -1,0 +1,232 @@
+package token
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+const (
+	// grace is how long an expired token stays listed.
+	grace = time.Hour
+
+	// leftover is how old a temporary file is that nobody writes to any more.
+	leftover = time.Hour
+
+	// tidying is the time between two sweeps of one process.
+	tidying = 10 * time.Minute
+
+	// maxPerTenant bounds the tokens of a tenant: one that makes children for
+	// ever does not fill the disk.
+	maxPerTenant = 16384
+)
+
+// A Listing is what there is.
+type Listing struct {
+	Tokens  []Listed // the newest first
+	Damaged []string // paths of what cannot be read, and of what is none of ours
+}
+
+// A Listed token has a reason why it is not good any more, or none.
+type Listed struct {
+	Token
+	Refused string // empty while the token is good
+}
+
+// List returns all tokens. What cannot be read is told and not an error.
+func (s *Store) List() (Listing, error) {
+	var l Listing
+	names, err := s.names("list tokens")
+	if err != nil {
+		return l, err
+	}
+	for _, name := range names {
+		r, err := record{}, errDamaged
+		if isID(name) {
+			r, err = s.look(name)
+		}
+		switch {
+		case errors.Is(err, errMissing): // revoked meanwhile
+			continue
+		case err != nil:
+			l.Damaged = append(l.Damaged, s.path(name))
+			continue
+		}
+		one := Listed{Token: Token{ID: r.ID, Claims: r.own(), Created: r.Created}}
+		if t, err := s.whole(r); err == nil {
+			one.Token = t
+		} else if one.Refused = reason(err); !Refused(err) {
+			return l, err
+		}
+		l.Tokens = append(l.Tokens, one)
+	}
+	slices.SortFunc(l.Tokens, func(a, b Listed) int {
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+	})
+	return l, nil
+}
+
+// names returns the files of the folder that are no temporary ones.
+func (s *Store) names(op string) ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, statedir.Unavailable(op, s.dir, err)
+	}
+	var out []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// Revoke takes the token back, and with it all that were made from it, and
+// returns their ids, its own first. One that there is not is
+// [sandbox.CodeNotFound]. From then on it is refused in every process, and when
+// Revoke returns this will survive a loss of power. After an error it is refused
+// by this Store all the same, and may be by others.
+func (s *Store) Revoke(id string) (fallen []string, err error) {
+	const op = "revoke token"
+	if !isID(id) {
+		return nil, badID(op)
+	}
+	if err := os.Remove(s.path(id)); errors.Is(err, fs.ErrNotExist) {
+		if s.missing(err) == errMissing {
+			return nil, noToken(op, id)
+		}
+		return nil, statedir.Unavailable(op, s.dir, err)
+	} else if err != nil {
+		s.mu.Lock()
+		s.gone[id] = true
+		s.mu.Unlock()
+		return nil, statedir.Unavailable(op, s.path(id), err)
+	}
+	if err := syncDir(s.dir); err != nil {
+		return nil, statedir.Unavailable(op, s.dir, err)
+	}
+	// Its children are not good any more, whatever becomes of their files.
+	fallen, err = s.below(id)
+	for _, child := range fallen {
+		if rmErr := os.Remove(s.path(child)); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+			err = errors.Join(err, statedir.Unavailable(op, s.path(child), rmErr))
+		}
+	}
+	return append([]string{id}, fallen...), err
+}
+
+// below returns the tokens that were made from the one called id.
+func (s *Store) below(id string) ([]string, error) {
+	names, err := s.names("revoke token")
+	if err != nil {
+		return nil, err
+	}
+	children := map[string][]string{}
+	for _, name := range names {
+		if r, _, err := read(filepath.Join(s.dir, name)); err == nil && r.Parent != "" {
+			children[r.Parent] = append(children[r.Parent], name)
+		}
+	}
+	out := children[id]
+	for i := 0; i < min(len(out), len(names)); i++ {
+		out = append(out, children[out[i]]...)
+	}
+	return out, nil
+}
+
+// A Swept tells what a sweep has seen.
+type Swept struct {
+	Removed int
+	Kept    int
+	Damaged []string // paths, which stay
+}
+
+// Sweep forgets tokens that have expired an hour ago and those whose parent is
+// gone.
+func (s *Store) Sweep() (Swept, error) {
+	const op = "sweep tokens"
+	var out Swept
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return out, statedir.Unavailable(op, s.dir, err)
+	}
+	count := map[string]int{}
+	for _, e := range entries {
+		path := filepath.Join(s.dir, e.Name())
+		tenant, over, err := s.over(path, e)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			out.Damaged = append(out.Damaged, path)
+		case !over:
+			out.Kept++
+			count[tenant]++
+		default:
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return out, statedir.Unavailable(op, path, err)
+			}
+			out.Removed++
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count = count
+	return out, nil
+}
+
+// over reports whose token lies at path and whether it can go. A parent is
+// looked for now, as a folder that changes while it is listed may lack what was
+// made meanwhile.
+func (s *Store) over(path string, e fs.DirEntry) (tenant string, over bool, err error) {
+	if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
+		fi, err := e.Info()
+		return "", err == nil && s.now().Sub(fi.ModTime()) > leftover, err
+	}
+	r, _, err := read(path)
+	if err != nil {
+		return "", false, err
+	}
+	if !r.Expires.IsZero() && s.now().Sub(r.Expires) > grace {
+		return r.Tenant, true, nil
+	}
+	if r.Parent == "" {
+		return r.Tenant, false, nil
+	}
+	_, err = os.Lstat(s.path(r.Parent))
+	return r.Tenant, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
+}
+
+// tidy sweeps now and then, which also counts. Whoever waits for an answer does
+// not care.
+func (s *Store) tidy(now time.Time) {
+	s.mu.Lock()
+	due := now.Sub(s.swept) > tidying
+	if due {
+		s.swept = now
+	}
+	s.mu.Unlock()
+	if due {
+		_, _ = s.Sweep()
+	}
+}
+
+// admit counts one more token of the tenant. What others make and take away is
+// counted by the next sweep.
+func (s *Store) admit(tenant string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.count[tenant]; n >= maxPerTenant {
+		e := &quota.Exceeded{Account: tenant, Quota: "tokens", Limit: maxPerTenant, Used: int64(n), Want: 1, RetryAfter: tidying}
+		return e.Wrap(create)
+	}
+	s.count[tenant]++
+	return nil
+}

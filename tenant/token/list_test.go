@@ -1,0 +1,274 @@
+package token
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// TestDamaged holds that a file that is not whole costs its token and those
+// below it and no other, and that it is told.
+func TestDamaged(t *testing.T) {
+	s := open(t, t.TempDir())
+	secret, id := make1(t, s, acme())
+	child, _ := make1(t, s, chat(id))
+	other, otherID := make1(t, s, acme())
+	whole, err := os.ReadFile(s.path(id))
+	must(t, err)
+	theirs, err := os.ReadFile(s.path(otherID))
+	must(t, err)
+	contents := map[string][]byte{"another's": theirs, "more": append(slices.Clone(whole), whole...), "huge": make([]byte, maxRecord+1),
+		"a wider role": bytes.Replace(whole, []byte(`"tenant"`), []byte(`"admin"`), 1), "no expiry": bytes.Replace(whole, []byte("expires"), []byte("expired"), 1)}
+	for n := range whole {
+		contents[fmt.Sprint("cut at ", n)] = whole[:n]
+		flipped := slices.Clone(whole)
+		flipped[n] ^= 1
+		contents[fmt.Sprint("changed at ", n)] = flipped
+	}
+	delete(contents, "no expiry") // this one has none
+	for name, data := range contents {
+		must(t, os.WriteFile(s.path(id), data, 0o600))
+		wantDamaged(t, s, name, id, secret, child, other)
+	}
+	for name, put := range map[string]func() error{
+		"a link":         func() error { return os.Symlink(otherID, s.path(id)) },
+		"a link nowhere": func() error { return os.Symlink("/nowhere", s.path(id)) },
+		"a folder":       func() error { return os.Mkdir(s.path(id), 0o700) },
+		"a pipe":         func() error { return unix.Mkfifo(s.path(id), 0o600) },
+	} {
+		must(t, errors.Join(os.Remove(s.path(id)), put()))
+		wantDamaged(t, s, name, id, secret, child, other)
+	}
+	must(t, os.Remove(s.path(id)))
+	must(t, os.WriteFile(s.path(id), whole, 0o600))
+	wantGood(t, s, secret)
+	wantGood(t, s, child)
+
+	must(t, os.WriteFile(s.path(id), whole[:9], 0o600))
+	if fallen, err := s.Revoke(id); err != nil || len(fallen) != 2 {
+		t.Errorf("what is damaged cannot be revoked: %v, %v", fallen, err)
+	}
+}
+
+func wantDamaged(t *testing.T, s *Store, name, id, secret, child, other string) {
+	t.Helper()
+	for _, store := range []*Store{s, open(t, s.dir)} {
+		for _, one := range []string{secret, child} {
+			if _, err := store.Verify(one); !Refused(err) || !strings.Contains(err.Error(), "damaged") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := store.Verify(other); err != nil {
+			t.Errorf("%s: another token: %v", name, err)
+		}
+	}
+	l, err := s.List()
+	if err != nil || !slices.Equal(l.Damaged, []string{s.path(id)}) || len(l.Tokens) != 2 {
+		t.Errorf("%s: listed %+v, %v", name, l, err)
+	}
+	if swept, err := s.Sweep(); err != nil || len(swept.Damaged) != 1 || swept.Removed != 0 {
+		t.Errorf("%s: swept %+v, %v", name, swept, err)
+	}
+}
+
+// TestForgedChild holds that a record that claims more than its parent's is
+// refused, however it came there.
+func TestForgedChild(t *testing.T) {
+	s := open(t, t.TempDir())
+	_, id := make1(t, s, chat(""))
+	secret, childID := make1(t, s, acme())
+	r, _, err := read(s.path(childID))
+	must(t, err)
+	r.Parent = id
+	must(t, write(s.path(childID), r))
+	wantRefused(t, s, secret, "claims more")
+	r.Parent = childID
+	must(t, write(s.path(childID), r))
+	wantRefused(t, s, secret, "too many")
+	if fallen, err := s.Revoke(childID); err != nil || len(fallen) > 2 {
+		t.Errorf("fell %v, %v", fallen, err)
+	}
+}
+
+// TestIDIsNotEnough holds that a file with the right name and another secret's
+// hash lets nobody in.
+func TestIDIsNotEnough(t *testing.T) {
+	s := open(t, t.TempDir())
+	secret, id := make1(t, s, acme())
+	r, _, err := read(s.path(id))
+	must(t, err)
+	hash := hashOf(newSecret())
+	r.Hash = hex.EncodeToString(hash[:])
+	must(t, write(s.path(id), r))
+	wantRefused(t, s, secret, unknown)
+}
+
+func TestList(t *testing.T) {
+	s := open(t, t.TempDir())
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	_, root := make1(t, s, acme())
+	now = now.Add(time.Second)
+	_, child := make1(t, s, chat(root))
+	now = now.Add(time.Second)
+	_, short := make1(t, s, Claims{Role: Admin, Expires: now.Add(time.Minute)})
+	now = now.Add(2 * time.Minute)
+	stray := filepath.Join(s.dir, "notes.txt")
+	must(t, os.WriteFile(stray, []byte("x"), 0o600))
+	must(t, os.WriteFile(filepath.Join(s.dir, ".being-written"), []byte("x"), 0o600))
+	l, err := s.List()
+	must(t, err)
+	var got []string
+	for _, one := range l.Tokens {
+		got = append(got, one.ID+" "+one.Refused)
+	}
+	if want := []string{short + " it has expired", child + " ", root + " "}; !slices.Equal(got, want) || !slices.Equal(l.Damaged, []string{stray}) {
+		t.Errorf("listed %q and damaged %q, want %q", got, l.Damaged, want)
+	}
+	must(t, os.Remove(s.path(root)))
+	if l, err = s.List(); err != nil || len(l.Tokens) != 2 || !strings.Contains(l.Tokens[1].Refused, "was revoked") {
+		t.Errorf("listed %+v, %v", l, err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	s := open(t, t.TempDir())
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	_, stays := make1(t, s, acme())
+	_, lasting := make1(t, s, Claims{Role: Admin, Expires: now.Add(48 * time.Hour)})
+	make1(t, s, Claims{Role: Admin, Expires: now.Add(time.Hour)})
+	_, gone := make1(t, s, acme())
+	make1(t, s, Claims{Role: Tenant, Parent: gone})
+	_, child := make1(t, s, Claims{Role: Tenant, Parent: stays})
+	must(t, os.Remove(s.path(gone)))
+	for name, age := range map[string]time.Duration{".young": 0, ".old": 24 * time.Hour} {
+		path := filepath.Join(s.dir, name)
+		must(t, os.WriteFile(path, nil, 0o600))
+		must(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
+	}
+	now = now.Add(30 * time.Minute)
+	if got, err := s.Sweep(); err != nil || got.Removed != 2 || got.Kept != 5 {
+		t.Errorf("swept %+v, %v", got, err)
+	}
+	now = now.Add(time.Hour) // the short one has expired
+	if got, err := s.Sweep(); err != nil || got.Removed != 1 || got.Kept != 4 {
+		t.Errorf("just expired: swept %+v, %v", got, err)
+	}
+	now = now.Add(grace)
+	if got, err := s.Sweep(); err != nil || got.Removed != 1 || got.Kept != 3 {
+		t.Errorf("expired: swept %+v, %v", got, err)
+	}
+	want := []string{stays, lasting, child}
+	slices.Sort(want)
+	if got := files(t, s); !slices.Equal(got, want) {
+		t.Errorf("left are %v, want %v", got, want)
+	}
+	make1(t, s, acme())
+	must(t, os.Remove(s.path(stays)))
+	now = now.Add(2 * tidying)
+	make1(t, s, acme()) // sweeps without being told
+	if slices.Contains(files(t, s), child) {
+		t.Error("nobody sweeps")
+	}
+}
+
+// TestFolderGoesAway holds that nothing is good where nobody can tell, and that
+// this is not the caller's fault.
+func TestFolderGoesAway(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tokens"))
+	secret, id := make1(t, s, acme())
+	wantGood(t, s, secret)
+	must(t, os.RemoveAll(s.dir))
+	_, err := s.Verify(secret)
+	wantCode(t, err, sandbox.CodeUnavailable, "")
+	wantNoPart(t, err, secret)
+	for name, try := range map[string]func() error{
+		"get":    func() error { _, err := s.Get(id); return err },
+		"create": func() error { _, _, err := s.Create(acme()); return err },
+		"child":  func() error { _, _, err := s.Create(chat(id)); return err },
+		"list":   func() error { _, err := s.List(); return err },
+		"revoke": func() error { _, err := s.Revoke(id); return err },
+		"sweep":  func() error { _, err := s.Sweep(); return err },
+	} {
+		if err := try(); sandbox.CodeOf(err) != sandbox.CodeUnavailable || Refused(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Lstat(s.dir); err == nil {
+		t.Error("the folder was made again")
+	}
+}
+
+func TestOpenRefusesWhatOthersCanWrite(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o777))
+	_, err := Open(dir)
+	wantCode(t, err, sandbox.CodePermissionDeny, "")
+}
+
+// TestFullDisk holds that no secret is given out that is not kept, and that
+// tokens are good and can be revoked where nothing can be written.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testenv.Lack(t, "root", "mounting needs it")
+	}
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size=64k"); err != nil {
+		testenv.Lack(t, "mount", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
+	s := open(t, filepath.Join(disk, "tokens"))
+	secret, id := make1(t, s, acme())
+	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk did not fill up")
+	}
+	got, _, err := s.Create(acme())
+	wantCode(t, err, sandbox.CodeUnavailable, "")
+	if got != "" || !strings.Contains(err.Error(), "is full") {
+		t.Errorf("a secret was given out: %v", err)
+	}
+	wantGood(t, s, secret)
+	must(t, unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	wantGood(t, s, secret)
+	_, err = s.Revoke(id)
+	wantCode(t, err, sandbox.CodeUnavailable, "")
+	wantRefused(t, s, secret, unknown)
+	must(t, unix.Mount("", disk, "", unix.MS_REMOUNT, ""))
+	if _, err = s.Revoke(id); err != nil {
+		t.Error(err)
+	}
+	wantRefused(t, open(t, s.dir), secret, unknown)
+}
+
+func FuzzDecode(f *testing.F) {
+	id := idOf(newSecret())
+	good, err := encode(record{ID: id, Hash: strings.Repeat("0", 64), Claims: acme(), Created: time.Now().UTC().Truncate(time.Millisecond)})
+	must(f, err)
+	if _, ok := decode(id, good); !ok {
+		f.Fatalf("a whole record is not read: %s", good)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"id":"` + id + `","role":"admin","sum":""}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, ok := decode(id, data)
+		if !ok {
+			return
+		}
+		if back, err := encode(r); err != nil || !bytes.Equal(back, data) || r.ID != id || r.check() != nil {
+			t.Errorf("%q was taken for %+v", data, r)
+		}
+	})
+}

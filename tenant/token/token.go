@@ -1,0 +1,311 @@
+// Package token makes and checks the bearer tokens with which programs speak to
+// the daemon, for one tenant or for all.
+//
+// A token's secret is shown once and kept nowhere; what is kept is its hash, in
+// one small file for each token. A token is good while its file is there and
+// while those of all the tokens that it was made from are: revoking one is
+// removing its file, which counts at once in every process of the host, because
+// each check looks whether the files are still the same. A file that is damaged
+// costs its token and those below it, and no other.
+//
+// A child token has less than its parent, or as much, and never more: that is
+// held when it is made, and again each time it is checked.
+package token
+
+import (
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+const (
+	// maxDepth bounds how many tokens one may descend from, itself included.
+	maxDepth = 8
+
+	// maxKnown bounds the records that a process remembers.
+	maxKnown = 4096
+
+	verify = "verify token"
+)
+
+// A Token is what a secret stands for.
+type Token struct {
+	ID string `json:"id"`
+	Claims
+	Created time.Time `json:"created"`
+
+	// Above are the tokens that it was made from, the parent first.
+	Above []Token `json:"-"`
+}
+
+// Accounts returns whom the holder takes from when it acts for the tenant: the
+// tenant, with its limits, and the token and those above it as far as they have
+// quotas. No tenant's account is ever named as a token's is.
+func (t Token) Accounts(tenant string, limits quota.Limits) []quota.Account {
+	out := []quota.Account{{Name: "tenant " + tenant, Limits: limits}}
+	for _, one := range append([]Token{t}, t.Above...) {
+		if one.Quota != nil {
+			out = append(out, quota.Account{Name: "token " + one.ID, Limits: *one.Quota})
+		}
+	}
+	return out
+}
+
+// A Store keeps tokens below one folder. It is safe for concurrent use, also by
+// other processes, and holds nothing open.
+type Store struct {
+	dir string
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[string]known // records by id
+	gone  map[string]bool  // what this process has revoked where the disk failed
+	swept time.Time
+	count map[string]int // tokens by tenant, about
+}
+
+type known struct {
+	stamp  stamp
+	record record
+}
+
+// Open returns the tokens in the folder dir, which is made with mode 0700 when
+// it is missing and refused as [statedir.MakePrivate] does. When it goes away
+// later no token is good any more.
+func Open(dir string) (*Store, error) {
+	path, err := statedir.MakePrivate(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{dir: path, now: time.Now, known: map[string]known{}, gone: map[string]bool{}, count: map[string]int{}}, nil
+}
+
+// Create makes a token. The secret is returned once and cannot be had again;
+// the id is what the token is called from then on. Of a child, one with a
+// Parent, the claims that are left out are the parent's; claims that are more
+// than the parent's are [sandbox.CodePermissionDeny], as is a parent that is not
+// good. It returns when the token will survive a loss of power.
+func (s *Store) Create(c Claims) (secret, id string, err error) {
+	now := s.now()
+	var parent Token
+	if c.Parent != "" {
+		if parent, err = s.Get(c.Parent); err != nil {
+			return "", "", badParent(c.Parent, err)
+		}
+		c = c.inherit(parent.Claims)
+	}
+	c = c.own()
+	if err := c.check(); err != nil {
+		return "", "", err
+	}
+	if !c.Expires.IsZero() && !now.Before(c.Expires) {
+		return "", "", &sandbox.Error{Code: sandbox.CodeValidation, Op: create, Field: "expires", Message: "it is in the past"}
+	}
+	if c.Parent != "" {
+		if err := c.within(parent.Claims); err != nil {
+			return "", "", err
+		}
+		if len(parent.Above)+2 > maxDepth {
+			return "", "", &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: create, Field: "parent", Message: "too many tokens are above it already", Hint: "make it from one that is higher up"}
+		}
+	}
+	s.tidy(now)
+	if err := s.admit(c.Tenant); err != nil {
+		return "", "", err
+	}
+	secret = newSecret()
+	hash := hashOf(secret)
+	r := record{ID: idOf(secret), Hash: hex.EncodeToString(hash[:]), Claims: c, Created: now.UTC().Truncate(time.Millisecond)}
+	if err := write(s.path(r.ID), r); err != nil {
+		return "", "", statedir.Unavailable(create, s.dir, err)
+	}
+	return secret, r.ID, nil
+}
+
+func badParent(id string, err error) error {
+	if code := sandbox.CodeOf(err); code == sandbox.CodeUnavailable || code == sandbox.CodeValidation {
+		return err
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: create, Field: "parent", Resource: id,
+		Message: "no token can be made from a parent that is not good", Hint: "see sandbox token list",
+	}
+}
+
+// Verify returns what a secret stands for. A secret that stands for nothing,
+// never did or does no more, is refused with an error of which [Refused] is
+// true; [sandbox.CodeUnavailable] says that nobody can tell now. No error holds
+// any part of the secret.
+func (s *Store) Verify(secret string) (Token, error) {
+	if !wellFormed(secret) {
+		return Token{}, refuse(malformed)
+	}
+	r, err := s.look(idOf(secret))
+	if err != nil {
+		return Token{}, s.why(err)
+	}
+	want, err := hex.DecodeString(r.Hash)
+	got := hashOf(secret)
+	if err != nil || subtle.ConstantTimeCompare(got[:], want) != 1 {
+		return Token{}, refuse(unknown)
+	}
+	return s.whole(r)
+}
+
+// Why a secret is refused that no token is found for.
+const (
+	malformed = "it is no token, or was mistyped or cut off"
+	unknown   = "it is not known: it was revoked, or is for another server"
+)
+
+// Get returns the token id as long as it is good. One that there is not is
+// [sandbox.CodeNotFound], and one that is not good [sandbox.CodePermissionDeny];
+// that is about the token and not about the caller, so not [Refused].
+func (s *Store) Get(id string) (Token, error) {
+	const op = "get token"
+	if !isID(id) {
+		return Token{}, badID(op)
+	}
+	r, err := s.look(id)
+	if errors.Is(err, errMissing) {
+		return Token{}, noToken(op, id)
+	}
+	var t Token
+	if err != nil {
+		err = s.why(err)
+	} else {
+		t, err = s.whole(r)
+	}
+	if Refused(err) {
+		err = &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Field: "id", Resource: id, Message: reason(err), Hint: "see sandbox token list"}
+	}
+	return t, err
+}
+
+// whole returns the token of a record with those above it, when all are good.
+func (s *Store) whole(r record) (Token, error) {
+	now := s.now()
+	t := Token{ID: r.ID, Claims: r.own(), Created: r.Created}
+	for {
+		if !r.Expires.IsZero() && !now.Before(r.Expires) {
+			return Token{}, refuse("it has expired")
+		}
+		if r.Parent == "" {
+			return t, nil
+		}
+		if len(t.Above)+2 > maxDepth {
+			return Token{}, refuse("too many tokens are above it")
+		}
+		parent, err := s.look(r.Parent)
+		if errors.Is(err, errMissing) {
+			return Token{}, refuse("the token that it was made from was revoked")
+		}
+		if err != nil {
+			return Token{}, s.why(err)
+		}
+		if r.within(parent.Claims) != nil {
+			return Token{}, refuse("it claims more than the token that it was made from")
+		}
+		t.Above = append(t.Above, Token{ID: parent.ID, Claims: parent.own(), Created: parent.Created})
+		r = parent
+	}
+}
+
+// look returns the record of a token as it is on disk now. Only when its file
+// is not the one that was read before it is read again. A missing one is
+// errMissing.
+func (s *Store) look(id string) (record, error) {
+	path := s.path(id)
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return record{}, s.missing(err)
+	}
+	at := stampOf(&st)
+	s.mu.Lock()
+	had, gone := s.known[id], s.gone[id]
+	s.mu.Unlock()
+	switch {
+	case gone:
+		return record{}, errMissing
+	case had.stamp == at:
+		return had.record, nil
+	}
+	r, at, err := read(path)
+	if err != nil {
+		return record{}, s.missing(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= maxKnown {
+		clear(s.known)
+	}
+	s.known[id] = known{at, r}
+	return r, nil
+}
+
+// errMissing is about a token whose file is not there, while its folder is. An
+// error about the folder has the same cause.
+var errMissing = errors.New("there is no such token")
+
+// missing tells a file that is not there from a folder that is not.
+func (s *Store) missing(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(s.dir, &st); err != nil {
+		return statedir.Unavailable(verify, s.dir, err)
+	}
+	return errMissing
+}
+
+// why is the error about a record that could not be had.
+func (s *Store) why(err error) error {
+	switch {
+	case errors.Is(err, errMissing):
+		return refuse(unknown)
+	case errors.Is(err, errDamaged):
+		return refuse("what is kept of it, or of the one that it was made from, is damaged")
+	}
+	return statedir.Unavailable(verify, s.dir, err)
+}
+
+func (s *Store) path(id string) string { return filepath.Join(s.dir, id) }
+
+// Refused reports whether err says that a caller has no valid token, for which
+// the HTTP interface answers 401 and not 403.
+func Refused(err error) bool {
+	var e *sandbox.Error
+	return errors.As(err, &e) && e.Code == sandbox.CodePermissionDeny && e.Op == verify && e.Field == "token"
+}
+
+func refuse(message string) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: verify, Field: "token", Message: message, Hint: "ask who runs the server for a token (sandbox token create)"}
+}
+
+func badID(op string) error {
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "id", Message: "it is not the id of a token", Hint: "an id has 20 hex digits, see sandbox token list"}
+}
+
+func noToken(op, id string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Resource: id, Message: "there is no token " + id, Hint: "see sandbox token list"}
+}
+
+// reason is the message of a refusal.
+func reason(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
