@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +98,34 @@ func TestOperations(t *testing.T) {
 				t.Errorf("verdict %s, vetted %+v", j.Verdict, j.Vetted)
 			}
 		})
+	}
+}
+
+// TestRefusedArgumentsAreNotQuoted holds that who refuses an operation quotes
+// none of its arguments, since the refusal is put on record; a command that a
+// person runs is quoted.
+func TestRefusedArgumentsAreNotQuoted(t *testing.T) {
+	args := []string{"mkfs", "/dev/canary"}
+	do := grant.Operation{Kind: grant.OpProcExec, Tool: args[0], Args: args[1:]}
+	call := gate.Call{Tool: "reporter", Args: args, Operation: &gate.Operation{Guard: guardOf(t), Do: do, State: grant.State{Now: noon()}}}
+	for _, block := range []string{"mkfs:*", "mkfs /dev/canary", "*canary*"} {
+		g := gateOf(t, `"tools": {"alsoAllow": ["reporter"]}, "commands": {"block": ["`+block+`"]}`)
+		told := func(c gate.Call) string {
+			j := g.Judge(c)
+			if j.Verdict != policy.Deny {
+				t.Fatalf("%s: %+v", block, j)
+			}
+			text := fmt.Sprintf("%v %s", grant.Audit(j.Err("operate")), j.Summary())
+			for _, r := range j.Reasons {
+				text += r.Message + r.Span.Of(j.Text)
+			}
+			return text
+		}
+		if text := told(call); strings.Contains(text, "canary") {
+			t.Errorf("%s: an operation: %s", block, text)
+		}
+		if text := told(gate.Call{Args: args}); !strings.Contains(text, "canary") {
+			t.Errorf("%s: a command: %s", block, text)
+		}
 	}
 }

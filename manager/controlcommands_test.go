@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -157,6 +159,9 @@ func TestContentsAreNotOnRecord(t *testing.T) {
 			op.Do = do
 			_, _ = c.operate(op)
 		}
+		if c.wall == "docker" {
+			c.typed(secret)
+		}
 		must(c.t, c.recorder.Flush(context.Background()))
 		must(c.t, c.ctl.Witness.Close())
 		if found := c.kept(secret); len(found) > 0 {
@@ -167,4 +172,30 @@ func TestContentsAreNotOnRecord(t *testing.T) {
 		}
 		c.verified()
 	})
+}
+
+// typed types a text into a page, and reads it from there.
+func (c *controlled) typed(text string) {
+	c.t.Helper()
+	c.net.Handle(internet.Files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, `<input><p></p><script>document.querySelector("input").oninput = e => document.querySelector("p").textContent = "typed " + e.target.value</script>`)
+	}))
+	op := c.shell("true")
+	page := grant.Capability{Kind: grant.Browser, Actions: []string{"open", "type", "extract"}}
+	op.Grant.Capabilities = append(op.Grant.Capabilities, page)
+	op.Manifest.Capabilities = append(op.Manifest.Capabilities, page)
+	var done manager.Performed
+	for _, do := range []grant.Operation{
+		{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/form?q="+text)}, {Kind: grant.OpBrowserType, Selector: "input", Text: text}, {Kind: grant.OpBrowserExtract},
+	} {
+		op.Do = do
+		var err error
+		done, err = c.operate(op)
+		must(c.t, err)
+	}
+	if got := string(done.Output.Data); !strings.Contains(got, "typed "+text) {
+		c.t.Errorf("the page says %q", got)
+	}
+	must(c.t, c.EndCall(tenant, op.Grant.ID))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -138,6 +139,7 @@ func (c *controlled) stopped(by stoppedBy, op manager.Operation, runs func() boo
 // machine that is busy; after is doubled where it was not.
 func (c *controlled) failed(by stoppedBy, done manager.Performed, effect grant.SideEffect, after *time.Duration) bool {
 	c.t.Helper()
+	must(c.t, c.ctl.Witness.Flush(context.Background()))
 	_, e := c.pair(done.ID)
 	if by.stop == nil && len(e.Effects) == 0 && *after < 30*time.Second {
 		*after *= 2
@@ -279,4 +281,33 @@ func TestStoppedWhileItIsMade(t *testing.T) {
 		must(c.t, c.ctl.Witness.Close())
 		c.verified()
 	})
+}
+
+// TestCallerGaveUp holds that who asks with a context that has ended is told so,
+// and not that something was busy or full.
+func TestCallerGaveUp(t *testing.T) {
+	for _, extra := range []string{"", `, "requireEvidence": true`} {
+		c, _ := newControlledFake(t, nil, "", func(o *manager.Options, c *controlled) {
+			parsed, err := config.Parse("test", []byte(c.settingsFor(extra)))
+			must(t, err)
+			o.Settings = parsed
+		})
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		late, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+		defer cancel()
+		for code, ctx := range map[sandbox.Code]context.Context{sandbox.CodeExecution: gone, sandbox.CodeTimeout: late} {
+			for _, do := range c.each() {
+				if do.Kind == grant.OpBrowserScreenshot {
+					continue // there is no page
+				}
+				done, err := c.Operate(ctx, c.operation(do))
+				if done.Code != code {
+					t.Errorf("%s with %v: %v", do.Kind, ctx.Err(), err)
+				}
+				must(t, c.ctl.Witness.Flush(context.Background()))
+				c.pair(done.ID)
+			}
+		}
+	}
 }

@@ -91,6 +91,9 @@ func TestFromReason(t *testing.T) {
 	if r := FromReason(reason, short); r.Command != short.Command || r.CommandDigest != "" {
 		t.Errorf("a short line is kept as %q with %q", r.Command, r.CommandDigest)
 	}
+	if r := FromReason(policy.Reason{Check: "rule"}, Meta{Program: "rm", CommandDigest: "d1"}); r.Command != "" || r.CommandDigest != "d1" || r.Program != "rm" {
+		t.Errorf("a command that is told by its digest: %+v", r)
+	}
 	if r := FromReason(policy.Reason{Check: "tool"}, Meta{}); r.Type != ToolDenied || r.Kind != sandbox.ResourceTool {
 		t.Errorf("a tool is %+v", r)
 	}
