@@ -81,7 +81,7 @@ func (c *comparer) schema(path string, old, now map[string]any) {
 			continue
 		}
 		switch key {
-		case "description", "title", "deprecated", "$comment", "$schema", "$id", VersionKey:
+		case "description", "title", "examples", "deprecated", "$comment", "$schema", "$id", VersionKey:
 		case "type":
 			c.types(path, words(a), words(b))
 		case "enum":
@@ -94,7 +94,7 @@ func (c *comparer) schema(path string, old, now map[string]any) {
 			c.others(path, a, b)
 		case "items":
 			c.schema(path+"[]", object(a), object(b))
-		case "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "format":
+		case "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties", "pattern", "format":
 			c.bound(path, key, a, b)
 		default:
 			c.add(path, true, "%s is %s, and was %s", key, shown(b), shown(a))

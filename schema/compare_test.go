@@ -24,7 +24,7 @@ func TestCompare(t *testing.T) {
 		want     [2]string // as input and as output; "! " is breaking
 	}{
 		"nothing":                  {thing(text), thing(text), both("")},
-		"words for people":         {thing(text), thing(`{"type": "string", "description": "x", "deprecated": true}`, `"title": "t"`), both("")},
+		"words for people":         {thing(text), thing(`{"type": "string", "description": "x", "deprecated": true, "examples": ["y"]}`, `"title": "t"`), both("")},
 		"property came":            {thing(text), thing(text + `, "b": {}`), both("b: the property came")},
 		"property removed":         {thing(text + `, "b": {}`), thing(text), both("! b: the property was removed")},
 		"property removed below":   {thing(`{"properties": {"x": {}}}`), thing(`{"properties": {}}`), both("! a.x: the property was removed")},
@@ -49,6 +49,7 @@ func TestCompare(t *testing.T) {
 		"maximum lowered":          {thing(`{"maximum": 2}`), thing(`{"maximum": 1}`), [2]string{"! a: maximum is 1, and was 2", "a: maximum is 1, and was 2"}},
 		"maximum raised":           {thing(`{"maximum": 1}`), thing(`{"maximum": 2}`), both("a: maximum is 2, and was 1")},
 		"length lowered":           {thing(`{"maxLength": 9}`), thing(`{"maxLength": 8}`), [2]string{"! a: maxLength is 8, and was 9", "a: maxLength is 8, and was 9"}},
+		"properties bound":         {thing(`{}`), thing(`{"maxProperties": 9}`), [2]string{"! a: maxProperties is 9, and was not said", "a: maxProperties is 9, and was not said"}},
 		"pattern changed":          {thing(`{"pattern": "^a"}`), thing(`{"pattern": "^b"}`), [2]string{`! a: pattern is "^b", and was "^a"`, `a: pattern is "^b", and was "^a"`}},
 		"pattern went":             {thing(`{"pattern": "^a"}`), thing(`{}`), both(`a: pattern is not said, and was "^a"`)},
 		"format came":              {thing(`{}`), thing(`{"format": "date-time"}`), [2]string{`! a: format is "date-time", and was not said`, `a: format is "date-time", and was not said`}},

@@ -1,6 +1,6 @@
 // Package published holds the schemas that this project publishes, under
-// docs/schemas: of the settings, of what callers hand in under grants, and of
-// what they get and what is recorded. It is pure.
+// docs/schemas: of the settings, of what goes into the tools, of what callers
+// hand in under grants, and of what they get and what is recorded. It is pure.
 package published
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/schema"
+	toolschema "github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
 // A Schema is one that is published.
@@ -26,7 +27,7 @@ type Schema struct {
 // All returns the schemas, the same ones each time. Versions are by SemVer, see
 // [schema.Check]; a change of one needs a change of its number here.
 func All() []Schema {
-	return []Schema{
+	return append(inputs(), []Schema{
 		{"settings", schema.Input, config.Schema()},
 		of[grant.Grant]("grant", "1.0.0", "Grant: what a caller was given for one call of one tool", schema.Input),
 		of[grant.Manifest]("manifest", "1.0.0", "Manifest: what a tool declares of itself", schema.Input),
@@ -34,7 +35,16 @@ func All() []Schema {
 		of[grant.Profile]("profile", "1.0.0", "Profile: what one call may do", schema.Output),
 		of[proof.Begin]("evidence-begin", "1.0.0", "Evidence that an operation begins", schema.Output),
 		of[proof.End]("evidence-end", "1.0.0", "Evidence that an operation has ended", schema.Output),
+	}...)
+}
+
+// inputs are the schemas of what goes into the tools, whose versions are
+// theirs.
+func inputs() (out []Schema) {
+	for _, t := range toolschema.All() {
+		out = append(out, Schema{"tool-" + t.Name, schema.Input, t.Schema()})
 	}
+	return out
 }
 
 // of is the schema of the type T.

@@ -88,3 +88,13 @@ func BenchmarkEdits(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkMiss(b *testing.B) {
+	text := bytes.Repeat([]byte("\tsome line that is here, again\n"), edit.MaxText/31)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := edit.Apply(text, []edit.Edit{{Old: "\tsome line that is there, again\n", New: "x"}}); err == nil {
+			b.Fatal("it was found")
+		}
+	}
+}

@@ -26,7 +26,34 @@ func Search(text, want []byte) iter.Seq[int] {
 				base += i + 1
 			}
 		default:
-			Sequence(text, want)(yield)
+			search(text, want, yield)
+		}
+	}
+}
+
+// search is [Sequence] for bytes, quick where the first one of want is rare.
+func search(text, want []byte, yield func(int) bool) {
+	fail := borders(want)
+	matched := 0
+	for i := 0; i < len(text); i++ {
+		if matched == 0 {
+			skip := bytes.IndexByte(text[i:], want[0])
+			if skip < 0 {
+				return
+			}
+			i += skip
+		}
+		for matched > 0 && want[matched] != text[i] {
+			matched = int(fail[matched-1])
+		}
+		if want[matched] == text[i] {
+			matched++
+		}
+		if matched == len(want) {
+			if !yield(i + 1 - len(want)) {
+				return
+			}
+			matched = int(fail[matched-1])
 		}
 	}
 }

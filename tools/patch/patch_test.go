@@ -151,6 +151,7 @@ func TestRefused(t *testing.T) {
 		"binary, plain":          {"Binary files a/x and b/x differ\n", []string{"binary"}},
 		"a link":                 {"diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n", []string{"line 2", "links"}},
 		"a changed link":         {"diff --git a/l b/l\nindex 1..2 120000\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-a\n+b\n", []string{"links"}},
+		"a link that goes":       {"diff --git a/y b/y\ndeleted file mode 120000\n--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\n", []string{"line 2", "links"}},
 		"a submodule":            {"diff --git a/s b/s\nindex 1..2 160000\n--- a/s\n+++ b/s\n@@ -1 +1 @@\n-a\n+b\n", []string{"submodules"}},
 		"a copy":                 {"diff --git a/x b/z\ncopy from x\ncopy to z\n", []string{"copies"}},
 		"only in":                {"Only in a: x\n", []string{"-N"}},

@@ -100,10 +100,10 @@ func (h *head) extended(text string, line int) (known bool, err error) {
 		prefix string
 		take   func(rest string) error
 	}{
-		{"old mode ", func(string) error { return nil }},
+		{"old mode ", func(rest string) error { return special(" "+rest, line) }},
 		{"new mode ", func(rest string) error { return h.permissions(rest, line) }},
 		{"new file mode ", func(rest string) error { h.created = true; return h.permissions(rest, line) }},
-		{"deleted file mode ", func(string) error { h.deleted = true; return nil }},
+		{"deleted file mode ", func(rest string) error { h.deleted = true; return special(" "+rest, line) }},
 		{"similarity index ", func(string) error { return nil }},
 		{"dissimilarity index ", func(string) error { return nil }},
 		{"index ", func(rest string) error { return special(rest, line) }},
@@ -141,8 +141,7 @@ func (h *head) permissions(text string, line int) error {
 	return nil
 }
 
-// special refuses changes of what is no file; their mode stands at the end of
-// the line of sums.
+// special refuses changes of what is no file, by the mode at the end of a line.
 func special(rest string, line int) error {
 	if strings.HasSuffix(rest, " 120000") || strings.HasSuffix(rest, " 160000") {
 		return bad("", line, "", "links and submodules are not taken")
