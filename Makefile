@@ -21,7 +21,7 @@ DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image playwright test lint fuzz bench gobench demo schemas cover clean
+.PHONY: help build setup image playwright sshd test lint fuzz bench gobench demo schemas cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
@@ -41,7 +41,10 @@ image: setup build ## make the images of sandboxes and browsers unless they are 
 playwright: setup ## install the client that tests drive browsers with, into bin/playwright
 	@scripts/playwright.sh $(BIN)/playwright
 
-test: image playwright ## run every test, with the race detector
+sshd: setup ## unpack the ssh server that tests fetch media from, into bin/sshd
+	@scripts/sshd.sh $(BIN)/sshd
+
+test: image playwright sshd ## run every test, with the race detector
 	$(GO) test $(TEST_FLAGS) $(PKGS)
 
 schemas: ## write docs/schemas anew from the types
@@ -66,7 +69,7 @@ gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=pac
 demo: image ## run an untrusted program in a sandbox and show what it could not do
 	@scripts/demo.sh
 
-cover: image playwright ## run every test and show the coverage by function
+cover: image playwright sshd ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

@@ -131,6 +131,12 @@ type Rights struct {
 	// frames within the page, and windows, of which none is ever opened.
 	Visit func(ctx context.Context, address string, hop int) error
 
+	// Read is asked before a file of the workspace is read for a page, whatever
+	// has asked for it: the page itself, frames, pictures and scripts in it.
+	// file is the path below the workspace. It answers as Visit does. nil allows
+	// all.
+	Read func(ctx context.Context, file string) error
+
 	// Received is told of bytes that pages have received, with all that is in
 	// them, as they come. It must not block. nil does not want to know.
 	Received func(bytes int64)

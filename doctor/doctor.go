@@ -60,6 +60,9 @@ type Settings struct {
 	Dangerous      []string // break-glass switches in force
 	WorkspaceQuota int64    // bytes; 0 is unbounded
 	Browser        Browser
+
+	RequireEvidence bool // nothing runs that is not on record
+	RecordsCommands bool // those without a grant too
 }
 
 // Leftovers are what earlier processes have left behind.
@@ -89,6 +92,7 @@ type Deps struct {
 	Settings  func() (Settings, error)        // reads and resolves the settings
 	StateDir  string
 	Leftovers func(ctx context.Context) (Leftovers, error)
+	Evidence  func(ctx context.Context) (Evidence, error)
 
 	// Local are the checks of the wall that needs no engine.
 	Local []WallCheck
@@ -144,6 +148,7 @@ func checks(local []WallCheck) []check {
 		{"workspace-quota", workspaceQuota, ""},
 		{"state-folder", stateFolder, ""},
 		{"state-disk", stateDisk, ""},
+		{"evidence", evidenceKept, ""},
 		{"leftovers", leftovers, ""},
 	}
 	for _, c := range local {

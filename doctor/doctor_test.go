@@ -35,6 +35,8 @@ type world struct {
 	setErr   error
 	left     doctor.Leftovers
 	leftErr  error
+	kept     doctor.Evidence
+	keptErr  error
 	guest    string
 	guestErr error
 	files    fstest.MapFS
@@ -76,6 +78,7 @@ func (w *world) deps() doctor.Deps {
 		Settings:      func() (doctor.Settings, error) { return w.settings, w.setErr },
 		StateDir:      "/state",
 		Leftovers:     func(context.Context) (doctor.Leftovers, error) { return w.left, w.leftErr },
+		Evidence:      func(context.Context) (doctor.Evidence, error) { return w.kept, w.keptErr },
 		Local: []doctor.WallCheck{{Name: "bwrap", Look: func(context.Context) (doctor.Status, string, string) {
 			return w.wall, "bwrap is " + string(w.wall), "install it"
 		}}},

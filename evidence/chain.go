@@ -41,7 +41,7 @@ type chain struct {
 }
 
 // append writes records, with the checkpoints that are due.
-func (c *chain) append(ctx context.Context, records []json.RawMessage) error {
+func (c *chain) append(ctx context.Context, records []journal.Encoded) error {
 	before := func(t journal.Tail) (any, bool, error) { return c.before(ctx, t) }
 	c.open.Store(true)
 	return c.journal.AppendAround(ctx, before, records, mostBatch, c.after)

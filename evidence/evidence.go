@@ -28,7 +28,6 @@ package evidence
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -136,6 +135,7 @@ type Store struct {
 	o       Options
 	dir     string
 	keyFile string
+	held    *journal.Held
 
 	keyMu sync.Mutex
 	key   ed25519.PrivateKey // nil until something was written
@@ -158,7 +158,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, dir: path, keyFile: o.KeyFile, chains: map[string]*chain{}, most: maxUsed, ledger: ledger{burst: o.Burst, rate: o.Rate}}
+	s := &Store{o: o, dir: path, keyFile: o.KeyFile, held: journal.NewHeld(), chains: map[string]*chain{}, most: maxUsed, ledger: ledger{burst: o.Burst, rate: o.Rate}}
 	if s.keyFile == "" {
 		s.keyFile = filepath.Clean(path) + ".key"
 	}
@@ -169,7 +169,7 @@ func Open(dir string, o Options) (*Store, error) {
 // journal returns the journal in a folder below that of the evidence.
 func (s *Store) journal(folder string) (*journal.Journal, error) {
 	return journal.Open(filepath.Join(s.dir, folder), journal.Options{
-		MaxFile: s.o.MaxFile, MaxTotal: s.o.MaxTotal, Sync: s.o.Sync == SyncAlways, SyncFull: s.o.Sync == SyncCheckpoint, Now: s.o.Now,
+		MaxFile: s.o.MaxFile, MaxTotal: s.o.MaxTotal, Sync: s.o.Sync == SyncAlways, SyncFull: s.o.Sync == SyncCheckpoint, Held: s.held, Now: s.o.Now,
 	})
 }
 
@@ -203,9 +203,11 @@ func (s *Store) Flush(ctx context.Context) error {
 }
 
 // Close writes the counts that are kept back, and a checkpoint in each chain
-// to which this Store has written since its last one, within five seconds. The
-// Store can still be used.
+// to which this Store has written since its last one, within five seconds, and
+// the files that it keeps open for a second after an append. The Store can still
+// be used.
 func (s *Store) Close() error {
+	defer s.held.Close()
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()
 	err := s.Flush(ctx)
@@ -243,9 +245,9 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 // records, those that were not are counted again.
 func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 	var tenants []string
-	of := map[string][]json.RawMessage{}
+	of := map[string][]journal.Encoded{}
 	for _, r := range rs {
-		data, err := json.Marshal(r)
+		data, err := journal.Encode(r)
 		if err != nil {
 			return sandbox.Errorf(sandbox.CodeInternal, "record evidence", "cannot encode a record: %w", err)
 		}

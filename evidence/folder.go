@@ -112,6 +112,10 @@ func (s *Store) writeName(tenant string) error {
 	}
 	path := s.nameFile(folder)
 	if _, err := os.Lstat(path); err == nil {
+		// Another one may have made it since.
+		if _, ok, err := s.readName(folder); ok || err != nil {
+			return err
+		}
 		return &sandbox.Error{
 			Code: sandbox.CodeUnavailable, Op: "record evidence", Resource: path,
 			Message: path + " does not name the tenant whose evidence lies beside it",

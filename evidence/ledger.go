@@ -54,8 +54,10 @@ func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 			delete(l.tallies, k)
 		}
 	}
-	sortByTime(counts)
-	out = append(out, counts...)
+	if len(counts) > 0 {
+		sortByTime(counts)
+	}
+	out = append(make([]Record, 0, len(counts)+len(rs)), counts...)
 	for _, r := range rs {
 		if r.Share == Exact || r.Omitted > 0 {
 			out = append(out, r)

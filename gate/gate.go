@@ -100,6 +100,7 @@ func (g *Gate) Hosts() *network.Policy { return g.hosts }
 func (g *Gate) Judge(c Call) Judgement {
 	j := Judgement{Decision: g.command(&c), Text: c.Line}
 	if c.Operation != nil {
+		unquoted(j.Reasons)
 		g.operation(&j, *c.Operation)
 	}
 	if c.Tool == "" {

@@ -3,10 +3,12 @@ package gate
 import (
 	"cmp"
 	"errors"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // checkProfile is the check of reasons that the guard of a profile gives.
@@ -34,23 +36,47 @@ func (g *Gate) operation(j *Judgement, o Operation) {
 		return
 	}
 	j.Vetted = v
-	switch v.Domain {
-	case grant.DomainFS:
-		g.file(j, v)
-	case grant.DomainNet:
+	g.names(j, v, o.Guard.Profile().Mappings.Root)
+}
+
+// Allows reports why settings do not allow what an operation has led to, whose
+// guard has let it pass: a page, or a file of one. root is the folder inside that
+// the workspace is at. What they would ask about is not allowed.
+func (g *Gate) Allows(v grant.Vetted, root string) error {
+	j := Judgement{Decision: command.Decision{Verdict: policy.Allow}}
+	g.names(&j, v, root)
+	return j.Err("operate")
+}
+
+// names asks what the settings say about the path or the host of an operation.
+func (g *Gate) names(j *Judgement, v grant.Vetted, root string) {
+	file, ofWorkspace := strings.CutPrefix(v.URL, "workspace:")
+	switch {
+	case v.Kind == grant.OpFsWrite, v.Kind == grant.OpBrowserDownload:
+		g.file(j, sandbox.OpWrite, v.Path)
+	case v.Domain == grant.DomainFS, v.Kind == grant.OpBrowserUpload:
+		g.file(j, sandbox.OpRead, v.Path)
+	case v.Kind == grant.OpBrowserNav && ofWorkspace:
+		g.file(j, sandbox.OpRead, root+"/"+file)
+	case v.Port != 0:
 		if d := g.hosts.Judge(v.Host, v.Port); d.Verdict != policy.Allow {
 			j.add(len(j.Reasons), policy.Reason{Check: "host", Verdict: d.Verdict, Severity: policy.High, Message: d.Message, Hint: d.Hint, Rule: d.Rule, Code: sandbox.CodeCapabilityBlocked})
 		}
 	}
 }
 
-// file asks what the settings say about a path.
-func (g *Gate) file(j *Judgement, v grant.Vetted) {
-	op := sandbox.OpRead
-	if v.Kind == grant.OpFsWrite {
-		op = sandbox.OpWrite
+// unquoted has reasons against a program quote none of its arguments: what
+// refuses an operation is put on record, which has digests of them alone. The
+// rule says what was wrong.
+func unquoted(reasons []policy.Reason) {
+	for i := range reasons {
+		reasons[i].Message, reasons[i].Span = "the program may not be run with these arguments", policy.Span{}
 	}
-	d := g.paths.Judge(op, v.Path)
+}
+
+// file asks what the settings say about a path.
+func (g *Gate) file(j *Judgement, op sandbox.Operation, path string) {
+	d := g.paths.Judge(op, path)
 	if d.Verdict != policy.Allow {
 		j.add(len(j.Reasons), policy.Reason{Check: "path", Verdict: d.Verdict, Severity: d.Severity, Message: d.Message, Hint: d.Hint, Rule: d.Rule, Code: sandbox.CodeCapabilityBlocked})
 	}

@@ -19,6 +19,7 @@ func guardOf(t *testing.T) *grant.Guard {
 	t.Helper()
 	all := []grant.Capability{
 		{Kind: grant.FSRead, Path: "/workspace"}, {Kind: grant.FSWrite, Path: "/workspace"}, {Kind: grant.FSList, Path: "/workspace"},
+		{Kind: grant.Browser, Actions: []string{"open", "upload", "download"}},
 		{Kind: grant.Process, Tool: "ls"}, {Kind: grant.Process, Tool: "mkfs"},
 		{Kind: grant.NetHTTP, Host: "a.example", Methods: []string{"GET"}}, {Kind: grant.NetHTTP, Host: "b.example", Methods: []string{"GET"}},
 	}
@@ -38,6 +39,10 @@ func guardOf(t *testing.T) *grant.Guard {
 		t.Fatal(err)
 	}
 	return guard
+}
+
+func upload(path string) grant.Operation {
+	return grant.Operation{Kind: grant.OpBrowserUpload, Selector: "input", Path: path}
 }
 
 // TestOperations holds that an operation passes when every link lets it pass,
@@ -68,6 +73,13 @@ func TestOperations(t *testing.T) {
 		{"a path beyond the grant", allowed, grant.Operation{Kind: grant.OpFsRead, Path: "/tmp/x"}, nil, guard, state, "profile", sandbox.CodePermissionDeny},
 		{"a host", allowed, grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://a.example/"}, nil, guard, state, "", ""},
 		{"a host that settings do not have", allowed, grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://b.example/"}, nil, guard, state, "host", sandbox.CodeCapabilityBlocked},
+		{"an upload", allowed, upload("/workspace/b"), nil, guard, state, "", ""},
+		{"an upload that a pattern denies", allowed, upload("/workspace/x/.env"), nil, guard, state, "path", sandbox.CodeCapabilityBlocked},
+		{"a download that settings deny", allowed + `, "filesystem": {"denyWrite": ["**/x*"]}`, grant.Operation{Kind: grant.OpBrowserDownload, Selector: "a", Path: "/workspace/x1"}, nil, guard, state, "path", sandbox.CodeCapabilityBlocked},
+		{"a page of the workspace", allowed, grant.Operation{Kind: grant.OpBrowserNav, URL: "workspace:b.html"}, nil, guard, state, "", ""},
+		{"a page that a pattern denies", allowed, grant.Operation{Kind: grant.OpBrowserNav, URL: "workspace:x/.env"}, nil, guard, state, "path", sandbox.CodeCapabilityBlocked},
+		{"a page of a host that settings do not have", allowed, grant.Operation{Kind: grant.OpBrowserNav, URL: "https://b.example/"}, nil, guard, state, "host", sandbox.CodeCapabilityBlocked},
+		{"no page", allowed, grant.Operation{Kind: grant.OpBrowserNav, URL: "about:blank"}, nil, guard, state, "", ""},
 		{"a program", allowed, grant.Operation{Kind: grant.OpProcExec, Tool: "ls"}, []string{"ls"}, guard, state, "", ""},
 		{"a program that the command policy denies", allowed, grant.Operation{Kind: grant.OpProcExec, Tool: "mkfs", Args: []string{"/dev/sda"}}, []string{"mkfs", "/dev/sda"}, guard, state, "pattern", sandbox.CodeDenyTool},
 	} {

@@ -16,6 +16,10 @@ type State struct {
 	Files   int64     // that this call has written already
 	Depth   int       // navigations of this call so far
 
+	// Spaces are the folders of temporary space that this call was allotted: it
+	// may read, list and write below them without another capability.
+	Spaces []string
+
 	Revoked   bool   // the grant or one that it was derived from was revoked
 	KeyUsedBy string // the call that the decision key was used by; empty is none
 }

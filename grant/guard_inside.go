@@ -12,7 +12,7 @@ import (
 // file judges an operation on a file.
 func (g *Guard) file(v *Vetted, s State) error {
 	kind := map[OpKind]Kind{OpFsRead: FSRead, OpFsWrite: FSWrite, OpFsList: FSList}[v.Kind]
-	if err := g.place(v, kind); err != nil {
+	if err := g.place(v, kind, s.Spaces); err != nil {
 		return err
 	}
 	l := &g.profile.Limits
@@ -30,7 +30,8 @@ func (g *Guard) file(v *Vetted, s State) error {
 }
 
 // place reads the path of v, makes it clean, and judges it as one of the kind.
-func (g *Guard) place(v *Vetted, kind Kind) error {
+// What lies in temporary space of the call was allowed with that.
+func (g *Guard) place(v *Vetted, kind Kind, spaces []string) error {
 	clean, err := cleanPath(v.Path, kind == FSList || v.Kind == OpBrowserDownload)
 	if err != nil {
 		return err
@@ -39,15 +40,20 @@ func (g *Guard) place(v *Vetted, kind Kind) error {
 	if err := g.bound(clean); err != nil {
 		return err
 	}
-	if err := g.need(&box{kind: kind, path: clean}, string(kind)+":"+clean); err != nil {
-		return err
-	}
-	v.Capability = string(kind) + ":" + clean
 	p := g.profile
+	v.Capability = string(kind) + ":" + clean
+	own := p.Mappings.Tmp != "" && slices.ContainsFunc(spaces, func(folder string) bool {
+		return folder != p.Mappings.Tmp && below(folder, p.Mappings.Tmp) && below(clean, folder)
+	})
+	if !own {
+		if err := g.need(&box{kind: kind, path: clean}, v.Capability); err != nil {
+			return err
+		}
+	}
 	if i := slices.IndexFunc(p.Denied.Paths, func(folder string) bool { return below(clean, folder) }); i >= 0 {
 		return blocked("policy.denied.paths["+strconv.Itoa(i)+"]", clean, "the path is denied by the settings", "do without it; only who keeps the settings can change that")
 	}
-	if list := p.Lists.Paths; list != nil && !slices.ContainsFunc(list, func(folder string) bool { return below(clean, folder) }) {
+	if list := p.Lists.Paths; list != nil && !own && !slices.ContainsFunc(list, func(folder string) bool { return below(clean, folder) }) {
 		return blocked("policy.lists.paths", clean, "the path is below none of those that the settings list", "use one that is")
 	}
 	return nil

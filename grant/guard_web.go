@@ -143,7 +143,7 @@ func (g *Guard) browse(v *Vetted, s State) error {
 // workspace judges a path as one of the kind, and that it is one of the
 // workspace: a browser has no other files.
 func (g *Guard) workspace(v *Vetted, kind Kind) error {
-	if err := g.place(v, kind); err != nil {
+	if err := g.place(v, kind, nil); err != nil {
 		return err
 	}
 	if root := g.profile.Mappings.Root; !below(v.Path, root) {
@@ -171,7 +171,7 @@ func (g *Guard) visit(v *Vetted, s State) error {
 		return nil
 	case visit.Workspace:
 		file := Vetted{Operation: Operation{Kind: OpFsRead, Path: g.profile.Mappings.Root + "/" + a.File}}
-		if err := g.place(&file, FSRead); err != nil {
+		if err := g.place(&file, FSRead, nil); err != nil {
 			return err
 		}
 		v.URL, v.Capability = "workspace:"+a.File, v.Capability+":"+file.Path

@@ -10,6 +10,18 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
+// Check reports what is wrong with a grant at that time, as [Build] does:
+// [sandbox.CodeValidation] for one that is malformed, and
+// [sandbox.CodePermissionDeny] where there is none, or not yet or no longer.
+// What it is for is not looked at.
+func (g *Grant) Check(now time.Time) error {
+	if err := g.check(now); err != nil {
+		return err
+	}
+	_, err := boxes("grant.capabilities", g.Capabilities)
+	return err
+}
+
 // check reports what is wrong with a grant at that time: it is malformed, or
 // there is none, or not yet or no longer.
 func (g *Grant) check(now time.Time) error {

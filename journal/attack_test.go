@@ -180,7 +180,7 @@ func unrotate(t *testing.T, j *Journal) {
 	if err := e.follow(j.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeHead(j.dir, e.tail); err != nil {
+	if err := new(kept).writeHead(j.dir, e.tail); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +198,7 @@ func forget(t *testing.T, j *Journal, by int) {
 		t.Fatal(err)
 	}
 	h.size, h.seq, h.hash = h.size+int64(by), e.seq-1, e.prev
-	if err := writeHead(j.dir, h); err != nil {
+	if err := new(kept).writeHead(j.dir, h); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,9 +14,17 @@ func BenchmarkAppend(b *testing.B) {
 		name string
 		o    Options
 		old  int // records that are there already
-	}{{"new", Options{}, 0}, {"50,000 before", Options{}, 50000}, {"sync", Options{Sync: true}, 0}} {
+		held *Held
+	}{
+		{"new", Options{}, 0, nil},
+		{"new, held", Options{}, 0, NewHeld()},
+		{"50,000 before", Options{}, 50000, nil},
+		{"50,000 before, held", Options{}, 50000, NewHeld()},
+		{"sync", Options{Sync: true}, 0, nil},
+	} {
 		b.Run(bm.name, func(b *testing.B) {
-			j := open(b, b.TempDir(), bm.o)
+			bm.o.Held = bm.held
+			j := openBare(b, b.TempDir(), bm.o)
 			fillUp(b, j, bm.old)
 			r := note{"somebody", 1, strings.Repeat("x", 400)}
 			for b.Loop() {

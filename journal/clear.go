@@ -33,15 +33,16 @@ func (j *Journal) Clear(ctx context.Context, by, reason string, drop func(Record
 	if !utf8.ValidString(by) || !utf8.ValidString(reason) || len(by) > maxWords || len(reason) > maxWords {
 		return 0, sandbox.Errorf(sandbox.CodeValidation, "clear journal", "by and reason must be valid UTF-8 of at most %d bytes", maxWords)
 	}
-	err = j.locked(ctx, "clear journal", func() error {
-		removed, err = j.rewrite(ctx, Clearing{By: by, Reason: reason}, drop)
+	err = j.locked(ctx, "clear journal", func(k *kept) error {
+		k.forget()
+		removed, err = j.rewrite(ctx, k, Clearing{By: by, Reason: reason}, drop)
 		return err
 	})
 	return removed, err
 }
 
 // rewrite is called under the lock.
-func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) bool) (int64, error) {
+func (j *Journal) rewrite(ctx context.Context, k *kept, c Clearing, drop func(Record) bool) (int64, error) {
 	s, err := j.look()
 	if err != nil {
 		return 0, err
@@ -74,7 +75,7 @@ func (j *Journal) rewrite(ctx context.Context, c Clearing, drop func(Record) boo
 	if err != nil || c.Removed == 0 {
 		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
-	return c.Removed, j.adopt(&s.tail, next, true)
+	return c.Removed, j.adopt(k, &s.tail, next, true)
 }
 
 // copyKept writes the records that stay and the line that tells of the

@@ -18,7 +18,11 @@ func helper(what string) error {
 	if _, err := fmt.Sscanf(what, "%s %s %d %d", &dir, &who, &count, &batch); err != nil {
 		return err
 	}
-	j, err := Open(dir, small(200))
+	o := small(200)
+	if batch > 1 { // those who keep files open and those who do not, side by side
+		o.Held = NewHeld()
+	}
+	j, err := Open(dir, o)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,7 +20,10 @@ const (
 )
 
 // fileName returns the name of the file with that number.
-func fileName(number uint64) string { return fmt.Sprintf("%0*d%s", fileDigits, number, fileSuffix) }
+func fileName(number uint64) string {
+	digits := strconv.FormatUint(number, 10)
+	return strings.Repeat("0", max(0, fileDigits-len(digits))) + digits + fileSuffix
+}
 
 // fileNumber is the reverse of fileName.
 func fileNumber(name string) (uint64, bool) {

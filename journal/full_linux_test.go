@@ -96,7 +96,7 @@ func TestNewJournalOnAFullDisk(t *testing.T) {
 func TestReadOnlyDisk(t *testing.T) {
 	dir := tinyDisk(t, "400k")
 	p := filepath.Join(dir, "j")
-	appendNotes(t, open(t, p, small(2)), "a", 0, 3, "")
+	appendNotes(t, openBare(t, p, small(2)), "a", 0, 3, "")
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,17 +37,28 @@ const (
 	headSize   = 9 + 22 + 22 + 21 + 24 + 6 + 2*sha256.Size + 1 + 16 + 1
 )
 
-func encodeHead(t tail) []byte {
-	text := fmt.Appendf(nil, headFormat, t.file, t.size, t.seq, t.oldest, t.hash)
-	return fmt.Appendf(text, " %s\n", checkSum(text))
+// appendHead appends the head that tells of t, in headFormat, without fmt:
+// every append writes one.
+func appendHead(dst []byte, t tail) []byte {
+	start := len(dst)
+	for _, n := range [...]struct {
+		name  string
+		value uint64
+	}{{"journal 1 file ", t.file}, {" size ", uint64(t.size)}, {" seq ", t.seq}, {" oldest ", t.oldest}} {
+		dst = append(dst, n.name...)
+		var digits [8]byte
+		binary.BigEndian.PutUint64(digits[:], n.value)
+		dst = hex.AppendEncode(dst, digits[:])
+	}
+	dst = append(dst, " hash "...)
+	dst = hex.AppendEncode(dst, t.hash[:])
+	sum := sha256.Sum256(dst[start:])
+	dst = append(dst, ' ')
+	dst = hex.AppendEncode(dst, sum[:8])
+	return append(dst, '\n')
 }
 
-func checkSum(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
-}
-
-// decodeHead reads what encodeHead wrote and nothing else.
+// decodeHead reads what appendHead wrote and nothing else.
 func decodeHead(data []byte) (tail, bool) {
 	var t tail
 	var hash, sum string
@@ -62,7 +74,7 @@ func decodeHead(data []byte) (tail, bool) {
 	if _, err := hex.Decode(t.hash[:], []byte(hash)); err != nil {
 		return tail{}, false
 	}
-	return t, bytes.Equal(encodeHead(t), data)
+	return t, bytes.Equal(appendHead(nil, t), data)
 }
 
 // readHead returns false when there is no head that can be believed.
@@ -84,24 +96,17 @@ func readHead(dir string) (tail, bool, error) {
 	return t, ok, nil
 }
 
-// writeHead puts t into the head, which is made when it is missing. What is
+// openHead opens the head for writing, and makes it when it is missing. What is
 // in its place and not a file is moved aside.
-func writeHead(dir string, t tail) error {
+func openHead(dir string) (*os.File, error) {
 	path := filepath.Join(dir, headName)
-	f, err := openRegular(path, os.O_WRONLY|os.O_CREATE)
+	f, err := openRegular(path, os.O_RDWR|os.O_CREATE)
 	if errors.Is(err, errNotRegular) {
 		if err = moveAside(path); err == nil {
-			f, err = openRegular(path, os.O_WRONLY|os.O_CREATE)
+			f, err = openRegular(path, os.O_RDWR|os.O_CREATE)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(encodeHead(t), 0)
-	if fi, statErr := f.Stat(); err == nil && statErr == nil && fi.Size() != headSize {
-		err = f.Truncate(headSize)
-	}
-	return errors.Join(err, f.Close())
+	return f, err
 }
 
 // errNotRegular: a link, a folder or the like is where a file should be.

@@ -25,15 +25,7 @@
 package journal
 
 import (
-	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/gofrs/flock"
-	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -62,18 +54,21 @@ type Options struct {
 	// SyncFull syncs a file when the next one begins, so that an append that
 	// is synced because of a [Made] leaves nothing before it behind.
 	SyncFull bool
-	Now      func() time.Time // default time.Now
+	// Held keeps files open between appends; nil: nothing stays open.
+	Held *Held
+	Now  func() time.Time // default time.Now
 }
 
 // A Journal is a folder of records. It is safe for concurrent use by many
-// goroutines and processes and holds nothing open between calls. Its errors
-// are of type *[sandbox.Error].
+// goroutines and processes and holds nothing open between calls, but for what
+// [Options].Held keeps. Its errors are of type *[sandbox.Error].
 type Journal struct {
 	dir      string
 	maxFile  int64
 	maxTotal int64
 	sync     bool
 	syncFull bool
+	held     *Held
 	now      func() time.Time
 	turn     chan struct{} // one goroutine at a time tries for the lock
 }
@@ -101,105 +96,7 @@ func Open(dir string, o Options) (*Journal, error) {
 		return nil, err
 	}
 	return &Journal{
-		dir: path, maxFile: o.MaxFile, maxTotal: o.MaxTotal, sync: o.Sync, syncFull: o.SyncFull, now: o.Now,
+		dir: path, maxFile: o.MaxFile, maxTotal: o.MaxTotal, sync: o.Sync, syncFull: o.SyncFull, held: o.Held, now: o.Now,
 		turn: make(chan struct{}, 1),
 	}, nil
-}
-
-// The time between two looks at a lock that somebody holds. flock(2) itself
-// can wait only without regard to a context.
-const (
-	firstWait = 100 * time.Microsecond
-	longWait  = time.Millisecond
-)
-
-// locked calls fn while this is the only one that writes.
-func (j *Journal) locked(ctx context.Context, op string, fn func() error) error {
-	flags := os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	err := j.holding(ctx, op, flags, (*flock.Flock).TryLock, fn)
-	if errors.Is(err, fs.ErrNotExist) { // somebody has deleted the folder
-		if _, err := statedir.MakePrivate(j.dir); err != nil {
-			return err
-		}
-		return j.holding(ctx, op, flags, (*flock.Flock).TryLock, fn)
-	}
-	return err
-}
-
-// reading calls fn while nobody writes. It works in a folder that cannot be
-// written to; without a lock file nobody ever wrote.
-func (j *Journal) reading(ctx context.Context, op string, fn func() error) error {
-	flags := os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	err := j.holding(ctx, op, flags, (*flock.Flock).TryRLock, fn)
-	if errors.Is(err, fs.ErrNotExist) {
-		return statedir.Unavailable(op, j.dir, fn())
-	}
-	return err
-}
-
-func (j *Journal) holding(ctx context.Context, op string, flags int, try func(*flock.Flock) (bool, error), fn func() error) error {
-	select {
-	case j.turn <- struct{}{}:
-		defer func() { <-j.turn }()
-	case <-ctx.Done():
-		return j.busy(op, ctx.Err())
-	}
-	path := filepath.Join(j.dir, lockName)
-	for {
-		l := flock.New(path, flock.SetFlag(flags), flock.SetPermissions(0o600))
-		if err := j.wait(ctx, op, l, try); err != nil {
-			return statedir.Unavailable(op, path, err)
-		}
-		current, err := leadsTo(path, l)
-		if err == nil && current {
-			err = fn()
-		}
-		err = errors.Join(err, l.Unlock())
-		if err != nil || current {
-			return statedir.Unavailable(op, j.dir, err)
-		}
-	}
-}
-
-// wait takes the lock or returns an error when ctx ends before.
-func (j *Journal) wait(ctx context.Context, op string, l *flock.Flock, try func(*flock.Flock) (bool, error)) error {
-	var timer *time.Timer
-	for delay := firstWait; ; delay = min(2*delay, longWait) {
-		ok, err := try(l)
-		if ok || err != nil {
-			return err
-		}
-		if timer == nil {
-			timer = time.NewTimer(delay)
-			defer timer.Stop()
-		} else {
-			timer.Reset(delay)
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(j.busy(op, ctx.Err()), l.Close())
-		case <-timer.C:
-		}
-	}
-}
-
-// leadsTo reports whether path leads to the locked file. When somebody has
-// removed it others lock a new one.
-func leadsTo(path string, l *flock.Flock) (bool, error) {
-	have, err := l.Stat()
-	if err != nil {
-		return false, err
-	}
-	want, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(have, want), err
-}
-
-func (j *Journal) busy(op string, cause error) error {
-	return &sandbox.Error{
-		Code: sandbox.CodeBusy, Op: op, Resource: j.dir, Err: cause, Retryable: true,
-		Message: "another process writes to " + j.dir,
-	}
 }

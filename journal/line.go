@@ -55,6 +55,8 @@ const (
 	beforeKind = `","kind":"`
 	beforeData = `","data":`
 
+	aroundData = 320 // bytes of a line besides its data, and some more
+
 	hashed = len(beforeHash) + 2*sha256.Size + len(`",`) // where the hashed bytes begin
 )
 

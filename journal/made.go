@@ -67,9 +67,11 @@ func pieceOf(record any) (piece, error) {
 		return piece{made: m}, nil
 	case func(Tail) (any, bool, error):
 		return piece{made: m}, nil
+	case Encoded:
+		return piece{data: m.data}, m.valid()
 	}
-	data, err := encodeData(record)
-	return piece{data: data}, err
+	e, err := Encode(record)
+	return piece{data: e.data}, err
 }
 
 // resolve returns what p holds behind the line t. No data mean no line.
@@ -91,7 +93,7 @@ func (p piece) resolve(j *Journal, before, t tail) (data json.RawMessage, sync b
 // AppendAround is [Journal.AppendMany] with batches of at most most records and
 // about an eighth of a file, where before and after make the first and the last
 // line of each batch.
-func (j *Journal) AppendAround(ctx context.Context, before Made, records []json.RawMessage, most int, after Made) error {
+func (j *Journal) AppendAround(ctx context.Context, before Made, records []Encoded, most int, after Made) error {
 	if len(records) == 0 {
 		return j.Append(ctx, before, after)
 	}

@@ -2,13 +2,12 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 )
 
 // AppendMany is Append for as many records as there are: in batches that leave
 // a file room for others. What was appended before an error stays.
-func (j *Journal) AppendMany(ctx context.Context, records []json.RawMessage) error {
+func (j *Journal) AppendMany(ctx context.Context, records []Encoded) error {
 	for batch := range batches(records, min(mostBatch, j.maxFile/4)) {
 		if err := j.Append(ctx, batch...); err != nil {
 			return err
@@ -22,13 +21,13 @@ const mostBatch = 1 << 20
 
 // batches splits records into parts of which none but the last record is
 // beyond most bytes. A batch is valid until the next one.
-func batches(records []json.RawMessage, most int64) iter.Seq[[]any] {
+func batches(records []Encoded, most int64) iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		var batch []any
 		var size int64
 		for i, r := range records {
 			batch = append(batch, r)
-			if size += int64(len(r)) + maxLine - MaxRecord; i < len(records)-1 && size < most {
+			if size += int64(len(r.data)) + maxLine - MaxRecord; i < len(records)-1 && size < most {
 				continue
 			}
 			if !yield(batch) {

@@ -35,7 +35,17 @@ type note struct {
 	Fill string `json:"fill,omitempty"`
 }
 
+// open returns a journal that keeps its files open between appends, so that
+// every test holds with that; the first append of each is one without.
 func open(t testing.TB, dir string, o Options) *Journal {
+	t.Helper()
+	o.Held = NewHeld()
+	t.Cleanup(o.Held.Close)
+	return openBare(t, dir, o)
+}
+
+// openBare returns a journal that keeps open what o says.
+func openBare(t testing.TB, dir string, o Options) *Journal {
 	t.Helper()
 	j, err := Open(dir, o)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 const besides = 2 << 10
 
 // Append appends records, in this order and next to each other, or none of
-// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted) and
-// must not be larger than [MaxRecord]; all together must fit into one file. A
+// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted, unless it
+// is an [Encoded]) and must not be larger than [MaxRecord]; all together must fit into one file. A
 // [Made] is called for its record, and counts as one of the largest size.
 // Waiting for other writers ends with ctx. After an error that comes from the
 // disk it is not known whether the records were kept when the process was
@@ -40,19 +40,37 @@ func (j *Journal) Append(ctx context.Context, records ...any) error {
 	if total > j.maxFile-besides {
 		return sandbox.Errorf(sandbox.CodeValidation, "append to journal", "%d records of together %d bytes do not fit into one file", len(pieces), total)
 	}
-	return j.locked(ctx, "append to journal", func() error {
-		e, err := j.ready()
+	return j.locked(ctx, "append to journal", func(k *kept) error {
+		e, err := j.ready(k)
 		if err != nil {
 			return err
 		}
 		if e.size+total > j.maxFile {
-			if err := j.rotate(&e.tail, e.oldest); err != nil {
+			if err := j.rotate(k, &e.tail, e.oldest); err != nil {
 				return err
 			}
 			e = end{tail: e.tail, usable: true, length: e.size}
 		}
-		return j.write(&e, kindRecord, pieces...)
+		return j.write(k, &e, kindRecord, pieces...)
 	})
+}
+
+// An Encoded is a record as the journal holds it, so that it is encoded once
+// although its size has to be known before it is appended. [Encode] makes it.
+type Encoded struct{ data json.RawMessage }
+
+// Encode encodes a record, or says why it cannot be appended.
+func Encode(record any) (Encoded, error) {
+	data, err := encodeData(record)
+	return Encoded{data}, err
+}
+
+// valid refuses what Encode has not made.
+func (e Encoded) valid() error {
+	if e.data == nil {
+		return sandbox.Errorf(sandbox.CodeValidation, "append to journal", "a record was not encoded")
+	}
+	return nil
 }
 
 // encodeData returns r as compact JSON that is valid UTF-8.
@@ -73,36 +91,39 @@ func encodeData(r any) (json.RawMessage, error) {
 
 // Rotate begins a new file, unless the newest one holds no record.
 func (j *Journal) Rotate(ctx context.Context) error {
-	return j.locked(ctx, "rotate journal", func() error {
-		e, err := j.ready()
+	return j.locked(ctx, "rotate journal", func(k *kept) error {
+		e, err := j.ready(k)
 		if err != nil {
 			return err
 		}
 		if line, _, ok, err := readHeader(j.dir, e.file); err != nil || ok && line.seq == e.seq {
 			return err
 		}
-		return j.rotate(&e.tail, e.oldest)
+		return j.rotate(k, &e.tail, e.oldest)
 	})
 }
 
 // ready finds the end of the journal and makes it one that can be appended
 // to: a new journal gets its first file, and what is found behind the last
 // record is sealed.
-func (j *Journal) ready() (end, error) {
-	e, err := locate(j.dir)
-	if err != nil {
-		return end{}, err
+func (j *Journal) ready(k *kept) (end, error) {
+	e, ok := k.known()
+	if !ok {
+		var err error
+		if e, err = locate(j.dir); err != nil {
+			return end{}, err
+		}
 	}
 	if e.seq >= math.MaxUint64-1<<32 || e.file >= math.MaxUint64-1<<32 {
 		return end{}, sandbox.Errorf(sandbox.CodeUnavailable, "append to journal", "the records in %s count higher than any journal does", j.dir)
 	}
 	if !e.usable {
 		if e.file == 0 { // the head first, or its absence would look like a loss
-			if err := writeHead(j.dir, e.tail); err != nil {
+			if err := k.writeHead(j.dir, e.tail); err != nil {
 				return end{}, err
 			}
 		}
-		if err := j.rotate(&e.tail, max(e.oldest, 1)); err != nil {
+		if err := j.rotate(k, &e.tail, max(e.oldest, 1)); err != nil {
 			return end{}, err
 		}
 		return end{tail: e.tail, usable: true, length: e.size}, nil
@@ -119,21 +140,20 @@ func (j *Journal) ready() (end, error) {
 	if err != nil {
 		return end{}, err
 	}
-	return e, j.write(&e, kindSeal, piece{data: data})
+	return e, j.write(k, &e, kindSeal, piece{data: data})
 }
 
 // write appends one line for each of the pieces in one write(2) and moves e
 // behind them. When that fails nothing of them stays.
-func (j *Journal) write(e *end, kind string, pieces ...piece) error {
+func (j *Journal) write(k *kept, e *end, kind string, pieces ...piece) error {
 	text, t, sync, err := j.compose(e, kind, pieces)
 	if err != nil || len(text) == 0 {
 		return err
 	}
-	f, err := openRegular(filepath.Join(j.dir, fileName(e.file)), os.O_WRONLY|os.O_APPEND)
+	f, err := k.file(j.dir, e.file)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	if _, err := f.Write(text); err != nil {
 		// Only we write: what lies behind the old end is ours.
 		return errors.Join(err, f.Truncate(e.length))
@@ -151,8 +171,17 @@ func (j *Journal) write(e *end, kind string, pieces ...piece) error {
 	e.length += int64(len(text))
 	t.size = e.length
 	*e = end{tail: t, usable: true, length: e.length}
-	j.note(t)
+	k.note(j.dir, t)
 	return nil
+}
+
+// roomFor is about how many bytes the lines of pieces take.
+func roomFor(pieces []piece) int {
+	n := 0
+	for _, p := range pieces {
+		n += len(p.data) + aroundData
+	}
+	return n
 }
 
 // compose returns the lines of the pieces behind e and the end that they make,
@@ -167,8 +196,11 @@ func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t t
 		if sync = sync || now; data == nil {
 			continue
 		}
-		if len(text) == 0 && e.open {
-			text = append(text, '\n')
+		if text == nil {
+			text = make([]byte, 0, roomFor(pieces))
+			if e.open {
+				text = append(text, '\n')
+			}
 		}
 		line := entry{seq: t.seq + 1, prev: t.hash, at: j.now(), kind: kind, data: data}
 		text = appendLine(text, &line)
@@ -177,13 +209,9 @@ func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t t
 	return text, t, sync, nil
 }
 
-// note writes the head. One that cannot be written stays behind, which the
-// next writer makes up for; the records are there.
-func (j *Journal) note(t tail) { _ = writeHead(j.dir, t) }
-
 // rotate begins the file behind t, drops the files that are too many and
 // moves t behind the new header.
-func (j *Journal) rotate(t *tail, oldest uint64) error {
+func (j *Journal) rotate(k *kept, t *tail, oldest uint64) error {
 	if j.syncFull && t.file > 0 {
 		if err := syncFile(filepath.Join(j.dir, fileName(t.file))); err != nil {
 			return err
@@ -200,11 +228,11 @@ func (j *Journal) rotate(t *tail, oldest uint64) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return j.adopt(t, next, j.sync)
+	return j.adopt(k, t, next, j.sync)
 }
 
 // adopt makes the file that was prepared as next part of the journal.
-func (j *Journal) adopt(t *tail, next tail, sync bool) error {
+func (j *Journal) adopt(k *kept, t *tail, next tail, sync bool) error {
 	if err := publish(j.dir, next.file); err != nil {
 		return err
 	}
@@ -214,7 +242,8 @@ func (j *Journal) adopt(t *tail, next tail, sync bool) error {
 		}
 	}
 	*t = next
-	j.note(next)
+	k.last.close()
+	k.note(j.dir, next)
 	_ = dropOlder(j.dir, next.oldest) // tried again at the next rotation
 	return nil
 }

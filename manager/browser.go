@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/gate"
 )
 
@@ -45,17 +46,37 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 	if err != nil {
 		return nil, err
 	}
-	w, err := m.resolve(ctx, forBrowser(res), req.Flags, place{provider: p, why: why}, effects)
+	begun, err := m.declareBrowser(ctx, settings, res, req)
 	if err != nil {
 		return nil, err
+	}
+	w, err := m.resolve(ctx, forBrowser(res), req.Flags, place{provider: p, why: why}, effects)
+	if err != nil {
+		return nil, begun.end(ctx, err)
 	}
 	w.settings = settings
 	m.pruneIfDue(ctx, w)
 	l, err := m.ensure(ctx, w, req.MustExist)
 	if err != nil {
+		return nil, begun.end(ctx, err)
+	}
+	return &Browser{m: m, live: l, res: res, settings: browserSettings(res).Kept(l.spec.Env), begun: begun}, nil
+}
+
+// declareBrowser puts on record that a browser's container is opened, where the
+// settings want that of calls without a grant.
+func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings, res config.Resolved, req BrowserRequest) (*statement, error) {
+	if !res.RecordsCommands() {
+		return nil, nil
+	}
+	a := &admission{settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
+	b := m.commandBeginning(a)
+	b.Kind, b.Capability = proof.Browser, "browser:container"
+	var err error
+	if b.Sandbox, err = config.Name(res.Browser.ContainerPrefix, m.owner(res)); err != nil {
 		return nil, err
 	}
-	return &Browser{m: m, live: l, res: res, settings: browserSettings(res).Kept(l.spec.Env)}, nil
+	return m.declare(ctx, a, b)
 }
 
 // browserProvider returns what makes containers: a browser lives in one

@@ -23,6 +23,7 @@ type Browser struct {
 	live     *live
 	res      config.Resolved // of the scope, not of the container
 	settings browser.Settings
+	begun    *statement // on record; or nil
 
 	once sync.Once
 	mu   sync.Mutex
@@ -133,6 +134,7 @@ func (b *Browser) Workspace(ctx context.Context) (browser.Workspace, error) {
 
 // Close implements [browser.Container].
 func (b *Browser) Close() error {
+	var err error
 	b.once.Do(func() {
 		b.mu.Lock()
 		ends := b.ends
@@ -143,6 +145,7 @@ func (b *Browser) Close() error {
 		}
 		b.m.record(b.live)
 		b.live.close()
+		err = b.begun.end(context.Background(), nil)
 	})
-	return nil
+	return err
 }

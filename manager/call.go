@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"reflect"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,143 +13,30 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/operation"
 )
-
-// calls are the tool calls whose operations this program carries out. A call
-// is known by its grant, from its first operation until the grant ends.
-type calls struct {
-	mu    sync.Mutex
-	of    map[string]*call
-	swept time.Time
-}
 
 // A call is what operations of one tool call share.
 type call struct {
-	grant   grant.Grant
-	text    string // of the grant and those that it was derived from
-	account *ledger.Account
+	grant grant.Grant
+	text  string          // of the grant and those that it was derived from
+	line  []grant.Grant   // the same, of our own
+	life  context.Context // of all operations; ends when the call is let go of
+	stop  context.CancelCauseFunc
 
-	ending  sync.Mutex // taken before mu, while held is let go of
-	mu      sync.Mutex
-	terms   *grant.Terms // that guard was made of
-	guard   *grant.Guard
-	running int
-	writing int // of those that run, each with one file to come
-	files   int64
-	over    bool // nothing may be begun any more
-	held    holdings
-}
-
-// sweepCalls is how often calls whose grant has expired are looked for.
-const sweepCalls = time.Minute
-
-// enter returns the call of an order, with one more operation that runs.
-func (s *calls) enter(ctx context.Context, o *order) (*call, error) {
-	g := &o.req.Grant
-	text, err := textOf(append([]grant.Grant{*g}, o.req.Line...))
-	if err != nil {
-		return nil, err
-	}
-	key := g.Tenant + "\x00" + g.ID
-	s.mu.Lock()
-	s.sweep(o.m.now())
-	c := s.of[key]
-	s.mu.Unlock()
-	if c == nil {
-		n, err := o.m.newCall(ctx, o, text)
-		if err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		if s.of == nil {
-			s.of = map[string]*call{}
-		}
-		if c = s.of[key]; c == nil {
-			s.of[key], c = n, n
-		}
-		s.mu.Unlock()
-	}
-	if c.text != text {
-		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.id", Resource: g.ID,
-			Message: "another grant was used by this id", Hint: "a grant does not change: ask for a new one, or derive one"}
-	}
-	return c, c.begin(o.writes())
-}
-
-// sweep forgets calls whose grant has expired and of which nothing runs. What
-// they hold is let go of when the grant ends, see holdings.
-func (s *calls) sweep(now time.Time) {
-	if now.Sub(s.swept) < sweepCalls {
-		return
-	}
-	s.swept = now
-	for key, c := range s.of {
-		c.mu.Lock()
-		idle := c.running == 0 && now.After(c.grant.Expires)
-		c.mu.Unlock()
-		if idle {
-			delete(s.of, key)
-		}
-	}
-}
-
-// newCall opens the accounts of a call and notes where its grant comes from.
-func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, error) {
-	var line []grant.Grant // of our own: the caller may change his
-	if err := json.Unmarshal([]byte(text), &line); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "operate", "a grant cannot be read back: %w", err)
-	}
-	g := line[0]
-	if err := narrower(line); err != nil {
-		return nil, err
-	}
-	for i, child := range line[:len(line)-1] {
-		if err := o.c.Revocations.Derived(child.ID, line[i+1].ID, child.Expires); err != nil {
-			return nil, err
-		}
-	}
-	b, err := bounds(o.admission.res, line, func(agent string) (config.Resolved, error) {
-		return config.Resolve(o.admission.settings, config.Who{Tenant: g.Tenant, Agent: agent, Session: o.who.Session}, nil)
-	})
-	if err != nil {
-		return nil, err
-	}
-	chain, err := ledger.Chain(line, b, m.now())
-	if err != nil {
-		return nil, err
-	}
-	account, err := o.c.Accounts.Account(ctx, chain...)
-	if err != nil {
-		return nil, err
-	}
-	used, err := account.Chain(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &call{grant: g, text: text, account: account, files: used[0].Used.Files}, nil
-}
-
-// narrower refuses a line in which a grant has what the one it was derived
-// from has not: whoever made it did not derive it.
-func narrower(line []grant.Grant) error {
-	for i, child := range line[:len(line)-1] {
-		parent := line[i+1]
-		met, err := grant.Meet(child.Capabilities, parent.Capabilities)
-		if err != nil {
-			return err
-		}
-		own, err := grant.Normal(child.Capabilities)
-		if err != nil {
-			return err
-		}
-		same := reflect.DeepEqual(met, own) || len(met) == 0 && len(own) == 0
-		if !same || child.Expires.After(parent.Expires) || child.Tool != parent.Tool || child.Subject != parent.Subject {
-			return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.parent", Resource: child.ID,
-				Message: "the grant has more than the one it says it was derived from", Hint: "have it derived from that one"}
-		}
-	}
-	return nil
+	ending   sync.Mutex // taken before mu, while held is let go of
+	mu       sync.Mutex
+	settings *config.Settings // that account was opened by
+	account  *ledger.Account
+	bound    budget.Amount // the strictest of its accounts
+	terms    *grant.Terms  // that guard was made of
+	guard    *grant.Guard
+	running  int
+	writing  int // of those that run, each with one file to come
+	files    int64
+	spent    bool  // an operation was refused for its budget
+	over     bool  // nothing may be begun any more
+	why      error // it is over, where that is not EndCall
+	held     holdings
 }
 
 // textOf is a value as text, to compare it and to have one of our own.
@@ -185,15 +72,41 @@ func (c *call) leave(writes bool) {
 	}
 }
 
+// because notes why the grant has come to its end, where it has.
+func (c *call) because(why error) {
+	var e *sandbox.Error
+	if errors.As(why, &e) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.why = why
+	}
+}
+
+// ended is why nothing may be begun any more; nil while it may.
+func (c *call) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.why != nil:
+		return c.why
+	case c.over:
+		return errCallEnded(c)
+	}
+	return nil
+}
+
 // state is what the guard has to know of the call; whoever asks is one of
 // those that run.
 func (c *call) state(now time.Time, writes bool) grant.State {
 	c.mu.Lock()
 	s := grant.State{Now: now, Running: c.running - 1, Files: c.files + int64(c.writing)}
-	b := c.held.browser
+	b, spaces := c.held.browser, c.held.spaces
 	c.mu.Unlock()
 	if b != nil {
 		s.Depth = b.Pages()
+	}
+	if spaces != nil {
+		s.Spaces = spaces.Folders()
 	}
 	if writes {
 		s.Files--
@@ -211,86 +124,6 @@ func (c *call) count(used budget.Amount) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files += used.Files
-}
-
-// guarded returns the guard of the call for the terms, which it makes when
-// they have changed.
-func (c *call) guarded(t *grant.Terms, now time.Time, built func(time.Duration)) (*grant.Guard, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.guard != nil && c.terms == t {
-		return c.guard, nil
-	}
-	began := time.Now()
-	p, err := t.Build(c.grant, now)
-	if err != nil {
-		return nil, err
-	}
-	built(time.Since(began))
-	g, err := grant.Compile(p)
-	if err != nil {
-		return nil, err
-	}
-	c.terms, c.guard = t, g
-	return g, nil
-}
-
-// profile returns the guard of the order: of its grant, its manifest and the
-// settings as they are now.
-func (o *order) profile() (*grant.Guard, error) {
-	t, err := o.m.prepared.get(o)
-	if err != nil {
-		return nil, err
-	}
-	return o.call.guarded(t, o.m.now(), func(d time.Duration) {
-		o.observe(func(w operation.Observer) { w.Built(d) })
-	})
-}
-
-// maxPrepared bounds the terms that are kept, one for each agent and tool.
-const maxPrepared = 256
-
-// prepared keeps what manifests and settings come to.
-type prepared struct {
-	mu       sync.Mutex
-	settings *config.Settings
-	of       map[[2]string]preparation // by agent and tool
-}
-
-type preparation struct {
-	manifest string // as text
-	terms    *grant.Terms
-}
-
-// get returns the terms of an order.
-func (p *prepared) get(o *order) (*grant.Terms, error) {
-	text, err := textOf(o.req.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.of == nil || p.settings != o.admission.settings || len(p.of) >= maxPrepared {
-		p.settings, p.of = o.admission.settings, map[[2]string]preparation{}
-	}
-	key := [2]string{o.who.Agent, o.req.Manifest.Tool}
-	if have, ok := p.of[key]; ok && have.manifest == text {
-		return have.terms, nil
-	}
-	rules, err := config.GrantPolicy(o.admission.res, o.m.host.Inside(o.admission.res), o.req.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	var own grant.Manifest // the caller may change his
-	if err := json.Unmarshal([]byte(text), &own); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "operate", "a manifest cannot be read back: %w", err)
-	}
-	t, err := grant.Prepare(own, rules)
-	if err != nil {
-		return nil, err
-	}
-	p.of[key] = preparation{text, t}
-	return t, nil
 }
 
 // whoOf is on whose behalf operations of a grant are.

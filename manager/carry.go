@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/files"
 	"github.com/bulkhead-dev/sandbox/operation/program"
+	"github.com/bulkhead-dev/sandbox/operation/space"
 )
 
 // needsWall reports whether operations of a domain are carried out in the
@@ -66,6 +67,9 @@ func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operati
 	case grant.DomainFS:
 		return files.New(plain), nil
 	case grant.DomainTmp:
+		if _, err := space.Sweep(ctx, plain, o.guard.Profile().Mappings.Tmp, o.m.now()); err != nil {
+			o.m.log.WithError(err).WithField("sandbox", l.name()).Warn("temporary space of calls that have ended may be left")
+		}
 		return spaces, nil
 	}
 	return program.New(l.Sandbox, environment(l.spec)), nil
@@ -90,7 +94,8 @@ const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // meterable refuses a budget that nobody could hold: what a program uses of a
 // GPU is not told to us, and where the sandbox has one it can be used.
 func (o *order) meterable() error {
-	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && o.req.Grant.Budget.GPUMs != grant.Unlimited {
+	_, bound := o.call.payer()
+	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && bound.GPUMs != budget.Unlimited {
 		return budget.Unmetered(budget.GPUMs)
 	}
 	return nil

@@ -258,9 +258,8 @@ func TestEvidenceOnAFullDisk(t *testing.T) {
 						if n := f.net.Hits(internet.Files) - before; n != 0 {
 							t.Errorf("%d requests came through", n)
 						}
-						got := f.fetch(nil, internet.Files, "/greeting.txt")
-						if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: requireEvidence") {
-							t.Errorf("the next command: %s", got)
+						if _, err := f.try(nil, "true"); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "requireEvidence") {
+							t.Errorf("the next command: %v", err)
 						}
 					} else {
 						p.next(5, "200")

@@ -17,8 +17,8 @@ import (
 
 // Control is what operations under grants need beside sandboxes: who was
 // revoked, what was used, and where it is told what happened. Package
-// manager/control makes one on a state folder. All fields but Observe are
-// needed.
+// manager/control makes one on a state folder. Fetch, Browse, Observe and Sweep
+// may be nil.
 type Control struct {
 	Revocations Revocations
 	Keys        Keys
@@ -27,6 +27,10 @@ type Control struct {
 	Fetch       Fetch
 	Browse      Browse
 	Observe     operation.Observer // nil: nobody
+
+	// Sweep forgets what is about grants that have expired. It is called now and
+	// then while operations are carried out; nil is nothing.
+	Sweep func(context.Context) error
 }
 
 // Revocations tells who was revoked, and learns who was derived from whom.

@@ -35,6 +35,7 @@ type controlled struct {
 	desk   *desk.Desk
 	wall   string
 	serial int
+	again  func() // starts the program anew; nil where it cannot be
 }
 
 // tenant is whose operations these are.
@@ -48,8 +49,8 @@ func (c *controlled) settingsFor(extra string) string {
 }
 
 // onControlled runs a test on both kinds of walls. extra is more of the
-// settings, beginning with a comma.
-func onControlled(t *testing.T, extra string, test func(*controlled)) {
+// settings, beginning with a comma, and more changes what the conductor is made of.
+func onControlled(t *testing.T, extra string, test func(*controlled), more ...func(*controlled, *manager.Options, *statedir.Dir)) {
 	prepare := func(c *controlled) func(*manager.Options, *statedir.Dir) {
 		return func(opts *manager.Options, state *statedir.Dir) {
 			c.open(opts, state)
@@ -57,13 +58,17 @@ func onControlled(t *testing.T, extra string, test func(*controlled)) {
 			parsed, err := config.Parse("test", []byte(c.settingsFor(extra)))
 			must(c.t, err)
 			opts.Settings = parsed
+			for _, change := range more {
+				change(c, opts, state)
+			}
 		}
 	}
 	t.Run("docker", func(t *testing.T) {
 		c := &controlled{outward: &outward{t: t, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "docker"}
 		r := newRig(t)
 		r.change = func(opts *manager.Options) { prepare(c)(opts, r.state) }
-		c.Manager = r.manager("")
+		c.again = func() { c.Manager = r.manager("") }
+		c.again()
 		c.browsers()
 		test(c)
 	})
@@ -171,16 +176,6 @@ func (c *controlled) each() []grant.Operation {
 		{Kind: grant.OpProcExec, Tool: "echo", Args: []string{"a", "b"}},
 		{Kind: grant.OpTmpAlloc, Bytes: 64 << 10},
 	}
-}
-
-// without returns capabilities without those of a kind.
-func without(all []grant.Capability, kinds ...grant.Kind) (out []grant.Capability) {
-	for _, c := range all {
-		if !strings.Contains(fmt.Sprint(kinds), string(c.Kind)) {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // TestOperations carries out an operation of every kind: allowed, denied by
@@ -304,5 +299,40 @@ func TestBrowserOperations(t *testing.T) {
 		}
 		must(c.t, c.ctl.Witness.Close())
 		c.verified()
+	})
+}
+
+// TestTemporarySpace holds that a call may use what it was allotted without a
+// capability for the folder, within its bound, and that it is gone with the call.
+func TestTemporarySpace(t *testing.T) {
+	onControlled(t, "", func(c *controlled) {
+		op := c.operation(grant.Operation{Kind: grant.OpTmpAlloc, Bytes: 64 << 10})
+		op.Grant.Capabilities = []grant.Capability{{Kind: grant.Temp, Bytes: 1 << 20}}
+		done, err := c.operate(op)
+		must(c.t, err)
+		folder := done.Output.Path
+		write := op
+		write.Do = grant.Operation{Kind: grant.OpFsWrite, Path: folder + "/a", Data: []byte("text")}
+		done, err = c.operate(write)
+		must(c.t, err)
+		c.onRecord(write, done)
+		read := op
+		read.Do = grant.Operation{Kind: grant.OpFsRead, Path: folder + "/a"}
+		if done, err = c.operate(read); err != nil || string(done.Output.Data) != "text" {
+			c.t.Errorf("read %q, %v", done.Output.Data, err)
+		}
+		write.Do = grant.Operation{Kind: grant.OpFsWrite, Path: folder + "/b", Data: make([]byte, 128<<10)}
+		if done, err = c.operate(write); done.Code != sandbox.CodeBudgetExceeded {
+			c.t.Errorf("beyond the bound: %v", err)
+		}
+		other := c.operation(grant.Operation{Kind: grant.OpFsRead, Path: folder + "/a"})
+		other.Grant.Capabilities = op.Grant.Capabilities
+		if done, err = c.operate(other); done.Code != sandbox.CodePermissionDeny {
+			c.t.Errorf("another call reads it: %v", err)
+		}
+		must(c.t, c.EndCall(tenant, op.Grant.ID))
+		if r, err := c.try(nil, "ls -d "+folder+" "+folder+"/a; ls -A /tmp | grep -c sbx-"); err != nil || !strings.Contains(string(r.Stderr), "No such file") || strings.TrimSpace(string(r.Stdout)) != "0" {
+			c.t.Errorf("after the call: %s%s, %v", r.Stdout, r.Stderr, err)
+		}
 	})
 }

@@ -44,12 +44,22 @@ type Explanation struct {
 	Next       string              `json:"next"` // what the next run would do, and why
 	Drift      []confighash.Change `json:"drift"`
 	Network    NetworkPlan         `json:"network"`
+	Evidence   EvidencePlan        `json:"evidence"`
+	Budgets    config.Budgets      `json:"budgets"` // of operations under grants; -1 is no bound
 	Browser    BrowserPlan         `json:"browser"`
 	Layers     []provider.Layer    `json:"layers"` // what keeps code inside, where the provider tells
 	Wall       []provider.Step     `json:"wall"`   // how the inside is made, where the provider tells
 	Notes      []string            `json:"notes"`  // what of the settings the provider does not enforce
 	Verdicts   []Verdict           `json:"verdicts"`
 	Problems   []string            `json:"problems"` // what could not be found out
+}
+
+// An EvidencePlan says what of a session is put on record.
+type EvidencePlan struct {
+	Required        bool   `json:"required"`        // nothing runs that is not on record
+	Commands        bool   `json:"commands"`        // those without a grant too
+	Sync            string `json:"sync"`            // when records are forced to the disk
+	CheckpointEvery int64  `json:"checkpointEvery"` // records between two signatures
 }
 
 // A Setting is one effective value with the layer that it came from.
@@ -94,7 +104,9 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
-		Network: NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
+		Evidence: EvidencePlan{Required: res.RequireEvidence, Commands: res.RecordsCommands(), Sync: res.Evidence.Sync, CheckpointEvery: res.Evidence.CheckpointEvery},
+		Budgets:  res.Budgets,
+		Network:  NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
 	if why := m.reload.problem(); why != "" {
 		e.Problems = append(e.Problems, "the settings are those before the last change: "+why)

@@ -1,6 +1,36 @@
 package manager
 
-import "github.com/bulkhead-dev/sandbox/config"
+import (
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+)
+
+// KeepCalls bounds the calls that are kept though nothing of them runs.
+func KeepCalls(m *Manager, most int) { m.calls.most = most }
+
+// Calls counts the calls of which something is kept.
+func Calls(m *Manager) int {
+	m.calls.mu.Lock()
+	defer m.calls.mu.Unlock()
+	return len(m.calls.of)
+}
+
+// Running counts the operations of a call that run.
+func Running(m *Manager, tenant, id string) int {
+	m.calls.mu.Lock()
+	c := m.calls.of[tenant+"\x00"+id]
+	m.calls.mu.Unlock()
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running
+}
+
+// Inputs is the digest of what was asked.
+func Inputs(op grant.Operation) proof.Digest { return inputs(op) }
 
 // Reload puts other settings in force, as a program that lives long does when
 // its settings file has changed.

@@ -42,6 +42,7 @@ type guarded struct {
 	recorder store.Recorder // or nil
 
 	reload func() (*config.Settings, error) // or nil
+	change func(*manager.Options)           // or nil
 }
 
 const guardedSettings = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
@@ -138,6 +139,9 @@ func (g *guarded) manager(settings string) *manager.Manager {
 		o.Approver = g
 	}
 	o.Violations = g.recorder
+	if g.change != nil {
+		g.change(&o)
+	}
 	m, err := manager.New(o)
 	must(g.t, err)
 	g.t.Cleanup(func() { m.Close() })

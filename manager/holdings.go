@@ -63,6 +63,7 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
 	c.held.life, c.held.unwatch = ctx, done
 	context.AfterFunc(ctx, func() {
+		c.because(context.Cause(ctx))
 		done()
 		if err := m.letGo(c); err != nil {
 			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
@@ -71,8 +72,8 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	return ctx
 }
 
-// EndCall ends the call of a grant: nothing more is carried out for it by this
-// Manager, its browser session is closed and its temporary space removed. A
+// EndCall ends the call of a grant: what runs of it is stopped, nothing more is
+// carried out for it by this Manager, its browser session is closed and its temporary space removed. A
 // call that there is not is ended already.
 func (m *Manager) EndCall(tenant, id string) error {
 	m.calls.mu.Lock()
@@ -92,7 +93,9 @@ func (m *Manager) letGo(c *call) error {
 	c.mu.Lock()
 	held := c.held
 	c.held, c.over = holdings{}, true
+	c.guard, c.terms = nil, nil
 	c.mu.Unlock()
+	c.stop(c.ended())
 	if held.unwatch != nil {
 		held.unwatch()
 	}
@@ -115,6 +118,10 @@ func (m *Manager) clear(c *call, held holdings) error {
 		return err
 	}
 	err = m.bring(ctx, a, func(l *live) error {
+		if l.want.gate.Place != InWall { // what has these names on the host was never ours
+			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "release temporary space", Field: l.want.gate.Field,
+				Message: "the session is in no sandbox any more, so its temporary space stays there for now: " + l.want.gate.Reason}
+		}
 		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
 		if err != nil {
 			return err
@@ -139,11 +146,42 @@ func (m *Manager) endCalls() error {
 	for _, c := range m.calls.of {
 		all = append(all, c)
 	}
-	m.calls.of = nil
+	m.calls.of, m.calls.over = nil, true
 	m.calls.mu.Unlock()
 	var err error
 	for _, c := range all {
 		err = errors.Join(err, m.letGo(c))
 	}
+	m.calls.work.Wait()
 	return err
+}
+
+// sweepEvery is how often what is about expired grants is forgotten.
+const sweepEvery = time.Hour
+
+// sweepIfDue has c forget what is about grants that have expired, beside the
+// operations. Close waits for it.
+func (m *Manager) sweepIfDue(c *Control) {
+	if c.Sweep == nil {
+		return
+	}
+	s, now := m.calls, m.now()
+	s.mu.Lock()
+	due := s.forgot.IsZero() || now.Sub(s.forgot) >= sweepEvery
+	if due = due && !s.over; due {
+		s.forgot = now
+		s.work.Add(1)
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	go func() {
+		defer s.work.Done()
+		ctx, done := context.WithTimeout(context.Background(), letGoWithin)
+		defer done()
+		if err := c.Sweep(ctx); err != nil {
+			m.log.WithError(err).Warn("not all that is about expired grants could be forgotten")
+		}
+	}()
 }

@@ -74,6 +74,7 @@ type ruling struct {
 	req     *Request
 	owner   sandbox.Owner
 	sandbox string // its name
+	granted bool   // an operation under a grant, whose arguments no record has
 }
 
 // judge asks the gate about a call. What it denies is refused here, before
@@ -85,7 +86,7 @@ func (m *Manager) judge(ctx context.Context, settings *config.Settings, res conf
 		return nil, err
 	}
 	call.Subagent = req.Subagent
-	r := &ruling{gate: g, judged: g.Judge(call), req: &req, owner: m.owner(res)}
+	r := &ruling{gate: g, judged: g.Judge(call), req: &req, owner: m.owner(res), granted: call.Operation != nil}
 	r.outing = outing{asked: req.Unsandboxed, excluded: r.judged.Excluded}
 	if r.sandbox, err = config.Name(res.Docker.ContainerPrefix, r.owner); err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
 package manager
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -87,24 +89,33 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	if err != nil {
 		return shown(Performed{}, err), err
 	}
+	m.sweepIfDue(c)
 	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
-	done, err := o.run(ctx)
-	o.leave()
+	o.req.Do.Args, o.req.Do.Header = slices.Clone(req.Do.Args), maps.Clone(req.Do.Header)
+	done, err := o.carryOn(ctx)
 	o.observe(func(w operation.Observer) { w.Ended(o.measured(done, err)) })
 	return done.Performed, err
 }
 
+// carryOn is run, and gives the place among the operations of the call back,
+// also where something panics.
+func (o *order) carryOn(ctx context.Context) (metered, error) {
+	defer o.leave()
+	return o.run(ctx)
+}
+
 // run is the chain.
 func (o *order) run(ctx context.Context) (metered, error) {
-	if err := o.admit(ctx); err != nil {
+	if err := gaveUp(ctx, o.admit(ctx)); err != nil {
 		return o.refuse(ctx, err)
 	}
 	require := o.admission.res.RequireEvidence
 	entry, err := o.c.Witness.Begin(ctx, o.beginning(), require)
-	if err != nil {
+	if err = gaveUp(ctx, err); err != nil {
 		return metered{Performed: o.finish(Performed{}, err)}, err
 	}
 	done, err := o.meter(ctx)
+	err = gaveUp(ctx, err)
 	done.Performed = o.finish(done.Performed, err)
 	if lost := entry.End(ctx, o.ending(done, err)); lost != nil && require && err == nil {
 		done.Performed = o.finish(done.Performed, lost)
@@ -142,10 +153,14 @@ func (o *order) admit(ctx context.Context) error {
 	began := time.Now()
 	o.admission.ruling, err = o.m.judge(ctx, settings, o.admission.res, o.admission.req, o.asked(state))
 	o.observe(func(w operation.Observer) { w.Validated(time.Since(began)) })
-	if err == nil {
-		o.vetted = o.admission.ruling.judged.Vetted
+	if err != nil {
+		return err
 	}
-	return err
+	if err := o.call.affords(ctx); err != nil {
+		return err
+	}
+	o.vetted = o.admission.ruling.judged.Vetted
+	return nil
 }
 
 // asked is what the gate is asked.
@@ -173,6 +188,9 @@ func (o *order) state() (grant.State, error) {
 		return s, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Field: "grant", Resource: g.ID, Retryable: true,
 			Message: "it cannot be told whether the grant was revoked, so it counts as revoked", Err: err}
 	}
+	if s.Revoked { // and may not use a decision up
+		return s, nil
+	}
 	if s.KeyUsedBy, err = o.c.Keys.Use(g.Tenant, g.DecisionKey, g.Call, g.Expires); err != nil {
 		return s, err
 	}
@@ -197,11 +215,19 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.guard.Profile().Limits.Timeout, errOperationTime)
 	defer cancel()
-	count, ctx, err := meter.Start(ctx, o.call.account, budget.One(budget.Calls, 1))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(o.call.life, func() { end(context.Cause(o.call.life)) })()
+	account, _ := o.call.payer()
+	count, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
 	if err != nil {
+		o.call.short(err)
 		return metered{}, err
 	}
 	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
+	call.Allowed = func(v grant.Vetted) error {
+		return o.admission.ruling.gate.Allows(v, o.guard.Profile().Mappings.Root)
+	}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
 	used, lost := count.End()
@@ -222,20 +248,37 @@ var errOperationTime = errors.New("time limit of the operation")
 // cause is why the operation was stopped, where it was, in the place of what
 // its executor made of it.
 func (o *order) cause(ctx context.Context, err error) error {
-	why := context.Cause(ctx)
-	if err == nil || why == nil {
-		return err
+	if err == nil {
+		return nil
 	}
+	why := cmp.Or(context.Cause(ctx), o.call.ended())
 	var e *sandbox.Error
 	switch {
 	case errors.As(why, &e):
 		return why
-	case errors.Is(why, errOperationTime):
+	case errors.Is(why, errOperationTime) && vague(err):
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Field: "profile.limits.timeout", Message: "the operation was stopped at its time limit", Hint: "ask for less at a time", Retryable: true, Err: err}
-	case errors.As(err, &e):
+	}
+	return err
+}
+
+// gaveUp says of an error that it comes from the end of the caller's context,
+// where it does. What went wrong by itself keeps its error.
+func gaveUp(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil || !vague(err):
 		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Message: "the operation was stopped at the caller's deadline", Retryable: true, Err: err}
 	}
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "operate", Message: "the operation was stopped because the caller gave up", Err: err}
+}
+
+// vague reports whether an error says no more than that something did not
+// come to its end.
+func vague(err error) bool {
+	var e *sandbox.Error
+	return !errors.As(err, &e) || e.Code == sandbox.CodeTimeout || e.Code == sandbox.CodeUnavailable || e.Code == sandbox.CodeBusy
 }
 
 func (o *order) keep() int64 {
@@ -285,14 +328,4 @@ func (o *order) observe(tell func(operation.Observer)) {
 	if o.c.Observe != nil {
 		tell(o.c.Observe)
 	}
-}
-
-// inputs is the digest of all that the operation was asked with.
-func inputs(op grant.Operation) proof.Digest {
-	h := proof.NewHash()
-	if b, err := json.Marshal(op); err == nil {
-		_, _ = h.Write(append(b, '\n'))
-	}
-	_, _ = h.Write(op.Data)
-	return h.Digest()
 }

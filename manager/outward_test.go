@@ -25,8 +25,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/manager/control"
 	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -89,6 +91,14 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 		o.recorder.Close()
 		o.evidence.Close()
 		o.violations.Close()
+	})
+	opts.Control = sync.OnceValues(func() (*manager.Control, error) {
+		c, err := control.Open(control.Options{State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("evidence", o.evidence)}})
+		if err != nil {
+			return nil, err
+		}
+		o.t.Cleanup(func() { c.Close() })
+		return &c.Control, nil
 	})
 	issuer := sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(state.Egress()) })
 	opts.Violations, opts.Approver = o.violations, o

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -21,6 +22,9 @@ func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
 		Time: m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
 		Command: r.judged.Text,
 	}
+	if r.granted {
+		meta.Command, meta.CommandDigest = "", excerpt.Digest(r.judged.Text)
+	}
 	var records []store.Record
 	for _, reason := range r.judged.Reasons {
 		if reason.Verdict == r.judged.Verdict && reason.Verdict != policy.Allow {
@@ -33,6 +37,9 @@ func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
 
 // program is what the part of the text at span runs, where that is known.
 func (r *ruling) program(span policy.Span) string {
+	if r.granted {
+		return r.req.program()
+	}
 	for _, c := range r.judged.Commands {
 		if span.End > span.Start && c.Span.Start <= span.Start && span.End <= c.Span.End && len(c.Words) > 0 {
 			return c.Words[0]

@@ -1,10 +1,13 @@
 package manager
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/url"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
@@ -35,6 +38,9 @@ func (o *order) beginning() proof.Begin {
 	b.Request.Path, b.Request.Method = o.vetted.Path, o.vetted.Method
 	if u, err := url.Parse(o.vetted.URL); err == nil && o.vetted.URL != "" {
 		b.Request.Scheme, b.Request.Host, b.Request.Port = u.Scheme, o.vetted.Host.String(), int(o.vetted.Port)
+	}
+	if file, ok := strings.CutPrefix(o.vetted.URL, "workspace:"); ok {
+		b.Request.Path = path.Join(sandbox.WorkspaceDir, file)
 	}
 	if needsWall(o.vetted.Domain) {
 		b.Sandbox = o.admission.ruling.sandbox
@@ -78,86 +84,18 @@ func (o *order) measured(done metered, err error) operation.Ended {
 	return e
 }
 
-// KindCommand is the kind in the evidence of what was run, or lent files for,
-// without a grant.
-const KindCommand grant.OpKind = "Command"
-
-// witnessed carries fn out, between a begin and an end on record where the
-// settings want that for calls without a grant.
-func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimony) error) error {
-	w, err := m.witness(a)
-	if err != nil {
-		return err
-	}
-	if w == nil {
-		return fn(nil)
-	}
-	entry, err := w.Begin(ctx, m.commandBeginning(a), a.res.RequireEvidence)
-	if err != nil {
-		return err
-	}
-	start, t := m.now(), &testimony{}
-	err = fn(t)
-	end := t.end(err)
-	end.Time = m.now()
-	end.Duration = end.Time.Sub(start)
-	if lost := entry.End(ctx, end); lost != nil && err == nil && a.res.RequireEvidence {
-		return lost
-	}
-	return err
-}
-
-// witness returns who puts commands of a on record, nil where nobody has to.
-func (m *Manager) witness(a *admission) (Witness, error) {
-	if !a.res.RecordsCommands() {
-		return nil, nil
-	}
-	if m.control == nil {
-		if !a.res.RequireEvidence {
-			return nil, nil
+// inputs is the digest of all that the operation was asked with. What differs
+// has another one, also where JSON cannot tell it: in bytes that are no UTF-8.
+func inputs(op grant.Operation) proof.Digest {
+	h := proof.NewHash()
+	data := op.Data
+	op.Data = nil
+	if b, err := json.Marshal(op); err == nil {
+		if bytes.Contains(b, []byte(`\ufffd`)) {
+			b = fmt.Appendf(b, "%q", []any{op.Kind, op.Path, op.Method, op.URL, op.Header, op.Selector, op.Text, op.Tool, op.Args})
 		}
-		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "record", Field: "requireEvidence", Message: "nothing may run that is not on record, and this program keeps none", Hint: "give the manager a Control"}
+		_, _ = h.Write(append(b, '\n'))
 	}
-	c, err := m.control()
-	if err != nil {
-		if a.res.RequireEvidence {
-			return nil, err
-		}
-		m.log.WithError(err).Error("what is run is not on record")
-		return nil, nil
-	}
-	return c.Witness, nil
-}
-
-// refusedCommand puts on record that a call without a grant was refused.
-func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal error) {
-	w, err := m.witness(a)
-	if w == nil || err != nil {
-		return
-	}
-	end := (&testimony{}).end(refusal)
-	end.Time = m.now()
-	if err := w.Refused(ctx, m.commandBeginning(a), end, a.res.RequireEvidence); err != nil {
-		m.log.WithError(err).Warn("a refusal is not on record")
-	}
-}
-
-// commandBeginning is what is on record of a call without a grant.
-func (m *Manager) commandBeginning(a *admission) proof.Begin {
-	args := a.req.Command.Args
-	b := proof.Begin{
-		Time: m.now(), Tenant: a.res.Tenant, Agent: a.res.Agent, Session: a.res.Session, Tool: a.req.Tool,
-		Kind: KindCommand, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
-		Inputs: inputs(grant.Operation{Args: args}),
-	}
-	if a.req.line != "" {
-		b.Inputs, b.Capability = inputs(grant.Operation{Args: []string{a.req.line}}), "command:line"
-	} else if len(args) > 0 {
-		b.Request.Program = path.Base(args[0])
-		b.Capability = "command:" + b.Request.Program
-	}
-	if a.ruling != nil {
-		b.Sandbox = a.ruling.sandbox
-	}
-	return b
+	_, _ = h.Write(data)
+	return h.Digest()
 }

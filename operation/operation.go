@@ -42,6 +42,10 @@ type Call struct {
 	// State is what the guard has to know of the call at the moment, for
 	// [grant.Guard.ValidateHop].
 	State func() grant.State
+	// Allowed is asked about what an operation has led to, when the guard has
+	// let it pass: what settings say of it that profiles do not, as patterns of
+	// paths. nil allows all.
+	Allowed func(grant.Vetted) error
 	// Space is the temporary space of the call; nil where it has none.
 	Space Space
 	// Keep is how many bytes of an output are handed back; the digest is of all.

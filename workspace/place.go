@@ -5,9 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"strings"
 
+	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +23,7 @@ func (s *seeder) parent(rel string) (*os.Root, error) {
 		made := err == nil
 		var next *os.Root
 		if err == nil || errors.Is(err, fs.ErrExist) {
-			next, err = openDir(dir, part)
+			next, err = beneath.Dir(dir, part)
 		}
 		dir.Close()
 		if err != nil {
@@ -50,23 +50,6 @@ func give(dir *os.Root, o Owner) error {
 	return errors.Join(f.Chmod(0o755), f.Chown(o.UID, o.GID))
 }
 
-// descend opens the folder rel below root without passing through a link.
-func descend(root *os.Root, rel string) (*os.Root, error) {
-	dir, err := root.OpenRoot(".")
-	if err != nil || rel == "." {
-		return dir, err
-	}
-	for part := range strings.SplitSeq(path.Clean(rel), "/") {
-		next, err := openDir(dir, part)
-		dir.Close()
-		if err != nil {
-			return nil, err
-		}
-		dir = next
-	}
-	return dir, nil
-}
-
 // place writes the file base in dir in one step. The content is written to a
 // temporary file that is new for certain, and ownership is changed through
 // its descriptor, so code that runs in the workspace meanwhile can spoil its
@@ -90,17 +73,11 @@ func place(dir *os.Root, base string, data []byte, mode fs.FileMode, o Owner, re
 	return dir.Link(tmp, base)
 }
 
-// isEscape reports whether err is os.Root's refusal to leave its root. The
-// package has no sentinel for it.
-func isEscape(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "path escapes from parent")
-}
-
 // reasonOf completes the sentence "<path> …" without naming host paths.
 func reasonOf(err error) string {
 	switch {
-	case errors.Is(err, errChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), isEscape(err):
-		return errChanged.Error()
+	case errors.Is(err, beneath.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), beneath.IsEscape(err):
+		return beneath.ErrChanged.Error()
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return "there is no room left"
 	case errors.Is(err, fs.ErrExist):

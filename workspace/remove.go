@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 )
 
 // trashPrefix begins the names of folders that are being removed. Their
@@ -171,8 +172,8 @@ func empty(ctx context.Context, root *os.Root, trash string) error {
 // drain unlinks what is in the folder dir and hands its folders to move.
 func drain(ctx context.Context, bin *os.Root, dir string, move func(sub string) error) error {
 	unlock(bin, dir)
-	sub, err := openDir(bin, dir)
-	if errors.Is(err, errChanged) {
+	sub, err := beneath.Dir(bin, dir)
+	if errors.Is(err, beneath.ErrChanged) {
 		return nil // not a folder: Remove unlinks it
 	}
 	if err != nil {

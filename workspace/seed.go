@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -152,7 +153,7 @@ func (s *seeder) skills(ctx context.Context) ([]string, error) {
 		s.skip(skillsDir, "is not a folder")
 		return nil, nil
 	}
-	sub, err := openDir(s.src, skillsDir)
+	sub, err := beneath.Dir(s.src, skillsDir)
 	if err != nil {
 		s.skip(skillsDir, reasonOf(err))
 		return nil, nil
@@ -219,12 +220,12 @@ func (s *seeder) one(rel string, skill bool) error {
 
 // read returns a source file, or not ok when there is none or it is skipped.
 func (s *seeder) read(rel string) (data []byte, mode fs.FileMode, ok bool, err error) {
-	dir, err := descend(s.src, path.Dir(rel))
+	dir, err := beneath.Descend(s.src, path.Dir(rel))
 	if err == nil {
 		defer dir.Close()
 		var f *os.File
 		var fi fs.FileInfo
-		if f, fi, err = openFile(dir, path.Base(rel)); err == nil {
+		if f, fi, err = beneath.File(dir, path.Base(rel)); err == nil {
 			defer f.Close()
 			data, err = io.ReadAll(io.LimitReader(f, maxSeedFile+1))
 			mode = 0o644
@@ -261,7 +262,7 @@ func (s *seeder) withdraw(files []string) {
 			continue
 		}
 		delete(s.seeded, rel)
-		parent, err := descend(s.dst, path.Dir(rel))
+		parent, err := beneath.Descend(s.dst, path.Dir(rel))
 		if err != nil {
 			continue
 		}
@@ -276,13 +277,13 @@ func (s *seeder) withdraw(files []string) {
 // failed turns a failure that the content of the workspace causes into a
 // skip. Others are errors.
 func (s *seeder) failed(rel string, err error) error {
-	for _, target := range []error{errChanged, fs.ErrExist, fs.ErrNotExist, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR, unix.ELOOP, unix.EISDIR} {
+	for _, target := range []error{beneath.ErrChanged, fs.ErrExist, fs.ErrNotExist, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR, unix.ELOOP, unix.EISDIR} {
 		if errors.Is(err, target) {
 			s.skip(rel, "in the workspace: "+reasonOf(err))
 			return nil
 		}
 	}
-	if isEscape(err) {
+	if beneath.IsEscape(err) {
 		s.skip(rel, "in the workspace: "+reasonOf(err))
 		return nil
 	}
@@ -297,7 +298,7 @@ func digestOf(data []byte) string {
 // readDigest returns the digest of the regular file base in dir, and a digest
 // that equals no other for one that is too large to be ours.
 func readDigest(dir *os.Root, base string) (string, error) {
-	f, fi, err := openFile(dir, base)
+	f, fi, err := beneath.File(dir, base)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,9 +66,9 @@ func walk(ctx context.Context, root *os.Root, fn func(rel string, fi fs.FileInfo
 // readDir calls fn for the entries of one folder. A folder that has become
 // something else, or is gone, has none.
 func readDir(ctx context.Context, root *os.Root, rel string, fn func(fs.FileInfo) error) error {
-	sub, err := openDir(root, rel)
+	sub, err := beneath.Dir(root, rel)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errChanged) || errors.Is(err, unix.ENOTDIR) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, beneath.ErrChanged) || errors.Is(err, unix.ENOTDIR) {
 			return nil
 		}
 		return err
@@ -102,53 +103,6 @@ func readDir(ctx context.Context, root *os.Root, rel string, fn func(fs.FileInfo
 			return err
 		}
 	}
-}
-
-// errChanged says that a path led to something else than what was looked at.
-var errChanged = errors.New("is a link or was exchanged meanwhile")
-
-// openDir opens the folder rel below root if it is a folder and no link, also
-// when somebody exchanges it between the look and the opening.
-func openDir(root *os.Root, rel string) (*os.Root, error) {
-	before, err := root.Lstat(rel)
-	if err != nil {
-		return nil, err
-	}
-	if !before.IsDir() {
-		return nil, errChanged
-	}
-	sub, err := root.OpenRoot(rel)
-	if err != nil {
-		return nil, err
-	}
-	after, err := sub.Stat(".")
-	if err != nil || !os.SameFile(before, after) {
-		sub.Close()
-		return nil, errors.Join(errChanged, err)
-	}
-	return sub, nil
-}
-
-// openFile opens the regular file rel below root, never through a link, with
-// the same care.
-func openFile(root *os.Root, rel string) (*os.File, fs.FileInfo, error) {
-	before, err := root.Lstat(rel)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !before.Mode().IsRegular() {
-		return nil, nil, errChanged
-	}
-	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	after, err := f.Stat()
-	if err != nil || !os.SameFile(before, after) || !after.Mode().IsRegular() {
-		f.Close()
-		return nil, nil, errors.Join(errChanged, err)
-	}
-	return f, after, nil
 }
 
 // Usage is what a workspace takes up.

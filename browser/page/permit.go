@@ -66,6 +66,15 @@ func askVisit(ctx context.Context, ask func(context.Context, string, int) error,
 	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "browse", Message: "nobody can tell whether the page may be opened", Err: err}
 }
 
+// mayRead has the caller decide about a file of the workspace that a page is to
+// have.
+func (s *session) mayRead(ctx context.Context, file string) error {
+	if s.rights.Read == nil {
+		return nil
+	}
+	return askVisit(ctx, func(ctx context.Context, file string, _ int) error { return s.rights.Read(ctx, file) }, file, 0)
+}
+
 // spelled is an address as callers write it: the one spelling of package visit.
 func spelled(a visit.Address) string {
 	if a.Kind == visit.Workspace {

@@ -48,6 +48,9 @@ const largeFile = 1 << 20
 // are in memory one at a time.
 func (s *session) readFile(ctx context.Context, file string, limit int64) (_ []byte, done func(), _ error) {
 	done = func() {}
+	if err := s.mayRead(ctx, file); err != nil {
+		return nil, done, err
+	}
 	place, err := s.container.Workspace(ctx)
 	if err != nil {
 		return nil, done, err

@@ -123,7 +123,7 @@ func (f *file) write(r record, sync bool) error {
 	}
 	f.rec = r
 	if sync {
-		_, err = again(func() (int, error) { return 0, unix.Fdatasync(f.fd) })
+		_, err = again(func() (int, error) { return 0, syncData(f.fd) })
 	}
 	return err
 }

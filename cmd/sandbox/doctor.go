@@ -4,12 +4,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/doctor"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
@@ -52,6 +57,7 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		ImageRef:  images.DefaultImage,
 		Settings:  func() (doctor.Settings, error) { return facts(o, who, flags) },
 		Leftovers: func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
+		Evidence:  func(context.Context) (doctor.Evidence, error) { return recorded(o) },
 		Host:      doctor.RealHost(),
 		Local:     wallChecks(o),
 	}
@@ -123,11 +129,39 @@ func facts(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor
 	return doctor.Settings{
 		Path: path, Provider: r.Provider, Runtime: r.Docker.Runtime,
 		Dangerous: switches.List(), WorkspaceQuota: int64(r.WorkspaceQuota),
+		RequireEvidence: r.RequireEvidence, RecordsCommands: r.RecordsCommands(),
 		Browser: doctor.Browser{
 			Enabled: r.Browser.Enabled, Image: r.Browser.Image, Network: r.BrowserNetwork(), NoSandbox: r.Browser.DangerouslyNoSandbox,
 			HostControl: r.Browser.AllowHostControl, HostURL: r.Browser.HostCDPURL,
 		},
 	}, nil
+}
+
+// recorded looks at the evidence without reading it.
+func recorded(o cli.Options) (doctor.Evidence, error) {
+	state, err := openState(o.StateDir)
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	entries, err := os.ReadDir(state.Evidence())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return doctor.Evidence{}, err
+	}
+	var out doctor.Evidence
+	for _, e := range entries {
+		if e.IsDir() {
+			out.Chains++
+		}
+	}
+	store, err := evidence.Open(state.Evidence(), evidence.Options{KeyFile: state.EvidenceKey()})
+	if err != nil {
+		return out, err
+	}
+	key, err := store.PublicKey()
+	if key != nil {
+		out.Key = checkpoint.KeyID(key)
+	}
+	return out, err
 }
 
 // leftovers compares records with what exists.

@@ -51,6 +51,13 @@ type Begin struct {
 	TraceParent string `json:"traceParent,omitempty"`
 }
 
+// The kinds of what is done without a grant: what was run or lent files for,
+// and the use of a browser's container.
+const (
+	Command grant.OpKind = "Command"
+	Browser grant.OpKind = "Browser"
+)
+
 // A Request is what of an operation can be judged again.
 type Request struct {
 	Path    string `json:"path,omitempty"`    // inside

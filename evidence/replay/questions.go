@@ -39,6 +39,21 @@ func (r *Result) stays() string {
 	return ""
 }
 
+// elsewhere takes back what is not for the policy alone: a refusal of who was
+// to carry the operation out, because of a link, an address or an answer.
+func (r *Result) elsewhere() {
+	rule := r.Recorded.Rule
+	if r.Recorded.Verdict != policy.Deny || r.Today.Verdict == policy.Deny || r.Recorded.Code != sandbox.CodeCapabilityBlocked || rule == "" {
+		return
+	}
+	for _, of := range []string{"policy.", "filesystem.", "network.", "sensitive"} {
+		if strings.HasPrefix(rule, of) {
+			return
+		}
+	}
+	r.Differs, r.Certain, r.Why = false, false, "it was refused by what was found when it was to be done, which is not in the record: "+rule
+}
+
 func ruleText(rule string) string {
 	if rule == "" {
 		return "the record names no rule"
@@ -99,15 +114,24 @@ func bySort(b proof.Begin, t Today) []Answer {
 	case grant.OpNetHTTP:
 		return request(t, q)
 	case grant.OpBrowserNav:
+		if file, ok := strings.CutPrefix(b.Capability, "browser:open:/"); ok && q.Host == "" && q.Path == "" {
+			q.Path = "/" + file
+		}
 		return append(visited(t, q), t.Browser("open"))
 	case grant.OpBrowserScreenshot:
 		return []Answer{t.Browser("screenshot")}
 	case grant.OpBrowserExtract:
 		return []Answer{t.Browser("extract")}
+	case grant.OpBrowserPDF:
+		return []Answer{t.Browser("pdf")}
+	case grant.OpBrowserWait:
+		return []Answer{t.Browser("wait")}
 	case grant.OpBrowserClick:
 		return []Answer{t.Browser("click")}
 	case grant.OpBrowserType:
 		return []Answer{t.Browser("type")}
+	case grant.OpBrowserUpload:
+		return append(file(t, grant.FSRead, q.Path), t.Browser("upload"))
 	case grant.OpBrowserDownload:
 		return append(file(t, grant.FSWrite, q.Path), t.Browser("download"))
 	case grant.OpProcExec:
@@ -115,6 +139,11 @@ func bySort(b proof.Begin, t Today) []Answer {
 			return nil
 		}
 		return []Answer{t.Program(q.Program)}
+	case proof.Command:
+		if q.Program == "" {
+			return nil
+		}
+		return []Answer{command(t, q)}
 	case grant.OpTmpAlloc:
 		return []Answer{t.Space(q.Bytes)}
 	}
@@ -143,6 +172,30 @@ func visited(t Today, q proof.Request) []Answer {
 	}
 	q.Method = "GET"
 	return request(t, q)
+}
+
+// command asks about the program of a command. With arguments, what the checks
+// make of the program alone tells nothing, and a rule that names it may be about
+// it alone.
+func command(t Today, q proof.Request) Answer {
+	a := t.Command(q.Program)
+	switch {
+	case q.Args == 0 || a.Verdict == policy.Allow:
+		return a
+	case !named(a.Rule):
+		return Answer{Verdict: policy.Allow, Unsure: "of the arguments there is a digest only"}
+	}
+	a.Unsure = "a rule names the program; of its arguments there is a digest only"
+	return a
+}
+
+// named reports whether a rule is one of the settings' for commands, which say
+// by name what they are about.
+func named(rule string) bool { return strings.HasPrefix(rule, "commands.") }
+
+// byArguments reports whether a command was refused for its arguments.
+func (r *Result) byArguments(q proof.Request) bool {
+	return r.Recorded.Verdict == policy.Deny && r.Kind == string(proof.Command) && q.Args > 0 && !named(r.Recorded.Rule)
 }
 
 // What says in one text what an operation was about, also where nobody came to

@@ -30,7 +30,8 @@ type Today interface {
 	File(kind grant.Kind, path string) Answer // fs.read, fs.write or fs.list
 	Request(r Request) Answer                 // of an operation under a grant
 	Browser(action string) Answer             // as grant.Capability has them
-	Program(name string) Answer               // without arguments
+	Program(name string) Answer               // under a grant, without arguments
+	Command(name string) Answer               // the program of one without a grant, without arguments
 	Space(bytes int64) Answer                 // temporary
 	Size(bytes int64) Answer                  // written or sent at once
 	Passage(p Passage) Answer                 // of a command, through the way out
@@ -105,8 +106,12 @@ func Judge(o Operation, t Today) Result {
 	case r.Recorded.Verdict == policy.Deny && strings.HasPrefix(r.Recorded.Rule, "profile.limits"):
 		r.same("the limit may be the manifest's, which is not in the record")
 		r.Certain = false
+	case r.byArguments(o.Begin.Request):
+		r.same("it was refused for its arguments, of which there is a digest only")
+		r.Certain = false
 	default:
 		r.compare(questions(o, t))
+		r.elsewhere()
 	}
 	return r
 }
@@ -147,6 +152,7 @@ func (r *Result) same(why string) {
 // compare sets what the answers come to: the strictest of them.
 func (r *Result) compare(answers []Answer) {
 	r.Today.Verdict, r.Certain = policy.Allow, true
+	refused := false // for sure
 	for _, a := range answers {
 		v := a.Verdict
 		if v != policy.Allow && v != policy.Ask {
@@ -155,14 +161,16 @@ func (r *Result) compare(answers []Answer) {
 		if policy.Strictest(r.Today.Verdict, v) != r.Today.Verdict {
 			r.Today.Verdict, r.Today.Rule, r.Today.Message = v, a.Rule, a.Message
 		}
+		refused = refused || v == policy.Deny && a.Unsure == ""
 		if a.Unsure != "" && r.Certain {
 			r.Certain, r.Why = false, a.Unsure
 		}
 	}
 	r.Differs = r.Today.Verdict != r.Recorded.Verdict
 	switch {
-	case r.Today.Verdict == policy.Deny: // whatever else there is to it
+	case refused: // whatever else there is to it
 		r.Certain, r.Why = true, "the policy refuses it"
+	case r.Today.Verdict == policy.Deny:
 	case len(answers) == 0:
 		r.Certain, r.Why = false, "the record does not say what was asked for"
 	case r.Today.Verdict == policy.Ask && r.Certain:

@@ -36,6 +36,7 @@ func (s says) Tool(name string) replay.Answer            { return s.answer("tool
 func (s says) File(k grant.Kind, p string) replay.Answer { return s.answer(string(k) + " " + p) }
 func (s says) Browser(action string) replay.Answer       { return s.answer("browser " + action) }
 func (s says) Program(name string) replay.Answer         { return s.answer("program " + name) }
+func (s says) Command(name string) replay.Answer         { return s.answer("command " + name) }
 func (s says) Space(int64) replay.Answer                 { return s.answer("space") }
 func (s says) Size(int64) replay.Answer                  { return s.answer("size") }
 func (s says) Passage(p replay.Passage) replay.Answer    { return s.answer("passage " + p.Host) }
@@ -55,7 +56,9 @@ func write() proof.Begin {
 func TestJudge(t *testing.T) {
 	fetch := proof.Begin{Kind: grant.OpNetHTTP, PolicyVersion: "old", Request: proof.Request{Method: "GET", Scheme: "https", Host: "a.example", Port: 443}}
 	run := proof.Begin{Kind: grant.OpProcExec, PolicyVersion: "old", Request: proof.Request{Program: "git", Args: 2}}
+	command, bare := proof.Begin{Kind: proof.Command, Request: proof.Request{Program: "git", Args: 2}}, proof.Begin{Kind: proof.Command, Request: proof.Request{Program: "git"}}
 	allow, ask, deny := says{all: policy.Allow, version: "new"}, says{all: policy.Ask, version: "new"}, says{all: policy.Deny, version: "new"}
+	blocks := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"command git": {Verdict: policy.Deny, Rule: "commands.block[0]"}}}
 	unsure := says{all: policy.Allow, version: "new", but: map[string]replay.Answer{"size": {Verdict: policy.Allow, Unsure: "no manifest"}}}
 	led := ended(proof.OK, "", "")
 	led.Effects = []proof.Effect{{Kind: grant.EffectNetwork, Host: "b.example:443"}}
@@ -82,6 +85,14 @@ func TestJudge(t *testing.T) {
 		{"a size that nobody can tell of", write(), ended(proof.OK, "", ""), unsure, policy.Allow, false, false, "no manifest"},
 		{"arguments", run, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
 		{"arguments of a program that is refused", run, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a command", command, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "a digest only"},
+		{"a command whose program alone is refused", command, ended(proof.OK, "", ""), deny, policy.Allow, false, false, "a digest only"},
+		{"a command whose program a rule names", command, ended(proof.OK, "", ""), blocks, policy.Deny, true, false, "a rule names"},
+		{"a command that was refused for its arguments", command, ended(proof.Denied, sandbox.CodeDenyTool, "critical-path"), allow, policy.Deny, false, false, "for its arguments"},
+		{"a command that a rule refused", command, ended(proof.Denied, sandbox.CodeDenyTool, "commands.block[0]"), allow, policy.Allow, true, false, "behind the refusal"},
+		{"a command without arguments that is refused", bare, ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a command by a tool that is refused", func() proof.Begin { b := command; b.Tool = "exec"; return b }(), ended(proof.OK, "", ""), deny, policy.Deny, true, true, "refuses it"},
+		{"a line of a shell", proof.Begin{Kind: proof.Command}, ended(proof.OK, "", ""), allow, policy.Allow, false, false, "does not say"},
 		{"refused by the policy, allowed today", fetch, ended(proof.Denied, sandbox.CodeCapabilityBlocked, "policy.lists.domains"), allow, policy.Allow, true, false, "behind the refusal"},
 		{"refused by the policy, then and today", fetch, ended(proof.Denied, sandbox.CodeCapabilityBlocked, "policy.denied.domains"), deny, policy.Deny, false, true, "refuses it"},
 		{"refused by a rule for commands", run, ended(proof.Denied, sandbox.CodeDenyTool, "commands.block[0]: git"), deny, policy.Deny, false, true, "refuses it"},
@@ -91,6 +102,8 @@ func TestJudge(t *testing.T) {
 		{"over budget", fetch, ended(proof.Denied, sandbox.CodeBudgetExceeded, ""), allow, policy.Deny, false, true, "the budget refused it: the record names no rule"},
 		{"not in the manifest", run, ended(proof.Denied, sandbox.CodeDenyTool, "manifest.commands"), allow, policy.Deny, false, true, "the manifest refused it"},
 		{"malformed", fetch, ended(proof.Denied, sandbox.CodeValidation, "op.url"), allow, policy.Deny, false, true, "malformed"},
+		{"a link that was found", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "link"), allow, policy.Allow, false, false, "what was found when it was to be done"},
+		{"a link that was found, refused today", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "link"), deny, policy.Deny, false, true, "refuses it"},
 		{"leads back", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "op.path"), allow, policy.Deny, false, true, "by itself"},
 		{"no evidence could be kept", fetch, ended(proof.Denied, sandbox.CodeUnavailable, "requireEvidence"), allow, policy.Deny, false, true, "another reason"},
 		{"a limit", write(), ended(proof.Denied, sandbox.CodeCapabilityBlocked, "profile.limits.maxBytesOut"), allow, policy.Deny, false, false, "may be the manifest's"},
@@ -106,7 +119,7 @@ func TestJudge(t *testing.T) {
 			if r.Today.Verdict != tt.verdict || r.Differs != tt.differs || r.Certain != tt.certain || !strings.Contains(r.Why, tt.why) {
 				t.Errorf("today %s, differs %v, certain %v, %q", r.Today.Verdict, r.Differs, r.Certain, r.Why)
 			}
-			if r.Differs != (r.Today.Verdict != r.Recorded.Verdict) {
+			if r.Differs && r.Today.Verdict == r.Recorded.Verdict {
 				t.Errorf("%s and %s, differs %v", r.Recorded.Verdict, r.Today.Verdict, r.Differs)
 			}
 		})
@@ -133,8 +146,13 @@ func TestJudgeAsks(t *testing.T) {
 		{grant.OpBrowserClick, proof.Request{}, "browser click"},
 		{grant.OpBrowserType, proof.Request{}, "browser type"},
 		{grant.OpBrowserDownload, proof.Request{Path: "/w/a"}, "fs.write /w/a|browser download"},
+		{grant.OpBrowserPDF, proof.Request{}, "browser pdf"},
+		{grant.OpBrowserWait, proof.Request{}, "browser wait"},
+		{grant.OpBrowserUpload, proof.Request{Path: "/w/a"}, "fs.read /w/a|browser upload"},
 		{grant.OpProcExec, proof.Request{Program: "git"}, "program git"},
+		{proof.Command, proof.Request{Program: "git"}, "command git"},
 		{grant.OpTmpAlloc, proof.Request{Bytes: 10}, "space"},
+		{"Command", proof.Request{Program: "git"}, "command git"},
 	}
 	for _, tt := range tests {
 		var asked []string
@@ -156,6 +174,16 @@ func TestStrictestCounts(t *testing.T) {
 	r := replay.Judge(replay.Operation{Begin: write()}, today)
 	if r.Today.Verdict != policy.Deny || r.Today.Rule != "second" || r.Today.Message != "no" || !r.Certain {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestJudgeReadsFilesOfPages holds that a page of the workspace is judged as a
+// file, which only the capability names.
+func TestJudgeReadsFilesOfPages(t *testing.T) {
+	var asked []string
+	replay.Judge(replay.Operation{Begin: proof.Begin{Kind: grant.OpBrowserNav, Capability: "browser:open:/workspace/a.html", Request: proof.Request{Scheme: "workspace"}}}, says{all: policy.Allow, asked: &asked})
+	if got := strings.Join(asked, "|"); got != "fs.read /workspace/a.html|browser open" {
+		t.Errorf("it asks %s", got)
 	}
 }
 

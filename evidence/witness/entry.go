@@ -60,7 +60,8 @@ func (w *Witness) Begin(ctx context.Context, b proof.Begin, require bool) (*Entr
 }
 
 // Refused puts on record an operation that does not begin: both records are
-// written at once. The Status of end is [proof.Denied] unless it says other.
+// written at once, as [evidence.Minor], since asking costs nothing: whoever asks
+// without end for what he may not would push what was done out of the files. The Status of end is [proof.Denied] unless it says other.
 // Without require there is an error only when the Witness is closed.
 func (w *Witness) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error {
 	if err := w.enter(); err != nil {
@@ -79,6 +80,7 @@ func (w *Witness) Refused(ctx context.Context, b proof.Begin, end proof.End, req
 	if err != nil {
 		return err
 	}
+	begin.Share, rec.Share = evidence.Minor, evidence.Minor
 	w.refused.Add(1)
 	if err := w.deliver(ctx, require, begin, rec); require {
 		return err

@@ -11,13 +11,13 @@ import (
 // errHeld is why a lock cannot be taken now.
 var errHeld = errors.New("somebody holds the lock")
 
-// tryLock takes the lock of an open file. flock(2) belongs to the open file, so
+// tryLock takes the lock of an open file, LOCK_EX or LOCK_SH. flock(2) belongs to the open file, so
 // that it works among the goroutines of a process as among processes.
-func tryLock(f *os.File) error {
+func tryLock(f *os.File, how int) error {
 	return control(f, func(fd int) error {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(fd, how|unix.LOCK_NB)
 		for errors.Is(err, unix.EINTR) {
-			err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+			err = unix.Flock(fd, how|unix.LOCK_NB)
 		}
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return errHeld

@@ -73,7 +73,7 @@ func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (abor
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, letGo(f)) }()
-	if err := tryLock(f); err != nil {
+	if err := tryLock(f, unix.LOCK_EX); err != nil {
 		if errors.Is(err, errHeld) {
 			return 0, nil // it lives, or somebody is at it
 		}
@@ -101,6 +101,31 @@ func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (abor
 		return aborted, err
 	}
 	return aborted, nil
+}
+
+// Living reports whether a writer lives, by its id and the folder of writers: an
+// operation without end goes on if so, and else will be told as aborted by the
+// next program that opens a Witness. It is true, too, for the moment in which
+// one is at that.
+func Living(dir, writer string) (bool, error) {
+	const op = "look for a writer of evidence"
+	if !isID(writer) {
+		return false, sandbox.Errorf(sandbox.CodeValidation, op, "a writer's id is 32 hex digits")
+	}
+	path := filepath.Join(dir, writer)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, statedir.Unavailable(op, path, err)
+	}
+	err = tryLock(f, unix.LOCK_SH)
+	held := errors.Is(err, errHeld)
+	if held {
+		err = nil
+	}
+	return held, statedir.Unavailable(op, path, errors.Join(err, letGo(f)))
 }
 
 // abort writes the ends that are missing of a dead writer in one Keeper.

@@ -132,7 +132,7 @@ func (r *roll) make(since time.Time) (*os.File, error) {
 		return nil, err
 	}
 	r.f, r.dirty = f, false
-	if err = tryLock(f); err == nil {
+	if err = tryLock(f, unix.LOCK_EX); err == nil {
 		if err = r.write(line{Since: since}); err == nil {
 			err = os.Rename(made, filepath.Join(r.dir, r.id))
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 )
@@ -178,5 +179,32 @@ func TestRecoverAllTenants(t *testing.T) {
 	}
 	if aborted == 0 || int64(aborted) != g.Counters().Aborted {
 		t.Errorf("%d were aborted, counters %+v", aborted, g.Counters())
+	}
+}
+
+// TestLiving holds who lives: nobody before something begins, nobody that was
+// killed, and nobody by a name that is no id.
+func TestLiving(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "writers")
+	want := func(writer string, want bool) {
+		t.Helper()
+		if lives, err := Living(folder, writer); lives != want || err != nil {
+			t.Errorf("%s lives: %v, %v", writer, lives, err)
+		}
+	}
+	work(t, dir, 20)
+	want(writers(t, dir)[0], false)
+	g := newRig(t, dir, Options{})
+	want(g.Writer(), false)
+	e := g.begin(t, true)
+	want(g.Writer(), true)
+	end(t, e, wrote())
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want(g.Writer(), false)
+	if _, err := Living(folder, "../evidence"); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Error(err)
 	}
 }

@@ -100,7 +100,7 @@ func (m *Memory) Write(_ context.Context, rs ...evidence.Record) error {
 	return nil
 }
 
-// Records returns what is held, the oldest first.
+// Records returns what is held, the oldest first. The data must not be changed.
 func (m *Memory) Records() []evidence.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -185,9 +185,13 @@ func NewID() string {
 }
 
 func noEvidence(message string, cause error) error {
+	hint := "look for a full disk or a busy one at the state folder"
+	if e := (*sandbox.Error)(nil); errors.As(cause, &e) && e.Hint != "" {
+		hint = e.Hint // of whoever knows more
+	}
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "record an operation", Field: "requireEvidence", Message: message, Err: cause, Retryable: true,
-		Hint: "look for a full disk or a busy one at the state folder",
+		Hint: hint,
 	}
 }
 

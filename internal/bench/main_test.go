@@ -112,6 +112,8 @@ func checkResults(t *testing.T, rep report.Report) {
 	want[report.OpBrowser] = []string{report.WayEngine, report.WaySocket}
 	want[report.OpDevTools] = want[report.OpBrowser]
 	want[report.OpShot], want[report.OpPage] = []string{report.WaySocket}, []string{report.WaySocket}
+	want[report.OpOperate] = []string{report.WaySilent, report.WaySocket}
+	want[report.OpProfile], want[report.OpGuard] = []string{report.WayHost}, []string{report.WayHost}
 	want[report.OpHold] = []string{report.WayHost, report.WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {

@@ -130,6 +130,9 @@ func firstOf[T any](all iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 func operationRow(i pairs.Item) (id, verdict, what, rule string) {
 	o := operationOf(i)
 	done := strings.TrimSpace(o.kind + " " + o.capability)
+	if i.Begin != nil && i.Begin.Kind == proof.Command && o.capability != "" {
+		done = o.capability // which says so itself
+	}
 	if o.tool != "" {
 		done += " by " + o.tool
 	}
@@ -152,13 +155,20 @@ func operationOf(i pairs.Item) operationCells {
 	}
 	if e := i.End; e != nil {
 		c.id, c.status, c.code, c.used = e.ID, string(e.Status), string(e.Code), usedText(e.Used)
-		c.duration = e.Duration.Round(10 * time.Microsecond).String()
+		if e.Status != proof.Aborted { // of which nobody knows how long it took
+			c.duration = shownDuration(e.Duration)
+		}
 	}
 	return c
 }
 
 // usedText writes what of a budget is not 0.
 func usedText(b grant.Budget) string {
+	return amountsText(b, func(n int64) bool { return n != 0 })
+}
+
+// amountsText writes the amounts that say something.
+func amountsText(b grant.Budget, says func(int64) bool) string {
 	var out []string
 	for _, a := range []struct {
 		n          int64
@@ -167,7 +177,7 @@ func usedText(b grant.Budget) string {
 		{b.Calls, "calls", ""}, {b.BytesIn, "in", ""}, {b.BytesOut, "out", ""}, {b.Files, "files", ""},
 		{b.CPUMs, "cpu", "ms"}, {b.GPUMs, "gpu", "ms"}, {b.WallMs, "wall", "ms"},
 	} {
-		if a.n != 0 {
+		if says(a.n) {
 			out = append(out, fmt.Sprintf("%s %d%s", a.name, a.n, a.unit))
 		}
 	}
@@ -178,6 +188,14 @@ func usedText(b grant.Budget) string {
 func operationsRow(i pairs.Item) []string {
 	o := operationOf(i)
 	return []string{shownTime(i.First().Time), o.kind, o.tool, o.capability, o.status, o.code, o.used, o.duration, o.id}
+}
+
+// shownDuration is d with three or four digits.
+func shownDuration(d time.Duration) string {
+	unit := 10 * time.Microsecond
+	for ; d >= 1000*unit && unit < time.Second; unit *= 10 {
+	}
+	return d.Round(unit).String()
 }
 
 func shownTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

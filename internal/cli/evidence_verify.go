@@ -110,6 +110,14 @@ type chainView struct {
 	evidence.Chain
 }
 
+// place is where a file of the chain lies, which may be the chain itself.
+func (c chainView) place(file string) string {
+	if file == c.Folder {
+		return file
+	}
+	return c.Folder + "/" + file
+}
+
 func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore, what evidence.Check) error {
 	view := verifyView{OK: true, Keys: []keyView{}, Chains: []chainView{}}
 	keys := what.Keys
@@ -147,12 +155,15 @@ func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore, what evidence
 // sayBroken names the first broken record of each chain.
 func (a *app) sayBroken(view verifyView) {
 	a.say("the evidence is not as it was written")
+	if len(view.Keys) == 0 {
+		a.say("there is no key in the state folder, so no signature counts; if only the key is gone, give the public one with --key")
+	}
 	for _, c := range view.Chains {
 		b := c.Broken
 		if b == nil {
 			continue
 		}
-		where := c.Folder + "/" + b.File
+		where := c.place(b.File)
 		if b.Line > 0 {
 			where += fmt.Sprintf(" line %d", b.Line)
 		}
@@ -212,7 +223,7 @@ func (a *app) writeDamage(view verifyView) error {
 			if d.Line > 0 {
 				line = strconv.Itoa(d.Line)
 			}
-			t.add(tenantCell(c), d.Kind, c.Folder+"/"+d.File, line, strconv.FormatInt(d.Offset, 10), d.Detail)
+			t.add(tenantCell(c), d.Kind, c.place(d.File), line, strconv.FormatInt(d.Offset, 10), d.Detail)
 		}
 		if c.Omitted > 0 {
 			t.add(tenantCell(c), "", "", "", "", fmt.Sprintf("and %d more", c.Omitted))

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -48,6 +49,8 @@ func filled() *fake {
 			Layers:   []provider.Layer{{Name: "mounts", On: true, Detail: "a root of its own"}, {Name: "landlock", Detail: "providerOptions.withoutLandlock"}},
 			Wall:     []provider.Step{{Does: "read-only", Target: "/usr", Source: "/usr", Rule: "the system"}, {Does: "hidden", Target: "/workspace/" + hostile, Rule: "**/.env"}},
 			Notes:    []string{"docker.memory is not enforced"},
+			Evidence: manager.EvidencePlan{Commands: true, Sync: "checkpoint", CheckpointEvery: 256},
+			Budgets:  config.Budgets{Session: unbounded(), Agent: unbounded(), Tenant: grant.Budget{Calls: 1000, BytesIn: 1 << 30, BytesOut: -1, CPUMs: -1, GPUMs: 0, Files: -1, WallMs: -1}},
 			Network: manager.NetworkPlan{Mode: "allow-list", Only: true,
 				Rules:   []manager.NetworkRule{{Does: "allow", Rule: "GET http://a.example/" + hostile, Layer: "flag"}, {Does: "deny", Rule: "*:8080", Layer: "agents.defaults"}},
 				Limits:  []manager.Setting{{Path: "connections", Value: "256", Layer: "default"}},
@@ -65,6 +68,10 @@ func filled() *fake {
 		diagnosis: Diagnosis{Checks: []Check{{Name: "engine", Status: "ok", Detail: "answers"}, {Name: "state folder", Status: "warn", Detail: hostile, Fix: "chmod 700 it"}},
 			Attempts: []Attempt{{Name: "mount", What: "mount a file system", Outcome: "contained", Seen: "EPERM"}}},
 	}
+}
+
+func unbounded() grant.Budget {
+	return grant.Budget{Calls: -1, BytesIn: -1, BytesOut: -1, CPUMs: -1, GPUMs: -1, Files: -1, WallMs: -1}
 }
 
 func TestTables(t *testing.T) {
@@ -135,7 +142,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network browser verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network evidence budgets browser verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -20,6 +20,8 @@ var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
 	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
+	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
+	"./tools/edit", "./tools/near", "./tools/patch", "./tools/schema", "./tools/show",
 	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota", "./termsafe", "./toolpolicy", "./violation",
 }
 
@@ -107,7 +109,7 @@ var rules = []rule{
 		from: []string{"./..."},
 		except: []string{
 			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
-			"./internal/bench/rig", // measures browsers as sandbox(1) brings them up
+			"./internal/bench/rig", "./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},
 	},
@@ -161,6 +163,7 @@ var variables = map[string]string{
 	"internal/testenv.engineMissing":     "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.playwrightMissing": "asked once per test process",
+	"internal/testenv.sshdMissing":       "asked once per test process",
 	"internal/testenv.userMissing":       "asked once per test process",
 	"internal/testenv.wallMissing":       "asked once per test process",
 	"policy/command.builtin":             "built once per process: all policies read the same tables",

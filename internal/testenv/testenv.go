@@ -23,7 +23,8 @@ import (
 // program as an ordinary user, which root and ordinary users have; "nettools",
 // curl, wget, git, python3 with pip and requests, node, npm and go; "browser",
 // an engine that has the image of browsers made from this tree's recipe or an
-// older one; "playwright", what scripts/playwright.sh installs.
+// older one; "playwright", what scripts/playwright.sh installs; "sshd", the
+// server of OpenSSH, which scripts/sshd.sh unpacks.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -61,6 +62,8 @@ func missing(need string) string {
 		return browserMissing()
 	case "playwright":
 		return playwrightMissing()
+	case "sshd":
+		return sshdMissing()
 	}
 	return "nobody knows how to look for it"
 }

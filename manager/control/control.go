@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/decision"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -22,14 +23,14 @@ import (
 // Options say what a Control is made of. State and Sinks are needed.
 type Options struct {
 	State *statedir.Dir
-	Sinks []witness.Sink // where evidence goes; the first one is that of requireEvidence
+	Sinks []witness.Sink // where evidence goes; requireEvidence waits for those that are a [witness.Keeper]
 	Sync  bool           // what was used survives a loss of power, see [ledger.Options]
 	Log   logrus.FieldLogger
 	Now   func() time.Time
 
-	Fetch   manager.Fetch  // nil reaches no hosts
-	Browse  manager.Browse // nil drives no browser
-	Observe operation.Observer
+	Fetch   manager.Fetch      // nil reaches no hosts
+	Browse  manager.Browse     // nil drives no browser
+	Observe operation.Observer // is told of every operation, for metrics; nil: nobody
 }
 
 // A Control is a [manager.Control] with the folders that it lies in.
@@ -39,12 +40,17 @@ type Control struct {
 	Ledger  *ledger.Ledger
 	Keys    *decision.Keys
 	Witness *witness.Witness
+
+	now func() time.Time
 }
 
 // Open makes a Control. What programs that were killed have left without an
 // end is put on record as aborted.
 func Open(o Options) (*Control, error) {
-	c := &Control{}
+	c := &Control{now: o.Now}
+	if c.now == nil {
+		c.now = time.Now
+	}
 	var err error
 	if c.Revoked, err = revocation.Open(o.State.Revoked()); err != nil {
 		return nil, err
@@ -62,8 +68,32 @@ func Open(o Options) (*Control, error) {
 		Revocations: c.Revoked, Keys: c.Keys, Accounts: c.Ledger, Witness: recorder{c.Witness},
 		Fetch: o.Fetch, Browse: o.Browse, Observe: o.Observe,
 	}
+	c.Control.Sweep = c.Sweep
 	return c, nil
 }
+
+// Derive makes a grant of less than g, as [grant.Grant.Derive] does, and notes
+// where it comes from before anybody has it: from then on it falls with g. A
+// grant that has ended has none derived from it.
+func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
+	now := c.now()
+	if err := revocation.Check(c.Revoked, g, now); err != nil {
+		return grant.Grant{}, err
+	}
+	child, err := g.Derive(w, now)
+	if err != nil {
+		return grant.Grant{}, err
+	}
+	if err := c.Revoked.Derived(child.ID, g.ID, child.Expires); err != nil {
+		return grant.Grant{}, err
+	}
+	return child, nil
+}
+
+// Revoke takes a grant back, and with it all that were or will be derived from
+// it: what runs under them ends within [revocation.Delay], in every program
+// with this state folder. It is remembered for as long as the grant would last.
+func (c *Control) Revoke(g grant.Grant) error { return c.Revoked.Revoke(g.ID, g.Expires) }
 
 // Sweep forgets what is about grants that have expired.
 func (c *Control) Sweep(ctx context.Context) error {

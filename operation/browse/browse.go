@@ -45,6 +45,7 @@ type Executor struct {
 	early   []proof.Effect // of pages that went on while nothing ran
 	pages   int
 	host    string // of the page, with port; empty for files
+	file    string // that the page is; empty for hosts
 }
 
 var _ operation.Executor = (*Executor)(nil)
@@ -180,25 +181,47 @@ func (e *Executor) page() (browser.Session, error) {
 	return e.session, nil
 }
 
-// ensure returns the session, and opens it where there is none.
+// ensure returns the session, and opens it where there is none. It waits for
+// that no longer than the operation lasts: making the container of a browser
+// takes seconds, and what comes of it later is closed.
 func (e *Executor) ensure(ctx context.Context, c *operation.Call) (browser.Session, error) {
 	if s, err := e.page(); err == nil {
 		return s, nil
 	}
-	s, err := e.open(ctx, browser.Rights{
-		Write: writes(c.Guard.Profile()), Visit: e.visit, Received: e.receive, Transfer: e.transfer,
+	rights := browser.Rights{Write: writes(c.Guard.Profile()), Visit: e.visit, Read: e.read, Received: e.receive, Transfer: e.transfer}
+	came := make(chan opened, 1)
+	e.work.Go(func() {
+		s, err := e.open(ctx, rights)
+		came <- opened{s, err}
 	})
-	if err != nil {
-		return nil, err
+	var o opened
+	select {
+	case o = <-came:
+	case <-ctx.Done():
+		e.work.Go(func() {
+			if o := <-came; o.err == nil {
+				_ = o.session.Close()
+			}
+		})
+		return nil, ended(ctx)
+	}
+	if o.err != nil {
+		return nil, o.err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life.Err() != nil { // nobody would close it any more
-		e.work.Go(func() { _ = s.Close() })
+		e.work.Go(func() { _ = o.session.Close() })
 		return nil, context.Cause(e.life)
 	}
-	e.session = s
-	return s, nil
+	e.session = o.session
+	return o.session, nil
+}
+
+// opened is what became of opening a session.
+type opened struct {
+	session browser.Session
+	err     error
 }
 
 // writes reports whether a profile has an action that changes something.

@@ -33,13 +33,14 @@ type deal struct {
 // A call is one call with its executor.
 type call struct {
 	*browse.Executor
-	t      testing.TB
-	guard  *grant.Guard
-	ledger *ledger.Ledger
-	budget grant.Budget
-	keep   int64
-	used   budget.Amount // by the last operation
-	last   *operation.Call
+	t       testing.TB
+	guard   *grant.Guard
+	ledger  *ledger.Ledger
+	budget  grant.Budget
+	keep    int64
+	allowed func(grant.Vetted) error
+	used    budget.Amount // by the last operation
+	last    *operation.Call
 }
 
 // with grants a call what d says, with sessions of open, until life ends.
@@ -88,7 +89,7 @@ func (c *call) do(ctx context.Context, o grant.Operation) (operation.Output, err
 	must(c.t, err)
 	m, ctx, err := meter.Start(ctx, from, budget.One(budget.Calls, 1))
 	must(c.t, err)
-	c.last = &operation.Call{Guard: c.guard, Meter: m, State: c.state, Keep: c.keep}
+	c.last = &operation.Call{Guard: c.guard, Meter: m, State: c.state, Keep: c.keep, Allowed: c.allowed}
 	out, err := c.Execute(ctx, c.last, v)
 	var failed error
 	c.used, failed = m.End()

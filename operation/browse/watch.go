@@ -44,7 +44,7 @@ func (e *Executor) visit(_ context.Context, address string, hop int) error {
 	}
 	e.effect(f)
 	e.mu.Lock()
-	e.host = f.Host
+	e.host, e.file = f.Host, f.Path
 	e.mu.Unlock()
 	return nil
 }
@@ -57,7 +57,43 @@ func hold(c *operation.Call, address string, hop, opened int) (grant.Vetted, err
 	s := c.State()
 	// Whoever keeps the state may have counted the page that is being opened.
 	s.Depth = max(opened, s.Depth-1)
-	return c.Guard.ValidateHop(grant.Operation{Kind: grant.OpBrowserNav, URL: address}, max(hop, 1), s)
+	v, err := c.Guard.ValidateHop(grant.Operation{Kind: grant.OpBrowserNav, URL: address}, max(hop, 1), s)
+	if err == nil && c.Allowed != nil {
+		err = c.Allowed(v)
+	}
+	return v, err
+}
+
+// read holds a file of the workspace that a page wants against the profile as
+// if it were opened, but for how many pages may be: what is in a page can ask
+// for any file.
+func (e *Executor) read(_ context.Context, file string) error {
+	if e.life.Err() != nil {
+		return context.Cause(e.life)
+	}
+	e.mu.Lock()
+	c := e.call
+	e.mu.Unlock()
+	if c == nil {
+		return sandbox.Errorf(sandbox.CodeInternal, op, "no operation has opened a page")
+	}
+	s := c.State()
+	s.Depth = 0
+	v, err := c.Guard.ValidateHop(grant.Operation{Kind: grant.OpBrowserNav, URL: "workspace:" + file}, 1, s)
+	if err == nil && c.Allowed != nil {
+		err = c.Allowed(v)
+	}
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	f := proof.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
+	noted := f.Path == e.file // as the page itself
+	e.mu.Unlock()
+	if !noted {
+		e.effect(f)
+	}
+	return nil
 }
 
 // place is the host of an address with its port, empty where it has none.

@@ -107,6 +107,19 @@ func most(p grant.Profile) int64 {
 	return min(widest, p.Limits.MaxTmpBytes)
 }
 
+// Folders returns the paths of all folders of the call, which it may use.
+func (s *Spaces) Folders() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, f := range s.folders {
+		if !f.gone && !s.released {
+			out = append(out, f.path)
+		}
+	}
+	return out
+}
+
 // reserve notes a folder that is going to be made. It is known before it is
 // there, so that it is removed whatever becomes of it.
 func (s *Spaces) reserve(bytes, most int64) (*folder, error) {

@@ -96,7 +96,9 @@ func FromReason(reason policy.Reason, m Meta) Record {
 	if reason.Span.End > reason.Span.Start {
 		part = reason.Span.Of(m.Command)
 	}
-	r.keep(part, m.Command)
+	if r.keep(part, m.Command); m.Command == "" {
+		r.CommandDigest = m.CommandDigest
+	}
 	return r
 }
 

@@ -16,7 +16,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -122,10 +121,13 @@ func (s *Store) forget() {
 
 // write appends records to the journal.
 func (s *Store) write(ctx context.Context, rs []Record) error {
-	encoded := make([]json.RawMessage, len(rs))
+	encoded := make([]journal.Encoded, len(rs))
 	for i, r := range rs {
-		var err error
-		if encoded[i], err = r.encode(); err != nil {
+		data, err := r.encode()
+		if err == nil {
+			encoded[i], err = journal.Encode(data)
+		}
+		if err != nil {
 			return sandbox.Errorf(sandbox.CodeInternal, "record violation", "cannot encode a record: %w", err)
 		}
 	}

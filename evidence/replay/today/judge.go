@@ -84,6 +84,16 @@ func (j *judge) Program(name string) replay.Answer {
 	return a
 }
 
+// Command implements [replay.Today]. No profile stands before the gate.
+func (j *judge) Command(name string) replay.Answer {
+	judged := j.gate.Judge(gate.Call{Args: []string{name}})
+	a := replay.Answer{Verdict: j.effective(judged.Verdict)}
+	if r, ok := judged.Decisive(); ok {
+		a.Rule, a.Message = cmp.Or(r.Rule, r.Check), r.Message
+	}
+	return a
+}
+
 func (j *judge) program(name string) replay.Answer {
 	m := manifest(grant.Capability{Kind: grant.Process, Tool: name})
 	p, err := config.GrantPolicy(j.res, j.in, m)
@@ -97,12 +107,7 @@ func (j *judge) program(name string) replay.Answer {
 		}
 		return a
 	}
-	judged := j.gate.Judge(gate.Call{Args: []string{name}})
-	a := replay.Answer{Verdict: j.effective(judged.Verdict)}
-	if r, ok := judged.Decisive(); ok {
-		a.Rule, a.Message = cmp.Or(r.Rule, r.Check), r.Message
-	}
-	return a
+	return j.Command(name)
 }
 
 // Space implements [replay.Today].

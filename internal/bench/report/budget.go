@@ -60,6 +60,9 @@ var budgets = []budget{
 	{"sandbox --provider local run, in the same bwrap typed by hand", "×", false, 3, against(OpOneShot, WayLocal, WayHand)},
 	{"decision about a typical line, p50", "ms", false, 0.05, p50(OpDecide, WayHost)},
 	{"decision about 64 KiB, p99", "ms", false, 10, p99(OpDecide64K, WayHost)},
+	{"profile of a call, p95", "ms", false, 0.1, p95(OpProfile, WayHost)},
+	{"operation held against it, p95", "ms", false, 0.02, p95(OpGuard, WayHost)},
+	{"evidence, added to an operation, p50", "ms", false, 0.2, more(OpOperate, WaySocket, WaySilent)},
 	{"way out of a local wall, added to a request, p50", "ms", false, 1, added(OpRequest, WayLocal)},
 	{"way out of a container, added to a request, p50", "ms", false, 1, added(OpRequest, WaySocket)},
 	{"way out of a local wall, added to a new connection, p50", "ms", false, 1, added(OpConnect, WayLocal)},
@@ -77,6 +80,13 @@ func p50(op, way string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		res, ok := r.find(op, way)
 		return milliseconds(res.P50), ok
+	}
+}
+
+func p95(op, way string) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		res, ok := r.find(op, way)
+		return milliseconds(res.P95), ok
 	}
 }
 
@@ -122,11 +132,14 @@ func against(op, way, yardstick string) func(*Report) (float64, bool) {
 
 // added is by how much the median of a way is above that of the same work on
 // the host.
-func added(op, way string) func(*Report) (float64, bool) {
+func added(op, way string) func(*Report) (float64, bool) { return more(op, way, WayHost) }
+
+// more is by how much the median of a way is above that of another.
+func more(op, way, other string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		ours, ok := r.find(op, way)
-		direct, ok1 := r.find(op, WayHost)
-		return milliseconds(ours.P50 - direct.P50), ok && ok1
+		theirs, ok1 := r.find(op, other)
+		return milliseconds(ours.P50 - theirs.P50), ok && ok1
 	}
 }
 

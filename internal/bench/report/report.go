@@ -12,6 +12,7 @@ const (
 	WayRelay  = "relay"  // the guest, over one exec stream of the engine
 	WayLocal  = "local"  // the guest behind the local wall, over an inherited connection
 	WayHand   = "bwrap"  // bubblewrap alone, typed by hand, with the local wall's namespaces and mounts
+	WaySilent = "silent" // over the guest's socket, with nothing put on record
 	WayHost   = "host"   // the same work on the host without any wall: the floor
 )
 
@@ -37,6 +38,9 @@ const (
 	OpProgram   = "start of sandbox(1)"
 	OpDecide    = "decide about a line"
 	OpDecide64K = "decide about 64 KiB"
+	OpProfile   = "build a profile"
+	OpGuard     = "hold an operation against it"
+	OpOperate   = "read 4 KiB under a grant"
 	OpRequest   = "request, kept connection"
 	OpConnect   = "request, new connection"
 	OpTunnel    = "download through a tunnel"

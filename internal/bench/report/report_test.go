@@ -48,6 +48,9 @@ func example() report.Report {
 			{Op: report.OpOneShot, Way: report.WayHand, Summary: times(60, 4_000*us, 5_000*us)},
 			{Op: report.OpOneShot, Way: report.WayLocal, Summary: times(60, 14_000*us, 18_000*us)},
 			{Op: report.OpProgram, Way: report.WayHost, Summary: times(50, 6_700*us, 7_300*us)},
+			{Op: report.OpGuard, Way: report.WayHost, Summary: times(2000, 4*us, 60*us)},
+			{Op: report.OpOperate, Way: report.WaySilent, Summary: times(600, 400*us, 600*us)},
+			{Op: report.OpOperate, Way: report.WaySocket, Summary: times(600, 500*us, 900*us)},
 			{Op: report.OpRequest, Way: report.WayHost, Summary: times(1200, 30*us, 50*us)},
 			{Op: report.OpRequest, Way: report.WayLocal, Summary: times(1200, 120*us, 200*us)},
 			{Op: report.OpRequest, Way: report.WaySocket, Summary: times(1200, 1_500*us, 2_000*us)},
@@ -110,6 +113,9 @@ func TestVerdicts(t *testing.T) {
 		"decision about 64 KiB, p99":                                    report.NotMeasured,
 		"sandbox --provider local run, in the same bwrap typed by hand": report.Missed, // 3.5 of 3
 
+		"profile of a call, p95":                                  report.NotMeasured,
+		"operation held against it, p95":                          report.Missed, // 0.032 of 0.02
+		"evidence, added to an operation, p50":                    report.Met,    // 0.1 of 0.2
 		"way out of a local wall, added to a request, p50":        report.Met,    // 0.09 of 1
 		"way out of a container, added to a request, p50":         report.Missed, // 1.47 of 1
 		"way out of a local wall, added to a new connection, p50": report.NotMeasured,

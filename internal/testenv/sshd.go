@@ -1,0 +1,52 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// SSHD returns a command of the server of OpenSSH with these arguments: the
+// one that scripts/sshd.sh has unpacked into the tree, else the machine's own.
+// It is asked for with Require(t, "sshd").
+func SSHD(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	own := unpackedSSHD()
+	program := filepath.Join(own, "usr/sbin/sshd")
+	if _, err := os.Stat(program); err != nil {
+		return exec.Command("/usr/sbin/sshd", args...)
+	}
+	cmd := exec.Command(program, args...)
+	libraries, err := filepath.Glob(filepath.Join(own, "usr/lib/*-linux-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
+	return cmd
+}
+
+// sshdMissing asks once a process for the server and the programs beside it.
+var sshdMissing = sync.OnceValue(func() string {
+	for _, name := range []string{"ssh", "ssh-keygen"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return name + " is not installed"
+		}
+	}
+	if _, err := os.Stat(filepath.Join(unpackedSSHD(), "usr/sbin/sshd")); err == nil {
+		return ""
+	}
+	if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
+		return "there is no sshd, which `make sshd` unpacks: " + err.Error()
+	}
+	return ""
+})
+
+// unpackedSSHD lies in the bin folder of the tree that this file is of.
+func unpackedSSHD() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..", "bin", "sshd")
+}

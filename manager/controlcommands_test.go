@@ -1,0 +1,170 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A told pair is begin and end of one operation on record.
+type toldPair struct {
+	begin *proof.Begin
+	end   *proof.End
+	ends  int
+}
+
+// commandsTold returns what is on record of commands without a grant, in the
+// order in which they began.
+func (c *controlled) commandsTold() (out []*toldPair) {
+	c.t.Helper()
+	of := map[string]*toldPair{}
+	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{AllTenants: true}) {
+		must(c.t, err)
+		p := of[r.Command]
+		if p == nil {
+			p = &toldPair{}
+			of[r.Command] = p
+		}
+		switch r.Type {
+		case evidence.TypeBegin:
+			p.begin = &proof.Begin{}
+			must(c.t, json.Unmarshal(r.Data, p.begin))
+			if p.begin.Kind == proof.Command {
+				out = append(out, p)
+			}
+		case evidence.TypeEnd:
+			p.end, p.ends = &proof.End{}, p.ends+1
+			must(c.t, json.Unmarshal(r.Data, p.end))
+		}
+	}
+	slices.Reverse(out) // the newest come first
+	return out
+}
+
+// kept returns the files of the state folder that hold the text, those of
+// workspaces left out.
+func (c *controlled) kept(text string) []string {
+	return slices.DeleteFunc(c.grep(text), func(name string) bool { return strings.HasPrefix(name, c.state.Workspaces()+"/") })
+}
+
+// TestCommandsAreOnRecord runs commands without a grant in every way that there
+// is, and finds begin and end of each, with digests and nobody's contents.
+func TestCommandsAreOnRecord(t *testing.T) {
+	for name, extra := range map[string]string{
+		"required": `, "requireEvidence": true, "commands": {"block": ["touch:*"]}`, "wanted": `, "evidence": {"commands": true}, "commands": {"block": ["touch:*"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onControlled(t, extra, func(c *controlled) {
+				const secret = "c0mmand-c4n4ry"
+				ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+				defer done()
+				want := "out " + secret + "\n"
+				command := func(args ...string) sandbox.Command {
+					return sandbox.Command{Args: args, Env: map[string]string{"VALUE": secret}, Stdin: strings.NewReader(secret), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
+				}
+				line := "cat > /dev/null; echo out " + secret + "; echo " + secret + " >&2; echo " + secret + " > file; exit 3"
+				must(c.t, second(c.Run(ctx, manager.Request{Who: c.who, Command: command("sh", "-c", line, secret)})))
+				must(c.t, second(c.Shell(ctx, manager.Request{Who: c.who, Command: command("-c", line)})))
+				captured := command("sh", "-c", line)
+				captured.Stdout, captured.Stderr = nil, nil
+				must(c.t, second(c.Capture(ctx, manager.Request{Who: c.who, Command: captured})))
+				must(c.t, c.Files(ctx, manager.Request{Who: c.who}, func(s manager.Share) error {
+					return s.Write(ctx, "/workspace/other", strings.NewReader(secret), sandbox.WriteOptions{})
+				}))
+				pairs := c.commandsTold()
+				if len(pairs) != 4 {
+					c.t.Fatalf("%d commands are on record, want 4", len(pairs))
+				}
+				for i, p := range pairs {
+					if p.ends != 1 || p.end.Status != proof.OK || p.begin.Inputs.Size == 0 || p.begin.Tenant != tenant || p.begin.Session != "s" {
+						c.t.Errorf("%d: %+v, %+v", i, p.begin, p.end)
+						continue
+					}
+					if i < 3 && (p.end.Outputs != proof.DigestOf([]byte(want)) || len(p.end.Effects) != 1 || p.end.Effects[0].ExitCode == nil || *p.end.Effects[0].ExitCode != 3) {
+						c.t.Errorf("%d: the end is %+v", i, p.end)
+					}
+				}
+				if found := c.kept(secret); len(found) > 0 {
+					c.t.Errorf("contents are in %q", found)
+				}
+
+				const refused = "r3fused-c4n4ry"
+				_, err := c.Run(ctx, manager.Request{Who: c.who, Command: command("touch", refused)})
+				_, err2 := c.Shell(ctx, manager.Request{Who: c.who, Command: command("-c", "touch "+refused)})
+				_, err3 := c.Capture(ctx, manager.Request{Who: c.who, Command: sandbox.Command{Args: []string{"touch", refused}}})
+				err4 := c.Files(ctx, manager.Request{Who: c.who, Tool: "forbidden"}, func(manager.Share) error { return nil })
+				for i, err := range []error{err, err2, err3, err4} {
+					if sandbox.CodeOf(err) != sandbox.CodeDenyTool {
+						c.t.Errorf("%d: what is not allowed: %v", i, err)
+					}
+				}
+				pairs = c.commandsTold()
+				if len(pairs) != 8 {
+					c.t.Fatalf("%d commands are on record, want 8", len(pairs))
+				}
+				for i, p := range pairs[4:] {
+					if p.ends != 1 || p.end.Status != proof.Denied || p.end.Code != sandbox.CodeDenyTool || p.end.Rule == "" || len(p.end.Effects) > 0 {
+						c.t.Errorf("%d: refused, and on record %+v", i, p.end)
+					}
+				}
+				for _, name := range c.kept(refused) {
+					if strings.HasPrefix(name, c.state.Evidence()+"/") {
+						c.t.Errorf("what was refused is in %s", name)
+					}
+				}
+				must(c.t, c.ctl.Witness.Close())
+				c.verified()
+			})
+		})
+	}
+}
+
+// TestContentsAreNotOnRecord seeds every place that has contents, in operations
+// that pass and that are refused, and looks for them in the state folder.
+func TestContentsAreNotOnRecord(t *testing.T) {
+	onControlled(t, "", func(c *controlled) {
+		const secret = "0perate-c4n4ry"
+		get := c.net.URL("http", internet.Files, "/greeting.txt")
+		for _, do := range []grant.Operation{
+			{Kind: grant.OpFsWrite, Path: "/workspace/a", Data: []byte(secret)},
+			{Kind: grant.OpFsRead, Path: "/workspace/a"},
+			{Kind: grant.OpFsWrite, Path: "/elsewhere/a", Data: []byte(secret)},
+			{Kind: grant.OpProcExec, Tool: "sh", Args: []string{"-c", "echo " + secret + "; echo " + secret + " >&2; exit 1"}},
+			{Kind: grant.OpProcExec, Tool: "sh", Args: []string{"-c", "/" + secret}},
+			{Kind: grant.OpProcExec, Tool: "touch", Args: []string{secret}},
+			{Kind: grant.OpProcExec, Tool: "sh", Args: []string{secret + "\x00"}},
+			{Kind: grant.OpNetHTTP, Method: "GET", URL: get + "?q=" + secret, Header: map[string]string{"X-Test": secret}},
+			{Kind: grant.OpNetHTTP, Method: "POST", URL: get + "?q=" + secret, Data: []byte(secret)},
+			{Kind: grant.OpNetHTTP, Method: "GET", URL: "http://u:" + secret + "@" + internet.Files + "/"},
+			{Kind: grant.OpNetHTTP, Method: "GET", URL: get + "/%zz" + secret},
+			{Kind: grant.OpBrowserNav, URL: get + "?q=" + secret},
+			{Kind: grant.OpBrowserType, Selector: "input", Text: secret},
+		} {
+			op := c.shell("true")
+			op.Do = do
+			_, _ = c.operate(op)
+		}
+		must(c.t, c.recorder.Flush(context.Background()))
+		must(c.t, c.ctl.Witness.Close())
+		if found := c.kept(secret); len(found) > 0 {
+			c.t.Errorf("contents are in %q", found)
+		}
+		if strings.Contains(c.log.String(), secret) {
+			c.t.Error("contents are in the log")
+		}
+		c.verified()
+	})
+}

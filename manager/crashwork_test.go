@@ -1,0 +1,62 @@
+package manager_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/manager/control"
+)
+
+// childWork names the file with the operations that a child carries out, over
+// and over, until it is killed.
+const childWork = "SANDBOX_TEST_CHILD_WORK"
+
+// childOperates is the child. It says "ok" for each operation that has passed.
+func childOperates() {
+	r := &rig{t: childTB{}, dir: os.Getenv(childState), log: &logBuffer{}, clock: &clock{}}
+	r.connect()
+	store, err := evidence.Open(r.state.Evidence(), evidence.Options{})
+	must(r.t, err)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", store)}})
+	must(r.t, err)
+	r.change = func(o *manager.Options) { o.Control = func() (*manager.Control, error) { return &ctl.Control, nil } }
+	m := r.manager(os.Getenv(childSet))
+	text, err := os.ReadFile(os.Getenv(childWork))
+	must(r.t, err)
+	var ops []manager.Operation
+	must(r.t, json.Unmarshal(text, &ops))
+	together(len(ops), func(i int) {
+		for {
+			if done, err := m.Operate(context.Background(), ops[i]); done.OK {
+				fmt.Println("ok")
+			} else {
+				fmt.Println(err)
+			}
+		}
+	})
+}
+
+// together calls fn n times at once.
+func together(n int, fn func(i int)) {
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		all.Go(func() {
+			<-start
+			fn(i)
+		})
+	}
+	close(start)
+	all.Wait()
+}

@@ -1,0 +1,90 @@
+package edit_test
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tools/edit"
+)
+
+// thueMorse is a text whose pieces have the same polynomial sums modulo powers
+// of two, which makes searches that trust such sums compare everywhere.
+func thueMorse(n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		ones := 0
+		for j := i; j > 0; j >>= 1 {
+			ones += j & 1
+		}
+		out[i] = 'a' + byte(ones%2)
+	}
+	return out
+}
+
+// TestCostOfNearMisses holds that time grows with the size of what is handed
+// in: four times as much may take at most twelve times as long, where the
+// product of sizes would take sixteen times. The least of several runs counts.
+func TestCostOfNearMisses(t *testing.T) {
+	for name, make := range map[string]func(n int) (text, old []byte){
+		"one letter": func(n int) ([]byte, []byte) {
+			return bytes.Repeat([]byte("a"), n), append(bytes.Repeat([]byte("a"), n/2), 'b')
+		},
+		"one letter, in front": func(n int) ([]byte, []byte) {
+			return bytes.Repeat([]byte("a"), n), append([]byte("b"), bytes.Repeat([]byte("a"), n/2)...)
+		},
+		"the same line": func(n int) ([]byte, []byte) {
+			return bytes.Repeat([]byte("ab\n"), n/3), append(bytes.Repeat([]byte("ab\n"), n/6), "ac\n"...)
+		},
+		"empty lines": func(n int) ([]byte, []byte) {
+			return bytes.Repeat([]byte("\n"), n), append(bytes.Repeat([]byte("\n"), n/2), 'x')
+		},
+		"blanks": func(n int) ([]byte, []byte) {
+			return bytes.Repeat([]byte(" "), n), append(bytes.Repeat([]byte(" "), n/2), 'x')
+		},
+		"equal sums": func(n int) ([]byte, []byte) { return thueMorse(n), append(thueMorse(n/2), 'x') },
+		"many near": func(n int) ([]byte, []byte) {
+			return bytes.Repeat([]byte("some line here\n"), n/15), []byte("some line hers\n")
+		},
+		"many places": func(n int) ([]byte, []byte) { return bytes.Repeat([]byte("ab"), n/2), []byte("ab") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			least := func(n int) time.Duration {
+				text, old := make(n)
+				best := time.Hour
+				for range 3 {
+					runtime.GC()
+					start := time.Now()
+					_, err := edit.Apply(text, []edit.Edit{{Old: string(old), New: "new"}})
+					best = min(best, time.Since(start))
+					if sandbox.CodeOf(err) != sandbox.CodeValidation {
+						t.Fatal(err)
+					}
+				}
+				return best
+			}
+			small, large := least(1<<18), least(1<<20)
+			t.Logf("256 KiB %v, 1 MiB %v", small, large)
+			if large > 12*small+50*time.Millisecond {
+				t.Errorf("256 KiB took %v, and 1 MiB %v", small, large)
+			}
+		})
+	}
+}
+
+func BenchmarkEdits(b *testing.B) {
+	text := []byte(strings.Repeat("some line that is here\n", edit.MaxText/23-20) + "the last line\n")
+	var edits []edit.Edit
+	for i := range edit.MaxEdits {
+		edits = append(edits, edit.Edit{Old: "the last line" + strings.Repeat("x", i), New: "the last line" + strings.Repeat("x", i+1)})
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := edit.Apply(text, edits); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
