@@ -95,6 +95,18 @@ func TestRequests(t *testing.T) {
 	wantExceeded(t, err, "t", "requestsPerSecond", 0)
 }
 
+// TestBurstOfTheRate holds that a rate without a burst lets as many through at
+// once as in a second.
+func TestBurstOfTheRate(t *testing.T) {
+	k := New(fixed)
+	a := Account{"a", Limits{RequestsPerSecond: 5}}
+	if _, err := k.Acquire(Want{Requests: 5}, a); err != nil {
+		t.Error(err)
+	}
+	_, err := k.Acquire(Want{Requests: 1}, a)
+	wantExceeded(t, err, "a", "requestsPerSecond", 200*time.Millisecond)
+}
+
 // TestChainIsAllOrNone holds that a refusal of one account leaves nothing in
 // the others.
 func TestChainIsAllOrNone(t *testing.T) {
