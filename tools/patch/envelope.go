@@ -142,6 +142,9 @@ func (r *reader) piece(f *File) (Hunk, error) {
 		return h, err
 	}
 	for r.more() && strings.HasPrefix(r.peek(), "@@") {
+		if len(h.Anchors) == MaxAnchors {
+			return h, bad(f.Path, r.at+1, "", "the hunk has more than %d lines that begin with @@", MaxAnchors)
+		}
 		text := r.next()
 		if at, ok := header(text); ok {
 			h.Start = at.oldStart

@@ -158,6 +158,20 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
+// TestAnchorsAreBounded does the same for lines after which hunks go.
+func TestAnchorsAreBounded(t *testing.T) {
+	hunk := strings.Repeat("@@ a\n", patch.MaxAnchors) + "-a\n+b"
+	hunks := strings.TrimSuffix(strings.Repeat(hunk+"\n", 1000), "\n")
+	_, err := apply(t, tree{"x": "b\n" + strings.Repeat("a\n", 1<<19)}, envelope("*** Update File: x", hunks))
+	if sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("got %v", err)
+	}
+	_, err = apply(t, tree{"x": strings.Repeat("z\n", 1<<19) + strings.Repeat("a\n", 20)}, envelope("*** Update File: x", strings.Repeat("@@ z\n", 16)+"-a\n+b", strings.Repeat("@@ a\n@@ z\n", 8)+"-a\n+b"))
+	if sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	many := func(n int, s string) string { return strings.Repeat(s, n) }
 	var files strings.Builder
@@ -175,6 +189,7 @@ func TestBounds(t *testing.T) {
 		"file":         {tree{"x": many(patch.MaxFile+1, "x")}, envelope("*** Update File: x", "-a", "+b"), sandbox.CodeCapabilityBlocked},
 		"lines":        {tree{"x": many(patch.MaxLines+1, "\n")}, envelope("*** Update File: x", "-a", "+b"), sandbox.CodeCapabilityBlocked},
 		"becomes":      {tree{"x": many(patch.MaxFile-2, "x") + "\na"}, envelope("*** Update File: x", "-a", "+bbbb"), sandbox.CodeCapabilityBlocked},
+		"anchors":      {tree{"x": "a\n"}, envelope("*** Update File: x", many(patch.MaxAnchors+1, "@@ a\n")+"-a", "+b"), sandbox.CodeValidation},
 		"head numbers": {tree{"x": "a\n"}, "--- x\n+++ x\n@@ -99999999999999999999 +1 @@\n-a\n+b\n", sandbox.CodeValidation},
 		"counts":       {tree{"x": "a\n"}, "--- x\n+++ x\n@@ -1,2000000000 +1,2000000000 @@\n-a\n+b\n", sandbox.CodeValidation},
 	} {

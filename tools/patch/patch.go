@@ -27,6 +27,7 @@ const (
 	MaxFile    = 10 << 20 // bytes of a file, before and after
 	MaxLines   = 1 << 20  // of a file
 	MaxTotal   = 64 << 20 // bytes read of all files, and written to all
+	MaxAnchors = 16       // of a hunk
 	MaxPath    = 4096     // bytes
 	MaxMessage = 2 << 10  // bytes of an error's message
 

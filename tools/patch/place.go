@@ -124,9 +124,14 @@ func (t *target) find(h Hunk, low, expected int) (match, error) {
 		m, err = t.search(h, want, low, expected)
 	}
 	if *t.work < 0 {
-		return match{}, bad(t.path, h.Line, "make the diff anew, so that the numbers of its lines are right", "it takes too much work to find where the hunks go")
+		return match{}, t.exhausted(h)
 	}
 	return m, err
+}
+
+// exhausted is the error about a patch for which too much was looked at.
+func (t *target) exhausted(h Hunk) error {
+	return bad(t.path, h.Line, "make the diff anew, so that the numbers of its lines are right", "it takes too much work to find where the hunks go")
 }
 
 // search looks at the expected place, then everywhere. Lines that stand exactly
@@ -222,7 +227,9 @@ func (t *target) anchors(h Hunk, low int) ([]int, error) {
 	var after []int
 	for k, a := range h.Anchors {
 		a = strings.TrimSpace(a)
-		*t.work -= 2 * len(t.lines)
+		if *t.work -= 2 * len(t.lines); *t.work < 0 {
+			return nil, t.exhausted(h)
+		}
 		at := t.anchor(func(line string) bool { return line == a }, k > 0, after, low)
 		if len(at) == 0 {
 			at = t.anchor(func(line string) bool { return strings.HasPrefix(line, a) }, k > 0, after, low)
