@@ -17,12 +17,12 @@ type rule struct {
 // pure lists the packages that only compute: no network, no process, no file,
 // no clock.
 var pure = []string{
-	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
-	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
-	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
-	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
-	"./tools/edit", "./tools/near", "./tools/patch", "./tools/schema", "./tools/show",
-	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota", "./termsafe", "./toolpolicy", "./violation",
+	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet",
+	"./egress/hello", "./egress/request", "./evidence/checkpoint", "./evidence/proof", "./evidence/replay", "./grant",
+	"./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
+	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota",
+	"./termsafe", "./toolpolicy", "./tools/edit", "./tools/near", "./tools/patch", "./tools/schema", "./tools/show",
+	"./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and
