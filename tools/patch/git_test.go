@@ -125,7 +125,7 @@ func (g repository) tree(files tree) string {
 // the other, and that its reverse leads back.
 func TestGitDiffs(t *testing.T) {
 	g := newRepository(t)
-	styles := [][]string{{}, {"-M30%"}, {"--no-prefix"}, {"--no-renames", "-U1"}, {"--patience", "-U10"}, {"--src-prefix=i/", "--dst-prefix=w/"}, {"--function-context"}}
+	styles := [][]string{{}, {"-M30%"}, {"--no-prefix"}, {"--no-renames", "-U1"}, {"--patience", "-U10"}, {"--src-prefix=i/", "--dst-prefix=w/"}, {"--inter-hunk-context=3"}}
 	applied := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 9))

@@ -160,6 +160,9 @@ func (r *reader) names(h *head, prefix [2]string) error {
 	if h.new, err = named(r.next()[len("+++ "):], line+1); err != nil {
 		return err
 	}
+	if h.from != "" && h.old == h.from && h.new == h.to {
+		return nil // folders that are called as prefixes are
+	}
 	old, okOld := strings.CutPrefix(h.old, prefix[0])
 	now, okNew := strings.CutPrefix(h.new, prefix[1])
 	if (okOld || h.old == nowhere) && (okNew || h.new == nowhere) {
