@@ -19,7 +19,7 @@ type rule struct {
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
-	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
+	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./pool", "./provider/local/bwrap",
 	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
