@@ -23,6 +23,10 @@ var pure = []string{
 	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota",
 	"./termsafe", "./toolpolicy", "./tools/edit", "./tools/near", "./tools/patch", "./tools/schema", "./tools/show",
 	"./violation",
+	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
+	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
+	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./pool", "./provider/local/bwrap",
+	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and

@@ -76,7 +76,7 @@ type Staged struct {
 	Original string `json:"original"` // the sender's name for it: make it safe before showing it
 	Path     string `json:"path"`     // inside the sandbox, below InboundDir
 	Size     int64  `json:"size"`     // bytes
-	SHA256   string `json:"sha256"`   // of the content, in hex
+	SHA256   string `json:"sha256"`   // of the content as it came, in hex: the file is the sandbox's from then on
 	MIME     string `json:"mime"`     // by content, whatever the name says
 }
 

@@ -1,0 +1,30 @@
+// Package pool decides about sandboxes that are started before somebody wants
+// them: which of them can become which, how many to start, what to remove and
+// what to keep after a restart. It is pure and starts nothing.
+//
+// Whoever carries the decisions out has to hold to this, or they mean nothing:
+//
+//   - Labels of a slot say kind pool, its instance, tenant and shape, which
+//     never change. Whose it is stands in the registry alone.
+//   - A claim is made by creating its record under the slot's name, where the
+//     creation fails if there is one, and synced before the slot is used for
+//     anything. [Pick] only proposes: the record decides between two callers.
+//   - That a slot was ever claimed is noted beside the claim, for good: it is
+//     Claimed until it is removed, and the loss of its claim is seen.
+//   - A claim is removed after the slot, never before, except to say that the
+//     slot is given up. [Plan] removes a slot whose claim is gone.
+//   - Before a slot is removed its claim is looked for once more, under the
+//     lock that making claims takes: a plan is old as soon as it is made.
+//   - The View is read slots first and claims after, so that a slot which is
+//     claimed meanwhile is seen with its claim. When the engine or the
+//     registry does not answer there is no View and nothing is done: no
+//     answer is not the same as no slots, or no claims.
+//   - After a restart, of the orchestrator or of the engine, a slot is what it
+//     is found to be: stopped or without a guest is Broken. One with a claim
+//     is adopted and brought up by the ordinary way of a sandbox in use, with
+//     its workspace, which is named by the slot and never moved.
+//   - Starts are noted when they begin, failed ones too, so that an image that
+//     cannot start is not tried at full speed for ever.
+//   - Where [CanBindLate] says no, or nothing is ready, the sandbox is made
+//     anew, and the caller is told that and why.
+package pool
