@@ -240,6 +240,8 @@ want ip iproute2
 want ps procps
 want mkfs.ext4 e2fsprogs
 want bwrap bubblewrap
+# Media can come from other machines over ssh.
+want ssh-keygen openssh-client
 # The race detector links with the C compiler.
 want cc gcc libc6-dev
 

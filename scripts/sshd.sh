@@ -20,7 +20,11 @@ rm -rf "$folder"
 mkdir -p "$folder/packages"
 folder=$(cd "$folder" && pwd)
 cd "$folder/packages"
-apt-get download openssh-server libwrap0 >&2
+if ! apt-get download openssh-server libwrap0 >&2; then
+    # The lists of packages are missing, or older than the packages.
+    apt-get update >&2
+    apt-get download openssh-server libwrap0 >&2
+fi
 for package in *.deb; do
     dpkg-deb -x "$package" "$folder"
 done

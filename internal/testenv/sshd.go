@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +21,17 @@ func SSHD(t testing.TB, args ...string) *exec.Cmd {
 	if _, err := os.Stat(program); err != nil {
 		return exec.Command("/usr/sbin/sshd", args...)
 	}
-	cmd := exec.Command(program, args...)
-	libraries, err := filepath.Glob(filepath.Join(own, "usr/lib/*-linux-*"))
+	// It may run as a user who cannot look into the folder of the tree.
+	public, err := os.MkdirTemp("", "sbx-sshd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(public) })
+	if err := errors.Join(os.Chmod(public, 0o755), os.CopyFS(filepath.Join(public, "usr"), os.DirFS(filepath.Join(own, "usr")))); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(public, "usr/sbin/sshd"), args...)
+	libraries, err := filepath.Glob(filepath.Join(public, "usr/lib/*-linux-*"))
 	if err != nil {
 		t.Fatal(err)
 	}
