@@ -74,7 +74,8 @@ func (r *Rig) OpenOperators(ctx context.Context, bytes int) (*Operators, error) 
 
 // operator returns a manager with c.
 func (r *Rig) operator(c *manager.Control, log logrus.FieldLogger) (*manager.Manager, error) {
-	settings, err := config.Parse("bench", []byte(`{"agents":{"defaults":{"sandbox":{"tools":{"alsoAllow":["`+toolName+`"]}}}}}`))
+	// A sweep would take the sandbox of the rig, of which there is no record.
+	settings, err := config.Parse("bench", []byte(`{"agents":{"defaults":{"sandbox":{"tools":{"alsoAllow":["`+toolName+`"]},"prune":{"every":"0s"}}}}}`))
 	if err != nil {
 		return nil, err
 	}
