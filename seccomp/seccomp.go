@@ -33,3 +33,6 @@ func Profile() string { return profile }
 // namespace. Without own namespaces every page would run beside the browser
 // with its rights.
 func Browser() string { return browser }
+
+// Builtin reports whether a profile is one of ours, byte for byte.
+func Builtin(p string) bool { return p == profile || p == browser }

@@ -1,0 +1,30 @@
+package hardening
+
+import (
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/seccomp"
+)
+
+// TestBuiltinProfiles holds what Seccomp takes as read: that the profiles of
+// ours would pass if somebody else had written them.
+func TestBuiltinProfiles(t *testing.T) {
+	for name, p := range map[string]string{"commands": seccomp.Profile(), "browsers": seccomp.Browser()} {
+		if !seccomp.Builtin(p) || seccomp.Builtin(p+" ") || seccomp.Builtin("") {
+			t.Errorf("the profile for %s is not told from others", name)
+		}
+		if err := foreignSeccomp("docker.seccompProfile", p); err != nil {
+			t.Errorf("the profile for %s: %v", name, err)
+		}
+	}
+}
+
+// BenchmarkSeccomp measures the check of our profile.
+func BenchmarkSeccomp(b *testing.B) {
+	p := seccomp.Profile()
+	for b.Loop() {
+		if err := Seccomp("docker.seccompProfile", p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
