@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/seccomp"
 )
 
 // Sum returns the SHA-1 of s in canonical form, as 40 hex digits.
@@ -51,7 +52,11 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 	s.Limits = sandbox.Limits{}
 	s.Egress.Ask = false
 	s.Security.CapDrop = capabilities(s.Security.CapDrop)
-	s.Security.Seccomp = canonicalJSON(s.Security.Seccomp)
+	if text, ours := seccomp.Canonical(s.Security.Seccomp); ours {
+		s.Security.Seccomp = text
+	} else {
+		s.Security.Seccomp = canonicalJSON(s.Security.Seccomp)
+	}
 	s.Security.Dangerous = set(s.Security.Dangerous)
 	s.Resources.Ulimits = sorted(s.Resources.Ulimits, func(a, b sandbox.Ulimit) int { return strings.Compare(a.Name, b.Name) })
 	s.Tmpfs = sorted(s.Tmpfs, func(a, b sandbox.Tmpfs) int { return strings.Compare(a.Target, b.Target) })

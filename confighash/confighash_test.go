@@ -12,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/seccomp"
 )
 
 // full is a Spec in which no field is empty.
@@ -311,4 +312,21 @@ func ExampleDiff() {
 	// docker.network: bridge → none (tightens: true)
 	// docker.env.TOKEN: set → changed (tightens: false)
 	// docker.memory: 2g → 3g (tightens: false)
+}
+
+// TestBuiltinProfile holds that the form of our profile that is kept ready is
+// the one that is made of anybody's.
+func TestBuiltinProfile(t *testing.T) {
+	for _, p := range []string{seccomp.Profile(), seccomp.Browser()} {
+		ours, theirs := sandbox.Spec{}, sandbox.Spec{}
+		ours.Security.Seccomp, theirs.Security.Seccomp = p, p+" "
+		a, err := confighash.Sum(ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := confighash.Sum(theirs)
+		if err != nil || a != b {
+			t.Errorf("hashes %s and %s, %v", a, b, err)
+		}
+	}
 }

@@ -19,6 +19,12 @@ var profile string
 //go:embed browser.json
 var browser string
 
+//go:embed profile.canonical.json
+var canonicalProfile string
+
+//go:embed browser.canonical.json
+var canonicalBrowser string
+
 // Profile returns the filter in the JSON form that container engines take.
 func Profile() string { return profile }
 
@@ -36,3 +42,16 @@ func Browser() string { return browser }
 
 // Builtin reports whether a profile is one of ours, byte for byte.
 func Builtin(p string) bool { return p == profile || p == browser }
+
+// Canonical returns a profile of ours as JSON with sorted keys and without
+// space, which a hash is taken over; false for one that is not ours. It is kept
+// beside the profile because to write it takes a good part of a hash's time.
+func Canonical(p string) (string, bool) {
+	switch p {
+	case profile:
+		return canonicalProfile, true
+	case browser:
+		return canonicalBrowser, true
+	}
+	return "", false
+}

@@ -22,6 +22,9 @@ func TestProfile(t *testing.T) {
 	for name, tc := range map[string]struct{ got, want string }{
 		"profile.json": {seccomp.Profile(), generate(t)},
 		"browser.json": {seccomp.Browser(), generate(t, forBrowser()...)},
+
+		"profile.canonical.json": {canonical(t, seccomp.Profile()), sortedKeys(t, generate(t))},
+		"browser.canonical.json": {canonical(t, seccomp.Browser()), sortedKeys(t, generate(t, forBrowser()...))},
 	} {
 		if *update {
 			if err := os.WriteFile(name, []byte(tc.want), 0o644); err != nil {
@@ -32,6 +35,35 @@ func TestProfile(t *testing.T) {
 			t.Errorf("%s is stale: run go generate ./seccomp and review the difference", name)
 		}
 	}
+}
+
+// canonical is the form of a profile that is kept beside it.
+func canonical(t *testing.T, p string) string {
+	t.Helper()
+	text, ours := seccomp.Canonical(p)
+	if !ours {
+		t.Error("a profile of ours has no canonical form")
+	}
+	if _, ours := seccomp.Canonical(p + " "); ours {
+		t.Error("somebody else's profile counts as ours")
+	}
+	return text
+}
+
+// sortedKeys writes JSON text with sorted keys and without space.
+func sortedKeys(t *testing.T, text string) string {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // TestDenied holds that no rule of the profile allows what we mean to deny.
