@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
@@ -163,14 +161,7 @@ func TestTwoProcessesWriteOneChain(t *testing.T) {
 // needs: an append either keeps all or nothing, the chain stays whole, and goes
 // on when there is room.
 func TestFullDisk(t *testing.T) {
-	disk := t.TempDir()
-	if os.Geteuid() != 0 {
-		testenv.Lack(t, "root", "mounting needs it")
-	}
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size=300k"); err != nil {
-		testenv.Lack(t, "mount", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
+	disk := testenv.Disk(t, "300k")
 	filler := filepath.Join(disk, "filler")
 	for room := range 8 {
 		dir := filepath.Join(disk, fmt.Sprint("evidence", room))

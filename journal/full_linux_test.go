@@ -13,23 +13,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// tinyDisk is a file system of that size.
-func tinyDisk(t *testing.T, size string) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		testenv.Lack(t, "root", "mounting needs it")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size="+size); err != nil {
-		testenv.Lack(t, "mount", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	return dir
-}
-
 // TestFullDisk fills the disk at every distance to the end of a batch.
 func TestFullDisk(t *testing.T) {
-	dir := tinyDisk(t, "400k")
+	dir := testenv.Disk(t, "400k")
 	filler := filepath.Join(dir, "filler")
 	for room := range 12 {
 		p := filepath.Join(dir, "j")
@@ -71,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 // TestNewJournalOnAFullDisk holds that a journal that could not begin begins
 // later without complaint.
 func TestNewJournalOnAFullDisk(t *testing.T) {
-	dir := tinyDisk(t, "64k")
+	dir := testenv.Disk(t, "64k")
 	j := open(t, filepath.Join(dir, "j"), small(2))
 	filler := filepath.Join(dir, "filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
@@ -94,7 +80,7 @@ func TestNewJournalOnAFullDisk(t *testing.T) {
 // TestReadOnlyDisk holds that a journal can be read where nothing can be
 // written.
 func TestReadOnlyDisk(t *testing.T) {
-	dir := tinyDisk(t, "400k")
+	dir := testenv.Disk(t, "400k")
 	p := filepath.Join(dir, "j")
 	appendNotes(t, openBare(t, p, small(2)), "a", 0, 3, "")
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {

@@ -73,8 +73,8 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 }
 
 // EndCall ends the call of a grant: what runs of it is stopped, nothing more is
-// carried out for it by this Manager, its browser session is closed and its temporary space removed. A
-// call that there is not is ended already.
+// carried out for it by this Manager, its browser session is closed and its
+// temporary space removed. A call that there is not is ended already.
 func (m *Manager) EndCall(tenant, id string) error {
 	m.calls.mu.Lock()
 	c := m.calls.of[tenant+"\x00"+id]

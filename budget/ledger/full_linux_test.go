@@ -12,24 +12,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// tinyDisk is a file system of that size.
-func tinyDisk(t *testing.T, size string) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		testenv.Lack(t, "root", "mounting needs it")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size="+size); err != nil {
-		testenv.Lack(t, "mount", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	return dir
-}
-
 // TestFullDisk holds that accounts which exist go on, that new ones are refused
 // whole, and that they can be made when there is room again.
 func TestFullDisk(t *testing.T) {
-	dir := tinyDisk(t, "400k")
+	dir := testenv.Disk(t, "400k")
 	filler := filepath.Join(dir, "filler")
 	l := open(t, filepath.Join(dir, "budget"), Options{Sync: true})
 	tenant := calls("tenant:t", 100)
@@ -57,7 +43,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestReadOnlyDisk holds that nothing is granted where nothing can be charged.
 func TestReadOnlyDisk(t *testing.T) {
-	dir := tinyDisk(t, "400k")
+	dir := testenv.Disk(t, "400k")
 	l := open(t, filepath.Join(dir, "budget"), Options{})
 	a := account(t, l, calls("tenant:t", 100))
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -16,14 +14,7 @@ import (
 // so many bytes.
 func tinyDisk(t *testing.T) (dir string, fill func(room int64)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		testenv.Lack(t, "root", "mounting needs it")
-	}
-	dir = t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size=800k"); err != nil {
-		testenv.Lack(t, "mount", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	dir = testenv.Disk(t, "800k")
 	filler := filepath.Join(dir, "filler")
 	return dir, func(room int64) {
 		t.Helper()

@@ -11,24 +11,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// tinyDisk is a file system of that size.
-func tinyDisk(t *testing.T, size string) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		testenv.Lack(t, "root", "mounting needs it")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size="+size); err != nil {
-		testenv.Lack(t, "mount", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	return dir
-}
-
 // TestFullDisk holds that a key which could not be written down is nobody's,
 // that those which are written go on, and that nothing is left behind.
 func TestFullDisk(t *testing.T) {
-	disk := tinyDisk(t, "64k")
+	disk := testenv.Disk(t, "64k")
 	dir := filepath.Join(disk, "decisions")
 	wantUse(t, open(t, dir), "t", "before", "call-1", "call-1")
 	filler := filepath.Join(disk, "filler")
@@ -55,7 +41,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestReadOnlyDisk holds that nothing is granted where nothing can be written.
 func TestReadOnlyDisk(t *testing.T) {
-	disk := tinyDisk(t, "64k")
+	disk := testenv.Disk(t, "64k")
 	k := open(t, filepath.Join(disk, "decisions"))
 	if err := unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
