@@ -102,7 +102,8 @@ func explainHead(e manager.Explanation) *table {
 	t := &table{}
 	t.and("session", e.Session).and("agent", e.Agent).and("tenant", e.Tenant).
 		and("sandboxed", answer+": "+e.Reason).and("commands run", gateText(e.Gate)).
-		and("evidence", evidenceText(e.Evidence)).and("budgets", budgetsText(e.Budgets))
+		and("evidence", evidenceText(e.Evidence)).and("budgets", budgetsText(e.Budgets)).
+		and("limits", tenantText(e.TenantLimits)).and("media", mediaText(e.Media))
 	if !e.Sandboxed {
 		return t
 	}
