@@ -135,7 +135,7 @@ type PatchChange struct {
 type LsResult struct {
 	Path    string  `json:"path" doc:"The folder, as it was named."`
 	Entries []Entry `json:"entries" doc:"What is in it, by name."`
-	Page
+	Page    Page    `json:"page" doc:"How much of it this is."`
 }
 
 // Entry is one of a folder.
@@ -150,7 +150,7 @@ type Entry struct {
 // GlobResult is the answer of glob.
 type GlobResult struct {
 	Paths []string `json:"paths" doc:"The paths, folders before what is in them."`
-	Page
+	Page  Page     `json:"page" doc:"How much of it this is."`
 }
 
 // GrepResult is the answer of grep.
@@ -158,7 +158,7 @@ type GrepResult struct {
 	Lines  []GrepLine `json:"lines,omitempty" doc:"In the mode lines: those that match, and those around them."`
 	Files  []GrepFile `json:"files,omitempty" doc:"In the modes files and count: the files that have a line that matches."`
 	Search Searched   `json:"search" doc:"What was searched, and what was not."`
-	Page
+	Page   Page       `json:"page" doc:"How much of it this is."`
 }
 
 // GrepLine is a line of a file.
