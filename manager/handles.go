@@ -107,6 +107,13 @@ func (h *handles) revoke(n *handle) {
 	}
 }
 
+// share counts one more user of n, which has one.
+func (h *handles) share(n *handle) {
+	h.mu.Lock()
+	n.users++
+	h.mu.Unlock()
+}
+
 // release ends one use of n.
 func (h *handles) release(n *handle) {
 	h.mu.Lock()
@@ -175,7 +182,7 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 	if !ok {
 		return nil
 	}
-	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, letGo: func() { m.handles.release(h) }}
+	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { m.handles.release(h) }}
 	var err error
 	if l.held, err = m.leases.Shared(ctx, h.name); err != nil {
 		l.letGo()

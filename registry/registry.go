@@ -63,6 +63,10 @@ type Record struct {
 	CreatedAt  time.Time     `json:"createdAt"`
 	LastUsedAt time.Time     `json:"lastUsedAt"`
 
+	// ExpiresAt is until when the sandbox is kept however idle it is, and
+	// after which it goes; zero leaves that to the rules of prune.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+
 	// Spec is what the sandbox was created from. It explains what has
 	// changed since and decides nothing. It lies in a file of its own, so
 	// that touching and listing need not read it: [Store.List] leaves it
