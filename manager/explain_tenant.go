@@ -2,7 +2,6 @@ package manager
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
@@ -11,11 +10,11 @@ import (
 // A MediaPlan says which files of outside may be staged in a session's
 // workspace. See [Manager.Stage].
 type MediaPlan struct {
-	From     []string        `json:"from"`     // folders, and scp://HOST/FOLDER of other machines
-	MaxFile  config.Size     `json:"maxFile"`  // bytes
-	MaxTotal config.Size     `json:"maxTotal"` // bytes of one call
-	MaxFiles int             `json:"maxFiles"` // of one call
-	Timeout  config.Duration `json:"timeout"`  // of one call
+	From           []string `json:"from"`           // folders, and scp://HOST/FOLDER of other machines
+	MaxFile        int64    `json:"maxFile"`        // bytes
+	MaxTotal       int64    `json:"maxTotal"`       // bytes of one call
+	MaxFiles       int      `json:"maxFiles"`       // of one call
+	TimeoutSeconds float64  `json:"timeoutSeconds"` // of one call
 }
 
 // explainTenant fills in what the settings say about the tenant.
@@ -23,11 +22,11 @@ func (e *Explanation) explainTenant(s *config.Settings, tenant string) {
 	e.TenantLimits = config.TenantsOf(s).Of(tenant)
 	m := config.MediaOf(s, tenant)
 	e.Media = MediaPlan{
-		From:     append([]string{}, m.Folders...),
-		MaxFile:  config.Size(cmp.Or(m.MaxFile, media.DefaultMaxFile)),
-		MaxTotal: config.Size(cmp.Or(m.MaxTotal, media.DefaultMaxTotal)),
-		MaxFiles: cmp.Or(m.MaxFiles, media.DefaultMaxFiles),
-		Timeout:  config.Duration(cmp.Or(m.Timeout, time.Duration(media.DefaultTimeout))),
+		From:           append([]string{}, m.Folders...),
+		MaxFile:        cmp.Or(m.MaxFile, media.DefaultMaxFile),
+		MaxTotal:       cmp.Or(m.MaxTotal, media.DefaultMaxTotal),
+		MaxFiles:       cmp.Or(m.MaxFiles, media.DefaultMaxFiles),
+		TimeoutSeconds: cmp.Or(m.Timeout, media.DefaultTimeout).Seconds(),
 	}
 	for _, r := range m.Remote {
 		for _, folder := range r.Folders {

@@ -47,5 +47,5 @@ func mediaText(m manager.MediaPlan) string {
 	if len(m.From) == 0 {
 		return "none may be staged: media.folders names no folder for this tenant"
 	}
-	return fmt.Sprintf("up to %d files, %s each, %s together, from %s", m.MaxFiles, m.MaxFile, m.MaxTotal, strings.Join(m.From, ", "))
+	return fmt.Sprintf("up to %d files, %s each, %s together, from %s", m.MaxFiles, config.Size(m.MaxFile), config.Size(m.MaxTotal), strings.Join(m.From, ", "))
 }
