@@ -188,11 +188,22 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 		l.letGo()
 		return nil
 	}
-	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
+	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !m.ready(ctx, w, h) {
 		l.close()
 		return nil
 	}
 	return l
+}
+
+// ready notes the use of the sandbox behind h and reports whether it answers.
+// One that is noted as frozen is thawed first. The caller has its lease, so
+// that nobody freezes it any more.
+func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
+	frozen, err := m.records.Use(w.spec.Kind, h.name, m.now())
+	if err == nil && frozen {
+		err = m.thaw(ctx, w.provider, w.spec.Kind, h.name)
+	}
+	return err == nil && m.answers(ctx, h)
 }
 
 // answers reports whether the sandbox behind h does. One that does not is
