@@ -15,7 +15,7 @@ import (
 
 // A Lender lends the files of sandboxes; a [manager.Manager] is one.
 type Lender interface {
-	named.Records
+	named.Finder
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 }
 
@@ -127,11 +127,11 @@ const changeTime = 10 * time.Minute
 
 // with lends the files of the call's sandbox to fn.
 func (x *Resource) with(c *route.Call, fn func(t Tree, scope string) error) error {
-	box, err := named.Sandbox(c, x.lender)
+	box, err := named.InWall(c, x.lender)
 	if err != nil {
 		return err
 	}
-	return x.lender.Files(c.Context(), box.Request(), func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
+	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }
 
 // within is with for answers that are JSON.

@@ -16,19 +16,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/daemontest"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onWalls runs a test with a sandbox of the session s1 of acme, on a wall in
 // memory and on a real one.
-func onWalls(t *testing.T, test func(t *testing.T, r *daemontest.Rig, base string)) {
-	for _, wall := range []string{"fake", "docker"} {
+func onWalls(t *testing.T, test func(t *testing.T, r *served.Rig, base string)) {
+	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
-			r := daemontest.New(t, daemontest.Options{Wall: wall, Resources: func(r *daemontest.Rig) []route.Resource {
+			r := served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []route.Resource {
 				return []route.Resource{files.NewResource(r.Manager, files.Limits{Whole: 64 << 10, File: 1 << 20, Archive: 2 << 20, Entries: 100})}
 			}})
 			test(t, r, "/v1/sandboxes/"+r.Ready("acme", "s1"))
@@ -42,10 +42,10 @@ func tagOf(content string) string {
 }
 
 func TestReadAndWrite(t *testing.T) {
-	onWalls(t, func(t *testing.T, r *daemontest.Rig, base string) {
+	onWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/new/a.txt"
 		made := r.Want(201, "acme", "PUT", at, "hello", "If-None-Match", "*")
-		if w := daemontest.JSON[api.WrittenFile](t, made); w.Path != "/workspace/new/a.txt" || w.Size != 5 || !w.Created || w.ETag != tagOf("hello") || made.Header.Get("ETag") != w.ETag {
+		if w := served.JSON[api.WrittenFile](t, made); w.Path != "/workspace/new/a.txt" || w.Size != 5 || !w.Created || w.ETag != tagOf("hello") || made.Header.Get("ETag") != w.ETag {
 			t.Errorf("%+v", w)
 		}
 		r.Want(412, "acme", "PUT", at, "again", "If-None-Match", "*")
@@ -65,7 +65,7 @@ func TestReadAndWrite(t *testing.T) {
 		r.Want(412, "acme", "PUT", at, "x", "If-Match", "W/"+tagOf("hello"))
 		r.Want(412, "acme", "PUT", base+"/files/workspace/none", "x", "If-Match", "*")
 		r.Want(412, "acme", "PUT", at, "x", "If-None-Match", tagOf("hello"))
-		if w := daemontest.JSON[api.WrittenFile](t, r.Want(200, "acme", "PUT", at, "second", "If-Match", tagOf("hello"))); w.Created {
+		if w := served.JSON[api.WrittenFile](t, r.Want(200, "acme", "PUT", at, "second", "If-Match", tagOf("hello"))); w.Created {
 			t.Errorf("%+v", w)
 		}
 		r.Want(422, "acme", "PUT", at, "x", "Content-Range", "bytes 0-0/1")
@@ -81,7 +81,7 @@ func TestReadAndWrite(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	onWalls(t, func(t *testing.T, r *daemontest.Rig, base string) {
+	onWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		small, large := "0123456789", strings.Repeat("0123456789", 20_000)
 		for name, content := range map[string]string{"small": small, "large": large} {
 			at, size := base+"/files/workspace/"+name, strconv.Itoa(len(content))
@@ -124,7 +124,7 @@ func TestRanges(t *testing.T) {
 
 // TestOneWins holds that of many requests with one condition one is carried out.
 func TestOneWins(t *testing.T) {
-	onWalls(t, func(t *testing.T, r *daemontest.Rig, base string) {
+	onWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/raced"
 		for _, race := range []struct{ name, header, value string }{
 			{"making", "If-None-Match", "*"}, {"replacing", "If-Match", ""},
@@ -158,7 +158,7 @@ func TestOneWins(t *testing.T) {
 // TestCutUpload holds that a body that does not come to its end, or is too
 // large, replaces nothing.
 func TestCutUpload(t *testing.T) {
-	onWalls(t, func(t *testing.T, r *daemontest.Rig, base string) {
+	onWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/kept"
 		r.Want(201, "acme", "PUT", at, "old")
 		for _, size := range []int{1<<20 + 1, 4 << 20} {
@@ -186,7 +186,7 @@ func TestCutUpload(t *testing.T) {
 		if got := r.Want(200, "acme", "GET", at, ""); got.Body != "old" {
 			t.Errorf("it holds %d bytes", len(got.Body))
 		}
-		list := daemontest.JSON[api.FileList](t, r.Want(200, "acme", "GET", base+"/files/workspace?list", ""))
+		list := served.JSON[api.FileList](t, r.Want(200, "acme", "GET", base+"/files/workspace?list", ""))
 		if len(list.Items) != 1 {
 			t.Errorf("something is left: %+v", list.Items)
 		}
@@ -194,13 +194,13 @@ func TestCutUpload(t *testing.T) {
 }
 
 func TestEntries(t *testing.T) {
-	onWalls(t, func(t *testing.T, r *daemontest.Rig, base string) {
+	onWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		for _, n := range []string{"a", "b", "c", "d", "sub/e"} {
 			r.Want(201, "acme", "PUT", base+"/files/workspace/"+n, n)
 		}
 		var names []string
 		for cursor, pages := "", 0; pages < 10; pages++ {
-			page := daemontest.JSON[api.FileList](t, r.Want(200, "acme", "GET", base+"/files/workspace?list&limit=2&cursor="+cursor, ""))
+			page := served.JSON[api.FileList](t, r.Want(200, "acme", "GET", base+"/files/workspace?list&limit=2&cursor="+cursor, ""))
 			for _, f := range page.Items {
 				names = append(names, f.Name+":"+f.Type)
 			}
@@ -217,7 +217,7 @@ func TestEntries(t *testing.T) {
 		r.Want(422, "acme", "GET", base+"/files/workspace?unknown=1", "")
 		r.Want(422, "acme", "GET", base+"/files/workspace", "")
 		r.Want(422, "acme", "GET", base+"/files/workspace/a?list", "")
-		stat := daemontest.JSON[api.FileList](t, r.Want(200, "acme", "GET", base+"/files/workspace/a?stat", ""))
+		stat := served.JSON[api.FileList](t, r.Want(200, "acme", "GET", base+"/files/workspace/a?stat", ""))
 		if len(stat.Items) != 1 || stat.Items[0].Path != "/workspace/a" || stat.Items[0].Size != 1 || stat.Items[0].ETag == "" {
 			t.Errorf("%+v", stat)
 		}
@@ -228,11 +228,11 @@ func TestEntries(t *testing.T) {
 		r.Want(201, "acme", "POST", base+"/files:mkdir", `{"path":"deep/er","parents":true}`)
 		r.Want(409, "acme", "POST", base+"/files:mkdir", `{"path":"deep"}`)
 		r.Want(404, "acme", "POST", base+"/files:mkdir", `{"path":"not/there"}`)
-		found := daemontest.JSON[api.GlobResult](t, r.Want(200, "acme", "POST", base+"/files:glob", `{"pattern":"**/[de]"}`))
+		found := served.JSON[api.GlobResult](t, r.Want(200, "acme", "POST", base+"/files:glob", `{"pattern":"**/[de]"}`))
 		if got := strings.Join(found.Paths, " "); got != "/workspace/d /workspace/sub/e" || found.More {
 			t.Errorf("%+v", found)
 		}
-		found = daemontest.JSON[api.GlobResult](t, r.Want(200, "acme", "POST", base+"/files:glob", `{"pattern":"*","path":"sub","limit":1}`))
+		found = served.JSON[api.GlobResult](t, r.Want(200, "acme", "POST", base+"/files:glob", `{"pattern":"*","path":"sub","limit":1}`))
 		if got := strings.Join(found.Paths, " "); got != "/workspace/sub/e" {
 			t.Errorf("%+v", found)
 		}
@@ -243,6 +243,6 @@ func TestEntries(t *testing.T) {
 }
 
 // post sends a body with another kind of content.
-func tar(r *daemontest.Rig, as, path string, body []byte) daemontest.Answer {
+func tar(r *served.Rig, as, path string, body []byte) served.Answer {
 	return r.Ask(as, http.MethodPut, path, string(body), "Content-Type", files.ContentTar)
 }

@@ -1,4 +1,4 @@
-package daemontest
+package served
 
 import (
 	"context"
@@ -6,38 +6,58 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/docker/docker/client"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/images"
-	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
+	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
-// wall makes the provider that is asked for.
+// wall makes the provider that is asked for, with a state folder.
 func (r *Rig) wall(o Options, mo *manager.Options) {
 	r.T.Helper()
 	switch o.Wall {
 	case "docker":
 		r.docker(mo)
+	case "local":
+		w := wall.NewLocal(r.T)
+		set, err := provider.New(w.P)
+		r.must(err)
+		r.State, mo.Providers, mo.Images = w.State, set, nowhere{}
+		mo.Host = manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: []string{w.State.Path()},
+			Guest: func() (sandbox.GuestRef, error) { return w.Guest, nil }}
 	default:
+		st, err := statedir.Open(filepath.Join(r.T.TempDir(), "state"))
+		r.must(err)
 		r.Engine = fake.NewEngine(fake.Options{Name: "local", Programs: o.Programs})
 		set, err := provider.New(answering{r.Engine.Provider()})
 		r.must(err)
-		mo.Providers, mo.Images = set, nowhere{}
+		r.State, mo.Providers, mo.Images = st, set, nowhere{}
 		mo.Host = manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}}
 	}
+	mo.State = r.State
+}
+
+// docker is the real engine. What is made carries the label of the rig's state
+// folder and is removed with the test.
+func (r *Rig) docker(mo *manager.Options) {
+	w := wall.New(r.T)
+	set, err := provider.New(w.P)
+	r.must(err)
+	api, err := container.Dial()
+	r.must(err)
+	r.T.Cleanup(func() { api.Close() })
+	r.State, mo.Providers = w.State, set
+	mo.Images = images.Source{Store: images.New(api, images.Config{LockDir: filepath.Join(w.State.Locks(), "images")})}
+	mo.Host = manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: []string{w.State.Path(), "/run/docker.sock"},
+		Guest: func() (sandbox.GuestRef, error) { return w.Guest, nil }}
 }
 
 // nowhere has no images, which such walls do not need.
@@ -72,37 +92,5 @@ func (a answering) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	return answerer{box}, nil
 }
 
-// docker is the real engine. What is made carries the label of the rig's state
-// folder and is removed with the test.
-func (r *Rig) docker(mo *manager.Options) {
-	testenv.Require(r.T, "docker")
-	testenv.Require(r.T, "root")
-	api, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	r.must(err)
-	engine := container.New(api, container.Deadlines{Query: 5 * time.Second})
-	r.T.Cleanup(func() { r.clean(engine); engine.Close(); api.Close() })
-	sensitive := []string{r.State.Path(), "/run/docker.sock"}
-	p := docker.New(engine, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: func() hardening.World {
-		return hardening.World{Canonical: hostpath.Canonical, Sensitive: sensitive, Workspaces: []string{r.State.Workspaces()}}
-	}})
-	set, err := provider.New(p)
-	r.must(err)
-	mo.Providers = set
-	mo.Images = images.Source{Store: images.New(api, images.Config{LockDir: filepath.Join(r.State.Locks(), "images")})}
-	mo.Host = manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: sensitive,
-		Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return r.State.InstallGuest(testenv.Guest(r.T)) })}
-}
-
-func (r *Rig) clean(engine *container.Engine) {
-	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer done()
-	infos, err := engine.List(ctx, sandbox.Filter{Instance: r.State.Instance()})
-	if err != nil {
-		r.T.Error(err)
-	}
-	for _, info := range infos {
-		if err := engine.Remove(ctx, info.ID); err != nil {
-			r.T.Error(err)
-		}
-	}
-}
+// waitAtMost is how long a test waits for what has to come.
+const waitAtMost = 2 * time.Minute

@@ -1,6 +1,6 @@
-// Package daemontest serves resources of the daemon to tests, over a real
+// Package served serves resources of the daemon to tests, over a real
 // socket, on a manager whose walls are real or in memory.
-package daemontest
+package served
 
 import (
 	"cmp"
@@ -17,10 +17,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
@@ -28,18 +28,21 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// Who may ask, by the token that is their name.
-var claims = map[string]token.Claims{
-	"root":    {Role: token.Admin},
-	"acme":    {Role: token.Tenant, Tenant: "acme"},
-	"acme-s1": {Role: token.Session, Tenant: "acme", Session: "s1"},
-	"acme-s2": {Role: token.Session, Tenant: "acme", Session: "s2"},
-	"evil":    {Role: token.Tenant, Tenant: "evil"},
+// people are who may ask: an admin, two tenants, and two sessions of one.
+func people() map[string]token.Claims {
+	soon := time.Now().Add(time.Hour)
+	return map[string]token.Claims{
+		"root":    {Role: token.Admin},
+		"acme":    {Role: token.Tenant, Tenant: "acme"},
+		"acme-s1": {Role: token.Session, Tenant: "acme", Session: "s1", Expires: soon},
+		"acme-s2": {Role: token.Session, Tenant: "acme", Session: "s2", Expires: soon},
+		"evil":    {Role: token.Tenant, Tenant: "evil"},
+	}
 }
 
 // Options say what is served.
 type Options struct {
-	Wall      string // docker; fake without
+	Wall      string // docker or local; one in memory without
 	Settings  string // of the file; empty is what the wall needs. The fake is called local
 	Change    func(*manager.Options)
 	Programs  map[string]fake.Program // of the fake
@@ -56,8 +59,11 @@ type Rig struct {
 	Log     logrus.FieldLogger
 	Server  *daemon.Server
 	Socket  string
+	Tokens  *token.Store
+	IDs     map[string]string // of the tokens of people, by name
 
-	client *http.Client
+	secrets map[string]string // of the tokens of people, by name
+	client  *http.Client
 }
 
 // New serves until the test ends.
@@ -67,16 +73,13 @@ func New(t testing.TB, o Options) *Rig {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	r.Log = log
-	st, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
-	r.must(err)
-	r.State = st
 	usual := "{}"
 	if o.Wall != "docker" {
 		usual = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
 	}
 	settings, err := config.Parse("test", []byte(cmp.Or(o.Settings, usual)))
 	r.must(err)
-	mo := manager.Options{Settings: settings, State: st, Log: log}
+	mo := manager.Options{Settings: settings, Log: log}
 	r.wall(o, &mo)
 	if o.Change != nil {
 		o.Change(&mo)
@@ -84,7 +87,9 @@ func New(t testing.TB, o Options) *Rig {
 	r.Manager, err = manager.New(mo)
 	r.must(err)
 	t.Cleanup(func() { r.Manager.Close() })
-	do := daemon.Options{Log: log, Identify: identify, Private: []string{st.Path()}}
+	r.people()
+	do := daemon.Options{Log: log, Private: []string{r.State.Path()},
+		Identify: func(q *http.Request) (caller.Caller, error) { return caller.Identify(r.Tokens, q) }}
 	if o.Resources != nil {
 		do.Resources = o.Resources(r)
 	}
@@ -109,7 +114,7 @@ func (r *Rig) serve() {
 	r.Socket = filepath.Join(r.T.TempDir(), "s")
 	l, err := net.Listen("unix", r.Socket)
 	r.must(err)
-	srv := &http.Server{Handler: r.Server, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
+	srv := &http.Server{Handler: r.Server, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10, ConnContext: caller.ConnContext}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -133,40 +138,33 @@ func (r *Rig) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // Client speaks to the daemon, whatever the host is, and follows nothing.
 func (r *Rig) Client() *http.Client { return r.client }
 
-func identify(r *http.Request) (daemon.Identity, error) {
-	name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	c, ok := claims[name]
-	if !ok {
-		return daemon.Identity{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "identify", Message: "there is no such token"}
+// people gives everybody a token.
+func (r *Rig) people() {
+	var err error
+	r.Tokens, err = token.Open(filepath.Join(r.T.TempDir(), "tokens"))
+	r.must(err)
+	r.IDs, r.secrets = map[string]string{}, map[string]string{}
+	for name, c := range people() {
+		r.secrets[name], r.IDs[name], err = r.Tokens.Create(c)
+		r.must(err)
 	}
-	h := r.Header
-	who := config.Who{
-		Tenant:  cmp.Or(h.Get(api.HeaderTenant), c.Tenant),
-		Agent:   cmp.Or(h.Get(api.HeaderAgent), c.Agent, config.DefaultAgent),
-		Session: cmp.Or(h.Get(api.HeaderSession), c.Session, config.DefaultSession),
-	}
-	return daemon.Identity{
-		Caller: route.Caller{Claims: c, Token: &token.Token{ID: name, Claims: c}},
-		Who: func() (config.Who, error) {
-			if !c.Allows(who.Tenant, who.Agent, who.Session) {
-				return config.Who{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "identify", Message: "that is not yours"}
-			}
-			return who, who.Validate()
-		},
-	}, nil
 }
+
+// Secret is the token of one of the people.
+func (r *Rig) Secret(name string) string { return r.secrets[name] }
 
 // Ready brings the sandbox of a session of a tenant up and returns its name.
 func (r *Rig) Ready(tenant, session string) string {
 	r.T.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, done := context.WithTimeout(context.Background(), waitAtMost)
 	defer done()
 	p, err := r.Manager.Ready(ctx, manager.Request{Who: config.Who{Tenant: tenant, Agent: config.DefaultAgent, Session: session}})
 	r.must(err)
 	return p.Name
 }
 
-// Send makes a request as somebody; the path is sent as it is written. The
+// Send makes a request as one of the people, with a secret, or with neither
+// as the user that we are; the path is sent as it is written. The
 // headers are names and values by turns.
 func (r *Rig) Send(ctx context.Context, as, method, path string, body io.Reader, header ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://daemon", body)
@@ -180,7 +178,7 @@ func (r *Rig) Send(ctx context.Context, as, method, path string, body io.Reader,
 	}
 	req.URL.Path, req.URL.RawPath, req.URL.RawQuery = plain, raw, query
 	if as != "" {
-		req.Header.Set("Authorization", "Bearer "+as)
+		req.Header.Set("Authorization", "Bearer "+cmp.Or(r.secrets[as], as))
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
@@ -206,7 +204,7 @@ func (r *Rig) Ask(as, method, path, body string, header ...string) Answer {
 			header = append([]string{"Content-Type", api.ContentJSON}, header...)
 		}
 	}
-	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	ctx, done := context.WithTimeout(context.Background(), waitAtMost)
 	defer done()
 	res, err := r.Send(ctx, as, method, path, in, header...)
 	r.must(err)
