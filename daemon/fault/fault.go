@@ -11,9 +11,11 @@
 package fault
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -28,6 +30,38 @@ const MediaType = "application/problem+json"
 
 // maxText bounds each text of a document that came from the other side.
 const maxText = 8 << 10
+
+// ProblemType names the kind of problem that c is, as the type of a document.
+func ProblemType(c sandbox.Code) string { return "urn:bulkhead:sandbox:problem:" + string(c) }
+
+// Write answers with the document of err.
+func Write(w http.ResponseWriter, err error) {
+	d := Of(err)
+	b, fail := json.Marshal(d)
+	if fail != nil { // texts alone: it does not
+		b = []byte(`{"code":"UNKNOWN.INTERNAL"}`)
+	}
+	w.Header().Set("Content-Type", MediaType)
+	w.WriteHeader(d.Status)
+	_, _ = w.Write(b) // who does not read does not want to know
+}
+
+// Read returns the error that an answer with that status and body tells of,
+// also where the body is no document. op is what was being done.
+func Read(op string, status int, body []byte) error {
+	var d Document
+	if json.Unmarshal(body, &d) == nil && known(d.Code) {
+		return d.Err()
+	}
+	e := &sandbox.Error{Op: op, Code: sandbox.CodeUnavailable, Message: "the other side answers " + strconv.Itoa(status) + " and is no daemon of ours"}
+	switch status {
+	case http.StatusUnauthorized:
+		e.Code, e.Message, e.Hint = sandbox.CodePermissionDeny, "the daemon knows no such token", "give one that `sandbox token create` made"
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		e.Retryable = true
+	}
+	return e
+}
 
 // A Document is an error as it travels. Its members beside the standard ones
 // are those of [sandbox.Error].
@@ -54,7 +88,7 @@ func Of(err error) Document {
 	}
 	status := e.Code.HTTPStatus()
 	d := Document{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: e.Message,
+		Type: ProblemType(e.Code), Title: http.StatusText(status), Status: status, Detail: e.Message,
 		Code: e.Code, Op: e.Op, Field: e.Field, Resource: e.Resource, Hint: e.Hint, Retryable: e.Retryable,
 	}
 	if e.Err != nil {
