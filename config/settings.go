@@ -130,5 +130,5 @@ type PoolSettings struct {
 
 // IdleSettings say what happens to a sandbox that is not used.
 type IdleSettings struct {
-	PauseAfter *Duration `json:"pauseAfter,omitempty" doc:"When it is frozen until the next use; 0, the default, is never."`
+	PauseAfter *Duration `json:"pauseAfter,omitempty" doc:"When it is frozen until the next use, by a daemon that runs; 0, the default, is never."`
 }

@@ -23,6 +23,8 @@ type live struct {
 	egress   sandbox.EgressRules // for the commands of this call
 	ways     *ways               // nil outside of walls
 	seen     *testimony          // of this call, for the record; or nil
+	shell    *Shell              // whose line the command is; or nil
+	handle   *handle             // nil outside of walls
 	letGo    func()              // gives the handle back
 	held     *lease.Lock
 }
@@ -251,7 +253,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		hash = w.wanted // which differs where rules came late
 	}
 	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
-	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, held: held, letGo: func() { m.handles.release(h) }}, nil
+	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) }}, nil
 }
 
 // create makes the sandbox and its record. The record is written first, so

@@ -102,6 +102,12 @@ func passage(res config.Resolved, at platform, wall error, host bool, o outing) 
 	return g
 }
 
+// passage is where the commands of res run as far as settings decide.
+func (m *Manager) passage(res config.Resolved) Gate {
+	_, noHost := m.providers.Get(hostName)
+	return passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, outing{})
+}
+
 // refusal is the error for commands that run nowhere. Where a wall was wanted
 // the reason why there is none is the error.
 func (g Gate) refusal(wall error) error {
@@ -176,20 +182,10 @@ func probe(ctx context.Context, p sandbox.Provider) error {
 // lendHost is lend for a session outside of walls: there is no sandbox to
 // find, record or remove, only a workspace.
 func (m *Manager) lendHost(ctx context.Context, w *want, req Request, fn func(*live) error) error {
-	held, err := m.leases.Shared(ctx, w.spec.Name)
+	l, err := m.openHost(ctx, w)
 	if err != nil {
 		return err
 	}
-	if err := m.prepare(ctx, w, w.spec); err != nil {
-		held.Release()
-		return err
-	}
-	sb, err := w.provider.Open(ctx, w.spec)
-	if err != nil {
-		held.Release()
-		return err
-	}
-	l := &live{Sandbox: sb, provider: w.provider, spec: w.spec, want: w, scratch: w.scratch(), held: held, letGo: func() { sb.Close() }}
 	err = fn(l)
 	l.close()
 	if req.Remove {
@@ -199,4 +195,23 @@ func (m *Manager) lendHost(ctx context.Context, w *want, req Request, fn func(*l
 		return errors.Join(err, m.removeScratch(context.WithoutCancel(ctx), w.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
 	}
 	return err
+}
+
+// openHost makes the workspace of a session outside of walls ready, and opens
+// what runs its commands.
+func (m *Manager) openHost(ctx context.Context, w *want) (*live, error) {
+	held, err := m.leases.Shared(ctx, w.spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.prepare(ctx, w, w.spec); err != nil {
+		held.Release()
+		return nil, err
+	}
+	sb, err := w.provider.Open(ctx, w.spec)
+	if err != nil {
+		held.Release()
+		return nil, err
+	}
+	return &live{Sandbox: sb, provider: w.provider, spec: w.spec, want: w, scratch: w.scratch(), held: held, letGo: func() { sb.Close() }}, nil
 }

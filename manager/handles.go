@@ -107,6 +107,13 @@ func (h *handles) revoke(n *handle) {
 	}
 }
 
+// share counts one more user of n, which has one.
+func (h *handles) share(n *handle) {
+	h.mu.Lock()
+	n.users++
+	h.mu.Unlock()
+}
+
 // release ends one use of n.
 func (h *handles) release(n *handle) {
 	h.mu.Lock()
@@ -175,17 +182,28 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 	if !ok {
 		return nil
 	}
-	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, letGo: func() { m.handles.release(h) }}
+	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { m.handles.release(h) }}
 	var err error
 	if l.held, err = m.leases.Shared(ctx, h.name); err != nil {
 		l.letGo()
 		return nil
 	}
-	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !m.answers(ctx, h) || m.records.Touch(w.spec.Kind, h.name, m.now()) != nil {
+	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !m.ready(ctx, w, h) {
 		l.close()
 		return nil
 	}
 	return l
+}
+
+// ready notes the use of the sandbox behind h and reports whether it answers.
+// One that is noted as frozen is thawed first. The caller has its lease, so
+// that nobody freezes it any more.
+func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
+	frozen, err := m.records.Use(w.spec.Kind, h.name, m.now())
+	if err == nil && frozen {
+		err = m.thaw(ctx, w.provider, w.spec.Kind, h.name)
+	}
+	return err == nil && m.answers(ctx, h)
 }
 
 // answers reports whether the sandbox behind h does. One that does not is

@@ -32,9 +32,9 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 		return outlet.Answer{Note: "it is not known which command asks"}
 	}
 	a := w.m.put(ctx, sandbox.PermissionRequest{
-		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Who.Agent, Session: c.request.Who.Session, Sandbox: c.sandbox,
+		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Load().Who.Agent, Session: c.request.Load().Who.Session, Sandbox: c.sandbox,
 		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
-		Command: slices.Clone(c.request.Command.Args), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
+		Command: slices.Clone(c.request.Load().Command.Args), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
 	})
 	said := w.m.answerHost(c, q.Target, a)
 	if a.Permission == sandbox.AllowPermanent {
@@ -69,7 +69,7 @@ func (m *Manager) answerHost(c *caller, target string, a Answer) outlet.Answer {
 // force. It returns why not when it cannot.
 func (m *Manager) keepHost(c *caller, target string) (note string) {
 	g := sandbox.Grant{Operation: sandbox.OpConnect, Path: target}
-	agent := c.request.Who.Agent
+	agent := c.request.Load().Who.Agent
 	if !config.HostGrantable(m.current(), agent) {
 		note = "the permission holds for this session only: agent " + agent + " has no network.allowedDomains of its own"
 		m.log.WithField("sandbox", c.sandbox).Warn(note)
@@ -90,7 +90,7 @@ func (w *way) asking(id string) *caller {
 	}
 	var any *caller
 	for _, c := range w.callers {
-		if any != nil && any.request.Who != c.request.Who {
+		if any != nil && any.request.Load().Who != c.request.Load().Who {
 			return nil
 		}
 		any = c

@@ -31,6 +31,7 @@ type Row struct {
 	Workspace   string         `json:"workspace"`
 	CreatedAt   time.Time      `json:"createdAt"`
 	LastUsedAt  time.Time      `json:"lastUsedAt"`
+	ExpiresAt   time.Time      `json:"expiresAt,omitzero"` // when it goes, where somebody has said so
 	AgeSeconds  int64          `json:"ageSeconds"`
 	IdleSeconds int64          `json:"idleSeconds"`
 
@@ -164,7 +165,7 @@ func (m *Manager) rowOf(info sandbox.Info, rec *registry.Record) Row {
 		r.Tenant, r.Agent, r.Session, r.Scope, r.ScopeKey = rec.Tenant, rec.Agent, rec.Session, rec.Scope, rec.ScopeKey
 	}
 	if rec != nil {
-		r.Image, r.Workspace, r.LastUsedAt = rec.Image, rec.Workspace, rec.LastUsedAt
+		r.Image, r.Workspace, r.LastUsedAt, r.ExpiresAt = rec.Image, rec.Workspace, rec.LastUsedAt, rec.ExpiresAt
 	}
 	now := m.now()
 	r.AgeSeconds = seconds(now.Sub(r.CreatedAt))

@@ -125,6 +125,7 @@ type Manager struct {
 	leases  *lease.Dir
 	owners  *workspace.Owners
 	handles *handles
+	freezer *freezer
 	grants  *grants
 
 	// writable are the folders that settings let sandboxes write to, as they

@@ -74,7 +74,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 		return Outcome{Name: a.live.name()}, err
 	}
 	defer l.close()
-	l.seen = a.live.seen
+	l.seen, l.shell = a.live.seen, a.live.shell
 	if a.req.Again != nil {
 		a.req.Again()
 	}

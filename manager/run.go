@@ -143,14 +143,14 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 		defer done()
 	}
 	start := m.now()
-	exit, err := m.reach(ctx, live, &req)
+	exit, err := m.depart(ctx, live, &req)
 	if err != nil {
 		return out, m.timeLimit(ctx, &out, limit, err)
 	}
 	defer exit.end()
 	watch, command := lookOut(live, req)
 	live.seen.hear(&command)
-	proc, err := live.Start(ctx, command)
+	proc, err := exit.start(ctx, command)
 	if err != nil {
 		out.Duration = m.now().Sub(start)
 		return out, m.timeLimit(ctx, &out, limit, err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -38,7 +39,7 @@ type way struct {
 type caller struct {
 	outlet.Caller
 	id      string
-	request *Request
+	request atomic.Pointer[Request] // of a shell that of its last line
 	owner   sandbox.Owner
 	sandbox string
 	way     *way
@@ -68,7 +69,8 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{id: newID(), request: req, owner: l.spec.Owner, sandbox: l.name(), way: w, once: map[string]bool{}}
+	c := &caller{id: newID(), owner: l.spec.Owner, sandbox: l.name(), way: w, once: map[string]bool{}}
+	c.request.Store(req)
 	c.Caller = w.Command(c.id, outlet.Command{
 		Tenant: c.owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session,
 		Program: req.program(), Line: cmp.Or(req.line, strings.Join(req.Command.Args, " ")),

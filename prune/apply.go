@@ -116,7 +116,9 @@ func unchanged(r Removal, records *registry.Store) (bool, error) {
 
 // same compares the instants rather than how they are written.
 func same(a, b registry.Record) bool {
-	times := a.LastUsedAt.Equal(b.LastUsedAt) && a.CreatedAt.Equal(b.CreatedAt)
-	a.LastUsedAt, a.CreatedAt, b.LastUsedAt, b.CreatedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	times := a.LastUsedAt.Equal(b.LastUsedAt) && a.CreatedAt.Equal(b.CreatedAt) && a.ExpiresAt.Equal(b.ExpiresAt)
+	for _, r := range []*registry.Record{&a, &b} {
+		r.LastUsedAt, r.CreatedAt, r.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
+	}
 	return times && a == b
 }

@@ -35,6 +35,7 @@ type Reason string
 const (
 	Idle         Reason = "idle"          // not used for too long
 	TooOld       Reason = "max-age"       // made too long ago
+	Expired      Reason = "expired"       // somebody has said until when it is needed
 	Orphan       Reason = "orphan"        // ours by its label, and not recorded
 	Missing      Reason = "missing"       // recorded, and gone: only the record is removed
 	Remnant      Reason = "remnant"       // recorded, and its container is gone, but not all that belongs to it
@@ -148,7 +149,9 @@ func (in *Input) judge(r *registry.Record, info *sandbox.Info) (Reason, string) 
 	switch {
 	case info.Status == sandbox.StatusStopped && info.StartedAt.IsZero() && idle > in.Rules.Grace:
 		return NeverStarted, fmt.Sprintf("made %s ago and never started", age.Truncate(time.Second))
-	case in.Rules.Idle > 0 && idle > in.Rules.Idle:
+	case !r.ExpiresAt.IsZero() && !in.Now.Before(r.ExpiresAt):
+		return Expired, fmt.Sprintf("it was to be kept until %s", r.ExpiresAt.UTC().Format(time.RFC3339))
+	case r.ExpiresAt.IsZero() && in.Rules.Idle > 0 && idle > in.Rules.Idle:
 		return Idle, fmt.Sprintf("not used for %s", idle.Truncate(time.Second))
 	case in.Rules.MaxAge > 0 && !created.IsZero() && age > in.Rules.MaxAge:
 		return TooOld, fmt.Sprintf("made %s ago", age.Truncate(time.Second))

@@ -63,6 +63,15 @@ type Record struct {
 	CreatedAt  time.Time     `json:"createdAt"`
 	LastUsedAt time.Time     `json:"lastUsedAt"`
 
+	// Frozen says that somebody has frozen the sandbox, or was about to, and
+	// that it has not been used since. It is a hint: who finds it thaws the
+	// sandbox whatever state that is in. A touch takes it back.
+	Frozen bool `json:"frozen,omitempty"`
+
+	// ExpiresAt is until when the sandbox is kept however idle it is, and
+	// after which it goes; zero leaves that to the rules of prune.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+
 	// Spec is what the sandbox was created from. It explains what has
 	// changed since and decides nothing. It lies in a file of its own, so
 	// that touching and listing need not read it: [Store.List] leaves it
@@ -195,19 +204,38 @@ func (s *Store) Get(kind sandbox.Kind, name string) (Record, error) {
 }
 
 // Touch sets the last use of a record to now, unless somebody set a later
-// one meanwhile. A last use that lies further ahead than processes can differ
-// comes from a clock that was wrong, and is corrected. Touch costs the same
-// however many records there are. A record that is gone is
-// [sandbox.CodeNotFound] and stays gone.
+// one meanwhile, and notes that the sandbox is not frozen. A last use that
+// lies further ahead than processes can differ comes from a clock that was
+// wrong, and is corrected. Touch costs the same however many records there
+// are. A record that is gone is [sandbox.CodeNotFound] and stays gone.
 func (s *Store) Touch(kind sandbox.Kind, name string, now time.Time) error {
-	return s.change(kind, name, func(f *file) bool {
-		since := now.Sub(f.Record.LastUsedAt)
-		if since < TouchResolution && since > -maxSkew {
-			return false
-		}
-		f.Record.LastUsedAt = now
-		return true
+	return s.change(kind, name, func(f *file) bool { return f.touch(now) })
+}
+
+// Use is Touch for who is about to use the sandbox. Where it is recorded as
+// frozen nothing is written and frozen is true: the caller thaws it, and
+// touches the record then.
+func (s *Store) Use(kind sandbox.Kind, name string, now time.Time) (frozen bool, err error) {
+	err = s.change(kind, name, func(f *file) bool {
+		frozen = f.Record.Frozen
+		return !frozen && f.touch(now)
 	})
+	return frozen, err
+}
+
+// touch notes a use at now and reports whether that changes anything worth
+// writing.
+func (f *file) touch(now time.Time) bool {
+	since := now.Sub(f.Record.LastUsedAt)
+	recent := since < TouchResolution && since > -maxSkew
+	if recent && !f.Record.Frozen {
+		return false
+	}
+	if !recent {
+		f.Record.LastUsedAt = now
+	}
+	f.Record.Frozen = false
+	return true
 }
 
 // Update lets fn change a record while no other process can. Name, kind and

@@ -6,7 +6,7 @@ const alwaysAllowed = "image"
 // Allowed returns the tools that are allowed when settings say nothing: those
 // that work on the sandbox itself.
 func Allowed() []string {
-	return []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "sessions_*"}
+	return []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "ls", "glob", "grep", "sessions_*"}
 }
 
 // Denied returns the tools that are denied when settings say nothing: those
@@ -38,7 +38,7 @@ func aliases() map[string]string {
 // groups are names for several entries.
 func groups() map[string][]string {
 	return map[string][]string{
-		"fs":         {"read", "write", "edit", "apply_patch"},
+		"fs":         {"read", "write", "edit", "apply_patch", "ls", "glob", "grep"},
 		"runtime":    {"exec", "process"},
 		"browser":    {"browser"},
 		"ui":         {"browser", "canvas"},
@@ -50,3 +50,9 @@ func groups() map[string][]string {
 		"messaging":  append([]string{"message"}, Channels()...),
 	}
 }
+
+// Who may not read may not search either: it shows the same.
+const (
+	searching = "grep"
+	reading   = "read"
+)

@@ -119,6 +119,11 @@ func (p *Policy) Judge(tool string) Decision {
 	if r := p.deny.anyName(t); r != nil {
 		return deny(r, fmt.Sprintf("%s is denied by %s (%s)", t, r, r.layer), "take the entry out of "+r.list+", or do without the tool")
 	}
+	if t == searching {
+		if d := p.Judge(reading); d.Verdict == policy.Deny {
+			return Decision{Tool: t, Verdict: policy.Deny, Rule: d.Rule, Layer: d.Layer, Reason: t + " shows what read would: " + d.Reason, Hint: d.Hint}
+		}
+	}
 	lifted := p.lifts(t)
 	if r := p.own.anyName(t); r != nil && lifted == nil {
 		return deny(r, fmt.Sprintf("%s is denied by default (entry %s)", t, r.text), "name it in tools.alsoAllow to allow it")

@@ -56,6 +56,11 @@ func TestJudge(t *testing.T) {
 		{"image is added", toolpolicy.Options{Allow: list("read")}, "image", true, "image", "default"},
 		{"image is denied", toolpolicy.Options{Allow: list("read"), Deny: list("image")}, "image", false, `tools.deny "image"`, "agents.defaults"},
 
+		{"searching is allowed", none, "grep", true, `tools.allow "grep"`, "default"},
+		{"listing goes with the files", toolpolicy.Options{Deny: list("group:fs")}, "ls", false, `tools.deny "group:fs"`, "agents.defaults"},
+		{"who may not read may not search", toolpolicy.Options{Deny: list("read")}, "grep", false, `tools.deny "read"`, "agents.defaults"},
+		{"nor when only searching is allowed", toolpolicy.Options{Allow: list("grep")}, "grep", false, "tools.allow", "agents.defaults"},
+
 		{"read-only keeps read", toolpolicy.Options{ReadOnly: true, ReadOnlyLayer: "flag"}, "read", true, `tools.allow "read"`, "default"},
 		{"read-only takes write", toolpolicy.Options{ReadOnly: true, ReadOnlyLayer: "flag"}, "write", false, `workspaceAccess "ro"`, "flag"},
 		{"read-only takes patches under another name", toolpolicy.Options{ReadOnly: true, ReadOnlyLayer: "flag", Allow: list("apply-patch")}, "apply-patch", false, `workspaceAccess "ro"`, "flag"},

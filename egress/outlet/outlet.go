@@ -60,6 +60,9 @@ type Caller interface {
 	// Env are the variables that lead the command's programs to the way. The
 	// map is the caller's.
 	Env() map[string]string
+	// Refused returns what the command was refused so far, oldest first, a
+	// bounded number: the last ones.
+	Refused() []sandbox.Violation
 	// End takes the way from the command, and returns what it was refused,
 	// oldest first, a bounded number. It may be called again.
 	End() []sandbox.Violation

@@ -58,6 +58,9 @@ type caller struct {
 // Env implements [outlet.Caller].
 func (c *caller) Env() map[string]string { return c.credits.Env() }
 
+// Refused implements [outlet.Caller].
+func (c *caller) Refused() []sandbox.Violation { return record.FromEvents(c.credits.Refused()) }
+
 // End implements [outlet.Caller].
 func (c *caller) End() []sandbox.Violation {
 	refused := c.credits.End()

@@ -18,6 +18,7 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet",
+	"./daemon/api", "./daemon/strict",
 	"./egress/hello", "./egress/request", "./evidence/checkpoint", "./evidence/proof", "./evidence/replay", "./grant",
 	"./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
 	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota",

@@ -140,13 +140,18 @@ func (p *Provider) Pause(ctx context.Context, name string) error {
 	return p.engine.Pause(ctx, name)
 }
 
-// Unpause implements [sandbox.Pauser]. A running sandbox is left alone.
+// Unpause implements [sandbox.Pauser]. A running sandbox is left alone. The
+// engine is asked to thaw at once and only then, where it refuses, what state
+// the sandbox is in: whoever thaws one waits for it.
 func (p *Provider) Unpause(ctx context.Context, name string) error {
-	info, err := p.engine.Inspect(ctx, name)
-	if err != nil || info.Status == sandbox.StatusRunning {
+	err := p.engine.Unpause(ctx, name)
+	if err == nil || sandbox.IsNotFound(err) || ctx.Err() != nil {
 		return err
 	}
-	return p.engine.Unpause(ctx, name)
+	if info, lookErr := p.engine.Inspect(ctx, name); lookErr == nil && info.Status == sandbox.StatusRunning {
+		return nil
+	}
+	return err
 }
 
 // Remove implements [sandbox.Provider]. It removes containers with our

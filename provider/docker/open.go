@@ -97,7 +97,7 @@ func (p *Provider) makeRun(ctx context.Context, info sandbox.Info, s sandbox.Spe
 	case sandbox.StatusRunning:
 		return info, nil
 	case sandbox.StatusPaused:
-		if err := p.engine.Unpause(ctx, info.ID); err != nil {
+		if err := p.Unpause(ctx, info.ID); err != nil { // somebody else may be thawing it
 			return info, err
 		}
 	default:

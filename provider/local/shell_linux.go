@@ -29,6 +29,34 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	return s, nil
 }
 
+// MoveShell opens a shell in the state of one of another handle of the same
+// sandbox, which has no line running and stays as it is. Of o, Env and Dir count
+// only where there is no state. The next line has Exit.Restarted set.
+func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.ShellOptions) (sandbox.Shell, error) {
+	old, ok := from.(*shell)
+	if !ok || old.h.spec.Name != h.spec.Name || !old.h.spec.Owner.Same(h.spec.Owner) {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "move shell", Resource: h.spec.Name, Message: "the shell is not one of this sandbox"}
+	}
+	inner, _ := old.now()
+	state, err := stateOf(ctx, inner)
+	if err != nil {
+		return nil, err
+	}
+	seat, err := h.use(ctx, mustStand)
+	if err != nil {
+		return nil, err
+	}
+	s := &shell{h: h, turn: make(chan struct{}, 1), closing: make(chan struct{}), seat: seat}
+	s.options, s.limits = within.Shell(o, h.spec)
+	if s.inner, s.reborn, err = s.again(ctx, state, seat.Client); err != nil {
+		seat.release()
+		return nil, err
+	}
+	s.options.ID = s.inner.ID()
+	s.turn <- struct{}{}
+	return s, nil
+}
+
 // A shell is one that outlives its wall: where rules or grants ask for a new
 // one, or the old one has fallen, the next line finds a new shell there, in
 // the state after the last line that came to its end.

@@ -1,0 +1,40 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A departure is how one command of a live sandbox begins, and what it may
+// reach of the world.
+type departure interface {
+	start(ctx context.Context, c sandbox.Command) (sandbox.Process, error)
+	// end takes the way out from a command that has ended, and returns what it
+	// was refused. It may be called again.
+	end() []sandbox.Violation
+	asked() []Answer // about hosts, while the command ran
+}
+
+// depart makes the command of req ready to begin in l: a program of its own, or
+// a line of a shell that stays.
+func (m *Manager) depart(ctx context.Context, l *live, req *Request) (departure, error) {
+	if l.shell != nil {
+		return l.shell.depart(ctx, l, req)
+	}
+	c, err := m.reach(ctx, l, req)
+	if err != nil {
+		return nil, err
+	}
+	return &alone{l, c}, nil
+}
+
+// An alone is a command with a process tree of its own.
+type alone struct {
+	live *live
+	*caller
+}
+
+func (p *alone) start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	return p.live.Start(ctx, c)
+}

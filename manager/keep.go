@@ -1,0 +1,147 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/toolpolicy"
+)
+
+// Prepared is a session for which everything is there.
+type Prepared struct {
+	Name      string `json:"name"` // of the sandbox; outside of walls the name that it would have
+	Created   bool   `json:"created"`
+	Place     Place  `json:"place"`
+	Reason    string `json:"reason"` // for the place
+	Workspace string `json:"workspace"`
+}
+
+// Ready brings the sandbox of a request up as [Manager.Run] does, and runs
+// nothing. The command of req must be empty.
+func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
+	var p Prepared
+	if err := onlySession(req); err != nil {
+		return p, err
+	}
+	err := m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
+		p = Prepared{Name: l.name(), Created: l.created, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
+		return nil
+	})
+	return p, err
+}
+
+// Name is what the sandbox of the scope of who is called, whether it is there
+// or not.
+func (m *Manager) Name(who config.Who, flags *config.SandboxSettings) (string, error) {
+	res, err := config.Resolve(m.current(), who, flags)
+	if err != nil {
+		return "", err
+	}
+	return config.Name(res.Docker.ContainerPrefix, m.owner(res))
+}
+
+// Recorded returns what is on record about a sandbox or browser of a tenant,
+// and asks nobody whether it runs. Another tenant's is [sandbox.CodeNotFound],
+// in the same words as one that there is not.
+func (m *Manager) Recorded(tenant, name string) (registry.Record, error) {
+	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
+		rec, err := m.records.Get(kind, name)
+		switch {
+		case err == nil && rec.Tenant == tenant:
+			return rec, nil
+		case err != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable:
+			return registry.Record{}, err
+		}
+	}
+	return registry.Record{}, unknown(name)
+}
+
+// unknown says that there is no such sandbox for whoever asks.
+func unknown(name string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "see which there are with: sandbox list"}
+}
+
+// Find is [Manager.List] for one sandbox or browser.
+func (m *Manager) Find(ctx context.Context, tenant, name string) (Row, error) {
+	rec, err := m.Recorded(tenant, name)
+	if err != nil {
+		return Row{}, err
+	}
+	p, err := m.providers.Get(rec.Provider)
+	if err != nil {
+		return Row{}, err
+	}
+	info, err := p.Inspect(ctx, name)
+	var infos []sandbox.Info
+	if err == nil {
+		infos = append(infos, info)
+	} else if !sandbox.IsNotFound(err) {
+		return Row{}, err
+	}
+	records := []registry.Record{rec}
+	rows := m.reconcile(records, infos, nil)
+	m.match(ctx, rows, records)
+	return rows[0], nil
+}
+
+// Extend has a sandbox kept until then, however idle it is, and lets it go
+// afterwards, unless something runs in it. What prune.maxAge says holds all the
+// same, and so until may not be later.
+func (m *Manager) Extend(ctx context.Context, tenant, name string, until time.Time) error {
+	rec, err := m.Recorded(tenant, name)
+	if err != nil {
+		return err
+	}
+	res, err := config.Resolve(m.current(), config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}, nil)
+	if err != nil {
+		return err
+	}
+	now, bad := m.now(), ""
+	switch oldest := time.Duration(res.Prune.MaxAge); {
+	case !until.After(now):
+		bad = "the time lies in the past"
+	case oldest > 0 && until.After(rec.CreatedAt.Add(oldest)):
+		bad = fmt.Sprintf("no sandbox gets older than %s, which prune.maxAge says", oldest)
+	}
+	if bad != "" {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "extend", Field: "until", Resource: name, Message: bad}
+	}
+	return m.records.Update(rec.Kind, name, func(r *registry.Record) error {
+		r.ExpiresAt = until.UTC()
+		return nil
+	})
+}
+
+// Usable says what tools a session may use, and where its commands run.
+type Usable struct {
+	Place   Place
+	Reason  string
+	Access  sandbox.Access
+	Browser bool // the settings have one
+
+	policy *toolpolicy.Policy
+}
+
+// Tool says whether the tool may be used.
+func (u Usable) Tool(name string) toolpolicy.Decision { return u.policy.Judge(name) }
+
+// Usable returns the rules for the tools of a session. Whether its wall can be
+// built now is not asked.
+func (m *Manager) Usable(who config.Who, flags *config.SandboxSettings) (Usable, error) {
+	res, err := config.Resolve(m.current(), who, flags)
+	if err != nil {
+		return Usable{}, err
+	}
+	u := Usable{Access: res.WorkspaceAccess, Browser: res.Browser.Enabled}
+	if u.policy, err = config.ToolPolicy(res); err != nil {
+		return Usable{}, err
+	}
+	g := m.passage(res)
+	u.Place, u.Reason = g.Place, g.Reason
+	return u, nil
+}

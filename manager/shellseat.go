@@ -1,0 +1,210 @@
+package manager
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// A seat is where a shell that stays is: in one handle, which it keeps open.
+type seat struct {
+	inner   sandbox.Shell
+	name    string // of the sandbox
+	handle  *handle
+	hash    string // of the Spec, where there is no handle
+	limits  sandbox.Limits
+	exit    *caller // its part of the way out; or nil
+	release func()  // lets go of the handle
+}
+
+// leave ends the shell and what it holds.
+func (at *seat) leave() error {
+	err := at.inner.Close()
+	at.exit.end()
+	at.release()
+	return err
+}
+
+// fits reports whether the shell can go on in l.
+func (at *seat) fits(l *live) bool {
+	if l.handle == nil {
+		return at.handle == nil && at.hash == l.want.hash && at.limits == l.spec.Limits
+	}
+	return at.handle == l.handle
+}
+
+// settle sees to it that the shell is in l, and that what it reaches is told as
+// a matter of req. The caller has the turn, or has the shell alone.
+func (s *Shell) settle(ctx context.Context, l *live, req *Request) error {
+	old := s.at()
+	if old != nil && old.fits(l) && old.exit.stands() {
+		if old.exit != nil {
+			old.exit.request.Store(req)
+		}
+		return nil
+	}
+	at, err := s.sit(ctx, l, req, old)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	over := s.isClosed()
+	if !over {
+		s.seat = at
+	}
+	s.mu.Unlock()
+	if over {
+		at.leave()
+		return s.closed()
+	}
+	if old != nil {
+		old.leave()
+	}
+	return nil
+}
+
+// stands reports whether the way still leads out. A nil caller has none, which
+// does not change.
+func (c *caller) stands() bool {
+	if c == nil {
+		return true
+	}
+	select {
+	case <-c.way.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// sit opens the shell in l, in the state of the old one where walls can do that.
+func (s *Shell) sit(ctx context.Context, l *live, req *Request, old *seat) (at *seat, err error) {
+	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits}
+	box := l.Sandbox
+	if l.handle != nil {
+		s.m.handles.share(l.handle)
+		at.release = func() { s.m.handles.release(l.handle) }
+	} else if box, err = l.provider.Open(ctx, l.spec); err != nil { // the one lent ends with the line
+		return nil, err
+	} else {
+		at.release = func() { box.Close() }
+	}
+	r := *req
+	r.Command.Env = s.options.Env
+	if at.exit, err = s.m.reach(ctx, l, &r); err == nil {
+		o := s.options
+		o.Env = r.Command.Env
+		var proxy map[string]string
+		if at.exit != nil {
+			proxy = at.exit.Env()
+		}
+		at.inner, err = s.open(ctx, box, o, proxy, old)
+	}
+	if err != nil {
+		at.exit.end()
+		at.release()
+		return nil, err
+	}
+	if at.exit != nil {
+		at.exit.request.Store(req)
+	}
+	return at, nil
+}
+
+// A shellMover is a handle in which a shell of another handle of the same
+// provider can go on: Exit.Restarted of its next line is set, its state is that
+// after the last line that came to its end.
+type shellMover interface {
+	MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.ShellOptions) (sandbox.Shell, error)
+}
+
+// open opens the shell in box. proxy are the variables of o that lead out.
+func (s *Shell) open(ctx context.Context, box sandbox.Sandbox, o sandbox.ShellOptions, proxy map[string]string, old *seat) (sandbox.Shell, error) {
+	if old == nil {
+		return box.OpenShell(ctx, o)
+	}
+	s.anew = true
+	if mover, ok := box.(shellMover); ok && old.handle != nil {
+		inner, err := mover.MoveShell(ctx, old.inner, o)
+		if err == nil {
+			if err = export(ctx, inner, proxy); err == nil {
+				return inner, nil
+			}
+			inner.Close()
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	return box.OpenShell(ctx, o)
+}
+
+// export sets variables in a shell that has its own from before.
+func export(ctx context.Context, in sandbox.Shell, env map[string]string) error {
+	if len(env) == 0 {
+		return nil
+	}
+	var line strings.Builder
+	line.WriteString("export")
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		line.WriteString(" " + name + "='" + strings.ReplaceAll(env[name], "'", `'\''`) + "'")
+	}
+	p, err := in.Run(ctx, line.String(), sandbox.Command{})
+	if err == nil {
+		_, err = p.Wait()
+	}
+	return err
+}
+
+// depart makes the shell ready to run a line in l.
+func (s *Shell) depart(ctx context.Context, l *live, req *Request) (departure, error) {
+	if err := s.settle(ctx, l, req); err != nil {
+		return nil, err
+	}
+	at := s.at()
+	if at == nil {
+		return nil, s.closed()
+	}
+	t := &turn{seat: at, began: s.m.now()}
+	if before := at.exit.asked(); len(before) > 0 {
+		t.answered = before[len(before)-1].Request.ID
+	}
+	return t, nil
+}
+
+// A turn is one line in a shell that stays.
+type turn struct {
+	seat     *seat
+	began    time.Time
+	answered string // the last question before
+}
+
+func (t *turn) start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	line := c.Args[len(c.Args)-1]
+	return t.seat.inner.Run(ctx, line, sandbox.Command{Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Grace: c.Grace})
+}
+
+// end implements departure: the way stays with what the line has left running.
+func (t *turn) end() []sandbox.Violation {
+	if t.seat.exit == nil {
+		return nil
+	}
+	var since []sandbox.Violation
+	for _, v := range t.seat.exit.Refused() {
+		if !v.Time.Before(t.began) {
+			since = append(since, v)
+		}
+	}
+	return since
+}
+
+// asked implements departure. Of many answers a caller keeps the last ones.
+func (t *turn) asked() []Answer {
+	all := t.seat.exit.asked()
+	before := slices.IndexFunc(all, func(a Answer) bool { return a.Request.ID == t.answered })
+	return all[before+1:]
+}
