@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
 
@@ -23,7 +24,7 @@ type request struct {
 	trace string
 	m     *methods
 	route *route.Route
-	call  *route.Call
+	who   *caller.Caller // once it is known
 	began time.Time
 }
 
@@ -75,6 +76,9 @@ func (q *request) log() *logrus.Entry {
 
 // serve is the chain of steps.
 func (q *request) serve() error {
+	if err := caller.Admit(q.r, q.s.hosts()); err != nil {
+		return err
+	}
 	var missing error
 	q.m, q.route, missing = q.s.find(q.r)
 	if q.route != nil && q.route.Role == "" {
@@ -91,7 +95,7 @@ func (q *request) serve() error {
 }
 
 // do carries a request out for who asks; nil is anybody.
-func (q *request) do(who *Identity) error {
+func (q *request) do(who *caller.Caller) error {
 	exempt := q.route != nil && q.route.Exempt
 	if q.s.draining.Load() && !exempt {
 		q.w.Header().Set("Connection", "close")
@@ -99,9 +103,9 @@ func (q *request) do(who *Identity) error {
 	}
 	c := route.NewCall(q.w, q.r, q.route, nil)
 	if who != nil {
-		c.Caller = who.Caller
+		c.Caller = *who
 		var err error
-		if c.Who, err = who.Who(); err != nil {
+		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
 		if a := q.s.o.Admission; a != nil && !exempt {
@@ -119,7 +123,7 @@ func (q *request) do(who *Identity) error {
 }
 
 // answer calls the route's function and writes what it returns.
-func (q *request) answer(c *route.Call, who *Identity) error {
+func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if who != nil && !c.Caller.Reaches(q.route.Role) {
 		return tooLittle(q.route)
 	}
@@ -148,7 +152,7 @@ func (q *request) answer(c *route.Call, who *Identity) error {
 
 // life is the context of a request: it ends with the connection, with the
 // server's patience, with the token of a stream, and at the deadline.
-func (q *request) life(who *Identity) (context.Context, func()) {
+func (q *request) life(who *caller.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(q.r.Context())
 	stop := context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
@@ -161,7 +165,7 @@ func (q *request) life(who *Identity) (context.Context, func()) {
 		ctx, done = context.WithTimeout(ctx, limit)
 		ends = append(ends, done)
 	}
-	if (q.route.Stream || q.route.Socket || limit > time.Minute || limit < 0) && who != nil && who.Watch != nil {
+	if (q.route.Stream || q.route.Socket || limit > time.Minute || limit < 0) && who != nil {
 		var done func()
 		ctx, done = who.Watch(ctx)
 		ends = append(ends, done)
