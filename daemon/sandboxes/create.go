@@ -113,13 +113,8 @@ func (s *Resource) make(c *route.Call, who config.Who, in api.CreateSandbox) (st
 	if err != nil {
 		return 0, made, err
 	}
-	if s.o.Hold != nil {
-		if err := s.o.Hold(c, name, who); err != nil {
-			return 0, made, err
-		}
-	}
 	if in.Wait != nil && !*in.Wait {
-		return s.later(who, name, in)
+		return s.later(c.Context(), who, name, in)
 	}
 	p, err := s.bring(c.Context(), who, in.TTLSeconds)
 	if err != nil {
@@ -161,15 +156,16 @@ func (s *Resource) keep(ctx context.Context, tenant, name string, ttl int64) err
 }
 
 // later has the sandbox come up with nobody waiting for it.
-func (s *Resource) later(who config.Who, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
+func (s *Resource) later(from context.Context, who config.Who, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return 0, api.Sandbox{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create", Message: "the server is going down", Retryable: true}
 	}
 	s.coming.Go(func() {
-		ctx, done := context.WithTimeout(s.life, startWithin)
+		ctx, done := context.WithTimeout(context.WithoutCancel(from), startWithin) // it counts for who asked
 		defer done()
+		defer context.AfterFunc(s.life, done)()
 		if _, err := s.bring(ctx, who, in.TTLSeconds); err != nil {
 			s.o.Log.WithError(err).WithField("sandbox", name).Warn("a sandbox that nobody waits for did not come up")
 		}

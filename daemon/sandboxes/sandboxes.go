@@ -10,7 +10,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/replay"
@@ -38,12 +37,6 @@ type Options struct {
 	Manager Keeper
 	Answers *replay.Answers // of idempotency keys
 	Log     logrus.FieldLogger
-
-	// Hold takes what a sandbox is to have from the quota of its tenant, before
-	// it is made. Nil takes nothing.
-	Hold func(c *route.Call, name string, who config.Who) error
-	// Freed hears of sandboxes that were removed; may be nil.
-	Freed func(tenant, name string)
 }
 
 // A Resource has the routes. It is safe for concurrent use.
@@ -141,14 +134,7 @@ func (s *Resource) remove(c *route.Call) (any, error) {
 	if err := s.o.Manager.Remove(c.Context(), row, manager.RemoveOptions{Force: c.True("force"), Workspace: c.True("workspace")}); err != nil {
 		return nil, err
 	}
-	s.freed(row)
 	return nil, nil
-}
-
-func (s *Resource) freed(row manager.Row) {
-	if s.o.Freed != nil {
-		s.o.Freed(row.Tenant, row.Name)
-	}
 }
 
 func (s *Resource) pause(c *route.Call) (any, error) { return s.change(c, s.o.Manager.Pause) }

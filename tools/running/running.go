@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -38,12 +39,12 @@ type Conductor interface {
 	OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (Shell, error)
 }
 
-// A Shell stays from line to line. Its methods are safe for concurrent use;
-// lines take turns.
+// A Shell stays from line to line, see [manager.Shell]. Its methods are safe
+// for concurrent use; lines take turns.
 type Shell interface {
 	Program() string // of the shell inside, "bash" or "sh"
 	Name() string    // of the sandbox
-	Run(ctx context.Context, l Line) (manager.Outcome, error)
+	Run(ctx context.Context, l manager.Line) (manager.Outcome, error)
 	Close() error
 }
 
@@ -202,29 +203,12 @@ func (h *House) tidy(who config.Who) {
 	}
 }
 
-// take takes memory for the output of a tenant, or says that there is none.
-func (h *House) take(name string, n int64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.tenants[name]
-	if t == nil || t.memory+n > h.o.MemoryPerTenant || h.memory+n > h.o.Memory {
-		return false
-	}
-	t.memory += n
-	h.memory += n
-	return true
-}
-
-// give returns memory. The lock is held.
-func (h *House) give(name string, n int64) {
-	h.tenants[name].memory -= n
-	h.memory -= n
-}
-
 // EndSession ends everything of a session and forgets it. It returns when that
 // has happened; an error says what could not be closed. What the session begins
 // meanwhile is not concerned.
-func (h *House) EndSession(who config.Who) error {
+func (h *House) EndSession(who config.Who) error { return h.endSession(who, errSessionEnded) }
+
+func (h *House) endSession(who config.Who, cause error) error {
 	h.mu.Lock()
 	var shells []*shell
 	var commands []*command
@@ -239,7 +223,7 @@ func (h *House) EndSession(who config.Who) error {
 	}
 	h.mu.Unlock()
 	for _, c := range commands {
-		c.stop(errSessionEnded)
+		c.stop(cause)
 	}
 	var errs []error
 	for _, sh := range shells {
@@ -287,7 +271,7 @@ func (h *House) clear() {
 	}
 	h.mu.Unlock()
 	for _, who := range whos {
-		if err := h.EndSession(who); err != nil {
+		if err := h.endSession(who, errClosing); err != nil {
 			h.o.Log.WithError(err).Warn("a shell is not closed in order")
 		}
 	}
@@ -301,5 +285,5 @@ func notFound(op, kind, id string) error {
 
 func tooMany(op, what string, most int) error {
 	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: op, Retryable: true,
-		Message: what + " has reached its bound", Hint: "end some of them first: there may be " + number(most)}
+		Message: what + " has reached its bound", Hint: "end some of them first: there may be " + strconv.Itoa(most)}
 }

@@ -51,13 +51,13 @@ type shell struct {
 func (s *shell) opened() bool { return s.shell != nil }
 
 var (
-	errShellClosed  = &sandbox.Error{Code: sandbox.CodeNotFound, Op: "shell", Message: "the shell was closed while the line ran"}
-	errSessionEnded = &sandbox.Error{Code: sandbox.CodeNotFound, Op: "session", Message: "the session was ended"}
+	errShellClosed  = errors.New("the shell was closed")
+	errSessionEnded = errors.New("the session was ended")
 )
 
 // judgedAs is in what way the lines of a request are judged.
 func judgedAs(req manager.Request) string {
-	text, err := json.Marshal([]any{req.Tool, req.Subagent, req.Unsandboxed, req.Flags})
+	text, err := json.Marshal([]any{req.Tool, req.Subagent, req.Unsandboxed, req.Ask, req.MustExist, req.Flags})
 	if err != nil {
 		return rand.Text() // nobody else's
 	}
@@ -67,10 +67,11 @@ func judgedAs(req manager.Request) string {
 // newID returns an id that nobody can guess.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// Line runs a line in the session's shell id, see [Shell]. The shell "main", or
-// empty, is opened when it is needed. Of req only who asks, and how that is
-// judged, count.
-func (h *House) Line(ctx context.Context, req manager.Request, id string, l Line) (manager.Outcome, error) {
+// Line runs a line in the session's shell id, see [manager.Shell.Run]. The
+// shell "main", or empty, is opened when it is needed. Of req counts who asks
+// and how that is judged: Flags, Tool, Subagent, Unsandboxed, Ask, MustExist. Who
+// is judged otherwise has another shell "main", and does not find the others.
+func (h *House) Line(ctx context.Context, req manager.Request, id string, l manager.Line) (manager.Outcome, error) {
 	id = cmp.Or(id, Main)
 	for {
 		s, mine, err := h.enter(req, id)
@@ -150,8 +151,9 @@ func (h *House) open(ctx context.Context, s *shell, req manager.Request, o sandb
 	defer close(s.ready)
 	ctx, stop := within(ctx, s.life)
 	defer stop(nil)
-	req.Command = sandbox.Command{}
-	sh, err := h.o.Manager.OpenShell(ctx, req, o)
+	sh, err := h.o.Manager.OpenShell(ctx, manager.Request{
+		Who: req.Who, Flags: req.Flags, Tool: req.Tool, Subagent: req.Subagent, Unsandboxed: req.Unsandboxed, Ask: req.Ask, MustExist: req.MustExist,
+	}, o)
 	h.mu.Lock()
 	if err != nil {
 		h.dropShell(s)
@@ -169,7 +171,7 @@ func (h *House) open(ctx context.Context, s *shell, req manager.Request, o sandb
 		if err := sh.Close(); err != nil {
 			h.o.Log.WithError(err).Warn("a shell is not closed in order")
 		}
-		return errShellClosed
+		return because(s.life, errShellClosed)
 	}
 	return nil
 }
@@ -185,7 +187,7 @@ func (h *House) opening(ctx context.Context, s *shell) error {
 }
 
 // line runs l in a shell that is open, and leaves it.
-func (h *House) line(ctx context.Context, s *shell, l Line) (manager.Outcome, error) {
+func (h *House) line(ctx context.Context, s *shell, l manager.Line) (manager.Outcome, error) {
 	defer h.leave(s)
 	ctx, stop := within(ctx, s.life)
 	defer stop(nil)
@@ -205,7 +207,7 @@ func because(life context.Context, err error) error {
 	case errClosing:
 		return closing("run")
 	case errShellClosed, errSessionEnded:
-		return cause
+		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "run", Message: cause.Error()}
 	}
 	return err
 }
