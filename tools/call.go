@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -47,6 +48,14 @@ func (k *Kit) Call(ctx context.Context, name string, input json.RawMessage, prog
 
 // dispatch reads the input and hands it to what carries it out.
 func (c *call) dispatch(ctx context.Context, input []byte) (Answer, error) {
+	if c.tools.o.Running != nil {
+		switch c.tool {
+		case "exec":
+			return with(ctx, c, input, c.exec)
+		case "process":
+			return with(ctx, c, input, c.process)
+		}
+	}
 	switch c.tool {
 	case "read":
 		return with(ctx, c, input, c.read)
@@ -162,3 +171,9 @@ func remarks(texts ...string) string {
 	}
 	return strings.Join(out, "\n")
 }
+
+// valid is text of a command or file as answers have it.
+func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\ufffd") }
+
+// counted is a number of bytes in words.
+func counted(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -34,6 +35,9 @@ var _ Conductor = (*manager.Manager)(nil)
 // Options are what Tools are made of.
 type Options struct {
 	Manager Conductor
+	// Running holds shells and commands in the background; nil has neither, and
+	// so neither exec nor process. It is closed by whoever made it.
+	Running *running.House
 	// Browser opens a session in the browser of a scope; nil has none.
 	Browser func(ctx context.Context, who config.Who) (browser.Session, error)
 	Log     logrus.FieldLogger // nil is silent
@@ -154,6 +158,8 @@ func (k *Kit) listed(u manager.Usable, name string) error {
 		return err
 	}
 	switch onHost := u.Place == manager.OnHost; {
+	case (name == "exec" || name == "process") && k.tools.o.Running == nil:
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: name, Message: "commands cannot be run here"}
 	case name == "browser" && k.tools.o.Browser == nil:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: name, Message: "there is no browser here"}
 	case name == "browser" && !u.Browser:
