@@ -126,3 +126,6 @@ func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil,
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()
 }
+
+// MCP implements cli.Backend.
+func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return whole() }
