@@ -8,9 +8,9 @@
 //	GET    /v1/walls/providers                               names and features
 //	GET    …/providers/{provider}/sandboxes?instance&tenant&kind&name
 //	POST   …/providers/{provider}/sandboxes                  a Spec: create
-//	GET    …/providers/{provider}/sandboxes/{name}           inspect
-//	DELETE …/providers/{provider}/sandboxes/{name}
-//	POST   …/providers/{provider}/sandboxes/{name}/pause, /unpause
+//	GET    …/providers/{provider}/sandbox?name               inspect
+//	DELETE …/providers/{provider}/sandbox?name
+//	POST   …/providers/{provider}/sandbox/pause?name, …/unpause?name
 //	POST   …/providers/{provider}/probe
 //	DELETE …/calls/{call}                                    calls off what HeaderCall named
 //	GET    …/providers/{provider}/open                       WebSocket: a Spec, then Opened; the handle
@@ -97,7 +97,10 @@ func New(o Options) *Handler {
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(form.HeaderWalls, "1")
+	h.mux.ServeHTTP(w, r)
+}
 
 // Close closes all handles, which ends their commands, and waits for that.
 func (h *Handler) Close() error {
@@ -120,10 +123,10 @@ func (h *Handler) routes() {
 		"POST " + one + "/probe":                    h.probe,
 		"GET " + one + "/sandboxes":                 h.boxes,
 		"POST " + one + "/sandboxes":                h.create,
-		"GET " + one + "/sandboxes/{name}":          h.inspect,
-		"DELETE " + one + "/sandboxes/{name}":       h.change(sandbox.Provider.Remove),
-		"POST " + one + "/sandboxes/{name}/pause":   h.change(pause),
-		"POST " + one + "/sandboxes/{name}/unpause": h.change(unpause),
+		"GET " + one + "/sandbox":                   h.inspect,
+		"DELETE " + one + "/sandbox":                h.change(sandbox.Provider.Remove),
+		"POST " + one + "/sandbox/pause":            h.change(pause),
+		"POST " + one + "/sandbox/unpause":          h.change(unpause),
 		"GET " + handlePath + "/usage":              h.within(usage),
 		"POST " + handlePath + "/shells":            h.within(openShell),
 		"DELETE " + handlePath + "/shells/{ticket}": h.within(closeShell),
@@ -142,7 +145,7 @@ func (h *Handler) routes() {
 	h.mux.HandleFunc("GET "+handlePath+"/dial", h.socket(dial))
 	h.mux.HandleFunc("GET "+handlePath+"/files/content", h.socket(read))
 	h.mux.HandleFunc(form.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
-		fault.Write(w, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find route", Message: "there is no such route"})
+		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "find route", Message: "there is no such route"})
 	})
 }
 

@@ -17,6 +17,10 @@ const Prefix = "/v1/walls"
 // HeaderCall is the header that names a call, so that it can be called off.
 const HeaderCall = "Sandbox-Call"
 
+// HeaderWalls is on every answer. An answer without it is not of a provider:
+// that something is not there, then, says nothing about sandboxes.
+const HeaderWalls = "Sandbox-Walls"
+
 // TrailerProblem is the trailer of a body that ended before its time, with
 // the problem document that says why.
 const TrailerProblem = "Sandbox-Problem"
