@@ -101,7 +101,7 @@ func (q *request) do(who *caller.Caller) error {
 		q.w.Header().Set("Connection", "close")
 		return errDraining
 	}
-	c := route.NewCall(q.w, q.r, q.route, nil)
+	c := &route.Call{Writer: q.w, Request: q.r, Route: q.route}
 	if who != nil {
 		c.Caller = *who
 		var err error
@@ -115,7 +115,7 @@ func (q *request) do(who *caller.Caller) error {
 			c.Admit = func(ctx context.Context) (func(), error) { return a.Command(ctx, c.Caller, c.Who.Tenant) }
 		}
 	}
-	c.RequestID, c.TraceParent = q.id, q.trace
+	c.RequestID, c.TraceParent, c.Problem = q.id, q.trace, q.told
 	if q.m.mount != nil {
 		return q.handOn(c, who)
 	}
@@ -141,9 +141,7 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	defer done()
 	r := q.r.WithContext(ctx)
 	r.Body = q.body(r)
-	made := route.NewCall(q.w, r, q.route, query)
-	made.Caller, made.Who, made.Admit, made.RequestID, made.TraceParent = c.Caller, c.Who, c.Admit, c.RequestID, c.TraceParent
-	out, err := q.route.Do(made)
+	out, err := q.route.Do(c.With(r, query))
 	if err != nil {
 		return whyEnded(ctx, err)
 	}

@@ -6,7 +6,7 @@ const alwaysAllowed = "image"
 // Allowed returns the tools that are allowed when settings say nothing: those
 // that work on the sandbox itself.
 func Allowed() []string {
-	return []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "ls", "glob", "grep", "sessions_*"}
+	return []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "sessions_*"}
 }
 
 // Denied returns the tools that are denied when settings say nothing: those
@@ -35,10 +35,16 @@ func aliases() map[string]string {
 	}
 }
 
+// parts are tools that do a part of what another one does: what an entry says
+// of reading holds for every way of it, or a deny of read would leave grep.
+func parts() map[string]string {
+	return map[string]string{"ls": "read", "glob": "read", "grep": "read"}
+}
+
 // groups are names for several entries.
 func groups() map[string][]string {
 	return map[string][]string{
-		"fs":         {"read", "write", "edit", "apply_patch", "ls", "glob", "grep"},
+		"fs":         {"read", "write", "edit", "apply_patch"},
 		"runtime":    {"exec", "process"},
 		"browser":    {"browser"},
 		"ui":         {"browser", "canvas"},
@@ -50,9 +56,3 @@ func groups() map[string][]string {
 		"messaging":  append([]string{"message"}, Channels()...),
 	}
 }
-
-// Who may not read may not search either: it shows the same.
-const (
-	searching = "grep"
-	reading   = "read"
-)

@@ -17,8 +17,9 @@
 //
 // Names are compared without case, under all the names that a tool has (bash
 // is exec). An entry is a name, a pattern with "*" for any characters, or a
-// group ("group:fs"). The package only computes; a Policy is safe for
-// concurrent use.
+// group ("group:fs"). ls, glob and grep are ways to read: an entry that names
+// read names them, too, and one that names one of them is about that one alone.
+// The package only computes; a Policy is safe for concurrent use.
 package toolpolicy
 
 import (
@@ -118,11 +119,6 @@ func (p *Policy) Judge(tool string) Decision {
 	}
 	if r := p.deny.anyName(t); r != nil {
 		return deny(r, fmt.Sprintf("%s is denied by %s (%s)", t, r, r.layer), "take the entry out of "+r.list+", or do without the tool")
-	}
-	if t == searching {
-		if d := p.Judge(reading); d.Verdict == policy.Deny {
-			return Decision{Tool: t, Verdict: policy.Deny, Rule: d.Rule, Layer: d.Layer, Reason: t + " shows what read would: " + d.Reason, Hint: d.Hint}
-		}
 	}
 	lifted := p.lifts(t)
 	if r := p.own.anyName(t); r != nil && lifted == nil {

@@ -53,13 +53,14 @@ func TestJudge(t *testing.T) {
 		{"deny of other things keeps the built-in one", toolpolicy.Options{Deny: list("read")}, "browser", false, `tools.deny "browser"`, "default"},
 		{"deny of all", toolpolicy.Options{Deny: list("*")}, "image", false, `tools.deny "*"`, "agents.defaults"},
 
+		{"ways to read go with read", none, "grep", true, `tools.allow "read"`, "default"},
+		{"and go with it when it is denied", toolpolicy.Options{Deny: list("read")}, "glob", false, `tools.deny "read"`, "agents.defaults"},
+		{"one of them is denied alone", toolpolicy.Options{Deny: list("grep")}, "grep", false, `tools.deny "grep"`, "agents.defaults"},
+		{"which leaves read", toolpolicy.Options{Deny: list("grep")}, "read", true, `tools.allow "read"`, "default"},
+		{"one of them is allowed alone", toolpolicy.Options{Allow: list("ls")}, "read", false, "tools.allow", "agents.defaults"},
+
 		{"image is added", toolpolicy.Options{Allow: list("read")}, "image", true, "image", "default"},
 		{"image is denied", toolpolicy.Options{Allow: list("read"), Deny: list("image")}, "image", false, `tools.deny "image"`, "agents.defaults"},
-
-		{"searching is allowed", none, "grep", true, `tools.allow "grep"`, "default"},
-		{"listing goes with the files", toolpolicy.Options{Deny: list("group:fs")}, "ls", false, `tools.deny "group:fs"`, "agents.defaults"},
-		{"who may not read may not search", toolpolicy.Options{Deny: list("read")}, "grep", false, `tools.deny "read"`, "agents.defaults"},
-		{"nor when only searching is allowed", toolpolicy.Options{Allow: list("grep")}, "grep", false, "tools.allow", "agents.defaults"},
 
 		{"read-only keeps read", toolpolicy.Options{ReadOnly: true, ReadOnlyLayer: "flag"}, "read", true, `tools.allow "read"`, "default"},
 		{"read-only takes write", toolpolicy.Options{ReadOnly: true, ReadOnlyLayer: "flag"}, "write", false, `workspaceAccess "ro"`, "flag"},

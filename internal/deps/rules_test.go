@@ -22,7 +22,7 @@ var pure = []string{
 	"./egress/hello", "./egress/request", "./evidence/checkpoint", "./evidence/proof", "./evidence/replay", "./grant",
 	"./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
 	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota",
-	"./termsafe", "./toolpolicy", "./tools/edit", "./tools/near", "./tools/patch", "./tools/schema", "./tools/show",
+	"./termsafe", "./toolpolicy", "./tools/edit", "./tools/near", "./tools/patch", "./tools/picture", "./tools/schema", "./tools/show",
 	"./violation",
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
