@@ -19,7 +19,7 @@
 //	GET    …/handles/{handle}/shells/{ticket}/run            WebSocket of package stream
 //	GET    …/handles/{handle}/usage
 //	GET    …/handles/{handle}/dial?network&addr              WebSocket of stream.Conn
-//	       …/handles/{handle}/files/…                        see files.go
+//	       …/handles/{handle}/files/…                        package filing
 //
 // A handle lives as long as its WebSocket and no longer: the end of the
 // client, however it comes, ends its commands. Handles are random and open
@@ -49,6 +49,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/filing"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -130,42 +131,20 @@ func (h *Handler) routes() {
 		"GET " + handlePath + "/usage":              h.within(usage),
 		"POST " + handlePath + "/shells":            h.within(openShell),
 		"DELETE " + handlePath + "/shells/{ticket}": h.within(closeShell),
-		"GET " + handlePath + "/files/abilities":    h.within(abilities),
-		"POST " + handlePath + "/files/{op}":        h.within(changeFiles),
-		"GET " + handlePath + "/files/stat":         h.within(stat),
-		"GET " + handlePath + "/files/link":         h.within(readLink),
-		"GET " + handlePath + "/files/folder":       h.within(readDir),
-		"PUT " + handlePath + "/files/content":      h.within(write),
 	} {
-		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, do) })
+		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			v, err := do(r)
+			fault.Answer(w, v, err)
+		})
 	}
 	h.mux.HandleFunc("GET "+one+"/open", h.serveOpen)
 	h.mux.HandleFunc("GET "+handlePath+"/start", h.socket(start))
 	h.mux.HandleFunc("GET "+handlePath+"/shells/{ticket}/run", h.socket(runLine))
 	h.mux.HandleFunc("GET "+handlePath+"/dial", h.socket(dial))
-	h.mux.HandleFunc("GET "+handlePath+"/files/content", h.socket(read))
+	filing.Mount(h.mux, handlePath+"/files", h.files)
 	h.mux.HandleFunc(form.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
 		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "find route", Message: "there is no such route"})
 	})
-}
-
-// answer does one request with a JSON answer.
-func answer(w http.ResponseWriter, r *http.Request, do reply) {
-	v, err := do(r)
-	switch {
-	case err != nil:
-		fault.Write(w, err)
-	case v == nil:
-		w.WriteHeader(http.StatusNoContent)
-	default:
-		b, err := json.Marshal(v)
-		if err != nil {
-			fault.Write(w, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(b) // who has gone does not want it
-	}
 }
 
 // body reads the request's JSON into v.
