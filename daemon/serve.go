@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
@@ -141,9 +141,10 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	defer done()
 	r := q.r.WithContext(ctx)
 	r.Body = q.body(r)
-	out, err := q.route.Do(c.With(r, query))
+	c = c.With(r, query)
+	out, err := q.route.Do(c)
 	if err != nil {
-		return whyEnded(ctx, err)
+		return c.Why(err)
 	}
 	return q.reply(out)
 }
@@ -152,6 +153,9 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 // server's patience, with the token of a stream, and at the deadline.
 func (q *request) life(who *caller.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(q.r.Context())
+	if who != nil {
+		ctx = admission.WithCaller(ctx, *who)
+	}
 	stop := context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
 	limit := q.s.o.RequestTimeout
@@ -173,28 +177,6 @@ func (q *request) life(who *caller.Caller) (context.Context, func()) {
 			ends[i]()
 		}
 	}
-}
-
-// whyEnded is the error of a request whose context has ended, where that is
-// why it failed.
-func whyEnded(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	var cause *sandbox.Error
-	switch why := context.Cause(ctx); {
-	case errors.As(why, &cause):
-		return cause
-	case errors.Is(why, context.DeadlineExceeded) && vague(err):
-		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "serve", Message: "the request was not done in the time that there is for it", Retryable: true, Err: err}
-	}
-	return err
-}
-
-// vague reports whether an error says no more than that a context ended.
-func vague(err error) bool {
-	var e *sandbox.Error
-	return !errors.As(err, &e) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 func tooLittle(r *route.Route) error {

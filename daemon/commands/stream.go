@@ -48,7 +48,7 @@ func Stream(c *route.Call, name string, run func(context.Context, *Teller) (mana
 	e := t.begin()
 	defer e.Close()
 	if err != nil {
-		_ = e.Send(api.EventError, c.Problem(err)) // or the caller has gone
+		_ = e.Send(api.EventError, c.Problem(c.Why(err))) // or the caller has gone
 		return route.Sent{}, nil
 	}
 	t.Stdout.rest()
