@@ -73,9 +73,10 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 }
 
-// problem writes an error.
-func (q *request) problem(err error) {
-	p, h := q.s.Problem(err, q.admin(), q.id)
+// told is an error as the caller gets to see it, and in the log where it
+// belongs there.
+func (q *request) told(err error) api.Problem {
+	p, _ := q.s.Problem(err, q.admin(), q.id)
 	switch {
 	case errors.Is(err, context.Canceled) && q.r.Context().Err() != nil:
 		q.log().WithError(err).Debug("the caller has gone")
@@ -84,6 +85,13 @@ func (q *request) problem(err error) {
 	case p.Status >= 500:
 		q.log().WithError(err).Warn("a request has failed")
 	}
+	return p
+}
+
+// problem writes an error.
+func (q *request) problem(err error) {
+	p := q.told(err)
+	_, h := q.s.Problem(err, q.admin(), q.id)
 	if q.w.begun() {
 		panic(http.ErrAbortHandler) // it would look like a whole answer
 	}

@@ -42,7 +42,9 @@ type Options struct {
 	// Admission counts requests and commands; nil counts nothing.
 	Admission Admission
 
-	Observer Observer // nil hears nothing
+	Observer Observer     // nil hears nothing
+	Metrics  http.Handler // what /metrics answers; nil has none
+	Checks   []Check      // what /readyz looks at, beside whether the server drains
 
 	// Private are texts, such as paths of the state folder, that no problem
 	// shows to others than admins.
@@ -87,6 +89,7 @@ type Server struct {
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
 	busy     sync.WaitGroup
+	document func() ([]byte, error)
 }
 
 // New makes a Server. Two routes with the same method and path, the same ID,
@@ -109,6 +112,7 @@ func New(o Options) (*Server, error) {
 	for _, r := range append([]route.Resource{health{s}}, o.Resources...) {
 		s.routes = append(s.routes, r.Routes()...)
 	}
+	s.document = sync.OnceValues(documentOf(s.routes))
 	return s, s.mount()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -46,7 +47,7 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	if q.m.mount.Admin && !c.Admin() {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
 	}
-	ctx, cancel := context.WithCancelCause(q.r.Context())
+	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.r.Context(), *who))
 	defer cancel(nil)
 	defer context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })()
 	ctx, done := who.Watch(ctx)

@@ -47,21 +47,46 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
+// answering has sandboxes that tell whether they stand, as walls with a guest
+// do: the conductor keeps their handles from call to call, and so their shells.
+type answering struct{ sandbox.Provider }
+
+func (p answering) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	sb, err := p.Provider.Open(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return standing{sb}, nil
+}
+
+type standing struct{ sandbox.Sandbox }
+
+func (standing) Ping(context.Context) error { return nil }
+
+func (s standing) Files(ctx context.Context) (sandbox.Files, error) {
+	return s.Sandbox.(sandbox.FileServer).Files(ctx)
+}
+
 // newRig has a wall in memory.
 func newRig(t testing.TB, settings string, change ...func(*tools.Options)) *rig {
+	t.Helper()
+	return raised(t, rigOptions(t, settings), change...)
+}
+
+func rigOptions(t testing.TB, settings string) manager.Options {
 	t.Helper()
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
 	must(t, err)
 	parsed, err := config.Parse("test", []byte(settings))
 	must(t, err)
-	set, err := provider.New(fake.New(fake.Options{Name: "local"}))
+	set, err := provider.New(answering{fake.New(fake.Options{Name: "local"})})
 	must(t, err)
-	return raised(t, manager.Options{
+	return manager.Options{
 		Settings: parsed, State: state, Providers: set, Images: nowhere{},
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},
-	}, change...)
+	}
 }
 
 // raised is a rig on a manager of these options.

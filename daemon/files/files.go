@@ -114,13 +114,15 @@ func Path(rest string) (string, error) {
 }
 
 // Inside checks a path of a body or query: an absolute path inside, or one
-// relative to the workspace.
+// relative to the workspace, which is ".".
 func Inside(field, name string) (string, error) {
 	full := name
-	if name == "" {
+	switch {
+	case name == "":
 		return "", malformed(field, "the path is empty", "give a path inside the sandbox")
-	}
-	if !path.IsAbs(name) {
+	case name == ".":
+		full = sandbox.WorkspaceDir
+	case !path.IsAbs(name):
 		full = sandbox.WorkspaceDir + "/" + name
 	}
 	p, err := Path(full[1:])

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,9 +239,4 @@ func TestEntries(t *testing.T) {
 		r.Want(422, "acme", "POST", base+"/files:glob", `{"pattern":"[","path":"sub"}`)
 		r.Want(422, "acme", "POST", base+"/files:glob", `{"pattern":"/workspace/*","path":"sub"}`)
 	})
-}
-
-// post sends a body with another kind of content.
-func tar(r *served.Rig, as, path string, body []byte) served.Answer {
-	return r.Ask(as, http.MethodPut, path, string(body), "Content-Type", files.ContentTar)
 }

@@ -24,6 +24,8 @@ type Finder interface {
 type Sandbox struct {
 	Name   string
 	Record registry.Record
+	Usable manager.Usable // of [InWall]
+
 	// Who is on whose behalf it is used: the session of the request where the
 	// sandbox is that session's, and else the one that it was made for.
 	Who config.Who
@@ -55,19 +57,17 @@ func InWall(c *route.Call, f Finder) (Sandbox, error) {
 	if err != nil {
 		return s, err
 	}
-	return s, Inside(f, s.Who)
+	s.Usable, err = Inside(f, s.Who)
+	return s, err
 }
 
 // Inside is an error unless commands of the session run behind a wall.
-func Inside(f Finder, who config.Who) error {
+func Inside(f Finder, who config.Who) (manager.Usable, error) {
 	u, err := f.Usable(who, nil)
-	if err != nil {
-		return err
+	if err == nil && u.Place != manager.InWall {
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
 	}
-	if u.Place != manager.InWall {
-		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
-	}
-	return nil
+	return u, err
 }
 
 // Allowed reports whether what belongs to that session is the caller's to

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -29,16 +30,22 @@ type Call struct {
 	// release is called, which is always to be done. Nil admits at once.
 	Admit func(ctx context.Context) (release func(), err error)
 
+	// Problem is an error as the caller gets to see it, for streams that have
+	// begun. The daemon sets it.
+	Problem func(err error) api.Problem
+
 	query url.Values
 }
 
 // Admin reports whether every tenant is the caller's to name.
 func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
 
-// NewCall is what the daemon hands to Do. The query has been held against the
-// route.
-func NewCall(w http.ResponseWriter, r *http.Request, of *Route, query url.Values) *Call {
-	return &Call{Writer: w, Request: r, Route: of, query: query}
+// With is the call with its request as Do gets it, and a query that has been
+// held against the route.
+func (c *Call) With(r *http.Request, query url.Values) *Call {
+	with := *c
+	with.Request, with.query = r, query
+	return &with
 }
 
 // Context ends with the request, its deadline or the daemon.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
@@ -161,6 +162,21 @@ func (r *Rig) Ready(tenant, session string) string {
 	p, err := r.Manager.Ready(ctx, manager.Request{Who: config.Who{Tenant: tenant, Agent: config.DefaultAgent, Session: session}})
 	r.must(err)
 	return p.Name
+}
+
+// Run runs a line in the sandbox of a session, which has to succeed.
+func (r *Rig) Run(tenant, session, line string) string {
+	r.T.Helper()
+	ctx, done := context.WithTimeout(context.Background(), waitAtMost)
+	defer done()
+	res, err := r.Manager.Capture(ctx, manager.Request{
+		Who: config.Who{Tenant: tenant, Agent: config.DefaultAgent, Session: session}, Command: sandbox.Command{Args: []string{"sh", "-c", line}},
+	})
+	r.must(err)
+	if res.ExitCode != 0 {
+		r.T.Fatalf("%s: exit %d: %s", line, res.ExitCode, res.Stderr)
+	}
+	return string(res.Stdout)
 }
 
 // Send makes a request as one of the people, with a secret, or with neither
