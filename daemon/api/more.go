@@ -137,3 +137,20 @@ type DerivedGrant struct {
 	Grant grant.Grant   `json:"grant"`
 	Line  []grant.Grant `json:"line" doc:"Its parent first"`
 }
+
+// HeaderTerminal names a terminal that stays, in the answer to whoever opens it.
+const HeaderTerminal = "Sandbox-Terminal"
+
+// A Terminal is one that stays when its caller goes.
+type Terminal struct {
+	ID        string    `json:"id"`
+	State     string    `json:"state" enum:"running,ended,failed"`
+	StartedAt time.Time `json:"startedAt"`
+	EndedAt   time.Time `json:"endedAt,omitzero"`
+	Bytes     int64     `json:"bytes" doc:"Of output in all"`
+}
+
+// A TerminalList holds the terminals of a session.
+type TerminalList struct {
+	Items []Terminal `json:"items"`
+}
