@@ -46,6 +46,24 @@ func Write(w http.ResponseWriter, err error) {
 	_, _ = w.Write(b) // who does not read does not want to know
 }
 
+// Answer answers with v as JSON, with nothing where v is nil, or with the
+// document of err.
+func Answer(w http.ResponseWriter, v any, err error) {
+	var b []byte
+	if err == nil && v != nil {
+		b, err = json.Marshal(v)
+	}
+	switch {
+	case err != nil:
+		Write(w, err)
+	case v == nil:
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b) // who has gone does not want it
+	}
+}
+
 // Read returns the error that an answer with that status and body tells of,
 // also where the body is no document. op is what was being done.
 func Read(op string, status int, body []byte) error {
@@ -149,8 +167,8 @@ var errnos = map[string]syscall.Errno{
 	"EOPNOTSUPP": syscall.EOPNOTSUPP, "EIO": syscall.EIO, "ECONNREFUSED": syscall.ECONNREFUSED,
 }
 
-// permission is the name of a refusal that is ours and not the kernel's.
-const permission = "permission"
+// sentinels are causes that are ours and not the kernel's.
+var sentinels = map[string]error{"not-exist": fs.ErrNotExist, "exist": fs.ErrExist, "permission": fs.ErrPermission}
 
 func causeName(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
@@ -160,15 +178,17 @@ func causeName(err error) string {
 			}
 		}
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		return permission
+	for name, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			return name
+		}
 	}
 	return ""
 }
 
 func cause(name string) error {
-	if name == permission {
-		return fs.ErrPermission
+	if sentinel, ok := sentinels[name]; ok {
+		return sentinel
 	}
 	if errno, ok := errnos[name]; ok {
 		return fserr.New("", "", errno).Err

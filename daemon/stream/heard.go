@@ -165,6 +165,9 @@ func (p *Process) Signal(ctx context.Context, name string) error {
 
 // Resize implements sandbox.Process.
 func (p *Process) Resize(ctx context.Context, t sandbox.TTY) error {
+	if !p.tty {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resize", Message: "the command has no terminal"}
+	}
 	_, _, err := p.ask(ctx, control{Type: typeResize, Rows: t.Rows, Cols: t.Cols})
 	return err
 }

@@ -175,6 +175,11 @@ type outlet struct {
 
 // Write implements io.Writer. It waits until the client takes more.
 func (o *outlet) Write(p []byte) (int, error) {
+	select {
+	case <-o.s.begun:
+	case <-o.s.over:
+		return 0, io.ErrClosedPipe
+	}
 	for sent := 0; ; {
 		n := min(len(p)-sent, MaxData)
 		if n == 0 {

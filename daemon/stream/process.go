@@ -27,6 +27,7 @@ const unreadFor = 2 * time.Second
 type Process struct {
 	*link
 	cmd   sandbox.Command
+	tty   bool
 	boxes [3]*wire.Inbox
 	stdin *wire.Credits
 
@@ -64,7 +65,7 @@ var (
 // alone after the grace and some time more, which is an error of Wait.
 func Open(ctx context.Context, conn *websocket.Conn, o Options, r Request, c sandbox.Command) (*Process, error) {
 	p := &Process{
-		link: newLink(conn, o), cmd: c,
+		link: newLink(conn, o), cmd: c, tty: r.TTY != nil,
 		started: make(chan struct{}), ended: make(chan struct{}), waited: make(chan struct{}),
 		answers: map[uint32]chan event{},
 	}

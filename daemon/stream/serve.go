@@ -14,7 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// Start starts what r asks for. c is the command of r with the streams of the
+// Start starts what r asks for, and returns as soon as it runs: what it writes
+// waits for that. c is the command of r with the streams of the
 // socket; when r.Line is set c.Args is empty. The end of ctx must end the
 // command: the socket has gone, or the client has cancelled.
 type Start func(ctx context.Context, r Request, c sandbox.Command) (sandbox.Process, error)
@@ -34,7 +35,7 @@ type Outcomer interface {
 //
 // The end of ctx ends the command; the client hears how.
 func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) error {
-	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), over: make(chan struct{}), gone: make(chan struct{})}
+	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), begun: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
 	r, err := s.request(ctx)
 	if err != nil {
 		return s.fail(err)
@@ -67,6 +68,7 @@ type served struct {
 	out   [3]*wire.Credits // nil without flow control
 
 	asked chan control  // in the order in which they came
+	begun chan struct{} // closed when the client was told that it runs
 	over  chan struct{} // closed when the command has ended
 	gone  chan struct{} // closed when the client has
 
@@ -131,6 +133,7 @@ func (s *served) serve(p sandbox.Process, detached bool) error {
 	}
 	// When it cannot be told the listener hears that the client has gone.
 	_ = s.tell(event{Type: typeStarted})
+	close(s.begun)
 	go s.answer()
 	ended := make(chan error, 1)
 	go func() { ended <- s.wait(p) }()

@@ -27,7 +27,7 @@ type handle struct {
 
 	mu     sync.Mutex
 	shells map[string]sandbox.Shell // by ticket
-	files  sandbox.Files            // once somebody has asked
+	opened sandbox.Files            // once somebody has asked
 }
 
 // serveOpen serves the socket that keeps a handle.

@@ -66,7 +66,7 @@ func (h *Handler) inspect(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := p.Inspect(r.Context(), r.PathValue("name"))
+	info, err := p.Inspect(r.Context(), r.URL.Query().Get("name"))
 	return form.Box(info), err
 }
 
@@ -114,7 +114,7 @@ func (h *Handler) change(do func(sandbox.Provider, context.Context, string) erro
 		if err != nil {
 			return nil, err
 		}
-		name := r.PathValue("name")
+		name := r.URL.Query().Get("name")
 		info, err := p.Inspect(r.Context(), name)
 		switch {
 		case sandbox.IsNotFound(err): // the provider says what that means

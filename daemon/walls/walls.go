@@ -8,9 +8,9 @@
 //	GET    /v1/walls/providers                               names and features
 //	GET    …/providers/{provider}/sandboxes?instance&tenant&kind&name
 //	POST   …/providers/{provider}/sandboxes                  a Spec: create
-//	GET    …/providers/{provider}/sandboxes/{name}           inspect
-//	DELETE …/providers/{provider}/sandboxes/{name}
-//	POST   …/providers/{provider}/sandboxes/{name}/pause, /unpause
+//	GET    …/providers/{provider}/sandbox?name               inspect
+//	DELETE …/providers/{provider}/sandbox?name
+//	POST   …/providers/{provider}/sandbox/pause?name, …/unpause?name
 //	POST   …/providers/{provider}/probe
 //	DELETE …/calls/{call}                                    calls off what HeaderCall named
 //	GET    …/providers/{provider}/open                       WebSocket: a Spec, then Opened; the handle
@@ -19,7 +19,7 @@
 //	GET    …/handles/{handle}/shells/{ticket}/run            WebSocket of package stream
 //	GET    …/handles/{handle}/usage
 //	GET    …/handles/{handle}/dial?network&addr              WebSocket of stream.Conn
-//	       …/handles/{handle}/files/…                        see files.go
+//	       …/handles/{handle}/files/…                        package filing
 //
 // A handle lives as long as its WebSocket and no longer: the end of the
 // client, however it comes, ends its commands. Handles are random and open
@@ -49,6 +49,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/filing"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -97,7 +98,10 @@ func New(o Options) *Handler {
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(form.HeaderWalls, "1")
+	h.mux.ServeHTTP(w, r)
+}
 
 // Close closes all handles, which ends their commands, and waits for that.
 func (h *Handler) Close() error {
@@ -120,49 +124,27 @@ func (h *Handler) routes() {
 		"POST " + one + "/probe":                    h.probe,
 		"GET " + one + "/sandboxes":                 h.boxes,
 		"POST " + one + "/sandboxes":                h.create,
-		"GET " + one + "/sandboxes/{name}":          h.inspect,
-		"DELETE " + one + "/sandboxes/{name}":       h.change(sandbox.Provider.Remove),
-		"POST " + one + "/sandboxes/{name}/pause":   h.change(pause),
-		"POST " + one + "/sandboxes/{name}/unpause": h.change(unpause),
+		"GET " + one + "/sandbox":                   h.inspect,
+		"DELETE " + one + "/sandbox":                h.change(sandbox.Provider.Remove),
+		"POST " + one + "/sandbox/pause":            h.change(pause),
+		"POST " + one + "/sandbox/unpause":          h.change(unpause),
 		"GET " + handlePath + "/usage":              h.within(usage),
 		"POST " + handlePath + "/shells":            h.within(openShell),
 		"DELETE " + handlePath + "/shells/{ticket}": h.within(closeShell),
-		"GET " + handlePath + "/files/abilities":    h.within(abilities),
-		"POST " + handlePath + "/files/{op}":        h.within(changeFiles),
-		"GET " + handlePath + "/files/stat":         h.within(stat),
-		"GET " + handlePath + "/files/link":         h.within(readLink),
-		"GET " + handlePath + "/files/folder":       h.within(readDir),
-		"PUT " + handlePath + "/files/content":      h.within(write),
 	} {
-		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, do) })
+		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			v, err := do(r)
+			fault.Answer(w, v, err)
+		})
 	}
 	h.mux.HandleFunc("GET "+one+"/open", h.serveOpen)
 	h.mux.HandleFunc("GET "+handlePath+"/start", h.socket(start))
 	h.mux.HandleFunc("GET "+handlePath+"/shells/{ticket}/run", h.socket(runLine))
 	h.mux.HandleFunc("GET "+handlePath+"/dial", h.socket(dial))
-	h.mux.HandleFunc("GET "+handlePath+"/files/content", h.socket(read))
+	filing.Mount(h.mux, handlePath+"/files", h.files)
 	h.mux.HandleFunc(form.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
-		fault.Write(w, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find route", Message: "there is no such route"})
+		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "find route", Message: "there is no such route"})
 	})
-}
-
-// answer does one request with a JSON answer.
-func answer(w http.ResponseWriter, r *http.Request, do reply) {
-	v, err := do(r)
-	switch {
-	case err != nil:
-		fault.Write(w, err)
-	case v == nil:
-		w.WriteHeader(http.StatusNoContent)
-	default:
-		b, err := json.Marshal(v)
-		if err != nil {
-			fault.Write(w, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(b) // who has gone does not want it
-	}
 }
 
 // body reads the request's JSON into v.

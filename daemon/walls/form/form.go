@@ -3,7 +3,6 @@
 package form
 
 import (
-	"io/fs"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -17,9 +16,9 @@ const Prefix = "/v1/walls"
 // HeaderCall is the header that names a call, so that it can be called off.
 const HeaderCall = "Sandbox-Call"
 
-// TrailerProblem is the trailer of a body that ended before its time, with
-// the problem document that says why.
-const TrailerProblem = "Sandbox-Problem"
+// HeaderWalls is on every answer. An answer without it is not of a provider:
+// that something is not there, then, says nothing about sandboxes.
+const HeaderWalls = "Sandbox-Walls"
 
 // Providers is what there is.
 type Providers struct {
@@ -126,34 +125,4 @@ type Usage struct {
 	DiskWritten int64         `json:"diskWritten"`
 	NetReceived int64         `json:"netReceived"`
 	NetSent     int64         `json:"netSent"`
-}
-
-// Abilities say what files can beside the usual.
-type Abilities struct {
-	Links   bool `json:"links"`   // links can be looked at and made
-	NoLinks bool `json:"noLinks"` // there is a view without links
-	Clear   bool `json:"clear"`
-}
-
-// A File is what is known of one.
-type File struct {
-	Name     stream.Text `json:"name"`
-	Size     int64       `json:"size"`
-	Mode     fs.FileMode `json:"mode"` // the bits of Go's io/fs
-	Modified time.Time   `json:"modified"`
-}
-
-// FileOf returns i to be sent.
-func FileOf(i fs.FileInfo) File {
-	return File{Name: stream.Text(i.Name()), Size: i.Size(), Mode: i.Mode(), Modified: i.ModTime()}
-}
-
-// Files are the entries of a folder.
-type Files struct {
-	Items []File `json:"items"`
-}
-
-// A Target is what a link says.
-type Target struct {
-	Target stream.Text `json:"target"`
 }
