@@ -61,7 +61,7 @@ func TestEveryTool(t *testing.T) {
 		{"read", `{"path":"a.txt"}`, "two", false, ""},
 		{"read", `{"path":"none"}`, "", true, "SANDBOX.NOT_FOUND"},
 		{"edit", `{"path":"a.txt","old":"two","new":"2"}`, "", false, ""},
-		{"edit", `{"path":"a.txt","old":"three","new":"3"}`, "", true, "TOOL.EXECUTION_FAILED"},
+		{"edit", `{"path":"a.txt","old":"three","new":"3"}`, "", true, "SCHEMA.VALIDATION_FAILED"},
 		{"apply_patch", `{"patch":"*** Begin Patch\n*** Add File: b.txt\n+new\n*** End Patch\n"}`, "b.txt", false, ""},
 		{"ls", `{}`, "b.txt", false, ""},
 		{"glob", `{"pattern":"*.txt"}`, "a.txt", false, ""},
@@ -77,7 +77,7 @@ func TestEveryTool(t *testing.T) {
 		if res.IsError != tt.failed || !strings.Contains(text(res), tt.want) {
 			t.Errorf("%s %s: error %v, %q", tt.tool, tt.input, res.IsError, text(res))
 		}
-		if got := codeOf(t, res); tt.code != "" && got != tt.code && tt.tool != "edit" || tt.code == "" && got != "" {
+		if got := codeOf(t, res); tt.code != "" && got != tt.code || tt.code == "" && got != "" {
 			t.Errorf("%s %s: %q, want %q", tt.tool, tt.input, got, tt.code)
 		}
 		if s := schemas[tt.tool]; s != nil {
