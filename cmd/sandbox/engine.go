@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/client"
+	"github.com/bulkhead-dev/sandbox/client/conductor"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/images"
@@ -75,6 +77,15 @@ func (*house) begin() func(context.Context, config.Resolved, manager.Request) er
 
 // conductorOf returns what carries out all that a command wants of m.
 func conductorOf(m *manager.Manager) cli.Conductor { return m }
+
+// remote returns what has a daemon do it.
+func remote(h cli.Host) (cli.Conductor, func(), error) {
+	d, err := conductor.New(h.Address, client.Options{Token: h.Token})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, func() { d.Close() }, nil
+}
 
 // Images implements cli.Backend.
 func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {

@@ -111,6 +111,10 @@ func (h *house) begin() func(context.Context, config.Resolved, manager.Request) 
 	}
 }
 
+// remote hands on what a daemon is to do: what speaks to one is linked to the
+// whole program alone.
+func remote(cli.Host) (cli.Conductor, func(), error) { return nil, nil, whole() }
+
 // A conductor uses sandboxes behind local walls. To tell of sandboxes, and to
 // take them away, is the whole program's.
 type conductor struct{ *manager.Manager }

@@ -100,6 +100,9 @@ func (h *house) close() {
 
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+	if o.Host.Remote() {
+		return remote(o.Host)
+	}
 	h, err := open(o)
 	if err != nil {
 		return nil, nil, err

@@ -113,7 +113,7 @@ var rules = []rule{
 		why:  "direction: cmd, daemon and tools call the manager, never the other way",
 		from: []string{"./..."},
 		except: []string{
-			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
+			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/bench/rig", "./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},
