@@ -1,8 +1,123 @@
 // Package daemon serves sandboxes over HTTP: the requests of many tenants,
 // judged and accounted one by one.
+//
+// It is made of resources, each a table of routes (see package route) in a
+// package of its own below this one; this one has what all requests go
+// through, in this order:
+//
+//	request id and trace → who asks → quota → route → query → deadline → Do
+//
+// and writes what comes of them: JSON, or a problem with a stable code. No
+// handler decides what may be done: the manager's one gate does.
 package daemon
 
 import (
-	_ "github.com/coreos/go-systemd/v22/activation" // what follows is built on it
-	_ "github.com/coreos/go-systemd/v22/daemon"     // what follows is built on it
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
+
+// Options are what a [Server] is made of. Log is needed.
+type Options struct {
+	Log       logrus.FieldLogger
+	Resources []route.Resource
+	Mounts    []Mount
+
+	// Identify says who asks, or why nobody does; see caller.Identify. Nil lets
+	// everybody be an admin, which is for tests.
+	Identify func(*http.Request) (caller.Caller, error)
+
+	// Hosts returns the names by which the server may be called over TCP beside
+	// those of this machine; see caller.Admit. Nil is none.
+	Hosts func() []string
+
+	// Admission counts requests and commands; nil counts nothing.
+	Admission Admission
+
+	Observer Observer     // nil hears nothing
+	Metrics  http.Handler // what /metrics answers; nil has none
+	Checks   []Check      // what /readyz looks at, beside whether the server drains
+
+	// Private are texts, such as paths of the state folder, that no problem
+	// shows to others than admins.
+	Private []string
+
+	RequestTimeout time.Duration // of routes that say nothing else; 0 is one minute
+	MaxBody        int64         // bytes, of routes that say nothing else; 0 is 1 MiB
+	SlowWrite      time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
+	SlowRead       time.Duration // how long a piece of a request may be in coming; 0 is 30 s
+}
+
+// Admission counts what callers do, against their quotas.
+type Admission interface {
+	// Request counts one request.
+	Request(c caller.Caller, tenant string) error
+	// Command waits for the caller's turn to run one.
+	Command(ctx context.Context, c caller.Caller, tenant string) (release func(), err error)
+}
+
+// An Observer hears of every request that has been answered. Route is the
+// pattern of its route, or empty.
+type Observer interface {
+	Served(method, route string, status int, took time.Duration)
+	Panicked()
+}
+
+// A Mount is a handler of its own below a path, behind who asks and the quota
+// but with no deadline; it reads the [Ticket] of its requests with [TicketOf].
+type Mount struct {
+	Pattern string // of a path, as [http.ServeMux] has it
+	Admin   bool   // for admins alone
+	Handler http.Handler
+}
+
+// A Server answers requests. It is an [http.Handler] and safe for concurrent
+// use.
+type Server struct {
+	o        Options
+	mux      *http.ServeMux
+	routes   []route.Route
+	draining atomic.Bool
+	life     context.Context // of all requests; ends when they are cut off
+	cut      context.CancelCauseFunc
+	busy     sync.WaitGroup
+	document func() ([]byte, error)
+}
+
+// New makes a Server. Two routes with the same method and path, the same ID,
+// or what no table may have, are an error.
+func New(o Options) (*Server, error) {
+	s := &Server{o: o, mux: http.NewServeMux()}
+	s.life, s.cut = context.WithCancelCause(context.Background())
+	if s.o.RequestTimeout <= 0 {
+		s.o.RequestTimeout = time.Minute
+	}
+	if s.o.MaxBody <= 0 {
+		s.o.MaxBody = 1 << 20
+	}
+	if s.o.SlowWrite <= 0 {
+		s.o.SlowWrite = 30 * time.Second
+	}
+	if s.o.SlowRead <= 0 {
+		s.o.SlowRead = 30 * time.Second
+	}
+	for _, r := range append([]route.Resource{health{s}}, o.Resources...) {
+		s.routes = append(s.routes, r.Routes()...)
+	}
+	s.document = sync.OnceValues(documentOf(s.routes))
+	return s, s.mount()
+}
+
+// Routes are all routes. Not to be changed.
+func (s *Server) Routes() []route.Route { return s.routes }
+
+// errDraining is the cause of the end of requests that outlast a drain.
+var errDraining = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "serve", Message: "the server is going down", Retryable: true}

@@ -166,8 +166,15 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.L
 	if b.scratch() {
 		c.Workspace = workspaceOf(b.spec)
 	}
+	settle := func(bool) {}
+	if m.accounting != nil {
+		if settle, err = m.accounting.Hold(ctx, b.footprint()); err != nil {
+			return nil, err
+		}
+	}
 	m.pool.step("claim")
 	keep, err := m.records.Claim(c)
+	settle(err == nil)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return nil, errors.Join(errSlotLost, err)
 	}

@@ -124,7 +124,9 @@ type Usable struct {
 	Place   Place
 	Reason  string
 	Access  sandbox.Access
-	Browser bool // the settings have one
+	Browser bool          // the settings have one
+	Timeout time.Duration // limits.timeout of its commands
+	Output  int64         // limits.maxOutputBytes of its commands
 
 	policy *toolpolicy.Policy
 }
@@ -139,7 +141,7 @@ func (m *Manager) Usable(who config.Who, flags *config.SandboxSettings) (Usable,
 	if err != nil {
 		return Usable{}, err
 	}
-	u := Usable{Access: res.WorkspaceAccess, Browser: res.Browser.Enabled}
+	u := Usable{Access: res.WorkspaceAccess, Browser: res.Browser.Enabled, Timeout: time.Duration(res.Limits.Timeout), Output: int64(res.Limits.MaxOutputBytes)}
 	if u.policy, err = config.ToolPolicy(res); err != nil {
 		return Usable{}, err
 	}

@@ -37,6 +37,7 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}
+	m.gone(name)
 	berth, err := home(m.records, name)
 	if err != nil {
 		return err

@@ -64,11 +64,13 @@ func groupNames() []string {
 	return out
 }
 
-// names returns the first entry that names t, which is canonical, or nil.
+// names returns the first entry that names t, which is canonical, or nil. What
+// names a tool names the parts of it, too.
 func (l rules) names(t string) *rule {
+	whole := parts()[t]
 	for i, r := range l.entries {
 		for _, n := range r.names {
-			if match(n, t) {
+			if match(n, t) || whole != "" && match(n, whole) {
 				return &l.entries[i]
 			}
 		}
@@ -95,9 +97,10 @@ func (l rules) anyName(t string) *rule {
 
 // particular is names without the entries that name every tool.
 func (l rules) particular(t string) *rule {
+	whole := parts()[t]
 	for i, r := range l.entries {
 		for _, n := range r.names {
-			if strings.Trim(n, "*") != "" && match(n, t) {
+			if strings.Trim(n, "*") != "" && (match(n, t) || whole != "" && match(n, whole)) {
 				return &l.entries[i]
 			}
 		}

@@ -17,8 +17,9 @@
 //
 // Names are compared without case, under all the names that a tool has (bash
 // is exec). An entry is a name, a pattern with "*" for any characters, or a
-// group ("group:fs"). The package only computes; a Policy is safe for
-// concurrent use.
+// group ("group:fs"). ls, glob and grep are ways to read: an entry that names
+// read names them, too, and one that names one of them is about that one alone.
+// The package only computes; a Policy is safe for concurrent use.
 package toolpolicy
 
 import (

@@ -53,6 +53,12 @@ func TestJudge(t *testing.T) {
 		{"deny of other things keeps the built-in one", toolpolicy.Options{Deny: list("read")}, "browser", false, `tools.deny "browser"`, "default"},
 		{"deny of all", toolpolicy.Options{Deny: list("*")}, "image", false, `tools.deny "*"`, "agents.defaults"},
 
+		{"ways to read go with read", none, "grep", true, `tools.allow "read"`, "default"},
+		{"and go with it when it is denied", toolpolicy.Options{Deny: list("read")}, "glob", false, `tools.deny "read"`, "agents.defaults"},
+		{"one of them is denied alone", toolpolicy.Options{Deny: list("grep")}, "grep", false, `tools.deny "grep"`, "agents.defaults"},
+		{"which leaves read", toolpolicy.Options{Deny: list("grep")}, "read", true, `tools.allow "read"`, "default"},
+		{"one of them is allowed alone", toolpolicy.Options{Allow: list("ls")}, "read", false, "tools.allow", "agents.defaults"},
+
 		{"image is added", toolpolicy.Options{Allow: list("read")}, "image", true, "image", "default"},
 		{"image is denied", toolpolicy.Options{Allow: list("read"), Deny: list("image")}, "image", false, `tools.deny "image"`, "agents.defaults"},
 

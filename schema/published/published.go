@@ -1,6 +1,7 @@
 // Package published holds the schemas that this project publishes, under
-// docs/schemas: of the settings, of what goes into the tools, of what callers
-// hand in under grants, and of what they get and what is recorded. It is pure.
+// docs/schemas: of the settings, of what goes into the tools and comes out of
+// them, of what callers hand in under grants, and of what they get and what is
+// recorded. It is pure.
 package published
 
 import (
@@ -27,7 +28,7 @@ type Schema struct {
 // All returns the schemas, the same ones each time. Versions are by SemVer, see
 // [schema.Check]; a change of one needs a change of its number here.
 func All() []Schema {
-	return append(inputs(), []Schema{
+	return append(tools(), []Schema{
 		{"settings", schema.Input, config.Schema()},
 		of[grant.Grant]("grant", "1.0.0", "Grant: what a caller was given for one call of one tool", schema.Input),
 		of[grant.Manifest]("manifest", "1.0.0", "Manifest: what a tool declares of itself", schema.Input),
@@ -38,11 +39,11 @@ func All() []Schema {
 	}...)
 }
 
-// inputs are the schemas of what goes into the tools, whose versions are
-// theirs.
-func inputs() (out []Schema) {
+// tools are the schemas of what goes into the tools and of what they answer
+// with, whose versions are theirs.
+func tools() (out []Schema) {
 	for _, t := range toolschema.All() {
-		out = append(out, Schema{"tool-" + t.Name, schema.Input, t.Schema()})
+		out = append(out, Schema{"tool-" + t.Name, schema.Input, t.Schema()}, Schema{"tool-" + t.Name + "-result", schema.Output, t.OutputSchema()})
 	}
 	return out
 }

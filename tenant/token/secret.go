@@ -81,3 +81,18 @@ func isID(s string) bool {
 	}
 	return len(s) == idLength
 }
+
+// Mentioned reports whether text holds what looks like the secret of a token,
+// good or not, so that it is neither logged nor taken from where it may not be.
+func Mentioned(text string) bool {
+	for {
+		i := strings.Index(text, prefix)
+		if i < 0 {
+			return false
+		}
+		if rest := text[i:]; len(rest) >= Length && wellFormed(rest[:Length]) {
+			return true
+		}
+		text = text[i+len(prefix):]
+	}
+}

@@ -74,3 +74,21 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+func TestMentioned(t *testing.T) {
+	secret := newSecret()
+	for text, want := range map[string]bool{
+		"":                                   false,
+		"sbx_":                               false,
+		secret:                               true,
+		"a=" + secret + "&b=1":               true,
+		"sbx_sbx_" + secret:                  true,
+		secret[:len(secret)-1]:               false,
+		"sbx_" + strings.Repeat("a", 60):     false,
+		strings.Replace(secret, "s", "S", 1): false,
+	} {
+		if got := Mentioned(text); got != want {
+			t.Errorf("Mentioned(%q) is %v", text, got)
+		}
+	}
+}

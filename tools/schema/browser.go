@@ -10,7 +10,7 @@ type Browser struct {
 	Full     bool     `json:"full" doc:"For screenshot: the whole page."`
 	Parts    []string `json:"parts" maxitems:"3" enum:"text,links,tree" doc:"For extract: what is wanted; the text by default."`
 	Files    []string `json:"files" maxitems:"32" maxlen:"4096" doc:"For upload: files of the workspace."`
-	Path     string   `json:"path" maxlen:"4096" doc:"For download: the folder of the workspace into which the file goes. For screenshot and pdf: a file to write, instead of showing it."`
+	Path     string   `json:"path" maxlen:"4096" doc:"For download: the folder of the workspace into which the file goes. For pdf: the file to write. For screenshot: a file to write, instead of showing it."`
 	Timeout  int      `json:"timeout" min:"1" max:"600" doc:"For wait: seconds."`
 }
 
@@ -19,7 +19,7 @@ var takesOf = map[string][]string{
 	"navigate":   {"!url"},
 	"screenshot": {"selector", "full", "path"},
 	"extract":    {"selector", "parts"},
-	"pdf":        {"path"},
+	"pdf":        {"!path"},
 	"wait":       {"selector", "text", "gone", "timeout"},
 	"click":      {"!selector"},
 	"type":       {"!selector", "!text"},

@@ -1,0 +1,86 @@
+package api
+
+import "time"
+
+// A File is what is known of one.
+type File struct {
+	Path       string    `json:"path" doc:"Absolute, inside"`
+	Name       string    `json:"name"`
+	Type       string    `json:"type" enum:"file,dir,symlink,other"`
+	Size       int64     `json:"size" doc:"Bytes"`
+	Mode       string    `json:"mode" doc:"Permissions in octal, such as 0644"`
+	ModifiedAt time.Time `json:"modifiedAt"`
+	Target     string    `json:"target,omitempty" doc:"Of a symlink, as it says"`
+	ETag       string    `json:"etag,omitempty"`
+}
+
+// A FileList is a part of a folder, in order of names.
+type FileList struct {
+	Items []File `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// MoveFile renames, within the sandbox.
+type MoveFile struct {
+	From      string `json:"from" required:"true" maxlen:"4096"`
+	To        string `json:"to" required:"true" maxlen:"4096"`
+	Overwrite bool   `json:"overwrite,omitempty"`
+}
+
+// MakeFolder makes a folder.
+type MakeFolder struct {
+	Path    string `json:"path" required:"true" maxlen:"4096"`
+	Parents bool   `json:"parents,omitempty" doc:"Make those above it, and be content with one that is there"`
+}
+
+// Glob finds files by their names.
+type Glob struct {
+	Pattern string `json:"pattern" required:"true" maxlen:"4096" doc:"With ** for any number of folders"`
+	Path    string `json:"path,omitempty" maxlen:"4096" doc:"Where to begin; the workspace without"`
+	Limit   int    `json:"limit,omitempty" min:"0" max:"10000"`
+}
+
+// A GlobResult holds the paths that match.
+type GlobResult struct {
+	Paths []string `json:"paths"`
+	More  bool     `json:"more" doc:"There are more than were asked for"`
+}
+
+// Names of the events of a watch.
+const (
+	EventChange = "change" // data is a [Change]
+	EventNote   = "note"   // data is a [WatchNote]
+)
+
+// A Change is one that was seen below a watched path.
+type Change struct {
+	Kind       string    `json:"kind" enum:"created,modified,removed"`
+	Path       string    `json:"path"`
+	Type       string    `json:"type,omitempty" enum:"file,dir,symlink,other"`
+	Size       int64     `json:"size"`
+	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
+}
+
+// A WatchNote says what a watch cannot see.
+type WatchNote struct {
+	Message string `json:"message"`
+}
+
+// StageMedia asks for files from outside to be copied into the workspace.
+type StageMedia struct {
+	Refs []string `json:"refs" required:"true" maxitems:"64" doc:"Paths in the configured folders, or addresses of configured hosts"`
+}
+
+// StagedMedia says where they are.
+type StagedMedia struct {
+	Items []StagedFile `json:"items"`
+}
+
+// A StagedFile is one that was copied.
+type StagedFile struct {
+	Ref    string `json:"ref"`
+	Path   string `json:"path" doc:"Inside"`
+	Size   int64  `json:"size"`
+	MIME   string `json:"mime,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// An Approval is a question that somebody has to answer.
+type Approval struct {
+	ID        string    `json:"id"`
+	Tenant    string    `json:"tenant"`
+	Agent     string    `json:"agent"`
+	Session   string    `json:"session"`
+	Sandbox   string    `json:"sandbox"`
+	Kind      string    `json:"kind" doc:"Of the resource: path, network, command"`
+	Operation string    `json:"operation"`
+	Resource  string    `json:"resource"`
+	Command   []string  `json:"command"`
+	Reason    string    `json:"reason"`
+	Expires   time.Time `json:"expires" doc:"When no answer is a no"`
+}
+
+// An ApprovalList holds what waits for an answer.
+type ApprovalList struct {
+	Items []Approval `json:"items"`
+}
+
+// AnswerApproval is the answer.
+type AnswerApproval struct {
+	Permission string `json:"permission" required:"true" enum:"deny,allow_once,allow_session,allow_permanent"`
+	Note       string `json:"note,omitempty" maxlen:"1024"`
+}
+
+// A ViolationRecord is one thing that was tried and stopped, as it is kept.
+type ViolationRecord struct {
+	Time     time.Time `json:"time"`
+	Tenant   string    `json:"tenant"`
+	Agent    string    `json:"agent"`
+	Session  string    `json:"session"`
+	Sandbox  string    `json:"sandbox"`
+	Type     string    `json:"type"`
+	Severity string    `json:"severity" enum:"low,medium,high,critical"`
+	Verdict  string    `json:"verdict"`
+
+	Kind          string `json:"kind"`
+	Operation     string `json:"operation"`
+	Resource      string `json:"resource"`
+	Rule          string `json:"rule"`
+	Message       string `json:"message"`
+	Program       string `json:"program"`
+	Command       string `json:"command"`
+	CommandDigest string `json:"commandDigest"`
+	Count         int64  `json:"count"`
+}
+
+// A ViolationList is a part of the record, the newest first.
+type ViolationList struct {
+	Violations []ViolationRecord `json:"violations"`
+	More       bool              `json:"more"`
+	Damaged    int               `json:"damaged" doc:"Places of the records that cannot be read"`
+}
+
+// Cleared says how many records were forgotten.
+type Cleared struct {
+	Cleared int64 `json:"cleared"`
+}
+
+// An EvidenceRecord is one thing that was done, as it is kept.
+type EvidenceRecord struct {
+	Time    time.Time       `json:"time"`
+	Tenant  string          `json:"tenant"`
+	Agent   string          `json:"agent"`
+	Session string          `json:"session"`
+	Sandbox string          `json:"sandbox"`
+	Command string          `json:"command"`
+	Type    string          `json:"type"`
+	Data    json.RawMessage `json:"data"`
+	Omitted int64           `json:"omitted,omitempty"`
+}
+
+// An EvidenceList is a part of the record, the newest first.
+type EvidenceList struct {
+	Evidence []EvidenceRecord `json:"evidence"`
+	More     bool             `json:"more"`
+	Damaged  int              `json:"damaged"`
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// CreateSandbox asks for the sandbox of a session. Which sandbox that is the
+// settings say by the scope: a session has no more than one.
+type CreateSandbox struct {
+	Agent          string `json:"agent,omitempty" maxlen:"64" doc:"Who speaks; the header Sandbox-Agent says the same"`
+	Session        string `json:"session,omitempty" maxlen:"256" doc:"The conversation; the header Sandbox-Session says the same"`
+	TTLSeconds     int64  `json:"ttlSeconds,omitempty" min:"0" max:"31536000" doc:"Removed when so long has passed; 0 leaves it to the settings"`
+	IdempotencyKey string `json:"idempotencyKey,omitempty" maxlen:"128" doc:"The same key with the same request has the same answer for 24 hours; the header Idempotency-Key says the same"`
+	Wait           *bool  `json:"wait,omitempty" doc:"false returns before the sandbox is up, which then comes up by itself; the default is true"`
+}
+
+// A Sandbox is one that belongs to the caller.
+type Sandbox struct {
+	Name        string         `json:"name" doc:"Names the sandbox in every path"`
+	ID          string         `json:"id" doc:"Of the container or whatever the provider made"`
+	Kind        sandbox.Kind   `json:"kind" enum:"sandbox,browser,pool"`
+	Provider    string         `json:"provider"`
+	Tenant      string         `json:"tenant"`
+	Agent       string         `json:"agent"`
+	Session     string         `json:"session"`
+	Scope       sandbox.Scope  `json:"scope" enum:"session,agent,shared"`
+	ScopeKey    string         `json:"scopeKey"`
+	Status      sandbox.Status `json:"status" enum:"running,paused,stopped,missing,orphan,unknown"`
+	Image       string         `json:"image"`
+	ImageMatch  *bool          `json:"imageMatch" doc:"It was made from the image that a new one would be made from; null where nobody can tell"`
+	ConfigHash  string         `json:"configHash"`
+	ConfigMatch *bool          `json:"configMatch" doc:"It was made with the settings that a new one would be made with; null where nobody can tell"`
+	Workspace   string         `json:"workspace,omitempty" doc:"The folder of the host; for admins"`
+	CreatedAt   time.Time      `json:"createdAt"`
+	LastUsedAt  time.Time      `json:"lastUsedAt"`
+	ExpiresAt   time.Time      `json:"expiresAt,omitzero" doc:"When it is removed, whoever uses it then"`
+	AgeSeconds  int64          `json:"ageSeconds"`
+	IdleSeconds int64          `json:"idleSeconds"`
+
+	Created bool   `json:"created,omitempty" doc:"It was made for this request"`
+	Claimed bool   `json:"claimed,omitempty" doc:"It was kept ready and taken for this request"`
+	Note    string `json:"note,omitempty" doc:"What else there is to say, such as why none that was ready could be taken"`
+}
+
+// A SandboxPage is a part of the caller's sandboxes, in order of their names.
+type SandboxPage struct {
+	Items []Sandbox `json:"items"`
+	Next  string    `json:"next,omitempty" doc:"The cursor of the page that follows; absent on the last one"`
+}
+
+// Extend says how long a sandbox is to be kept from now on.
+type Extend struct {
+	TTLSeconds int64 `json:"ttlSeconds" required:"true" min:"1" max:"31536000"`
+}
+
+// Recreate says how.
+type Recreate struct {
+	Force bool `json:"force,omitempty" doc:"End what runs in it; without, a sandbox in use is refused"`
+}
+
+// A Usage is what one sandbox costs.
+type Usage struct {
+	Name              string         `json:"name"`
+	Provider          string         `json:"provider"`
+	Tenant            string         `json:"tenant"`
+	ScopeKey          string         `json:"scopeKey"`
+	Status            sandbox.Status `json:"status"`
+	CPUSeconds        float64        `json:"cpuSeconds" doc:"Processor time since the start"`
+	Memory            int64          `json:"memoryBytes"`
+	MemoryLimit       int64          `json:"memoryLimitBytes" doc:"0 is unbounded"`
+	PIDs              int64          `json:"pids"`
+	PIDsLimit         int64          `json:"pidsLimit"`
+	DiskRead          int64          `json:"diskReadBytes"`
+	DiskWritten       int64          `json:"diskWrittenBytes"`
+	WorkspaceBytes    int64          `json:"workspaceBytes"`
+	WorkspaceComplete bool           `json:"workspaceComplete" doc:"false: the workspace holds more than was counted"`
+	NetReceived       int64          `json:"netReceivedBytes"`
+	NetSent           int64          `json:"netSentBytes"`
+	Error             string         `json:"error,omitempty" doc:"Why it could not be measured"`
+}
+
+// A UsageList is what the caller's sandboxes cost.
+type UsageList struct {
+	Items []Usage `json:"items"`
+}

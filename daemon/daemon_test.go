@@ -1,0 +1,106 @@
+package daemon_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// table is a resource made of the routes of a test.
+type table []route.Route
+
+func (t table) Routes() []route.Route { return t }
+
+func quiet() logrus.FieldLogger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return log
+}
+
+// serve returns a server with the routes, on a socket of its own.
+func serve(t *testing.T, o daemon.Options) *httptest.Server {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = quiet()
+	}
+	s, err := daemon.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// ask makes one request and returns the answer with its whole body.
+func ask(t *testing.T, srv *httptest.Server, method, path, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	res, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(data)
+}
+
+// problem reads an answer as one.
+func problem(t *testing.T, res *http.Response, body string) api.Problem {
+	t.Helper()
+	var p api.Problem
+	if err := json.Unmarshal([]byte(body), &p); err != nil || res.Header.Get("Content-Type") != api.ContentProblem {
+		t.Fatalf("%d %s is no problem: %s", res.StatusCode, res.Header.Get("Content-Type"), body)
+	}
+	if p.Status != res.StatusCode || p.Type != api.ProblemType(p.Code) || p.RequestID != res.Header.Get(api.HeaderRequestID) {
+		t.Errorf("the problem %+v does not agree with its answer (%d, %v)", p, res.StatusCode, res.Header)
+	}
+	return p
+}
+
+type line struct {
+	Text  string `json:"text" required:"true" maxlen:"8"`
+	Times int    `json:"times,omitempty" min:"1" max:"3"`
+}
+
+func echo() table {
+	return table{{
+		ID: "echo", Method: "POST", Path: "/v1/echo/{name}", Tag: "test", Summary: "Say it again", Role: token.Session,
+		Request: line{}, Response: line{}, Status: 201, Query: []route.Param{{Name: "limit", Type: route.Integer, Min: 1, Max: 9}, {Name: "loud", Type: route.Boolean}},
+		Do: func(c *route.Call) (any, error) {
+			in, err := route.Body[line](c)
+			in.Text += c.Path("name") + c.Text("limit")
+			return in, err
+		},
+	}}
+}
+
+func TestRoute(t *testing.T) {
+	srv := serve(t, daemon.Options{Resources: []route.Resource{echo()}})
+	res, body := ask(t, srv, "POST", "/v1/echo/x?limit=7", `{"text":"a<b"}`, "Content-Type", "application/json")
+	if res.StatusCode != 201 || body != `{"text":"a<bx7"}`+"\n" {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	if res, body := ask(t, srv, "GET", "/healthz", ""); res.StatusCode != 200 || !strings.Contains(body, `"ok"`) {
+		t.Errorf("healthz: %d %s", res.StatusCode, body)
+	}
+}

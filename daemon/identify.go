@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// identify finds out who asks.
+func (q *request) identify() (*caller.Caller, error) {
+	who := caller.Caller{Role: token.Admin, Local: true}
+	if q.s.o.Identify != nil {
+		var err error
+		if who, err = q.s.o.Identify(q.r); err != nil {
+			return nil, err
+		}
+	}
+	q.who = &who
+	return &who, nil
+}
+
+func (s *Server) hosts() []string {
+	if s.o.Hosts == nil {
+		return nil
+	}
+	return s.o.Hosts()
+}
+
+type ticketKey struct{}
+
+// A Ticket is what a [Mount] has to know of a request: who asks, on whose
+// behalf, and how it is called. It is a [route.Call] without a route.
+type Ticket = route.Call
+
+// TicketOf is the ticket of a request that came to a [Mount], or nil.
+func TicketOf(ctx context.Context) *Ticket {
+	t, _ := ctx.Value(ticketKey{}).(*Ticket)
+	return t
+}
+
+// handOn gives the request to the handler of a mount.
+func (q *request) handOn(c *route.Call, who *caller.Caller) error {
+	if q.m.mount.Admin && !c.Admin() {
+		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
+	}
+	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.r.Context(), *who))
+	defer cancel(nil)
+	defer context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })()
+	ctx, done := who.Watch(ctx)
+	defer done()
+	q.m.mount.Handler.ServeHTTP(q.w, q.r.WithContext(context.WithValue(ctx, ticketKey{}, c)))
+	return nil
+}

@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+)
+
+// A request is one on its way through the server.
+type request struct {
+	s     *Server
+	w     *writer
+	r     *http.Request
+	id    string
+	trace string
+	m     *methods
+	route *route.Route
+	who   *caller.Caller // once it is known
+	began time.Time
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.busy.Add(1)
+	defer s.busy.Done()
+	q := &request{s: s, w: newWriter(w, s.o.SlowWrite), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
+	h := q.w.Header()
+	h.Set(api.HeaderRequestID, q.id)
+	h.Set(api.HeaderTraceparent, q.trace)
+	h.Set("X-Content-Type-Options", "nosniff")
+	defer q.observe()
+	defer q.recover()
+	if err := q.serve(); err != nil {
+		q.problem(err)
+	}
+	q.w.settle()
+}
+
+// recover answers for a handler that has panicked. Where an answer has begun
+// the connection is cut, so that nobody takes it for a whole one.
+func (q *request) recover() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	q.log().WithField("panic", v).Errorf("a handler has panicked\n%s", debug.Stack())
+	if q.s.o.Observer != nil {
+		q.s.o.Observer.Panicked()
+	}
+	if q.w.begun() {
+		panic(http.ErrAbortHandler)
+	}
+	q.problem(&sandbox.Error{Code: sandbox.CodeInternal, Op: "serve", Message: "a handler has panicked"})
+	q.w.settle()
+}
+
+func (q *request) log() *logrus.Entry {
+	e := q.s.o.Log.WithFields(logrus.Fields{"request": q.id, "method": q.r.Method})
+	if q.route != nil {
+		e = e.WithField("route", q.route.ID)
+	}
+	return e
+}
+
+// serve is the chain of steps.
+func (q *request) serve() error {
+	if err := caller.Admit(q.r, q.s.hosts()); err != nil {
+		return err
+	}
+	var missing error
+	q.m, q.route, missing = q.s.find(q.r)
+	if q.route != nil && q.route.Role == "" {
+		return q.do(nil)
+	}
+	who, err := q.identify() // before anything is told of what there is
+	if err != nil {
+		return err
+	}
+	if missing != nil {
+		return missing
+	}
+	return q.do(who)
+}
+
+// do carries a request out for who asks; nil is anybody.
+func (q *request) do(who *caller.Caller) error {
+	exempt := q.route != nil && q.route.Exempt
+	if q.s.draining.Load() && !exempt {
+		q.w.Header().Set("Connection", "close")
+		return errDraining
+	}
+	c := &route.Call{Writer: q.w, Request: q.r, Route: q.route}
+	if who != nil {
+		c.Caller = *who
+		var err error
+		if c.Who, err = who.Who(q.r); err != nil {
+			return err
+		}
+		if a := q.s.o.Admission; a != nil && !exempt {
+			if err := a.Request(c.Caller, c.Who.Tenant); err != nil {
+				return err
+			}
+			c.Admit = func(ctx context.Context) (func(), error) { return a.Command(ctx, c.Caller, c.Who.Tenant) }
+		}
+	}
+	c.RequestID, c.TraceParent, c.Problem = q.id, q.trace, q.told
+	if q.m.mount != nil {
+		return q.handOn(c, who)
+	}
+	return q.answer(c, who)
+}
+
+// answer calls the route's function and writes what it returns.
+func (q *request) answer(c *route.Call, who *caller.Caller) error {
+	if who != nil && !c.Caller.Reaches(q.route.Role) {
+		return tooLittle(q.route)
+	}
+	query, err := queryOf(q.r, q.route)
+	if err != nil {
+		return err
+	}
+	if err := q.s.setPath(q.r, q.route.Path); err != nil {
+		return err
+	}
+	if err := contentOf(q.r, q.route); err != nil {
+		return err
+	}
+	ctx, done := q.life(who)
+	defer done()
+	r := q.r.WithContext(ctx)
+	r.Body = q.body(r)
+	c = c.With(r, query)
+	out, err := q.route.Do(c)
+	if err != nil {
+		return c.Why(err)
+	}
+	return q.reply(out)
+}
+
+// life is the context of a request: it ends with the connection, with the
+// server's patience, with the token of a stream, and at the deadline.
+func (q *request) life(who *caller.Caller) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(q.r.Context())
+	if who != nil {
+		ctx = admission.WithCaller(ctx, *who)
+	}
+	stop := context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })
+	ends := []func(){func() { cancel(nil) }, func() { stop() }}
+	limit := q.s.o.RequestTimeout
+	if q.route.Timeout != 0 {
+		limit = q.route.Timeout
+	}
+	if limit > 0 {
+		var done func()
+		ctx, done = context.WithTimeout(ctx, limit)
+		ends = append(ends, done)
+	}
+	if (q.route.Stream || q.route.Socket || limit > time.Minute || limit < 0) && who != nil {
+		var done func()
+		ctx, done = who.Watch(ctx)
+		ends = append(ends, done)
+	}
+	return ctx, func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i]()
+		}
+	}
+}
+
+func tooLittle(r *route.Route) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this needs a token of the role " + string(r.Role) + " or above"}
+}
+
+// observe tells how the request ended.
+func (q *request) observe() {
+	if q.s.o.Observer == nil {
+		return
+	}
+	pattern := ""
+	switch {
+	case q.route != nil:
+		pattern = q.route.Path
+	case q.m != nil:
+		pattern = q.m.pattern
+	}
+	q.s.o.Observer.Served(q.r.Method, pattern, q.w.status, time.Since(q.began))
+}

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// piece is the most bytes that are written with one deadline.
+const piece = 64 << 10
+
+// A writer is an answer that has to be read: each piece of it has a deadline,
+// and who does not take it by then is cut off.
+type writer struct {
+	http.ResponseWriter
+	rc     *http.ResponseController
+	slow   time.Duration
+	status int  // 0 before the answer has begun
+	taken  bool // the connection is somebody else's
+}
+
+func newWriter(w http.ResponseWriter, slow time.Duration) *writer {
+	return &writer{ResponseWriter: w, rc: http.NewResponseController(w), slow: slow}
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) begun() bool { return w.status != 0 || w.taken }
+
+// renew gives the next piece its time. Writers that have no deadlines are those
+// of tests.
+func (w *writer) renew() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.slow)) }
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *writer) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.renew()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *writer) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n := 0
+	for {
+		w.renew()
+		part := p[n:min(len(p), n+piece)]
+		m, err := w.ResponseWriter.Write(part)
+		n += m
+		if err != nil || n >= len(p) {
+			return n, err
+		}
+	}
+}
+
+// FlushError implements the interface of [http.ResponseController].
+func (w *writer) FlushError() error {
+	w.renew()
+	return w.rc.Flush()
+}
+
+// Flush implements [http.Flusher].
+func (w *writer) Flush() { _ = w.FlushError() }
+
+// Hijack implements [http.Hijacker].
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.taken {
+		return nil, nil, errors.New("the connection is taken already")
+	}
+	c, rw, err := w.rc.Hijack()
+	if err == nil {
+		w.taken = true
+		if w.status == 0 {
+			w.status = http.StatusSwitchingProtocols
+		}
+		_ = c.SetDeadline(time.Time{}) // whoever has it sets his own
+	}
+	return c, rw, err
+}
+
+// settle leaves time for what is written behind the handler.
+func (w *writer) settle() {
+	if !w.taken {
+		w.renew()
+	}
+}

@@ -1,0 +1,88 @@
+//go:build !sandbox_front
+
+package house
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/reach"
+	decisions "github.com/bulkhead-dev/sandbox/egress/record"
+	"github.com/bulkhead-dev/sandbox/egress/serve"
+)
+
+// An exit makes what sandboxes reach hosts through when the first of them
+// may: most commands reach none and do not wait for it.
+type exit struct {
+	open      func() (opened, error)               // the same answer every time, like authority
+	authority func() (*authority.Authority, error) // made when the first secret is bound
+	used      atomic.Bool
+}
+
+type opened struct {
+	*serve.Outlet
+}
+
+// newExit prepares an exit.
+func (h *House) newExit() *exit {
+	t := &exit{authority: sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(h.state.Egress()) })}
+	t.open = sync.OnceValues(func() (opened, error) {
+		upstream, err := reach.UpstreamFrom(func(name string) string { return h.env[name] })
+		if err != nil {
+			return opened{}, err
+		}
+		kept, err := h.records.store()
+		if err != nil {
+			return opened{}, err
+		}
+		recorder, err := decisions.New(decisions.Options{Evidence: kept, Violations: h.violations, Log: h.o.Log})
+		if err != nil {
+			return opened{}, err
+		}
+		plane := egress.New(egress.Options{
+			Reach:  reach.New(reach.Options{Upstream: upstream}),
+			Record: recorder.Record,
+			Decide: recorder.Decide,
+		})
+		return opened{&serve.Outlet{
+			Plane: plane, Recorder: recorder, Authority: t.authority, Home: h.world.Home,
+			LookupEnv: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok },
+		}}, nil
+	})
+	return t
+}
+
+func (t *exit) outlet() (outlet.Outlet, error) {
+	t.used.Store(true)
+	got, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	return got.Outlet, nil
+}
+
+// close ends every way out, and writes what is not recorded yet. The evidence
+// and the violations stay open.
+func (t *exit) close() error {
+	if !t.used.Load() {
+		return nil
+	}
+	got, err := t.open()
+	if err != nil {
+		return nil // told when it was used
+	}
+	return errors.Join(got.Plane.Close(), got.Recorder.Close())
+}
+
+// trust makes the folder of certificates that sandboxes with secrets are shown.
+func (t *exit) trust() (string, error) {
+	a, err := t.authority()
+	if err != nil {
+		return "", err
+	}
+	return a.Bundle()
+}

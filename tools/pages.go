@@ -1,0 +1,186 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// The bounds of browser sessions that stay.
+const (
+	maxPages  = 64               // of all sessions together
+	idleAfter = 10 * time.Minute // without a call a page is closed
+)
+
+// pages are the browser sessions that calls have left open, one for each
+// session. It is safe for concurrent use.
+type pages struct {
+	open func(context.Context, config.Who) (browser.Session, error)
+	idle time.Duration
+
+	mu     sync.Mutex
+	of     map[config.Who]*page
+	closed bool
+}
+
+// A page is the browser session of one session.
+type page struct {
+	turn    chan struct{} // holds what may be done next: one token
+	users   int           // that have it or wait for it; guarded by pages.mu
+	session browser.Session
+	timer   *time.Timer // closes the page, while nobody uses it; guarded by pages.mu
+}
+
+func newPages(o Options) *pages {
+	return &pages{open: o.Browser, idle: idleAfter, of: map[config.Who]*page{}}
+}
+
+// use hands the page of a session to fn, alone, and opens it where there is
+// none. After an error that says that the browser is gone the next call opens
+// a new one.
+func (p *pages) use(ctx context.Context, who config.Who, fn func(browser.Session) error) error {
+	pg, err := p.claim(who)
+	if err != nil {
+		return err
+	}
+	defer p.release(who, pg)
+	select {
+	case pg.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-pg.turn }()
+	if p.gone() {
+		return errPagesClosed()
+	}
+	if pg.session == nil {
+		if pg.session, err = p.open(ctx, who); err != nil {
+			pg.session = nil
+			return err
+		}
+	}
+	err = fn(pg.session)
+	if c := sandbox.CodeOf(err); c == sandbox.CodeUnavailable || c == sandbox.CodeInternal {
+		err = errors.Join(err, pg.session.Close())
+		pg.session = nil
+	}
+	return err
+}
+
+func errPagesClosed() error {
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser", Message: "this program is about to end", Retryable: true}
+}
+
+func (p *pages) gone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// claim takes the page of a session, so that it is not closed for idleness.
+func (p *pages) claim(who config.Who) (*page, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errPagesClosed()
+	}
+	pg := p.of[who]
+	if pg == nil {
+		if len(p.of) >= maxPages {
+			return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: fmt.Sprintf("%d sessions have pages open, which is the most", maxPages), Hint: "close a page that is not needed", Retryable: true}
+		}
+		pg = &page{turn: make(chan struct{}, 1)}
+		p.of[who] = pg
+	}
+	if pg.timer != nil {
+		pg.timer.Stop()
+		pg.timer = nil
+	}
+	pg.users++
+	return pg, nil
+}
+
+// release is the end of claim. The last one starts the time of idleness, or
+// forgets a page that is none.
+func (p *pages) release(who config.Who, pg *page) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pg.users--; pg.users > 0 {
+		return
+	}
+	switch {
+	case pg.session == nil && p.of[who] == pg:
+		delete(p.of, who)
+	case pg.session != nil && !p.closed:
+		pg.timer = time.AfterFunc(p.idle, func() { p.expire(who, pg) })
+	}
+}
+
+// expire closes a page that nobody has used.
+func (p *pages) expire(who config.Who, pg *page) {
+	p.mu.Lock()
+	if pg.users > 0 || p.of[who] != pg || pg.timer == nil {
+		p.mu.Unlock()
+		return
+	}
+	delete(p.of, who)
+	s := pg.session
+	p.mu.Unlock()
+	if s != nil {
+		_ = s.Close() // nobody is there to hear of it, and the container's end takes it along
+	}
+}
+
+// end closes the page of a session, and tells whether there was one. What is
+// done with it at the moment is done first.
+func (p *pages) end(ctx context.Context, who config.Who) (open bool, err error) {
+	p.mu.Lock()
+	pg := p.of[who]
+	if pg == nil {
+		p.mu.Unlock()
+		return false, nil
+	}
+	pg.users++
+	if pg.timer != nil {
+		pg.timer.Stop()
+		pg.timer = nil
+	}
+	p.mu.Unlock()
+	defer p.release(who, pg)
+	select {
+	case pg.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	defer func() { <-pg.turn }()
+	if pg.session == nil {
+		return false, nil
+	}
+	err = pg.session.Close()
+	pg.session = nil
+	return true, err
+}
+
+// close closes all pages and refuses new ones. It waits for what is done with
+// them until ctx ends.
+func (p *pages) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	var all []config.Who
+	for who := range p.of {
+		all = append(all, who)
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, who := range all {
+		_, err := p.end(ctx, who)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,303 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A State is how far a command is.
+type State string
+
+// The states. A command has failed when nobody knows how it ended: it was
+// refused, its sandbox fell, or it was given up. How the program itself ended
+// is told by [Status.Outcome] of a command that has ended, and only there.
+const (
+	StateRunning State = "running"
+	StateEnded   State = "ended"
+	StateFailed  State = "failed"
+)
+
+// A Status is what there is to know of a command.
+type Status struct {
+	ID      string
+	Text    string // of the command, for people
+	State   State
+	TTY     bool
+	Killed  bool // somebody asked for its end
+	Started time.Time
+	Ended   time.Time // zero while it runs
+	Bytes   int64     // of output in all
+	Lines   int64     // of output in all
+
+	// Outcome is how it ended, for StateEnded alone; nil otherwise, so that
+	// nobody takes the zero exit status for one.
+	Outcome *manager.Outcome
+	// Err is why it is StateFailed; nil otherwise.
+	Err *sandbox.Error
+}
+
+// StartOptions say how a command is started in the background.
+type StartOptions struct {
+	Text  string // of the command, for people; empty takes it from the arguments
+	Stdin []byte // what is there to read at first, at most 1 MiB
+	EOF   bool   // nothing more will be written
+	// Shell has the sandbox's shell run with the arguments, see
+	// [manager.Manager.Shell].
+	Shell bool
+}
+
+// A command is one in the background. Its fields are fixed, or guarded by
+// House.mu.
+type command struct {
+	id     string
+	house  *House
+	who    config.Who
+	tenant *tenant
+	text   string
+	tty    bool
+	out    *output
+	in     *input
+	life   context.Context
+	cancel context.CancelCauseFunc
+
+	up   chan struct{} // closed when it runs, or will not
+	done chan struct{} // closed when it has ended
+
+	process sandbox.Process // the last one, nil before the first
+	state   State
+	killed  bool
+	begun   time.Time
+	ended   time.Time
+	outcome *manager.Outcome
+	err     *sandbox.Error
+	seen    int64 // where the last poll stopped
+	held    int64 // memory for output
+	gone    bool  // no longer found
+}
+
+var errKilled = errors.New("somebody asked for its end")
+
+func (c *command) over() bool { return c.state != StateRunning }
+
+// stop ends the command by the end of its context.
+func (c *command) stop(cause error) {
+	c.house.mu.Lock()
+	if !c.over() {
+		c.killed = true
+	}
+	c.house.mu.Unlock()
+	c.cancel(cause)
+}
+
+// Start runs a command in the background. It returns as soon as the command
+// runs; what is refused, or cannot be started, is an error and leaves nothing.
+// The end of ctx afterwards does not concern the command, whose time limit is
+// that of req, or of the settings.
+//
+// Stdin, Stdout and Stderr of req.Command must be nil. On a terminal
+// (req.Command.TTY) all output is on [Stdout].
+func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) (Status, error) {
+	switch r := req.Command; {
+	case r.Stdin != nil || r.Stdout != nil || r.Stderr != nil:
+		return Status{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "command", Message: "what runs in the background has its own input and output"}
+	case len(o.Stdin) > maxPending:
+		return Status{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "stdin", Message: "is longer than 1 MiB"}
+	}
+	c, err := h.admit(ctx, req, o)
+	if err != nil {
+		return Status{}, err
+	}
+	req.Command.Stdin, req.Command.Stdout, req.Command.Stderr = c.in, writer{c.out, Stdout}, writer{c.out, Stderr}
+	started := req.Started
+	req.Started = func(p sandbox.Process) {
+		c.runs(p)
+		if started != nil {
+			started(p)
+		}
+	}
+	run := h.o.Manager.Run
+	if o.Shell {
+		run = h.o.Manager.Shell
+	}
+	go c.run(func() (manager.Outcome, error) { return run(c.life, req) })
+	select {
+	case <-c.up:
+	case <-ctx.Done():
+		c.stop(context.Cause(ctx))
+		<-c.up
+	}
+	return c.begin(ctx)
+}
+
+// begin is what Start answers when the command runs or will not.
+func (c *command) begin(ctx context.Context) (Status, error) {
+	h := c.house
+	if ctx.Err() != nil {
+		<-c.done // nobody would ever hear of its id
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		h.forget(c)
+		h.tidy(c.who)
+		return Status{}, &sandbox.Error{Code: sandbox.CodeExecution, Op: "start", Message: "the caller gave up while the command was started", Err: context.Cause(ctx)}
+	case c.state == StateFailed && c.process == nil:
+		h.forget(c)
+		h.tidy(c.who)
+		return Status{}, c.err
+	}
+	return c.status(), nil
+}
+
+// admit makes room for a command.
+func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) (*command, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return nil, closing("start")
+	}
+	have, t := h.of(req.Who)
+	defer h.tidy(req.Who)
+	runs := 0
+	for _, c := range have.commands {
+		if !c.over() {
+			runs++
+		}
+	}
+	memory := int64(2 * least)
+	switch {
+	case runs >= h.o.CommandsPerSession:
+		return nil, tooMany("start", "the number of commands that run in this session", h.o.CommandsPerSession)
+	case t.running >= h.o.CommandsPerTenant:
+		return nil, tooMany("start", "the number of commands that run for this tenant", h.o.CommandsPerTenant)
+	case t.memory+memory > h.o.MemoryPerTenant || h.memory+memory > h.o.Memory:
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "start", Retryable: true, Message: "there is no memory left for output", Hint: "end commands that are not needed"}
+	}
+	c := &command{
+		id: newID(), house: h, who: req.Who, tenant: t, text: o.Text, tty: req.Command.TTY != nil, state: StateRunning,
+		in: newInput(slices.Clone(o.Stdin), o.EOF), up: make(chan struct{}), done: make(chan struct{}), begun: h.o.Now(), held: memory,
+	}
+	if c.text == "" {
+		c.text = text(req.Command.Args)
+	}
+	c.life, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.out = newOutput(c.life, h.o.Keep, c.take)
+	have.commands[c.id] = c
+	t.running++
+	t.memory += memory
+	h.memory += memory
+	h.active.Add(1)
+	return c, nil
+}
+
+// take takes memory for the output, or says that there is none.
+func (c *command) take(n int64) bool {
+	h := c.house
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.gone || c.tenant.memory+n > h.o.MemoryPerTenant || h.memory+n > h.o.Memory {
+		return false
+	}
+	c.hold(n)
+	return true
+}
+
+// hold counts memory that the output has more, or less. The lock is held.
+func (c *command) hold(n int64) {
+	c.held += n
+	c.tenant.memory += n
+	c.house.memory += n
+}
+
+// runs notes that the command runs, or runs again.
+func (c *command) runs(p sandbox.Process) {
+	h := c.house
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.process == nil {
+		close(c.up)
+	}
+	c.process = p
+}
+
+// run waits for the command's end.
+func (c *command) run(run func() (manager.Outcome, error)) {
+	h := c.house
+	defer h.active.Done()
+	out, err := run()
+	c.in.close()
+	spare := c.out.end()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.ended = h.o.Now()
+	c.state, c.outcome = StateEnded, &out
+	if err != nil {
+		c.state, c.outcome, c.err = StateFailed, nil, c.failure(err)
+	}
+	c.tenant.running--
+	if !c.gone {
+		c.hold(-spare)
+		h.crowd(c.who)
+	}
+	if c.process == nil {
+		close(c.up)
+	}
+	c.cancel(nil)
+	close(c.done)
+}
+
+// failure is err, with the reason when that is our own.
+func (c *command) failure(err error) *sandbox.Error {
+	if cause := context.Cause(c.life); cause != nil && c.killed {
+		return &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: c.id, Message: "the command was ended: " + cause.Error(), Err: err}
+	}
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "run", Resource: c.id, Message: "the command failed", Err: err}
+}
+
+// crowd forgets what ended first where too many linger. The lock is held.
+func (h *House) crowd(who config.Who) {
+	have := h.sessions[who]
+	if have == nil {
+		return
+	}
+	var over []*command
+	for _, c := range have.commands {
+		if c.over() {
+			over = append(over, c)
+		}
+	}
+	slices.SortFunc(over, func(a, b *command) int { return a.ended.Compare(b.ended) })
+	for len(over) > h.o.EndedPerSession {
+		h.forget(over[0])
+		over = over[1:]
+	}
+}
+
+// forget lets a command be found no more, and its memory go. The lock is held.
+func (h *House) forget(c *command) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	if have := h.sessions[c.who]; have != nil {
+		delete(have.commands, c.id)
+	}
+	c.hold(-c.held)
+}
+
+// status is what is told of c. The lock is held; output has one of its own,
+// under which nobody takes ours but for memory, so it is not asked here.
+func (c *command) status() Status {
+	return Status{ID: c.id, Text: c.text, State: c.state, TTY: c.tty, Killed: c.killed, Started: c.begun, Ended: c.ended, Outcome: c.outcome, Err: c.err}
+}

@@ -1,0 +1,23 @@
+package running
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// managed is the conductor that a manager is.
+type managed struct{ *manager.Manager }
+
+// Managed returns the conductor that m is.
+func Managed(m *manager.Manager) Conductor { return managed{m} }
+
+// OpenShell implements [Conductor].
+func (m managed) OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (Shell, error) {
+	s, err := m.Manager.OpenShell(ctx, req, o)
+	if err != nil {
+		return nil, err // s would be a shell that is not nil
+	}
+	return s, nil
+}

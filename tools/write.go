@@ -1,0 +1,213 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/tools/change"
+	"github.com/bulkhead-dev/sandbox/tools/edit"
+	"github.com/bulkhead-dev/sandbox/tools/patch"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
+	"github.com/bulkhead-dev/sandbox/tools/show"
+)
+
+// write replaces or makes a file.
+func (c *call) write(ctx context.Context, in schema.Write) (Answer, error) {
+	d := schema.WriteResult{Path: in.Path, Bytes: len(in.Content)}
+	err := c.changing(ctx, func(f *fsbridge.Bridge) error {
+		info, err := f.Stat(ctx, in.Path)
+		switch {
+		case sandbox.IsNotFound(err):
+			d.Created = true
+		case err != nil:
+			return err
+		case info.IsDir():
+			return &sandbox.Error{Code: sandbox.CodeValidation, Op: "write", Field: "path", Resource: termsafe.Line(in.Path), Message: termsafe.Line(in.Path) + " is a folder", Hint: "name a file in it"}
+		}
+		return f.Write(ctx, in.Path, strings.NewReader(in.Content), sandbox.WriteOptions{})
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	what := "replaced"
+	if d.Created {
+		what = "made"
+	}
+	return Answer{Text: fmt.Sprintf("%s %s, which has %d bytes now", what, show.Name(in.Path), d.Bytes), Data: d}, nil
+}
+
+// edit replaces pieces of a file. The file is written only if it is still what
+// the edits were made for.
+func (c *call) edit(ctx context.Context, in schema.Edit) (Answer, error) {
+	d := schema.EditResult{Path: in.Path}
+	edits := in.List()
+	err := c.changing(ctx, func(f *fsbridge.Bridge) error {
+		path, err := followed(ctx, f, in.Path)
+		if err != nil {
+			return err
+		}
+		before, err := change.Load(ctx, f, path, edit.MaxText)
+		if err != nil {
+			return err
+		}
+		var text []byte
+		if before == nil {
+			if edits[0].Old != "" {
+				return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "edit", Field: "path", Resource: termsafe.Line(in.Path),
+					Message: "there is no file " + termsafe.Line(in.Path), Hint: "look for it with ls or glob, or leave old empty to make it"}
+			}
+			d.Created = true
+		} else {
+			text = before.Data
+		}
+		r, err := edit.Apply(text, edits)
+		if err != nil {
+			return err
+		}
+		d.Bytes, d.Edits = len(r.Text), make([]schema.EditChange, len(r.Changes))
+		for i, e := range r.Changes {
+			d.Edits[i] = schema.EditChange(e)
+		}
+		return change.Apply(ctx, f, []change.File{{Path: path, Before: before, After: &change.Content{Data: r.Text}}})
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	what := "edited"
+	if d.Created {
+		what = "made"
+	}
+	var where []string
+	for _, e := range d.Edits {
+		s := fmt.Sprintf("line %d", e.Line)
+		if e.Places > 1 {
+			s = fmt.Sprintf("%d places, the first at line %d", e.Places, e.Line)
+		}
+		where = append(where, s)
+	}
+	return Answer{Text: fmt.Sprintf("%s %s: %s", what, show.Name(in.Path), strings.Join(where, "; ")), Data: d}, nil
+}
+
+// maxFollowed is how many links lead to a file at most.
+const maxFollowed = 16
+
+// followed returns the file that a path names, in the place of a link to it: to
+// write means to write that file. Where links lead is for the sandbox's files
+// to judge, which let none lead out of its mount.
+func followed(ctx context.Context, f *fsbridge.Bridge, path string) (string, error) {
+	for range maxFollowed {
+		target, err := f.ReadLink(ctx, path)
+		if err != nil {
+			return path, nil // no link, nothing there, or not to be told: what uses the path says more
+		}
+		if strings.HasPrefix(target, "/") {
+			path = target
+			continue
+		}
+		dir := path[:strings.LastIndexByte(path, '/')+1]
+		path = dir + target
+	}
+	return "", &sandbox.Error{Code: sandbox.CodeValidation, Op: "edit", Field: "path", Resource: termsafe.Line(path), Message: "too many links lead to the file"}
+}
+
+// patch changes files, all that the patch says or none.
+func (c *call) patch(ctx context.Context, in schema.ApplyPatch) (Answer, error) {
+	p, err := patch.Parse([]byte(in.Patch), sandbox.WorkspaceDir)
+	if err != nil {
+		return Answer{}, err
+	}
+	d := schema.PatchResult{Files: []schema.PatchChange{}}
+	err = c.changing(ctx, func(f *fsbridge.Bridge) error {
+		before := map[string]*change.Content{}
+		load := func(path string) (*change.Content, error) {
+			if known, ok := before[path]; ok {
+				return known, nil
+			}
+			content, err := change.Load(ctx, f, path, patch.MaxFile)
+			if err == nil {
+				before[path] = content
+			}
+			return content, err
+		}
+		result, err := p.Apply(patch.ReaderFunc(func(path string) ([]byte, error) {
+			content, err := load(path)
+			if err == nil && content == nil {
+				err = &sandbox.Error{Code: sandbox.CodeNotFound, Op: "apply_patch", Resource: termsafe.Line(path), Message: "there is no file " + termsafe.Line(path)}
+			}
+			if err != nil {
+				return nil, err
+			}
+			return content.Data, nil
+		}))
+		if err != nil {
+			return err
+		}
+		files, err := steps(result, load)
+		if err != nil {
+			return err
+		}
+		for _, done := range result.Changes {
+			d.Files = append(d.Files, schema.PatchChange{Action: string(done.Action), Path: done.Path, From: done.From, Created: done.New, Added: done.Added, Removed: done.Removed, Notes: done.Notes})
+		}
+		return change.Apply(ctx, f, files)
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Text: told(d), Data: d}, nil
+}
+
+// steps are the changes of files that a patch comes to.
+func steps(r *patch.Result, load func(string) (*change.Content, error)) ([]change.File, error) {
+	var out []change.File
+	for _, c := range r.Changes {
+		if c.Action == patch.ActionDelete {
+			continue
+		}
+		before, err := load(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		after := &change.Content{Data: c.Data, Mode: c.Mode}
+		if from, err := load(c.From); c.From != "" && err == nil && from != nil && c.Mode == 0 {
+			after.Mode = from.Mode // a file that is called something else keeps its permissions
+		}
+		out = append(out, change.File{Path: c.Path, Before: before, After: after})
+	}
+	for _, path := range r.Removed() {
+		before, err := load(path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, change.File{Path: path, Before: before})
+	}
+	return out, nil
+}
+
+// told says what a patch did, as programs that patch do.
+func told(d schema.PatchResult) string {
+	var out []string
+	for _, f := range d.Files {
+		sign := "M"
+		switch {
+		case f.Action == "delete":
+			sign = "D"
+		case f.Action == "rename":
+			sign = "R"
+		case f.Created:
+			sign = "A"
+		}
+		row := sign + " " + show.Name(f.Path)
+		if f.From != "" {
+			row = sign + " " + show.Name(f.From) + " -> " + show.Name(f.Path)
+		}
+		out = append(out, fmt.Sprintf("%s (+%d -%d)", row, f.Added, f.Removed))
+		out = slices.Concat(out, f.Notes)
+	}
+	return strings.Join(out, "\n")
+}
