@@ -95,11 +95,11 @@ func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*liv
 	for {
 		n, err := next()
 		if n == nil || err != nil {
-			return nil, "no slot of its shape is ready", err
+			return nil, m.whyCold(w), err
 		}
 		if ok, differ := pool.CanBindLate(*n.rec.Spec, w.asOn(n.rec.Name, *n.rec.Spec)); !ok {
 			m.pool.put(n)
-			return nil, "a slot cannot become it: " + strings.Join(differ, ", "), nil
+			return nil, "those there are differ in " + strings.Join(differ, ", "), nil
 		}
 		l, err := m.claimSlot(ctx, w, n, held)
 		if err == nil {
@@ -111,6 +111,15 @@ func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*liv
 		}
 		m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
 	}
+}
+
+// whyCold says why no slot is there for w.
+func (m *Manager) whyCold(w *want) string {
+	fit, why, err := m.slotsFor(w)
+	if fit > 0 || err != nil {
+		return "none is ready"
+	}
+	return why
 }
 
 // asOn is what w asks for with the name, folders and user that the slot has for

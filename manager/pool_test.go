@@ -137,15 +137,15 @@ func TestClaimCold(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}
-	cold("folder", "no slot of its shape", func(q *manager.Request) {
+	cold("folder", "workspace /workspace", func(q *manager.Request) {
 		dir := tempDir(t, 0o755)
 		must(t, os.Chown(dir, 1000, 1000))
 		q.Flags = &config.SandboxSettings{Workspace: &dir}
 	})
-	cold("memory", "no slot of its shape", func(q *manager.Request) {
+	cold("memory", "docker.memory,", func(q *manager.Request) {
 		q.Flags = &config.SandboxSettings{Docker: &config.DockerSettings{Memory: &memory}}
 	})
-	cold("tenant", "no slot of its shape", func(q *manager.Request) { q.Who.Tenant = "acme" })
+	cold("tenant", "none is ready", func(q *manager.Request) { q.Who.Tenant = "acme" })
 	if n := slotsOf(t, m); n != 1 {
 		t.Errorf("%d slots", n)
 	}

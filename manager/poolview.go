@@ -113,36 +113,35 @@ func (m *Manager) busySlot(name string) bool {
 
 // retire removes a slot by plan. One that was claimed since is left alone; what
 // a process has left that died while it claimed one goes with the slot.
-func (m *Manager) retire(ctx context.Context, a pool.Action) error {
+func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err error) {
 	turn, err := m.leases.TryEnsure(a.Slot)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer turn.Release()
 	p, err := m.slotProvider(ctx, a.Slot)
 	if err != nil || p == nil {
-		return err
+		return false, err
 	}
 	c, claimed, err := m.records.ClaimOn(a.Slot)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if !claimed {
-		m.log.WithField("slot", a.Slot).Infof("removed: %s", a.Why)
-		return m.removeSlot(ctx, p, a.Slot)
+	if claimed {
+		// In one whose claim is not whole nothing was run: that comes
+		// afterwards, and whoever makes it whole holds the lock that we have.
+		if of, whole, err := m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
+			return false, err
+		}
 	}
-	if of, whole, err := m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
-		return err
+	m.log.WithField("slot", a.Slot).Infof("removed: %s", a.Why)
+	if err := m.clearSlot(ctx, p, a.Slot); err != nil || !claimed {
+		return err == nil, err
 	}
-	// Nothing was run in it: that comes after the claim is whole, and whoever
-	// makes it whole holds the lock that we have.
-	if err := m.clearSlot(ctx, p, a.Slot); err != nil {
-		return err
-	}
-	return m.records.UnclaimSlot(a.Slot)
+	return true, m.records.UnclaimSlot(a.Slot)
 }
 
 // slotProvider is that of a slot, nil where nobody knows it.

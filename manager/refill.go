@@ -79,11 +79,11 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	if len(wants) == 0 && len(view.Slots) == 0 {
 		return 0, refillIdle, nil
 	}
-	started, more, err := m.refill(ctx, pool.Plan(view), wants)
+	started, removed, more, err := m.refill(ctx, pool.Plan(view), wants)
 	switch {
 	case err != nil:
 		return started, refillFailed, err
-	case more && started > 0:
+	case more && started > 0, removed > 0: // what is removed makes room
 		return started, 0, nil
 	case more:
 		return started, time.Second, nil // as fast as the rate allows
@@ -92,7 +92,7 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 }
 
 // refill carries out a plan.
-func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started int, more bool, errs error) {
+func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started, removed int, more bool, errs error) {
 	var g errgroup.Group
 	g.SetLimit(refillAtOnce)
 	failed := make([]error, len(plan))
@@ -101,7 +101,10 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 		case ctx.Err() != nil:
 			more = true
 		case a.Kind == pool.Remove:
-			failed[i] = m.retire(ctx, a)
+			var gone bool
+			if gone, failed[i] = m.retire(ctx, a); gone {
+				removed++
+			}
 		case a.Kind == pool.Start && started >= refillMost:
 			more = true
 		case a.Kind == pool.Start:
@@ -114,7 +117,7 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 	}
 	_ = g.Wait()
 	errs = errors.Join(failed...)
-	return started, more, errs
+	return started, removed, more, errs
 }
 
 // poolWants asks the settings of every agent, for every tenant, what slots are
