@@ -32,6 +32,8 @@ func formOf(name string) (form, bool) {
 		return form{`^[A-Za-z_][A-Za-z0-9_]{0,255}$`, isVariable}, true
 	case "hostName":
 		return form{`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`, isHostName}, true
+	case "login":
+		return form{`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`, isLogin}, true
 	}
 	return form{}, false
 }
@@ -77,6 +79,10 @@ func isVariable(s string) bool {
 
 func isHostName(s string) bool {
 	return sized(s, 253) && alphanumeric(s[0]) && alphanumeric(s[len(s)-1]) && made(s, ".-")
+}
+
+func isLogin(s string) bool {
+	return sized(s, 32) && (alphanumeric(s[0]) || s[0] == '_') && !strings.Contains(digits, s[:1]) && made(s[1:], "_.-")
 }
 
 const digits = "0123456789"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var formNames = []string{"name", "image", "prefix", "hostRule", "hostTarget", "capability", "gpus", "variable", "hostName"}
+var formNames = []string{"name", "image", "prefix", "hostRule", "hostTarget", "capability", "gpus", "variable", "hostName", "login"}
 
 // agree complains unless the function and the pattern of every form say the
 // same about s.
@@ -40,7 +40,7 @@ func formSamples() []string {
 		b := string([]byte{byte(c)})
 		out = append(out, b, b+"a", "a"+b, "a"+b+"a", "0"+b+"Z", "_"+b, "*."+b, "device="+b)
 	}
-	for _, n := range []int{1, 2, 3, 4, 13, 14, 15, 63, 64, 65, 199, 200, 201, 252, 253, 254, 255, 256, 257, 271, 272, 273} {
+	for _, n := range []int{1, 2, 3, 4, 13, 14, 15, 31, 32, 33, 63, 64, 65, 199, 200, 201, 252, 253, 254, 255, 256, 257, 271, 272, 273} {
 		for _, c := range []string{"a", "0", "A", "_", ".", "-"} {
 			w := strings.Repeat(c, n)
 			out = append(out, w, "a"+w, "*."+w, "device="+w, w+"a")

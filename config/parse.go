@@ -50,6 +50,9 @@ func (p *problems) judge(s *Settings) error {
 	expandAliases(s)
 	p.tags(reflect.ValueOf(s).Elem(), "")
 	p.agents(s)
+	p.daemon(s.Daemon)
+	p.tenants(s.Tenants)
+	p.media(s.Media)
 	if err := p.err(); err != nil {
 		return err
 	}

@@ -14,6 +14,10 @@ type Settings struct {
 	Schema *string `json:"$schema,omitempty" doc:"Where an editor finds the JSON Schema of this file; not read by the program."`
 	Agents *Agents `json:"agents,omitempty" doc:"Settings of all agents and of single ones."`
 
+	Daemon  *DaemonSettings  `json:"daemon,omitempty" doc:"How sandbox serve answers requests."`
+	Tenants *TenantsSettings `json:"tenants,omitempty" doc:"What the tenants of sandbox serve may hold and use at one time."`
+	Media   *MediaSettings   `json:"media,omitempty" doc:"Where files that came in from outside are taken from when they are staged in a workspace."`
+
 	// Dir is the absolute folder of the file, in which permission rules like
 	// Edit(/src/**) lie; empty when it is not known. Parse sets it.
 	Dir string `json:"-"`

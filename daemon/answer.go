@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -73,9 +73,10 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 }
 
-// problem writes an error.
-func (q *request) problem(err error) {
-	p, h := q.s.Problem(err, q.admin(), q.id)
+// told is an error as the caller gets to see it, and in the log where it
+// belongs there.
+func (q *request) told(err error) api.Problem {
+	p, _ := q.s.Problem(err, q.admin(), q.id)
 	switch {
 	case errors.Is(err, context.Canceled) && q.r.Context().Err() != nil:
 		q.log().WithError(err).Debug("the caller has gone")
@@ -84,6 +85,13 @@ func (q *request) problem(err error) {
 	case p.Status >= 500:
 		q.log().WithError(err).Warn("a request has failed")
 	}
+	return p
+}
+
+// problem writes an error.
+func (q *request) problem(err error) {
+	p := q.told(err)
+	_, h := q.s.Problem(err, q.admin(), q.id)
 	if q.w.begun() {
 		panic(http.ErrAbortHandler) // it would look like a whole answer
 	}
@@ -97,7 +105,7 @@ func (q *request) problem(err error) {
 	q.write(p.Status, api.ContentProblem, data)
 }
 
-func (q *request) admin() bool { return q.call != nil && q.call.Caller.Admin() }
+func (q *request) admin() bool { return q.who != nil && q.who.Role == token.Admin }
 
 // Problem is an error as a caller gets to see it, with the headers that belong
 // to it. Of an error without code, or with that for what nobody has thought
@@ -122,9 +130,9 @@ func (s *Server) Problem(err error, admin bool, requestID string) (api.Problem, 
 	}
 	if status == 0 {
 		status = e.Code.HTTPStatus()
-		if token.Refused(err) {
+		if challenge, ok := caller.Challenge(err); ok {
 			status = http.StatusUnauthorized
-			h.Set("WWW-Authenticate", `Bearer realm="sandbox"`)
+			h.Set("WWW-Authenticate", challenge)
 		}
 	}
 	p := api.Problem{
@@ -158,7 +166,7 @@ func retryAfter(err error, p api.Problem) string {
 		return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10)
 	}
 	if p.Retryable && (p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests) {
-		return strconv.FormatInt(int64(time.Second/time.Second), 10)
+		return "1"
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
 
@@ -31,15 +31,20 @@ type Options struct {
 	Resources []route.Resource
 	Mounts    []Mount
 
-	// Identify says who asks, or why nobody does: an error of which
-	// token.Refused is true is 401. Nil lets everybody be an admin, which is
-	// for tests and sockets that only admins reach.
-	Identify func(*http.Request) (Identity, error)
+	// Identify says who asks, or why nobody does; see caller.Identify. Nil lets
+	// everybody be an admin, which is for tests.
+	Identify func(*http.Request) (caller.Caller, error)
+
+	// Hosts returns the names by which the server may be called over TCP beside
+	// those of this machine; see caller.Admit. Nil is none.
+	Hosts func() []string
 
 	// Admission counts requests and commands; nil counts nothing.
 	Admission Admission
 
-	Observer Observer // nil hears nothing
+	Observer Observer     // nil hears nothing
+	Metrics  http.Handler // what /metrics answers; nil has none
+	Checks   []Check      // what /readyz looks at, beside whether the server drains
 
 	// Private are texts, such as paths of the state folder, that no problem
 	// shows to others than admins.
@@ -51,22 +56,12 @@ type Options struct {
 	SlowRead       time.Duration // how long a piece of a request may be in coming; 0 is 30 s
 }
 
-// An Identity is who asks with one request.
-type Identity struct {
-	Caller route.Caller
-	// Who finds out on whose behalf, by the headers.
-	Who func() (config.Who, error)
-	// Watch returns a context that ends when the caller may not ask any more,
-	// for streams; nil is for as long as they last.
-	Watch func(context.Context) (context.Context, func())
-}
-
 // Admission counts what callers do, against their quotas.
 type Admission interface {
 	// Request counts one request.
-	Request(c route.Caller, tenant string) error
+	Request(c caller.Caller, tenant string) error
 	// Command waits for the caller's turn to run one.
-	Command(ctx context.Context, c route.Caller, tenant string) (release func(), err error)
+	Command(ctx context.Context, c caller.Caller, tenant string) (release func(), err error)
 }
 
 // An Observer hears of every request that has been answered. Route is the
@@ -93,7 +88,11 @@ type Server struct {
 	draining atomic.Bool
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
-	busy     sync.WaitGroup
+	busy     crowd
+
+	mu       sync.Mutex
+	servers  []*http.Server // that serve with this one
+	document func() ([]byte, error)
 }
 
 // New makes a Server. Two routes with the same method and path, the same ID,
@@ -116,6 +115,7 @@ func New(o Options) (*Server, error) {
 	for _, r := range append([]route.Resource{health{s}}, o.Resources...) {
 		s.routes = append(s.routes, r.Routes()...)
 	}
+	s.document = sync.OnceValues(documentOf(s.routes))
 	return s, s.mount()
 }
 

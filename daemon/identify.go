@@ -1,39 +1,33 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
-	"net/http"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 // identify finds out who asks.
-func (q *request) identify() (*Identity, error) {
-	if q.s.o.Identify == nil {
-		who := everybody(q.r)
-		q.call = &route.Call{Caller: who.Caller}
-		return &who, nil
+func (q *request) identify() (*caller.Caller, error) {
+	who := caller.Caller{Role: token.Admin, Local: true}
+	if q.s.o.Identify != nil {
+		var err error
+		if who, err = q.s.o.Identify(q.r); err != nil {
+			return nil, err
+		}
 	}
-	who, err := q.s.o.Identify(q.r)
-	if err != nil {
-		return nil, err
-	}
-	q.call = &route.Call{Caller: who.Caller}
+	q.who = &who
 	return &who, nil
 }
 
-// everybody is who asks where nobody is asked who he is.
-func everybody(r *http.Request) Identity {
-	return Identity{Caller: route.Caller{Claims: token.Claims{Role: token.Admin}}, Who: func() (config.Who, error) {
-		h := r.Header
-		who := config.Who{Tenant: h.Get(api.HeaderTenant), Agent: cmp.Or(h.Get(api.HeaderAgent), config.DefaultAgent), Session: cmp.Or(h.Get(api.HeaderSession), config.DefaultSession)}
-		return who, who.Validate()
-	}}
+func (s *Server) hosts() []string {
+	if s.o.Hosts == nil {
+		return nil
+	}
+	return s.o.Hosts()
 }
 
 type ticketKey struct{}
@@ -49,18 +43,15 @@ func TicketOf(ctx context.Context) *Ticket {
 }
 
 // handOn gives the request to the handler of a mount.
-func (q *request) handOn(c *route.Call, who *Identity) error {
-	if q.m.mount.Admin && !c.Caller.Admin() {
+func (q *request) handOn(c *route.Call, who *caller.Caller) error {
+	if q.m.mount.Admin && !c.Admin() {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
 	}
-	ctx, cancel := context.WithCancelCause(q.r.Context())
+	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.r.Context(), *who))
 	defer cancel(nil)
 	defer context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })()
-	if who.Watch != nil {
-		var done func()
-		ctx, done = who.Watch(ctx)
-		defer done()
-	}
+	ctx, done := who.Watch(ctx)
+	defer done()
 	q.m.mount.Handler.ServeHTTP(q.w, q.r.WithContext(context.WithValue(ctx, ticketKey{}, c)))
 	return nil
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -10,7 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
 
@@ -23,14 +24,14 @@ type request struct {
 	trace string
 	m     *methods
 	route *route.Route
-	call  *route.Call
+	who   *caller.Caller // once it is known
 	began time.Time
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.busy.Add(1)
-	defer s.busy.Done()
+	s.busy.enter()
+	defer s.busy.leave()
 	q := &request{s: s, w: newWriter(w, s.o.SlowWrite), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
 	h := q.w.Header()
 	h.Set(api.HeaderRequestID, q.id)
@@ -75,6 +76,9 @@ func (q *request) log() *logrus.Entry {
 
 // serve is the chain of steps.
 func (q *request) serve() error {
+	if err := caller.Admit(q.r, q.s.hosts()); err != nil {
+		return err
+	}
 	var missing error
 	q.m, q.route, missing = q.s.find(q.r)
 	if q.route != nil && q.route.Role == "" {
@@ -91,17 +95,17 @@ func (q *request) serve() error {
 }
 
 // do carries a request out for who asks; nil is anybody.
-func (q *request) do(who *Identity) error {
+func (q *request) do(who *caller.Caller) error {
 	exempt := q.route != nil && q.route.Exempt
 	if q.s.draining.Load() && !exempt {
 		q.w.Header().Set("Connection", "close")
 		return errDraining
 	}
-	c := route.NewCall(q.w, q.r, q.route, nil)
+	c := &route.Call{Writer: q.w, Request: q.r, Route: q.route}
 	if who != nil {
-		c.Caller = who.Caller
+		c.Caller = *who
 		var err error
-		if c.Who, err = who.Who(); err != nil {
+		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
 		if a := q.s.o.Admission; a != nil && !exempt {
@@ -111,7 +115,7 @@ func (q *request) do(who *Identity) error {
 			c.Admit = func(ctx context.Context) (func(), error) { return a.Command(ctx, c.Caller, c.Who.Tenant) }
 		}
 	}
-	c.RequestID, c.TraceParent = q.id, q.trace
+	c.RequestID, c.TraceParent, c.Problem = q.id, q.trace, q.told
 	if q.m.mount != nil {
 		return q.handOn(c, who)
 	}
@@ -119,7 +123,7 @@ func (q *request) do(who *Identity) error {
 }
 
 // answer calls the route's function and writes what it returns.
-func (q *request) answer(c *route.Call, who *Identity) error {
+func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if who != nil && !c.Caller.Reaches(q.route.Role) {
 		return tooLittle(q.route)
 	}
@@ -137,19 +141,21 @@ func (q *request) answer(c *route.Call, who *Identity) error {
 	defer done()
 	r := q.r.WithContext(ctx)
 	r.Body = q.body(r)
-	made := route.NewCall(q.w, r, q.route, query)
-	made.Caller, made.Who, made.Admit, made.RequestID, made.TraceParent = c.Caller, c.Who, c.Admit, c.RequestID, c.TraceParent
-	out, err := q.route.Do(made)
+	c = c.With(r, query)
+	out, err := q.route.Do(c)
 	if err != nil {
-		return whyEnded(ctx, err)
+		return c.Why(err)
 	}
 	return q.reply(out)
 }
 
 // life is the context of a request: it ends with the connection, with the
 // server's patience, with the token of a stream, and at the deadline.
-func (q *request) life(who *Identity) (context.Context, func()) {
+func (q *request) life(who *caller.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(q.r.Context())
+	if who != nil {
+		ctx = admission.WithCaller(ctx, *who)
+	}
 	stop := context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
 	limit := q.s.o.RequestTimeout
@@ -161,7 +167,7 @@ func (q *request) life(who *Identity) (context.Context, func()) {
 		ctx, done = context.WithTimeout(ctx, limit)
 		ends = append(ends, done)
 	}
-	if (q.route.Stream || q.route.Socket || limit > time.Minute || limit < 0) && who != nil && who.Watch != nil {
+	if (q.route.Stream || q.route.Socket || limit > time.Minute || limit < 0) && who != nil {
 		var done func()
 		ctx, done = who.Watch(ctx)
 		ends = append(ends, done)
@@ -171,28 +177,6 @@ func (q *request) life(who *Identity) (context.Context, func()) {
 			ends[i]()
 		}
 	}
-}
-
-// whyEnded is the error of a request whose context has ended, where that is
-// why it failed.
-func whyEnded(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	var cause *sandbox.Error
-	switch why := context.Cause(ctx); {
-	case errors.As(why, &cause):
-		return cause
-	case errors.Is(why, context.DeadlineExceeded) && vague(err):
-		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "serve", Message: "the request was not done in the time that there is for it", Retryable: true, Err: err}
-	}
-	return err
-}
-
-// vague reports whether an error says no more than that a context ended.
-func vague(err error) bool {
-	var e *sandbox.Error
-	return !errors.As(err, &e) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 func tooLittle(r *route.Route) error {

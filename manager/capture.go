@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/violation"
 )
 
@@ -18,12 +19,27 @@ import (
 // [violation.Strip] for showing it to people. Of a command that was run again
 // it is the output of the last run.
 func (m *Manager) Capture(ctx context.Context, req Request) (sandbox.Result, error) {
+	return m.capture(ctx, req, callOf(req))
+}
+
+// CaptureLine is Capture for text that the sandbox's shell runs. The command of
+// req has no arguments.
+func (m *Manager) CaptureLine(ctx context.Context, req Request, line string) (sandbox.Result, error) {
+	if len(req.Command.Args) > 0 {
+		return sandbox.Result{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "capture", Field: "command", Message: "a line has no arguments"}
+	}
+	req.Command.Args = []string{"-c", line}
+	req, call := shellCall(req, false)
+	return m.capture(ctx, req, call)
+}
+
+func (m *Manager) capture(ctx context.Context, req Request, call gate.Call) (sandbox.Result, error) {
 	if req.Command.Stdout != nil || req.Command.Stderr != nil || req.Command.TTY != nil {
 		return sandbox.Result{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "capture", Field: "command", Message: "output that is captured cannot go elsewhere or to a terminal"}
 	}
 	var out Outcome
 	var stdout, stderr captured
-	err := m.lend(ctx, req, callOf(req), func(l *live) (err error) {
+	err := m.lend(ctx, req, call, func(l *live) (err error) {
 		stdout.limit, stderr.limit = l.spec.Limits.MaxOutputBytes, l.spec.Limits.MaxOutputBytes
 		req.Command.Stdout, req.Command.Stderr = &stdout, &stderr
 		again := req.Again

@@ -138,7 +138,7 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 			return nil, err
 		}
 	}
-	return m.create(ctx, w, held)
+	return m.createHeld(ctx, w, held)
 }
 
 func hashOf(have *sandbox.Info) string {

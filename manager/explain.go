@@ -47,11 +47,15 @@ type Explanation struct {
 	Evidence   EvidencePlan        `json:"evidence"`
 	Budgets    config.Budgets      `json:"budgets"` // of operations under grants; -1 is no bound
 	Browser    BrowserPlan         `json:"browser"`
-	Layers     []provider.Layer    `json:"layers"` // what keeps code inside, where the provider tells
-	Wall       []provider.Step     `json:"wall"`   // how the inside is made, where the provider tells
-	Notes      []string            `json:"notes"`  // what of the settings the provider does not enforce
-	Verdicts   []Verdict           `json:"verdicts"`
-	Problems   []string            `json:"problems"` // what could not be found out
+
+	TenantLimits config.TenantRules `json:"tenantLimits"` // of what the daemon does for the tenant
+	Media        MediaPlan          `json:"media"`
+
+	Layers   []provider.Layer `json:"layers"` // what keeps code inside, where the provider tells
+	Wall     []provider.Step  `json:"wall"`   // how the inside is made, where the provider tells
+	Notes    []string         `json:"notes"`  // what of the settings the provider does not enforce
+	Verdicts []Verdict        `json:"verdicts"`
+	Problems []string         `json:"problems"` // what could not be found out
 }
 
 // An EvidencePlan says what of a session is put on record.
@@ -95,7 +99,8 @@ type Questions struct {
 // Explain says what a session gets and why. It changes nothing: an image
 // that is missing stays so, and what cannot be found out is in Problems.
 func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q Questions) (Explanation, error) {
-	res, err := config.Resolve(m.current(), who, flags)
+	settings := m.current()
+	res, err := config.Resolve(settings, who, flags)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -111,6 +116,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	if why := m.reload.problem(); why != "" {
 		e.Problems = append(e.Problems, "the settings are those before the last change: "+why)
 	}
+	e.explainTenant(settings, who.Tenant)
 	e.Browser = m.explainBrowser(ctx, res, flags)
 	e.Dangerous = append(e.Dangerous, browserDangers(res)...)
 	at, err := m.enter(ctx, res, outing{}, observe)

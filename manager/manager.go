@@ -79,6 +79,10 @@ type Options struct {
 	// anything is done about it; its error ends the call. nil is nothing.
 	Begin func(context.Context, config.Resolved, Request) error
 
+	// Accounting keeps account of the sandboxes that are made and removed, and may
+	// refuse new ones; nil lets everybody have as many as he likes.
+	Accounting Accounting
+
 	// Approver is asked when a command is stopped by a rule that a grant
 	// opens and its request says so; nil denies.
 	Approver sandbox.Approver
@@ -102,24 +106,25 @@ type Permanent func(agent string, g sandbox.Grant) error
 // safe for concurrent use, and any number of processes may share a state
 // folder.
 type Manager struct {
-	settings  *atomic.Pointer[config.Settings] // in force; see current
-	reload    *reload                          // or nil
-	state     *statedir.Dir
-	providers *provider.Set
-	images    Images
-	host      Host
-	log       logrus.FieldLogger
-	now       func() time.Time
-	approver  sandbox.Approver // or nil
-	permanent Permanent        // or nil
-	recorder  store.Recorder   // or nil
-	out       func() (outlet.Outlet, error)
-	gates     *gates
-	control   func() (*Control, error) // or nil
-	calls     *calls
-	prepared  *prepared
-	chosen    string                                                // provider named for all calls, or empty
-	begin     func(context.Context, config.Resolved, Request) error // or nil
+	settings   *atomic.Pointer[config.Settings] // in force; see current
+	reload     *reload                          // or nil
+	state      *statedir.Dir
+	providers  *provider.Set
+	images     Images
+	host       Host
+	log        logrus.FieldLogger
+	now        func() time.Time
+	approver   sandbox.Approver // or nil
+	permanent  Permanent        // or nil
+	recorder   store.Recorder   // or nil
+	out        func() (outlet.Outlet, error)
+	gates      *gates
+	accounting Accounting               // or nil
+	control    func() (*Control, error) // or nil
+	calls      *calls
+	prepared   *prepared
+	chosen     string                                                // provider named for all calls, or empty
+	begin      func(context.Context, config.Resolved, Request) error // or nil
 
 	records *registry.Store
 	leases  *lease.Dir

@@ -22,7 +22,7 @@ func New(o Options) (*Manager, error) {
 	settings := &atomic.Pointer[config.Settings]{}
 	settings.Store(o.Settings)
 	m := &Manager{
-		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, out: o.Out, gates: &gates{}, control: o.Control, calls: &calls{}, prepared: &prepared{}, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider, begin: o.Begin,
+		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, state: o.State, providers: o.Providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider, begin: o.Begin,
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, grants: &grants{},
 	}
 	m.writable = func() ([]string, error) { return config.WritableFolders(m.current(), o.Host.Home, o.Host.Env) }

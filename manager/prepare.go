@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
@@ -34,8 +35,11 @@ func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 }
 
 // scratch reports whether the workspace is ours and not the agent's own folder.
-func (w *want) scratch() bool {
-	return w.res.Kind != sandbox.KindBrowser && w.res.WorkspaceAccess != sandbox.AccessRW && w.res.Workspace == ""
+func (w *want) scratch() bool { return ownScratch(w.res) }
+
+// ownScratch is scratch for settings alone.
+func ownScratch(res config.Resolved) bool {
+	return res.Kind != sandbox.KindBrowser && res.WorkspaceAccess != sandbox.AccessRW && res.Workspace == ""
 }
 
 // workspaceOf is the host folder that appears as the workspace.

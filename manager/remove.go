@@ -34,6 +34,7 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}
+	m.gone(name)
 	if err := m.state.RemoveSocketDir(name); err != nil {
 		m.log.WithError(err).Warn("cannot remove the socket folder")
 	}

@@ -23,18 +23,7 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 		return Outcome{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "shell", Field: "tty",
 			Message: "an interactive shell needs a terminal", Hint: "give it a line to run instead"}
 	}
-	call := callOf(req)
-	args := req.Command.Args
-	switch {
-	case interactive:
-		args, call = []string{"-i"}, gate.Call{Tool: req.Tool, Interactive: true}
-	case len(args) == 2 && args[0] == "-c":
-		call.Args, call.Line, req.line = nil, args[1], args[1]
-		args = []string{"-c", "--", args[1]} // or a line that begins with - is taken for an option
-	default:
-		call.Args = append([]string{"sh"}, args...)
-	}
-	req.Command.Args = append([]string{"sh", "-c", pickShell, "sh"}, args...)
+	req, call := shellCall(req, interactive)
 	var out Outcome
 	err := m.lend(ctx, req, call, func(l *live) (err error) {
 		if interactive {
@@ -46,4 +35,21 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 		return err
 	})
 	return out, err
+}
+
+// shellCall is a request for the sandbox's shell, and what the gate is asked
+// about it.
+func shellCall(req Request, interactive bool) (Request, gate.Call) {
+	call, args := callOf(req), req.Command.Args
+	switch {
+	case interactive:
+		args, call = []string{"-i"}, gate.Call{Tool: req.Tool, Interactive: true}
+	case len(args) == 2 && args[0] == "-c":
+		call.Args, call.Line, req.line = nil, args[1], args[1]
+		args = []string{"-c", "--", args[1]} // or a line that begins with - is taken for an option
+	default:
+		call.Args = append([]string{"sh"}, args...)
+	}
+	req.Command.Args = append([]string{"sh", "-c", pickShell, "sh"}, args...)
+	return req, call
 }

@@ -68,17 +68,7 @@ func (g Generator) of(t reflect.Type, f reflect.StructField) map[string]any {
 // object adds the properties of the struct t.
 func (g Generator) object(s map[string]any, t reflect.Type) {
 	properties, required := map[string]any{}, []string{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name := Name(f)
-		if name == "" {
-			continue
-		}
-		properties[name] = g.of(f.Type, f)
-		if g.Required != nil && g.Required(t, f) {
-			required = append(required, name)
-		}
-	}
+	g.fields(t, properties, &required)
 	s["type"], s["properties"] = "object", properties
 	if !g.Open {
 		s["additionalProperties"] = false
@@ -86,6 +76,26 @@ func (g Generator) object(s map[string]any, t reflect.Type) {
 	if len(required) > 0 {
 		slices.Sort(required)
 		s["required"] = required
+	}
+}
+
+// fields adds the fields of the struct t, and those of structs embedded in it
+// without a name, which are written as if they were its own.
+func (g Generator) fields(t reflect.Type, properties map[string]any, required *[]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := Name(f)
+		if f.Anonymous && name == "" && f.Tag.Get("json") == "" && f.Type.Kind() == reflect.Struct {
+			g.fields(f.Type, properties, required)
+			continue
+		}
+		if name == "" {
+			continue
+		}
+		properties[name] = g.of(f.Type, f)
+		if g.Required != nil && g.Required(t, f) {
+			*required = append(*required, name)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,18 +71,23 @@ func (s standing) Files(ctx context.Context) (sandbox.Files, error) {
 // newRig has a wall in memory.
 func newRig(t testing.TB, settings string, change ...func(*tools.Options)) *rig {
 	t.Helper()
+	return raised(t, rigOptions(t, settings), change...)
+}
+
+func rigOptions(t testing.TB, settings string) manager.Options {
+	t.Helper()
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
 	must(t, err)
 	parsed, err := config.Parse("test", []byte(settings))
 	must(t, err)
 	set, err := provider.New(answering{fake.New(fake.Options{Name: "local"})})
 	must(t, err)
-	return raised(t, manager.Options{
+	return manager.Options{
 		Settings: parsed, State: state, Providers: set, Images: nowhere{},
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},
-	}, change...)
+	}
 }
 
 // raised is a rig on a manager of these options.
@@ -198,4 +204,17 @@ func (r *rig) content(path string) string {
 		return err
 	}))
 	return out
+}
+
+// sandboxed are settings with a part of those of sandboxes.
+func sandboxed(provider, more string) string {
+	return `{"agents": {"defaults": {"sandbox": {"provider": "` + provider + `"` + more + `}}}}`
+}
+
+// bytes makes a file of any bytes.
+func (r *rig) bytes(path string, content []byte) {
+	r.t.Helper()
+	must(r.t, r.manager.Files(deadline(r.t), manager.Request{Who: someone("a")}, func(s manager.Share) error {
+		return s.Write(deadline(r.t), path, bytes.NewReader(content), sandbox.WriteOptions{})
+	}))
 }

@@ -15,6 +15,7 @@ type Exec struct {
 	Stdin          string            `json:"stdin,omitempty" maxlen:"1048576" doc:"Its input, as text"`
 	StdinBase64    []byte            `json:"stdinBase64,omitempty" maxlen:"1048576" doc:"Its input, where it is no text"`
 	TimeoutSeconds float64           `json:"timeoutSeconds,omitempty" min:"0" max:"604800" doc:"0 leaves it to the settings, which are the most there is"`
+	Ask            bool              `json:"ask,omitempty" doc:"Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"`
 	Tool           string            `json:"tool,omitempty" maxlen:"64" doc:"The tool of an agent that this is, which then has to be allowed; empty for people and programs"`
 }
 
@@ -35,7 +36,6 @@ type Exit struct {
 	Signal          string            `json:"signal,omitempty" doc:"The signal that ended it, such as KILL"`
 	TimedOut        bool              `json:"timedOut"`
 	Restarted       bool              `json:"restarted" doc:"The shell was begun anew: by this line, or before it"`
-	Created         bool              `json:"created" doc:"The sandbox was made for this command"`
 	StdoutBytes     int64             `json:"stdoutBytes" doc:"Written in all, also what is not in stdout"`
 	StderrBytes     int64             `json:"stderrBytes"`
 	Truncated       bool              `json:"truncated" doc:"Not all that was written is here"`

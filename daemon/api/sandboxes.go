@@ -9,12 +9,11 @@ import (
 // CreateSandbox asks for the sandbox of a session. Which sandbox that is the
 // settings say by the scope: a session has no more than one.
 type CreateSandbox struct {
-	Agent          string            `json:"agent,omitempty" maxlen:"64" doc:"Who speaks; the header Sandbox-Agent says the same"`
-	Session        string            `json:"session,omitempty" maxlen:"256" doc:"The conversation; the header Sandbox-Session says the same"`
-	TTLSeconds     int64             `json:"ttlSeconds,omitempty" min:"0" max:"31536000" doc:"Removed when so long has passed; 0 leaves it to the settings"`
-	IdempotencyKey string            `json:"idempotencyKey,omitempty" maxlen:"128" doc:"The same key with the same request has the same answer for 24 hours; the header Idempotency-Key says the same"`
-	Env            map[string]string `json:"env,omitempty" maxitems:"128" doc:"Variables of every command, beside those of the settings; for admins"`
-	Wait           *bool             `json:"wait,omitempty" doc:"false returns before the sandbox is up, which then comes up by itself; the default is true"`
+	Agent          string `json:"agent,omitempty" maxlen:"64" doc:"Who speaks; the header Sandbox-Agent says the same"`
+	Session        string `json:"session,omitempty" maxlen:"256" doc:"The conversation; the header Sandbox-Session says the same"`
+	TTLSeconds     int64  `json:"ttlSeconds,omitempty" min:"0" max:"31536000" doc:"Removed when so long has passed; 0 leaves it to the settings"`
+	IdempotencyKey string `json:"idempotencyKey,omitempty" maxlen:"128" doc:"The same key with the same request has the same answer for 24 hours; the header Idempotency-Key says the same"`
+	Wait           *bool  `json:"wait,omitempty" doc:"false returns before the sandbox is up, which then comes up by itself; the default is true"`
 }
 
 // A Sandbox is one that belongs to the caller.
@@ -26,7 +25,7 @@ type Sandbox struct {
 	Tenant      string         `json:"tenant"`
 	Agent       string         `json:"agent"`
 	Session     string         `json:"session"`
-	Scope       sandbox.Scope  `json:"scope" enum:"session,agent,shared"`
+	Scope       sandbox.Scope  `json:"scope,omitempty" enum:"session,agent,shared"`
 	ScopeKey    string         `json:"scopeKey"`
 	Status      sandbox.Status `json:"status" enum:"running,paused,stopped,missing,orphan,unknown"`
 	Image       string         `json:"image"`

@@ -28,5 +28,6 @@ type RunLine struct {
 	Stdin          string  `json:"stdin,omitempty" maxlen:"1048576"`
 	StdinBase64    []byte  `json:"stdinBase64,omitempty" maxlen:"1048576"`
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty" min:"0" max:"604800"`
+	Ask            bool    `json:"ask,omitempty"`
 	Tool           string  `json:"tool,omitempty" maxlen:"64"`
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -19,7 +20,7 @@ type Call struct {
 	Request *http.Request       // its body is bounded; its context ends with the request or its deadline
 	Route   *Route
 
-	Caller Caller
+	Caller caller.Caller
 	Who    config.Who // on whose behalf, within what the caller may name
 
 	RequestID   string // of the caller, or made
@@ -29,38 +30,22 @@ type Call struct {
 	// release is called, which is always to be done. Nil admits at once.
 	Admit func(ctx context.Context) (release func(), err error)
 
+	// Problem is an error as the caller gets to see it, for streams that have
+	// begun. The daemon sets it.
+	Problem func(err error) api.Problem
+
 	query url.Values
 }
 
-// A Caller is who asks.
-type Caller struct {
-	Claims token.Claims
-	Token  *token.Token // nil: somebody on this machine who needs none
-}
-
 // Admin reports whether every tenant is the caller's to name.
-func (c Caller) Admin() bool { return c.Claims.Role == token.Admin }
+func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
 
-// ID names the caller among those who may share a tenant: by token, or
-// "local".
-func (c Caller) ID() string {
-	if c.Token == nil {
-		return "local"
-	}
-	return c.Token.ID
-}
-
-// Reaches reports whether the caller has the role least or one above it.
-func (c Caller) Reaches(least token.Role) bool {
-	order := []token.Role{token.Session, token.Tenant, token.Admin}
-	have, need := slices.Index(order, c.Claims.Role), slices.Index(order, least)
-	return have >= 0 && need >= 0 && have >= need
-}
-
-// NewCall is what the daemon hands to Do. The query has been held against the
-// route.
-func NewCall(w http.ResponseWriter, r *http.Request, of *Route, query url.Values) *Call {
-	return &Call{Writer: w, Request: r, Route: of, query: query}
+// With is the call with its request as Do gets it, and a query that has been
+// held against the route.
+func (c *Call) With(r *http.Request, query url.Values) *Call {
+	with := *c
+	with.Request, with.query = r, query
+	return &with
 }
 
 // Context ends with the request, its deadline or the daemon.

@@ -57,6 +57,7 @@ func (a *app) showExplanation(e manager.Explanation) error {
 	e.Verdicts, e.Problems = notNil(e.Verdicts), notNil(e.Problems)
 	e.Network.Rules, e.Network.Limits, e.Network.Secrets = notNil(e.Network.Rules), notNil(e.Network.Limits), notNil(e.Network.Secrets)
 	e.Browser.Settings, e.Browser.Drift, e.Browser.Problems = notNil(e.Browser.Settings), notNil(e.Browser.Drift), notNil(e.Browser.Problems)
+	e.Media.From = notNil(e.Media.From)
 	e.Layers, e.Wall, e.Notes = notNil(e.Layers), notNil(e.Wall), notNil(e.Notes)
 	if a.globals.json() {
 		return writeJSON(a.Stdout, e)
@@ -102,7 +103,8 @@ func explainHead(e manager.Explanation) *table {
 	t := &table{}
 	t.and("session", e.Session).and("agent", e.Agent).and("tenant", e.Tenant).
 		and("sandboxed", answer+": "+e.Reason).and("commands run", gateText(e.Gate)).
-		and("evidence", evidenceText(e.Evidence)).and("budgets", budgetsText(e.Budgets))
+		and("evidence", evidenceText(e.Evidence)).and("budgets", budgetsText(e.Budgets)).
+		and("limits", tenantText(e.TenantLimits)).and("media", mediaText(e.Media))
 	if !e.Sandboxed {
 		return t
 	}

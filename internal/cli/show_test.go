@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -41,16 +42,18 @@ func filled() *fake {
 			Agent: "main", Session: hostile, Sandboxed: true, Reason: "mode is all", Gate: manager.Gate{Place: manager.InWall, Reason: "mode is all"}, Provider: "docker", ProviderReason: "set by default",
 			Name: "sbx-default-0123456789abcdef", Scope: sandbox.ScopeSession, ScopeKey: "default", User: "1000:1000", Workspace: "/srv/ws", Image: "sandbox:bookworm-slim",
 			ConfigHash: "2fd4e1", Status: sandbox.StatusMissing, Next: "create: there is none",
-			Settings: []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
-			Mounts:   []sandbox.Mount{{Source: "/srv/ws", Target: "/workspace", Role: sandbox.RoleWorkspace}, {Source: "/opt/g", Target: "/.sandbox/bin", ReadOnly: true, Role: sandbox.RoleGuest}},
-			Files:    manager.FileTransport{Transport: "script", Durable: true, Note: "the guest cannot serve files"},
-			Tmpfs:    []sandbox.Tmpfs{{Target: "/tmp", Size: 512 << 20, Exec: true}},
-			Drift:    []confighash.Change{{Field: "docker.memory", From: "2g", To: "1g", Tightens: true}},
-			Layers:   []provider.Layer{{Name: "mounts", On: true, Detail: "a root of its own"}, {Name: "landlock", Detail: "providerOptions.withoutLandlock"}},
-			Wall:     []provider.Step{{Does: "read-only", Target: "/usr", Source: "/usr", Rule: "the system"}, {Does: "hidden", Target: "/workspace/" + hostile, Rule: "**/.env"}},
-			Notes:    []string{"docker.memory is not enforced"},
-			Evidence: manager.EvidencePlan{Commands: true, Sync: "checkpoint", CheckpointEvery: 256},
-			Budgets:  config.Budgets{Session: unbounded(), Agent: unbounded(), Tenant: grant.Budget{Calls: 1000, BytesIn: 1 << 30, BytesOut: -1, CPUMs: -1, GPUMs: 0, Files: -1, WallMs: -1}},
+			Settings:     []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
+			Mounts:       []sandbox.Mount{{Source: "/srv/ws", Target: "/workspace", Role: sandbox.RoleWorkspace}, {Source: "/opt/g", Target: "/.sandbox/bin", ReadOnly: true, Role: sandbox.RoleGuest}},
+			Files:        manager.FileTransport{Transport: "script", Durable: true, Note: "the guest cannot serve files"},
+			Tmpfs:        []sandbox.Tmpfs{{Target: "/tmp", Size: 512 << 20, Exec: true}},
+			Drift:        []confighash.Change{{Field: "docker.memory", From: "2g", To: "1g", Tightens: true}},
+			Layers:       []provider.Layer{{Name: "mounts", On: true, Detail: "a root of its own"}, {Name: "landlock", Detail: "providerOptions.withoutLandlock"}},
+			Wall:         []provider.Step{{Does: "read-only", Target: "/usr", Source: "/usr", Rule: "the system"}, {Does: "hidden", Target: "/workspace/" + hostile, Rule: "**/.env"}},
+			Notes:        []string{"docker.memory is not enforced"},
+			Evidence:     manager.EvidencePlan{Commands: true, Sync: "checkpoint", CheckpointEvery: 256},
+			Budgets:      config.Budgets{Session: unbounded(), Agent: unbounded(), Tenant: grant.Budget{Calls: 1000, BytesIn: 1 << 30, BytesOut: -1, CPUMs: -1, GPUMs: 0, Files: -1, WallMs: -1}},
+			TenantLimits: config.TenantRules{Weight: 1, Limits: quota.Limits{Sandboxes: 10, Commands: -1, Memory: 4 << 30, NanoCPUs: 2_500_000_000, Disk: -1, RequestsPerSecond: 5, RequestBurst: 20}},
+			Media:        manager.MediaPlan{From: []string{"/srv/" + hostile, "scp://files/m"}, MaxFile: 64 << 20, MaxTotal: 256 << 20, MaxFiles: 32},
 			Network: manager.NetworkPlan{Mode: "allow-list", Only: true,
 				Rules:   []manager.NetworkRule{{Does: "allow", Rule: "GET http://a.example/" + hostile, Layer: "flag"}, {Does: "deny", Rule: "*:8080", Layer: "agents.defaults"}},
 				Limits:  []manager.Setting{{Path: "connections", Value: "256", Layer: "default"}},
@@ -142,7 +145,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network evidence budgets browser verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network evidence budgets tenantLimits media browser verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Daemon are the settings of sandbox serve with the defaults laid under them.
+type Daemon struct {
+	RequestTimeout time.Duration
+	DrainTimeout   time.Duration
+	MaxBody        int64    // bytes
+	Hosts          []string // names of the daemon beyond its own, without ports
+
+	FairSlots   int
+	FairWaiting int
+	FairHold    time.Duration
+}
+
+// DaemonOf returns the settings of sandbox serve. s may be nil.
+func DaemonOf(s *Settings) Daemon {
+	d := Daemon{
+		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20,
+		FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
+	}
+	if s == nil || s.Daemon == nil {
+		return d
+	}
+	lay(&d.RequestTimeout, s.Daemon.RequestTimeout)
+	lay(&d.DrainTimeout, s.Daemon.DrainTimeout)
+	lay(&d.MaxBody, s.Daemon.MaxBody)
+	d.Hosts = append(d.Hosts, s.Daemon.Hosts...)
+	if f := s.Daemon.Fair; f != nil {
+		lay(&d.FairSlots, f.Slots)
+		lay(&d.FairWaiting, f.Waiting)
+		lay(&d.FairHold, f.Hold)
+	}
+	return d
+}
+
+// lay puts a setting that is there over what holds without it.
+func lay[T, S ~int | ~int64](to *T, setting *S) {
+	if setting != nil {
+		*to = T(*setting)
+	}
+}
+
+func (p *problems) daemon(d *DaemonSettings) {
+	if d == nil {
+		return
+	}
+	p.lasting("daemon.requestTimeout", d.RequestTimeout)
+	for i, h := range d.Hosts {
+		if strings.HasSuffix(h, ".") || strings.Contains(h, "..") {
+			p.badly(fmt.Sprintf("daemon.hosts[%d]", i), "write it like sandbox.example.com", "%q is no name of a host", h)
+		}
+	}
+	if f := d.Fair; f != nil {
+		p.lasting("daemon.fair.hold", f.Hold)
+		if f.Hold != nil && *f.Hold > Duration(time.Minute) {
+			p.badly("daemon.fair.hold", "", "%v is too long; at most 1m is allowed", *f.Hold)
+		}
+	}
+}
+
+// lasting refuses a time that has to be more than 0 and is not.
+func (p *problems) lasting(at string, d *Duration) {
+	if d != nil && *d <= 0 {
+		p.badly(at, "", "%v is not more than 0", *d)
+	}
+}

@@ -1,0 +1,158 @@
+// Package admission lets tenants have what is theirs of the machine and no
+// more: requests by the second, commands at one time and in fair turns, and the
+// sandboxes that exist, with the memory, processors and disk that they take.
+//
+// What is held is held in memory. Sandboxes outlive the program, so they are
+// counted from what exists: before the first request, each minute, and each
+// time that one is made or removed. A sandbox that is found and was not counted
+// counts from then on, whatever the limits are; nothing more is given until
+// enough was given back.
+package admission
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tenant/fair"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+const op = "admit"
+
+// Options are what an Admission is made of. All but Log are needed.
+type Options struct {
+	Keeper *quota.Keeper
+	// Rules say what a tenant may have. They are asked at each turn, so they have
+	// to answer at once. See [Rules].
+	Rules func(tenant string) config.TenantRules
+
+	Slots   int           // commands that begin at one time
+	Waiting int           // commands of one tenant that may wait for their turn
+	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner
+
+	Log logrus.FieldLogger // nil logs nothing
+}
+
+// An Admission decides who may go ahead. It is safe for concurrent use.
+type Admission struct {
+	keeper *quota.Keeper
+	queue  *fair.Queue
+	rules  func(tenant string) config.TenantRules
+	hold   time.Duration
+	log    logrus.FieldLogger
+
+	mu    sync.Mutex
+	now   uint64           // counts what happens to places
+	held  map[string]*held // by the name of the sandbox
+	gone  map[string]uint64
+	found sync.Mutex // held while it is looked at what there is
+}
+
+var _ manager.Accounting = (*Admission)(nil)
+
+// New returns an Admission in which nothing is held. Who serves requests calls
+// [Admission.Reconcile] before the first one.
+func New(o Options) (*Admission, error) {
+	a := &Admission{keeper: o.Keeper, rules: o.Rules, hold: o.Hold, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
+	if a.log == nil {
+		silent := logrus.New()
+		silent.SetLevel(logrus.PanicLevel)
+		a.log = silent
+	}
+	var err error
+	a.queue, err = fair.New(fair.Options{
+		Slots: o.Slots, Waiting: o.Waiting,
+		Weight: func(tenant string) int { return o.Rules(tenant).Weight },
+	})
+	if err == nil && (o.Keeper == nil || o.Rules == nil || o.Hold <= 0) {
+		err = sandbox.Errorf(sandbox.CodeValidation, "make admission", "a keeper, rules and a time to hold slots are needed")
+	}
+	return a, err
+}
+
+// Request counts one request of the caller for the tenant. It is
+// [sandbox.CodeBudgetExceeded] where there were too many, for which
+// [quota.RetryAfter] tells when to come again, and [sandbox.CodePermissionDeny]
+// where the tenant is not served.
+func (a *Admission) Request(c caller.Caller, tenant string) error {
+	accounts, err := a.accounts(c, tenant)
+	if err != nil {
+		return err
+	}
+	_, err = a.keeper.Acquire(quota.Want{Requests: 1}, accounts...)
+	return err
+}
+
+// Command waits for the tenant's turn to begin a command, and counts it among
+// those that run until release is called, which has to be and may be more than
+// once. Errors are those of [Admission.Request], and of the end of ctx.
+//
+// While a command begins it has a slot, which the tenants get in turns; after
+// Hold it has begun, however long it goes on, and the slot is the next one's.
+// So commands that last keep nobody waiting, and of short ones each tenant gets
+// its share.
+func (a *Admission) Command(ctx context.Context, c caller.Caller, tenant string) (release func(), err error) {
+	accounts, err := a.accounts(c, tenant)
+	if err != nil {
+		return nil, err
+	}
+	giveBack, err := a.keeper.Acquire(quota.Want{Commands: 1}, accounts...)
+	if err != nil {
+		return nil, err
+	}
+	slot, err := a.queue.Acquire(ctx, tenant)
+	if err != nil {
+		giveBack()
+		return nil, err
+	}
+	begun := time.AfterFunc(a.hold, slot.Release)
+	return func() {
+		begun.Stop()
+		slot.Release()
+		giveBack()
+	}, nil
+}
+
+// Load tells how busy the queue of commands is.
+func (a *Admission) Load() fair.Load { return a.queue.Load() }
+
+// Held tells what a tenant holds.
+func (a *Admission) Held(tenant string) quota.Want {
+	return a.keeper.Held(caller.Caller{}.Accounts(tenant, quota.Limits{})[0].Name)
+}
+
+// accounts are whom the caller takes from when it acts for the tenant.
+func (a *Admission) accounts(c caller.Caller, tenant string) ([]quota.Account, error) {
+	rules := a.rules(tenant)
+	if rules.Refused {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: op, Field: caller.TenantHeader,
+			Message: "the tenant is not served here", Hint: "who runs the server lists tenants in tenants.list of the settings",
+		}
+	}
+	return c.Accounts(tenant, rules.Limits), nil
+}
+
+// Rules returns what settings say about tenants, for [Options]. The settings
+// are made ready once for as long as current returns the same pointer.
+func Rules(current func() *config.Settings) func(tenant string) config.TenantRules {
+	var mu sync.Mutex
+	var of *config.Settings
+	tenants := config.TenantsOf(nil)
+	return func(tenant string) config.TenantRules {
+		s := current()
+		mu.Lock()
+		defer mu.Unlock()
+		if s != of {
+			of, tenants = s, config.TenantsOf(s)
+		}
+		return tenants.Of(tenant)
+	}
+}

@@ -1,0 +1,172 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+// held is what a sandbox holds, from before it is made.
+type held struct {
+	manager.Footprint
+	since uint64 // when it began to, or was last seen to change
+	made  bool   // whoever makes it has done so
+	rest  func() // gives back all but the disk; nil when that is done
+	disk  func() // gives back the disk; nil where nothing is held of it
+}
+
+// endless is what a workspace counts for that nothing bounds: more than tenants
+// are given, and few enough for sums of many.
+const endless = 64 << 40
+
+type callerKey struct{}
+
+// WithCaller returns a context that says who asks. What is made with it counts
+// for the caller's token, too, and without it for the tenant alone.
+func WithCaller(ctx context.Context, c caller.Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// Hold implements [manager.Accounting]: a sandbox counts from before it is made,
+// for the tenant and for the caller that ctx names. What was counted under the
+// same name before is not any more.
+func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(stands bool), err error) {
+	c, _ := ctx.Value(callerKey{}).(caller.Caller)
+	accounts, err := a.accounts(c, f.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if err := boundedDisk(f, accounts); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if had := a.held[f.Name]; had != nil {
+		a.drop(had) // whoever makes it anew knows that it is gone
+		a.gone[f.Name] = a.tick()
+	}
+	a.forgetFolders(f.Tenant)
+	h := &held{Footprint: f, since: a.tick()}
+	if err := h.take(a.keeper.Acquire, accounts); err != nil {
+		return nil, err
+	}
+	a.held[f.Name] = h
+	delete(a.gone, f.Name)
+	return func(stands bool) { a.settle(h, stands) }, nil
+}
+
+// settle notes whether what was held for is there.
+func (a *Admission) settle(h *held, stands bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.held[h.Name] != h || h.made {
+		return
+	}
+	h.since, h.made = a.tick(), true
+	if !stands {
+		a.gone[h.Name] = h.since
+		a.leave(h)
+	}
+}
+
+// Gone implements [manager.Accounting].
+func (a *Admission) Gone(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone[name] = a.tick()
+	if h := a.held[name]; h != nil {
+		a.leave(h)
+	}
+}
+
+// boundedDisk refuses a workspace that may grow as it likes where somebody has a
+// bound for all: nobody could tell what is left of it.
+func boundedDisk(f manager.Footprint, accounts []quota.Account) error {
+	if f.Disk != manager.NoBound {
+		return nil
+	}
+	for _, account := range accounts {
+		if account.Limits.Disk != quota.Unlimited {
+			return &sandbox.Error{
+				Code: sandbox.CodeBudgetExceeded, Op: op, Field: "quota." + quota.Disk.String(), Resource: f.Name,
+				Message: "the disk is bounded, and nothing bounds the workspace of this sandbox",
+				Hint:    "have workspaceQuota set in the settings of its agent",
+			}
+		}
+	}
+	return nil
+}
+
+// take takes what h is about by take, all or nothing.
+func (h *held) take(take func(quota.Want, ...quota.Account) (func(), error), accounts []quota.Account) error {
+	var err error
+	h.rest, err = take(quota.Want{Sandboxes: 1, Memory: max(h.Memory, 0), NanoCPUs: max(h.NanoCPUs, 0)}, accounts...)
+	if err != nil {
+		return err
+	}
+	disk := h.Disk
+	if disk == manager.NoBound {
+		disk = endless
+	}
+	if disk == 0 {
+		return nil
+	}
+	if h.disk, err = take(quota.Want{Disk: disk}, accounts...); err != nil {
+		h.rest()
+	}
+	return err
+}
+
+// leave gives back what a sandbox that is not there any more has held. The disk
+// stays held while its workspace is there. The mutex is held.
+func (a *Admission) leave(h *held) {
+	if h.rest != nil {
+		h.rest()
+		h.rest = nil
+	}
+	if h.disk == nil || !there(h.Workspace) {
+		a.drop(h)
+	}
+}
+
+// drop gives back everything that h holds. The mutex is held.
+func (a *Admission) drop(h *held) {
+	for _, giveBack := range []func(){h.rest, h.disk} {
+		if giveBack != nil {
+			giveBack()
+		}
+	}
+	h.rest, h.disk = nil, nil
+	delete(a.held, h.Name)
+}
+
+// forgetFolders gives back the disk of workspaces that are gone; of one tenant,
+// or of all where it is empty. The mutex is held.
+func (a *Admission) forgetFolders(tenant string) {
+	for _, h := range a.held {
+		if h.rest == nil && (tenant == "" || h.Tenant == tenant) && !there(h.Workspace) {
+			a.drop(h)
+		}
+	}
+}
+
+// there reports whether a workspace is there, as far as can be told.
+func there(workspace string) bool {
+	if workspace == "" {
+		return false
+	}
+	_, err := os.Lstat(workspace)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// tick counts one thing that happens. The mutex is held.
+func (a *Admission) tick() uint64 {
+	a.now++
+	return a.now
+}

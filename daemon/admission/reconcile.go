@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// An Inventory tells which sandboxes there are; a [manager.Manager] is one.
+type Inventory interface {
+	Footprints(ctx context.Context, known func(name string) bool) ([]manager.Footprint, error)
+}
+
+// Reconcile counts the sandboxes that there are and were not counted, and counts
+// those no more that are gone. What happens meanwhile counts as it happens.
+//
+// Where some of what there is cannot be told, an error says so: then what was
+// counted stays so, and what was found counts.
+func (a *Admission) Reconcile(ctx context.Context, in Inventory) error {
+	a.found.Lock()
+	defer a.found.Unlock()
+	a.mu.Lock()
+	before := a.tick()
+	a.mu.Unlock()
+	all, err := in.Footprints(ctx, a.counts)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	present := make(map[string]bool, len(all))
+	for _, f := range all {
+		present[f.Name] = true
+		a.adopt(f, before)
+	}
+	if err != nil {
+		return err
+	}
+	for name, h := range a.held {
+		if !present[name] && h.made && h.rest != nil && h.since < before {
+			a.log.WithField("sandbox", name).Info("it is gone and counts no more")
+			a.leave(h)
+		}
+	}
+	a.forgetFolders("")
+	for name, when := range a.gone {
+		if when < before {
+			delete(a.gone, name)
+		}
+	}
+	return nil
+}
+
+// counts reports whether a sandbox is counted.
+func (a *Admission) counts(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.held[name]
+	return h != nil && h.rest != nil
+}
+
+// adopt counts a sandbox that was found, unless it is counted or has gone since
+// before. The mutex is held.
+func (a *Admission) adopt(f manager.Footprint, before uint64) {
+	h := a.held[f.Name]
+	if h != nil && h.rest != nil || a.gone[f.Name] > before {
+		return
+	}
+	if h != nil {
+		a.drop(h)
+	}
+	h = &held{Footprint: f, since: a.tick(), made: true}
+	if err := h.take(a.keeper.Adopt, caller.Caller{}.Accounts(f.Tenant, a.rules(f.Tenant).Limits)); err != nil {
+		a.log.WithError(err).WithField("sandbox", f.Name).Error("it cannot be counted")
+		return
+	}
+	a.held[f.Name] = h
+}

@@ -1,0 +1,110 @@
+package admission
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+func sandboxes(n int64) quota.Want {
+	return quota.Want{Sandboxes: n, Memory: n << 30, NanoCPUs: n * 1e9}
+}
+
+// What exists when the program starts counts, whatever the limits are by now.
+func TestReconcileAdoptsWhatExists(t *testing.T) {
+	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Sandboxes, 2))})
+	there := &inventory{}
+	for n := range 3 {
+		there.put(plain("a", n))
+	}
+	there.put(plain("b", 1))
+	reconcile(t, a, there)
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(3))
+	wantHeld(t, a, "b", sandboxes(1))
+	_, err := a.Hold(t.Context(), plain("a", 9))
+	wantExceeded(t, err, quota.Sandboxes, "tenant a")
+	a.Gone(plain("a", 0).Name)
+	there.take(plain("a", 0).Name)
+	there.take(plain("a", 1).Name) // removed by another program
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(1))
+	mustHold(t, t.Context(), a, plain("a", 9))
+}
+
+func TestReconcileLeavesWhatHappensMeanwhile(t *testing.T) {
+	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	there := &inventory{}
+	going, replaced, failing := plain("a", 1), plain("a", 2), plain("a", 3)
+	there.put(going)
+	there.put(replaced)
+	there.put(failing)
+	reconcile(t, a, there)
+	making, err := a.Hold(t.Context(), plain("a", 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there.asked = func() {
+		there.asked = nil
+		a.Gone(going.Name) // after it was seen
+		a.Gone(replaced.Name)
+		mustHold(t, t.Context(), a, replaced)
+		settle, err := a.Hold(t.Context(), failing)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		settle(false)
+		mustHold(t, t.Context(), a, plain("a", 5)) // after it was not seen
+	}
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(3)) // 2, 4 and 5
+	making(true)
+	there.take(going.Name)
+	there.take(failing.Name)
+	there.put(plain("a", 4))
+	there.put(plain("a", 5))
+	reconcile(t, a, there)
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(3))
+}
+
+// While a provider is silent nothing counts as gone.
+func TestReconcileOfHalfAnAnswer(t *testing.T) {
+	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	silent := errors.New("no answer")
+	there := &inventory{err: silent}
+	mustHold(t, t.Context(), a, plain("a", 1))
+	there.put(plain("a", 2))
+	if err := a.Reconcile(t.Context(), there); !errors.Is(err, silent) {
+		t.Errorf("got %v, want what the provider said", err)
+	}
+	wantHeld(t, a, "a", sandboxes(2))
+	there.err = nil
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(1))
+}
+
+func TestReconcileFreesTheDiskOfWorkspacesThatAreGone(t *testing.T) {
+	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	f := inFolder(t, 1, 5<<30)
+	there := &inventory{}
+	there.put(f)
+	reconcile(t, a, there)
+	there.take(f.Name)
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", quota.Want{Disk: 5 << 30})
+	there.put(f) // found again, in the same workspace
+	reconcile(t, a, there)
+	want := sandboxes(1)
+	want.Disk = 5 << 30
+	wantHeld(t, a, "a", want)
+	there.take(f.Name)
+	if err := os.Remove(f.Workspace); err != nil {
+		t.Fatal(err)
+	}
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", quota.Want{})
+}

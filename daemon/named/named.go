@@ -1,0 +1,90 @@
+// Package named finds the sandbox that a path names, for the caller alone: one
+// that is not the caller's is not there, in the same words as one that never
+// was.
+package named
+
+import (
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Finder knows sandboxes; *manager.Manager is one.
+type Finder interface {
+	// Recorded is asked first; nothing else about a sandbox of somebody else.
+	Recorded(tenant, name string) (registry.Record, error)
+	Name(who config.Who, flags *config.SandboxSettings) (string, error)
+	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
+}
+
+// A Sandbox is one that the caller may use.
+type Sandbox struct {
+	Name   string
+	Record registry.Record
+	Usable manager.Usable // of [InWall]
+
+	// Who is on whose behalf it is used: the session of the request where the
+	// sandbox is that session's, and else the one that it was made for.
+	Who config.Who
+}
+
+// Find returns the sandbox {name} of the path.
+func Find(c *route.Call, f Finder) (Sandbox, error) {
+	name := c.Path("name")
+	rec, err := f.Recorded(c.Who.Tenant, name)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	s := Sandbox{Name: name, Record: rec, Who: config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}}
+	if own, err := f.Name(c.Who, nil); err == nil && own == name {
+		s.Who = c.Who
+		return s, nil
+	}
+	if !Allowed(c, rec.Tenant, rec.Agent, rec.Session, rec.Scope) {
+		return Sandbox{}, NotFound(name)
+	}
+	return s, nil
+}
+
+// InWall is [Find] for who runs something or touches files: a session that
+// settings leave outside of walls by now has no sandbox, and nothing is done
+// outside on behalf of who asks over HTTP.
+func InWall(c *route.Call, f Finder) (Sandbox, error) {
+	s, err := Find(c, f)
+	if err != nil {
+		return s, err
+	}
+	s.Usable, err = Inside(f, s.Who)
+	return s, err
+}
+
+// Inside is an error unless commands of the session run behind a wall.
+func Inside(f Finder, who config.Who) (manager.Usable, error) {
+	u, err := f.Usable(who, nil)
+	if err == nil && u.Place != manager.InWall {
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
+	}
+	return u, err
+}
+
+// Allowed reports whether what belongs to that session is the caller's to
+// name. What agents or sessions share is not one session's.
+func Allowed(c *route.Call, tenant, agent, session string, scope sandbox.Scope) bool {
+	claims := token.Claims{Role: c.Caller.Role, Tenant: c.Caller.Tenant, Agent: c.Caller.Agent, Session: c.Caller.Session}
+	switch scope {
+	case sandbox.ScopeAgent:
+		session = ""
+	case sandbox.ScopeShared:
+		agent, session = "", ""
+	}
+	return claims.Allows(tenant, agent, session)
+}
+
+// NotFound is the error about a sandbox that there is not, or that is somebody
+// else's.
+func NotFound(name string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "see which there are with: sandbox list"}
+}

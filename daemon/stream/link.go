@@ -1,0 +1,153 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// Options bound a stream; the zero value is what both sides use.
+type Options struct {
+	// Beat is how long nothing may be heard before a sign of life is asked
+	// for, and how long that may take; zero is 20 seconds.
+	Beat time.Duration
+
+	// SendWithin bounds the sending of one frame; zero is 30 seconds. A peer
+	// that takes less is cut.
+	SendWithin time.Duration
+
+	// RequestWithin bounds the wait for the first frame; zero is 10 seconds.
+	RequestWithin time.Duration
+}
+
+func (o Options) orDefaults() Options {
+	for _, d := range []struct {
+		at      *time.Duration
+		instead time.Duration
+	}{{&o.Beat, 20 * time.Second}, {&o.SendWithin, 30 * time.Second}, {&o.RequestWithin, 10 * time.Second}} {
+		if *d.at <= 0 {
+			*d.at = d.instead
+		}
+	}
+	return o
+}
+
+// A link is a WebSocket with bounds. Reading is for one goroutine, writing for
+// any.
+type link struct {
+	conn *websocket.Conn
+	o    Options
+	buf  []byte // of the last frame that was read
+
+	heard  atomic.Bool // since the last beat
+	behind atomic.Bool // the reader waits for a program that does not read
+
+	beating sync.Mutex
+	beat    *time.Timer // nil before the first and after the last beat
+	over    bool        // guarded by beating
+}
+
+func newLink(conn *websocket.Conn, o Options) *link {
+	conn.SetReadLimit(MaxControl)
+	return &link{conn: conn, o: o.orDefaults()}
+}
+
+// read returns the next frame. Its bytes are valid until the next call. The
+// context bounds the wait; its end ends the link.
+func (l *link) read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	kind, r, err := l.conn.Reader(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	if l.buf == nil {
+		l.buf = make([]byte, 0, 4<<10)
+	}
+	b := l.buf[:0]
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err != nil {
+			l.buf = b
+			l.heard.Store(true)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return kind, b, err
+		}
+	}
+}
+
+// data sends frame, whose first byte is the channel.
+func (l *link) data(frame []byte) error { return l.write(websocket.MessageBinary, frame) }
+
+// tell sends v as JSON.
+func (l *link) tell(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return l.write(websocket.MessageText, b)
+}
+
+func (l *link) write(kind websocket.MessageType, b []byte) error {
+	// No context of a command: the end of one that bounds a write is the end
+	// of the socket.
+	ctx, cancel := context.WithTimeout(context.Background(), l.o.SendWithin)
+	defer cancel()
+	return l.conn.Write(ctx, kind, b)
+}
+
+// live asks for signs of life until the link is closed. One that does not come
+// ends the link.
+func (l *link) live() {
+	l.beating.Lock()
+	defer l.beating.Unlock()
+	if !l.over {
+		l.beat = time.AfterFunc(l.o.Beat, l.check)
+	}
+}
+
+func (l *link) check() {
+	if !l.heard.Swap(false) && !l.behind.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), l.o.Beat)
+		err := l.conn.Ping(ctx)
+		cancel()
+		if err != nil && !l.heard.Load() && !l.behind.Load() {
+			_ = l.conn.CloseNow() // the reader tells
+			return
+		}
+	}
+	l.live()
+}
+
+// end closes the link, with a handshake where the peer may still want to read
+// what was sent last.
+func (l *link) end(gently bool) {
+	l.beating.Lock()
+	l.over = true
+	if l.beat != nil {
+		l.beat.Stop()
+	}
+	l.beating.Unlock()
+	if gently {
+		_ = l.conn.Close(websocket.StatusNormalClosure, "") // a peer that does not answer is cut
+		return
+	}
+	_ = l.conn.CloseNow()
+}
+
+// unavailable is the error of a socket that ended too early.
+func unavailable(op, message string, cause error) error {
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: message, Err: cause}
+}

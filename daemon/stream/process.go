@@ -1,0 +1,230 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
+)
+
+// settleWithin bounds how long a command may take to end after its end was
+// asked for, beside its grace, and after that the delivery of its output.
+const settleWithin = 20 * time.Second
+
+// unreadFor is how long after that request output waits for a reader that
+// does not read, before it is dropped so that the command can end.
+const unreadFor = 2 * time.Second
+
+// A Process is a command that runs on the other side. It implements
+// sandbox.Process and sandbox.Metered.
+type Process struct {
+	*link
+	cmd   sandbox.Command
+	tty   bool
+	boxes [3]*wire.Inbox
+	stdin *wire.Credits
+
+	started chan struct{} // closed when it runs or could not be started
+	ended   chan struct{} // closed when the last frame came or the socket ended
+	exit    sandbox.Exit  // readable once ended is closed, like err and outcome
+	err     error
+	outcome json.RawMessage
+	runs    bool // the listener's until started is closed
+
+	awaited atomic.Int32 // what Wait still waits for
+	waited  chan struct{}
+	freed   sync.Once
+	unwatch func() bool
+
+	mu       sync.Mutex
+	number   uint32
+	answers  map[uint32]chan event
+	measured sandbox.Rusage
+	pumping  [3]bool
+}
+
+var (
+	_ sandbox.Process = (*Process)(nil)
+	_ sandbox.Metered = (*Process)(nil)
+)
+
+// Open asks the server at the other end of conn for what r says, with the
+// streams of c, and returns when it runs. Of c only Stdin, Stdout, Stderr and
+// Grace are used; r is what [RequestOf] makes of a command, with what the
+// route needs beside. conn belongs to the process from then on, also when Open
+// fails.
+//
+// The end of ctx ends the command. A server that does not answer that is left
+// alone after the grace and some time more, which is an error of Wait.
+func Open(ctx context.Context, conn *websocket.Conn, o Options, r Request, c sandbox.Command) (*Process, error) {
+	p := &Process{
+		link: newLink(conn, o), cmd: c, tty: r.TTY != nil,
+		started: make(chan struct{}), ended: make(chan struct{}), waited: make(chan struct{}),
+		answers: map[uint32]chan event{},
+	}
+	p.awaited.Store(2) // the end, and this call
+	if ctx.Err() != nil {
+		p.link.end(false)
+		return nil, timely(ctx, "start", unavailable("start", "nothing was asked", nil))
+	}
+	r.Window, r.NoStdin, r.NoStdout, r.NoStderr = Window, c.Stdin == nil, c.Stdout == nil, c.Stderr == nil
+	p.boxes = [3]*wire.Inbox{Stdout: wire.NewInboxOf(Window), Stderr: wire.NewInboxOf(Window)}
+	p.stdin = wire.NewCreditsOf(Window)
+	if err := p.tell(r); err != nil {
+		p.end(false)
+		return nil, timely(ctx, "start", unavailable("start", "the request could not be sent", err))
+	}
+	go p.listen()
+	p.live()
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		p.link.end(false) // which ends the command, should it run
+		<-p.ended
+		return nil, timely(ctx, "start", p.err)
+	}
+	if !p.runs {
+		return nil, timely(ctx, "start", p.err)
+	}
+	p.carry(ctx)
+	return p, nil
+}
+
+// timely is err, or that ctx has ended where that is the reason.
+func timely(ctx context.Context, op string, err error) error {
+	if cause := ctx.Err(); cause != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable {
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Message: "the call ended before there was an answer", Retryable: true, Err: cause}
+	}
+	return err
+}
+
+// carry begins to move bytes and to watch ctx.
+func (p *Process) carry(ctx context.Context) {
+	if p.cmd.Stdin != nil {
+		go p.pumpIn() // not waited for: its reader may never return
+	}
+	if ctx.Done() != nil {
+		p.unwatch = context.AfterFunc(ctx, p.cancel)
+	}
+	p.arrived()
+}
+
+// cancel ends the command because its context has ended.
+func (p *Process) cancel() {
+	grace := min(max(p.cmd.Grace, 0), time.Hour)
+	if p.tell(control{Type: typeCancel}) != nil {
+		_ = p.conn.CloseNow() // that ends it too
+	}
+	if !p.endsWithin(grace + unreadFor) {
+		p.abandon()
+		if !p.endsWithin(settleWithin) {
+			_ = p.conn.CloseNow()
+		}
+	}
+	<-p.ended
+	timer := time.AfterFunc(settleWithin, p.release)
+	select {
+	case <-p.waited:
+		timer.Stop()
+	default:
+	}
+}
+
+func (p *Process) endsWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// abandon drops all output, pending and to come.
+func (p *Process) abandon() {
+	for _, ch := range []uint8{Stdout, Stderr} {
+		p.boxes[ch].Discard()
+		_ = p.tell(control{Type: typeStop, Channel: ch}) // without a socket nothing comes
+	}
+}
+
+// arrived counts what Wait waits for. The last one lets it return.
+func (p *Process) arrived() {
+	if p.awaited.Add(-1) == 0 {
+		p.release()
+		if p.unwatch != nil {
+			p.unwatch()
+		}
+	}
+}
+
+func (p *Process) release() { p.freed.Do(func() { close(p.waited) }) }
+
+// pumpOut delivers one channel. A writer that fails gets no more, as os/exec
+// has it; the program does not notice.
+func (p *Process) pumpOut(ch uint8, w io.Writer) {
+	defer p.arrived()
+	box := p.boxes[ch]
+	for {
+		chunk, err := box.Take()
+		if err != nil {
+			return
+		}
+		for len(chunk) > 0 {
+			n := min(len(chunk), MaxData)
+			if _, err := w.Write(chunk[:n]); err != nil {
+				box.Discard()
+				_ = p.tell(control{Type: typeStop, Channel: ch}) // without a socket nothing comes
+				return
+			}
+			chunk = chunk[n:]
+			if grant := box.Consumed(n); grant > 0 {
+				_ = p.tell(control{Type: typeCredit, Channel: ch, Bytes: grant}) // as above
+			}
+		}
+	}
+}
+
+// pumpIn sends standard input to its end, or until the command has ended.
+func (p *Process) pumpIn() {
+	frame := make([]byte, 1+MaxData)
+	frame[0] = Stdin
+	for {
+		n, err := p.stdin.Take(MaxData)
+		if err != nil {
+			return
+		}
+		got, readErr := p.cmd.Stdin.Read(frame[1 : 1+n])
+		p.stdin.Return(n - got)
+		select {
+		case <-p.ended:
+			return
+		default:
+		}
+		if got > 0 && p.data(frame[:1+got]) != nil {
+			return
+		}
+		if readErr != nil {
+			_ = p.tell(control{Type: typeEOF}) // without a socket it is at its end
+			return
+		}
+	}
+}
+
+// Wait implements sandbox.Process.
+func (p *Process) Wait() (sandbox.Exit, error) {
+	<-p.waited
+	return p.exit, p.err
+}
+
+// Outcome returns what else was told at the end, nil where there is nothing.
+// It may be called when Wait has returned.
+func (p *Process) Outcome() json.RawMessage { return p.outcome }

@@ -1,0 +1,81 @@
+package walls
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
+)
+
+func openShell(o *handle, r *http.Request) (any, error) {
+	var n form.NewShell
+	if err := body(r, &n); err != nil {
+		return nil, err
+	}
+	options := sandbox.ShellOptions{ID: n.ID, Dir: string(n.Dir)}
+	if n.Env != nil {
+		options.Env = make(map[string]string, len(n.Env))
+	}
+	for name, value := range n.Env {
+		options.Env[name] = string(value)
+	}
+	o.mu.Lock()
+	full := len(o.shells) >= maxShells
+	o.mu.Unlock()
+	if full {
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "open shell", Message: "too many shells are open", Hint: "close some"}
+	}
+	sh, err := o.sb.OpenShell(r.Context(), options)
+	if err != nil {
+		return nil, err
+	}
+	if r.Context().Err() != nil { // nobody will close it
+		return nil, sh.Close()
+	}
+	ticket := random()
+	o.mu.Lock()
+	o.shells[ticket] = sh
+	o.mu.Unlock()
+	return form.Shell{Ticket: ticket, ID: sh.ID(), Program: sh.Program()}, nil
+}
+
+func (o *handle) shell(r *http.Request) (sandbox.Shell, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if sh := o.shells[r.PathValue("ticket")]; sh != nil {
+		return sh, nil
+	}
+	return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "run line", Message: "the shell is closed"}
+}
+
+func closeShell(o *handle, r *http.Request) (any, error) {
+	sh, err := o.shell(r)
+	if err != nil {
+		return nil, nil // closed is closed
+	}
+	o.mu.Lock()
+	delete(o.shells, r.PathValue("ticket"))
+	o.mu.Unlock()
+	return nil, sh.Close()
+}
+
+func runLine(o *handle, w http.ResponseWriter, r *http.Request) {
+	sh, err := o.shell(r)
+	if err != nil {
+		fault.Write(w, err)
+		return
+	}
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return // it has answered
+	}
+	// The client hears the error, and there is nobody else to tell.
+	_ = stream.Serve(o.ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
+		return sh.Run(ctx, string(q.Line), c)
+	})
+}

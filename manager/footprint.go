@@ -1,0 +1,139 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// A Footprint is what a sandbox, or the container of a browser, takes of the machine
+// from when it is made until it is removed.
+type Footprint struct {
+	Name   string
+	Kind   sandbox.Kind
+	Tenant string
+
+	Memory   int64 // bytes
+	NanoCPUs int64 // 1e9 is one processor
+	// Disk is how many bytes the workspace may hold, NoBound where nothing bounds
+	// it. It is 0 where the workspace is not ours: an agent's own folder.
+	Disk      int64
+	Workspace string // the folder that Disk is about; empty where that is 0
+}
+
+// NoBound is the Disk of a workspace that may grow as it likes.
+const NoBound int64 = -1
+
+// Accounting keeps account of the sandboxes that there are. It is safe for
+// concurrent use. See package daemon/admission.
+type Accounting interface {
+	// Hold is asked before a sandbox is made; its error ends the call. Whoever
+	// gets no error calls settle, once, with whether the sandbox is there now.
+	Hold(ctx context.Context, f Footprint) (settle func(stands bool), err error)
+	// Gone hears that a sandbox is no more.
+	Gone(name string)
+}
+
+// createHeld is create for a sandbox that is accounted for.
+func (m *Manager) createHeld(ctx context.Context, w *want, held *lease.Lock) (*live, error) {
+	if m.accounting == nil {
+		return m.create(ctx, w, held)
+	}
+	settle, err := m.accounting.Hold(ctx, w.footprint())
+	if err != nil {
+		return nil, err
+	}
+	l, err := m.create(ctx, w, held)
+	settle(err == nil || !m.vanished(ctx, w))
+	return l, err
+}
+
+// vanished reports whether it is certain that nothing of the wanted sandbox is
+// there, after making it has failed.
+func (m *Manager) vanished(ctx context.Context, w *want) bool {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	_, err := w.provider.Inspect(ctx, w.spec.Name)
+	return sandbox.IsNotFound(err)
+}
+
+// gone tells that a sandbox was removed.
+func (m *Manager) gone(name string) {
+	if m.accounting != nil {
+		m.accounting.Gone(name)
+	}
+}
+
+// footprint is what the wanted sandbox will take.
+func (w *want) footprint() Footprint {
+	return footprintOf(w.spec, w.res)
+}
+
+func footprintOf(s sandbox.Spec, res config.Resolved) Footprint {
+	p := Footprint{Name: s.Name, Kind: s.Kind, Tenant: s.Owner.Tenant, Memory: s.Resources.Memory, NanoCPUs: s.Resources.NanoCPUs}
+	if ownScratch(res) {
+		p.Workspace, p.Disk = workspaceOf(s), int64(res.WorkspaceQuota)
+		if p.Disk == 0 {
+			p.Disk = NoBound
+		}
+	}
+	return p
+}
+
+// Footprints returns what the sandboxes of this instance take that there are now,
+// browsers among them and spares of the pool not. Those of which known is true
+// have their name alone, which spares reading what they were made from. With an
+// error it may not be all of them.
+func (m *Manager) Footprints(ctx context.Context, known func(name string) bool) ([]Footprint, error) {
+	records, unread, recordErr := m.readRecords()
+	if recordErr != nil {
+		return nil, recordErr
+	}
+	infos, down, err := m.live(ctx, false, func(provider string) bool { return m.matters(provider, records, unread) })
+	var out []Footprint
+	for _, row := range m.reconcile(records, infos, down) {
+		switch {
+		case row.Status == sandbox.StatusMissing, row.Kind != sandbox.KindSandbox && row.Kind != sandbox.KindBrowser:
+		case known(row.Name):
+			out = append(out, Footprint{Name: row.Name, Kind: row.Kind, Tenant: row.Tenant})
+		default:
+			out = append(out, m.footprintOfRow(row))
+		}
+	}
+	return out, err
+}
+
+// footprintOfRow tells what a sandbox takes by what it was made from, and where that
+// is not known by what the settings say now.
+func (m *Manager) footprintOfRow(row Row) Footprint {
+	p := Footprint{Name: row.Name, Kind: row.Kind, Tenant: row.Tenant}
+	res, err := config.Resolve(m.current(), config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}, nil)
+	if err != nil {
+		m.log.WithError(err).WithField("sandbox", row.Name).Warn("it cannot be told what it takes")
+	}
+	res = of(row.Kind, res)
+	rec, err := m.records.Get(row.Kind, row.Name)
+	if err == nil && rec.Spec != nil {
+		return footprintOf(*rec.Spec, res)
+	}
+	p.Memory, p.NanoCPUs = int64(res.Docker.Memory), int64(res.Docker.CPUs*1e9)
+	if ownScratch(res) {
+		p.Disk, p.Workspace = int64(res.WorkspaceQuota), workspaceOfRow(row, rec)
+		if p.Disk == 0 {
+			p.Disk = NoBound
+		}
+	}
+	return p
+}
+
+// workspaceOfRow is the folder as far as a row or its record tells.
+func workspaceOfRow(row Row, rec registry.Record) string {
+	if row.Workspace != "" {
+		return row.Workspace
+	}
+	return rec.Workspace
+}

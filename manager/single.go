@@ -1,0 +1,49 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/prune"
+)
+
+// RemoveOptions say how a sandbox is removed.
+type RemoveOptions struct {
+	Force     bool // also while something runs in it, which ends then
+	Workspace bool // its scratch workspace too; any other is nobody's to remove here
+}
+
+// Remove removes one sandbox or browser. Without Force one in use is
+// [sandbox.CodeBusy].
+func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
+	if row.Instance != "" && row.Instance != m.state.Instance() {
+		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "remove", Resource: row.Name, Message: "the sandbox belongs to another instance"}
+	}
+	p, err := m.providers.Get(row.Provider)
+	if err != nil {
+		return err
+	}
+	turn, err := m.leases.Ensure(ctx, row.Name)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	if o.Force {
+		err = m.removeNow(ctx, p, row.Kind, row.Name)
+	} else {
+		err = m.removeLocked(ctx, p, row.Kind, row.Name)
+	}
+	if err != nil || !o.Workspace || row.Workspace == "" || row.Kind != sandbox.KindSandbox {
+		return err
+	}
+	return m.removeScratch(ctx, row.Agent, row.Name, row.Workspace)
+}
+
+// Measure is [Manager.Stats] for one sandbox.
+func (m *Manager) Measure(ctx context.Context, row Row) Stat { return m.stat(ctx, row) }
+
+// Sweep is [Manager.Prune] by the rules of the settings, for who does so in the
+// background: what somebody may be about to make is left alone.
+func (m *Manager) Sweep(ctx context.Context) (Pruned, error) {
+	return m.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
+}
