@@ -187,14 +187,14 @@ func TestBackground(t *testing.T) {
 	if id == "" || !strings.Contains(a.Text, id) {
 		t.Fatalf("%+v", a)
 	}
-	text, errs, last := r.poll(id, "ready\n")
+	text, _, last := r.poll(id, "ready\n")
 	if text != "ready\n" || last.Commands[0].State != "running" || last.Commands[0].ExitCode != nil {
 		t.Errorf("%q, %+v", text, last)
 	}
 	if d := data[schema.ProcessResult](t, r.call("process", obj{"action": "write", "id": id, "data": "it\n"})); len(d.Commands) != 1 {
 		t.Errorf("%+v", d)
 	}
-	text, errs, last = r.poll(id, "")
+	text, errs, last := r.poll(id, "")
 	if text != "got it\n" || errs != "bad\n" || last.Commands[0].ExitCode == nil || *last.Commands[0].ExitCode != 4 || last.Commands[0].Ended == nil {
 		t.Errorf("%q, %q, %+v", text, errs, last)
 	}
