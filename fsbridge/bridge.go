@@ -56,6 +56,13 @@ func (b *Bridge) Locate(path string) (mountpath.Place, error) {
 	return b.table.Locate(path)
 }
 
+// Inside returns a view that takes paths inside alone: a path of the host names
+// nothing there. It is for callers who may not learn what the host calls their
+// folders.
+func (b *Bridge) Inside() *Bridge {
+	return &Bridge{table: b.table, files: b.files, transport: b.transport, inside: true}
+}
+
 // WithoutLinks implements [sandbox.LinkRefuser]. The view is a Bridge, too,
 // which takes paths inside alone: what was judged as a path inside must not be
 // one of the host as well. Scripts are [sandbox.CodeUnsupported].

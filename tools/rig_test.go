@@ -70,18 +70,23 @@ func (s standing) Files(ctx context.Context) (sandbox.Files, error) {
 // newRig has a wall in memory.
 func newRig(t testing.TB, settings string, change ...func(*tools.Options)) *rig {
 	t.Helper()
+	return raised(t, rigOptions(t, settings), change...)
+}
+
+func rigOptions(t testing.TB, settings string) manager.Options {
+	t.Helper()
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
 	must(t, err)
 	parsed, err := config.Parse("test", []byte(settings))
 	must(t, err)
 	set, err := provider.New(answering{fake.New(fake.Options{Name: "local"})})
 	must(t, err)
-	return raised(t, manager.Options{
+	return manager.Options{
 		Settings: parsed, State: state, Providers: set, Images: nowhere{},
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},
-	}, change...)
+	}
 }
 
 // raised is a rig on a manager of these options.

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -62,7 +63,7 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		Local:     wallChecks(o),
 	}
 	var err error
-	if d.StateDir, err = stateFolder(o.StateDir); err != nil {
+	if d.StateDir, err = house.StateFolder(o.StateDir); err != nil {
 		return d, err
 	}
 	if r, _, err := resolve(o, who, flags); err == nil {
@@ -89,8 +90,8 @@ func wallChecks(o cli.Options) []doctor.WallCheck {
 		if err != nil {
 			return "", err
 		}
-		defer h.close()
-		if err := local.Trusted(h.worldNow(), name); err != nil {
+		defer h.Close()
+		if err := local.Trusted(h.World(), name); err != nil {
 			return "", err
 		}
 		return run(ctx, name, args...)
@@ -139,7 +140,7 @@ func facts(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor
 
 // recorded looks at the evidence without reading it.
 func recorded(o cli.Options) (doctor.Evidence, error) {
-	state, err := openState(o.StateDir)
+	state, err := house.OpenState(o.StateDir)
 	if err != nil {
 		return doctor.Evidence{}, err
 	}
@@ -170,8 +171,8 @@ func leftovers(ctx context.Context, o cli.Options) (doctor.Leftovers, error) {
 	if err != nil {
 		return doctor.Leftovers{}, err
 	}
-	defer h.close()
-	m, err := h.manager(o, nil, nil)
+	defer h.Close()
+	m, err := h.Manager()
 	if err != nil {
 		return doctor.Leftovers{}, err
 	}
@@ -188,6 +189,6 @@ func leftovers(ctx context.Context, o cli.Options) (doctor.Leftovers, error) {
 			out.Missing = append(out.Missing, r.Name)
 		}
 	}
-	out.Corrupt, err = filepath.Glob(filepath.Join(h.state.Registry(), "*", "*.corrupt-*"))
+	out.Corrupt, err = filepath.Glob(filepath.Join(h.State().Registry(), "*", "*.corrupt-*"))
 	return out, err
 }

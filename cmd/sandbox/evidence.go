@@ -2,12 +2,13 @@ package main
 
 import (
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 )
 
 // Evidence implements cli.Backend. Neither settings nor an engine are needed.
 func (backend) Evidence(o cli.Options) (cli.EvidenceStore, func(), error) {
-	state, err := openState(o.StateDir)
+	state, err := house.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err
 	}

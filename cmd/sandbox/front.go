@@ -18,13 +18,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/prune"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // wholeName is the file name of the whole program.
@@ -53,73 +50,48 @@ func whole() error {
 	}
 }
 
-// An engine is none.
-type engine struct{}
-
-func connect(*statedir.Dir) engine { return engine{} }
-
-// address is where the engine of this machine listens. Where another one is
-// named the whole program runs, see begin.
-func (engine) address() string { return "unix:///var/run/docker.sock" }
-
-func (engine) close() {}
-
-func (engine) source(cli.Options) manager.Images { return noImages{errFront()} }
-
-func errFront() error {
-	return sandbox.Errorf(sandbox.CodeInternal, "start", "this program is the front of %s and knows no engine", wholeName)
-}
-
-// containers returns a provider that nothing comes to, see begin.
-func (*house) containers(cli.Options) sandbox.Provider {
-	return provider.Unusable("docker", errFront())
-}
-
-// An exit is none: who may reach hosts is handed on, see begin.
-type exit struct{}
-
-func (*house) newExit(cli.Options, store.Recorder) *exit { return nil }
-
-func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
-func (*exit) trust() (string, error)         { return "", errFront() }
-func (*exit) close() error                   { return nil }
-
-// A recordHouse is none: what has to be on record is handed on, see begin.
-type recordHouse struct{}
-
-func (*house) newRecords(cli.Options) *recordHouse { return nil }
-
-func (*recordHouse) control() (*manager.Control, error) { return nil, errFront() }
-func (*recordHouse) close() error                       { return nil }
-
 // begin hands on every call that may come to an engine: by its provider, or
 // because it is time to sweep the sandboxes of all providers. Folders that
 // the engine's address would close are the whole program's to know. So it does
 // with one that may reach hosts, whose proxy the front does not link, and with
 // one that has to be on record.
-func (h *house) begin() func(context.Context, config.Resolved, manager.Request) error {
+func begin(h func() *house.House) func(context.Context, config.Resolved, manager.Request) error {
 	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
 		every := time.Duration(res.Prune.Every)
 		soon := time.Now().Add(min(every/10, 10*time.Second)) // it must not become due in here
-		due := prune.Overdue(h.state.PrunedAt(), every, soon)
+		due := prune.Overdue(h().State().PrunedAt(), every, soon)
 		n := res.Network
 		reaches := req.Ask || n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
-		if res.Provider == "local" && h.env["DOCKER_HOST"] == "" && !due && !reaches && !res.RecordsCommands() || ctx.Err() != nil {
+		if res.Provider == "local" && os.Getenv("DOCKER_HOST") == "" && !due && !reaches && !res.RecordsCommands() || ctx.Err() != nil {
 			return nil // who gave up gets to know from the call
 		}
 		return whole()
 	}
 }
 
-// remote hands on what a daemon is to do: what speaks to one is linked to the
-// whole program alone.
-func remote(cli.Host) (cli.Conductor, func(), error) { return nil, nil, whole() }
-
 // A conductor uses sandboxes behind local walls. To tell of sandboxes, and to
 // take them away, is the whole program's.
 type conductor struct{ *manager.Manager }
 
-func conductorOf(m *manager.Manager) cli.Conductor { return conductor{m} }
+// Conductor implements cli.Backend.
+func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
+		return nil, nil, whole()
+	}
+	options := optionsOf(o)
+	var h *house.House
+	options.Begin = begin(func() *house.House { return h })
+	h, err := house.Open(options)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := h.Manager()
+	if err != nil {
+		h.Close()
+		return nil, nil, err
+	}
+	return conductor{m}, h.Close, nil
+}
 
 func (conductor) List(context.Context, manager.ListOptions) (manager.Listing, error) {
 	return manager.Listing{}, whole()
@@ -157,3 +129,6 @@ func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil,
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()
 }
+
+// MCP implements cli.Backend.
+func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return whole() }

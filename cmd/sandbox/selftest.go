@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/doctor/attack"
+	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -25,26 +26,30 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 	if err != nil {
 		return attack.Report{}, err
 	}
-	defer h.close()
-	r, err := config.Resolve(h.settings, who, flags)
+	defer h.Close()
+	settings, err := h.Settings()
+	if err != nil {
+		return attack.Report{}, err
+	}
+	r, err := config.Resolve(settings, who, flags)
 	if err != nil {
 		return attack.Report{}, err
 	}
 	flags = alone(flags, r)
-	disks := []string{h.state.Path()}
-	if h.engine.Engine != nil {
-		if p, err := h.engine.Posture(ctx); err == nil && p.RootDir != "" {
+	disks := []string{h.State().Path()}
+	if engine, err := h.Engine(); err == nil {
+		if p, err := engine.Posture(ctx); err == nil && p.RootDir != "" {
 			disks = append(disks, p.RootDir)
 		}
 	}
 	var report attack.Report
 	ctx, done := context.WithTimeout(ctx, selfTestWithin)
 	defer done()
-	err = h.lend(ctx, o, who, flags, func(neighbour sandbox.Sandbox, _ sandbox.Spec) error {
-		return h.lend(ctx, o, who, flags, func(victim sandbox.Sandbox, s sandbox.Spec) error {
+	err = lend(ctx, h, who, flags, func(neighbour sandbox.Sandbox, _ sandbox.Spec) error {
+		return lend(ctx, h, who, flags, func(victim sandbox.Sandbox, s sandbox.Spec) error {
 			report = attack.Run(ctx, victim, s, attack.Options{
 				Neighbour:      neighbour,
-				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return h.reopen(ctx, s) },
+				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return reopen(ctx, h, s) },
 				WorkspaceQuota: int64(r.WorkspaceQuota),
 				Disks:          disks,
 				NoMemoryLimit:  noMemoryLimit(s.Provider),
@@ -65,8 +70,8 @@ func noMemoryLimit(provider string) string {
 }
 
 // reopen returns another handle to the sandbox of s.
-func (h *house) reopen(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
-	p, err := h.walls.Get(s.Provider)
+func reopen(ctx context.Context, h *house.House, s sandbox.Spec) (sandbox.Sandbox, error) {
+	p, err := h.Walls().Get(s.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +101,13 @@ func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSett
 
 // lend makes a sandbox for a session of its own, calls fn with it and
 // removes it.
-func (h *house) lend(ctx context.Context, o cli.Options, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
+func lend(ctx context.Context, h *house.House, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	who.Session = "doctor-" + hex.EncodeToString(id[:])
-	m, err := h.manager(o, nil, nil)
+	m, err := h.Manager()
 	if err != nil {
 		return err
 	}
-	defer m.Close()
 	return m.Lend(ctx, manager.Request{Who: who, Flags: flags, Remove: true}, fn)
 }

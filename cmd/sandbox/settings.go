@@ -1,11 +1,9 @@
 package main
 
 import (
-	"os"
-
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
@@ -28,6 +26,5 @@ func (backend) Settings(o cli.Options) (*config.Settings, error) {
 
 // Inside implements cli.Backend.
 func (backend) Inside(res config.Resolved) (config.Inside, error) {
-	dir, err := home()
-	return manager.Host{Home: dir, Env: environment(os.Environ())}.Inside(res), err
+	return house.Inside(res)
 }

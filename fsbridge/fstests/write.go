@@ -128,8 +128,8 @@ func writeConcurrent(r *rig) {
 	for i := range writers {
 		wg.Go(func() {
 			content := strings.Repeat(string(rune('a'+i)), 64<<10)
-			for range rounds {
-				failures <- r.Files.Write(r.ctx, r.dir+"/sub/f", strings.NewReader(content), sandbox.WriteOptions{})
+			for n := range rounds {
+				failures <- r.Files.Write(r.ctx, fmt.Sprintf("%s/sub%d/f", r.dir, n), strings.NewReader(content), sandbox.WriteOptions{})
 			}
 		})
 	}
@@ -138,12 +138,15 @@ func writeConcurrent(r *rig) {
 	for err := range failures {
 		r.must(err)
 	}
-	got, err := r.read(r.dir + "/sub/f")
-	r.must(err)
-	if len(got) != 64<<10 || strings.Trim(got, got[:1]) != "" {
-		r.Errorf("the last content is %s", brief(got))
+	for n := range rounds {
+		dir := fmt.Sprintf("%s/sub%d", r.dir, n)
+		got, err := r.read(dir + "/f")
+		r.must(err)
+		if len(got) != 64<<10 || strings.Trim(got, got[:1]) != "" {
+			r.Errorf("the last content is %s", brief(got))
+		}
+		r.debris(dir, "f")
 	}
-	r.debris(r.dir+"/sub", "f")
 }
 
 // errBroken is what a broken source says.

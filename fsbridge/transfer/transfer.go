@@ -23,8 +23,9 @@ import (
 
 // A Source is a file or folder to be moved.
 type Source struct {
-	Files sandbox.Files
-	Path  string
+	Files  sandbox.Files
+	Path   string
+	Limits tarstream.Limits // of what is packed; zero values are the defaults
 }
 
 // A Target is the place where it arrives.
@@ -32,6 +33,8 @@ type Target struct {
 	Files sandbox.Files
 	Dir   string // a folder; made when missing
 	Name  string // of the file or folder in Dir; empty puts a folder's content into Dir itself
+
+	Limits tarstream.Limits // of what is unpacked; zero values are the defaults
 }
 
 // Copy copies the source to the target. A folder that exists is merged with,
@@ -84,14 +87,14 @@ func (s Source) as(ctx context.Context, name string) (label, error) {
 }
 
 func pack(ctx context.Context, from Source, w io.Writer, t *Tally) error {
-	return tarstream.Pack(ctx, from.Files, from.Path, w, tarstream.Limits{}, func(path string) {
+	return tarstream.Pack(ctx, from.Files, from.Path, w, from.Limits, func(path string) {
 		t.leave(path, "it is a pipe, a socket or a device")
 	})
 }
 
 func unpack(ctx context.Context, r io.Reader, to Target) error {
 	a := newAhead(ctx, to.Files)
-	err := tarstream.Unpack(ctx, a, to.Dir, r, tarstream.Limits{})
+	err := tarstream.Unpack(ctx, a, to.Dir, r, to.Limits)
 	if late := a.settle(); late != nil {
 		return late // err is the same or follows from it
 	}

@@ -75,6 +75,7 @@ type Client struct {
 	buf     []byte        // the frame being written; guarded by the token
 
 	delivering sync.Mutex // held while a stream is called; before mu
+	retired    retired    // guarded by delivering
 
 	mu      sync.Mutex
 	streams map[uint32]stream

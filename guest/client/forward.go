@@ -171,11 +171,15 @@ func (c *Client) accepted(f wire.Frame) error {
 	c.delivering.Lock()
 	defer c.delivering.Unlock()
 	c.mu.Lock()
-	g, _ := c.streams[m.Listener].(*listener)
+	s, stands := c.streams[m.Listener]
 	_, taken := c.streams[f.Stream]
 	c.mu.Unlock()
+	g, _ := s.(*listener)
+	if !stands {
+		g = c.retired.find(m.Listener)
+	}
 	if g == nil || taken || f.Stream < wire.FirstAccepted {
-		return wire.Violation("a connection for a listener that does not stand")
+		return wire.Violation("a connection for a listener that never stood")
 	}
 	l, err := g.admit(f.Stream, m)
 	if err != nil {

@@ -88,6 +88,7 @@ func TestForwardHostileGuest(t *testing.T) {
 		"frames after the end":      {connected, []wire.Frame{frame(wire.TypeDone, 0, nil), data(wire.Outward, 1)}},
 		"accepted at a connection":  {connected, []wire.Frame{accepted(first, 1, ip4(3))}},
 		"accepted at nothing":       {connected, []wire.Frame{accepted(first, 9, ip4(3))}},
+		"accepted after the end":    {connected, []wire.Frame{frame(wire.TypeDone, 0, nil), accepted(first, 1, ip4(3))}},
 	}
 	toListen := map[string]lie{
 		"listening twice":             {listening, []wire.Frame{listening}},
@@ -100,7 +101,12 @@ func TestForwardHostileGuest(t *testing.T) {
 		"accepted by a connection":    {listening, []wire.Frame{accepted(first, 1, ip4(3)), accepted(first+1, first, ip4(4))}},
 		"accepted from elsewhere":     {listening, []wire.Frame{accepted(first, 1, unix)}},
 		"accepted before Listening":   {accepted(first, 1, ip4(3)), nil},
-		"accepted after the end":      {listening, []wire.Frame{frame(wire.TypeDone, 0, nil), accepted(first, 1, ip4(3))}},
+		"accepted though refused":     {frame(wire.TypeFailed, 0, wire.Failed{Errno: 98}.Encode()), []wire.Frame{accepted(first, 1, ip4(3))}},
+		"late twice as one":           {listening, []wire.Frame{frame(wire.TypeDone, 0, nil), accepted(first, 1, ip4(3)), accepted(first, 1, ip4(4))}},
+		"late as our stream":          {listening, []wire.Frame{frame(wire.TypeDone, 0, nil), accepted(1, 1, ip4(3))}},
+		"late from elsewhere":         {listening, []wire.Frame{frame(wire.TypeDone, 0, nil), accepted(first, 1, unix)}},
+		"late at nothing":             {listening, []wire.Frame{frame(wire.TypeDone, 0, nil), accepted(first, 2, ip4(3))}},
+		"more than may be late":       {listening, append([]wire.Frame{frame(wire.TypeDone, 0, nil)}, flood(257)...)},
 		"malformed accepted":          {listening, []wire.Frame{{Type: wire.TypeAccepted, Stream: first, Payload: []byte{1, 0, 0, 0}}}},
 		"more than the listener may":  {listening, flood(257)},
 		"a connection nobody opened":  {listening, []wire.Frame{{Type: wire.TypeData, Stream: first, Flags: wire.Outward, Payload: []byte("x")}}},

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"io"
 	"net"
 	"sync"
@@ -158,16 +157,12 @@ func (l *link) abandon() {
 	go l.send(killFrame(0)) // an error is the connection's end, which drops it too
 }
 
-// send sends a frame of a link that has not ended. It needs no bound of its
-// own: a guest that does not take one frame loses the connection.
+// send sends a frame of a link, unless that ends before it is its turn. It
+// needs no bound of its own: a guest that does not take one frame loses the
+// connection.
 func (l *link) send(f wire.Frame) error {
-	select {
-	case <-l.ended:
-		return nil
-	default:
-	}
 	f.Stream = l.id
-	return l.c.send(context.Background(), f)
+	return l.c.sendUnless(l.ended, f)
 }
 
 // Read implements net.Conn.

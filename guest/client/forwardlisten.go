@@ -117,13 +117,22 @@ func (g *listener) frame(f wire.Frame) (last bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		g.retire(f.Stream)
 		g.finish(refusal{m})
 		return true, nil
 	case f.Type == wire.TypeDone && g.standing:
+		g.retire(f.Stream)
 		g.finish(net.ErrClosed)
 		return true, nil
 	}
 	return false, wire.Violation("unexpected frame of a listener")
+}
+
+// retire has the client remember a listener that stood.
+func (g *listener) retire(id uint32) {
+	if g.standing {
+		g.c.retired.add(id, g)
+	}
 }
 
 // lost implements stream.
@@ -149,7 +158,7 @@ func (g *listener) finish(err error) {
 func (g *listener) admit(id uint32, m wire.Accepted) (*link, error) {
 	switch {
 	case !g.standing:
-		return nil, wire.Violation("a connection for a listener that does not stand")
+		return nil, wire.Violation("a connection for a listener that never stood")
 	case g.open >= maxAccepted:
 		return nil, wire.Violation("more connections than the listener may have")
 	case m.Local.Family != g.family || m.Remote.Family != g.family:
@@ -163,12 +172,13 @@ func (g *listener) admit(id uint32, m wire.Accepted) (*link, error) {
 	return l, nil
 }
 
-// offer queues a link for Accept. Those that broke while they waited make
-// room: a program inside can make any number of them.
+// offer queues a link for Accept, or drops it where none is accepted any more.
+// Those that broke while they waited make room: a program inside can make any
+// number of them.
 func (g *listener) offer(l *link) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.err != nil {
 		l.abandon()
 		return
 	}

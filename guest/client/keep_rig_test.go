@@ -14,13 +14,20 @@ import (
 )
 
 // socketPair returns both ends of a new pair of Unix sockets. The first one
-// is polled.
+// is polled. Both stay open until the end of the test, unless it closes them:
+// a file that nobody holds any more is closed behind the back of who has its
+// number only.
 func socketPair(t testing.TB, kind int) (ours, theirs *os.File) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
 	must(t, unix.SetNonblock(pair[0], true)) // before NewFile, which looks
-	return os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	ours, theirs = os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	t.Cleanup(func() {
+		ours.Close()
+		theirs.Close()
+	})
+	return ours, theirs
 }
 
 // A fallible is a guest that was born with its connection and with the channel

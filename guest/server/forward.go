@@ -135,8 +135,8 @@ func (l *link) drop() {
 	defer l.mu.Unlock()
 	l.dropped = true
 	l.credits.Close(errDetached)
+	l.inbox.Discard() // first, so that what still comes is not out of place
 	l.inbox.Close(errDetached)
-	l.inbox.Discard()
 	if l.file != nil {
 		_ = l.file.SetDeadline(time.Now()) // closed already is fine
 	}

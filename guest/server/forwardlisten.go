@@ -226,7 +226,9 @@ func (g *gateway) release() {
 }
 
 // admit carries the connection fd with a stream of its own. It reports
-// false, and closes fd, when there can be none.
+// false, and closes fd, when there can be none. The client has been told of
+// the connection when it returns: of none may it hear after the listener's
+// end.
 func (g *gateway) admit(fd int, from wire.Endpoint) bool {
 	if g.path == "" {
 		atOnce(fd, unix.AF_INET)
@@ -237,13 +239,13 @@ func (g *gateway) admit(fd int, from wire.Endpoint) bool {
 		l.file.Close()
 		return false
 	}
+	local, _ := endpointsOf(l.file)
+	l.answer(wire.TypeAccepted, wire.Accepted{Listener: g.id, Local: local, Remote: from}.Encode())
 	go func() {
 		// The client counts until the last answer, so the slot is given
 		// back after it.
 		defer g.release()
 		defer g.conn.finished(l.id, false)
-		local, _ := endpointsOf(l.file)
-		l.answer(wire.TypeAccepted, wire.Accepted{Listener: g.id, Local: local, Remote: from}.Encode())
 		l.carry(l.file)
 	}()
 	return true

@@ -139,9 +139,10 @@
 // not at names. A connection that came in at a listener opens a stream by
 // itself (Accepted). The guest opens at most as many of them as the Listen
 // allows, counted from Accepted to Done or Failed; more is a violation, and
-// so is one for a listener that does not stand. Kill closes a listener;
-// Accepted may still be under way until its Done, and connections that were
-// accepted live on.
+// so is one for a listener that never stood. Kill closes a listener;
+// Accepted may still be under way until its last answer, and connections that
+// were accepted live on. After its last answer the guest tells of none. One
+// from before that was held may: the client drops those at once.
 //
 // A Pass is a Listen whose socket the guest gives away: the client accepts by
 // itself, and no frames carry the connections. The guest keeps nothing of it

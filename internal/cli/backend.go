@@ -48,6 +48,10 @@ type Backend interface {
 	// throw-away sandbox to get out. An error means that it could not look.
 	Doctor(ctx context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error)
 
+	// MCP serves the tools of a session to one client of the Model Context
+	// Protocol, until it goes or ctx ends.
+	MCP(ctx context.Context, o Options, s MCPSession) error
+
 	// Guest returns the path and the SHA-256 of the guest binary.
 	Guest() (path, digest string, err error)
 }

@@ -80,6 +80,7 @@ type fake struct {
 	violations fakeViolations
 	evidence   fakeEvidence
 	tokens     fakeTokens
+	served     MCPSession
 }
 
 func (f *fake) Conductor(o Options) (Conductor, func(), error) {
@@ -110,6 +111,11 @@ func (f *fake) Evidence(o Options) (EvidenceStore, func(), error) {
 func (f *fake) Tokens(o Options) (TokenStore, func(), error) {
 	f.options = o
 	return &f.tokens, func() { f.tokens.released = true }, f.err
+}
+
+func (f *fake) MCP(_ context.Context, o Options, s MCPSession) error {
+	f.options, f.served = o, s
+	return f.err
 }
 
 func (f *fake) Settings(o Options) (*config.Settings, error) {

@@ -99,7 +99,7 @@ var rules = []rule{
 	{
 		name: "concrete providers are wired in one place",
 		why:  "nobody else may depend on a particular wall",
-		from: []string{"./..."}, except: append([]string{"./cmd/sandbox/...", "./internal/testenv/wall", "./internal/bench/..."}, concrete...),
+		from: []string{"./..."}, except: append([]string{"./house", "./cmd/sandbox/...", "./internal/testenv/wall", "./internal/testenv/served", "./internal/bench/..."}, concrete...),
 		never: concrete,
 	},
 	{
@@ -114,6 +114,8 @@ var rules = []rule{
 		from: []string{"./..."},
 		except: []string{
 			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
+			"./manager/...", "./house", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
+			"./internal/testenv/served",                        // serves a manager to tests
 			"./internal/bench/rig", "./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},

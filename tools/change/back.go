@@ -59,10 +59,12 @@ func (a *applier) parents(ctx context.Context, name string) error {
 		missing = append(missing, dir)
 	}
 	for _, dir := range slices.Backward(missing) {
-		switch err := a.files.Mkdir(ctx, dir, 0o755); {
-		case err == nil:
-			a.made = append(a.made, dir)
-		case !errors.Is(err, fs.ErrExist):
+		err := a.files.Mkdir(ctx, dir, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			continue // somebody else has made it meanwhile
+		}
+		a.made = append(a.made, dir) // also with an error, which may have come after it was made
+		if err != nil {
 			return err
 		}
 	}
@@ -105,6 +107,8 @@ func (a *applier) back(ctx context.Context, why error) error {
 func (a *applier) undo(ctx context.Context, c File) string {
 	now, err := a.now(ctx, c)
 	switch {
+	case sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked:
+		return fmt.Sprintf("was changed by somebody else meanwhile, and was left so (%v)", err)
 	case err != nil:
 		return fmt.Sprintf("is in a state that is not known (%v)", err)
 	case now.equal(c.Before):

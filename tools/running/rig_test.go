@@ -45,6 +45,22 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
+// answering is a provider whose handles tell whether they still answer, as those
+// of real walls do: only such a handle is kept from line to line.
+type answering struct{ *fake.Provider }
+
+type answerer struct{ sandbox.Sandbox }
+
+func (answerer) Ping(context.Context) error { return nil }
+
+func (a answering) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	box, err := a.Provider.Open(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return answerer{box}, nil
+}
+
 func newRig(t *testing.T, settings string, change ...func(*running.Options)) *rig {
 	t.Helper()
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
@@ -52,7 +68,7 @@ func newRig(t *testing.T, settings string, change ...func(*running.Options)) *ri
 	parsed, err := config.Parse("test", []byte(settings))
 	must(t, err)
 	r := &rig{t: t, engine: fake.NewEngine(fake.Options{Name: "local"}), clock: &clock{}}
-	set, err := provider.New(r.engine.Provider())
+	set, err := provider.New(answering{r.engine.Provider()})
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)

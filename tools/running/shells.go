@@ -249,7 +249,9 @@ func (h *House) OpenShell(ctx context.Context, req manager.Request, o sandbox.Sh
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return s.told(), nil
+	i := s.told()
+	i.Busy = s.lines > 1 // more than ourselves
+	return i, nil
 }
 
 // told is what is told of s. The lock is held.

@@ -69,6 +69,13 @@ func All() []Tool {
 	}
 }
 
+// Define returns t with the types of its input and its result: a tool that is
+// told of in the manner of these, and carried out elsewhere.
+func Define[In, Result any](t Tool) Tool {
+	t.input, t.result = reflect.TypeFor[In](), reflect.TypeFor[Result]()
+	return t
+}
+
 // Find returns the tool of that name.
 func Find(name string) (Tool, bool) {
 	for _, t := range All() {

@@ -15,6 +15,9 @@ unset CDPATH
 umask 022
 set -u
 single=
+# How often something that can be another thing a moment later is looked at
+# before it counts as a reason to refuse.
+LOOKS=8
 
 # root DIR: enter the mount. R is its physical path. A mounted single file
 # is served through its folder, which is not served itself.
@@ -65,24 +68,42 @@ enter() {
 	inside
 }
 
-# walk REL [make]: enter element by element, to make or to explain.
+# walk REL [make]: enter element by element, to make or to explain. Others
+# may make and remove folders meanwhile: what is there now need not be what
+# could not be entered just before, so that is tried again.
 walk() {
 	rest=$1/
+	looks=$LOOKS
 	while [ -n "$rest" ]; do
 		c=${rest%%/*}
-		rest=${rest#*/}
 		if cd -P "./$c" 2>/dev/null; then
+			rest=${rest#*/}
+			looks=$LOOKS
 			inside
 			continue
 		fi
-		[ ! -d "./$c" ] || exit $E_ACCES
-		[ ! -e "./$c" ] || exit $E_NOTDIR
-		[ ! -L "./$c" ] || exit $E_NOENT
-		[ "$2" = make ] || exit $E_NOENT
-		mkdir "./$c" || [ -d "./$c" ] || exit $E_UTILITY
-		cd -P "./$c" 2>/dev/null || exit $E_NOENT
-		inside
+		looks=$((looks - 1))
+		if gone "$c"; then
+			[ "$2" = make ] && [ $looks -gt 0 ] || exit $E_NOENT
+			newdir "./$c"
+		elif [ $looks = 0 ]; then
+			[ ! -d "./$c" ] || exit $E_ACCES
+			[ ! -e "./$c" ] || exit $E_NOTDIR
+			exit $E_NOENT
+		fi
 	done
+}
+
+# newdir DIR: make a folder, unless another one was faster.
+newdir() {
+	why=$(mkdir "$1" 2>&1) && return 0
+	case $why in
+	*"ile exists") ;;
+	*)
+		printf '%s\n' "$why" >&2
+		exit $E_UTILITY
+		;;
+	esac
 }
 
 # resolve NAME: follow links from NAME, entering folders on the way. Where

@@ -5,9 +5,14 @@ root "$1"
 enter "$2"
 resolve "$3"
 [ ! -d "./$B" ] || exit $E_ISDIR
-[ -e "./$B" ] || exit $E_NOENT
-[ -f "./$B" ] || exit $E_IRREGULAR
-[ -r "./$B" ] || exit $E_ACCES
+looks=$LOOKS
+until [ -f "./$B" ] && [ -r "./$B" ]; do
+	[ -e "./$B" ] || exit $E_NOENT
+	looks=$((looks - 1))
+	[ $looks = 0 ] || continue
+	[ -f "./$B" ] || exit $E_IRREGULAR
+	exit $E_ACCES
+done
 exec 3<"./$B"
 if opened=$(readlink /proc/self/fd/3 2>/dev/null); then
 	case $opened in

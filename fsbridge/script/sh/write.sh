@@ -21,14 +21,21 @@ if [ "$7" = 1 ]; then
 else
 	resolve "$B"
 	[ ! -d "./$B" ] || exit $E_ISDIR
-	if [ -e "./$B" ]; then
-		[ -f "./$B" ] || exit $E_IRREGULAR
-		perm=$(stat -c %a "./$B") || exit $E_UTILITY
-		case $perm in
-		'' | *[!0-7]*) exit $E_UTILITY ;;
-		esac
-		while [ ${#perm} -gt 3 ]; do perm=${perm#?}; done
-	fi
+	looks=$LOOKS
+	while [ -e "./$B" ]; do
+		looks=$((looks - 1))
+		if [ -f "./$B" ] && mode=$(stat -c %a "./$B"); then
+			perm=$mode
+			break
+		elif [ $looks = 0 ]; then
+			[ ! -f "./$B" ] || exit $E_UTILITY
+			exit $E_IRREGULAR
+		fi
+	done
+	case $perm in
+	'' | *[!0-7]*) exit $E_UTILITY ;;
+	esac
+	while [ ${#perm} -gt 3 ]; do perm=${perm#?}; done
 fi
 
 exec 5<&0
@@ -37,7 +44,11 @@ set -C
 exec 4>"./$4"
 set +C
 tmp=$4
-[ ! -e "./$B" ] || [ -w "./$B" ] || exit $E_ACCES
+looks=$LOOKS
+while [ -e "./$B" ] && [ ! -w "./$B" ]; do
+	looks=$((looks - 1))
+	[ $looks -gt 0 ] || exit $E_ACCES
+done
 T=/proc/self/fd/4
 [ -f $T ] || T=./$tmp
 

@@ -1,6 +1,6 @@
 //go:build !sandbox_front
 
-package main
+package house
 
 import (
 	"errors"
@@ -13,8 +13,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	decisions "github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // An exit makes what sandboxes reach hosts through when the first of them
@@ -30,7 +28,7 @@ type opened struct {
 }
 
 // newExit prepares an exit.
-func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
+func (h *House) newExit() *exit {
 	t := &exit{authority: sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(h.state.Egress()) })}
 	t.open = sync.OnceValues(func() (opened, error) {
 		upstream, err := reach.UpstreamFrom(func(name string) string { return h.env[name] })
@@ -41,7 +39,7 @@ func (h *house) newExit(o cli.Options, violations store.Recorder) *exit {
 		if err != nil {
 			return opened{}, err
 		}
-		recorder, err := decisions.New(decisions.Options{Evidence: kept, Violations: violations, Log: o.Log})
+		recorder, err := decisions.New(decisions.Options{Evidence: kept, Violations: h.violations, Log: h.o.Log})
 		if err != nil {
 			return opened{}, err
 		}

@@ -1,6 +1,6 @@
 //go:build !sandbox_front
 
-package main
+package house
 
 import (
 	"errors"
@@ -10,23 +10,22 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
-	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 )
 
-// A recordHouse opens the evidence, and what puts operations and commands on
+// records opens the evidence, and what puts operations and commands on
 // record there, when the first of them is needed: most commands need neither.
-type recordHouse struct {
+type records struct {
 	openStore   func() (*evidence.Store, error) // the same answer every time, like openControl
 	openControl func() (*control.Control, error)
 
 	stored, controlled atomic.Bool
 }
 
-// newRecords prepares a recordHouse.
-func (h *house) newRecords(o cli.Options) *recordHouse {
-	r := &recordHouse{}
+// newRecords prepares a records.
+func (h *House) newRecords() *records {
+	r := &records{}
 	r.openStore = sync.OnceValues(func() (*evidence.Store, error) {
 		kept, err := h.evidenceOptions()
 		if err != nil {
@@ -39,14 +38,14 @@ func (h *house) newRecords(o cli.Options) *recordHouse {
 		if err != nil {
 			return nil, err
 		}
-		return control.Open(control.Options{State: h.state, Log: o.Log, Sinks: []witness.Sink{witness.NewFile("evidence", store)}})
+		return control.Open(control.Options{State: h.state, Log: h.o.Log, Sinks: []witness.Sink{witness.NewFile("evidence", store)}})
 	})
 	return r
 }
 
 // evidenceOptions are what the settings of all say about evidence: the record
 // is one, whoever it is about.
-func (h *house) evidenceOptions() (evidence.Options, error) {
+func (h *House) evidenceOptions() (evidence.Options, error) {
 	res, err := config.Resolve(h.settings, config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
 	if err != nil {
 		return evidence.Options{}, err
@@ -54,12 +53,12 @@ func (h *house) evidenceOptions() (evidence.Options, error) {
 	return evidence.Options{KeyFile: h.state.EvidenceKey(), Sync: evidence.Sync(res.Evidence.Sync), CheckpointEvery: int(res.Evidence.CheckpointEvery)}, nil
 }
 
-func (r *recordHouse) store() (*evidence.Store, error) {
+func (r *records) store() (*evidence.Store, error) {
 	r.stored.Store(true)
 	return r.openStore()
 }
 
-func (r *recordHouse) control() (*manager.Control, error) {
+func (r *records) control() (*manager.Control, error) {
 	r.controlled.Store(true)
 	c, err := r.openControl()
 	if err != nil {
@@ -69,7 +68,7 @@ func (r *recordHouse) control() (*manager.Control, error) {
 }
 
 // close writes what is not on record yet.
-func (r *recordHouse) close() error {
+func (r *records) close() error {
 	var errs []error
 	if r.controlled.Load() {
 		if c, err := r.openControl(); err == nil { // or it was told when it was used
@@ -82,4 +81,15 @@ func (r *recordHouse) close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Evidence opens the record of what was done, the same one each time. It ends
+// with the House.
+func (h *House) Evidence() (*evidence.Store, error) { return h.records.store() }
+
+// Control opens what operations under grants need, the same one each time. It
+// ends with the House.
+func (h *House) Control() (*control.Control, error) {
+	h.records.controlled.Store(true)
+	return h.records.openControl()
 }

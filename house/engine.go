@@ -1,18 +1,14 @@
 //go:build !sandbox_front
 
-package main
+package house
 
 import (
-	"context"
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/client/conductor"
-	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/images"
-	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
@@ -53,49 +49,29 @@ func (e engine) close() {
 }
 
 // source answers for images.
-func (e engine) source(o cli.Options) manager.Images {
+func (e engine) source(progress about.Progress) manager.Images {
 	if e.images == nil {
 		return noImages{e.missing}
 	}
-	return images.Source{Store: e.images, Progress: o.Progress}
+	return images.Source{Store: e.images, Progress: progress}
 }
 
 // containers returns the provider of Docker containers.
-func (h *house) containers(o cli.Options) sandbox.Provider {
+func (h *House) containers() sandbox.Provider {
 	if h.engine.Engine == nil {
 		return provider.Unusable("docker", h.engine.missing)
 	}
 	return docker.New(h.engine.Engine, docker.Options{
 		Sockets: h.state, Instance: h.state.Instance(),
 		World: h.worldNow,
-		Warn:  func(name, warning string) { o.Log.WithField("sandbox", name).Warn(warning) },
+		Warn:  func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }
 
-// begin is nothing: every call can be carried out here.
-func (*house) begin() func(context.Context, config.Resolved, manager.Request) error { return nil }
+// Images makes and finds images; the error says why there is no engine to hold
+// any.
+func (h *House) Images() (*images.Store, error) { return h.engine.images, h.engine.missing }
 
-// conductorOf returns what carries out all that a command wants of m.
-func conductorOf(m *manager.Manager) cli.Conductor { return m }
-
-// remote returns what has a daemon do it.
-func remote(h cli.Host) (cli.Conductor, func(), error) {
-	d, err := conductor.New(h.Address, client.Options{Token: h.Token})
-	if err != nil {
-		return nil, nil, err
-	}
-	return d, func() { d.Close() }, nil
-}
-
-// Images implements cli.Backend.
-func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
-	h, err := open(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	if h.engine.images == nil {
-		h.close()
-		return nil, nil, h.engine.missing
-	}
-	return h.engine.images, h.close, nil
-}
+// Engine is the Docker engine; the error says why there is none. It ends with the
+// House.
+func (h *House) Engine() (*container.Engine, error) { return h.engine.Engine, h.engine.missing }

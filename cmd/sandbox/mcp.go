@@ -1,0 +1,75 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/manager/rooms"
+	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/tools"
+	"github.com/bulkhead-dev/sandbox/tools/running"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
+)
+
+const (
+	// mcpDrain is how long what calls have left running has to end.
+	mcpDrain = 20 * time.Second
+	// mcpLine is the longest message of a client, in bytes: the largest input
+	// of a tool, as JSON may spell it.
+	mcpLine = 2*schema.MaxInput + 64<<10
+)
+
+// MCP implements cli.Backend.
+func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
+	asker := mcpserver.NewAsker(false)
+	o.Approver = asker
+	conductor, letGo, err := backend{}.Conductor(o)
+	if err != nil {
+		return err
+	}
+	defer letGo()
+	m := conductor.(*manager.Manager)
+	kits, end := agentTools(o, m, s.Flags)
+	defer end()
+	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kits, Asker: asker, Version: s.Version, Log: o.Log})
+	return server.Serve(ctx, &mcp.IOTransport{Reader: s.In, Writer: keptOpen{s.Out}, MaxLineLength: mcpLine}, mcpserver.Binding{
+		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
+		Caller:  "stdio", Tenant: s.Tenant,
+	})
+}
+
+// keptOpen is standard output, which is not the protocol's to close.
+type keptOpen struct{ io.Writer }
+
+func (keptOpen) Close() error { return nil }
+
+// agentTools returns the tools of all sessions over m, and what ends what they
+// have left open and running.
+func agentTools(o cli.Options, m *manager.Manager, flags *config.SandboxSettings) (*tools.Tools, func()) {
+	house := running.New(running.Options{Manager: running.Managed(m), Log: o.Log})
+	d := desk.New(rooms.Of(m), o.Log)
+	t := tools.New(tools.Options{Manager: m, Running: house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
+		return d.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
+	}})
+	return t, func() {
+		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
+		defer done()
+		for _, end := range []func() error{
+			func() error { return t.Close(ctx) }, func() error { return house.Close(ctx) }, d.Close,
+		} {
+			if err := end(); err != nil {
+				o.Log.WithError(err).Warn("something that calls have left has not ended in order")
+			}
+		}
+	}
+}

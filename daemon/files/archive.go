@@ -1,0 +1,95 @@
+package files
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/fsbridge/tarstream"
+	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// ContentTar is the kind of content of an archive.
+const ContentTar = "application/x-tar"
+
+func (s *Server) tar() tarstream.Limits {
+	return tarstream.Limits{Entries: s.limits.Entries, File: s.limits.File, Total: s.limits.Archive}
+}
+
+// Pack answers with what is at name as a tar archive: of a folder its content
+// by the names that it has there, of a file that file. An error before the first byte is a proper answer. Behind it the answer is cut
+// short, which a client sees because the stream does not end as it should;
+// that is [ErrCut], and whoever calls must end the connection then.
+func (s *Server) Pack(w http.ResponseWriter, r *http.Request, t Tree, name string) error {
+	info, err := t.Stat(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return regular(name, false, false)
+	}
+	top := path.Base(name)
+	if info.IsDir() {
+		top = ""
+	}
+	h := w.Header()
+	h.Set("Content-Type", ContentTar)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	out := &started{w: w}
+	err = transfer.Pack(r.Context(), transfer.Source{Files: t, Path: name, Limits: s.tar()}, top, out, &transfer.Tally{})
+	if err != nil && out.any() {
+		return fmt.Errorf("%w: %w", ErrCut, err)
+	}
+	return err
+}
+
+// started knows whether something was written.
+type started struct {
+	w  io.Writer
+	mu sync.Mutex
+	n  int64
+}
+
+func (s *started) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	s.n += int64(len(p))
+	s.mu.Unlock()
+	return s.w.Write(p)
+}
+
+func (s *started) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n > 0
+}
+
+// Unpack makes what the archive in the body holds below the folder name. What
+// must not arrive is left out and told; a name that leads out, and an archive
+// that is malformed or too large, end it, and what came before is there then.
+func (s *Server) Unpack(w http.ResponseWriter, r *http.Request, t Tree, name string) (api.UnpackedArchive, error) {
+	tally := &transfer.Tally{}
+	in := newBody(w, r.Body, 1<<62)
+	err := transfer.Unpack(r.Context(), in, transfer.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
+	if cause := in.failure(); cause != nil {
+		return api.UnpackedArchive{}, route.BodyErr(cause)
+	}
+	if err != nil {
+		return api.UnpackedArchive{}, err
+	}
+	n := tally.Count()
+	out := api.UnpackedArchive{Path: name, Files: n.Files, Folders: n.Folders, Links: n.Links, Bytes: n.Bytes, Left: []api.LeftOut{}}
+	for _, l := range tally.Left() {
+		out.Left = append(out.Left, api.LeftOut{Path: termsafe.Line(l.Path), Reason: termsafe.Line(l.Reason)})
+	}
+	return out, nil
+}

@@ -1,0 +1,157 @@
+// Package files serves the files of a sandbox over HTTP: contents with ranges
+// and conditions, writes that are one step, archives, and what is told of
+// entries.
+//
+// A path of a request is one inside the sandbox, without its first slash, and
+// is refused where it would have to be cleaned: "..", ".", and empty names are
+// no part of an address of a file. Everything goes through the sandbox's own
+// file transport, which confines it; nothing of the host is opened here.
+//
+// # Tags
+//
+// A content up to [Limits.Whole] is read, hashed and answered from memory, so
+// its ETag is strong: the SHA-256 of exactly what is sent. The tag of a larger
+// one is weak, made of size and time. If-Match compares strongly, so the tag
+// that it needs of a large file is the digest, which the client knows when it
+// has the content and which is then reckoned here up to [Limits.Hashed].
+//
+// # Conditions and races
+//
+// Requests of this process that change one file take turns, so of two with the
+// same condition one wins. A command inside may still write between the look
+// and the replacement, which itself is one step: If-Match is a guard against
+// other callers, not against the sandbox. If-None-Match: * is decided by the
+// file system and holds against everybody.
+package files
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// A Tree is the files of one sandbox, by paths inside alone; a Bridge is one
+// after [fsbridge.Bridge.Inside].
+type Tree interface {
+	sandbox.Files
+	fsbridge.Linker
+}
+
+// Limits bound one request. Zero values are the defaults.
+type Limits struct {
+	Whole   int64 // bytes of a content that is held in memory while it is answered; 1 MiB
+	Hashed  int64 // bytes of a content that is read to compare its digest; 256 MiB
+	File    int64 // bytes of one file that is written, or of an archive's; 4 GiB
+	Archive int64 // bytes of all files of an archive; 16 GiB
+	Entries int64 // of an archive; 200,000
+}
+
+func (l Limits) orDefaults() Limits {
+	for _, d := range []struct {
+		have *int64
+		want int64
+	}{{&l.Whole, 1 << 20}, {&l.Hashed, 256 << 20}, {&l.File, 4 << 30}, {&l.Archive, 16 << 30}, {&l.Entries, 200_000}} {
+		if *d.have <= 0 {
+			*d.have = d.want
+		}
+	}
+	return l
+}
+
+// A Server answers requests for files. It is safe for concurrent use; one
+// serves all sandboxes of a process.
+type Server struct {
+	limits Limits
+	turns  Turns
+}
+
+// New returns a server.
+func New(l Limits) *Server { return &Server{limits: l.orDefaults()} }
+
+func precondition(name, header string) error {
+	return &route.Fault{Status: http.StatusPreconditionFailed, Err: &sandbox.Error{
+		Code: sandbox.CodeBusy, Op: "files", Field: header, Resource: termsafe.Line(name),
+		Message: termsafe.Line(name) + " is not as " + header + " says", Hint: "read it again and decide anew",
+	}}
+}
+
+func malformed(field, message, hint string) error {
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "files", Field: field, Message: message, Hint: hint}
+}
+
+// maxPath is the longest path of Linux in bytes.
+const maxPath = 4095
+
+// Path makes the path inside of the rest of a request's address, as it is when
+// escapes have been undone. The empty rest is the root.
+func Path(rest string) (string, error) {
+	hint := "give the path inside the sandbox without its first slash, such as " + strings.TrimPrefix(sandbox.WorkspaceDir, "/") + "/FILE"
+	rest = strings.TrimSuffix(rest, "/")
+	switch {
+	case len(rest) >= maxPath:
+		return "", malformed("path", "the path is too long", hint)
+	case strings.IndexByte(rest, 0) >= 0:
+		return "", malformed("path", "the path has a NUL byte", hint)
+	case rest == "":
+		return "/", nil
+	}
+	for e := range strings.SplitSeq(rest, "/") {
+		switch {
+		case e == "" || e == "." || e == "..":
+			return "", malformed("path", `the path has an empty name, "." or ".." in it`, hint)
+		case len(e) > 255:
+			return "", malformed("path", "a name in the path has more than 255 bytes", hint)
+		}
+	}
+	return "/" + rest, nil
+}
+
+// Inside checks a path of a body or query: an absolute path inside, or one
+// relative to the workspace, which is ".".
+func Inside(field, name string) (string, error) {
+	full := name
+	switch {
+	case name == "":
+		return "", malformed(field, "the path is empty", "give a path inside the sandbox")
+	case name == ".":
+		full = sandbox.WorkspaceDir
+	case !path.IsAbs(name):
+		full = sandbox.WorkspaceDir + "/" + name
+	}
+	p, err := Path(full[1:])
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		e.Field = field
+	}
+	return p, err
+}
+
+// regular returns an error unless info is that of a file with content.
+func regular(name string, isDir, isRegular bool) error {
+	safe := termsafe.Line(name)
+	switch {
+	case isDir:
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read", Field: "path", Resource: safe, Message: safe + " is a folder",
+			Hint: "ask with ?list for what is in it, or for an archive of it"}
+	case !isRegular:
+		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "read", Field: "path", Resource: safe, Message: safe + " is not a regular file"}
+	}
+	return nil
+}
+
+// changing takes the turn for a file of a sandbox.
+func (s *Server) changing(ctx context.Context, scope, name string) (func(), error) {
+	back, err := s.turns.take(ctx, scope+"\x00"+name)
+	if err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeTimeout, Op: "write", Field: "path", Resource: termsafe.Line(name),
+			Message: "another request is changing " + termsafe.Line(name), Retryable: true, Err: err}
+	}
+	return back, nil
+}

@@ -1,0 +1,259 @@
+// Package watch tells what changes below a path of a sandbox, by looking again
+// and again through the sandbox's own files.
+//
+// Nothing is asked of the kernel inside, so it works with every wall and file
+// transport. What comes and goes between two looks is not seen, and a change
+// that leaves size and time as they were neither. A look is bounded in entries;
+// beyond that the watch says what it does not see. It rests at least nine times
+// as long as a look took, so that a large tree costs no more than a tenth of
+// one caller's time.
+package watch
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+)
+
+// Kinds of changes.
+const (
+	Created  = "created"
+	Modified = "modified"
+	Removed  = "removed"
+)
+
+// An Entry is what a look has seen of one path.
+type Entry struct {
+	Mode     fs.FileMode
+	Size     int64 // bytes; of a folder 0
+	Modified time.Time
+}
+
+// A Change is one that was noticed. Of what was removed, Entry is how it was.
+type Change struct {
+	Kind  string
+	Path  string // inside
+	Entry Entry
+}
+
+// A Hearer is told what a watch notices. An error of it ends the watch.
+type Hearer interface {
+	// Ready is called once, when the first look is over: what happens from
+	// then on is told. entries is how many there are.
+	Ready(entries int) error
+	// Changes are those between two looks, in the order of a walk. It is
+	// called at every look, also with none.
+	Changes([]Change) error
+	// Note says what the watch cannot see, when that begins.
+	Note(message string) error
+}
+
+// Options are the bounds of a watch. Zero values are the defaults.
+type Options struct {
+	Interval time.Duration // between two looks, at least; 1 s
+	Entries  int           // that one look takes in; 20,000
+}
+
+func (o Options) orDefaults() Options {
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.Entries <= 0 {
+		o.Entries = 20_000
+	}
+	return o
+}
+
+// resting is how many times as long as a look the watch rests after it.
+const resting = 9
+
+// Run watches what is at root and below it until ctx ends, which is no error.
+// A root that is not there at the beginning is [sandbox.CodeNotFound]; one that
+// goes away later is removed, and may come again. Links are not followed.
+func Run(ctx context.Context, f sandbox.Files, root string, o Options, h Hearer) error {
+	o = o.orDefaults()
+	if _, err := f.Stat(ctx, root); err != nil {
+		return err
+	}
+	begun := time.Now()
+	have, err := look(ctx, f, root, o.Entries)
+	if err == nil {
+		err = h.Ready(len(have.entries))
+	}
+	told := ""
+	for err == nil {
+		if have.note != told && have.note != "" {
+			err = h.Note(have.note)
+		}
+		told = have.note
+		if err != nil || !rest(ctx, max(o.Interval, resting*time.Since(begun))) {
+			break
+		}
+		begun = time.Now()
+		var next *snapshot
+		if next, err = look(ctx, f, root, o.Entries); err != nil {
+			break
+		}
+		err = h.Changes(diff(have, next))
+		have = next.remembering(have)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// rest waits, and reports whether the watch goes on.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look walks the tree once.
+func look(ctx context.Context, f sandbox.Files, root string, most int) (*snapshot, error) {
+	s := &snapshot{entries: map[string]Entry{}}
+	err := fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return s.unseen(name, root, err)
+		}
+		if len(s.entries) == most {
+			s.last, s.note = name, noteMore
+			return fs.SkipAll
+		}
+		info, err := d.Info()
+		if err != nil {
+			return s.unseen(name, root, err)
+		}
+		e := Entry{Mode: info.Mode(), Size: info.Size(), Modified: info.ModTime()}
+		if info.IsDir() {
+			e.Size = 0
+		}
+		s.entries[name] = e
+		return nil
+	})
+	return s, err
+}
+
+// What a watch says when it does not see everything.
+const (
+	noteMore   = "there are more entries than a watch takes in; what comes after them is not watched"
+	noteClosed = "some folders cannot be read; what is in them is not watched"
+)
+
+// A snapshot is what one look has seen.
+type snapshot struct {
+	entries map[string]Entry
+	last    string   // not empty: the look ended here, and what comes after is not known
+	closed  []string // folders that could not be read, in the order of a walk
+	note    string
+}
+
+// unseen judges what went wrong with one path: what is gone is not there, what
+// is closed is passed over, and anything else ends the watch.
+func (s *snapshot) unseen(name, root string, err error) error {
+	switch {
+	case sandbox.IsNotFound(err), errors.Is(err, fs.ErrNotExist):
+		delete(s.entries, name)
+	case name != root && (errors.Is(err, fs.ErrPermission) || sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked || sandbox.CodeOf(err) == sandbox.CodeValidation):
+		s.closed = append(s.closed, name)
+		if s.note == "" {
+			s.note = noteClosed
+		}
+	default:
+		return err
+	}
+	return fs.SkipDir
+}
+
+// knows reports whether the look would have seen name if it were there.
+func (s *snapshot) knows(name string) bool {
+	if s.last != "" && order(name, s.last) >= 0 {
+		return false
+	}
+	for _, dir := range s.closed {
+		if strings.HasPrefix(name, dir+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// remembering keeps of the look before what this one does not know of, so that
+// it is told when it comes back changed or not at all.
+func (s *snapshot) remembering(before *snapshot) *snapshot {
+	if s.last == "" && len(s.closed) == 0 {
+		return s
+	}
+	room := len(s.entries) // so that what is held stays bounded
+	for name, e := range before.entries {
+		if room == 0 {
+			break
+		}
+		if _, seen := s.entries[name]; !seen && !s.knows(name) {
+			s.entries[name] = e
+			room--
+		}
+	}
+	return s
+}
+
+// diff is what has changed between two looks, in the order of a walk.
+func diff(before, now *snapshot) []Change {
+	var out []Change
+	for name, e := range now.entries {
+		was, there := before.entries[name]
+		switch {
+		case !there && before.knows(name):
+			out = append(out, Change{Created, name, e})
+		case there && was.Mode.Type() != e.Mode.Type():
+			out = append(out, Change{Removed, name, was}, Change{Created, name, e})
+		case there && changed(was, e):
+			out = append(out, Change{Modified, name, e})
+		}
+	}
+	for name, was := range before.entries {
+		if _, there := now.entries[name]; !there && now.knows(name) {
+			out = append(out, Change{Removed, name, was})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Change) int { return order(a.Path, b.Path) })
+	return out
+}
+
+// changed compares what is told of an entry. The time of a folder changes with
+// what is in it, which is told by itself.
+func changed(a, b Entry) bool {
+	return a.Mode != b.Mode || !a.Mode.IsDir() && (a.Size != b.Size || !a.Modified.Equal(b.Modified))
+}
+
+// order compares paths as a walk meets them: a folder, what is in it, and only
+// then what has a longer name.
+func order(a, b string) int {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		if a[i] == b[i] {
+			continue
+		}
+		switch {
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		case a[i] < b[i]:
+			return -1
+		}
+		return 1
+	}
+	return len(a) - len(b)
+}

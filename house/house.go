@@ -1,0 +1,320 @@
+// Package house wires the parts of this project together on one machine: the
+// settings file, the state folder, the walls, the way out, the records, and the
+// manager that works with them. It is what the program sandbox runs on, and what
+// a program of your own begins with:
+//
+//	h, err := house.Open(house.Options{})
+//	…
+//	defer h.Close()
+//	m, err := h.Manager()
+//	…
+//	result, err := m.Capture(ctx, manager.Request{Who: who, Command: sandbox.Command{Args: args}})
+//
+// It is the one place that names concrete providers.
+package house
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/approve"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/images/about"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/host"
+	"github.com/bulkhead-dev/sandbox/provider/local"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/settingsfile"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// Options say where settings and state lie, and who is asked and told. The zero
+// value is what the program sandbox takes without flags.
+type Options struct {
+	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
+	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
+	Provider   string // for all calls; empty leaves it to the settings
+
+	Log      logrus.FieldLogger // nil is silent
+	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
+	Progress about.Progress     // hears what is done to images; may be nil
+	// Begin hears of every call, see [manager.Options].
+	Begin func(context.Context, config.Resolved, manager.Request) error
+}
+
+// A House holds the parts that belong to one state folder. It is safe for
+// concurrent use. Any number of them, in any number of programs, may share the
+// folder.
+type House struct {
+	o        Options
+	source   *settingsfile.Source
+	settings *config.Settings // when we began
+	file     string           // the settings file, canonical; empty when there is none
+	state    *statedir.Dir
+	world    hardening.World
+	env      map[string]string // ours
+	engine   engine
+	walls    *provider.Set
+	records  *records
+
+	violations *recorder
+	exit       *exit
+	desk       *approve.Desk
+	manager    func() (*manager.Manager, error)
+	made       atomic.Bool // the manager
+	once       sync.Once
+
+	// writable are the folders that settings let sandboxes write to, as they
+	// are spelled. Not to be changed.
+	writable func() ([]string, error)
+}
+
+// Open makes the parts. Nothing talks to an engine yet, and a bad address of
+// one is nobody's failure but those who want it. Errors are of type
+// *[sandbox.Error]: CodeValidation for a settings file that cannot be taken,
+// CodeUnavailable for a state folder that cannot be used.
+func Open(o Options) (*House, error) {
+	if o.Log == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		o.Log = silent
+	}
+	h := &House{o: o, env: environment(os.Environ())}
+	var err error
+	if h.source, err = settingsfile.NewSource(o.ConfigFile, config.Parse); err != nil {
+		return nil, err
+	}
+	if h.settings, err = h.source.Current(); err != nil {
+		return nil, err
+	}
+	h.file = h.source.Path()
+	if h.state, err = OpenState(o.StateDir); err != nil {
+		return nil, err
+	}
+	h.engine = connect(h.state)
+	h.records = h.newRecords()
+	h.violations = newRecorder(h.state.Violations())
+	h.exit = h.newExit()
+	h.desk = approve.New(approve.Options{Front: o.Approver})
+	h.world, err = h.look()
+	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
+	if err == nil {
+		h.walls, err = provider.New(h.containers(), h.local(), host.New(os.Environ()))
+	}
+	if err != nil {
+		h.end()
+		return nil, err
+	}
+	h.manager = sync.OnceValues(h.newManager)
+	return h, nil
+}
+
+// Manager returns the manager, the same one each time. It ends with the House.
+func (h *House) Manager() (*manager.Manager, error) {
+	h.made.Store(true)
+	return h.manager()
+}
+
+// Settings are those in force now; with an error, the last good ones.
+func (h *House) Settings() (*config.Settings, error) { return h.source.Current() }
+
+// State is the state folder.
+func (h *House) State() *statedir.Dir { return h.state }
+
+// Walls are the providers.
+func (h *House) Walls() *provider.Set { return h.walls }
+
+// Approvals is where questions about permissions wait for an answer.
+func (h *House) Approvals() *approve.Desk { return h.desk }
+
+// World is what no sandbox may see, with the folders that sandboxes can write, as
+// they lead now.
+func (h *House) World() hardening.World { return h.worldNow() }
+
+// Violations opens the record of what was tried and stopped, the same one each
+// time. It ends with the House.
+func (h *House) Violations() (*store.Store, error) { return h.violations.store() }
+
+// endWalls ends every wall that ends with us. It may be called again.
+func (h *House) endWalls() {
+	if h.walls == nil {
+		return
+	}
+	for _, name := range h.walls.Names() {
+		p, _ := h.walls.Get(name)
+		if c, ok := p.(io.Closer); ok {
+			c.Close()
+		}
+	}
+}
+
+// end lets go of every wall that ends with us, and of the engine.
+func (h *House) end() {
+	h.endWalls()
+	h.records.close() // again, where there was somebody to tell of its errors
+	h.engine.close()
+}
+
+// Close ends what runs by the manager, every wall that ends with this program,
+// and every way out, and writes what is not on record yet. Containers stay. What
+// could not be written is told in the log.
+func (h *House) Close() {
+	h.once.Do(func() {
+		h.endWalls() // first, or their guests were told of sessions that end with them anyway
+		if h.made.Load() {
+			if m, err := h.manager(); err == nil { // or it was told when it was made
+				m.Close()
+			}
+		}
+		if err := h.exit.close(); err != nil {
+			h.o.Log.WithError(err).Warn("not everything that passed the way out is recorded")
+		}
+		if err := h.records.close(); err != nil {
+			h.o.Log.WithError(err).Warn("not everything that was done is recorded")
+		}
+		if err := h.violations.Close(); err != nil {
+			h.o.Log.WithError(err).Warn("violations that were counted are not recorded")
+		}
+		h.end()
+	})
+}
+
+func (h *House) newManager() (*manager.Manager, error) {
+	o := manager.Options{
+		Settings:  h.settings,
+		Reload:    h.source.Current,
+		State:     h.state,
+		Providers: h.walls,
+		Provider:  h.o.Provider,
+		Images:    h.engine.source(h.o.Progress),
+		Begin:     h.o.Begin,
+		Control:   h.records.control,
+		Host: manager.Host{
+			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
+			Guest: sync.OnceValues(h.guest),
+		},
+		Log:        h.o.Log,
+		Violations: h.violations,
+		Approver:   h.desk,
+		Permanent: func(agent string, g sandbox.Grant) error {
+			return settingsfile.AllowPermanent(h.o.ConfigFile, agent, g)
+		},
+	}
+	if h.exit != nil {
+		o.Out, o.Host.Trust = h.exit.outlet, h.exit.trust
+	}
+	return manager.New(o)
+}
+
+// local returns the provider of walls without an engine.
+func (h *House) local() sandbox.Provider {
+	return local.New(local.Options{
+		State: h.state.Path(),
+		World: h.worldNow,
+		Warn:  func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
+	})
+}
+
+// guest finds the guest binary and installs it into the state folder.
+func (h *House) guest() (sandbox.GuestRef, error) {
+	path, err := statedir.FindGuest()
+	if err != nil {
+		return sandbox.GuestRef{}, err
+	}
+	return h.state.InstallGuest(path)
+}
+
+// noImages stands for images where no engine can hold any.
+type noImages struct{ why error }
+
+func (n noImages) Current(context.Context, string, []string) (string, error) { return "", n.why }
+func (n noImages) Ensure(context.Context, string, []string) (string, error)  { return "", n.why }
+
+// look finds out what of this host no sandbox may see, and where our own
+// workspaces lie. Of settings somewhere else than in our own folder the file
+// counts and not the folder, which may well be a project's.
+func (h *House) look() (hardening.World, error) {
+	w := hardening.World{Canonical: hostpath.Canonical}
+	var err error
+	if w.Home, err = home(); err != nil {
+		return w, err
+	}
+	sensitive := []string{h.state.Path()}
+	if h.file != "" {
+		sensitive = append(sensitive, h.file)
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		sensitive = append(sensitive, filepath.Join(dir, "sandbox"))
+	}
+	sockets := []string{"unix:///var/run/docker.sock"}
+	if address := h.engine.address(); address != "" {
+		sockets = append(sockets, address)
+	}
+	for _, s := range sockets {
+		if path, ok := strings.CutPrefix(s, "unix://"); ok && filepath.IsAbs(path) {
+			sensitive = append(sensitive, path)
+		}
+	}
+	if w.Sensitive, err = canonical(sensitive); err != nil {
+		return w, err
+	}
+	roots := []string{h.state.Workspaces()}
+	for _, root := range config.WorkspaceRoots(h.settings) {
+		path, err := hostpath.Expand(root, w.Home, h.env)
+		if err != nil {
+			return w, err
+		}
+		roots = append(roots, path)
+	}
+	w.Workspaces, err = canonical(roots)
+	return w, err
+}
+
+// worldNow is the world with the folders that sandboxes can write, as they
+// lead now: links change. One that cannot be told makes every mount below
+// the root suspect, which refuses them all.
+func (h *House) worldNow() hardening.World {
+	w := h.world
+	dirs, err := h.writable()
+	if err == nil {
+		w.Exposed, err = canonical(dirs)
+	}
+	if err != nil {
+		w.Exposed = []string{"/"}
+	}
+	return w
+}
+
+func canonical(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		var err error
+		if out[i], err = hostpath.Canonical(p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func environment(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}

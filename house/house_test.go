@@ -1,0 +1,56 @@
+package house_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/house"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+func TestOpen(t *testing.T) {
+	testenv.Require(t, "local")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "settings.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"agents": {"defaults": {"sandbox": {"provider": "nothing"}}}}`)
+	if _, err := house.Open(house.Options{ConfigFile: file, StateDir: dir}); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("settings that cannot be taken: %v", err)
+	}
+	write(`{}`)
+	h, err := house.Open(house.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	first, err := h.Manager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := h.Manager(); err != nil || again != first {
+		t.Errorf("another manager, %v", err)
+	}
+	if _, err := h.Violations(); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Evidence(); err != nil {
+		t.Error(err)
+	}
+	if c, err := h.Control(); err != nil || c == nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"docker", "local", "host"} {
+		if _, err := h.Walls().Get(name); err != nil {
+			t.Error(err)
+		}
+	}
+	h.Close()
+	h.Close()
+}

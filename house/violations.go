@@ -1,0 +1,48 @@
+package house
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+// A recorder opens the records of violations when the first one is kept, so
+// that a command which does nothing wrong does not wait for that.
+type recorder struct {
+	open func() (*store.Store, error) // the same answer every time
+	used atomic.Bool
+}
+
+var _ store.Recorder = (*recorder)(nil)
+
+func newRecorder(dir string) *recorder {
+	return &recorder{open: sync.OnceValues(func() (*store.Store, error) { return store.Open(dir, store.Options{}) })}
+}
+
+func (r *recorder) store() (*store.Store, error) {
+	r.used.Store(true)
+	return r.open()
+}
+
+// Append implements [store.Recorder].
+func (r *recorder) Append(ctx context.Context, rs ...store.Record) error {
+	s, err := r.store()
+	if err != nil {
+		return err
+	}
+	return s.Append(ctx, rs...)
+}
+
+// Close writes what was counted and not written yet.
+func (r *recorder) Close() error {
+	if !r.used.Load() {
+		return nil
+	}
+	s, err := r.open()
+	if err != nil {
+		return nil // told when it was used
+	}
+	return s.Close()
+}

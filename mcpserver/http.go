@@ -1,0 +1,165 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
+)
+
+// sessionHeader is where a request names its session.
+const sessionHeader = "Mcp-Session-Id"
+
+// A Handler serves the protocol over streamable HTTP. It has to be closed.
+type Handler struct {
+	*Server
+	bind  func(*http.Request) (Binding, error)
+	inner *mcp.StreamableHTTPHandler
+
+	waits sync.WaitGroup // for those that are open
+
+	mu   sync.Mutex
+	open map[string]*guest // by the id of the session
+	over bool
+}
+
+// A guest is a session over HTTP.
+type guest struct {
+	*session
+	id string
+}
+
+// Handler returns what serves the protocol over HTTP. bind says whose session a
+// request is about; it is asked for every request, and what it returns has to be
+// the same for all of one session, in Caller and Who: otherwise the session is
+// one that there is not. An error of bind is answered with the status of its code.
+func (s *Server) Handler(bind func(*http.Request) (Binding, error)) *Handler {
+	h := &Handler{Server: s, bind: bind, open: map[string]*guest{}}
+	h.inner = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
+		Logger: s.quiet(), SessionTimeout: s.o.Idle, MaxRequestBodyBytes: schema.MaxInput + 64<<10,
+		DisableLocalhostProtection: true, // no page of a browser has what bind asks for
+	})
+	return h
+}
+
+type guestKey struct{}
+
+// serverOf is the server of the session that ServeHTTP has found or made.
+func serverOf(r *http.Request) *mcp.Server {
+	if g, ok := r.Context().Value(guestKey{}).(*guest); ok {
+		return g.server
+	}
+	return nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b, err := h.bind(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	if r.Method != http.MethodPost && r.Header.Get(sessionHeader) == "" {
+		h.inner.ServeHTTP(w, r) // which refuses it
+		return
+	}
+	g, err := h.find(r, b)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	h.inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
+	if r.Header.Get(sessionHeader) == "" {
+		h.settle(g)
+	}
+}
+
+// refuse answers without a session.
+func refuse(w http.ResponseWriter, err error) {
+	p := problem(err)
+	status := p.Code.HTTPStatus()
+	if p.Code == sandbox.CodeBudgetExceeded {
+		w.Header().Set("Retry-After", "1")
+	}
+	http.Error(w, string(p.Code)+": "+p.Message, status)
+}
+
+// find returns the session that a request names, if it is the caller's, or
+// makes one for a request that names none.
+func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := r.Header.Get(sessionHeader)
+	if id != "" {
+		g := h.open[id]
+		if g == nil || g.bound.Caller != b.Caller || g.bound.Who != b.Who {
+			return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "session", Message: "session not found"}
+		}
+		return g, nil
+	}
+	mine := 0
+	for _, g := range h.open {
+		if g.bound.Caller == b.Caller {
+			mine++
+		}
+	}
+	switch {
+	case h.over:
+		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "session", Retryable: true, Message: "the program ends"}
+	case len(h.open) >= h.o.Sessions || mine >= h.o.PerCaller:
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Retryable: true, Message: "too many sessions are open"}
+	}
+	g := &guest{id: rand.Text()}
+	var err error
+	if g.session, err = h.session(b, func() string { return g.id }); err != nil {
+		return nil, err
+	}
+	h.open[g.id] = g
+	return g, nil
+}
+
+// settle keeps a session that its first request has begun until it ends, and
+// forgets one that was none.
+func (h *Handler) settle(g *guest) {
+	for peer := range g.server.Sessions() {
+		g.watch()
+		h.waits.Go(func() {
+			_ = peer.Wait()
+			h.forget(g)
+		})
+		return
+	}
+	h.forget(g)
+}
+
+func (h *Handler) forget(g *guest) {
+	h.mu.Lock()
+	delete(h.open, g.id)
+	h.mu.Unlock()
+	g.end()
+}
+
+// Close takes no new sessions and ends those that are open, with what their
+// calls have begun.
+func (h *Handler) Close() error {
+	h.mu.Lock()
+	h.over = true
+	var all []*guest
+	for _, g := range h.open {
+		all = append(all, g)
+	}
+	h.mu.Unlock()
+	for _, g := range all {
+		g.end()
+		for peer := range g.server.Sessions() {
+			peer.Close()
+		}
+	}
+	h.waits.Wait()
+	return nil
+}

@@ -1,0 +1,190 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+const (
+	workspaceURI = "sandbox:///workspace/"
+
+	maxResource = 4 << 20 // bytes of a file that is read as a resource
+	maxListed   = 500     // files that are listed
+	maxLooked   = 5000    // entries that are looked at for that
+	maxDeep     = 8       // folders below one another
+)
+
+// template says what can be read besides the files that are listed.
+func (x *session) template() *mcp.ResourceTemplate {
+	return &mcp.ResourceTemplate{
+		Name: "workspace", Title: "Files of the workspace", URITemplate: workspaceURI + "{+path}",
+		Description: "A file of the sandbox's workspace, of at most 4 MiB; the tool read has larger ones in parts.",
+	}
+}
+
+// files lends the files of the sandbox, as the tool read has them.
+func (x *session) files(ctx context.Context, fn func(manager.Share) error) error {
+	r := x.request(x.bound.Who)
+	r.Tool, r.MustExist = "read", true
+	return x.o.Manager.Files(ctx, r, fn)
+}
+
+// listResources lists files of the workspace, at most so many. It makes no
+// sandbox: without one, and where the session may not read, there are none.
+func (x *session) listResources(ctx context.Context) (*mcp.ListResourcesResult, error) {
+	out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
+	w := walk{ctx: ctx, left: maxLooked}
+	err := x.files(ctx, func(s manager.Share) error {
+		w.files = s
+		return w.folder(sandbox.WorkspaceDir, 0)
+	})
+	switch sandbox.CodeOf(err) {
+	case "":
+		out.Resources = append(out.Resources, w.found...)
+		if w.more {
+			out.Meta = mcp.Meta{"truncated": true}
+		}
+	case sandbox.CodeNotFound, sandbox.CodeDenyTool, sandbox.CodeCapabilityBlocked, sandbox.CodeUnsupported:
+	default:
+		return nil, protocolError(err)
+	}
+	return out, nil
+}
+
+// A walk collects files.
+type walk struct {
+	ctx   context.Context
+	files manager.Share
+	found []*mcp.Resource
+	left  int  // entries that may still be looked at
+	more  bool // not all was looked at
+}
+
+// folder collects what is in one, and goes into those that are no links.
+func (w *walk) folder(dir string, deep int) error {
+	entries, err := w.files.ReadDir(w.ctx, dir)
+	if err != nil {
+		if deep > 0 && w.ctx.Err() == nil {
+			return nil // gone meanwhile, or closed; the others are listed all the same
+		}
+		return err
+	}
+	for _, e := range entries {
+		if w.left--; w.left < 0 || len(w.found) >= maxListed {
+			w.more = true
+			return nil
+		}
+		at := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir() && deep+1 >= maxDeep:
+			w.more = true
+		case e.IsDir():
+			if err := w.folder(at, deep+1); err != nil {
+				return err
+			}
+		case e.Type().IsRegular():
+			w.add(at, e)
+		}
+	}
+	return nil
+}
+
+func (w *walk) add(at string, e fs.DirEntry) {
+	name := strings.TrimPrefix(at, sandbox.WorkspaceDir+"/")
+	if !utf8.ValidString(name) {
+		w.more = true // no URI spells it
+		return
+	}
+	r := &mcp.Resource{Name: name, URI: uriOf(name)}
+	if info, err := e.Info(); err == nil {
+		r.Size = info.Size()
+	}
+	w.found = append(w.found, r)
+}
+
+// uriOf is the URI of a file of the workspace.
+func uriOf(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return workspaceURI + strings.Join(parts, "/")
+}
+
+// pathOf is the path inside that a URI names.
+func pathOf(uri string) (string, bool) {
+	rest, ok := strings.CutPrefix(uri, workspaceURI)
+	if !ok {
+		return "", false
+	}
+	name, err := url.PathUnescape(rest)
+	if err != nil || name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return "", false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." {
+			return "", false
+		}
+	}
+	return sandbox.WorkspaceDir + "/" + name, true
+}
+
+// readResource reads a file through the sandbox.
+func (x *session) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	at, ok := pathOf(r.Params.URI)
+	if !ok {
+		return nil, mcp.ResourceNotFoundError(r.Params.URI)
+	}
+	var data []byte
+	err := x.files(ctx, func(s manager.Share) error {
+		f, err := s.Read(ctx, at, 0, maxResource+1)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err = io.ReadAll(io.LimitReader(f, maxResource+1))
+		return err
+	})
+	switch {
+	case sandbox.IsNotFound(err) || errors.Is(err, fs.ErrNotExist):
+		return nil, mcp.ResourceNotFoundError(r.Params.URI)
+	case err != nil:
+		return nil, protocolError(err)
+	case len(data) > maxResource:
+		return nil, protocolError(&sandbox.Error{Code: sandbox.CodeValidation, Op: "read", Field: "uri", Message: "the file is larger than 4 MiB", Hint: "the tool read has it in parts"})
+	}
+	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
+	if utf8.Valid(data) {
+		c.Text = string(data)
+	} else {
+		c.Blob = data
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
+}
+
+// protocolError is err for what is no tool.
+func protocolError(err error) error {
+	p := problem(err)
+	text := string(p.Code) + ": " + p.Message
+	if p.Hint != "" {
+		text += " (" + p.Hint + ")"
+	}
+	code := int64(jsonrpc.CodeInternalError)
+	if p.Code == sandbox.CodeValidation {
+		code = jsonrpc.CodeInvalidParams
+	}
+	return &jsonrpc.Error{Code: code, Message: text}
+}

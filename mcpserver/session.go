@@ -1,0 +1,164 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tools"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
+)
+
+// instructions are what a client is told about the server as a whole.
+const instructions = "The tools work inside a sandbox of this session: commands, files and the browser see nothing of the machine outside of it, " +
+	"and reach hosts only as far as rules let them. The workspace is /workspace; the shell of exec stays from call to call. " +
+	"A result with isError says by a code what went wrong, and what can be done."
+
+// A session is one of the protocol.
+type session struct {
+	*Server
+	bound  Binding
+	kit    *tools.Kit
+	server *mcp.Server
+	calls  chan struct{} // holds a token for each call that runs
+	life   context.Context
+	end    func() // ends what its calls have begun
+
+	mu     sync.Mutex
+	listed []string // tools that the client was told of
+}
+
+// session makes one; id makes its id over HTTP, or is nil.
+func (s *Server) session(b Binding, id func() string) (*session, error) {
+	kit, err := s.o.Tools.For(context.Background(), b.Session)
+	if err != nil {
+		return nil, err
+	}
+	x := &session{Server: s, bound: b, kit: kit, calls: make(chan struct{}, s.o.Calls)}
+	life, cancel := context.WithCancel(context.Background())
+	x.life = life
+	x.end = func() {
+		cancel()
+		s.o.Asker.leave(x)
+	}
+	x.server = mcp.NewServer(&mcp.Implementation{Name: "sandbox", Title: "Sandbox", Version: s.o.Version}, &mcp.ServerOptions{
+		Instructions: instructions, Logger: s.quiet(), SupportedProtocolVersions: versions(), GetSessionID: id,
+		Capabilities: &mcp.ServerCapabilities{
+			Tools:     &mcp.ToolCapabilities{ListChanged: true},
+			Resources: &mcp.ResourceCapabilities{},
+		},
+		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) { s.o.Asker.join(x, r.Session) },
+	})
+	x.server.AddReceivingMiddleware(x.between)
+	x.server.AddResourceTemplate(x.template(), x.readResource)
+	x.sync()
+	return x, nil
+}
+
+// between is what happens before the SDK answers.
+func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		switch method {
+		case "tools/list":
+			x.sync()
+		case "resources/list":
+			return x.listResources(ctx)
+		case "tools/call":
+			// A tool that there is, and that this session may not use, says why.
+			if call, ok := r.(*mcp.CallToolRequest); ok && x.known(call.Params.Name) {
+				return x.call(ctx, call)
+			}
+		}
+		return next(ctx, method, r)
+	}
+}
+
+// known reports whether there is such a tool, for whomever.
+func (x *session) known(name string) bool {
+	_, ok := schema.Find(name)
+	return ok || slices.ContainsFunc(managing(), func(t schema.Tool) bool { return t.Name == name })
+}
+
+// usable are the tools that the session may use now.
+func (x *session) usable() []schema.Tool {
+	return append(x.kit.Tools(), x.manages()...)
+}
+
+// sync tells the SDK which tools there are now, which tells the client where
+// that has changed.
+func (x *session) sync() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var names []string
+	for _, t := range x.usable() {
+		names = append(names, t.Name)
+		if !slices.Contains(x.listed, t.Name) {
+			x.server.AddTool(described(t), x.call)
+		}
+	}
+	if gone := slices.DeleteFunc(slices.Clone(x.listed), func(n string) bool { return slices.Contains(names, n) }); len(gone) > 0 {
+		x.server.RemoveTools(gone...)
+	}
+	x.listed = names
+}
+
+// watch looks from time to time whether the tools have changed, until the
+// session ends.
+func (x *session) watch() {
+	go func() {
+		ticks := time.NewTicker(x.o.Refresh)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-x.life.Done():
+				return
+			case <-ticks.C:
+				x.sync()
+			}
+		}
+	}()
+}
+
+// described is a tool as the protocol has it. Besides its own result, a tool
+// may answer with an error.
+func described(t schema.Tool) *mcp.Tool {
+	return &mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description,
+		InputSchema: json.RawMessage(t.Schema()), OutputSchema: answers(t),
+		Annotations: &mcp.ToolAnnotations{
+			Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld,
+		},
+	}
+}
+
+// call carries a call of a tool out.
+func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	select {
+	case x.calls <- struct{}{}:
+		defer func() { <-x.calls }()
+	default:
+		return failed(&sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "call", Retryable: true, Message: "too many calls of this session run at one time", Hint: "wait for some of them"}), nil
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(x.life, func() { stop(errEnded) })()
+	tell, done := x.progress(ctx, r)
+	defer done()
+	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)
+	if err != nil {
+		return failed(err), nil
+	}
+	return answered(a), nil
+}
+
+func (x *session) carryOut(ctx context.Context, name string, input json.RawMessage, tell func(tools.Progress)) (tools.Answer, error) {
+	if _, ours := schema.Find(name); ours {
+		return x.kit.Call(ctx, name, input, tell)
+	}
+	return x.manage(ctx, name, input)
+}

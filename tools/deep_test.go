@@ -1,0 +1,234 @@
+//go:build linux
+
+package tools_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tools"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
+)
+
+// line runs shell text that has to succeed and returns what it wrote.
+func (r *rig) line(text string) string {
+	r.t.Helper()
+	a := r.call("exec", obj{"command": text})
+	d := data[schema.ExecResult](r.t, a)
+	if d.ExitCode != 0 {
+		r.t.Fatalf("%s: %s", text, a.Text)
+	}
+	return strings.TrimSpace(d.Stdout.Text)
+}
+
+func TestShellStaysOnWalls(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		r.line(`mkdir -p a/b; cd a/b; export E=exported; v=plain; f() { echo "f says $1 in $PWD"; }; alias z=true`)
+		if got := r.line(`f "$E $v"`); got != "f says exported plain in /workspace/a/b" && got != "f says exported plain in "+r.workspace()+"/a/b" {
+			t.Errorf("%q", got)
+		}
+		d := data[schema.ExecResult](t, r.call("exec", obj{"command": "exit 7"}))
+		if d.ExitCode != 7 || !d.Restarted {
+			t.Errorf("a line that ends the shell: %+v", d)
+		}
+		if got := r.line(`f "$v"`); !strings.HasPrefix(got, "f says plain in ") || !strings.HasSuffix(got, "/a/b") {
+			t.Errorf("after the shell has ended: %q", got)
+		}
+		r.call("exec", obj{"restart": true})
+		if got := r.line(`echo "[$v$E]"; type f >/dev/null 2>&1 || echo none`); got != "[]\nnone" {
+			t.Errorf("after a restart: %q", got)
+		}
+	})
+}
+
+// TestTimeoutEndsTheTree looks inside for what a command has started.
+func TestTimeoutEndsTheTree(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		for name, v := range map[string]obj{
+			"in the shell":      {"command": "sleep 98761 & setsid sleep 98761 & (sleep 98761 &) ; sleep 98761", "timeout": 1},
+			"on a terminal":     {"command": "sleep 98761 & setsid sleep 98761 & (sleep 98761 &) ; sleep 98761", "timeout": 1, "tty": true},
+			"in the background": {"command": "sleep 98761 & setsid sleep 98761 & (sleep 98761 &) ; sleep 98761", "timeout": 1, "background": true},
+		} {
+			a := r.call("exec", v)
+			if id := data[schema.ExecResult](t, a).ID; id != "" {
+				_, _, last := r.poll(id, "")
+				if !last.Commands[0].TimedOut {
+					t.Errorf("%s: %+v", name, last)
+				}
+			} else if !data[schema.ExecResult](t, a).TimedOut {
+				t.Errorf("%s: %s", name, a.Text)
+			}
+			if got := data[schema.ExecResult](t, r.call("exec", obj{"command": "pgrep -fc '[s]leep 98761'"})).Stdout.Text; got != "0\n" {
+				t.Errorf("%s: %s processes are left", name, got)
+			}
+		}
+	})
+}
+
+// TestCancelEndsTheTree looks inside, too.
+func TestCancelEndsTheTree(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		r.line("true")
+		for name, v := range map[string]obj{"in the shell": {"command": "setsid sleep 98762 & echo up; sleep 98762"}, "on a terminal": {"command": "setsid sleep 98762 & echo up; sleep 98762", "tty": true}} {
+			ctx, cancel := context.WithCancel(deadline(t))
+			_, err := r.Call(ctx, "exec", in(t, v), func(tools.Progress) { cancel() })
+			cancel()
+			if sandbox.CodeOf(err) != sandbox.CodeExecution {
+				t.Errorf("%s: %v", name, err)
+			}
+			if got := data[schema.ExecResult](t, r.call("exec", obj{"command": "pgrep -fc '[s]leep 98762'"})).Stdout.Text; got != "0\n" {
+				t.Errorf("%s: %s processes are left", name, got)
+			}
+		}
+	})
+}
+
+func TestBackgroundOnWalls(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		id := data[schema.ExecResult](t, r.call("exec", obj{"command": "echo ready; while read x; do echo got $x; done; sleep 98763", "background": true})).ID
+		if text, _, _ := r.poll(id, "ready\n"); text != "ready\n" {
+			t.Errorf("%q", text)
+		}
+		r.call("process", obj{"action": "write", "id": id, "data": "one\n"})
+		if text, _, _ := r.poll(id, "got one\n"); text != "got one\n" {
+			t.Errorf("%q", text)
+		}
+		r.call("process", obj{"action": "write", "id": id, "eof": true})
+		r.call("process", obj{"action": "kill", "id": id})
+		if _, _, last := r.poll(id, ""); last.Commands[0].State == "running" {
+			t.Errorf("%+v", last)
+		}
+		if got := data[schema.ExecResult](t, r.call("exec", obj{"command": "pgrep -fc '[s]leep 98763'"})).Stdout.Text; got != "0\n" {
+			t.Errorf("%s processes are left", got)
+		}
+		id = data[schema.ExecResult](t, r.call("exec", obj{"command": "trap 'echo caught; exit 9' TERM; echo up; while :; do sleep 0.1; done", "background": true})).ID
+		r.poll(id, "up\n")
+		r.call("process", obj{"action": "kill", "id": id, "signal": "TERM"})
+		if text, _, last := r.poll(id, ""); text != "caught\n" || *last.Commands[0].ExitCode != 9 {
+			t.Errorf("%q, %+v", text, last)
+		}
+	})
+}
+
+func TestTerminalOnWalls(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		d := data[schema.ExecResult](t, r.call("exec", obj{"command": "test -t 0 && test -t 1 && stty size; echo $K; pwd", "tty": true, "rows": 33, "cols": 99, "env": obj{"K": "v"}, "dir": "/tmp"}))
+		if d.Stdout.Text != "33 99\r\nv\r\n/tmp\r\n" || d.ExitCode != 0 {
+			t.Errorf("%+v", d)
+		}
+		id := data[schema.ExecResult](t, r.call("exec", obj{"command": "stty -echo; echo up; read x; echo got $x", "tty": true, "background": true})).ID
+		r.poll(id, "up\r\n")
+		r.call("process", obj{"action": "write", "id": id, "data": "it\n"})
+		if text, _, last := r.poll(id, ""); text != "got it\r\n" || !last.Commands[0].TTY {
+			t.Errorf("%q, %+v", text, last)
+		}
+	})
+}
+
+// TestFilesAndCommandsAgree holds that both see the same files, and that modes
+// stay.
+func TestFilesAndCommandsAgree(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		r.write("bin/run", "#!/bin/sh\necho one\n")
+		r.line("chmod 755 bin/run")
+		r.call("edit", obj{"path": "bin/run", "old": "one", "new": "two"})
+		if got := r.line("./bin/run; stat -c %a bin/run"); got != "two\n755" {
+			t.Errorf("%q", got)
+		}
+		r.call("apply_patch", obj{"patch": "*** Begin Patch\n*** Update File: bin/run\n*** Move to: bin/go\n@@\n-echo two\n+echo three\n*** Add File: x/y/z\n+new\n*** End Patch\n"})
+		if got := r.line("bin/go; stat -c %a bin/go; cat x/y/z; ls bin"); got != "three\n755\nnew\ngo" {
+			t.Errorf("%q", got)
+		}
+		r.call("apply_patch", obj{"patch": "diff --git a/x/y/z b/x/y/z\nold mode 100644\nnew mode 100755\n--- a/x/y/z\n+++ b/x/y/z\n@@ -1 +1 @@\n-new\n+newer\n"})
+		if got := r.line("stat -c %a x/y/z; cat x/y/z; ls -A x/y"); got != "755\nnewer\nz" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestLinksLeadNowhere holds that no tool follows a link out of the workspace,
+// whatever the sandbox has put there.
+func TestLinksLeadNowhere(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		r.line("true")
+		secret := filepath.Join(t.TempDir(), "secret")
+		must(t, os.WriteFile(secret, []byte("canary-7351\n"), 0o644))
+		must(t, os.Chmod(filepath.Dir(secret), 0o755))
+		ws := r.workspace()
+		must(t, os.Symlink(secret, filepath.Join(ws, "out")))
+		must(t, os.Symlink(filepath.Dir(secret), filepath.Join(ws, "folder")))
+		must(t, os.Symlink("../../../../../../../../"+secret, filepath.Join(ws, "climb")))
+		must(t, os.WriteFile(filepath.Join(ws, "plain"), []byte("canary-none\n"), 0o666))
+		for _, c := range []struct {
+			tool string
+			v    obj
+		}{
+			{"read", obj{"path": "out"}}, {"read", obj{"path": "climb"}}, {"read", obj{"path": "folder/secret"}}, {"image", obj{"path": "out"}},
+			{"edit", obj{"path": "out", "old": "canary", "new": "x"}}, {"edit", obj{"path": "folder/secret", "old": "canary", "new": "x"}},
+			{"write", obj{"path": "folder/new", "content": "x"}}, {"ls", obj{"path": "folder"}}, {"glob", obj{"pattern": "folder/*"}},
+			{"grep", obj{"pattern": "canary-7"}}, {"grep", obj{"pattern": "canary", "path": "folder"}}, {"grep", obj{"pattern": "canary", "path": "out"}},
+			{"apply_patch", obj{"patch": "*** Begin Patch\n*** Update File: out\n@@\n-canary-7351\n+x\n*** End Patch\n"}},
+			{"apply_patch", obj{"patch": "*** Begin Patch\n*** Delete File: folder/secret\n*** End Patch\n"}},
+			{"apply_patch", obj{"patch": "*** Begin Patch\n*** Add File: folder/more\n+x\n*** End Patch\n"}},
+			{"write", obj{"path": "climb", "content": "x"}}, {"write", obj{"path": "out", "content": "x"}},
+		} {
+			a, err := r.Call(deadline(t), c.tool, in(t, c.v), nil)
+			if strings.Contains(a.Text, "7351") || strings.Contains(a.Text, "secret") {
+				t.Errorf("%s %v shows what is outside: %q", c.tool, c.v, a.Text)
+			}
+			if err != nil && (sandbox.CodeOf(err) == sandbox.CodeInternal || sandbox.CodeOf(err) == sandbox.CodeExecution) {
+				t.Errorf("%s %v: %v", c.tool, c.v, err)
+			}
+		}
+		if got, err := os.ReadFile(secret); string(got) != "canary-7351\n" {
+			t.Errorf("the file outside is %q now, %v", got, err)
+		}
+		if entries, _ := os.ReadDir(filepath.Dir(secret)); len(entries) != 1 {
+			t.Errorf("something was made outside: %v", entries)
+		}
+	})
+}
+
+// TestEditLosesNothing holds that edits of one file at the same time are all in
+// it, and that a file which somebody else changes meanwhile is left alone.
+func TestEditLosesNothing(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		var b strings.Builder
+		const n = 24
+		for i := range n {
+			b.WriteString("line" + string(rune('a'+i)) + " 0\n")
+		}
+		r.write("f", b.String())
+		errs := make(chan error, n)
+		ctx := deadline(t)
+		for i := range n {
+			input := in(t, obj{"path": "f", "old": "line" + string(rune('a'+i)) + " 0", "new": "line" + string(rune('a'+i)) + " 1"})
+			go func() {
+				_, err := r.Call(ctx, "edit", input, nil)
+				errs <- err
+			}()
+		}
+		for range n {
+			must(t, <-errs)
+		}
+		if got := r.content("f"); strings.Count(got, " 1\n") != n {
+			t.Errorf("edits are lost: %q", got)
+		}
+	})
+}
+
+func TestSearchIsQuick(t *testing.T) {
+	r := newDocker(t, "")
+	r.line(`mkdir t; i=0; while [ $i -lt 2000 ]; do echo "file $i needle" > t/$i; i=$((i+1)); done`)
+	began := time.Now()
+	d := data[schema.GrepResult](t, r.call("grep", obj{"pattern": "needle", "mode": "count", "limit": 10000}))
+	if len(d.Files) != 2000 {
+		t.Errorf("%d files", len(d.Files))
+	}
+	t.Logf("2000 files in %s", time.Since(began))
+}
