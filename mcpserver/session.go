@@ -52,6 +52,9 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 			Tools:     &mcp.ToolCapabilities{ListChanged: true},
 			Resources: &mcp.ResourceCapabilities{},
 		},
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.CacheScope = "private" // what there is depends on whose session it is
+		},
 		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) { s.o.Asker.join(x, r.Session) },
 	})
 	x.server.AddReceivingMiddleware(x.between)

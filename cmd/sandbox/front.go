@@ -130,5 +130,8 @@ func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxS
 	return cli.Diagnosis{}, whole()
 }
 
+// Serve implements cli.Backend.
+func (backend) Serve(context.Context, cli.Options, cli.Serving) error { return whole() }
+
 // MCP implements cli.Backend.
 func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return whole() }

@@ -48,6 +48,9 @@ type Backend interface {
 	// throw-away sandbox to get out. An error means that it could not look.
 	Doctor(ctx context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error)
 
+	// Serve serves sandboxes over HTTP until ctx ends.
+	Serve(ctx context.Context, o Options, s Serving) error
+
 	// MCP serves the tools of a session to one client of the Model Context
 	// Protocol, until it goes or ctx ends.
 	MCP(ctx context.Context, o Options, s MCPSession) error
