@@ -232,3 +232,7 @@ func TestSearchIsQuick(t *testing.T) {
 	}
 	t.Logf("2000 files in %s", time.Since(began))
 }
+
+func TestHostileInputsOnWalls(t *testing.T) {
+	onWalls(t, "", hostile)
+}

@@ -34,11 +34,6 @@ func onWalls(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
 	t.Run("local", func(t *testing.T) { fn(t, newLocal(t, settings)) })
 }
 
-// sandboxed are settings with a part of those of sandboxes.
-func sandboxed(provider, more string) string {
-	return `{"agents": {"defaults": {"sandbox": {"provider": "` + provider + `"` + more + `}}}}`
-}
-
 // newDocker has containers of the real engine.
 func newDocker(t testing.TB, more string) *rig {
 	t.Helper()
