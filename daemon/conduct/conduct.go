@@ -87,7 +87,7 @@ func (s *Resource) Routes() []route.Route {
 			Request: form.Recreate{}, Response: form.Cleared{}, Timeout: longest, Do: s.recreate,
 		},
 		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove what nobody uses", Request: form.Prune{}, Response: form.Cleared{}, Timeout: longest, Do: s.prune},
-		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", ResponseContent: []string{"application/json"}, Body: maxFlags, Do: s.explain},
+		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", Request: form.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
 	}
 }
 
