@@ -91,6 +91,15 @@ func (m *Manager) mediaFolder(settings *config.Settings, written string) (string
 	if err != nil {
 		return "", err
 	}
+	canonical, err := hostpath.Canonical(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range exposed {
+		if canonical == e || strings.HasPrefix(e, canonical+"/") {
+			return "", fmt.Errorf("a sandbox can write %q, which lies in it", e)
+		}
+	}
 	return dir, hardening.Source("media.folders", dir, sandbox.RoleWorkspace, hardening.World{
 		Canonical: hostpath.Canonical, Via: via, Sensitive: m.host.Sensitive, Home: m.host.Home, Exposed: exposed,
 	}, hardening.Switches{})

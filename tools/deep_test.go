@@ -236,3 +236,25 @@ func TestSearchIsQuick(t *testing.T) {
 func TestHostileInputsOnWalls(t *testing.T) {
 	onWalls(t, "", hostile)
 }
+
+func TestLinesTakeTurnsOnWalls(t *testing.T) {
+	onWalls(t, "", takeTurns)
+}
+
+// TestPatchIsAtomicOnWalls has the last of several changes fail by what is on
+// the disk, and holds that nothing has changed.
+func TestPatchIsAtomicOnWalls(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		r.line("mkdir closed; echo one > a; echo two > closed/b; chmod 640 a; chmod 555 closed")
+		before := r.line("find . -printf '%p %m %s\\n' | sort; cat a closed/b")
+		for _, last := range []string{"*** Delete File: closed/b\n", "*** Add File: closed/c\n+x\n", "*** Update File: closed/b\n@@\n-two\n+2\n", "*** Add File: a/below\n+x\n"} {
+			_, err := r.Call(deadline(t), "apply_patch", in(t, obj{"patch": "*** Begin Patch\n*** Add File: new/deep/file\n+fresh\n*** Update File: a\n@@\n-one\n+1\n" + last + "*** End Patch\n"}), nil)
+			if err == nil || sandbox.CodeOf(err) == sandbox.CodeExecution {
+				t.Errorf("%q: %v", last, err)
+			}
+			if got := r.line("find . -printf '%p %m %s\\n' | sort; cat a closed/b"); got != before {
+				t.Errorf("%q: got\n%s\nwant\n%s\n(%v)", last, got, before, err)
+			}
+		}
+	})
+}
