@@ -69,12 +69,19 @@ func begin(h func() *house.House) func(context.Context, config.Resolved, manager
 	}
 }
 
+// remote hands on what a daemon is to do: what speaks to one is linked to the
+// whole program alone.
+func remote(cli.Host) (cli.Conductor, func(), error) { return nil, nil, whole() }
+
 // A conductor uses sandboxes behind local walls. To tell of sandboxes, and to
 // take them away, is the whole program's.
 type conductor struct{ *manager.Manager }
 
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+	if o.Host.Remote() {
+		return remote(o.Host)
+	}
 	options := optionsOf(o)
 	var h *house.House
 	options.Begin = begin(func() *house.House { return h })
@@ -126,6 +133,9 @@ func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil,
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()
 }
+
+// Serve implements cli.Backend.
+func (backend) Serve(context.Context, cli.Options, cli.Serving) error { return whole() }
 
 // MCP implements cli.Backend.
 func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return whole() }

@@ -115,6 +115,7 @@ var rules = []rule{
 		except: []string{
 			"./manager/...", "./house", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/testenv/served",                        // serves a manager to tests
+			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/bench/rig", "./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},
@@ -167,6 +168,7 @@ var variables = map[string]string{
 	"internal/testenv.browserMissing":    "asked once per test process",
 	"internal/testenv.buildGuest":        "built once per test process",
 	"internal/testenv.engineMissing":     "asked once per test process",
+	"internal/testenv.inspectorMissing":  "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.playwrightMissing": "asked once per test process",
 	"internal/testenv.sshdMissing":       "asked once per test process",
