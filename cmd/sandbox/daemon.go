@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/approvals"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct"
+	conductform "github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/grants"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
@@ -49,6 +52,7 @@ type daemonParts struct {
 	tokens    *token.Store
 	answers   *replay.Answers
 	server    *daemon.Server
+	conduct   *conduct.Resource
 	ends      []func() // of what was made, in that order
 }
 
@@ -115,6 +119,7 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 // resources are all that is served below /v1.
 func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running.House) ([]route.Resource, error) {
 	m := d.manager
+	d.conduct = conduct.New(m, stream.Options{})
 	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
 	d.ends = append(d.ends, boxes.Close)
 	violations, err := d.house.Violations()
@@ -129,14 +134,14 @@ func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running
 		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, lines, stream.Options{}),
 		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
 		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
-		grants.New(m, d.registrarOf), tokens.New(d.tokens),
+		grants.New(m, d.registrarOf), tokens.New(d.tokens), d.conduct,
 	}, nil
 }
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) []daemon.Mount {
 	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kits, Version: version, Log: o.Log}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: func(instance string) bool { return instance == d.house.State().Instance() }})
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -144,7 +149,16 @@ func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) [
 			}
 		})
 	}
-	return []daemon.Mount{{Pattern: "/mcp", Handler: agents}, {Pattern: "/v1/walls/", Admin: true, Handler: providers}}
+	return []daemon.Mount{
+		{Pattern: "/mcp", Handler: agents}, {Pattern: "/v1/walls/", Admin: true, Handler: providers}, {Pattern: conductform.LentPath + "/", Handler: d.conduct.Lent()},
+	}
+}
+
+// declared reports whether sandboxes of that instance may be made through
+// /v1/walls. Those of our own are the manager's alone, which would take what is
+// in no record of its for an orphan.
+func (d *daemonParts) declared(instance string) bool {
+	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
 // bind says whose tools a session of the Model Context Protocol has.
