@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -142,7 +143,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
 	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Version: version, Log: o.Log}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: func(instance string) bool { return instance == d.house.State().Instance() }})
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -155,6 +156,13 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}
+}
+
+// declared reports whether sandboxes of that instance may be made through
+// /v1/walls. Those of our own are the manager's alone, which would take what is
+// in no record of its for an orphan.
+func (d *daemonParts) declared(instance string) bool {
+	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
 // bind says whose tools a session of the Model Context Protocol has.
