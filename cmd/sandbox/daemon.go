@@ -11,14 +11,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bulkhead-dev/sandbox/browser/desk"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/approvals"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/commands"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/grants"
+	"github.com/bulkhead-dev/sandbox/daemon/media"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/records"
 	"github.com/bulkhead-dev/sandbox/daemon/replay"
@@ -33,6 +36,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/metrics"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
@@ -125,11 +129,19 @@ func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running
 	if err != nil {
 		return nil, err
 	}
+	atDesk := desk.New(rooms.Of(m), o.Log)
+	pages := browsers.New(atDesk, m, o.Log)
+	d.ends = append(d.ends, func() {
+		pages.Close()
+		if err := atDesk.Close(); err != nil {
+			o.Log.WithError(err).Warn("a way into a browser has not ended in order")
+		}
+	})
 	return []route.Resource{
 		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, lines, stream.Options{}),
 		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
 		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
-		grants.New(m, d.registrarOf), tokens.New(d.tokens),
+		grants.New(m, d.registrarOf), tokens.New(d.tokens), pages, media.New(m),
 	}, nil
 }
 
