@@ -225,4 +225,3 @@ func TestRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
-

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestStage(t *testing.T) {
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {
-			inbox := filepath.Join(t.TempDir(), "inbox")
+			inboxes := filepath.Join(t.TempDir(), "inboxes")
+			inbox := filepath.Join(inboxes, "acme")
 			outside := filepath.Join(t.TempDir(), "secret")
 			for _, err := range []error{
 				os.MkdirAll(inbox, 0o755), os.WriteFile(filepath.Join(inbox, "a photo.txt"), []byte("picture"), 0o644), os.WriteFile(outside, []byte("no"), 0o644),
@@ -29,7 +30,7 @@ func TestStage(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			settings := `{"agents": {"defaults": {"sandbox": {"provider": "` + wall + `"}}}, "media": {"folders": ["` + inbox + `"]}}`
+			settings := `{"agents": {"defaults": {"sandbox": {"provider": "` + wall + `"}}}, "media": {"folders": ["` + inboxes + `/{tenant}"]}}`
 			r := served.New(t, served.Options{Wall: wall, Settings: settings, Resources: func(r *served.Rig) []route.Resource {
 				return []route.Resource{media.New(r.Manager)}
 			}})
