@@ -215,20 +215,3 @@ func TestBurst(t *testing.T) {
 		t.Errorf("%d users in %d sandboxes", len(seen), size)
 	}
 }
-
-// BenchmarkClaim measures the time from a new session's request to its first
-// output, from a pool that is full.
-func BenchmarkClaim(b *testing.B) {
-	r := newRig(b)
-	m := r.manager(pooled(20, `"docker":{"memory":"64m"}`))
-	var took []time.Duration
-	for n := 0; b.Loop(); n++ {
-		if n%20 == 0 {
-			b.StopTimer()
-			fillPool(b, m)
-			b.StartTimer()
-		}
-		took = append(took, firstOutput(b, m, fmt.Sprintf("s%d", n)))
-	}
-	report(b, took)
-}

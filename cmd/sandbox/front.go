@@ -75,6 +75,9 @@ type conductor struct{ *manager.Manager }
 
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
+		return nil, nil, whole()
+	}
 	options := optionsOf(o)
 	var h *house.House
 	options.Begin = begin(func() *house.House { return h })

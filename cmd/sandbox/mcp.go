@@ -39,7 +39,7 @@ func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	}
 	defer letGo()
 	m := conductor.(*manager.Manager)
-	kits, end := agentTools(o, m, s.Flags)
+	kits, _, end := agentTools(o, m, s.Flags)
 	defer end()
 	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kits, Asker: asker, Version: s.Version, Log: o.Log})
 	return server.Serve(ctx, &mcp.IOTransport{Reader: s.In, Writer: keptOpen{s.Out}, MaxLineLength: mcpLine}, mcpserver.Binding{
@@ -53,15 +53,16 @@ type keptOpen struct{ io.Writer }
 
 func (keptOpen) Close() error { return nil }
 
-// agentTools returns the tools of all sessions over m, and what ends what they
+// agentTools returns the tools of all sessions over m with the house of what
+// they leave open and running, and what ends what they
 // have left open and running.
-func agentTools(o cli.Options, m *manager.Manager, flags *config.SandboxSettings) (*tools.Tools, func()) {
+func agentTools(o cli.Options, m *manager.Manager, flags *config.SandboxSettings) (*tools.Tools, *running.House, func()) {
 	house := running.New(running.Options{Manager: running.Managed(m), Log: o.Log})
 	d := desk.New(rooms.Of(m), o.Log)
 	t := tools.New(tools.Options{Manager: m, Running: house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
 		return d.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
 	}})
-	return t, func() {
+	return t, house, func() {
 		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 		defer done()
 		for _, end := range []func() error{

@@ -154,3 +154,23 @@ type Terminal struct {
 type TerminalList struct {
 	Items []Terminal `json:"items"`
 }
+
+// DriveBrowser is what an action of a browser takes; of each only what goes
+// with it.
+type DriveBrowser struct {
+	URL            string   `json:"url,omitempty" maxlen:"8192" doc:"Of navigate: the address, or the path of a file in the workspace"`
+	Selector       string   `json:"selector,omitempty" maxlen:"4096" doc:"An element, as CSS selects it"`
+	Text           string   `json:"text,omitempty" maxlen:"524288" doc:"Of type: what is typed. Of wait: what has to be on the page"`
+	Gone           bool     `json:"gone,omitempty" doc:"Of wait: until nothing matches the selector"`
+	Full           bool     `json:"full,omitempty" doc:"Of screenshot: the whole page"`
+	Parts          []string `json:"parts,omitempty" maxitems:"3" enum:"text,links,tree" doc:"Of extract: what is wanted; the text without"`
+	Files          []string `json:"files,omitempty" maxitems:"32" maxlen:"4096" doc:"Of upload: files of the workspace"`
+	Path           string   `json:"path,omitempty" maxlen:"4096" doc:"Of download: the folder of the workspace into which the file goes"`
+	TimeoutSeconds int      `json:"timeoutSeconds,omitempty" min:"0" max:"150" doc:"Of wait"`
+}
+
+// A CheckedGrant says what a call may do.
+type CheckedGrant struct {
+	Hash    string          `json:"profileHash" doc:"Of what is allowed, without what is of this call alone"`
+	Profile json.RawMessage `json:"profile" doc:"As package grant has it: a list that is null says nothing, and an empty one allows nothing"`
+}

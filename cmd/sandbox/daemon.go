@@ -1,0 +1,168 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
+	"github.com/bulkhead-dev/sandbox/daemon/approvals"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/files"
+	"github.com/bulkhead-dev/sandbox/daemon/grants"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
+	"github.com/bulkhead-dev/sandbox/daemon/records"
+	"github.com/bulkhead-dev/sandbox/daemon/replay"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
+	"github.com/bulkhead-dev/sandbox/daemon/shells"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/daemon/tokens"
+	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
+	remotewalls "github.com/bulkhead-dev/sandbox/daemon/walls"
+	"github.com/bulkhead-dev/sandbox/daemon/watch"
+	"github.com/bulkhead-dev/sandbox/house"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/metrics"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/tools"
+	"github.com/bulkhead-dev/sandbox/tools/running"
+)
+
+// daemonParts are what the daemon is made of.
+type daemonParts struct {
+	house     *house.House
+	manager   *manager.Manager
+	admission *admission.Admission
+	tokens    *token.Store
+	answers   *replay.Answers
+	server    *daemon.Server
+	ends      []func() // of what was made, in that order
+}
+
+// newDaemon makes the parts.
+func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
+	d = &daemonParts{}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	ho := optionsOf(o)
+	ho.Approver = nil // questions wait for an answer, see /v1/approvals
+	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
+	if d.house, err = house.Open(ho); err != nil {
+		return d, err
+	}
+	d.ends = append(d.ends, d.house.Close)
+	set := config.DaemonOf(d.settings())
+	d.admission, err = admission.New(admission.Options{
+		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
+	})
+	if err != nil {
+		return d, err
+	}
+	if d.manager, err = d.house.Manager(); err != nil {
+		return d, err
+	}
+	state := d.house.State()
+	if d.tokens, err = token.Open(state.Tokens()); err != nil {
+		return d, err
+	}
+	if d.answers, err = replay.Open(filepath.Join(state.Path(), "answers")); err != nil {
+		return d, err
+	}
+	return d, d.serve(o, set, version)
+}
+
+// serve makes the server.
+func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
+	kits, lines, endTools := agentTools(o, d.manager, nil)
+	d.ends = append(d.ends, endTools)
+	resources, err := d.resources(o, kits, lines)
+	if err != nil {
+		return err
+	}
+	figures := prometheus.NewRegistry()
+	requests, err := metrics.NewRequests(figures)
+	if err != nil {
+		return err
+	}
+	figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.server, err = daemon.New(daemon.Options{
+		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kits, version),
+		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
+		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
+		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(figures, promhttp.HandlerOpts{}),
+		Checks: d.checks(), Private: []string{d.house.State().Path(), d.house.World().Home},
+		RequestTimeout: set.RequestTimeout, MaxBody: set.MaxBody,
+	})
+	return err
+}
+
+// resources are all that is served below /v1.
+func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running.House) ([]route.Resource, error) {
+	m := d.manager
+	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
+	d.ends = append(d.ends, boxes.Close)
+	violations, err := d.house.Violations()
+	if err != nil {
+		return nil, err
+	}
+	evidence, err := d.house.Evidence()
+	if err != nil {
+		return nil, err
+	}
+	return []route.Resource{
+		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, lines, stream.Options{}),
+		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
+		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
+		grants.New(m, d.registrarOf), tokens.New(d.tokens),
+	}, nil
+}
+
+// mounts are the handlers that speak protocols of their own.
+func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) []daemon.Mount {
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kits, Version: version, Log: o.Log}).Handler(d.bind)
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: func(instance string) bool { return instance == d.house.State().Instance() }})
+	for _, end := range []func() error{agents.Close, providers.Close} {
+		d.ends = append(d.ends, func() {
+			if err := end(); err != nil {
+				o.Log.WithError(err).Warn("something that was served has not ended in order")
+			}
+		})
+	}
+	return []daemon.Mount{{Pattern: "/mcp", Handler: agents}, {Pattern: "/v1/walls/", Admin: true, Handler: providers}}
+}
+
+// bind says whose tools a session of the Model Context Protocol has.
+func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
+	t := daemon.TicketOf(r.Context())
+	if _, err := named.Inside(d.manager, t.Who); err != nil {
+		return mcpserver.Binding{}, err
+	}
+	return mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}, nil
+}
+
+// grace is how long requests may go on after the daemon was asked to end.
+func (d *daemonParts) grace() time.Duration { return config.DaemonOf(d.settings()).DrainTimeout }
+
+// close ends what there is, the last first.
+func (d *daemonParts) close() {
+	for i := len(d.ends) - 1; i >= 0; i-- {
+		d.ends[i]()
+	}
+	d.ends = nil
+}
