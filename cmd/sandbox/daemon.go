@@ -75,6 +75,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	set := config.DaemonOf(d.settings())
 	d.admission, err = admission.New(admission.Options{
 		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
+		Dir: filepath.Join(d.house.State().Path(), "admission"),
 	})
 	if err != nil {
 		return d, err
