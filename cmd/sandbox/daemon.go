@@ -49,6 +49,7 @@ type daemonParts struct {
 	tokens    *token.Store
 	answers   *replay.Answers
 	server    *daemon.Server
+	asker     *mcpserver.Asker
 	ends      []func() // of what was made, in that order
 }
 
@@ -61,7 +62,8 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		}
 	}()
 	ho := optionsOf(o)
-	ho.Approver = nil // questions wait for an answer, see /v1/approvals
+	d.asker = mcpserver.NewAsker(true) // and questions wait for an answer, see /v1/approvals
+	ho.Approver = d.asker
 	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
 	if d.house, err = house.Open(ho); err != nil {
 		return d, err
@@ -135,7 +137,7 @@ func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) []daemon.Mount {
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kits, Version: version, Log: o.Log}).Handler(d.bind)
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kits, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
 	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: func(instance string) bool { return instance == d.house.State().Instance() }})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
