@@ -54,6 +54,7 @@ type daemonParts struct {
 	answers   *replay.Answers
 	server    *daemon.Server
 	conduct   *conduct.Resource
+	asker     *mcpserver.Asker
 	ends      []func() // of what was made, in that order
 }
 
@@ -66,7 +67,8 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		}
 	}()
 	ho := optionsOf(o)
-	ho.Approver = nil // questions wait for an answer, see /v1/approvals
+	d.asker = mcpserver.NewAsker(true) // and questions wait for an answer, see /v1/approvals
+	ho.Approver = d.asker
 	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
 	if d.house, err = house.Open(ho); err != nil {
 		return d, err
@@ -143,7 +145,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Version: version, Log: o.Log}).Handler(d.bind)
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
 	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {

@@ -218,11 +218,9 @@ func TestAgentCancels(t *testing.T) {
 	})
 }
 
-// TestAgentIsAsked holds that a host path which no rule opens is opened by the
-// person at the client.
-func TestAgentIsAsked(t *testing.T) {
-	testenv.Require(t, "local")
-	s := newSite(t)
+// noteOutside makes a folder that no wall shows, with a file "note".
+func noteOutside(t *testing.T) string {
+	t.Helper()
 	home, err := os.UserHomeDir()
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +233,15 @@ func TestAgentIsAsked(t *testing.T) {
 	if err := errors.Join(os.Chmod(outside, 0o755), os.WriteFile(filepath.Join(outside, "note"), []byte("secret text"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
+	return outside
+}
+
+// TestAgentIsAsked holds that a host path which no rule opens is opened by the
+// person at the client.
+func TestAgentIsAsked(t *testing.T) {
+	testenv.Require(t, "local")
+	s := newSite(t)
+	outside := noteOutside(t)
 	for _, answer := range []string{"allow_once", "deny"} {
 		asked := 0
 		a := s.agent(&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
