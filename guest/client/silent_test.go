@@ -228,7 +228,7 @@ func TestStallIsOutlived(t *testing.T) {
 		}
 		go func() {
 			synctest.Wait() // until it was asked: an answer to nothing is a lie
-			for range 2 { // for the sign it was asked for meanwhile, and for this
+			for range 2 {   // for the sign it was asked for meanwhile, and for this
 				_ = w.Write(wire.Frame{Type: wire.TypePong})
 			}
 		}()
