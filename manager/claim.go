@@ -76,6 +76,9 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *w
 	}
 	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
 	whole.cold = why
+	if whole.private = w.private; w.private {
+		whole.permit(w.granted)
+	}
 	if !mustExist {
 		m.log.WithField("sandbox", w.spec.Name).Infof("no slot of the pool is claimed: %s", why)
 	}

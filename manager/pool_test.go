@@ -33,7 +33,7 @@ func fillPool(t testing.TB, m *manager.Manager) int {
 		if next > time.Second {
 			return all
 		}
-		if next > 0 { // the rate
+		if next > 0 { // the rate of starts
 			select {
 			case <-time.After(next):
 			case <-ctx.Done():

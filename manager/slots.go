@@ -24,6 +24,7 @@ type slots struct {
 	keeps   bool             // this program has refilled: what it has open is what there is
 	started []time.Time      // when slots were started lately
 	refills sync.Mutex       // one Refill at a time
+	wanted  poolWants        // of the last one; guarded by refills
 	fault   func(string)     // of tests: hears of every step on disk before it is done; or nil
 }
 
