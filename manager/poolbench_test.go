@@ -84,6 +84,11 @@ func BenchmarkBurst(b *testing.B) {
 	const size = 100
 	r := newRig(b)
 	m := r.manager(pooled(size, `"docker":{"memory":"64m"}`))
+	defer func() {
+		if b.Failed() {
+			b.Logf("%.2000s", r.log.String())
+		}
+	}()
 	var starts, took []time.Duration
 	for n := 0; b.Loop(); n++ {
 		b.StopTimer()

@@ -43,9 +43,10 @@ type poolWant struct {
 
 // Refill makes the slots of the pool what settings want: it removes those that
 // are broken or too many, and starts some of those that are missing. It returns
-// how many it has started and how long the next call can wait; zero is not at
-// all. The work of one call is bounded. It is for one caller that lives long;
-// of several programs on one state folder one refills.
+// how many it has started and how long the next call can wait, which is a moment
+// where more is to be done at once. The work of one call is bounded. It is for
+// one caller that lives long; of several programs on one state folder one
+// refills.
 //
 // Slots are kept for each shape that the sandboxes of the agents of settings
 // have, for every tenant that has had a session lately, and never shared
@@ -86,7 +87,7 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	case err != nil:
 		return started, refillFailed, err
 	case more && started > 0, removed > 0: // what is removed makes room
-		return started, 0, nil
+		return started, time.Millisecond, nil
 	case more:
 		return started, time.Second, nil // as fast as the rate allows
 	}
