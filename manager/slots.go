@@ -29,7 +29,7 @@ type slots struct {
 
 	asking sync.Mutex           // while an image is asked for; before what follows
 	images map[string]imageSeen // by reference and setup
-	fault   func(string)     // of tests: hears of every step on disk before it is done; or nil
+	fault  func(string)         // of tests: hears of every step on disk before it is done; or nil
 }
 
 // An imageSeen is what an image was when it was asked for.
