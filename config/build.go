@@ -53,7 +53,9 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 	world := f.world()
 	world.Canonical = nil // sources are canonical by now
 	world.Via = func(p string) ([]string, error) { return f.Via[p], nil }
-	if err := hardening.Check(s, world); err != nil {
+	judged := s
+	judged.Name = cmp.Or(f.Berth, s.Name) // by which its own workspace is told from those of others
+	if err := hardening.Check(judged, world); err != nil {
 		return sandbox.Spec{}, err
 	}
 	return s, nil

@@ -19,7 +19,7 @@ func withoutEffect() []ineffective {
 	return []ineffective{
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
 		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", ""},
-		{"pool", "sandboxes are not kept ready yet", ""},
+		{"pool", "only sandboxes of the docker provider can be kept ready", "docker"},
 		{"idle", "only sandboxes of the docker provider can be frozen", "docker"},
 	}
 }

@@ -17,6 +17,7 @@ type Facts struct {
 
 	UID, GID int // user of the sandbox, unless docker.user names one; never 0
 
+	Berth      string // by which name its own folders are known, where that is a slot of the pool; or empty
 	Workspace  string // host folder that appears as /workspace
 	AgentDir   string // the agent's folder; needed for access ro and rw
 	SocketDir  string // folder of the guest's socket; empty when it is reached otherwise

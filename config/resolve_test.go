@@ -282,12 +282,12 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 	if n := resolve(t, `{}`, ann, config.Overrides{}).NoEffect; len(n) != 0 {
 		t.Errorf("an empty file has notices: %v", n)
 	}
-	r := resolve(t, inDefaults(`"pool":{"size":3},"limits":{"timeout":"1m","memory":"1g"},"docker":{"memory":"1g"},"network":{"allowedDomains":["a.example"]}`), ann, config.Overrides{})
+	r := resolve(t, inDefaults(`"pool":{"size":3},"limits":{"timeout":"1m","memory":"1g"},"docker":{"memory":"1g"},"network":{"allowedDomains":["a.example"],"allowLocalBinding":true}`), ann, config.Overrides{})
 	var got []string
 	for _, n := range r.NoEffect {
 		got = append(got, n.Path+" "+n.Value)
 	}
-	want := []string{defaultsPath + "pool.size 3"}
+	want := []string{defaultsPath + "network.allowLocalBinding true"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}

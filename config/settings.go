@@ -129,7 +129,7 @@ type PruneSettings struct {
 
 // PoolSettings describe the sandboxes that are kept ready.
 type PoolSettings struct {
-	Size *int64 `json:"size,omitempty" min:"0" max:"1000" doc:"Started, unclaimed sandboxes for each Spec; default 0."`
+	Size *int64 `json:"size,omitempty" min:"0" max:"1000" doc:"Started, unclaimed sandboxes for each kind that the agents ask for, kept by a daemon that runs; default 0."`
 }
 
 // IdleSettings say what happens to a sandbox that is not used.

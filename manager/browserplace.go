@@ -42,7 +42,10 @@ func (m *Manager) scratchpad(ctx context.Context, res config.Resolved) (browser.
 	if err != nil {
 		return none, err
 	}
-	name, owner := w.spec.Name, m.owner(res)
+	at, err := m.berthOf(w.spec.Name, m.owner(res))
+	if err != nil {
+		return none, err
+	}
 	var f config.Facts
 	f.Home, f.Env, f.Sensitive = m.host.Home, m.host.Env, m.host.Sensitive
 	f.Via = map[string][]string{}
@@ -50,7 +53,7 @@ func (m *Manager) scratchpad(ctx context.Context, res config.Resolved) (browser.
 		return none, err
 	}
 	// A scope gets its user when it is first used, and the folder with it.
-	if _, err := m.folders(res, name, owner, effects, &f); err != nil {
+	if _, err := m.folders(res, at, effects, &f); err != nil {
 		return none, err
 	}
 	w.spec.UID, w.spec.GID = f.UID, f.GID

@@ -23,6 +23,8 @@ const (
 	childStop  = "SANDBOX_TEST_CHILD_STOP"  // step at which the child stops and waits
 	childSet   = "SANDBOX_TEST_CHILD_SETTINGS"
 	childLine  = "SANDBOX_TEST_CHILD_LINE" // what the child runs
+
+	childRefills = "SANDBOX_TEST_CHILD_REFILLS" // it refills the pool and runs nothing
 )
 
 func TestMain(m *testing.M) {
@@ -54,7 +56,14 @@ func child() {
 	if line == "" {
 		line = "echo ran"
 	}
-	out, o, err := run(r.manager(os.Getenv(childSet)), "s", line)
+	m := r.manager(os.Getenv(childSet))
+	manager.PoolFault(m, stopping{at: os.Getenv(childStop)}.stop)
+	if os.Getenv(childRefills) != "" {
+		_, _, err := m.Refill(context.Background())
+		fmt.Println("refilled", err)
+		return
+	}
+	out, o, err := run(m, "s", line)
 	fmt.Println(o.Name, o.Created, out, err)
 	if err != nil {
 		os.Exit(1)

@@ -12,31 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// A live sandbox is an open handle with the lease that protects it.
-type live struct {
-	sandbox.Sandbox
-	provider sandbox.Provider
-	spec     sandbox.Spec // what it was made from, as far as known
-	want     *want        // what was asked for
-	created  bool
-	scratch  bool                // the workspace is ours, not the agent's own folder
-	egress   sandbox.EgressRules // for the commands of this call
-	ways     *ways               // nil outside of walls
-	seen     *testimony          // of this call, for the record; or nil
-	shell    *Shell              // whose line the command is; or nil
-	handle   *handle             // nil outside of walls
-	letGo    func()              // gives the handle back
-	held     *lease.Lock
-}
-
-func (l *live) name() string { return l.spec.Name }
-
-// close lets go of the handle, then of the lease.
-func (l *live) close() {
-	l.letGo()
-	l.held.Release()
-}
-
 // goingPatience bounds how long a sandbox that is being taken away by
 // somebody else is waited for.
 const goingPatience = 10 * time.Second
@@ -52,7 +27,9 @@ func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, e
 			return nil, err
 		}
 	}
-	l.want = w
+	if l.want == nil {
+		l.want = w
+	}
 	return l, nil
 }
 
@@ -62,10 +39,20 @@ func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*l
 		return nil, err
 	}
 	defer turn.Release()
+	if w.sketch {
+		l, described, err := m.claim(ctx, w, mustExist)
+		if err != nil || l != nil {
+			return l, err
+		}
+		w = described
+	}
 	patience, done := context.WithTimeout(ctx, goingPatience)
 	defer done()
 	for {
 		l, err := m.ensureOnce(ctx, w, mustExist)
+		if err == nil {
+			l.want = w
+		}
 		if err == nil || !vanishing(err) || mustExist && sandbox.IsNotFound(err) {
 			return l, err
 		}
@@ -273,7 +260,7 @@ func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live,
 	if err != nil {
 		return nil, err
 	}
-	l.created = true
+	l.created, l.cold = true, w.cold
 	return l, nil
 }
 

@@ -188,6 +188,13 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 	if d.Hint != "" {
 		e.Next += "; " + d.Hint
 	}
+	if d.Action == lifecycle.Create {
+		pooled, err := m.explainClaim(w)
+		if err != nil {
+			return err
+		}
+		e.Next += pooled
+	}
 	return nil
 }
 

@@ -44,3 +44,7 @@ func (m *Manager) CloseWays() {
 		h.ways.closed = false
 	}
 }
+
+// PoolFault has fn hear of every step on disk of claims and new slots before it
+// is done.
+func PoolFault(m *Manager, fn func(step string)) { m.pool.fault = fn }

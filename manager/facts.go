@@ -16,20 +16,15 @@ import (
 
 // facts finds out what the world says about res. It returns the agent's
 // folder besides, from which a scratch workspace is seeded.
-func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (config.Facts, string, error) {
+func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent) (config.Facts, string, error) {
 	f := config.Facts{
 		Instance: m.state.Instance(), Provider: p.Name(),
 		HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
 		Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive,
-		Canonical: map[string]string{}, Via: map[string][]string{},
+		Berth: at.name, Canonical: map[string]string{}, Via: map[string][]string{},
 	}
 	if p.Features().Images { // other walls have a filter of their own
 		f.Seccomp = filter(res)
-	}
-	owner := m.owner(res)
-	name, err := config.Name(res.Docker.ContainerPrefix, owner)
-	if err != nil {
-		return f, "", err
 	}
 	var agentDir string
 	for _, step := range []func() error{
@@ -37,7 +32,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 		func() (err error) { f.Guest, err = m.host.Guest(); return err },
 		func() error { return m.trust(res, &f) },
 		func() error { return m.image(ctx, res, p, i, &f) },
-		func() (err error) { agentDir, err = m.folders(res, name, owner, i, &f); return err },
+		func() (err error) { agentDir, err = m.folders(res, at, i, &f); return err },
 		func() error { return m.profile(res, &f) },
 	} {
 		if err := step(); err != nil {
@@ -46,13 +41,18 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	}
 	// A wall that ends with us is reached over descriptors that it was born with.
 	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
-		f.SocketDir = m.state.SocketPath(name)
+		f.SocketDir = m.state.SocketPath(at.name)
 	}
 	uid, gid := f.UID, f.GID
+	var err error
 	if res.Docker.User != "" {
 		if uid, gid, err = hardening.User("docker.user", res.Docker.User); err != nil {
 			return f, "", err
 		}
+	}
+	if i == sketch {
+		f.PasswdFile, f.GroupFile = m.state.IdentityPaths(uid, gid)
+		return f, agentDir, nil
 	}
 	f.PasswdFile, f.GroupFile, err = m.state.Identity(uid, gid)
 	return f, agentDir, err
@@ -137,12 +137,12 @@ func (m *Manager) image(ctx context.Context, res config.Resolved, p sandbox.Prov
 const noImage = "(not made yet)"
 
 // folders finds workspace, agent's folder and owner.
-func (m *Manager) folders(res config.Resolved, name string, owner sandbox.Owner, i intent, f *config.Facts) (agentDir string, err error) {
+func (m *Manager) folders(res config.Resolved, at berth, i intent, f *config.Facts) (agentDir string, err error) {
 	claim := m.owners.Lookup
 	if i == effects {
 		claim = m.owners.Claim
 	}
-	own, err := claim(name, owner)
+	own, err := claim(at.name, at.owner)
 	if err != nil {
 		return "", err
 	}
@@ -152,7 +152,7 @@ func (m *Manager) folders(res config.Resolved, name string, owner sandbox.Owner,
 		return "", err
 	}
 	f.Workspaces = []string{store.Root()}
-	if f.Workspace, err = store.Path(name); err != nil {
+	if f.Workspace, err = store.Path(at.name); err != nil {
 		return "", err
 	}
 	dir, given := res.AgentWorkspace, res.Workspace

@@ -243,6 +243,11 @@ func BenchmarkThaw(b *testing.B) {
 		b.StartTimer()
 		took = append(took, firstOutput(b, m, "s"))
 	}
+	report(b, took)
+}
+
+// report tells of how things took.
+func report(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-p50")
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms-p95")

@@ -108,7 +108,7 @@ func (a *pauseAfters) least(s *config.Settings) (time.Duration, error) {
 func (m *Manager) due(records []registry.Record, after *pauseAfters) (due []registry.Record, next time.Duration, err error) {
 	now, next, down := m.now(), freezeLatest, map[string]time.Time{}
 	for _, r := range records {
-		if r.Kind == sandbox.KindBrowser || r.Frozen || r.Instance != m.state.Instance() {
+		if r.Kind != sandbox.KindSandbox || r.Frozen || r.Instance != m.state.Instance() {
 			continue
 		}
 		if at, ok := m.freezer.down[r.Name]; ok && at.Equal(r.LastUsedAt) {

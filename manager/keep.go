@@ -16,6 +16,8 @@ import (
 type Prepared struct {
 	Name      string `json:"name"` // of the sandbox; outside of walls the name that it would have
 	Created   bool   `json:"created"`
+	Claimed   bool   `json:"claimed"`        // it is a slot of the pool, which was ready
+	Cold      string `json:"cold,omitempty"` // why it was made although a pool is kept
 	Place     Place  `json:"place"`
 	Reason    string `json:"reason"` // for the place
 	Workspace string `json:"workspace"`
@@ -29,7 +31,7 @@ func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
 		return p, err
 	}
 	err := m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
-		p = Prepared{Name: l.name(), Created: l.created, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
+		p = Prepared{Name: l.name(), Created: l.created, Claimed: l.claimed, Cold: l.cold, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
 		return nil
 	})
 	return p, err
@@ -52,7 +54,7 @@ func (m *Manager) Recorded(tenant, name string) (registry.Record, error) {
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
 		rec, err := m.records.Get(kind, name)
 		switch {
-		case err == nil && rec.Tenant == tenant:
+		case err == nil && rec.Tenant == tenant && rec.Kind != sandbox.KindPool:
 			return rec, nil
 		case err != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable:
 			return registry.Record{}, err

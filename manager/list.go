@@ -215,5 +215,12 @@ func (m *Manager) readRecords() (records []registry.Record, unread int, err erro
 	for _, p := range problems {
 		m.log.Warn(p.Err.Error())
 	}
+	records = slices.DeleteFunc(records, func(r registry.Record) bool { // the claim is what counts, until that of the slot is gone
+		if r.Kind != sandbox.KindPool {
+			return false
+		}
+		_, claimed, err := m.records.ClaimOn(r.Name)
+		return claimed || err != nil
+	})
 	return records, len(problems), err
 }

@@ -131,6 +131,7 @@ type Manager struct {
 	owners  *workspace.Owners
 	handles *handles
 	freezer *freezer
+	pool    *slots
 	grants  *grants
 
 	// writable are the folders that settings let sandboxes write to, as they
@@ -176,8 +177,10 @@ type Request struct {
 type Outcome struct {
 	Name     string // the sandbox
 	Exit     sandbox.Exit
-	TimedOut bool // the command was ended at its time limit
-	Created  bool // the sandbox was made for this request
+	TimedOut bool   // the command was ended at its time limit
+	Created  bool   // the sandbox was made, or claimed, for this request
+	Claimed  bool   // it was a slot of the pool, which was ready
+	Cold     string // why it was made although a pool is kept; empty where none is
 	Duration time.Duration
 
 	// Blocked says that the command failed because rules stopped it, with

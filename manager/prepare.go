@@ -21,13 +21,18 @@ func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 		return err
 	}
 	own := workspace.Owner{UID: s.UID, GID: s.GID}
-	if _, err := store.Ensure(ctx, w.spec.Name, own, w.quota); err != nil {
+	if _, err := store.Ensure(ctx, w.berth, own, w.quota); err != nil {
 		return err
 	}
+	return m.seed(ctx, w, store, own)
+}
+
+// seed copies what is seeded into the scratch workspace.
+func (m *Manager) seed(ctx context.Context, w *want, store *workspace.Store, own workspace.Owner) error {
 	if w.agentDir == "" {
 		return nil
 	}
-	report, err := store.Seed(ctx, w.spec.Name, w.agentDir, own)
+	report, err := store.Seed(ctx, w.berth, w.agentDir, own)
 	for _, s := range report.Skipped {
 		m.log.WithField("sandbox", w.spec.Name).Warnf("not seeded: %s: %s", termsafe.Line(s.Path), s.Reason)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/prune"
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // PruneOptions say what to sweep. A nil duration takes the settings'
@@ -81,71 +80,6 @@ func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration
 		errs = b.forgotten(ctx)
 	}
 	return b.out, errs
-}
-
-// forgotten removes scratch workspaces that neither a record nor a sandbox
-// names any more: those of sandboxes that were swept without theirs. It
-// keeps to the default root; a folder that settings name instead may serve
-// others too. Whose a forgotten workspace was is not known, so a sweep for
-// one tenant leaves them.
-func (b *broom) forgotten(ctx context.Context) error {
-	if b.o.Tenant != "" {
-		return nil
-	}
-	store, err := workspace.Open(b.m.state.Workspaces())
-	if err != nil {
-		return err
-	}
-	entries, err := store.Scratch(ctx)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		gone, err := b.forget(ctx, store, e)
-		switch {
-		case err != nil:
-			b.out.Failed = append(b.out.Failed, failed(e.Name, err))
-		case gone:
-			b.out.Removed = append(b.out.Removed, Removed{Name: e.Name, Reason: "workspace: its sandbox is gone"})
-		}
-	}
-	return nil
-}
-
-// forget removes the workspace e unless somebody knows or uses it.
-func (b *broom) forget(ctx context.Context, store *workspace.Store, e workspace.Entry) (gone bool, err error) {
-	turn, err := b.m.leases.TryEnsure(e.Name)
-	if sandbox.CodeOf(err) == sandbox.CodeBusy {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer turn.Release()
-	if b.m.leased(e.Name) {
-		return false, nil
-	}
-	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
-		if _, err := b.m.records.Get(kind, e.Name); !sandbox.IsNotFound(err) {
-			return false, nil
-		}
-	}
-	for _, name := range b.m.providers.Names() {
-		if slices.Contains(b.silent, name) {
-			continue
-		}
-		p, err := b.m.providers.Get(name)
-		if err != nil {
-			return false, err
-		}
-		if _, err := p.Inspect(ctx, e.Name); !sandbox.IsNotFound(err) {
-			return false, err
-		}
-	}
-	if b.o.DryRun {
-		return true, nil
-	}
-	return true, store.Remove(ctx, e.Path)
 }
 
 // rebuild writes records anew that could not be read, from the labels of
@@ -268,19 +202,28 @@ func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detai
 
 // sweepOne removes one sandbox with what belongs to it on the host.
 func (m *Manager) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal, workspaces bool) error {
+	if r.Kind == sandbox.KindPool {
+		return m.removeSlot(ctx, p, r.Name)
+	}
 	m.handles.drop(r.Name)
+	berth, err := home(m.records, r.Name)
+	if err != nil {
+		return err
+	}
 	if r.Reason != prune.Missing {
 		if err := p.Remove(ctx, r.Name); err != nil {
 			return err
 		}
 	}
-	if err := m.state.RemoveSocketDir(r.Name); err != nil {
+	if err := m.state.RemoveSocketDir(berth); err != nil {
 		return err
 	}
 	if workspaces && r.Record != nil {
-		return m.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace)
+		if err := m.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace); err != nil {
+			return err
+		}
 	}
-	return nil
+	return m.leaveBerth(r.Name)
 }
 
 // removeScratch removes the scratch workspace of the sandbox name. Any other
@@ -295,11 +238,18 @@ func (m *Manager) removeScratch(ctx context.Context, agent, name, path string) e
 	if err != nil {
 		return err
 	}
-	own, err := store.Path(name)
+	berth, err := home(m.records, name)
+	if err != nil {
+		return err
+	}
+	own, err := store.Path(berth)
 	if err != nil || own != path {
 		return err
 	}
-	return store.Remove(ctx, path)
+	if err := store.Remove(ctx, path); err != nil {
+		return err
+	}
+	return m.leaveBerth(name)
 }
 
 func (m *Manager) leased(name string) bool {

@@ -30,15 +30,25 @@ func (m *Manager) removeLocked(ctx context.Context, p sandbox.Provider, kind san
 
 // removeNow is removeLocked whoever uses the sandbox: what runs in it ends.
 func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+	if kind == sandbox.KindPool {
+		return m.removeSlot(ctx, p, name)
+	}
 	m.handles.drop(name)
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}
 	m.gone(name)
-	if err := m.state.RemoveSocketDir(name); err != nil {
+	berth, err := home(m.records, name)
+	if err != nil {
+		return err
+	}
+	if err := m.state.RemoveSocketDir(berth); err != nil {
 		m.log.WithError(err).Warn("cannot remove the socket folder")
 	}
-	return m.records.Delete(kind, name)
+	if err := m.records.Delete(kind, name); err != nil {
+		return err
+	}
+	return m.leaveBerth(name)
 }
 
 // A Selector chooses sandboxes: exactly one field is set.

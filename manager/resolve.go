@@ -17,6 +17,9 @@ type want struct {
 	provider sandbox.Provider
 	why      string // why this provider
 	gate     Gate
+	berth    string // by which name container and workspace are known
+	sketch   bool   // spec names a user and folders that may not be there: for a slot of the pool
+	cold     string // why no slot of the pool could be claimed, where one was looked for
 	agentDir string // canonical folder of the agent, to seed from; may be empty
 	quota    int64  // bytes of the scratch workspace; 0 is unbounded
 
@@ -34,16 +37,20 @@ type want struct {
 }
 
 // An intent says whether gathering facts may change the world.
-type intent bool
+type intent int
 
 const (
-	observe intent = false // look only: an image that is not there stays so
-	effects intent = true  // make what a sandbox needs before it can be described
+	observe intent = iota // look only: an image that is not there stays so
+	effects               // make what a sandbox needs before it can be described
+	sketch                // as observe, and quicker: what is described is held against slots of the pool
 )
 
 // resolve turns settings and a place into a want: the facts of this host,
 // then the Spec and its hash. flags are those that res was made with.
 func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
+	if i == effects && m.mayClaim(res, at.provider) {
+		i = sketch
+	}
 	w, err := m.describe(ctx, res, at.provider, i)
 	if err != nil {
 		return nil, err
@@ -71,11 +78,24 @@ func (m *Manager) choose(ctx context.Context, res config.Resolved) (sandbox.Prov
 
 // describe gathers the facts for res and builds the Spec.
 func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (*want, error) {
-	f, agentDir, err := m.facts(ctx, res, p, i)
+	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
 	if err != nil {
 		return nil, err
 	}
-	w := &want{res: res, provider: p, agentDir: agentDir, quota: int64(res.WorkspaceQuota)}
+	at, err := m.berthOf(name, m.owner(res))
+	if err != nil {
+		return nil, err
+	}
+	return m.describeAt(ctx, res, p, at, i, func(*want) {})
+}
+
+// describeAt is describe for the berth at, after change.
+func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent, change func(*want)) (*want, error) {
+	f, agentDir, err := m.facts(ctx, res, p, at, i)
+	if err != nil {
+		return nil, err
+	}
+	w := &want{res: res, provider: p, berth: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota)}
 	if w.spec, err = config.BuildSpec(res, f); err != nil {
 		return nil, err
 	}
@@ -90,6 +110,7 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 	if res.Kind != sandbox.KindBrowser { // to which nobody grants a path
 		w.permit(m.grants.list(w.spec.Owner))
 	}
+	change(w)
 	w.hash, err = confighash.Sum(w.spec)
 	w.wanted = w.hash
 	return w, err

@@ -113,7 +113,7 @@ func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error)
 	if err != nil {
 		return err
 	}
-	err = fn(live)
+	err = errors.Join(fn(live), live.settled())
 	m.record(live)
 	live.close()
 	if !req.Remove {
@@ -132,7 +132,12 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 
 // execute starts the command in the live sandbox and waits for its end.
 func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
-	out := Outcome{Name: live.name(), Created: live.created}
+	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Cold: live.cold}
+	release, err := m.turn(ctx, live)
+	if err != nil {
+		return out, err
+	}
+	defer release()
 	limit := req.Timeout
 	if limit == 0 {
 		limit = live.spec.Limits.Timeout

@@ -132,8 +132,12 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, p sa
 	if f.Exposed, err = m.exposed(); err != nil {
 		return none, err
 	}
+	at, err := m.berthOf(name, m.owner(res))
+	if err != nil {
+		return none, err
+	}
 	// A scope gets its user when it is first used, and the folder with it.
-	if _, err := m.folders(res, name, m.owner(res), effects, &f); err != nil {
+	if _, err := m.folders(res, at, effects, &f); err != nil {
 		return none, err
 	}
 	w, err := m.describe(ctx, res, p, observe)

@@ -1,18 +1,23 @@
 // Package pool decides about sandboxes that are started before somebody wants
 // them: which of them can become which, how many to start, what to remove and
-// what to keep after a restart. It is pure and starts nothing.
+// what to keep after a restart. It is pure and starts nothing; package manager
+// carries the decisions out.
 //
 // Whoever carries the decisions out has to hold to this, or they mean nothing:
 //
 //   - Labels of a slot say kind pool, its instance, tenant and shape, which
 //     never change. Whose it is stands in the registry alone.
 //   - A claim is made by creating its record under the slot's name, where the
-//     creation fails if there is one, and synced before the slot is used for
-//     anything. [Pick] only proposes: the record decides between two callers.
-//   - That a slot was ever claimed is noted beside the claim, for good: it is
-//     Claimed until it is removed, and the loss of its claim is seen.
+//     creation fails if there is one, before the slot is used for anything.
+//     [Pick] only proposes: the record decides between two callers. It is
+//     synced before the use is reported as done. The use need not wait for
+//     that: what loses a record that has been made is a loss of power, after
+//     which no slot runs, and one that does not run is Broken and goes.
+//   - That a slot was ever claimed shows for good: its own record goes when the
+//     claim is kept, and one without a record is nobody's and Broken.
 //   - A claim is removed after the slot, never before, except to say that the
-//     slot is given up. [Plan] removes a slot whose claim is gone.
+//     slot is given up. It may outlast the slot, for the workspace's sake: what
+//     has claimed it is then made anew where it was.
 //   - Before a slot is removed its claim is looked for once more, under the
 //     lock that making claims takes: a plan is old as soon as it is made.
 //   - The View is read slots first and claims after, so that a slot which is

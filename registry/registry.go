@@ -72,6 +72,9 @@ type Record struct {
 	// after which it goes; zero leaves that to the rules of prune.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 
+	// Shape, of a slot of the pool, is what sandboxes it can become.
+	Shape string `json:"shape,omitempty"`
+
 	// Spec is what the sandbox was created from. It explains what has
 	// changed since and decides nothing. It lies in a file of its own, so
 	// that touching and listing need not read it: [Store.List] leaves it

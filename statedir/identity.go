@@ -20,11 +20,11 @@ func (d *Dir) Identity(uid, gid int) (passwd, group string, err error) {
 	if uid < 1 || gid < 1 {
 		return "", "", sandbox.Errorf(sandbox.CodeValidation, "make identity", "uid %d and gid %d must be above 0", uid, gid)
 	}
-	dir := filepath.Join(d.path, identityDir, strconv.Itoa(uid)+"-"+strconv.Itoa(gid))
+	passwd, group = d.IdentityPaths(uid, gid)
+	dir := filepath.Dir(passwd)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", Unavailable("make identity", dir, err)
 	}
-	passwd, group = filepath.Join(dir, "passwd"), filepath.Join(dir, "group")
 	// The sandbox's own line comes before nobody's: the first match wins
 	// when both have the same number.
 	if err := ensureContent(passwd, fmt.Sprintf(
@@ -37,6 +37,13 @@ func (d *Dir) Identity(uid, gid int) (passwd, group string, err error) {
 		return "", "", err
 	}
 	return passwd, group, nil
+}
+
+// IdentityPaths returns where the files of Identity lie, whether they exist or
+// not.
+func (d *Dir) IdentityPaths(uid, gid int) (passwd, group string) {
+	dir := filepath.Join(d.path, identityDir, strconv.Itoa(uid)+"-"+strconv.Itoa(gid))
+	return filepath.Join(dir, "passwd"), filepath.Join(dir, "group")
 }
 
 // ensureContent makes path a file of mode 0644 that holds content.

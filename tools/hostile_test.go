@@ -20,7 +20,7 @@ func paths() []string {
 	return []string{
 		"", "..", "../x", "/", "//", "/etc/passwd", "/etc/shadow", "/proc/self/environ", "/proc/1/root/etc/passwd", "/sys/kernel", "/dev/sda", "/.sandbox/run", "/.sandbox/bin/guest",
 		"a/../../x", "/workspace/../etc/passwd", "./../../x", "x\x00y", strings.Repeat("a", 300), strings.Repeat("a/", 2500), `C:\x`, `\\server\share`, "~/.ssh/id_rsa", "$HOME/x", "%2e%2e/x", "file:///etc/passwd",
-		"/proc/self/fd/0", "/workspace/../../", "\x1b]0;x\a", "‮x", "-rf", "a\nb", "/var/run/docker.sock", "/home/../root/.ssh",
+		"/proc/self/fd/0", "/workspace/../../", "\x1b]0;x\a", "\u202ex", "-rf", "a\nb", "/var/run/docker.sock", "/home/../root/.ssh",
 	}
 }
 
@@ -63,7 +63,7 @@ func inputs() map[string][]obj {
 func harmless(v obj) bool {
 	p, _ := v["path"].(string)
 	switch p {
-	case "~/.ssh/id_rsa", "$HOME/x", "%2e%2e/x", "file:///etc/passwd", "\x1b]0;x\a", "‮x", "-rf", "a\nb":
+	case "~/.ssh/id_rsa", "$HOME/x", "%2e%2e/x", "file:///etc/passwd", "\x1b]0;x\a", "\u202ex", "-rf", "a\nb":
 		return true
 	}
 	return false

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/tools"
 )
 
 // onWalls runs a test on each real wall.
@@ -35,7 +36,7 @@ func onWalls(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
 }
 
 // newDocker has containers of the real engine.
-func newDocker(t testing.TB, more string) *rig {
+func newDocker(t testing.TB, more string, change ...func(*tools.Options)) *rig {
 	t.Helper()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "root")
@@ -58,7 +59,7 @@ func newDocker(t testing.TB, more string) *rig {
 		Settings: parsed, State: state, Providers: set,
 		Images: images.Source{Store: images.New(api, images.Config{LockDir: filepath.Join(state.Locks(), "images")})},
 		Host:   hostOf(t, state, sensitive),
-	})
+	}, change...)
 }
 
 // cleared removes what a test has left on the engine.

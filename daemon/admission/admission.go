@@ -113,11 +113,22 @@ func (a *Admission) Command(ctx context.Context, c caller.Caller, tenant string)
 		return nil, err
 	}
 	begun := time.AfterFunc(a.hold, slot.Release)
-	return func() {
+	release = func() {
 		begun.Stop()
 		slot.Release()
 		giveBack()
-	}, nil
+	}
+	return ticketOf(ctx).leave(tenant, release), nil
+}
+
+// Begin implements [manager.Accounting]: the command has the turn that its
+// request waited for, where that is left, and otherwise waits for one itself.
+func (a *Admission) Begin(ctx context.Context, tenant string) (release func(), err error) {
+	if release := ticketOf(ctx).take(tenant); release != nil {
+		return release, nil
+	}
+	release, err = a.Command(context.WithValue(ctx, ticketKey{}, nil), callerOf(ctx), tenant)
+	return release, err
 }
 
 // Load tells how busy the queue of commands is.

@@ -92,7 +92,7 @@ func (v *Violations) clear(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := v.store.Clear(c.Context(), f, "token "+c.Caller.ID()+" by DELETE /v1/violations")
+	n, err := v.store.Clear(c.Context(), f, c.Caller.ID()+" by DELETE /v1/violations")
 	if err != nil {
 		return nil, err
 	}

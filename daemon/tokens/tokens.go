@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -54,6 +55,7 @@ func (x *Resource) mine(c *route.Call) ([]token.Listed, error) {
 	if err != nil || c.Admin() {
 		return l.Tokens, err
 	}
+	own := ownID(c)
 	parent := map[string]string{}
 	for _, t := range l.Tokens {
 		parent[t.ID] = t.Parent
@@ -62,16 +64,24 @@ func (x *Resource) mine(c *route.Call) ([]token.Listed, error) {
 	for _, t := range l.Tokens {
 		id := t.ID
 		for range len(parent) {
-			if id == "" || id == c.Caller.ID() {
+			if id == "" || id == own {
 				break
 			}
 			id = parent[id]
 		}
-		if id == c.Caller.ID() {
+		if own != "" && id == own {
 			out = append(out, t)
 		}
 	}
 	return out, nil
+}
+
+// ownID is that of the caller's token, or empty.
+func ownID(c *route.Call) string {
+	if c.Caller.Token == nil {
+		return ""
+	}
+	return c.Caller.Token.ID
 }
 
 func (x *Resource) list(c *route.Call) (any, error) {
@@ -81,7 +91,7 @@ func (x *Resource) list(c *route.Call) (any, error) {
 	}
 	out := api.TokenList{Items: []api.Token{}}
 	for _, t := range tokens {
-		if t.ID != c.Caller.ID() {
+		if t.ID != ownID(c) {
 			out.Items = append(out.Items, tokenOf(t.Token, t.Refused))
 		}
 	}
@@ -104,8 +114,9 @@ func (x *Resource) create(c *route.Call) (any, error) {
 	if claims.Role != token.Admin {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}
-	if own := c.Caller.Token; own != nil {
-		claims.Parent = own.ID
+	claims.Parent = ownID(c)
+	if err := named(claims); err != nil {
+		return nil, err
 	}
 	if in.TTLSeconds > 0 {
 		claims.Expires = x.now().Add(time.Duration(in.TTLSeconds) * time.Second)
@@ -119,6 +130,11 @@ func (x *Resource) create(c *route.Call) (any, error) {
 		return nil, err
 	}
 	return api.NewToken{Secret: secret, Token: tokenOf(t, "")}, nil
+}
+
+// named refuses names that nobody can have: such a token would be of no use.
+func named(c token.Claims) error {
+	return config.Who{Tenant: c.Tenant, Agent: cmp.Or(c.Agent, config.DefaultAgent), Session: cmp.Or(c.Session, config.DefaultSession)}.Validate()
 }
 
 func (x *Resource) revoke(c *route.Call) (any, error) {

@@ -1,0 +1,216 @@
+package manager
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// A berth is by whose name container, workspace, socket folder and user of a
+// sandbox are known on this host: its own, or that of the slot of the pool
+// which it has claimed.
+type berth struct {
+	name  string
+	owner sandbox.Owner // of the user id
+}
+
+// slotBerth is that of a slot, also when it is claimed.
+func slotBerth(slot, instance, tenant string) berth {
+	return berth{slot, sandbox.Owner{Instance: instance, Tenant: tenant, ScopeKey: slot}}
+}
+
+// berthOf returns that of the sandbox name of o.
+func (m *Manager) berthOf(name string, o sandbox.Owner) (berth, error) {
+	c, ok, err := m.records.ClaimOf(name)
+	switch {
+	case err != nil:
+		return berth{}, err
+	case !ok:
+		return berth{name, o}, nil
+	case !c.Owner.Same(o):
+		return berth{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "resolve", Resource: name, Message: "the slot of the sandbox was claimed by another tenant or scope"}
+	}
+	return slotBerth(c.Slot, o.Instance, o.Tenant), nil
+}
+
+// home is the name of the sandbox's berth.
+func home(records *registry.Store, name string) (string, error) {
+	c, ok, err := records.ClaimOf(name)
+	if err != nil || !ok {
+		return name, err
+	}
+	return c.Slot, nil
+}
+
+// A bindable provider has open sandboxes that can become others: what its Bind
+// returns takes the place of sb, at once and without asking anybody.
+type bindable interface {
+	sandbox.Provider
+	sandbox.Pauser
+	provider.Prober
+	usageTeller
+	Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sandbox.Sandbox, error)
+}
+
+// A berthed provider knows sandboxes that have claimed a slot by their own names
+// and shows them as what they have become. Slots that are nobody's are what
+// they are.
+type berthed struct {
+	bindable
+	records *registry.Store
+}
+
+// berthAll returns set with every provider that can bind late berthed.
+func berthAll(set *provider.Set, records *registry.Store) (*provider.Set, error) {
+	var all []sandbox.Provider
+	for _, name := range set.Names() {
+		p, err := set.Get(name)
+		if err != nil {
+			return nil, err
+		}
+		if b, ok := p.(bindable); ok {
+			p = berthed{b, records}
+		}
+		all = append(all, p)
+	}
+	return provider.New(all...)
+}
+
+// become is what info says of the container of a claim.
+func become(info sandbox.Info, c registry.Claim) sandbox.Info {
+	info.Name = c.Name
+	if info.Kind != sandbox.KindPool {
+		return info // made anew on the slot's berth
+	}
+	info.Kind, info.Owner, info.CreatedAt = sandbox.KindSandbox, c.Owner, c.ClaimedAt
+	if info.ConfigHash == c.SlotHash {
+		info.ConfigHash = c.Hash
+	}
+	return info
+}
+
+// Inspect implements [sandbox.Provider].
+func (s berthed) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+	c, ok, err := s.records.ClaimOf(name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	if !ok {
+		return s.bindable.Inspect(ctx, name)
+	}
+	info, err := s.bindable.Inspect(ctx, c.Slot)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	return become(info, c), nil
+}
+
+// Create implements [sandbox.Provider].
+func (s berthed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Info, error) {
+	name := spec.Name
+	var err error
+	if spec.Name, err = home(s.records, name); err != nil {
+		return sandbox.Info{}, err
+	}
+	info, err := s.bindable.Create(ctx, spec)
+	if err == nil {
+		info.Name = name
+	}
+	return info, err
+}
+
+// Open implements [sandbox.Provider].
+func (s berthed) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	c, ok, err := s.records.ClaimOf(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return s.bindable.Open(ctx, spec)
+	}
+	if !c.Owner.Same(spec.Owner) {
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: spec.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
+	}
+	now, err := s.bindable.Inspect(ctx, c.Slot)
+	if err != nil {
+		return nil, err
+	}
+	slot := spec
+	slot.Name = c.Slot
+	if now.Kind == sandbox.KindPool {
+		slot.Owner = sandbox.Owner{Instance: c.Owner.Instance, Tenant: c.Owner.Tenant}
+	}
+	sb, err := s.bindable.Open(ctx, slot)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := s.Bind(sb, spec, become(sb.Info(), c))
+	if err != nil {
+		sb.Close()
+	}
+	return bound, err
+}
+
+// List implements [sandbox.Provider].
+func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+	all := f
+	all.Kind = ""
+	if f.Name != "" {
+		var err error
+		if all.Name, err = home(s.records, f.Name); err != nil {
+			return nil, err
+		}
+	}
+	infos, err := s.bindable.List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	slots, err := s.records.ClaimedSlots()
+	if err != nil {
+		return nil, err
+	}
+	for i := range infos {
+		if !slices.Contains(slots, infos[i].Name) {
+			continue
+		}
+		// A claim that its sandbox does not know of is nobody's.
+		if c, ok, err := s.records.ClaimOn(infos[i].Name); err == nil && ok {
+			if _, known, err := s.records.ClaimOf(c.Name); err == nil && known {
+				infos[i] = become(infos[i], c)
+			}
+		}
+	}
+	return slices.DeleteFunc(infos, func(i sandbox.Info) bool { return f.Kind != "" && i.Kind != f.Kind }), nil
+}
+
+// Remove implements [sandbox.Provider].
+func (s berthed) Remove(ctx context.Context, name string) error {
+	return s.at(name, func(berth string) error { return s.bindable.Remove(ctx, berth) })
+}
+
+// Pause implements [sandbox.Pauser].
+func (s berthed) Pause(ctx context.Context, name string) error {
+	return s.at(name, func(berth string) error { return s.bindable.Pause(ctx, berth) })
+}
+
+// Unpause implements [sandbox.Pauser].
+func (s berthed) Unpause(ctx context.Context, name string) error {
+	return s.at(name, func(berth string) error { return s.bindable.Unpause(ctx, berth) })
+}
+
+// UsageOf tells what the sandbox name costs now.
+func (s berthed) UsageOf(ctx context.Context, name string) (u sandbox.Usage, err error) {
+	err = s.at(name, func(berth string) error { u, err = s.bindable.UsageOf(ctx, berth); return err })
+	return u, err
+}
+
+func (s berthed) at(name string, do func(berth string) error) error {
+	berth, err := home(s.records, name)
+	if err != nil {
+		return err
+	}
+	return do(berth)
+}

@@ -1,0 +1,307 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/workspace"
+)
+
+// mayClaim reports whether a sandbox of res may be a slot of the pool: settings
+// keep one, the sandbox was never made before, so that no workspace waits for
+// it, and there is something to claim.
+func (m *Manager) mayClaim(res config.Resolved, p sandbox.Provider) bool {
+	if _, ok := p.(berthed); !ok || res.Pool.Size <= 0 || res.Kind != "" && res.Kind != sandbox.KindSandbox {
+		return false
+	}
+	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+	return err == nil && m.unborn(res, name)
+}
+
+// unborn reports whether nothing is known of the sandbox name: no claim, no
+// record, no workspace.
+func (m *Manager) unborn(res config.Resolved, name string) bool {
+	if _, claimed, err := m.records.ClaimOf(name); claimed || err != nil {
+		return false
+	}
+	if _, err := m.records.Get(sandbox.KindSandbox, name); !sandbox.IsNotFound(err) {
+		return false
+	}
+	store, err := m.workspaces(res)
+	if err != nil {
+		return false
+	}
+	path, err := store.Path(name)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// claim makes a slot of the pool the sandbox that w sketches. Without a sandbox
+// and error there is none to be had: the want that it returns is w, described
+// whole, and says why. The caller holds the ensure lock of the name.
+func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *want, error) {
+	why := "it was made meanwhile, or is no new one"
+	if !mustExist && !w.private && m.unborn(w.res, w.spec.Name) {
+		held, err := m.leases.Shared(ctx, w.spec.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, reason, err := m.claimOne(ctx, w, held)
+		if l != nil {
+			return l, nil, nil
+		}
+		held.Release()
+		if err != nil {
+			return nil, nil, err
+		}
+		why = reason
+	}
+	whole, err := m.describe(ctx, w.res, w.provider, effects)
+	if err != nil {
+		return nil, nil, err
+	}
+	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
+	whole.cold = why
+	if !mustExist {
+		m.log.WithField("sandbox", w.spec.Name).Infof("no slot of the pool is claimed: %s", why)
+	}
+	return nil, whole, nil
+}
+
+// claimOne tries slots until one is claimed or none is left, and says why then.
+func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*live, string, error) {
+	shape, err := shapeOf(w)
+	if err != nil {
+		return nil, "", err
+	}
+	next := func() (*slot, error) { return m.pool.take(w.spec.Owner.Tenant, w.provider.Name(), shape), nil }
+	if !m.keepsPool() {
+		next = m.recordedSlots(ctx, w, shape)
+	}
+	for {
+		n, err := next()
+		if n == nil || err != nil {
+			return nil, m.whyCold(w), err
+		}
+		if ok, differ := pool.CanBindLate(*n.rec.Spec, w.asOn(n.rec.Name, *n.rec.Spec)); !ok {
+			m.pool.put(n)
+			return nil, "those there are differ in " + strings.Join(differ, ", "), nil
+		}
+		l, err := m.claimSlot(ctx, w, n, held)
+		if err == nil {
+			return l, "", nil
+		}
+		n.Close()
+		if !errors.Is(err, errSlotLost) {
+			return nil, "", err
+		}
+		m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
+	}
+}
+
+// whyCold says why no slot is there for w.
+func (m *Manager) whyCold(w *want) string {
+	fit, why, err := m.slotsFor(w)
+	if fit > 0 || err != nil {
+		return "none is ready"
+	}
+	return why
+}
+
+// asOn is what w asks for with the name, folders and user that the slot has for
+// itself.
+func (w *want) asOn(name string, on sandbox.Spec) sandbox.Spec {
+	s := w.spec
+	s.Mounts = slices.Clone(s.Mounts)
+	for i := range s.Mounts {
+		m := &s.Mounts[i]
+		at := slices.IndexFunc(on.Mounts, func(o sandbox.Mount) bool { return o.Target == m.Target && o.Role == m.Role })
+		switch {
+		case at < 0:
+		case m.Role == sandbox.RoleSocket, m.Role == sandbox.RoleIdentity, m.Role == sandbox.RoleWorkspace && w.scratch():
+			m.Source = on.Mounts[at].Source
+		}
+	}
+	if w.res.Docker.User == "" && w.scratch() {
+		s.UID, s.GID = on.UID, on.GID
+	}
+	s.Name = name
+	return s
+}
+
+// errSlotLost says that a slot is somebody else's, or does not answer.
+var errSlotLost = errors.New("the slot is lost")
+
+// claimSlot makes the slot n the sandbox of w. The claim is made first; what of
+// it has to outlast a loss of power is seen to while the sandbox is used
+// already.
+func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.Lock) (*live, error) {
+	turn, err := m.leases.TryEnsure(n.rec.Name)
+	if err != nil {
+		return nil, errors.Join(errSlotLost, err)
+	}
+	defer turn.Release()
+	ping, done := context.WithTimeout(ctx, pingPatience)
+	defer done()
+	if p, ok := n.Sandbox.(pinger); !ok {
+		return nil, errSlotLost
+	} else if err := p.Ping(ping); err != nil {
+		return nil, errors.Join(errSlotLost, err)
+	}
+	b := *w
+	b.sketch, b.berth = false, n.rec.Name
+	b.spec = w.asOn(w.spec.Name, *n.rec.Spec)
+	if b.hash, err = confighash.Sum(b.spec); err != nil {
+		return nil, err
+	}
+	b.wanted = b.hash
+	c := registry.Claim{
+		Slot: n.rec.Name, Name: b.spec.Name, Owner: b.spec.Owner, SlotHash: n.rec.ConfigHash, Hash: b.hash, ClaimedAt: m.now().UTC(),
+	}
+	if b.scratch() {
+		c.Workspace = workspaceOf(b.spec)
+	}
+	settle := func(bool) {}
+	if m.accounting != nil {
+		if settle, err = m.accounting.Hold(ctx, b.footprint()); err != nil {
+			return nil, err
+		}
+	}
+	m.pool.step("claim")
+	keep, err := m.records.Claim(c)
+	settle(err == nil)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return nil, errors.Join(errSlotLost, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.pool.step("claimed")
+	return m.bind(ctx, &b, n, c, keep, held)
+}
+
+// bind gives the claimed slot n to the session of w.
+func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *lease.Lock) (*live, error) {
+	if w.agentDir != "" && w.scratch() {
+		store, err := m.workspaces(w.res)
+		if err == nil {
+			err = m.seed(ctx, w, store, workspace.Owner{UID: w.spec.UID, GID: w.spec.GID})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	info := become(n.Info(), c)
+	sb, err := w.provider.(berthed).Bind(n.Sandbox, w.spec, info)
+	if err != nil {
+		return nil, err
+	}
+	h := m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
+	m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)
+	return &live{
+		Sandbox: sb, provider: w.provider, spec: w.spec, want: w, created: true, claimed: true, scratch: w.scratch(), egress: w.egress,
+		ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) },
+		settle: m.settle(func() error {
+			m.pool.step("settle")
+			if err := keep(); err != nil {
+				return err
+			}
+			m.pool.step("kept")
+			if err := m.records.Put(m.newRecord(w.spec, info)); err != nil {
+				return err
+			}
+			m.pool.step("recorded")
+			return m.records.Delete(sandbox.KindPool, c.Slot)
+		}),
+	}, nil
+}
+
+// settle begins with do beside the caller, and returns what waits for its end.
+func (m *Manager) settle(do func() error) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return sync.OnceValue(func() error { return <-done })
+}
+
+// keepsPool reports whether this program refills the pool.
+func (m *Manager) keepsPool() bool {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return m.pool.keeps
+}
+
+// recordedSlots opens, one after the other, slots that another program keeps.
+func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func() (*slot, error) {
+	var names []string
+	listed := false
+	return func() (*slot, error) {
+		if !listed {
+			listed = true
+			records, _, err := m.records.List(sandbox.KindPool)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range records {
+				if r.Tenant == w.spec.Owner.Tenant && r.Provider == w.provider.Name() && r.Shape == shape {
+					names = append(names, r.Name)
+				}
+			}
+		}
+		for len(names) > 0 {
+			name := names[0]
+			names = names[1:]
+			n, err := m.openSlot(ctx, w.provider, name)
+			if err == nil {
+				return n, nil
+			}
+			m.log.WithField("slot", name).Debugf("not to be had: %v", err)
+			if ctx.Err() != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
+// openSlot opens a slot that runs and is nobody's. One that does not run is
+// not started: it may be somebody's whose claim was lost.
+func (m *Manager) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
+	turn, err := m.leases.TryEnsure(name) // of whoever makes it
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Release()
+	rec, err := m.records.Get(sandbox.KindPool, name)
+	if err != nil {
+		return nil, err
+	}
+	if _, claimed, err := m.records.ClaimOn(name); claimed || err != nil || rec.Spec == nil {
+		return nil, errors.Join(errSlotLost, err)
+	}
+	info, err := p.Inspect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Kind != sandbox.KindPool || info.Status != sandbox.StatusRunning || info.ConfigHash != rec.ConfigHash {
+		return nil, errSlotLost
+	}
+	sb, err := p.Open(ctx, *rec.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return &slot{sb, rec}, nil
+}

@@ -1,0 +1,43 @@
+package manager
+
+import (
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/lease"
+)
+
+// A live sandbox is an open handle with the lease that protects it.
+type live struct {
+	sandbox.Sandbox
+	provider sandbox.Provider
+	spec     sandbox.Spec // what it was made from, as far as known
+	want     *want        // what was asked for
+	created  bool
+	claimed  bool                // it was a slot of the pool
+	cold     string              // why it was not, where a pool is kept
+	settle   func() error        // waits until a claim is kept for good; or nil
+	scratch  bool                // the workspace is ours, not the agent's own folder
+	egress   sandbox.EgressRules // for the commands of this call
+	ways     *ways               // nil outside of walls
+	seen     *testimony          // of this call, for the record; or nil
+	shell    *Shell              // whose line the command is; or nil
+	handle   *handle             // nil outside of walls
+	letGo    func()              // gives the handle back
+	held     *lease.Lock
+}
+
+func (l *live) name() string { return l.spec.Name }
+
+// settled waits until what was claimed for this call is kept for good.
+func (l *live) settled() error {
+	if l.settle == nil {
+		return nil
+	}
+	return l.settle()
+}
+
+// close lets go of the handle, then of the lease.
+func (l *live) close() {
+	_ = l.settled() // who runs something has asked before
+	l.letGo()
+	l.held.Release()
+}

@@ -1,0 +1,128 @@
+package manager_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// counts what there is: containers, workspaces, records and claims.
+func (r *rig) counts() (containers, workspaces, records, claims int) {
+	r.t.Helper()
+	infos, err := r.engine.List(context.Background(), sandbox.Filter{Instance: r.state.Instance()})
+	must(r.t, err)
+	folders, err := filepath.Glob(filepath.Join(r.state.Workspaces(), "[a-z]*"))
+	must(r.t, err)
+	store, err := registry.Open(r.state.Registry())
+	must(r.t, err)
+	recs, problems, err := store.List("")
+	must(r.t, err)
+	slots, err := store.ClaimedSlots()
+	must(r.t, err)
+	return len(infos), len(folders), len(recs) + len(problems), len(slots)
+}
+
+// holds fails unless so much is there of everything.
+func (r *rig) holds(when string, containers, workspaces, records, claims int) {
+	r.t.Helper()
+	c, w, n, k := r.counts()
+	if c != containers || w != workspaces || n != records || k != claims {
+		r.t.Errorf("%s: %d containers, %d workspaces, %d records, %d claims; want %d, %d, %d, %d", when, c, w, n, k, containers, workspaces, records, claims)
+	}
+}
+
+// TestKilledDuringRefill kills the keeper of the pool at each step of a new
+// slot. The next one has exactly as many as are wanted, and nothing is left of
+// the one that was not finished.
+func TestKilledDuringRefill(t *testing.T) {
+	for _, step := range []string{"slot record", "slot workspace", "slot create", "before create", "after create", "after start", "slot open"} {
+		t.Run(step, func(t *testing.T) {
+			r := newRig(t)
+			killAt(t, r, step, childSet+"="+pooled(1), childRefills+"=1")
+			m := r.manager(pooled(1))
+			fillPool(t, m)
+			r.holds("refilled", 1, 1, 1, 0)
+			if _, o := mustRun(t, m, "s", "true"); !o.Claimed {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+// TestKilledDuringClaim kills a program at each step of a claim. The slot is
+// nobody else's from then on, the session has what it was promised or starts
+// afresh, and nothing is left when all has been removed.
+func TestKilledDuringClaim(t *testing.T) {
+	for _, step := range []string{"claim", "half", "claimed", "settle", "kept", "recorded"} {
+		t.Run(step, func(t *testing.T) {
+			r := newRig(t)
+			fillPool(t, r.manager(pooled(1)))
+			at := step
+			if step == "half" {
+				at = "claimed"
+			}
+			killAt(t, r, at, childSet+"="+pooled(1), childLine+"=echo mine > mine; sleep 600")
+			if step == "half" { // of the two names of the claim it has the first
+				names, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "names", "*.json"))
+				must(t, err)
+				must(t, os.Remove(names[0]))
+			}
+			m := r.manager(pooled(1))
+			mine, first := mustRun(t, m, "s", "echo mine > mine; id -u")
+			other, second := mustRun(t, m, "t", "ls; id -u")
+			if mine == other || strings.Contains(other, "mine") || first.Name == second.Name {
+				t.Errorf("the session before was user %s in %s, the one after has %q in %s", mine, first.Name, other, second.Name)
+			}
+			if claims := first.Claimed || !first.Created; claims == (step == "half") {
+				t.Errorf("killed at %s, its session found %+v", step, first)
+			}
+			fillPool(t, m)
+			if c, w, n, _ := r.counts(); c != 3 || w != 3 || n != 3 {
+				t.Errorf("refilled: %d containers, %d workspaces, %d records", c, w, n)
+			}
+			if out, o := mustRun(t, r.manager(pooled(1)), "s", "cat mine; id -u"); out != "mine\n"+mine || o.Created {
+				t.Errorf("later: %q, %+v", out, o)
+			}
+			r.clock.advance(2 * time.Minute)
+			idle := time.Nanosecond
+			if p, err := m.Prune(context.Background(), manager.PruneOptions{Idle: &idle, Workspaces: true}); err != nil || len(p.Failed) != 0 {
+				t.Errorf("prune: %+v, %v", p, err)
+			}
+			r.holds("all removed", 0, 0, 0, 0)
+		})
+	}
+}
+
+// TestClaimAfterRestart holds that after the engine has started anew a claimed
+// slot is its session's still, with its workspace, and that slots which nobody
+// had are made anew: code that nobody knows of may have run in them.
+func TestClaimAfterRestart(t *testing.T) {
+	r := newRig(t)
+	d := newEngine(t)
+	r.host = "unix://" + d.socket
+	r.engine.Close()
+	r.connect()
+	m := r.manager(pooled(2))
+	fillPool(t, m)
+	mustRun(t, m, "s", "echo kept > file")
+	fillPool(t, m)
+	d.stop()
+	d.start()
+	next := r.manager(pooled(2))
+	if out, o := mustRun(t, next, "s", "cat file"); out != "kept" || o.Created {
+		t.Errorf("%q, %+v", out, o)
+	}
+	if _, o := mustRun(t, next, "t", "true"); o.Claimed {
+		t.Errorf("a slot that had stopped was claimed: %+v", o)
+	}
+	if n := fillPool(t, next); n != 2 {
+		t.Errorf("%d slots were made anew", n)
+	}
+}

@@ -1,0 +1,174 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// poolView finds out what slots there are: what a plan is made from. Slots that
+// run and are nobody's are opened on the way. When an engine does not answer it
+// is an error: that is not the same as no slots.
+func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants map[string]poolWant) (pool.View, error) {
+	m.pool.mu.Lock()
+	v := pool.View{Now: m.now(), Rate: refillRate(), Started: slices.Clone(m.pool.started), StartLimit: slotReady}
+	m.pool.mu.Unlock()
+	for _, w := range wants {
+		v.Wants = append(v.Wants, w.Want)
+	}
+	known := map[string]registry.Record{}
+	providers := map[string]bool{}
+	for _, r := range records {
+		if r.Kind == sandbox.KindPool {
+			known[r.Name], providers[r.Provider] = r, true
+		}
+	}
+	for _, w := range wants {
+		providers[w.provider.Name()] = true
+	}
+	for name := range providers {
+		p, err := m.providers.Get(name)
+		if err != nil {
+			return v, err
+		}
+		infos, err := p.List(ctx, sandbox.Filter{Instance: m.state.Instance(), Kind: sandbox.KindPool})
+		if err != nil {
+			return v, err
+		}
+		for _, i := range infos {
+			rec, ok := known[i.Name]
+			delete(known, i.Name)
+			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: slotKey(rec.Tenant, rec.Shape), Since: i.CreatedAt, State: m.slotState(ctx, p, i, ok)})
+		}
+	}
+	for _, r := range known { // made just now, claimed, or gone
+		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: slotKey(r.Tenant, r.Shape), Since: r.CreatedAt, State: m.absentState(r.Name)})
+	}
+	v.Slots = slices.DeleteFunc(v.Slots, func(s pool.Slot) bool { return s.State == pool.Claimed })
+	for _, name := range m.pool.names() {
+		if !slices.ContainsFunc(v.Slots, func(s pool.Slot) bool { return s.Name == name && s.State == pool.Ready }) {
+			m.pool.drop(name)
+		}
+	}
+	return v, nil
+}
+
+// slotState is that of a slot which exists.
+func (m *Manager) slotState(ctx context.Context, p sandbox.Provider, i sandbox.Info, recorded bool) pool.State {
+	switch {
+	case m.busySlot(i.Name):
+		return pool.Starting
+	case !recorded || i.Status != sandbox.StatusRunning:
+		return pool.Broken
+	case m.pool.has(i.Name):
+		return pool.Ready
+	}
+	n, err := m.openSlot(ctx, p, i.Name)
+	switch {
+	case err == nil:
+		m.pool.put(n)
+		return pool.Ready
+	case sandbox.CodeOf(err) == sandbox.CodeBusy, ctx.Err() != nil:
+		return pool.Starting
+	}
+	m.log.WithError(err).WithField("slot", i.Name).Debug("a slot cannot be opened")
+	return pool.Broken
+}
+
+// absentState is that of a recorded slot which the engine does not show as one.
+// The record of one that is claimed has had its time.
+func (m *Manager) absentState(name string) pool.State {
+	if m.busySlot(name) {
+		return pool.Starting
+	}
+	c, claimed, err := m.records.ClaimOn(name)
+	if err != nil {
+		return pool.Claimed
+	}
+	if !claimed {
+		return pool.Broken
+	}
+	if _, whole, err := m.records.ClaimOf(c.Name); err != nil || !whole {
+		return pool.Broken
+	}
+	if err := m.records.Delete(sandbox.KindPool, name); err != nil {
+		m.log.WithError(err).WithField("slot", name).Warn("cannot forget a slot that is claimed")
+	}
+	return pool.Claimed
+}
+
+// busySlot reports whether somebody makes, claims or removes the slot now.
+func (m *Manager) busySlot(name string) bool {
+	turn, err := m.leases.TryEnsure(name)
+	if err != nil {
+		return true
+	}
+	turn.Release()
+	return false
+}
+
+// retire removes a slot by plan. One that was claimed since is left alone; what
+// a process has left that died while it claimed one goes with the slot.
+func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err error) {
+	turn, err := m.leases.TryEnsure(a.Slot)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer turn.Release()
+	p, err := m.slotProvider(ctx, a.Slot)
+	if err != nil || p == nil {
+		return false, err
+	}
+	c, claimed, err := m.records.ClaimOn(a.Slot)
+	if err != nil {
+		return false, err
+	}
+	if claimed {
+		// In one whose claim is not whole nothing was run: that comes
+		// afterwards, and whoever makes it whole holds the lock that we have.
+		if of, whole, err := m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
+			return false, err
+		}
+	}
+	m.log.WithField("slot", a.Slot).Infof("removed: %s", a.Why)
+	if err := m.clearSlot(ctx, p, a.Slot); err != nil || !claimed {
+		return err == nil, err
+	}
+	return true, m.records.UnclaimSlot(a.Slot)
+}
+
+// slotProvider is that of a slot, nil where nobody knows it.
+func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provider, error) {
+	rec, err := m.records.Get(sandbox.KindPool, name)
+	if err == nil {
+		return m.providers.Get(rec.Provider)
+	}
+	if !sandbox.IsNotFound(err) {
+		return nil, err
+	}
+	var errs error
+	for _, p := range m.providers.Names() {
+		b, err := m.providers.Get(p)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := b.(berthed); !ok {
+			continue
+		}
+		_, err = b.Inspect(ctx, name)
+		if err == nil {
+			return b, nil
+		}
+		if !sandbox.IsNotFound(err) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return nil, errs
+}

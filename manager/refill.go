@@ -1,0 +1,261 @@
+package manager
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+const (
+	refillMost   = 4                // slots that one Refill starts
+	refillAtOnce = 2                // of them at a time: those who wait for a sandbox come first
+	refillEvery  = 10 * time.Second // when nothing is missing: somebody else may claim
+	refillIdle   = time.Minute      // when settings keep no pool
+	refillFailed = 30 * time.Second // an engine that fails is left alone for so long
+	slotReady    = 2 * time.Minute  // a slot that has not started by then is broken
+
+	poolTenants = 32            // for which slots are kept, beside the nameless one
+	poolLately  = 6 * time.Hour // had a session
+
+	// refillLock is the lock under which one program at a time refills.
+	refillLock = "pool-refill"
+)
+
+// refillRate bounds how fast slots are started.
+func refillRate() pool.Rate { return pool.Rate{Starts: 30, Per: 10 * time.Second} }
+
+// A poolWant is what slots of a shape are made from.
+type poolWant struct {
+	pool.Want
+	res      config.Resolved
+	provider sandbox.Provider
+}
+
+// Refill makes the slots of the pool what settings want: it removes those that
+// are broken or too many, and starts some of those that are missing. It returns
+// how many it has started and how long the next call can wait; zero is not at
+// all. The work of one call is bounded. It is for one caller that lives long;
+// of several programs on one state folder one refills.
+//
+// Slots are kept for each shape that the sandboxes of the agents of settings
+// have, for every tenant that has had a session lately, and never shared
+// between tenants.
+func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, err error) {
+	m.pool.refills.Lock()
+	defer m.pool.refills.Unlock()
+	lock, err := m.leases.TryEnsure(refillLock)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return 0, refillEvery, nil
+	}
+	if err != nil {
+		return 0, refillFailed, err
+	}
+	defer lock.Release()
+	m.pool.mu.Lock()
+	m.pool.keeps = true
+	m.pool.mu.Unlock()
+	records, _, err := m.records.List("")
+	if err != nil {
+		return 0, refillFailed, err
+	}
+	wants, err := m.poolWants(ctx, records)
+	if err != nil {
+		return 0, refillFailed, err
+	}
+	view, err := m.poolView(ctx, records, wants)
+	if err != nil {
+		return 0, refillFailed, err
+	}
+	if len(wants) == 0 && len(view.Slots) == 0 {
+		return 0, refillIdle, nil
+	}
+	started, removed, more, err := m.refill(ctx, pool.Plan(view), wants)
+	switch {
+	case err != nil:
+		return started, refillFailed, err
+	case more && started > 0, removed > 0: // what is removed makes room
+		return started, 0, nil
+	case more:
+		return started, time.Second, nil // as fast as the rate allows
+	}
+	return started, refillEvery, nil
+}
+
+// refill carries out a plan.
+func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started, removed int, more bool, errs error) {
+	var g errgroup.Group
+	g.SetLimit(refillAtOnce)
+	failed := make([]error, len(plan))
+	for i, a := range plan {
+		switch {
+		case ctx.Err() != nil:
+			more = true
+		case a.Kind == pool.Remove:
+			var gone bool
+			if gone, failed[i] = m.retire(ctx, a); gone {
+				removed++
+			}
+		case a.Kind == pool.Start && started >= refillMost:
+			more = true
+		case a.Kind == pool.Start:
+			started++
+			g.Go(func() error {
+				failed[i] = m.startSlot(ctx, wants[a.Shape])
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+	errs = errors.Join(failed...)
+	return started, removed, more, errs
+}
+
+// poolWants asks the settings of every agent, for every tenant, what slots are
+// to be kept. The shape of a want begins with its tenant.
+func (m *Manager) poolWants(ctx context.Context, records []registry.Record) (map[string]poolWant, error) {
+	settings, wants := m.current(), map[string]poolWant{}
+	agents := []string{config.DefaultAgent}
+	if settings != nil && settings.Agents != nil {
+		for _, one := range settings.Agents.List {
+			if one.ID != nil && *one.ID != config.DefaultAgent {
+				agents = append(agents, *one.ID)
+			}
+		}
+	}
+	for _, tenant := range m.poolTenants(records) {
+		for _, agent := range agents {
+			// A slot has no session; what differs between sessions binds late.
+			res, err := config.Resolve(settings, config.Who{Tenant: tenant, Agent: agent, Session: config.DefaultSession}, nil)
+			if err != nil {
+				return nil, err
+			}
+			if res.Pool.Size <= 0 {
+				continue
+			}
+			want, shape, err := m.poolWant(ctx, res)
+			if err != nil {
+				return nil, err
+			}
+			if have, ok := wants[shape]; want != nil && (!ok || have.Size < want.Size) {
+				wants[shape] = *want
+			}
+		}
+	}
+	return wants, nil
+}
+
+// poolWant returns what slots for sandboxes of res are made from, or nil where
+// there can be none.
+func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant, string, error) {
+	res.Sandboxed = true // mode leaves some sessions outside, not all
+	at, err := m.enter(ctx, res, outing{}, observe)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, ok := at.provider.(berthed); !ok || at.gate.Place != InWall {
+		return nil, "", nil
+	}
+	w, err := m.describe(ctx, res, at.provider, sketch)
+	if err != nil {
+		return nil, "", err
+	}
+	shape, err := shapeOf(w)
+	if err != nil {
+		return nil, "", err
+	}
+	key := slotKey(res.Tenant, shape)
+	return &poolWant{pool.Want{Shape: key, Size: int(res.Pool.Size)}, res, at.provider}, key, nil
+}
+
+// slotKey keeps the slots of tenants apart.
+func slotKey(tenant, shape string) string { return tenant + "\x00" + shape }
+
+// poolTenants are the nameless one and those that have used a sandbox lately,
+// the last ones first.
+func (m *Manager) poolTenants(records []registry.Record) []string {
+	last := map[string]time.Time{}
+	for _, r := range records {
+		if r.Kind == sandbox.KindSandbox && r.Tenant != "" && m.now().Sub(r.LastUsedAt) < poolLately && r.LastUsedAt.After(last[r.Tenant]) {
+			last[r.Tenant] = r.LastUsedAt
+		}
+	}
+	var out []string
+	for tenant := range last {
+		out = append(out, tenant)
+	}
+	slices.SortFunc(out, func(a, b string) int { return last[b].Compare(last[a]) })
+	return append([]string{""}, out[:min(len(out), poolTenants)]...)
+}
+
+// startSlot makes a slot. Its record is written first, so that what a crash
+// leaves behind is known by name.
+func (m *Manager) startSlot(ctx context.Context, from poolWant) error {
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "start slot", "no random name: %w", err)
+	}
+	name := from.res.Docker.ContainerPrefix + "pool-" + hex.EncodeToString(id[:])
+	m.pool.mu.Lock()
+	m.pool.started = append(slices.DeleteFunc(m.pool.started, func(at time.Time) bool { return m.now().Sub(at) > refillRate().Per }), m.now())
+	m.pool.mu.Unlock()
+	turn, err := m.leases.TryEnsure(name)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	w, err := m.describeSlot(ctx, from, name)
+	if err != nil {
+		return err
+	}
+	shape, err := shapeOf(w)
+	if err != nil {
+		return err
+	}
+	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})
+	rec.Shape, rec.Agent = shape, from.res.Agent
+	m.pool.step("slot record")
+	if err := m.records.Put(rec); err != nil {
+		return err
+	}
+	m.pool.step("slot workspace")
+	if err := m.prepare(ctx, w, w.spec); err != nil {
+		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+	}
+	m.pool.step("slot create")
+	if _, err := from.provider.Create(ctx, w.spec); err != nil {
+		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+	}
+	m.pool.step("slot open")
+	sb, err := from.provider.Open(ctx, w.spec)
+	if err != nil {
+		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+	}
+	m.pool.put(&slot{sb, rec})
+	m.log.WithField("slot", name).Info("a sandbox is ready for whoever comes next")
+	return nil
+}
+
+// describeSlot is what a slot is made from: what its sandboxes are, without
+// what they get late. Nothing is seeded into it.
+func (m *Manager) describeSlot(ctx context.Context, from poolWant, name string) (*want, error) {
+	at := slotBerth(name, m.state.Instance(), from.res.Tenant)
+	return m.describeAt(ctx, from.res, from.provider, at, effects, func(w *want) {
+		s := &w.spec
+		s.Name, s.Kind = name, sandbox.KindPool
+		s.Owner = sandbox.Owner{Instance: s.Owner.Instance, Tenant: s.Owner.Tenant}
+		s.Limits, w.agentDir = sandbox.Limits{}, ""
+		if len(s.OnStart) == 0 {
+			s.Env = nil
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// slots are those of the pool that this program has open: started, their guest
+// connected, nobody's. Who takes one has it alone in this program; the registry
+// decides between programs.
+type slots struct {
+	mu      sync.Mutex
+	open    map[string]*slot // by name
+	keeps   bool             // this program has refilled: what it has open is what there is
+	started []time.Time      // when slots were started lately
+	refills sync.Mutex       // one Refill at a time
+	fault   func(string)     // of tests: hears of every step on disk before it is done; or nil
+}
+
+// step tells tests what is about to be done.
+func (s *slots) step(name string) {
+	if s.fault != nil {
+		s.fault(name)
+	}
+}
+
+// A slot is an open one.
+type slot struct {
+	sandbox.Sandbox
+	rec registry.Record // with its Spec
+}
+
+func newSlots() *slots { return &slots{open: map[string]*slot{}} }
+
+// take returns the oldest open slot of the tenant's shape, or nil.
+func (s *slots) take(tenant, provider, shape string) *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var best *slot
+	for _, n := range s.open {
+		r := n.rec
+		if r.Tenant == tenant && r.Provider == provider && r.Shape == shape && (best == nil || r.CreatedAt.Before(best.rec.CreatedAt)) {
+			best = n
+		}
+	}
+	if best != nil {
+		delete(s.open, best.rec.Name)
+	}
+	return best
+}
+
+// put keeps n for whoever claims it.
+func (s *slots) put(n *slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[n.rec.Name] = n
+}
+
+// has reports whether the slot is open here.
+func (s *slots) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[name] != nil
+}
+
+// drop lets go of a slot.
+func (s *slots) drop(name string) {
+	s.mu.Lock()
+	n := s.open[name]
+	delete(s.open, name)
+	s.mu.Unlock()
+	if n != nil {
+		n.Close()
+	}
+}
+
+// names lists the open slots, sorted.
+func (s *slots) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for name := range s.open {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// shapeOf tells which slots a sandbox of w can be claimed from: beside what
+// package pool looks at, the bound of the workspace is built in.
+func shapeOf(w *want) (string, error) {
+	shape, err := pool.Shape(w.spec)
+	if err != nil {
+		return "", err
+	}
+	quota := w.quota
+	if !w.scratch() {
+		quota = 0
+	}
+	return shape + "-" + strconv.FormatInt(quota, 10), nil
+}
+
+// removeSlot removes a slot that is nobody's with all that belongs to it. The
+// caller holds its ensure lock, under which claims are made; one that was
+// claimed meanwhile is left alone, and so is one that cannot be told.
+func (m *Manager) removeSlot(ctx context.Context, p sandbox.Provider, name string) error {
+	if _, claimed, err := m.records.ClaimOn(name); err != nil || claimed {
+		return err
+	}
+	return m.clearSlot(ctx, p, name)
+}
+
+// clearSlot removes what there is of a slot.
+func (m *Manager) clearSlot(ctx context.Context, p sandbox.Provider, name string) error {
+	m.pool.drop(name)
+	rec, err := m.records.Get(sandbox.KindPool, name)
+	if err != nil && !sandbox.IsNotFound(err) {
+		return err
+	}
+	if err := p.Remove(ctx, name); err != nil {
+		return err
+	}
+	if err := m.state.RemoveSocketDir(name); err != nil {
+		return err
+	}
+	if rec.Workspace != "" {
+		if err := m.removeScratch(ctx, rec.Agent, name, rec.Workspace); err != nil {
+			return err
+		}
+	}
+	return m.records.Delete(sandbox.KindPool, name)
+}
+
+// leaveBerth removes the claim of a sandbox that is gone, when its workspace is
+// gone too: as long as there is one, the sandbox is to find it again.
+func (m *Manager) leaveBerth(name string) error {
+	c, ok, err := m.records.ClaimOf(name)
+	if err != nil || !ok {
+		return err
+	}
+	if c.Workspace != "" {
+		if _, err := os.Lstat(c.Workspace); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return m.records.Unclaim(c)
+}

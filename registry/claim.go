@@ -1,0 +1,181 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/google/renameio/v2"
+)
+
+const (
+	slotClaimsDir = "claims"       // by slot
+	nameClaimsDir = "claims/names" // by sandbox
+	maxClaim      = 16 << 10       // bytes; a claim has about 600
+)
+
+// A Claim says that the slot Slot of the pool is the sandbox Name. It never
+// changes, and outlasts the slot: the sandbox keeps the slot's workspace, user
+// and container name when it is made anew. It goes with the workspace.
+//
+// One file bears two names, that of the slot first: who finds a slot claimed by
+// a sandbox that knows nothing of it has found what a dead process has left,
+// in which nothing was run.
+type Claim struct {
+	Format    int           `json:"format"`
+	Slot      string        `json:"slot"`
+	Name      string        `json:"name"`
+	Owner     sandbox.Owner `json:"owner"`
+	Workspace string        `json:"workspace"` // host folder; empty where the slot has none of its own
+	SlotHash  string        `json:"slotHash"`  // that the slot's labels say
+	Hash      string        `json:"hash"`      // of what the slot has become
+	ClaimedAt time.Time     `json:"claimedAt"`
+}
+
+// Claim makes c, or returns [sandbox.CodeBusy] when the slot is claimed. From
+// then on no other process gets the slot. settle makes the claim outlast a loss
+// of power; the slot may be used before it is called, because no slot runs any
+// more after such a loss.
+func (s *Store) Claim(c Claim) (settle func() error, err error) {
+	const op = "claim slot"
+	c.Format = Format
+	slot, name, err := s.claimPaths(c)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, op, "cannot encode the claim: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, statedir.Unavailable(op, name, err)
+	}
+	tmp, err := renameio.NewPendingFile(slot, renameio.WithTempDir(filepath.Dir(slot)), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return nil, statedir.Unavailable(op, slot, err)
+	}
+	if _, err = tmp.Write(append(data, '\n')); err == nil {
+		err = os.Link(tmp.Name(), slot)
+	}
+	if err == nil {
+		if err = os.Link(tmp.Name(), name); err != nil {
+			err = errors.Join(err, os.Remove(slot))
+		}
+	}
+	if err != nil {
+		_ = tmp.Cleanup()
+		if errors.Is(err, fs.ErrExist) {
+			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: c.Slot, Message: "the slot is claimed", Retryable: true, Err: err}
+		}
+		return nil, statedir.Unavailable(op, slot, err)
+	}
+	return func() error {
+		err := errors.Join(tmp.Sync(), tmp.Cleanup(), syncDir(filepath.Dir(name)), syncDir(filepath.Dir(slot)))
+		return statedir.Unavailable(op, slot, err)
+	}, nil
+}
+
+func (s *Store) claimPaths(c Claim) (slot, name string, err error) {
+	if err := errors.Join(statedir.CheckName(c.Slot), statedir.CheckName(c.Name)); err != nil {
+		return "", "", err
+	}
+	return filepath.Join(s.root, slotClaimsDir, c.Slot+".json"), filepath.Join(s.root, nameClaimsDir, c.Name+".json"), nil
+}
+
+// ClaimOf returns the claim of the sandbox name; ok is false when it has none.
+func (s *Store) ClaimOf(name string) (c Claim, ok bool, err error) {
+	return s.readClaim(nameClaimsDir, name, func(c Claim) string { return c.Name })
+}
+
+// ClaimOn returns the claim on a slot; ok is false when it is nobody's.
+func (s *Store) ClaimOn(slot string) (c Claim, ok bool, err error) {
+	return s.readClaim(slotClaimsDir, slot, func(c Claim) string { return c.Slot })
+}
+
+func (s *Store) readClaim(dir, name string, of func(Claim) string) (c Claim, ok bool, err error) {
+	if err := statedir.CheckName(name); err != nil {
+		return c, false, err
+	}
+	path := filepath.Join(s.root, dir, name+".json")
+	data, err := readBounded(path, maxClaim)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if fi, lookErr := os.Lstat(path); err != nil && lookErr == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		// A claim has its text before it has a name: this one was lost with
+		// the power, before it was kept.
+		return Claim{}, false, statedir.Unavailable("read claim", path, os.Remove(path))
+	}
+	switch {
+	case err != nil:
+	case c.Format > Format:
+		err = fmt.Errorf("%w: format %d", ErrNewer, c.Format)
+	case of(c) != name || statedir.CheckName(c.Slot) != nil || statedir.CheckName(c.Name) != nil:
+		err = fmt.Errorf("%w: it is about %q", ErrCorrupt, of(c))
+	default:
+		return c, true, nil
+	}
+	return Claim{}, false, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "read claim", Resource: name, Message: "the claim cannot be read", Err: err,
+		Hint: "move " + path + " away; the sandbox then starts afresh, with an empty workspace"}
+}
+
+// ClaimedSlots lists the slots that are claimed, also by claims that cannot be
+// read.
+func (s *Store) ClaimedSlots() ([]string, error) {
+	dir := filepath.Join(s.root, slotClaimsDir)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, statedir.Unavailable("list claims", dir, err)
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			removeStale(filepath.Join(dir, e.Name()))
+			continue
+		}
+		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && statedir.CheckName(name) == nil {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// UnclaimSlot removes the claim on a slot of which its sandbox does not know.
+func (s *Store) UnclaimSlot(slot string) error {
+	if err := statedir.CheckName(slot); err != nil {
+		return err
+	}
+	path := filepath.Join(s.root, slotClaimsDir, slot+".json")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return statedir.Unavailable("remove claim", path, err)
+	}
+	return nil
+}
+
+// Unclaim removes the claim on a slot that is gone, with its workspace. A claim
+// that is gone is not an error.
+func (s *Store) Unclaim(c Claim) error {
+	slot, name, err := s.claimPaths(c)
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{name, slot} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return statedir.Unavailable("remove claim", path, err)
+		}
+	}
+	return nil
+}
