@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -286,25 +287,29 @@ func TestLentToOne(t *testing.T) {
 	if err := errors.Join(talk.Send(form.Lend{}), talk.Receive(r.ctx, &lent)); err != nil || lent.Error != nil {
 		t.Fatal(err, lent.Error)
 	}
-	path := form.LentPath + "/" + lent.Ticket + "/files/stat?path=/workspace"
-	for name, session := range map[string]string{"evil": "s1", "acme": "s1", "acme-s2": "s2", "root": "s1"} {
-		if a := r.Ask(name, "GET", path, "", "Sandbox-Session", session); a.Status != http.StatusServiceUnavailable || strings.Contains(a.Body, "workspace") {
-			t.Errorf("%s gets %d %s", name, a.Status, a.Body)
+	stat := func(name, session string) error {
+		other, err := client.New("unix:"+r.Socket, client.Options{Token: r.Secret(name), Session: session})
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer other.Close()
+		return other.Call(r.ctx, client.Request{
+			Op: "stat", Method: http.MethodGet, Path: form.LentPath + "/" + lent.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
+		}, nil)
 	}
-	if a := r.Ask("acme-s1", "GET", path, "", "Sandbox-Session", "s1"); a.Status != http.StatusOK {
-		t.Errorf("whom it is lent to gets %d %s", a.Status, a.Body)
+	for name, session := range map[string]string{"evil": "s1", "acme": "s1", "acme-s2": "s2", "root": "s1"} {
+		r.code(name+" looks at it", stat(name, session), sandbox.CodeUnavailable)
+	}
+	if err := stat("acme-s1", "s1"); err != nil {
+		t.Errorf("whom it is lent to: %v", err)
 	}
 	talk.End(true)
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		a := r.Ask("acme-s1", "GET", path, "", "Sandbox-Session", "s1")
-		if a.Status == http.StatusServiceUnavailable {
-			break
-		}
+	for deadline := time.Now().Add(patience); stat("acme-s1", "s1") == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("given back it still answers %d", a.Status)
+			t.Fatal("given back it still answers")
 		}
 	}
+	r.code("given back", stat("acme-s1", "s1"), sandbox.CodeUnavailable)
 }
 
 func TestKeeping(t *testing.T) {
