@@ -5,13 +5,13 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/bulkhead-dev/sandbox/browser/desk"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
@@ -19,6 +19,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/grants"
 	"github.com/bulkhead-dev/sandbox/daemon/media"
@@ -36,13 +38,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/metrics"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
-	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
 // daemonParts are what the daemon is made of.
@@ -53,6 +53,7 @@ type daemonParts struct {
 	tokens    *token.Store
 	answers   *replay.Answers
 	server    *daemon.Server
+	conduct   *conduct.Resource
 	ends      []func() // of what was made, in that order
 }
 
@@ -93,9 +94,9 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 
 // serve makes the server.
 func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
-	kits, lines, endTools := agentTools(o, d.manager, nil)
-	d.ends = append(d.ends, endTools)
-	resources, err := d.resources(o, kits, lines)
+	kit := agentTools(o, d.manager, nil)
+	d.ends = append(d.ends, kit.end)
+	resources, err := d.resources(o, kit)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 	}
 	figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.server, err = daemon.New(daemon.Options{
-		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kits, version),
+		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kit, version),
 		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(figures, promhttp.HandlerOpts{}),
@@ -117,10 +118,12 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 }
 
 // resources are all that is served below /v1.
-func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running.House) ([]route.Resource, error) {
+func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, error) {
 	m := d.manager
 	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
-	d.ends = append(d.ends, boxes.Close)
+	pages := browsers.New(kit.desk, m, o.Log)
+	d.conduct = conduct.New(m, stream.Options{})
+	d.ends = append(d.ends, boxes.Close, pages.Close)
 	violations, err := d.house.Violations()
 	if err != nil {
 		return nil, err
@@ -129,26 +132,18 @@ func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running
 	if err != nil {
 		return nil, err
 	}
-	atDesk := desk.New(rooms.Of(m), o.Log)
-	pages := browsers.New(atDesk, m, o.Log)
-	d.ends = append(d.ends, func() {
-		pages.Close()
-		if err := atDesk.Close(); err != nil {
-			o.Log.WithError(err).Warn("a way into a browser has not ended in order")
-		}
-	})
 	return []route.Resource{
-		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, lines, stream.Options{}),
+		boxes, commands.New(m), toolcalls.New(m, kit.tools), shells.New(m, kit.house, stream.Options{}),
 		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
 		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
-		grants.New(m, d.registrarOf), tokens.New(d.tokens), pages, media.New(m),
+		grants.New(m, d.registrar), tokens.New(d.tokens), media.New(m), pages, d.conduct,
 	}, nil
 }
 
 // mounts are the handlers that speak protocols of their own.
-func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) []daemon.Mount {
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kits, Version: version, Log: o.Log}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: func(instance string) bool { return instance == d.house.State().Instance() }})
+func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Version: version, Log: o.Log}).Handler(d.bind)
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -156,7 +151,18 @@ func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) [
 			}
 		})
 	}
-	return []daemon.Mount{{Pattern: "/mcp", Handler: agents}, {Pattern: "/v1/walls/", Admin: true, Handler: providers}}
+	return []daemon.Mount{
+		{Pattern: "/mcp", Handler: agents},
+		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
+		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
+	}
+}
+
+// declared reports whether sandboxes of that instance may be made through
+// /v1/walls. Those of our own are the manager's alone, which would take what is
+// in no record of its for an orphan.
+func (d *daemonParts) declared(instance string) bool {
+	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
 // bind says whose tools a session of the Model Context Protocol has.

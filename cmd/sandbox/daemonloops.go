@@ -118,11 +118,6 @@ func (d *daemonParts) writes(context.Context) error {
 	return err
 }
 
-// registrarOf opens what operations need, when the first asks for it.
-func (d *daemonParts) registrarOf() (grants.Registrar, error) {
-	c, err := d.house.Control()
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
+// registrar takes grants back and derives lesser ones. It is opened when the
+// first asks for it.
+func (d *daemonParts) registrar() (grants.Registrar, error) { return d.house.Control() }
