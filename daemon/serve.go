@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 // A request is one on its way through the server.
@@ -152,7 +153,7 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 // life is the context of a request: it ends with the connection, with the
 // server's patience, with the token of a stream, and at the deadline.
 func (q *request) life(who *caller.Caller) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(q.r.Context())
+	ctx, cancel := context.WithCancelCause(q.caused(q.r.Context()))
 	if who != nil {
 		ctx = admission.WithCaller(ctx, *who)
 	}
@@ -177,6 +178,11 @@ func (q *request) life(who *caller.Caller) (context.Context, func()) {
 			ends[i]()
 		}
 	}
+}
+
+// caused is a context for what is done for the request.
+func (q *request) caused(ctx context.Context) context.Context {
+	return manager.WithCause(ctx, manager.Cause{RequestID: q.id, TraceParent: q.trace})
 }
 
 func tooLittle(r *route.Route) error {
