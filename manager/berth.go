@@ -157,7 +157,9 @@ func (s berthed) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, 
 // List implements [sandbox.Provider].
 func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	all := f
-	all.Kind = ""
+	if f.Kind != sandbox.KindPool { // which is what the labels of claimed ones say too
+		all.Kind = ""
+	}
 	if f.Name != "" {
 		var err error
 		if all.Name, err = home(s.records, f.Name); err != nil {
@@ -172,8 +174,12 @@ func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, er
 	if err != nil {
 		return nil, err
 	}
+	claimed := make(map[string]bool, len(slots))
+	for _, slot := range slots {
+		claimed[slot] = true
+	}
 	for i := range infos {
-		if !slices.Contains(slots, infos[i].Name) {
+		if !claimed[infos[i].Name] {
 			continue
 		}
 		// A claim that its sandbox does not know of is nobody's.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -76,6 +77,9 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *w
 	}
 	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
 	whole.cold = why
+	if whole.private = w.private; w.private {
+		whole.permit(w.granted)
+	}
 	if !mustExist {
 		m.log.WithField("sandbox", w.spec.Name).Infof("no slot of the pool is claimed: %s", why)
 	}
@@ -146,6 +150,11 @@ func (w *want) asOn(name string, on sandbox.Spec) sandbox.Spec {
 // errSlotLost says that a slot is somebody else's, or does not answer.
 var errSlotLost = errors.New("the slot is lost")
 
+// slotPatience is how long a slot may take to answer. One that is gone says so
+// at once; others may be slow when many are claimed together, and making a
+// sandbox would be slower.
+const slotPatience = 2 * time.Second
+
 // claimSlot makes the slot n the sandbox of w. The claim is made first; what of
 // it has to outlast a loss of power is seen to while the sandbox is used
 // already.
@@ -155,7 +164,7 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.L
 		return nil, errors.Join(errSlotLost, err)
 	}
 	defer turn.Release()
-	ping, done := context.WithTimeout(ctx, pingPatience)
+	ping, done := context.WithTimeout(ctx, slotPatience)
 	defer done()
 	if p, ok := n.Sandbox.(pinger); !ok {
 		return nil, errSlotLost

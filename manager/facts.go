@@ -123,7 +123,11 @@ func (m *Manager) image(ctx context.Context, res config.Resolved, p sandbox.Prov
 		return nil
 	}
 	var err error
-	f.ImageID, err = m.images.Current(ctx, res.Docker.Image, res.Docker.Setup)
+	current := m.images.Current
+	if i == sketch {
+		current = m.pool.imagesOf(m.images, m.now)
+	}
+	f.ImageID, err = current(ctx, res.Docker.Image, res.Docker.Setup)
 	switch {
 	case sandbox.IsNotFound(err) && i == effects:
 		f.ImageID, err = m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)

@@ -30,7 +30,7 @@ type freezer struct {
 // FreezeIdle freezes sandboxes that have not been used for as long as
 // idle.pauseAfter of their agent says and in which nothing runs. It returns
 // the names of those that it froze, and how long the next call can wait. The
-// work of one call is bounded: when there is more, next is zero. Browsers are
+// work of one call is bounded: when there is more, next is a moment. Browsers are
 // left alone. It is for one caller that lives long.
 func (m *Manager) FreezeIdle(ctx context.Context) (frozen []string, next time.Duration, err error) {
 	m.freezer.mu.Lock()
@@ -57,7 +57,7 @@ func (m *Manager) FreezeIdle(ctx context.Context) (frozen []string, next time.Du
 	case err != nil:
 		next = freezeAfterErr
 	case more:
-		next = 0
+		next = time.Millisecond
 	}
 	return frozen, next, err
 }

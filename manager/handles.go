@@ -171,6 +171,9 @@ func (m *Manager) Close() error {
 	for _, name := range names {
 		m.handles.drop(name)
 	}
+	for _, name := range m.pool.names() {
+		m.pool.drop(name)
+	}
 	return err
 }
 

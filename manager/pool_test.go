@@ -33,7 +33,7 @@ func fillPool(t testing.TB, m *manager.Manager) int {
 		if next > time.Second {
 			return all
 		}
-		if next > 0 { // the rate
+		if next > 0 { // the rate of starts
 			select {
 			case <-time.After(next):
 			case <-ctx.Done():
@@ -67,9 +67,17 @@ func TestClaim(t *testing.T) {
 	ctx := context.Background()
 	text := pooled(2, `"docker":{"env":{"MINE":"late"}}`, `"limits":{"fileSize":1048576}`)
 	m := r.manager(text)
+	next := func(want string) {
+		t.Helper()
+		if e, err := m.Explain(ctx, who("s"), nil, manager.Questions{}); err != nil || !strings.Contains(e.Next, want) || len(e.NoEffect) != 0 {
+			t.Errorf("explain says %q, %v, %v; want %q", e.Next, e.NoEffect, err, want)
+		}
+	}
+	next("no slot of the pool becomes it: none is ready")
 	if n := fillPool(t, m); n != 2 || slotsOf(t, m) != 2 {
 		t.Fatalf("filled with %d, %d are there", n, slotsOf(t, m))
 	}
+	next("a slot of the pool becomes it, of which 2 are there")
 	out, o := mustRun(t, m, "s", `echo $MINE; echo kept > file; id -u; ulimit -f`)
 	if !o.Claimed || o.Cold != "" || !strings.HasPrefix(out, "late\n") {
 		t.Fatalf("%q, %+v", out, o)
@@ -88,6 +96,10 @@ func TestClaim(t *testing.T) {
 	if n := slotsOf(t, m); n != 1 {
 		t.Errorf("%d slots are left", n)
 	}
+	must(t, m.Pause(ctx, at))
+	if got := row(t, m, "s").Status; got != sandbox.StatusPaused {
+		t.Errorf("frozen it is %s", got)
+	}
 	// Later uses: by this program, by another, after the container was stopped.
 	for _, m := range []*manager.Manager{m, r.manager(text)} {
 		if out, o := mustRun(t, m, "s", "cat file; id -u"); out != "kept\n"+uid || o.Created || o.Name != at.Name {
@@ -104,6 +116,7 @@ func TestClaim(t *testing.T) {
 	if done := m.Recreate(ctx, []manager.Row{row(t, m, "s")}); len(done.Removed) != 1 || len(done.Failed) != 0 {
 		t.Fatalf("recreate: %+v", done)
 	}
+	next("it has been there before")
 	if out, o := mustRun(t, m, "s", "cat file; id -u"); out != "kept\n"+uid || !o.Created || o.Claimed || o.Name != at.Name {
 		t.Errorf("made anew: %q, %+v", out, o)
 	}

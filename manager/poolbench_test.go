@@ -84,6 +84,11 @@ func BenchmarkBurst(b *testing.B) {
 	const size = 100
 	r := newRig(b)
 	m := r.manager(pooled(size, `"docker":{"memory":"64m"}`))
+	defer func() {
+		if b.Failed() {
+			b.Logf("%.2000s", r.log.String())
+		}
+	}()
 	var starts, took []time.Duration
 	for n := 0; b.Loop(); n++ {
 		b.StopTimer()
@@ -92,18 +97,23 @@ func BenchmarkBurst(b *testing.B) {
 		fillPool(b, m)
 		starts = append(starts, r.plainStarts(5)...)
 		var mu sync.Mutex
+		var cold string
 		b.StartTimer()
 		begun := time.Now()
 		together(size, func(i int) {
 			out := &firstWrite{}
 			o, err := m.Run(context.Background(), manager.Request{Who: who(fmt.Sprintf("b%d-%d", n, i)), Command: sandbox.Command{Args: []string{"/bin/echo", "x"}, Stdout: out}})
-			if err != nil || !o.Claimed {
-				b.Errorf("%+v, %v", o, err)
-			}
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil || !o.Claimed {
+				cold = fmt.Sprint(o.Cold, err)
+				return
+			}
 			took = append(took, out.at.Sub(begun))
 		})
+		if cold != "" {
+			b.Fatalf("not all were claimed: %s", cold)
+		}
 	}
 	b.ReportMetric(middle(starts), "ms-plain-start")
 	report(b, took)

@@ -43,9 +43,10 @@ type poolWant struct {
 
 // Refill makes the slots of the pool what settings want: it removes those that
 // are broken or too many, and starts some of those that are missing. It returns
-// how many it has started and how long the next call can wait; zero is not at
-// all. The work of one call is bounded. It is for one caller that lives long;
-// of several programs on one state folder one refills.
+// how many it has started and how long the next call can wait, which is a moment
+// where more is to be done at once. The work of one call is bounded. It is for
+// one caller that lives long; of several programs on one state folder one
+// refills.
 //
 // Slots are kept for each shape that the sandboxes of the agents of settings
 // have, for every tenant that has had a session lately, and never shared
@@ -79,16 +80,33 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	if len(wants) == 0 && len(view.Slots) == 0 {
 		return 0, refillIdle, nil
 	}
-	started, removed, more, err := m.refill(ctx, pool.Plan(view), wants)
+	plan := pool.Plan(view)
+	started, removed, more, err := m.refill(ctx, plan, wants)
+	more = more || missing(view, plan)
 	switch {
 	case err != nil:
 		return started, refillFailed, err
 	case more && started > 0, removed > 0: // what is removed makes room
-		return started, 0, nil
+		return started, time.Millisecond, nil
 	case more:
 		return started, time.Second, nil // as fast as the rate allows
 	}
 	return started, refillEvery, nil
+}
+
+// missing reports whether there are fewer slots than are wanted also when the
+// plan has been carried out: it goes no faster than the rate allows.
+func missing(v pool.View, plan []pool.Action) bool {
+	have := map[string]int{}
+	for _, s := range v.Slots {
+		have[s.Shape]++
+	}
+	for _, a := range plan {
+		if a.Kind == pool.Start {
+			have[a.Shape]++
+		}
+	}
+	return slices.ContainsFunc(v.Wants, func(w pool.Want) bool { return have[w.Shape] < w.Size })
 }
 
 // refill carries out a plan.
@@ -120,10 +138,36 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 	return started, removed, more, errs
 }
 
-// poolWants asks the settings of every agent, for every tenant, what slots are
-// to be kept. The shape of a want begins with its tenant.
+// poolWants are what slots are to be kept, by shape, for as long as settings,
+// tenants and images stay what they are.
+type poolWants struct {
+	settings *config.Settings
+	tenants  []string
+	at       time.Time
+	of       map[string]poolWant
+}
+
+// poolWants returns what slots are to be kept. What was found out lately counts
+// still: it takes a look at the facts of every agent for every tenant.
 func (m *Manager) poolWants(ctx context.Context, records []registry.Record) (map[string]poolWant, error) {
-	settings, wants := m.current(), map[string]poolWant{}
+	now := poolWants{settings: m.current(), tenants: m.poolTenants(records), at: m.now()}
+	slices.Sort(now.tenants)
+	last := m.pool.wanted
+	if age := now.at.Sub(last.at); last.settings == now.settings && slices.Equal(last.tenants, now.tenants) && age >= 0 && age < refillIdle {
+		return last.of, nil
+	}
+	var err error
+	if now.of, err = newSnapshot(m).m.findPoolWants(ctx, now.settings, now.tenants); err != nil {
+		return nil, err
+	}
+	m.pool.wanted = now
+	return now.of, nil
+}
+
+// findPoolWants asks the settings of every agent, for every tenant. The shape of
+// a want begins with its tenant.
+func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings, tenants []string) (map[string]poolWant, error) {
+	wants := map[string]poolWant{}
 	agents := []string{config.DefaultAgent}
 	if settings != nil && settings.Agents != nil {
 		for _, one := range settings.Agents.List {
@@ -132,7 +176,7 @@ func (m *Manager) poolWants(ctx context.Context, records []registry.Record) (map
 			}
 		}
 	}
-	for _, tenant := range m.poolTenants(records) {
+	for _, tenant := range tenants {
 		for _, agent := range agents {
 			// A slot has no session; what differs between sessions binds late.
 			res, err := config.Resolve(settings, config.Who{Tenant: tenant, Agent: agent, Session: config.DefaultSession}, nil)
@@ -157,6 +201,9 @@ func (m *Manager) poolWants(ctx context.Context, records []registry.Record) (map
 // poolWant returns what slots for sandboxes of res are made from, or nil where
 // there can be none.
 func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant, string, error) {
+	if !res.Enabled || res.Mode == sandbox.ModeOff {
+		return nil, "", nil
+	}
 	res.Sandboxed = true // mode leaves some sessions outside, not all
 	at, err := m.enter(ctx, res, outing{}, observe)
 	if err != nil {

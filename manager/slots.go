@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +25,46 @@ type slots struct {
 	keeps   bool             // this program has refilled: what it has open is what there is
 	started []time.Time      // when slots were started lately
 	refills sync.Mutex       // one Refill at a time
-	fault   func(string)     // of tests: hears of every step on disk before it is done; or nil
+	wanted  poolWants        // of the last one; guarded by refills
+
+	asking sync.Mutex           // while an image is asked for; before what follows
+	images map[string]imageSeen // by reference and setup
+	fault  func(string)         // of tests: hears of every step on disk before it is done; or nil
 }
+
+// An imageSeen is what an image was when it was asked for.
+type imageSeen struct {
+	id string
+	at time.Time
+}
+
+// imageFresh is how long what an image is counts for claims: of many that come
+// together one asks.
+const imageFresh = 2 * time.Second
+
+// imagesOf is Current of all, which it asks once in a while.
+func (s *slots) imagesOf(all Images, now func() time.Time) func(ctx context.Context, ref string, setup []string) (string, error) {
+	return func(ctx context.Context, ref string, setup []string) (string, error) {
+		key := strings.Join(append([]string{ref}, setup...), "\x00")
+		s.asking.Lock()
+		defer s.asking.Unlock()
+		if seen, ok := s.images[key]; ok && now().Sub(seen.at).Abs() < imageFresh {
+			return seen.id, nil
+		}
+		id, err := all.Current(ctx, ref, setup)
+		if err != nil {
+			return "", err
+		}
+		if s.images == nil || len(s.images) >= maxImages {
+			s.images = map[string]imageSeen{}
+		}
+		s.images[key] = imageSeen{id, now()}
+		return id, nil
+	}
+}
+
+// maxImages bounds the images that are remembered.
+const maxImages = 64
 
 // step tells tests what is about to be done.
 func (s *slots) step(name string) {

@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,10 +16,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/approvals"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/grants"
+	"github.com/bulkhead-dev/sandbox/daemon/media"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/records"
 	"github.com/bulkhead-dev/sandbox/daemon/replay"
@@ -38,7 +43,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
-	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
 // daemonParts are what the daemon is made of.
@@ -49,6 +53,7 @@ type daemonParts struct {
 	tokens    *token.Store
 	answers   *replay.Answers
 	server    *daemon.Server
+	conduct   *conduct.Resource
 	asker     *mcpserver.Asker
 	ends      []func() // of what was made, in that order
 }
@@ -72,6 +77,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	set := config.DaemonOf(d.settings())
 	d.admission, err = admission.New(admission.Options{
 		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
+		Dir: filepath.Join(d.house.State().Path(), "admission"),
 	})
 	if err != nil {
 		return d, err
@@ -91,9 +97,9 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 
 // serve makes the server.
 func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
-	kits, lines, endTools := agentTools(o, d.manager, nil)
-	d.ends = append(d.ends, endTools)
-	resources, err := d.resources(o, kits, lines)
+	kit := agentTools(o, d.manager, nil)
+	d.ends = append(d.ends, kit.end)
+	resources, err := d.resources(o, kit)
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 	}
 	figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.server, err = daemon.New(daemon.Options{
-		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kits, version),
+		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kit, version),
 		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(figures, promhttp.HandlerOpts{}),
@@ -115,10 +121,12 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 }
 
 // resources are all that is served below /v1.
-func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running.House) ([]route.Resource, error) {
+func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, error) {
 	m := d.manager
 	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
-	d.ends = append(d.ends, boxes.Close)
+	pages := browsers.New(kit.desk, m, o.Log)
+	d.conduct = conduct.New(m, stream.Options{})
+	d.ends = append(d.ends, boxes.Close, pages.Close)
 	violations, err := d.house.Violations()
 	if err != nil {
 		return nil, err
@@ -128,17 +136,17 @@ func (d *daemonParts) resources(o cli.Options, kits *tools.Tools, lines *running
 		return nil, err
 	}
 	return []route.Resource{
-		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, lines, stream.Options{}),
+		boxes, commands.New(m), toolcalls.New(m, kit.tools), shells.New(m, kit.house, stream.Options{}),
 		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
 		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
-		grants.New(m, d.registrarOf), tokens.New(d.tokens),
+		grants.New(m, d.registrar), tokens.New(d.tokens), media.New(m), pages, d.conduct,
 	}, nil
 }
 
 // mounts are the handlers that speak protocols of their own.
-func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) []daemon.Mount {
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kits, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: func(instance string) bool { return instance == d.house.State().Instance() }})
+func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -146,7 +154,18 @@ func (d *daemonParts) mounts(o cli.Options, kits *tools.Tools, version string) [
 			}
 		})
 	}
-	return []daemon.Mount{{Pattern: "/mcp", Handler: agents}, {Pattern: "/v1/walls/", Admin: true, Handler: providers}}
+	return []daemon.Mount{
+		{Pattern: "/mcp", Handler: agents},
+		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
+		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
+	}
+}
+
+// declared reports whether sandboxes of that instance may be made through
+// /v1/walls. Those of our own are the manager's alone, which would take what is
+// in no record of its for an orphan.
+func (d *daemonParts) declared(instance string) bool {
+	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
 // bind says whose tools a session of the Model Context Protocol has.

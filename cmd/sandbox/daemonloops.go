@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/grants"
 	"github.com/bulkhead-dev/sandbox/daemon/service"
-	"github.com/bulkhead-dev/sandbox/manager/control"
 )
 
 const (
@@ -119,19 +118,6 @@ func (d *daemonParts) writes(context.Context) error {
 	return err
 }
 
-// registrar takes grants back and derives lesser ones.
-type registrar struct{ *control.Control }
-
-// Revoke implements [grants.Registrar].
-func (r registrar) Revoke(id string, expires time.Time) error {
-	return r.Revoked.Revoke(id, expires)
-}
-
-// registrarOf opens what operations need, when the first asks for it.
-func (d *daemonParts) registrarOf() (grants.Registrar, error) {
-	c, err := d.house.Control()
-	if err != nil {
-		return nil, err
-	}
-	return registrar{c}, nil
-}
+// registrar takes grants back and derives lesser ones. It is opened when the
+// first asks for it.
+func (d *daemonParts) registrar() (grants.Registrar, error) { return d.house.Control() }

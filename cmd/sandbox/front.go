@@ -69,18 +69,14 @@ func begin(h func() *house.House) func(context.Context, config.Resolved, manager
 	}
 }
 
-// remote hands on what a daemon is to do: what speaks to one is linked to the
-// whole program alone.
-func remote(cli.Host) (cli.Conductor, func(), error) { return nil, nil, whole() }
-
 // A conductor uses sandboxes behind local walls. To tell of sandboxes, and to
 // take them away, is the whole program's.
 type conductor struct{ *manager.Manager }
 
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
-	if o.Host.Remote() {
-		return remote(o.Host)
+	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
+		return nil, nil, whole()
 	}
 	options := optionsOf(o)
 	var h *house.House

@@ -46,6 +46,10 @@ func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(
 	if err := h.take(a.keeper.Acquire, accounts); err != nil {
 		return nil, err
 	}
+	if err := a.marks.put(f.Name, accounts); err != nil {
+		a.drop(h)
+		return nil, err
+	}
 	a.held[f.Name] = h
 	delete(a.gone, f.Name)
 	return func(stands bool) { a.settle(h, stands) }, nil
@@ -134,6 +138,9 @@ func (a *Admission) drop(h *held) {
 	}
 	h.rest, h.disk = nil, nil
 	delete(a.held, h.Name)
+	if err := a.marks.drop(h.Name); err != nil {
+		a.log.WithError(err).WithField("sandbox", h.Name).Warn("it cannot be forgotten for whom it counted")
+	}
 }
 
 // forgetFolders gives back the disk of workspaces that are gone; of one tenant,

@@ -20,6 +20,7 @@ type Operate struct {
 	Line      []grant.Grant   `json:"line,omitempty" maxitems:"16"`
 	Manifest  grant.Manifest  `json:"manifest" required:"true"`
 	Operation grant.Operation `json:"operation" required:"true"`
+	Data      []byte          `json:"data,omitempty" maxlen:"12582912" doc:"What is written, and the body of a request"`
 	KeepBytes int64           `json:"keepBytes,omitempty" min:"0" max:"16777216" doc:"How much of the output is handed back"`
 }
 

@@ -168,3 +168,9 @@ type DriveBrowser struct {
 	Path           string   `json:"path,omitempty" maxlen:"4096" doc:"Of download: the folder of the workspace into which the file goes"`
 	TimeoutSeconds int      `json:"timeoutSeconds,omitempty" min:"0" max:"150" doc:"Of wait"`
 }
+
+// A CheckedGrant says what a call may do.
+type CheckedGrant struct {
+	Hash    string          `json:"profileHash" doc:"Of what is allowed, without what is of this call alone"`
+	Profile json.RawMessage `json:"profile" doc:"As package grant has it: a list that is null says nothing, and an empty one allows nothing"`
+}

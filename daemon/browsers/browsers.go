@@ -120,7 +120,7 @@ func (x *Resource) list(c *route.Call) (any, error) {
 	out := api.BrowserList{Items: []api.Browser{}}
 	b, err := x.told(c.Context(), at.Who)
 	switch {
-	case sandbox.IsNotFound(err):
+	case sandbox.IsNotFound(err), sandbox.CodeOf(err) == sandbox.CodeUnsupported:
 	case err != nil:
 		return nil, err
 	default:

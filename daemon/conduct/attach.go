@@ -12,37 +12,24 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/commands"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// attachNamed serves a command in the sandbox that the path names.
-func (s *Resource) attachNamed(c *route.Call) (any, error) {
-	at, err := named.InWall(c, s.m)
-	if err != nil {
-		return nil, err
-	}
-	return s.attach(c, at.Who, true)
-}
-
-// attachSession serves a command in the sandbox of the session.
-func (s *Resource) attachSession(c *route.Call) (any, error) { return s.attach(c, c.Who, false) }
-
-// attach takes the connection over. What is wrong from then on the socket tells.
-func (s *Resource) attach(c *route.Call, who config.Who, exists bool) (any, error) {
+// attach serves a command in the sandbox of the session. It takes the
+// connection over: what is wrong from then on the socket tells.
+func (s *Resource) attach(c *route.Call) (any, error) {
 	conn, err := websocket.Accept(c.Writer, c.Request, nil)
 	if err != nil {
 		return route.Sent{}, nil // it has answered
 	}
 	// The client hears the error; the manager has noted what was run.
 	_ = stream.Serve(c.Context(), conn, s.o, func(ctx context.Context, r stream.Request, cmd sandbox.Command) (sandbox.Process, error) {
-		req, run, err := s.request(c, who, r, cmd)
+		req, run, err := s.request(c, c.Who, r, cmd)
 		if err != nil {
 			return nil, err
 		}
-		req.MustExist = req.MustExist || exists
 		return begin(ctx, c, req, run)
 	})
 	return route.Sent{}, nil

@@ -60,15 +60,8 @@ func (s *Resource) Routes() []route.Route {
 	missing := []int{http.StatusNotFound, http.StatusConflict}
 	return []route.Route{
 		{
-			ID: "attach", Method: "GET", Path: "/v1/sandboxes/{name}/attach", Tag: "commands", Role: token.Session, Socket: true, Timeout: route.Endless,
-			Summary: "Run a command with its streams over a WebSocket",
-			Doc: "The first frame is the request as JSON; see docs/API.md for the frames. The end of the socket ends the command, " +
-				"and a socket that ends without an event exit or error has not told how the command ended.",
-			Errors: missing, Do: s.attachNamed,
-		},
-		{
 			ID: "attachSession", Method: "GET", Path: "/v1/attach", Tag: tag, Role: token.Session, Socket: true, Timeout: route.Endless,
-			Summary: "Run a command in the session's sandbox, which is made when missing, over a WebSocket", Errors: missing, Do: s.attachSession,
+			Summary: "Run a command in the session's sandbox, which is made when missing, over a WebSocket", Errors: missing, Do: s.attach,
 		},
 		{
 			ID: "lendFiles", Method: "GET", Path: "/v1/lend", Tag: tag, Role: token.Session, Socket: true, Timeout: route.Endless,
@@ -87,7 +80,7 @@ func (s *Resource) Routes() []route.Route {
 			Request: form.Recreate{}, Response: form.Cleared{}, Timeout: longest, Do: s.recreate,
 		},
 		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove what nobody uses", Request: form.Prune{}, Response: form.Cleared{}, Timeout: longest, Do: s.prune},
-		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", ResponseContent: []string{"application/json"}, Body: maxFlags, Do: s.explain},
+		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", Request: form.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
 	}
 }
 

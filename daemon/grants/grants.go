@@ -31,12 +31,12 @@ type Performer interface {
 	Profile(ctx context.Context, req manager.Operation) (grant.Profile, error)
 }
 
-// A Registrar takes grants back and notes derived ones. *control.Control of
-// package manager/control has Derive, and its Revoked Revoke.
+// A Registrar takes grants back and notes derived ones; *control.Control of
+// package manager/control is one.
 type Registrar interface {
 	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
-	// Revoke is remembered until the grant expires.
-	Revoke(id string, expires time.Time) error
+	// Revoke goes by the grant's ID, and is remembered until its Expires.
+	Revoke(g grant.Grant) error
 }
 
 // A Resource has the routes.
@@ -65,7 +65,7 @@ func (x *Resource) Routes() []route.Route {
 	return []route.Route{{
 		ID: "checkGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/check", Tag: "grants", Role: token.Tenant,
 		Summary: "Tell what a call under a grant may do", Doc: "What grant, manifest and settings come to now. Nothing is begun and nothing used up.",
-		Request: api.CheckGrant{}, Response: grant.Profile{}, Errors: []int{501, 503}, Do: x.check,
+		Request: api.CheckGrant{}, Response: api.CheckedGrant{}, Errors: []int{501, 503}, Do: x.check,
 	}, {
 		ID: "deriveGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/derive", Tag: "grants", Role: token.Tenant,
 		Summary: "Derive a lesser grant from a grant", Doc: "It never gives more, and falls with the grant that it comes from.",
@@ -108,7 +108,11 @@ func (x *Resource) check(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	profile, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return api.CheckedGrant{Hash: p.Hash, Profile: profile}, nil
 }
 
 func (x *Resource) derive(c *route.Call) (any, error) {
@@ -145,7 +149,7 @@ func (x *Resource) revoke(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.Revoke(c.Path("id"), expires)
+	return nil, r.Revoke(grant.Grant{ID: c.Path("id"), Expires: expires})
 }
 
 func (x *Resource) operate(c *route.Call) (any, error) {
@@ -161,6 +165,7 @@ func (x *Resource) operate(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer release()
+	in.Operation.Data = in.Data
 	p, err := x.performer.Operate(c.Context(), manager.Operation{
 		Grant: in.Grant, Line: in.Line, Manifest: in.Manifest, Do: in.Operation, Keep: in.KeepBytes, RequestID: c.RequestID, TraceParent: c.TraceParent,
 	})

@@ -18,7 +18,7 @@ import (
 const LentPath = "/v1/lent"
 
 // A Use says how a sandbox is used. It is the Extra of a stream.Request of the
-// routes attach and attachSession.
+// route attachSession.
 type Use struct {
 	Shell     bool   `json:"shell,omitempty"`     // the arguments are the shell's; none is an interactive one
 	MustExist bool   `json:"mustExist,omitempty"` // nothing is made
