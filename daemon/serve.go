@@ -137,6 +137,11 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if err := contentOf(q.r, q.route); err != nil {
 		return err
 	}
+	if q.route.Socket {
+		if err := upgrades(q.r); err != nil {
+			return err
+		}
+	}
 	ctx, done := q.life(who)
 	defer done()
 	r := q.r.WithContext(ctx)

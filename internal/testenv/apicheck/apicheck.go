@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -24,6 +25,7 @@ const root = "https://sandbox.test/openapi.json"
 type Checker struct {
 	t        testing.TB
 	ops      []operation
+	mu       sync.Mutex // guards compiler
 	compiler *jsonschema.Compiler
 }
 
@@ -165,7 +167,9 @@ func (c *Checker) request(where string, op *operation, r *http.Request, sent []b
 
 func (c *Checker) validate(where, pointer string, body []byte) {
 	c.t.Helper()
+	c.mu.Lock()
 	s, err := c.compiler.Compile(root + "#" + pointer)
+	c.mu.Unlock()
 	if err != nil {
 		c.t.Errorf("%s: %v", where, err)
 		return
