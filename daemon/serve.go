@@ -137,17 +137,16 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if err := contentOf(q.r, q.route); err != nil {
 		return err
 	}
-	if q.route.Socket {
-		if err := upgrades(q.r); err != nil {
-			return err
-		}
-	}
 	ctx, done := q.life(who)
 	defer done()
 	r := q.r.WithContext(ctx)
 	r.Body = q.body(r)
 	c = c.With(r, query)
+	q.w.plain = q.route.Socket
 	out, err := q.route.Do(c)
+	if q.w.plain = false; q.w.refused != 0 {
+		return noHandshake(q.w.Header())
+	}
 	if err != nil {
 		return c.Why(err)
 	}
