@@ -21,7 +21,7 @@ DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image playwright sshd test lint fuzz bench gobench demo schemas cover clean
+.PHONY: help build setup image playwright sshd inspector redocly test lint fuzz bench gobench demo schemas openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
@@ -44,11 +44,20 @@ playwright: setup ## install the client that tests drive browsers with, into bin
 sshd: setup ## unpack the ssh server that tests fetch media from, into bin/sshd
 	@scripts/sshd.sh $(BIN)/sshd
 
-test: image playwright sshd ## run every test, with the race detector
+inspector: setup ## install the client that tests hold the MCP server against, into bin/inspector
+	@scripts/inspector.sh $(BIN)/inspector
+
+redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
+	@scripts/redocly.sh $(BIN)/redocly
+
+test: image playwright sshd inspector redocly ## run every test, with the race detector
 	$(GO) test $(TEST_FLAGS) $(PKGS)
 
 schemas: ## write docs/schemas anew from the types
 	$(GO) test ./schema/published -run TestCommitted -update
+
+openapi: ## write docs/openapi.json anew from the routes
+	$(GO) test ./cmd/sandbox -run TestOpenAPIIsFresh -update
 
 lint: ## gofmt, vet and staticcheck
 	@unformatted="$$(gofmt -l .)" || exit 1; \
@@ -69,7 +78,7 @@ gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=pac
 demo: image ## run an untrusted program in a sandbox and show what it could not do
 	@scripts/demo.sh
 
-cover: image playwright sshd ## run every test and show the coverage by function
+cover: image playwright sshd inspector redocly ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

@@ -12,6 +12,7 @@ type Daemon struct {
 	DrainTimeout   time.Duration
 	MaxBody        int64    // bytes
 	Hosts          []string // names of the daemon beyond its own, without ports
+	Instances      []string // of orchestrators on other machines that have sandboxes made here
 
 	FairSlots   int
 	FairWaiting int
@@ -31,6 +32,7 @@ func DaemonOf(s *Settings) Daemon {
 	lay(&d.DrainTimeout, s.Daemon.DrainTimeout)
 	lay(&d.MaxBody, s.Daemon.MaxBody)
 	d.Hosts = append(d.Hosts, s.Daemon.Hosts...)
+	d.Instances = append(d.Instances, s.Daemon.Instances...)
 	if f := s.Daemon.Fair; f != nil {
 		lay(&d.FairSlots, f.Slots)
 		lay(&d.FairWaiting, f.Waiting)

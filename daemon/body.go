@@ -45,19 +45,19 @@ func contentOf(r *http.Request, of *route.Route) error {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil
 	}
-	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return wrongContent("identity, which is no encoding at all")
-	}
 	wants := of.RequestContent
 	if of.Request != nil {
 		wants = api.ContentJSON
 	}
+	if wants == "" {
+		return &route.Fault{Status: http.StatusUnprocessableEntity, Close: true, Err: &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "this takes no body"}}
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return wrongContent("identity, which is no encoding at all")
+	}
 	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := strings.ToLower(params["charset"])
-	switch {
-	case wants == "":
-		return &route.Fault{Status: http.StatusUnprocessableEntity, Close: true, Err: &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "this takes no body"}}
-	case wants == api.ContentJSON && (err != nil || got != wants || charset != "" && charset != "utf-8"):
+	if wants == api.ContentJSON && (err != nil || got != wants || charset != "" && charset != "utf-8") {
 		return wrongContent(wants)
 	}
 	return nil

@@ -88,7 +88,10 @@ type Server struct {
 	draining atomic.Bool
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
-	busy     sync.WaitGroup
+	busy     crowd
+
+	mu       sync.Mutex
+	servers  []*http.Server // that serve with this one
 	document func() ([]byte, error)
 }
 

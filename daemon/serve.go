@@ -30,8 +30,8 @@ type request struct {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.busy.Add(1)
-	defer s.busy.Done()
+	s.busy.enter()
+	defer s.busy.leave()
 	q := &request{s: s, w: newWriter(w, s.o.SlowWrite), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
 	h := q.w.Header()
 	h.Set(api.HeaderRequestID, q.id)

@@ -245,3 +245,6 @@ func (b *Bridge) movable(op, path string) (mountpath.Place, error) {
 	}
 	return p, err
 }
+
+// Roots returns the folders in which operations are allowed.
+func (b *Bridge) Roots() []mountpath.Root { return b.table.Roots() }

@@ -17,6 +17,7 @@ import (
 const (
 	maxPattern = 1024
 	maxBraces  = 8
+	maxChoices = 256 // ways to choose from all braces: each is tried
 	maxMatches = 100_000
 )
 
@@ -29,9 +30,10 @@ const (
 // A malformed or oversized pattern is [sandbox.CodeValidation], more than
 // 100,000 matches [sandbox.CodeBudgetExceeded].
 func Glob(ctx context.Context, f sandbox.Files, pattern string) ([]string, error) {
-	if err := checkPattern(pattern); err != nil {
+	if err := CheckPattern(pattern); err != nil {
 		return nil, err
 	}
+	pattern, deep := collapse(pattern)
 	root, rest := doublestar.SplitPattern(pattern)
 	if rest == "." || rest == "" {
 		rest = "*"
@@ -46,13 +48,13 @@ func Glob(ctx context.Context, f sandbox.Files, pattern string) ([]string, error
 		}
 		return nil, err
 	}
+	if deep > 1 {
+		return matched(ctx, f, pattern, root, rest)
+	}
 	var found []string
 	err := doublestar.GlobWalk(view, rest, func(name string, _ fs.DirEntry) error {
 		if len(found) == maxMatches {
-			return &sandbox.Error{
-				Code: sandbox.CodeBudgetExceeded, Op: "glob", Field: "pattern", Resource: termsafe.Line(pattern),
-				Message: "the pattern has too many matches", Hint: "use a narrower pattern",
-			}
+			return tooMany(pattern)
 		}
 		if name == "." {
 			found = append(found, root)
@@ -69,6 +71,51 @@ func Glob(ctx context.Context, f sandbox.Files, pattern string) ([]string, error
 	return found, unwrapPath(err)
 }
 
+// collapse writes each run of ** as one, which matches the same, and counts
+// those that are left, also in braces.
+func collapse(pattern string) (string, int) {
+	var out []string
+	for e := range strings.SplitSeq(pattern, "/") {
+		if e != "**" || len(out) == 0 || out[len(out)-1] != e {
+			out = append(out, e)
+		}
+	}
+	pattern = strings.Join(out, "/")
+	return pattern, strings.Count(pattern, "**")
+}
+
+// matched is Glob for a pattern with several **, by holding every path below
+// root against it once. To look for what each of them stands for would take the
+// depth of the tree to the power of their number.
+func matched(ctx context.Context, f sandbox.Files, pattern, root, rest string) ([]string, error) {
+	var found []string
+	err := Walk(ctx, f, root, func(name string, _ fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name != root && (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)):
+			return nil
+		case err != nil || name == root:
+			return err
+		case !doublestar.MatchUnvalidated(rest, strings.TrimPrefix(strings.TrimPrefix(name, root), "/")):
+			return nil
+		case len(found) == maxMatches:
+			return tooMany(pattern)
+		}
+		found = append(found, path.Clean(name))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func tooMany(pattern string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBudgetExceeded, Op: "glob", Field: "pattern", Resource: termsafe.Line(pattern),
+		Message: "the pattern has too many matches", Hint: "use a narrower pattern",
+	}
+}
+
 func literal(ctx context.Context, f sandbox.Files, name string) ([]string, error) {
 	_, err := lstat(ctx, f, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +127,10 @@ func literal(ctx context.Context, f sandbox.Files, name string) ([]string, error
 	return []string{name}, nil
 }
 
-func checkPattern(pattern string) error {
+// CheckPattern refuses patterns that are malformed, lead out of their folder, or
+// would take very long to be held against a path. Everybody who takes patterns
+// from agents asks it first.
+func CheckPattern(pattern string) error {
 	switch {
 	case pattern == "":
 		return badPattern(pattern, "the pattern is empty")
@@ -88,6 +138,8 @@ func checkPattern(pattern string) error {
 		return badPattern(pattern[:maxPattern], "the pattern is too long")
 	case strings.Count(pattern, "{") > maxBraces:
 		return badPattern(pattern, "the pattern has too many braces")
+	case choices(pattern) > maxChoices:
+		return badPattern(pattern, "the pattern has too many alternatives")
 	case strings.IndexByte(pattern, 0) >= 0:
 		return badPattern(pattern, "the pattern has a NUL byte")
 	case !doublestar.ValidatePattern(pattern):
@@ -99,6 +151,29 @@ func checkPattern(pattern string) error {
 		}
 	}
 	return nil
+}
+
+// choices is how many ways there are to choose from all braces of a pattern, at
+// least, and not much more than maxChoices.
+func choices(pattern string) int {
+	all := 1
+	var open []int // alternatives of each brace that is open
+	for _, c := range []byte(pattern) {
+		last := len(open) - 1
+		switch {
+		case c == '{':
+			open = append(open, 1)
+		case c == ',' && last >= 0:
+			open[last]++
+		case c == '}' && last >= 0:
+			all = min(all*open[last], maxChoices+1)
+			open = open[:last]
+		}
+	}
+	for _, n := range open {
+		all = min(all*n, maxChoices+1)
+	}
+	return all
 }
 
 func badPattern(pattern, message string) error {

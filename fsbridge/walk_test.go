@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
+	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
 )
 
 // errBottom is what the depths of a pit answer.
@@ -83,4 +86,43 @@ func (c comb) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
 		teeth = append(teeth, fsinfo.New(fmt.Sprint("t", i), 0o040755, 0, time.Time{}))
 	}
 	return fsinfo.Entries(teeth), nil
+}
+
+// TestGlobIsBounded holds that patterns which would take a machine for years
+// are refused, or matched in another way.
+func TestGlobIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	deep := filepath.Join(dir, strings.Repeat("a/", 40))
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(deep, "d"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	files := hostdir.New(root, dir)
+	for pattern, want := range map[string]int{
+		strings.Repeat("**/", 300) + "d":         1,
+		strings.Repeat("**/*/", 30) + "d":        1,
+		strings.Repeat("{**/a,**/b}/", 8) + "d":  1,
+		"a/**/a/**/d":                            1,
+		"**/a/**/x":                              0,
+		strings.Repeat("{*,*,*,*,*}", 4) + "/**": -1,
+		"{" + strings.Repeat("a,", 300) + "b}":   -1,
+		"{a,b}/{c,d}/{e,f}/{g,h}/**/{i,j,k,l}/*": 0,
+	} {
+		ctx, done := context.WithTimeout(t.Context(), time.Minute)
+		got, err := fsbridge.Glob(ctx, files, pattern)
+		done()
+		switch {
+		case want < 0 && sandbox.CodeOf(err) != sandbox.CodeValidation:
+			t.Errorf("%.60s: %v, %v", pattern, got, err)
+		case want >= 0 && (err != nil || len(got) != want):
+			t.Errorf("%.60s: %v, %v", pattern, got, err)
+		}
+	}
 }

@@ -1,3 +1,5 @@
+//go:build !sandbox_front
+
 package house_test
 
 import (

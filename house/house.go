@@ -51,6 +51,9 @@ type Options struct {
 	Log      logrus.FieldLogger // nil is silent
 	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
 	Progress about.Progress     // hears what is done to images; may be nil
+	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
+	// for when the manager is made; nil is none.
+	Accounting func() (manager.Accounting, error)
 	// Begin hears of every call, see [manager.Options].
 	Begin func(context.Context, config.Resolved, manager.Request) error
 }
@@ -212,6 +215,12 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Permanent: func(agent string, g sandbox.Grant) error {
 			return settingsfile.AllowPermanent(h.o.ConfigFile, agent, g)
 		},
+	}
+	if h.o.Accounting != nil {
+		var err error
+		if o.Accounting, err = h.o.Accounting(); err != nil {
+			return nil, err
+		}
 	}
 	if h.exit != nil {
 		o.Out, o.Host.Trust = h.exit.outlet, h.exit.trust

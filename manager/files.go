@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/hostpath"
@@ -54,13 +53,9 @@ func (m *Manager) exposedBy(l *live) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	written := []string{m.state.Workspaces()}
-	for _, root := range config.WorkspaceRoots(m.current()) {
-		dir, err := hostpath.Expand(root, m.host.Home, m.host.Env)
-		if err != nil {
-			return nil, err
-		}
-		written = append(written, dir)
+	written, err := m.workspaceRoots(m.current())
+	if err != nil {
+		return nil, err
 	}
 	for _, mount := range l.spec.Mounts {
 		if !mount.ReadOnly {

@@ -28,14 +28,17 @@ type Footprint struct {
 // NoBound is the Disk of a workspace that may grow as it likes.
 const NoBound int64 = -1
 
-// Accounting keeps account of the sandboxes that there are. It is safe for
-// concurrent use. See package daemon/admission.
+// Accounting keeps account of the sandboxes that there are, and of the commands
+// that run. It is safe for concurrent use. See package daemon/admission.
 type Accounting interface {
 	// Hold is asked before a sandbox is made; its error ends the call. Whoever
 	// gets no error calls settle, once, with whether the sandbox is there now.
 	Hold(ctx context.Context, f Footprint) (settle func(stands bool), err error)
 	// Gone hears that a sandbox is no more.
 	Gone(name string)
+	// Begin waits for the tenant's turn to begin a command; its error ends the
+	// call. Whoever gets none calls release, once, when the command has ended.
+	Begin(ctx context.Context, tenant string) (release func(), err error)
 }
 
 // createHeld is create for a sandbox that is accounted for.
@@ -66,6 +69,14 @@ func (m *Manager) gone(name string) {
 	if m.accounting != nil {
 		m.accounting.Gone(name)
 	}
+}
+
+// turn waits until a command may begin in a sandbox.
+func (m *Manager) turn(ctx context.Context, l *live) (release func(), err error) {
+	if m.accounting == nil {
+		return func() {}, nil
+	}
+	return m.accounting.Begin(ctx, l.spec.Owner.Tenant)
 }
 
 // footprint is what the wanted sandbox will take.

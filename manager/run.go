@@ -133,6 +133,11 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 // execute starts the command in the live sandbox and waits for its end.
 func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
 	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Cold: live.cold}
+	release, err := m.turn(ctx, live)
+	if err != nil {
+		return out, err
+	}
+	defer release()
 	limit := req.Timeout
 	if limit == 0 {
 		limit = live.spec.Limits.Timeout

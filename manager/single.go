@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/prune"
 )
 
 // RemoveOptions say how a sandbox is removed.
@@ -40,3 +41,9 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 
 // Measure is [Manager.Stats] for one sandbox.
 func (m *Manager) Measure(ctx context.Context, row Row) Stat { return m.stat(ctx, row) }
+
+// Sweep is [Manager.Prune] by the rules of the settings, for who does so in the
+// background: what somebody may be about to make is left alone.
+func (m *Manager) Sweep(ctx context.Context) (Pruned, error) {
+	return m.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
+}

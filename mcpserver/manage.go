@@ -76,21 +76,15 @@ func managing() []schema.Tool {
 // manages are those of them that the session may use now. They are no tools of
 // agents that settings allow by default, but what settings say of them counts.
 func (x *session) manages() []schema.Tool {
-	var out []schema.Tool
-	for _, t := range managing() {
-		if x.mayManage(t.Name) == nil {
-			out = append(out, t)
-		}
+	u, err := x.o.Manager.Usable(x.bound.Who, x.bound.Flags)
+	if err != nil {
+		return nil // the kit says so
 	}
-	return out
+	return slices.DeleteFunc(managing(), func(t schema.Tool) bool { return mayManage(u, t.Name) != nil })
 }
 
-func (x *session) mayManage(name string) error {
-	u, err := x.o.Manager.Usable(x.bound.Who, x.bound.Flags)
-	switch {
-	case err != nil:
-		return err
-	case u.Place == manager.Nowhere:
+func mayManage(u manager.Usable, name string) error {
+	if u.Place == manager.Nowhere {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: name, Message: "this session is not sandboxed (" + u.Reason + "), so it has no tools", Hint: "change the setting, or use another session; see: sandbox explain"}
 	}
 	d := u.Tool(name)
@@ -102,7 +96,11 @@ func (x *session) mayManage(name string) error {
 
 // manage carries one of them out.
 func (x *session) manage(ctx context.Context, name string, input json.RawMessage) (tools.Answer, error) {
-	if err := x.mayManage(name); err != nil {
+	u, err := x.o.Manager.Usable(x.bound.Who, x.bound.Flags)
+	if err == nil {
+		err = mayManage(u, name)
+	}
+	if err != nil {
 		return tools.Answer{}, err
 	}
 	switch name {

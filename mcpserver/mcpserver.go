@@ -51,7 +51,7 @@ type Options struct {
 	PerCaller int           // over HTTP, of one caller; usually 64
 	Idle      time.Duration // a session over HTTP without requests ends; usually 30 minutes
 	Heartbeat time.Duration // between two notes of progress where nothing happens; usually 5 s
-	Refresh   time.Duration // between two looks at whether a session's tools are others now; usually 5 s
+	Refresh   time.Duration // between two looks at whether a session's tools are others now; usually 30 s
 }
 
 // A Binding says whom a session of the protocol is for.
@@ -81,7 +81,7 @@ func New(o Options) *Server {
 	usual(&o.Calls, 32)
 	usual(&o.Sessions, 4096)
 	usual(&o.PerCaller, 64)
-	for d, value := range map[*time.Duration]time.Duration{&o.Idle: 30 * time.Minute, &o.Heartbeat: 5 * time.Second, &o.Refresh: 5 * time.Second} {
+	for d, value := range map[*time.Duration]time.Duration{&o.Idle: 30 * time.Minute, &o.Heartbeat: 5 * time.Second, &o.Refresh: 30 * time.Second} {
 		if *d <= 0 {
 			*d = value
 		}

@@ -3,6 +3,8 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +54,9 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 			Tools:     &mcp.ToolCapabilities{ListChanged: true},
 			Resources: &mcp.ResourceCapabilities{},
 		},
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.CacheScope = "private" // what there is depends on whose session it is
+		},
 		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) { s.o.Asker.join(x, r.Session) },
 	})
 	x.server.AddReceivingMiddleware(x.between)
@@ -62,7 +67,14 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 
 // between is what happens before the SDK answers.
 func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+	return func(ctx context.Context, method string, r mcp.Request) (res mcp.Result, err error) {
+		// Requests run in goroutines of the SDK, where nobody else would catch it.
+		defer func() {
+			if v := recover(); v != nil {
+				x.o.Log.WithField("method", method).WithField("stack", string(debug.Stack())).Errorf("a request has panicked: %v", v)
+				res, err = nil, protocolError(errPanicked)
+			}
+		}()
 		switch method {
 		case "tools/list":
 			x.sync()
@@ -155,6 +167,8 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	}
 	return answered(a), nil
 }
+
+var errPanicked = errors.New("a request has panicked")
 
 func (x *session) carryOut(ctx context.Context, name string, input json.RawMessage, tell func(tools.Progress)) (tools.Answer, error) {
 	if _, ours := schema.Find(name); ours {

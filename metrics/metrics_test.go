@@ -317,3 +317,25 @@ func BenchmarkEnded(b *testing.B) {
 		})
 	}
 }
+
+// TestRequests holds that requests make no more series than the table has
+// routes, whatever callers send.
+func TestRequests(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := metrics.NewRequests(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		m.Served(fmt.Sprint("M", i), "", i, time.Millisecond)
+		m.Served("GET", "/v1/x/{name}", 200+i%2*204, time.Millisecond)
+	}
+	m.Panicked()
+	n, err := testutil.GatherAndCount(reg, "sandbox_http_requests_total")
+	if err != nil || n > 9 {
+		t.Errorf("%d series, %v", n, err)
+	}
+	if _, err := metrics.NewRequests(reg); sandbox.CodeOf(err) != sandbox.CodeInternal {
+		t.Errorf("registered twice: %v", err)
+	}
+}

@@ -26,7 +26,7 @@ type call struct {
 // nothing was done or that it is not known what was; a command that failed is
 // an Answer. The end of ctx ends what the call has started and waits for,
 // commands with all their processes. progress may be nil; it is called by other
-// goroutines while the call lasts.
+// goroutines while the call lasts, and must not block: the command waits for it.
 func (k *Kit) Call(ctx context.Context, name string, input json.RawMessage, progress func(Progress)) (Answer, error) {
 	if progress == nil {
 		progress = func(Progress) {}

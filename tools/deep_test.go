@@ -4,6 +4,7 @@ package tools_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -231,4 +232,89 @@ func TestSearchIsQuick(t *testing.T) {
 		t.Errorf("%d files", len(d.Files))
 	}
 	t.Logf("2000 files in %s", time.Since(began))
+}
+
+func TestHostileInputsOnWalls(t *testing.T) {
+	onWalls(t, "", hostile)
+}
+
+func TestLinesTakeTurnsOnWalls(t *testing.T) {
+	onWalls(t, "", takeTurns)
+}
+
+// TestPatchIsAtomicOnWalls has the last of several changes fail by what is on
+// the disk, and holds that nothing has changed.
+func TestPatchIsAtomicOnWalls(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		r.line("mkdir closed; echo one > a; echo two > closed/b; chmod 640 a; chmod 555 closed")
+		before := r.line("find . -printf '%p %m %s\\n' | sort; cat a closed/b")
+		for _, last := range []string{"*** Delete File: closed/b\n", "*** Add File: closed/c\n+x\n", "*** Update File: closed/b\n@@\n-two\n+2\n", "*** Add File: a/below\n+x\n"} {
+			_, err := r.Call(deadline(t), "apply_patch", in(t, obj{"patch": "*** Begin Patch\n*** Add File: new/deep/file\n+fresh\n*** Update File: a\n@@\n-one\n+1\n" + last + "*** End Patch\n"}), nil)
+			if err == nil || sandbox.CodeOf(err) == sandbox.CodeExecution {
+				t.Errorf("%q: %v", last, err)
+			}
+			if got := r.line("find . -printf '%p %m %s\\n' | sort; cat a closed/b"); got != before {
+				t.Errorf("%q: got\n%s\nwant\n%s\n(%v)", last, got, before, err)
+			}
+		}
+	})
+}
+
+// TestBlockedSaysWhyAndHow holds that what a rule has stopped is told with the
+// rule and the resource.
+func TestBlockedSaysWhyAndHow(t *testing.T) {
+	r := newLocal(t, "")
+	r.refused(sandbox.CodeDenyTool, "exec", obj{"command": "cat /etc/shadow"})
+	r.write("look.sh", "cat /etc/shadow")
+	a := r.call("exec", obj{"command": "sh look.sh"})
+	d := data[schema.ExecResult](t, a)
+	if !d.Blocked || d.BlockedResource != "/etc/shadow" || d.BlockedReason == "" || len(d.Violations) == 0 || !a.Failed || !strings.Contains(a.Text, "blocked: "+d.BlockedReason) {
+		t.Errorf("%+v\n%s", d, a.Text)
+	}
+	id := data[schema.ExecResult](t, r.call("exec", obj{"command": "sh look.sh", "background": true})).ID
+	if _, _, last := r.poll(id, ""); last.Commands[0].Blocked == "" {
+		t.Errorf("%+v", last)
+	}
+}
+
+// TestLimitSaysWhich holds that a limit which ended a command is named.
+func TestLimitSaysWhich(t *testing.T) {
+	onWalls(t, `, "limits": {"cpuSeconds": 1}`, func(t *testing.T, r *rig) {
+		a := r.call("exec", obj{"command": "while :; do :; done"})
+		if d := data[schema.ExecResult](t, a); d.Limit == nil || d.Limit.Limit != sandbox.LimitCPUSeconds || !strings.Contains(a.Text, "limits.cpuSeconds") {
+			t.Errorf("%+v\n%s", d, a.Text)
+		}
+		if got := r.line("echo on"); got != "on" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// BenchmarkCall is what a call of a tool costs on a container that runs.
+func BenchmarkCall(b *testing.B) {
+	r := newDocker(b, "")
+	r.write("f", strings.Repeat("a line of text\n", 200))
+	for tool, v := range map[string]obj{
+		"read": {"path": "f", "limit": 50}, "write": {"path": "g", "content": "x"}, "ls": {}, "glob": {"pattern": "**"}, "grep": {"pattern": "text"}, "exec": {"command": "true"},
+	} {
+		input := in(b, v)
+		b.Run(tool, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := r.Call(b.Context(), tool, input, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("edit", func(b *testing.B) {
+		there, here := in(b, obj{"path": "g", "old": "x", "new": "y"}), in(b, obj{"path": "g", "old": "y", "new": "x"})
+		r.write("g", "x")
+		for b.Loop() {
+			for _, input := range []json.RawMessage{there, here} {
+				if _, err := r.Call(b.Context(), "edit", input, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
 }

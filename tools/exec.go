@@ -38,7 +38,11 @@ func (c *call) exec(ctx context.Context, in schema.Exec) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return ended(o, out, in.Restart), nil
+	a := ended(o, out)
+	if in.Restart {
+		a.Text = lines("[the shell was started anew, as asked]", a.Text)
+	}
+	return a, nil
 }
 
 // restart ends the shell that stays. The next line finds a new one.
@@ -98,9 +102,9 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 }
 
 // ended is the answer of a command that has ended.
-func ended(o manager.Outcome, out *capture, restarted bool) Answer {
+func ended(o manager.Outcome, out *capture) Answer {
 	d := schema.ExecResult{
-		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: restarted || o.Exit.Restarted, Limit: o.Exit.Limit,
+		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
 		Sandbox: o.Name, Created: o.Created, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
 	}

@@ -36,11 +36,41 @@ func TestExecKeepsTheShell(t *testing.T) {
 	if d.Stdout.Text != "/workspace\n[]\n" || d.Restarted {
 		t.Errorf("after a restart: %+v", d)
 	}
-	if d := data[schema.ExecResult](t, r.call("exec", obj{"command": "pwd", "restart": true})); !d.Restarted || d.Stdout.Text != "/workspace\n" {
-		t.Errorf("%+v", d)
+	r.call("exec", obj{"command": "cd /tmp; y=2"})
+	a = r.call("exec", obj{"command": "pwd; echo [$y]", "restart": true})
+	if d := data[schema.ExecResult](t, a); d.Restarted || d.Stdout.Text != "/workspace\n[]\n" || !strings.Contains(a.Text, "as asked") {
+		t.Errorf("%+v %q", d, a.Text)
 	}
 	if a := r.call("exec", obj{"command": "true"}); a.Text != "[no output, exit status 0]" {
 		t.Errorf("%q", a.Text)
+	}
+}
+
+// TestLinesTakeTurns holds that lines which come at the same time are run one
+// after another, each in the state that the one before has left.
+func TestLinesTakeTurns(t *testing.T) {
+	r := newRig(t, plain)
+	takeTurns(t, r)
+}
+
+func takeTurns(t *testing.T, r *rig) {
+	t.Helper()
+	r.call("exec", obj{"command": "n=0"})
+	const lines = 16
+	errs := make(chan error, lines)
+	ctx, input := deadline(t), in(t, obj{"command": "m=$n; n=$((m+1))"})
+	for range lines {
+		k := r.kit(tools.Session{Who: someone("a")})
+		go func() {
+			_, err := k.Call(ctx, "exec", input, nil)
+			errs <- err
+		}()
+	}
+	for range lines {
+		must(t, <-errs)
+	}
+	if d := data[schema.ExecResult](t, r.call("exec", obj{"command": "echo $n"})); d.Stdout.Text != "16\n" {
+		t.Errorf("%+v", d)
 	}
 }
 
@@ -157,14 +187,14 @@ func TestBackground(t *testing.T) {
 	if id == "" || !strings.Contains(a.Text, id) {
 		t.Fatalf("%+v", a)
 	}
-	text, errs, last := r.poll(id, "ready\n")
+	text, _, last := r.poll(id, "ready\n")
 	if text != "ready\n" || last.Commands[0].State != "running" || last.Commands[0].ExitCode != nil {
 		t.Errorf("%q, %+v", text, last)
 	}
 	if d := data[schema.ProcessResult](t, r.call("process", obj{"action": "write", "id": id, "data": "it\n"})); len(d.Commands) != 1 {
 		t.Errorf("%+v", d)
 	}
-	text, errs, last = r.poll(id, "")
+	text, errs, last := r.poll(id, "")
 	if text != "got it\n" || errs != "bad\n" || last.Commands[0].ExitCode == nil || *last.Commands[0].ExitCode != 4 || last.Commands[0].Ended == nil {
 		t.Errorf("%q, %q, %+v", text, errs, last)
 	}

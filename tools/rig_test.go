@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,4 +204,17 @@ func (r *rig) content(path string) string {
 		return err
 	}))
 	return out
+}
+
+// sandboxed are settings with a part of those of sandboxes.
+func sandboxed(provider, more string) string {
+	return `{"agents": {"defaults": {"sandbox": {"provider": "` + provider + `"` + more + `}}}}`
+}
+
+// bytes makes a file of any bytes.
+func (r *rig) bytes(path string, content []byte) {
+	r.t.Helper()
+	must(r.t, r.manager.Files(deadline(r.t), manager.Request{Who: someone("a")}, func(s manager.Share) error {
+		return s.Write(deadline(r.t), path, bytes.NewReader(content), sandbox.WriteOptions{})
+	}))
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/tools"
 )
 
 // onWalls runs a test on each real wall.
@@ -34,13 +35,8 @@ func onWalls(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
 	t.Run("local", func(t *testing.T) { fn(t, newLocal(t, settings)) })
 }
 
-// sandboxed are settings with a part of those of sandboxes.
-func sandboxed(provider, more string) string {
-	return `{"agents": {"defaults": {"sandbox": {"provider": "` + provider + `"` + more + `}}}}`
-}
-
 // newDocker has containers of the real engine.
-func newDocker(t testing.TB, more string) *rig {
+func newDocker(t testing.TB, more string, change ...func(*tools.Options)) *rig {
 	t.Helper()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "root")
@@ -63,7 +59,7 @@ func newDocker(t testing.TB, more string) *rig {
 		Settings: parsed, State: state, Providers: set,
 		Images: images.Source{Store: images.New(api, images.Config{LockDir: filepath.Join(state.Locks(), "images")})},
 		Host:   hostOf(t, state, sensitive),
-	})
+	}, change...)
 }
 
 // cleared removes what a test has left on the engine.

@@ -14,7 +14,7 @@ type fileServer struct{ h *handle }
 
 // Files implements sandbox.FileServer.
 func (s fileServer) Files(ctx context.Context) (sandbox.Files, error) {
-	f, err := filing.Open(ctx, caller{s.h}, s.h.path("/files"))
+	f, err := filing.Open(ctx, caller(s), s.h.path("/files"))
 	if err != nil {
 		return nil, err
 	}

@@ -75,6 +75,9 @@ type conductor struct{ *manager.Manager }
 
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
+		return nil, nil, whole()
+	}
 	options := optionsOf(o)
 	var h *house.House
 	options.Begin = begin(func() *house.House { return h })
@@ -126,6 +129,9 @@ func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil,
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()
 }
+
+// Serve implements cli.Backend.
+func (backend) Serve(context.Context, cli.Options, cli.Serving) error { return whole() }
 
 // MCP implements cli.Backend.
 func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return whole() }

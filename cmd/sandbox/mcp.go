@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk"
@@ -39,9 +40,9 @@ func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	}
 	defer letGo()
 	m := conductor.(*manager.Manager)
-	kits, end := agentTools(o, m, s.Flags)
-	defer end()
-	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kits, Asker: asker, Version: s.Version, Log: o.Log})
+	kit := agentTools(o, m, s.Flags)
+	defer kit.end()
+	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
 	return server.Serve(ctx, &mcp.IOTransport{Reader: s.In, Writer: keptOpen{s.Out}, MaxLineLength: mcpLine}, mcpserver.Binding{
 		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
 		Caller:  "stdio", Tenant: s.Tenant,
@@ -53,23 +54,33 @@ type keptOpen struct{ io.Writer }
 
 func (keptOpen) Close() error { return nil }
 
-// agentTools returns the tools of all sessions over m, and what ends what they
-// have left open and running.
-func agentTools(o cli.Options, m *manager.Manager, flags *config.SandboxSettings) (*tools.Tools, func()) {
-	house := running.New(running.Options{Manager: running.Managed(m), Log: o.Log})
-	d := desk.New(rooms.Of(m), o.Log)
-	t := tools.New(tools.Options{Manager: m, Running: house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
-		return d.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
+// An agentKit is what agents work with: the tools of all sessions, the house of
+// what they leave open and running, and the desk of their browsers.
+type agentKit struct {
+	tools *tools.Tools
+	house *running.House
+	desk  *desk.Desk
+	log   logrus.FieldLogger
+}
+
+// agentTools makes the tools over m.
+func agentTools(o cli.Options, m *manager.Manager, flags *config.SandboxSettings) agentKit {
+	k := agentKit{house: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), desk: desk.New(rooms.Of(m), o.Log), log: o.Log}
+	k.tools = tools.New(tools.Options{Manager: m, Running: k.house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
+		return k.desk.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
 	}})
-	return t, func() {
-		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
-		defer done()
-		for _, end := range []func() error{
-			func() error { return t.Close(ctx) }, func() error { return house.Close(ctx) }, d.Close,
-		} {
-			if err := end(); err != nil {
-				o.Log.WithError(err).Warn("something that calls have left has not ended in order")
-			}
+	return k
+}
+
+// end ends what calls have left open and running.
+func (k agentKit) end() {
+	ctx, done := context.WithTimeout(context.Background(), mcpDrain)
+	defer done()
+	for _, end := range []func() error{
+		func() error { return k.tools.Close(ctx) }, func() error { return k.house.Close(ctx) }, k.desk.Close,
+	} {
+		if err := end(); err != nil {
+			k.log.WithError(err).Warn("something that calls have left has not ended in order")
 		}
 	}
 }

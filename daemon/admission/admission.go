@@ -20,13 +20,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/tenant/fair"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
 const op = "admit"
 
-// Options are what an Admission is made of. All but Log are needed.
+// Options are what an Admission is made of. All but Dir and Log are needed.
 type Options struct {
 	Keeper *quota.Keeper
 	// Rules say what a tenant may have. They are asked at each turn, so they have
@@ -36,6 +37,11 @@ type Options struct {
 	Slots   int           // commands that begin at one time
 	Waiting int           // commands of one tenant that may wait for their turn
 	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner
+
+	// Dir is a folder of ours alone that remembers which tokens sandboxes count
+	// for; it is made when it is missing. Without one a sandbox counts for its
+	// tenant alone once the program was started again.
+	Dir string
 
 	Log logrus.FieldLogger // nil logs nothing
 }
@@ -47,6 +53,7 @@ type Admission struct {
 	rules  func(tenant string) config.TenantRules
 	hold   time.Duration
 	log    logrus.FieldLogger
+	marks  marks
 
 	mu    sync.Mutex
 	now   uint64           // counts what happens to places
@@ -73,6 +80,9 @@ func New(o Options) (*Admission, error) {
 	})
 	if err == nil && (o.Keeper == nil || o.Rules == nil || o.Hold <= 0) {
 		err = sandbox.Errorf(sandbox.CodeValidation, "make admission", "a keeper, rules and a time to hold slots are needed")
+	}
+	if err == nil && o.Dir != "" {
+		a.marks.dir, err = statedir.MakePrivate(o.Dir)
 	}
 	return a, err
 }
@@ -113,11 +123,22 @@ func (a *Admission) Command(ctx context.Context, c caller.Caller, tenant string)
 		return nil, err
 	}
 	begun := time.AfterFunc(a.hold, slot.Release)
-	return func() {
+	release = func() {
 		begun.Stop()
 		slot.Release()
 		giveBack()
-	}, nil
+	}
+	return ticketOf(ctx).leave(tenant, release), nil
+}
+
+// Begin implements [manager.Accounting]: the command has the turn that its
+// request waited for, where that is left, and otherwise waits for one itself.
+func (a *Admission) Begin(ctx context.Context, tenant string) (release func(), err error) {
+	if release := ticketOf(ctx).take(tenant); release != nil {
+		return release, nil
+	}
+	release, err = a.Command(context.WithValue(ctx, ticketKey{}, nil), callerOf(ctx), tenant)
+	return release, err
 }
 
 // Load tells how busy the queue of commands is.

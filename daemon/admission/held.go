@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
@@ -25,20 +24,11 @@ type held struct {
 // are given, and few enough for sums of many.
 const endless = 64 << 40
 
-type callerKey struct{}
-
-// WithCaller returns a context that says who asks. What is made with it counts
-// for the caller's token, too, and without it for the tenant alone.
-func WithCaller(ctx context.Context, c caller.Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
-}
-
 // Hold implements [manager.Accounting]: a sandbox counts from before it is made,
 // for the tenant and for the caller that ctx names. What was counted under the
 // same name before is not any more.
 func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(stands bool), err error) {
-	c, _ := ctx.Value(callerKey{}).(caller.Caller)
-	accounts, err := a.accounts(c, f.Tenant)
+	accounts, err := a.accounts(callerOf(ctx), f.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +44,10 @@ func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(
 	a.forgetFolders(f.Tenant)
 	h := &held{Footprint: f, since: a.tick()}
 	if err := h.take(a.keeper.Acquire, accounts); err != nil {
+		return nil, err
+	}
+	if err := a.marks.put(f.Name, accounts); err != nil {
+		a.drop(h)
 		return nil, err
 	}
 	a.held[f.Name] = h
@@ -144,6 +138,9 @@ func (a *Admission) drop(h *held) {
 	}
 	h.rest, h.disk = nil, nil
 	delete(a.held, h.Name)
+	if err := a.marks.drop(h.Name); err != nil {
+		a.log.WithError(err).WithField("sandbox", h.Name).Warn("it cannot be forgotten for whom it counted")
+	}
 }
 
 // forgetFolders gives back the disk of workspaces that are gone; of one tenant,

@@ -201,3 +201,41 @@ func TestSandboxThatCouldNotBeMadeHoldsNothing(t *testing.T) {
 	}
 	must(t, r.ready("acme", "s0"))
 }
+
+// TestEveryCommandCounts runs commands past every front, as a background one or
+// a call over another protocol would.
+func TestEveryCommandCounts(t *testing.T) {
+	r := newRig(t, `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}, "tenants": {"defaults": {"commands": 2}}}`)
+	run := func(ctx context.Context, started chan<- sandbox.Process, session string) error {
+		_, err := r.Run(ctx, manager.Request{
+			Who: config.Who{Tenant: "acme", Agent: "main", Session: session}, Command: sandbox.Command{Args: []string{"sleep", "3600"}},
+			Started: func(p sandbox.Process) { started <- p },
+		})
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	started := make(chan sandbox.Process, 2)
+	var wg sync.WaitGroup
+	for n := range 2 {
+		wg.Go(func() {
+			if err := run(ctx, started, fmt.Sprint("s", n)); sandbox.CodeOf(err) != sandbox.CodeExecution {
+				t.Errorf("got %v, want the end of the test", err)
+			}
+		})
+	}
+	for range 2 {
+		select {
+		case <-started:
+		case <-time.After(time.Minute):
+			t.Fatal("the commands do not begin")
+		}
+	}
+	if err := run(t.Context(), started, "s0"); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("got %v for the third, want the quota to be used up", err)
+	}
+	cancel()
+	wg.Wait()
+	if held := r.Held("acme"); held.Commands != 0 {
+		t.Errorf("%+v is held after the end", held)
+	}
+}

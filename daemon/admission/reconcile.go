@@ -46,7 +46,7 @@ func (a *Admission) Reconcile(ctx context.Context, in Inventory) error {
 			delete(a.gone, name)
 		}
 	}
-	return nil
+	return a.marks.keep(a.held)
 }
 
 // counts reports whether a sandbox is counted.
@@ -67,8 +67,13 @@ func (a *Admission) adopt(f manager.Footprint, before uint64) {
 	if h != nil {
 		a.drop(h)
 	}
+	tokens, err := a.marks.get(f.Name)
+	if err != nil {
+		a.log.WithError(err).WithField("sandbox", f.Name).Warn("it cannot be told for which token it counts")
+	}
+	accounts := append(caller.Caller{}.Accounts(f.Tenant, a.rules(f.Tenant).Limits), tokens...)
 	h = &held{Footprint: f, since: a.tick(), made: true}
-	if err := h.take(a.keeper.Adopt, caller.Caller{}.Accounts(f.Tenant, a.rules(f.Tenant).Limits)); err != nil {
+	if err := h.take(a.keeper.Adopt, accounts); err != nil {
 		a.log.WithError(err).WithField("sandbox", f.Name).Error("it cannot be counted")
 		return
 	}

@@ -20,10 +20,11 @@ type Operate struct {
 	Line      []grant.Grant   `json:"line,omitempty" maxitems:"16"`
 	Manifest  grant.Manifest  `json:"manifest" required:"true"`
 	Operation grant.Operation `json:"operation" required:"true"`
+	Data      []byte          `json:"data,omitempty" maxlen:"12582912" doc:"What is written, and the body of a request"`
 	KeepBytes int64           `json:"keepBytes,omitempty" min:"0" max:"16777216" doc:"How much of the output is handed back"`
 }
 
-// Revoked says which grants are no good any more.
+// Revoked says which tokens are no good any more.
 type Revoked struct {
 	Revoked []string `json:"revoked"`
 }
@@ -56,6 +57,7 @@ type Token struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"`
 	Note    string    `json:"note,omitempty"`
+	Refused string    `json:"refused,omitempty" doc:"Why it is not good any more"`
 }
 
 // A TokenList holds the tokens below the caller's own.

@@ -62,7 +62,7 @@ type ViolationList struct {
 
 // Cleared says how many records were forgotten.
 type Cleared struct {
-	Cleared int64 `json:"cleared"`
+	Removed int64 `json:"removed"`
 }
 
 // An EvidenceRecord is one thing that was done, as it is kept.

@@ -25,7 +25,7 @@ type Sandbox struct {
 	Tenant      string         `json:"tenant"`
 	Agent       string         `json:"agent"`
 	Session     string         `json:"session"`
-	Scope       sandbox.Scope  `json:"scope" enum:"session,agent,shared"`
+	Scope       sandbox.Scope  `json:"scope,omitempty" enum:"session,agent,shared"`
 	ScopeKey    string         `json:"scopeKey"`
 	Status      sandbox.Status `json:"status" enum:"running,paused,stopped,missing,orphan,unknown"`
 	Image       string         `json:"image"`

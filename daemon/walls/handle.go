@@ -53,8 +53,11 @@ func (h *Handler) serveOpen(w http.ResponseWriter, r *http.Request) {
 		return // it has answered
 	}
 	t := stream.NewTalk(conn, h.o.Stream)
-	ctx, cancel := context.WithCancel(h.ctx)
+	// The request's context outlives the hand-over, and ends when the daemon cuts
+	// its requests off or the caller's token is revoked.
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	defer context.AfterFunc(h.ctx, cancel)()
 	told := h.keep(ctx, cancel, p, t)
 	t.End(told)
 }
@@ -175,8 +178,10 @@ func start(o *handle, w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it has answered
 	}
+	ctx, done := o.bound(r)
+	defer done()
 	// The client hears the error, and there is nobody else to tell.
-	_ = stream.Serve(o.ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
+	_ = stream.Serve(ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
 		if q.Line != "" {
 			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "line", Message: "a line needs a shell"}
 		}
@@ -203,7 +208,9 @@ func dial(o *handle, w http.ResponseWriter, r *http.Request) {
 		_ = far.Close() // nobody wants it
 		return
 	}
-	stream.Relay(o.ctx, conn, far)
+	ctx, cancel = o.bound(r)
+	defer cancel()
+	stream.Relay(ctx, conn, far)
 }
 
 func usage(o *handle, r *http.Request) (any, error) {

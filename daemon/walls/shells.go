@@ -74,8 +74,10 @@ func runLine(o *handle, w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it has answered
 	}
+	ctx, done := o.bound(r)
+	defer done()
 	// The client hears the error, and there is nobody else to tell.
-	_ = stream.Serve(o.ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
+	_ = stream.Serve(ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
 		return sh.Run(ctx, string(q.Line), c)
 	})
 }

@@ -207,13 +207,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	silent := time.AfterFunc(answerWithin, func() { c.end(silentError()) })
 	defer silent.Stop()
 	pong := make(chan struct{})
-	c.mu.Lock()
-	c.pings = append(c.pings, pong)
-	c.mu.Unlock()
-	// The order of pings and Pongs is the same only when the list and the
-	// wire agree; an unsent ping ends the connection, see send.
-	if err := c.send(ctx, wire.Frame{Type: wire.TypePing}); err != nil {
-		c.drop(pong)
+	if err := c.ping(ctx, pong); err != nil {
 		return c.named(err)
 	}
 	select {
@@ -226,17 +220,18 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 }
 
-// drop takes back a ping that was not sent. Pings are alike, so it does not
-// matter which one of those that wait is served first.
-func (c *Client) drop(pong chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, p := range c.pings {
-		if p == pong {
-			c.pings = append(c.pings[:i], c.pings[i+1:]...)
-			return
-		}
+// ping sends a ping whose answer closes pong. It is noted under the right to
+// write, so that what is noted is what was sent, in its order: otherwise the
+// Pong of one could be taken for that of another which is given up unsent.
+func (c *Client) ping(ctx context.Context, pong chan struct{}) error {
+	if err := c.lock(ctx); err != nil {
+		return err
 	}
+	defer c.unlock()
+	c.mu.Lock()
+	c.pings = append(c.pings, pong)
+	c.mu.Unlock()
+	return c.write(wire.Frame{Type: wire.TypePing})
 }
 
 // SetReady leaves a tag of at most 256 bytes with the guest, which every

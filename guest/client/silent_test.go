@@ -227,7 +227,8 @@ func TestStallIsOutlived(t *testing.T) {
 			t.Errorf("got %+v, %v", exit, err)
 		}
 		go func() {
-			for range 2 { // for the sign it was asked for meanwhile, and for this
+			synctest.Wait() // until it was asked: an answer to nothing is a lie
+			for range 2 {   // for the sign it was asked for meanwhile, and for this
 				_ = w.Write(wire.Frame{Type: wire.TypePong})
 			}
 		}()

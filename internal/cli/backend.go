@@ -48,6 +48,9 @@ type Backend interface {
 	// throw-away sandbox to get out. An error means that it could not look.
 	Doctor(ctx context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error)
 
+	// Serve serves sandboxes over HTTP until ctx ends.
+	Serve(ctx context.Context, o Options, s Serving) error
+
 	// MCP serves the tools of a session to one client of the Model Context
 	// Protocol, until it goes or ctx ends.
 	MCP(ctx context.Context, o Options, s MCPSession) error
@@ -61,6 +64,7 @@ type Options struct {
 	ConfigFile string // empty: not named by a flag
 	StateDir   string // empty: not named by a flag
 	Provider   string // empty: not named by a flag
+	Host       Host   // the daemon that carries it out; only Conductor heeds it
 	Log        logrus.FieldLogger
 	Approver   sandbox.Approver // answers what --ask asks
 	Progress   about.Progress   // hears what is done to images

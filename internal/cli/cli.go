@@ -70,7 +70,7 @@ func (a *app) cli() *ucli.App {
 	}
 	root.Commands = []*ucli.Command{
 		a.runCommand(), a.execCommand(), a.shellCommand(), a.fsCommand(), a.cpCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
-		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.browserCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
+		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.browserCommand(), a.serveCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
 		a.versionCommand(), a.completionCommand(root),
 	}
 	for _, c := range root.Commands {
@@ -91,6 +91,7 @@ func (a *app) complete(c *ucli.Command, above string) {
 		return
 	}
 	c.Flags = append(c.Flags, a.globals.flagsFor(c)...)
+	c.Action = a.guard(name, c.Action)
 	for _, sub := range c.Subcommands {
 		a.complete(sub, name+" ")
 	}
@@ -149,6 +150,10 @@ func (a *app) options() Options {
 
 // conduct calls fn with a conductor and lets go of it afterwards.
 func (a *app) conduct(o Options, fn func(Conductor) error) error {
+	var err error
+	if o.Host, err = a.globals.daemon(); err != nil {
+		return err
+	}
 	m, release, err := a.Backend.Conductor(o)
 	if err != nil {
 		return err

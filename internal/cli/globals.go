@@ -19,17 +19,18 @@ const (
 // globals are the values of the flags that every command has. They may be
 // given before or after the command's name; the last one counts.
 type globals struct {
-	config, stateDir, provider, tenant, agent, session, format, logLevel text
+	config, stateDir, provider, tenant, agent, session, format, logLevel, host, tokenFile text
 }
 
 func newGlobals() *globals {
 	return &globals{
-		config:   text{check: notEmpty},
-		stateDir: text{check: notEmpty},
-		provider: text{check: oneOf("docker", "local", "auto")},
-		agent:    text{value: config.DefaultAgent, check: notEmpty},
-		session:  text{value: config.DefaultSession, check: notEmpty},
-		format:   text{value: formatTable, check: oneOf(formatTable, formatJSON)},
+		config:    text{check: notEmpty},
+		stateDir:  text{check: notEmpty},
+		tokenFile: text{check: notEmpty},
+		provider:  text{check: oneOf("docker", "local", "auto")},
+		agent:     text{value: config.DefaultAgent, check: notEmpty},
+		session:   text{value: config.DefaultSession, check: notEmpty},
+		format:    text{value: formatTable, check: oneOf(formatTable, formatJSON)},
 		logLevel: text{value: "warning", check: func(s string) error {
 			_, err := logrus.ParseLevel(s)
 			return err
@@ -38,9 +39,15 @@ func newGlobals() *globals {
 }
 
 // flagsFor returns the flags of the command c: one that has an -o of its own
-// keeps it, and --format is written out behind its name.
+// keeps it, and --format is written out behind its name. One that asks about a
+// --host (explain, for one) keeps that, too, and the daemon's is written before
+// its name.
 func (g *globals) flagsFor(c *ucli.Command) []ucli.Flag {
-	flags := g.flags()
+	own := map[string]bool{}
+	for _, f := range c.Flags {
+		own[f.Names()[0]] = true
+	}
+	flags := slices.DeleteFunc(g.flags(), func(f ucli.Flag) bool { return own[f.Names()[0]] })
 	for _, f := range c.Flags {
 		if !slices.Contains(f.Names(), formatShort) {
 			continue
@@ -71,6 +78,8 @@ func (g *globals) flags() []ucli.Flag {
 		{&g.agent, "agent", nil, "who speaks"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},
 		{&g.format, "format", []string{formatShort}, "output as table or json"},
+		{&g.host, "host", nil, "`ADDRESS` of a daemon that is to do it: unix:PATH, tcp:HOST:PORT or https://HOST; default $SANDBOX_HOST"},
+		{&g.tokenFile, "token-file", nil, "`FILE` with the token for --host; default the token in $SANDBOX_TOKEN"},
 		{&g.logLevel, "log-level", nil, "least `LEVEL` of log lines on standard error: error, warning, info, debug"},
 	} {
 		out = append(out, &ucli.GenericFlag{Name: f.name, Aliases: f.aliases, Usage: f.usage, Category: "Global", Value: f.value})

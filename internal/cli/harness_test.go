@@ -81,6 +81,7 @@ type fake struct {
 	evidence   fakeEvidence
 	tokens     fakeTokens
 	served     MCPSession
+	serving    Serving
 }
 
 func (f *fake) Conductor(o Options) (Conductor, func(), error) {
@@ -111,6 +112,12 @@ func (f *fake) Evidence(o Options) (EvidenceStore, func(), error) {
 func (f *fake) Tokens(o Options) (TokenStore, func(), error) {
 	f.options = o
 	return &f.tokens, func() { f.tokens.released = true }, f.err
+}
+
+func (f *fake) Serve(_ context.Context, o Options, s Serving) error {
+	f.options, f.serving = o, s
+	s.Ready(s.Listen)
+	return f.err
 }
 
 func (f *fake) MCP(_ context.Context, o Options, s MCPSession) error {

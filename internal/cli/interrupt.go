@@ -28,8 +28,9 @@ type interrupts struct {
 	ended  sync.WaitGroup
 
 	mu    sync.Mutex
-	rites map[int]func() // under mu
-	next  int            // under mu
+	rites map[int]func()                     // under mu
+	next  int                                // under mu
+	lent  map[syscall.Signal]chan<- struct{} // under mu
 }
 
 // watchInterrupts returns a context that ends with the first signal; its
@@ -59,7 +60,7 @@ func (in *interrupts) watch() {
 			return
 		case s := <-in.ch:
 			n, ok := s.(syscall.Signal)
-			if !ok || n == syscall.SIGPIPE {
+			if !ok || n == syscall.SIGPIPE || in.handOn(n) {
 				continue
 			}
 			if first {
@@ -109,4 +110,33 @@ func (in *interrupts) stop() {
 	close(in.done)
 	in.ended.Wait()
 	in.cancel(context.Canceled)
+}
+
+// lend has a signal no longer end anything: who has it hears of it on the
+// channel, of several that come at once only once. back gives it back.
+func (in *interrupts) lend(s syscall.Signal) (heard <-chan struct{}, back func()) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	ch := make(chan struct{}, 1)
+	in.lent = map[syscall.Signal]chan<- struct{}{s: ch}
+	return ch, func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		delete(in.lent, s)
+	}
+}
+
+// handOn tells who has a signal of it, and whether anybody has.
+func (in *interrupts) handOn(s syscall.Signal) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	ch := in.lent[s]
+	if ch == nil {
+		return false
+	}
+	select {
+	case ch <- struct{}{}:
+	default: // it is to be told already
+	}
+	return true
 }

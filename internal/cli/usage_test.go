@@ -14,7 +14,7 @@ func TestWrongUsage(t *testing.T) {
 		says string
 	}{
 		{"nothing", "", "COMMAND"},
-		{"unknown command", "serve", `unknown command "serve"`},
+		{"unknown command", "serf", `unknown command "serf"`},
 		{"unknown global flag", "--nope list", "nope"},
 		{"unknown flag", "list --nope", "nope"},
 		{"unknown format", "list -o yaml", "one of table, json"},

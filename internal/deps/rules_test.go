@@ -114,7 +114,8 @@ var rules = []rule{
 		from: []string{"./..."},
 		except: []string{
 			"./manager/...", "./house", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
-			"./internal/testenv/served",                        // serves a manager to tests
+			"./internal/testenv/served", // serves a manager to tests
+			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/bench/rig", "./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},
@@ -167,8 +168,10 @@ var variables = map[string]string{
 	"internal/testenv.browserMissing":    "asked once per test process",
 	"internal/testenv.buildGuest":        "built once per test process",
 	"internal/testenv.engineMissing":     "asked once per test process",
+	"internal/testenv.inspectorMissing":  "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.playwrightMissing": "asked once per test process",
+	"internal/testenv.redoclyMissing":    "asked once per test process",
 	"internal/testenv.sshdMissing":       "asked once per test process",
 	"internal/testenv.userMissing":       "asked once per test process",
 	"internal/testenv.wallMissing":       "asked once per test process",

@@ -24,7 +24,8 @@ import (
 // curl, wget, git, python3 with pip and requests, node, npm and go; "browser",
 // an engine that has the image of browsers made from this tree's recipe or an
 // older one; "playwright", what scripts/playwright.sh installs; "sshd", the
-// server of OpenSSH, which scripts/sshd.sh unpacks.
+// server of OpenSSH, which scripts/sshd.sh unpacks; "inspector", what
+// scripts/inspector.sh installs; "redocly", what scripts/redocly.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -64,6 +65,10 @@ func missing(need string) string {
 		return playwrightMissing()
 	case "sshd":
 		return sshdMissing()
+	case "inspector":
+		return inspectorMissing()
+	case "redocly":
+		return redoclyMissing()
 	}
 	return "nobody knows how to look for it"
 }

@@ -103,8 +103,9 @@ func (freely) Settle(context.Context, budget.Amount) error { return nil }
 // nobody is a caller to whom nothing was refused.
 type nobody struct{}
 
-func (nobody) Env() map[string]string   { return nil }
-func (nobody) End() []sandbox.Violation { return nil }
+func (nobody) Env() map[string]string       { return nil }
+func (nobody) End() []sandbox.Violation     { return nil }
+func (nobody) Refused() []sandbox.Violation { return nil }
 
 // answering is a connection from which an answer comes.
 type answering struct{ *bytes.Reader }

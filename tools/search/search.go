@@ -75,8 +75,12 @@ func Compile(pattern string, literal, ignoreCase bool) (*regexp.Regexp, error) {
 // returns false, which is no error. An error is one of the root, or the end of
 // ctx; what cannot be read below the root is counted.
 func Run(ctx context.Context, f sandbox.Files, q Query, each func(Line) bool) (Tally, error) {
-	if q.Glob != "" && !doublestar.ValidatePattern(q.Glob) {
-		return Tally{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "grep", Field: "glob", Message: "the pattern is malformed", Hint: "for example: src/**/*.go"}
+	if q.Glob != "" {
+		var e *sandbox.Error
+		if errors.As(fsbridge.CheckPattern(q.Glob), &e) {
+			e.Op, e.Field = "grep", "glob"
+			return Tally{}, e
+		}
 	}
 	s := &searcher{ctx: ctx, files: f, query: q, each: each}
 	err := fsbridge.Walk(ctx, f, q.Root, s.visit)

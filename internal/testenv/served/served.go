@@ -22,7 +22,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/openapi"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -115,17 +117,23 @@ func (r *Rig) serve() {
 	r.Socket = filepath.Join(r.T.TempDir(), "s")
 	l, err := net.Listen("unix", r.Socket)
 	r.must(err)
-	srv := &http.Server{Handler: r.Server, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10, ConnContext: caller.ConnContext}
+	srv := r.Server.HTTP()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = srv.Serve(l) // it always ends with an error
 	}()
 	transport := &http.Transport{DialContext: r.Dial}
-	r.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	document, err := openapi.Document(r.Server.Routes())
+	r.must(err)
+	r.client = &http.Client{Transport: apicheck.New(r.T, document).Wrap(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	r.T.Cleanup(func() {
 		transport.CloseIdleConnections()
-		srv.Close()
+		ctx, done := context.WithTimeout(context.Background(), waitAtMost)
+		defer done()
+		if err := r.Server.Drain(ctx, time.Millisecond); err != nil {
+			r.T.Error(err)
+		}
 		<-ended
 	})
 }

@@ -1,0 +1,112 @@
+package conductor
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/client"
+	"github.com/bulkhead-dev/sandbox/client/filing"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// Files brings the sandbox of a request up and hands its files to fn. Paths
+// are those inside; those of the daemon's machine mean nothing here.
+func (d *Conductor) Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error {
+	flags, err := form.FlagsOf(r.Flags)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "files", "the flags cannot be written: %w", err)
+	}
+	c := d.as(r.Who)
+	conn, _, err := c.Socket(ctx, "files", "/v1/lend", nil)
+	if err != nil {
+		return err
+	}
+	t := stream.NewTalk(conn, d.o.Stream)
+	defer t.End(false)
+	var m form.Lent
+	if err = t.Send(form.Lend{MustExist: r.MustExist, Flags: flags}); err == nil {
+		err = t.Receive(ctx, &m)
+	}
+	if err == nil && m.Error != nil {
+		err = m.Error.Err()
+	}
+	if err != nil {
+		return ended(ctx, err)
+	}
+	borrowed, lost := context.WithCancel(ctx)
+	defer lost()
+	go func() { // the daemon says nothing more; what comes is its end
+		defer lost()
+		var none form.Lent
+		_ = t.Receive(context.Background(), &none)
+	}()
+	share, err := shareOf(borrowed, c, m)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	return fn(share)
+}
+
+func ended(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable {
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "files", Message: "the call ended before there was an answer", Retryable: true, Err: cause}
+	}
+	return err
+}
+
+func shareOf(ctx context.Context, c *client.Client, m form.Lent) (manager.Share, error) {
+	var mounts []sandbox.Mount
+	for _, r := range m.Roots {
+		mounts = append(mounts, sandbox.Mount{Target: r.Target, ReadOnly: r.ReadOnly, Role: sandbox.RoleBind})
+	}
+	table, err := mountpath.New(mounts, nil)
+	if err != nil {
+		return manager.Share{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "the daemon serves folders that no sandbox has", Err: err}
+	}
+	files, err := filing.Open(ctx, caller{ctx, c}, form.LentPath+"/"+m.Ticket+"/files")
+	if err != nil {
+		return manager.Share{}, err
+	}
+	exposed := m.Exposed
+	if exposed == nil {
+		// Not told which folders of its machine code inside can write; this may be
+		// that machine, so none is trusted.
+		exposed = []string{"/"}
+	}
+	return manager.Share{Bridge: fsbridge.New(table, files, m.Transport), Name: m.Name, Exposed: exposed}, nil
+}
+
+// A caller makes requests about files as long as they are lent.
+type caller struct {
+	lent context.Context
+	c    *client.Client
+}
+
+// Call implements filing.Caller.
+func (f caller) Call(ctx context.Context, q client.Request, out any) error {
+	ctx, done := f.within(ctx)
+	defer done()
+	return f.c.Call(ctx, q, out)
+}
+
+// Do implements filing.Caller.
+func (f caller) Do(ctx context.Context, q client.Request) (*http.Response, func(), error) {
+	ctx, done := f.within(ctx)
+	a, err := f.c.Do(ctx, q)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return a, done, nil
+}
+
+func (f caller) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(f.lent, cancel)
+	return ctx, func() { stop(); cancel() }
+}

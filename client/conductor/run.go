@@ -1,0 +1,69 @@
+package conductor
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// Run brings the sandbox of a request up and runs its command in it. Streams,
+// signals and the size of the terminal go through; the time limit is kept by
+// the daemon.
+func (d *Conductor) Run(ctx context.Context, r manager.Request) (manager.Outcome, error) {
+	return d.attach(ctx, r, false)
+}
+
+// Shell runs the shell of the sandbox as Run runs a command.
+func (d *Conductor) Shell(ctx context.Context, r manager.Request) (manager.Outcome, error) {
+	return d.attach(ctx, r, true)
+}
+
+func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (manager.Outcome, error) {
+	switch {
+	case r.Unsandboxed:
+		return manager.Outcome{}, elsewhere("run", "running without a wall")
+	case r.Ask:
+		return manager.Outcome{}, elsewhere("run", "--ask")
+	}
+	flags, err := form.FlagsOf(r.Flags)
+	if err != nil {
+		return manager.Outcome{}, sandbox.Errorf(sandbox.CodeInternal, "run", "the flags cannot be written: %w", err)
+	}
+	q, err := stream.RequestOf(r.Command)
+	if err != nil {
+		return manager.Outcome{}, err
+	}
+	q.TimeoutSeconds = r.Timeout.Seconds()
+	q.Extra, err = json.Marshal(form.Use{
+		Shell: shell, MustExist: r.MustExist, Remove: r.Remove, Subagent: r.Subagent, Tool: r.Tool, Flags: flags,
+	})
+	if err != nil {
+		return manager.Outcome{}, sandbox.Errorf(sandbox.CodeInternal, "run", "the request cannot be written: %w", err)
+	}
+	conn, _, err := d.as(r.Who).Socket(ctx, "run", "/v1/attach", nil)
+	if err != nil {
+		return manager.Outcome{}, err
+	}
+	p, err := stream.Open(ctx, conn, d.o.Stream, q, r.Command)
+	if err != nil {
+		return manager.Outcome{}, err
+	}
+	if r.Started != nil {
+		r.Started(p)
+	}
+	exit, err := p.Wait()
+	if err != nil {
+		return manager.Outcome{}, err
+	}
+	var out form.Outcome
+	if err := json.Unmarshal(p.Outcome(), &out); err != nil {
+		return manager.Outcome{}, &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "run", Message: "the daemon has not told all of how the command ended", Err: err,
+		}
+	}
+	return out.Whole(exit), nil
+}

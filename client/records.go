@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+)
+
+// Approvals lists the questions that wait for an answer. With wait it is
+// answered when there is one that is not in known, at the latest after so many
+// seconds.
+func (c *Client) Approvals(ctx context.Context, waitSeconds int, known ...string) (api.ApprovalList, error) {
+	q := url.Values{}
+	if waitSeconds > 0 {
+		q.Set("waitSeconds", strconv.Itoa(waitSeconds))
+	}
+	for _, id := range known {
+		q.Add("known", id)
+	}
+	return get[api.ApprovalList](ctx, c, "list approvals", api.Prefix+"/approvals", q)
+}
+
+// AnswerApproval answers a question; the first answer counts.
+func (c *Client) AnswerApproval(ctx context.Context, id string, a api.AnswerApproval) error {
+	return c.Call(ctx, Request{Op: "answer approval", Method: http.MethodPost, Path: api.Prefix + "/approvals/" + url.PathEscape(id), JSON: a}, nil)
+}
+
+// Violations lists what was tried and stopped, the newest first; filter has the
+// parameters of the route.
+func (c *Client) Violations(ctx context.Context, filter url.Values) (api.ViolationList, error) {
+	return get[api.ViolationList](ctx, c, "list violations", api.Prefix+"/violations", filter)
+}
+
+// Evidence lists what was done, the newest first; filter has the parameters of
+// the route.
+func (c *Client) Evidence(ctx context.Context, filter url.Values) (api.EvidenceList, error) {
+	return get[api.EvidenceList](ctx, c, "list evidence", api.Prefix+"/evidence", filter)
+}
+
+// CreateToken makes a token with less than the client's own, or as much. The
+// secret is in the answer and never again.
+func (c *Client) CreateToken(ctx context.Context, r api.CreateToken) (api.NewToken, error) {
+	return post[api.NewToken](ctx, c, "create token", api.Prefix+"/tokens", r)
+}
+
+// Tokens lists those that were made from the client's own.
+func (c *Client) Tokens(ctx context.Context) (api.TokenList, error) {
+	return get[api.TokenList](ctx, c, "list tokens", api.Prefix+"/tokens", nil)
+}
+
+// RevokeToken takes a token back, and with it all that were made from it.
+func (c *Client) RevokeToken(ctx context.Context, id string) (api.Revoked, error) {
+	return ask[api.Revoked](ctx, c, Request{Op: "revoke token", Method: http.MethodDelete, Path: api.Prefix + "/tokens/" + url.PathEscape(id), Again: true})
+}
+
+// StageMedia copies files from outside into the workspace, all or none.
+func (c *Client) StageMedia(ctx context.Context, name string, r api.StageMedia) (api.StagedMedia, error) {
+	return post[api.StagedMedia](ctx, c, "stage media", one(name, "/media"), r)
+}

@@ -1,0 +1,189 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
+	"github.com/bulkhead-dev/sandbox/daemon/approvals"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/files"
+	"github.com/bulkhead-dev/sandbox/daemon/grants"
+	"github.com/bulkhead-dev/sandbox/daemon/media"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
+	"github.com/bulkhead-dev/sandbox/daemon/records"
+	"github.com/bulkhead-dev/sandbox/daemon/replay"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
+	"github.com/bulkhead-dev/sandbox/daemon/shells"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/daemon/tokens"
+	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
+	remotewalls "github.com/bulkhead-dev/sandbox/daemon/walls"
+	"github.com/bulkhead-dev/sandbox/daemon/watch"
+	"github.com/bulkhead-dev/sandbox/house"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/metrics"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/tools"
+)
+
+// daemonParts are what the daemon is made of.
+type daemonParts struct {
+	house     *house.House
+	manager   *manager.Manager
+	admission *admission.Admission
+	tokens    *token.Store
+	answers   *replay.Answers
+	server    *daemon.Server
+	conduct   *conduct.Resource
+	asker     *mcpserver.Asker
+	ends      []func() // of what was made, in that order
+}
+
+// newDaemon makes the parts.
+func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
+	d = &daemonParts{}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	ho := optionsOf(o)
+	d.asker = mcpserver.NewAsker(true) // and questions wait for an answer, see /v1/approvals
+	ho.Approver = d.asker
+	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
+	if d.house, err = house.Open(ho); err != nil {
+		return d, err
+	}
+	d.ends = append(d.ends, d.house.Close)
+	set := config.DaemonOf(d.settings())
+	d.admission, err = admission.New(admission.Options{
+		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
+		Dir: filepath.Join(d.house.State().Path(), "admission"),
+	})
+	if err != nil {
+		return d, err
+	}
+	if d.manager, err = d.house.Manager(); err != nil {
+		return d, err
+	}
+	state := d.house.State()
+	if d.tokens, err = token.Open(state.Tokens()); err != nil {
+		return d, err
+	}
+	if d.answers, err = replay.Open(filepath.Join(state.Path(), "answers")); err != nil {
+		return d, err
+	}
+	return d, d.serve(o, set, version)
+}
+
+// serve makes the server.
+func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
+	kit := agentTools(o, d.manager, nil)
+	d.ends = append(d.ends, kit.end)
+	resources, err := d.resources(o, kit)
+	if err != nil {
+		return err
+	}
+	figures := prometheus.NewRegistry()
+	requests, err := metrics.NewRequests(figures)
+	if err != nil {
+		return err
+	}
+	figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.server, err = daemon.New(daemon.Options{
+		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kit, version),
+		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
+		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
+		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(figures, promhttp.HandlerOpts{}),
+		Checks: d.checks(), Private: []string{d.house.State().Path(), d.house.World().Home},
+		RequestTimeout: set.RequestTimeout, MaxBody: set.MaxBody,
+	})
+	return err
+}
+
+// resources are all that is served below /v1.
+func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, error) {
+	m := d.manager
+	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
+	pages := browsers.New(kit.desk, m, o.Log)
+	d.conduct = conduct.New(m, stream.Options{})
+	d.ends = append(d.ends, boxes.Close, pages.Close)
+	violations, err := d.house.Violations()
+	if err != nil {
+		return nil, err
+	}
+	evidence, err := d.house.Evidence()
+	if err != nil {
+		return nil, err
+	}
+	return []route.Resource{
+		boxes, commands.New(m), toolcalls.New(m, kit.tools), shells.New(m, kit.house, stream.Options{}),
+		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
+		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
+		grants.New(m, d.registrar), tokens.New(d.tokens), media.New(m), pages, d.conduct,
+	}, nil
+}
+
+// mounts are the handlers that speak protocols of their own.
+func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
+	for _, end := range []func() error{agents.Close, providers.Close} {
+		d.ends = append(d.ends, func() {
+			if err := end(); err != nil {
+				o.Log.WithError(err).Warn("something that was served has not ended in order")
+			}
+		})
+	}
+	return []daemon.Mount{
+		{Pattern: "/mcp", Handler: agents},
+		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
+		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
+	}
+}
+
+// declared reports whether sandboxes of that instance may be made through
+// /v1/walls. Those of our own are the manager's alone, which would take what is
+// in no record of its for an orphan.
+func (d *daemonParts) declared(instance string) bool {
+	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
+}
+
+// bind says whose tools a session of the Model Context Protocol has.
+func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
+	t := daemon.TicketOf(r.Context())
+	if _, err := named.Inside(d.manager, t.Who); err != nil {
+		return mcpserver.Binding{}, err
+	}
+	return mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}, nil
+}
+
+// grace is how long requests may go on after the daemon was asked to end.
+func (d *daemonParts) grace() time.Duration { return config.DaemonOf(d.settings()).DrainTimeout }
+
+// close ends what there is, the last first.
+func (d *daemonParts) close() {
+	for i := len(d.ends) - 1; i >= 0; i-- {
+		d.ends[i]()
+	}
+	d.ends = nil
+}

@@ -1,0 +1,123 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/grants"
+	"github.com/bulkhead-dev/sandbox/daemon/service"
+)
+
+const (
+	// sweepWithin bounds one sweep, in which each sandbox is removed in turn.
+	sweepWithin = 10 * time.Minute
+	// rarely is how often it is looked for small files that nobody needs.
+	rarely = time.Hour
+)
+
+// refiller keeps sandboxes ready; managers of this program may be one.
+type refiller interface {
+	Refill(ctx context.Context) (started int, next time.Duration, err error)
+}
+
+// loops are what the daemon does in the background.
+func (d *daemonParts) loops() []service.Loop {
+	out := []service.Loop{
+		{Name: "prune", Every: 5 * time.Minute, Within: sweepWithin, Do: d.prune},
+		{Name: "freeze", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+			_, next, err := d.manager.FreezeIdle(ctx)
+			return next, err
+		}},
+		{Name: "quotas", Every: time.Minute, Do: func(ctx context.Context) (time.Duration, error) {
+			return 0, d.admission.Reconcile(ctx, d.manager)
+		}},
+		{Name: "tokens", Every: rarely, Do: func(context.Context) (time.Duration, error) {
+			_, err := d.tokens.Sweep()
+			return 0, err
+		}},
+		{Name: "media", Every: rarely, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+			_, err := d.manager.SweepMedia(ctx)
+			return 0, err
+		}},
+		{Name: "answers", Every: rarely, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+			_, err := d.answers.Sweep(ctx)
+			return 0, err
+		}},
+	}
+	if r, ok := any(d.manager).(refiller); ok {
+		out = append(out, service.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+			_, next, err := r.Refill(ctx)
+			return next, err
+		}})
+	}
+	return out
+}
+
+// prune sweeps sandboxes as often as the settings say.
+func (d *daemonParts) prune(ctx context.Context) (time.Duration, error) {
+	res, err := config.Resolve(d.settings(), config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
+	if err != nil {
+		return 0, err
+	}
+	every := time.Duration(res.Prune.Every)
+	if every <= 0 {
+		return 0, nil // switched off; it is asked again later
+	}
+	_, err = d.manager.Sweep(ctx)
+	return every, err
+}
+
+// checks are what has to be there to serve.
+func (d *daemonParts) checks() []daemon.Check {
+	return []daemon.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}}
+}
+
+// wallStands asks the walls that sessions get by the settings whether they
+// answer; of auto one of them has to.
+func (d *daemonParts) wallStands(ctx context.Context) error {
+	res, err := config.Resolve(d.settings(), config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
+	if err != nil {
+		return err
+	}
+	names := []string{res.Provider}
+	if res.Provider == "auto" {
+		names = []string{"docker", "local"}
+	}
+	for _, name := range names {
+		p, getErr := d.house.Walls().Get(name)
+		if err = getErr; err != nil {
+			continue
+		}
+		// There is none of that name, and who says so has answered.
+		if _, err = p.Inspect(ctx, "sbx-readyz"); err == nil || sandbox.IsNotFound(err) {
+			return nil
+		}
+	}
+	return err
+}
+
+// writes writes and removes a file in the state folder.
+func (d *daemonParts) writes(context.Context) error {
+	f, err := os.CreateTemp(d.house.State().Path(), ".ready-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("ready")
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if removed := os.Remove(f.Name()); err == nil {
+		err = removed
+	}
+	return err
+}
+
+// registrar takes grants back and derives lesser ones. It is opened when the
+// first asks for it.
+func (d *daemonParts) registrar() (grants.Registrar, error) { return d.house.Control() }

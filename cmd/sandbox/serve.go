@@ -1,0 +1,93 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/service"
+	"github.com/bulkhead-dev/sandbox/daemon/socket"
+	"github.com/bulkhead-dev/sandbox/house"
+	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// socketName is the daemon's socket in the state folder.
+const socketName = "daemon.sock"
+
+// Serve implements cli.Backend.
+func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
+	if l, ok := o.Log.(*logrus.Logger); ok {
+		l.SetLevel(max(l.GetLevel(), logrus.InfoLevel)) // a daemon's log is read afterwards
+	}
+	state, err := house.OpenState(o.StateDir)
+	if err != nil {
+		return err
+	}
+	unlock, err := socket.Lock(filepath.Join(state.Path(), "daemon.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	d, err := newDaemon(o, s.Version)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	listeners, err := listen(state, s.Listen)
+	if err != nil {
+		return err
+	}
+	defer socket.Close(listeners)
+	addresses := []string{}
+	for _, l := range listeners {
+		at := l.Addr().Network() + ":" + l.Addr().String()
+		if !socket.Loopback(l) {
+			o.Log.WithField("address", at).Warn("other machines can reach this, and nothing on the way is encrypted: put a proxy with TLS before it")
+		}
+		addresses = append(addresses, at)
+	}
+	if err := d.admission.Reconcile(ctx, d.manager); err != nil {
+		o.Log.WithError(err).Warn("not every sandbox that there is can be counted; it is tried again each minute")
+	}
+	s.Ready(addresses)
+	return service.Run(ctx, service.Options{
+		Server: d.server, Listeners: listeners, Grace: d.grace, Log: o.Log,
+		Hangups: s.Hangups, Reload: d.reload, Loops: d.loops(),
+	})
+}
+
+// listen opens the addresses, or else what systemd hands over, or else the
+// socket in the state folder.
+func listen(state *statedir.Dir, addresses []string) ([]net.Listener, error) {
+	handed, err := socket.Handed()
+	if err != nil || len(handed) > 0 && len(addresses) == 0 {
+		return handed, err
+	}
+	if len(addresses) == 0 {
+		addresses = []string{"unix:" + filepath.Join(state.Path(), socketName)}
+	}
+	opened, err := socket.Open(addresses)
+	if err != nil {
+		socket.Close(handed)
+		return nil, err
+	}
+	return append(handed, opened...), nil
+}
+
+// settings are those in force, the last good ones where the file cannot be
+// taken.
+func (d *daemonParts) settings() *config.Settings {
+	s, _ := d.house.Settings() // which the manager tells of
+	return s
+}
+
+func (d *daemonParts) reload() error {
+	_, err := d.house.Settings()
+	return err
+}

@@ -1,0 +1,300 @@
+//go:build !sandbox_front
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+)
+
+// A server is `sandbox serve`, and a client of its socket.
+type server struct {
+	*http.Client
+	t      *testing.T
+	cmd    *exec.Cmd
+	socket string
+	log    *bufio.Scanner
+}
+
+// server starts the daemon at a socket and waits until it listens.
+func (s *site) server(socket string, change ...func(*exec.Cmd)) *server {
+	s.t.Helper()
+	cmd := s.command("serve", "--listen", "unix:"+socket)
+	for _, c := range change {
+		c(cmd)
+	}
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	d := &server{t: s.t, cmd: cmd, socket: socket, log: bufio.NewScanner(out)}
+	d.says("listening at")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	d.Client = &http.Client{Transport: &http.Transport{DialContext: dial}, Timeout: 2 * time.Minute}
+	return d
+}
+
+// says waits until the log has a line with that text.
+func (d *server) says(text string) {
+	d.t.Helper()
+	for d.log.Scan() {
+		if strings.Contains(d.log.Text(), text) {
+			return
+		}
+	}
+	d.t.Fatalf("the log never has %q", text)
+}
+
+func (d *server) post(path, body string, header ...string) *http.Response {
+	d.t.Helper()
+	r, err := http.NewRequest("POST", "http://sandbox"+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := d.Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// answer reads a body of that status.
+func answer[T any](d *server, res *http.Response, status int) T {
+	d.t.Helper()
+	data, err := io.ReadAll(res.Body)
+	var v T
+	if err != nil || res.StatusCode != status || json.Unmarshal(data, &v) != nil {
+		d.t.Fatalf("%d, %v: %s", res.StatusCode, err, data)
+	}
+	return v
+}
+
+func (d *server) made(session string) api.Sandbox {
+	d.t.Helper()
+	res := d.post("/v1/sandboxes", `{"session":"`+session+`"}`)
+	return answer[api.Sandbox](d, res, res.StatusCode)
+}
+
+func (d *server) run(name, line string) api.ExecResult {
+	d.t.Helper()
+	body, _ := json.Marshal(api.Exec{Line: line})
+	return answer[api.ExecResult](d, d.post("/v1/sandboxes/"+name+"/exec", string(body)), 200)
+}
+
+func (d *server) stream(name, line string) *bufio.Reader {
+	d.t.Helper()
+	body, _ := json.Marshal(api.Exec{Line: line})
+	res := d.post("/v1/sandboxes/"+name+"/exec", string(body), "Accept", api.ContentEvents)
+	if res.StatusCode != 200 {
+		d.t.Fatalf("no stream: %d", res.StatusCode)
+	}
+	return bufio.NewReader(res.Body)
+}
+
+// until reads a stream until it has the text, and reports whether it did.
+func until(in *bufio.Reader, text string) bool {
+	for {
+		line, err := in.ReadString('\n')
+		if strings.Contains(line, text) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+}
+
+func (d *server) ended() error {
+	done := make(chan error, 1)
+	go func() { done <- d.cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Minute):
+		d.t.Fatal("the daemon does not end")
+		return nil
+	}
+}
+
+// The daemon serves, lets what runs come to its end when it is asked to go, and
+// is the only one of its folder.
+func TestServe(t *testing.T) {
+	walls(t, func(t *testing.T, wall string, s *site) {
+		s.env = append(s.env, "SANDBOX_CONFIG="+settingsFile(t, wall))
+		socket := filepath.Join(t.TempDir(), "d.sock")
+		d := s.server(socket)
+		box := d.made("a")
+		if got := d.run(box.Name, "echo one; exit 3"); got.Stdout != "one\n" || got.ExitCode != 3 {
+			t.Errorf("got %+v", got)
+		}
+		if fi, err := os.Stat(socket); err != nil || fi.Mode().Perm() != 0o600 {
+			t.Errorf("the socket is %v, %v", fi, err)
+		}
+		if out, err := s.command("serve", "--listen", "unix:"+socket+"2").CombinedOutput(); err == nil || !strings.Contains(string(out), "SANDBOX.BUSY") {
+			t.Errorf("a second daemon: %v\n%s", err, out)
+		}
+		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		d.says("the settings are in force")
+		running := d.stream(box.Name, "echo begun; sleep 1; echo end")
+		if !until(running, "begun") {
+			t.Fatal("the command does not begin")
+		}
+		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if !until(running, "end") || !until(running, `"exitCode":0`) {
+			t.Error("a drain has cut off what runs")
+		}
+		if err := d.ended(); err != nil {
+			t.Errorf("the daemon has ended with %v", err)
+		}
+		if _, err := os.Stat(socket); !os.IsNotExist(err) {
+			t.Errorf("the socket is still there: %v", err)
+		}
+	})
+}
+
+func settingsFile(t *testing.T, wall string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "settings.json")
+	text := `{"agents": {"defaults": {"sandbox": {"provider": "` + wall + `"}}}, "daemon": {"drainTimeout": "20s"}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A daemon that is killed under load leaves sandboxes that the next one takes
+// over, and no command that it has told to be a success.
+func TestServeKilled(t *testing.T) {
+	s := newSite(t)
+	socket := filepath.Join(t.TempDir(), "d.sock")
+	d := s.server(socket)
+	names := []string{"a", "b", "c"}
+	before := map[string]api.Sandbox{}
+	var streams []*bufio.Reader
+	for _, n := range names {
+		before[n] = d.made(n)
+		d.run(before[n].Name, "echo kept > /workspace/kept.txt")
+		for range 3 {
+			in := d.stream(before[n].Name, "echo begun; sleep 300")
+			if !until(in, "begun") {
+				t.Fatal("a command does not begin")
+			}
+			streams = append(streams, in)
+		}
+	}
+	if err := d.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range streams {
+		if until(in, "event: exit") {
+			t.Error("a command that nobody saw end has an exit status")
+		}
+	}
+	_ = d.cmd.Wait() // killed
+	next := s.server(socket)
+	for _, n := range names {
+		got := next.made(n)
+		if got.ID != before[n].ID || got.Created {
+			t.Errorf("%s was made anew: %+v", n, got)
+		}
+		if r := next.run(got.Name, "cat /workspace/kept.txt; pgrep -c sleep"); !strings.HasPrefix(r.Stdout, "kept\n0") {
+			t.Errorf("%s has %+v", n, r)
+		}
+	}
+}
+
+// A daemon that systemd starts takes its socket over and tells how it is.
+func TestServeUnderSystemd(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "d.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer told.Close()
+	d := s.server(socket, func(cmd *exec.Cmd) {
+		program, err := exec.LookPath("sandbox")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve`, program}
+		cmd.Env = append(cmd.Env, "LISTEN_FDS=1", "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "WATCHDOG_USEC=200000")
+		cmd.ExtraFiles = []*os.File{file}
+	})
+	hears := func(want string) {
+		t.Helper()
+		told.SetReadDeadline(time.Now().Add(time.Minute))
+		buf := make([]byte, 4096)
+		for {
+			n, err := told.Read(buf)
+			if err != nil {
+				t.Fatalf("systemd never hears %s: %v", want, err)
+			}
+			if strings.Contains(string(buf[:n]), want) {
+				return
+			}
+		}
+	}
+	hears("READY=1")
+	if got := answer[api.Health](d, d.get("/healthz"), 200); got.Status != "ok" {
+		t.Errorf("health %+v", got)
+	}
+	hears("WATCHDOG=1")
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	hears("RELOADING=1")
+	hears("READY=1")
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	hears("STOPPING=1")
+	if err := d.ended(); err != nil {
+		t.Errorf("the daemon has ended with %v", err)
+	}
+}
+
+func (d *server) get(path string) *http.Response {
+	d.t.Helper()
+	res, err := d.Get("http://sandbox" + path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { res.Body.Close() })
+	return res
+}

@@ -1,0 +1,119 @@
+package admission
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+// marks remember for whom beside their tenant sandboxes count, for the next
+// program: one small file for each that was made by the holder of a token with a
+// quota. Without one a sandbox counts for its tenant alone. A zero marks
+// remembers nothing.
+type marks struct {
+	dir string
+}
+
+// maxMark bounds a mark, in bytes; the tokens that one descends from are few.
+const maxMark = 4 << 10
+
+// dotted begins the name of a mark that is being written; no sandbox's does.
+const dotted = ".new-"
+
+// put remembers the accounts of a sandbox beside the tenant's, which is the
+// first one.
+func (m marks) put(name string, accounts []quota.Account) error {
+	if m.dir == "" {
+		return nil
+	}
+	if len(accounts) < 2 {
+		return m.drop(name)
+	}
+	if err := statedir.CheckName(name); err != nil {
+		return err
+	}
+	var names []string
+	for _, a := range accounts[1:] {
+		names = append(names, a.Name)
+	}
+	data, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(m.dir, dotted+name)
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return statedir.Unavailable(op, m.dir, err)
+	}
+	if err := os.Rename(tmp, filepath.Join(m.dir, name)); err != nil {
+		return statedir.Unavailable(op, m.dir, err)
+	}
+	return nil
+}
+
+// get returns what was remembered of a sandbox. The accounts have no limits:
+// they are for what is held already.
+func (m marks) get(name string) ([]quota.Account, error) {
+	if m.dir == "" || statedir.CheckName(name) != nil {
+		return nil, nil
+	}
+	path := filepath.Join(m.dir, name)
+	if st, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil || !st.Mode().IsRegular() || st.Size() > maxMark {
+		return nil, errors.Join(errors.New("it is no file of ours"), err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	if err := json.Unmarshal(data, &names); err != nil {
+		return nil, err
+	}
+	var out []quota.Account
+	seen := map[string]bool{}
+	for _, n := range names {
+		if strings.HasPrefix(n, "token ") && !seen[n] {
+			seen[n] = true
+			out = append(out, quota.Account{Name: n, Limits: quota.NoLimits()})
+		}
+	}
+	return out, nil
+}
+
+// drop forgets a sandbox.
+func (m marks) drop(name string) error {
+	if m.dir == "" || statedir.CheckName(name) != nil {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return statedir.Unavailable(op, m.dir, err)
+	}
+	return nil
+}
+
+// keep forgets every sandbox that is not among those held.
+func (m marks) keep(held map[string]*held) error {
+	if m.dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return statedir.Unavailable(op, m.dir, err)
+	}
+	for _, e := range entries {
+		if held[e.Name()] != nil {
+			continue
+		}
+		if err := os.Remove(filepath.Join(m.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return statedir.Unavailable(op, m.dir, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package admission
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+)
+
+// TestRestartKeepsTheQuotasOfTokens: what the holder of a token has made counts
+// for the token after a restart, too.
+func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "marks")
+	start := func() *Admission {
+		return admission(t, Options{Rules: limited(quota.NoLimits()), Dir: dir})
+	}
+	quotas := map[string]quota.Limits{"parent": quota.NoLimits().With(quota.Sandboxes, 2)}
+	ctx := WithCaller(t.Context(), bearing("a", quotas, "child", "parent"))
+	there := &inventory{}
+	a := start()
+	for _, n := range []int{1, 2} {
+		mustHold(t, ctx, a, plain("a", n))
+		there.put(plain("a", n))
+	}
+	mustHold(t, t.Context(), a, plain("a", 3)) // by nobody with a token
+	there.put(plain("a", 3))
+
+	a = start()
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(3))
+	_, err := a.Hold(ctx, plain("a", 4))
+	wantExceeded(t, err, quota.Sandboxes, "token parent")
+	a.Gone(plain("a", 1).Name)
+	there.take(plain("a", 1).Name)
+	mustHold(t, ctx, a, plain("a", 4))
+
+	// What is gone is remembered no more, however it went.
+	a = start()
+	reconcile(t, a, &inventory{})
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+func TestDamagedMarkCountsForTheTenant(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "marks")
+	a := admission(t, Options{Rules: limited(quota.NoLimits()), Dir: dir})
+	there := &inventory{}
+	for n, content := range []string{`["token x"`, `["tenant b", "token y", "token y"]`, string(make([]byte, maxMark+1)), `{}`} {
+		f := plain("a", n)
+		there.put(f)
+		if err := os.WriteFile(filepath.Join(dir, f.Name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcile(t, a, there)
+	wantHeld(t, a, "a", sandboxes(4))
+	wantHeld(t, a, "b", quota.Want{})
+}
+
+// A sandbox that could not be counted right after a restart is not made.
+func TestHoldWithoutADisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "marks")
+	a := admission(t, Options{Rules: limited(quota.NoLimits()), Dir: dir})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	quotas := map[string]quota.Limits{"one": quota.NoLimits()}
+	_, err := a.Hold(WithCaller(t.Context(), bearing("a", quotas, "one")), plain("a", 1))
+	if sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("got %v, want that it cannot be remembered", err)
+	}
+	wantHeld(t, a, "a", quota.Want{})
+	mustHold(t, t.Context(), a, plain("a", 1)) // needs none
+}

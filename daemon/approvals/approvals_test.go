@@ -1,0 +1,107 @@
+package approvals_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/approve"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/approvals"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type rig struct {
+	*served.Rig
+	desk *approve.Desk
+}
+
+func newRig(t *testing.T) rig {
+	r := rig{desk: approve.New(approve.Options{})}
+	r.Rig = served.New(t, served.Options{Resources: func(*served.Rig) []route.Resource { return []route.Resource{approvals.New(r.desk)} }})
+	return r
+}
+
+// ask puts a question and returns its answer when there is one.
+func (r rig) ask(tenant, session, host string) <-chan sandbox.Permission {
+	answer := make(chan sandbox.Permission, 1)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	r.T.Cleanup(done)
+	go func() {
+		p, _ := r.desk.Approve(ctx, sandbox.PermissionRequest{Tenant: tenant, Agent: "main", Session: session, Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Command: []string{"curl", host}})
+		answer <- p
+	}()
+	return answer
+}
+
+func (r rig) list(as, query string) []api.Approval {
+	r.T.Helper()
+	return served.JSON[api.ApprovalList](r.T, r.Want(200, as, "GET", "/v1/approvals"+query, "")).Items
+}
+
+func TestAnswer(t *testing.T) {
+	r := newRig(t)
+	answer := r.ask("acme", "s1", "one.test:443")
+	questions := r.list("acme", "?waitSeconds=30")
+	if len(questions) != 1 || questions[0].Resource != "one.test:443" || questions[0].Expires.Before(time.Now()) {
+		t.Fatalf("%+v", questions)
+	}
+	id := questions[0].ID
+	for _, tt := range []struct {
+		as, body string
+		status   int
+	}{
+		{"evil", `{"permission":"allow_once"}`, 404}, {"acme-s1", `{"permission":"allow_once"}`, 403}, {"acme-s2", `{"permission":"allow_once"}`, 403},
+		{"acme", `{"permission":"allow_permanent"}`, 403}, {"acme", `{"permission":"yes"}`, 422}, {"acme", `{}`, 422}, {"nobody", `{"permission":"deny"}`, 401},
+	} {
+		r.Want(tt.status, tt.as, "POST", "/v1/approvals/"+id, tt.body)
+	}
+	if n := len(r.list("evil", "")) + len(r.list("acme-s2", "")); n != 0 {
+		t.Errorf("others see %d", n)
+	}
+	if n := len(r.list("acme-s1", "")); n != 1 {
+		t.Errorf("the session sees %d", n)
+	}
+	r.Want(204, "acme", "POST", "/v1/approvals/"+id, `{"permission":"allow_session"}`)
+	if p := <-answer; p != sandbox.AllowSession {
+		t.Error(p)
+	}
+	r.Want(404, "acme", "POST", "/v1/approvals/"+id, `{"permission":"deny"}`)
+	answer = r.ask("acme", "s1", "two.test:443")
+	waiting := served.JSON[api.ApprovalList](t, r.Want(200, "root", "GET", "/v1/approvals?waitSeconds=30", "", "Sandbox-Tenant", "acme")).Items
+	r.Want(204, "root", "POST", "/v1/approvals/"+waiting[0].ID, `{"permission":"allow_permanent"}`, "Sandbox-Tenant", "acme")
+	if p := <-answer; p != sandbox.AllowPermanent {
+		t.Error(p)
+	}
+}
+
+// TestWait holds that who waits hears of the next question, and not of one
+// that is known.
+func TestWait(t *testing.T) {
+	r := newRig(t)
+	first := r.ask("acme", "s1", "one.test:443")
+	known := r.list("acme", "?waitSeconds=30")[0].ID
+	begun := time.Now()
+	if got := r.list("acme", "?waitSeconds=1&known="+known); len(got) != 1 || time.Since(begun) < time.Second {
+		t.Errorf("%d after %s", len(got), time.Since(begun))
+	}
+	heard := make(chan int, 1)
+	go func() { heard <- len(r.list("acme", "?waitSeconds=30&known="+known)) }()
+	second := r.ask("acme", "s2", "two.test:443")
+	if n := <-heard; n != 2 {
+		t.Errorf("%d questions", n)
+	}
+	for _, q := range r.list("acme", "") {
+		r.Want(204, "acme", "POST", "/v1/approvals/"+q.ID, `{"permission":"deny"}`)
+	}
+	if a, b := <-first, <-second; a != sandbox.Deny || b != sandbox.Deny {
+		t.Error(a, b)
+	}
+	r.Want(422, "acme", "GET", "/v1/approvals?waitSeconds=1000", "")
+}

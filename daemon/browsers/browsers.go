@@ -1,0 +1,239 @@
+// Package browsers is the resource of the daemon for the browser of a session:
+// it brings it up and takes it away, drives one page that stays from call to
+// call, and lets a person or a program in where the settings allow that.
+package browsers
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Desk keeps the browsers of scopes; *desk.Desk is one.
+type Desk interface {
+	Start(ctx context.Context, r order.Request) (order.Started, error)
+	Serve(ctx context.Context, r order.Request) (order.Served, error)
+	Watch(ctx context.Context, r order.Request, control bool) (order.Watched, error)
+	Session(ctx context.Context, r order.Request, rights browser.Rights) (browser.Session, error)
+	Stop(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error)
+}
+
+// A Keeper tells of browsers; *manager.Manager is one.
+type Keeper interface {
+	named.Finder
+	Find(ctx context.Context, tenant, name string) (manager.Row, error)
+	BrowserName(who config.Who, flags *config.SandboxSettings) (name string, p sandbox.Provider, err error)
+}
+
+// A Resource has the routes, and the pages and ways in that are open. It has
+// to be closed.
+type Resource struct {
+	desk   Desk
+	keeper Keeper
+	log    logrus.FieldLogger
+	pages  *pages
+
+	mu     sync.Mutex
+	lives  map[config.Who][]order.Life
+	closed bool
+}
+
+// New returns the resource.
+func New(d Desk, k Keeper, log logrus.FieldLogger) *Resource {
+	x := &Resource{desk: d, keeper: k, log: log, lives: map[config.Who][]order.Life{}}
+	x.pages = newPages(func(ctx context.Context, who config.Who) (browser.Session, error) {
+		return d.Session(ctx, order.Request{Who: who}, browser.Rights{Write: true})
+	})
+	return x
+}
+
+// Close ends every page and way in. Browsers stay.
+func (x *Resource) Close() {
+	x.mu.Lock()
+	x.closed = true
+	lives := x.lives
+	x.lives = map[config.Who][]order.Life{}
+	x.mu.Unlock()
+	for _, l := range lives {
+		x.end(l)
+	}
+	x.pages.close()
+}
+
+func (x *Resource) end(lives []order.Life) {
+	for _, l := range lives {
+		if err := l.Close(); err != nil {
+			x.log.WithError(err).Warn("a way into a browser is not closed in order")
+		}
+	}
+}
+
+const (
+	base = api.Prefix + "/sandboxes/{name}/browser"
+	// starting is how long a browser may take to come up.
+	starting = 3 * time.Minute
+	// watching is how long a person may look, and a program be let in.
+	watching = time.Hour
+	// maxLives bounds the ways in that a session has open.
+	maxLives = 4
+)
+
+// Routes implements [route.Resource].
+func (x *Resource) Routes() []route.Route {
+	return []route.Route{{
+		ID: "listBrowsers", Method: http.MethodGet, Path: base, Tag: "browser", Role: token.Session,
+		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
+	}, {
+		ID: "startBrowser", Method: http.MethodPost, Path: base, Tag: "browser", Role: token.Session,
+		Summary: "Bring the browser up", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, at the machine of the server, and hold secrets.",
+		Request: api.StartBrowser{}, Response: api.Browser{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.start,
+	}, {
+		ID: "stopBrowser", Method: http.MethodDelete, Path: base, Tag: "browser", Role: token.Session,
+		Summary: "Remove the browser with all profiles in it", Doc: "The workspace stays. That there is none is no failure.",
+		Query:  []route.Param{{Name: "force", Type: route.Boolean, Doc: "Also when it is in use"}},
+		Errors: []int{404, 409}, Timeout: starting, Do: x.stop,
+	}, {
+		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
+		Summary: "Do something with the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
+		Request: api.DriveBrowser{}, Response: BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
+	}}
+}
+
+func (x *Resource) list(c *route.Call) (any, error) {
+	at, err := named.Find(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	out := api.BrowserList{Items: []api.Browser{}}
+	b, err := x.told(c.Context(), at.Who)
+	switch {
+	case sandbox.IsNotFound(err), sandbox.CodeOf(err) == sandbox.CodeUnsupported:
+	case err != nil:
+		return nil, err
+	default:
+		out.Items = append(out.Items, b)
+	}
+	return out, nil
+}
+
+// told is what is known of the browser of a session's scope.
+func (x *Resource) told(ctx context.Context, who config.Who) (api.Browser, error) {
+	name, _, err := x.keeper.BrowserName(who, nil)
+	if err != nil {
+		return api.Browser{}, err
+	}
+	row, err := x.keeper.Find(ctx, who.Tenant, name)
+	if err != nil {
+		return api.Browser{}, err
+	}
+	return api.Browser{Name: row.Name, Status: string(row.Status), CreatedAt: row.CreatedAt.UTC()}, nil
+}
+
+func (x *Resource) start(c *route.Call) (any, error) {
+	in, err := route.Body[api.StartBrowser](c)
+	if err != nil {
+		return nil, err
+	}
+	at, err := named.InWall(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	req := order.Request{Who: at.Who, For: watching}
+	s, err := x.desk.Start(c.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Browser{Name: s.Name, Status: string(sandbox.StatusRunning)}
+	if b, err := x.told(c.Context(), at.Who); err == nil {
+		out = b
+	}
+	if in.Watch {
+		w, err := x.desk.Watch(c.Context(), req, false)
+		if err != nil {
+			return nil, err
+		}
+		if err := x.keep(at.Who, w.Life, w.Expires); err != nil {
+			return nil, err
+		}
+		out.WatchURL = w.URL
+	}
+	if in.CDP {
+		s, err := x.desk.Serve(c.Context(), req)
+		if err != nil {
+			return nil, err
+		}
+		if err := x.keep(at.Who, s.Life, time.Now().Add(watching)); err != nil {
+			return nil, err
+		}
+		out.CDPURL = s.WebSocketDebuggerURL
+	}
+	return out, nil
+}
+
+// keep holds a way in open until it ends, its time is over, or somebody closes
+// it. It is closed at once where there are too many.
+func (x *Resource) keep(who config.Who, l order.Life, until time.Time) error {
+	x.mu.Lock()
+	full := x.closed || len(x.lives[who]) >= maxLives
+	if !full {
+		x.lives[who] = append(x.lives[who], l)
+	}
+	x.mu.Unlock()
+	if full {
+		x.end([]order.Life{l})
+		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: "the session has too many ways into its browser open", Hint: "stop the browser, or wait until one ends"}
+	}
+	go func() {
+		over := time.NewTimer(time.Until(until))
+		defer over.Stop()
+		select {
+		case <-l.Done():
+		case <-over.C:
+			x.end([]order.Life{l})
+		}
+		x.forget(who, l)
+	}()
+	return nil
+}
+
+func (x *Resource) forget(who config.Who, l order.Life) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var left []order.Life
+	for _, other := range x.lives[who] {
+		if other != l {
+			left = append(left, other)
+		}
+	}
+	if x.lives[who] = left; len(left) == 0 {
+		delete(x.lives, who)
+	}
+}
+
+func (x *Resource) stop(c *route.Call) (any, error) {
+	at, err := named.Find(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	x.pages.drop(at.Who)
+	x.mu.Lock()
+	lives := x.lives[at.Who]
+	delete(x.lives, at.Who)
+	x.mu.Unlock()
+	x.end(lives)
+	_, _, err = x.desk.Stop(c.Context(), order.Request{Who: at.Who}, c.True("force"))
+	return nil, err
+}

@@ -1,0 +1,227 @@
+package browsers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A desk is one in memory. It notes for whom it was asked what.
+type desk struct {
+	mu     sync.Mutex
+	asked  []string
+	open   int // sessions
+	lives  []*life
+	closed bool // the settings let nobody watch
+	gone   bool // the browser of the next action
+}
+
+func (d *desk) note(what string, r order.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, what+" "+r.Who.Tenant+"/"+r.Who.Session)
+}
+
+func (d *desk) Start(_ context.Context, r order.Request) (order.Started, error) {
+	d.note("start", r)
+	return order.Started{Name: "sbx-browser-x"}, nil
+}
+
+func (d *desk) Serve(_ context.Context, r order.Request) (order.Served, error) {
+	d.note("serve", r)
+	return order.Served{Life: d.life(), WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
+}
+
+func (d *desk) Watch(_ context.Context, r order.Request, control bool) (order.Watched, error) {
+	d.note("watch", r)
+	if d.closed || control {
+		return order.Watched{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "watch", Field: "browser.enableNoVnc", Message: "the settings let nobody watch"}
+	}
+	return order.Watched{Life: d.life(), URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
+}
+
+func (d *desk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {
+	d.note("stop", r)
+	return true, "sbx-browser-x", nil
+}
+
+func (d *desk) Session(_ context.Context, r order.Request, rights browser.Rights) (browser.Session, error) {
+	d.note("session", r)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open++
+	return &session{d: d}, nil
+}
+
+func (d *desk) life() *life {
+	l := &life{done: make(chan struct{})}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lives = append(d.lives, l)
+	return l
+}
+
+func (d *desk) sessions() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
+}
+
+type life struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (l *life) Done() <-chan struct{} { return l.done }
+func (l *life) Err() error            { return nil }
+func (l *life) Close() error          { l.once.Do(func() { close(l.done) }); return nil }
+
+// A session remembers where it is.
+type session struct {
+	browser.Session
+	d  *desk
+	at string
+}
+
+func (s *session) Navigate(_ context.Context, address string) (browser.Page, error) {
+	if s.d.gone {
+		s.d.gone = false
+		return browser.Page{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "navigate", Message: "the browser is gone"}
+	}
+	if strings.Contains(address, "denied") {
+		return browser.Page{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "navigate", Message: "no rule allows it"}
+	}
+	s.at = address
+	return browser.Page{URL: address, Status: 200, Title: "A title"}, nil
+}
+
+func (s *session) Extract(_ context.Context, e browser.Extraction) (browser.Content, error) {
+	return browser.Content{URL: s.at, Text: "text"}, nil
+}
+
+func (s *session) Screenshot(context.Context, browser.Shot) (browser.Picture, error) {
+	return browser.Picture{Data: []byte("\x89PNG"), MIME: "image/png", Width: 2, Height: 1}, nil
+}
+
+func (s *session) Type(context.Context, string, string) error { return nil }
+
+func (s *session) Close() error {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.d.open--
+	return nil
+}
+
+func newRig(t *testing.T) (*served.Rig, *desk, string) {
+	d := &desk{}
+	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
+		x := browsers.New(d, r.Manager, r.Log)
+		t.Cleanup(x.Close)
+		return []route.Resource{x}
+	}})
+	return r, d, "/v1/sandboxes/" + r.Ready("acme", "s1") + "/browser"
+}
+
+func TestPagesStay(t *testing.T) {
+	r, d, base := newRig(t)
+	drive := func(action, body string) browsers.BrowserAnswer {
+		t.Helper()
+		return served.JSON[browsers.BrowserAnswer](t, r.Want(200, "acme", "POST", base+"/"+action, body))
+	}
+	if a := drive("navigate", `{"url":"https://one.test/"}`); a.Page == nil || a.Page.Status != 200 {
+		t.Errorf("%+v", a)
+	}
+	if a := drive("extract", `{"parts":["links"]}`); a.Content == nil || a.Content.URL != "https://one.test/" {
+		t.Errorf("%+v", a)
+	}
+	if a := drive("screenshot", `{"full":true}`); a.MIME != "image/png" || !bytes.Equal(a.Data, []byte("\x89PNG")) || a.Width != 2 {
+		t.Errorf("%+v", a)
+	}
+	drive("type", `{"selector":"#q","text":"words"}`)
+	if n := d.sessions(); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+	r.Want(403, "acme", "POST", base+"/navigate", `{"url":"https://denied.test/"}`)
+	drive("close", "")
+	if a := drive("extract", ""); a.Content.URL != "" || d.sessions() != 1 {
+		t.Errorf("%+v, %d sessions", a.Content, d.sessions())
+	}
+	d.gone = true
+	r.Want(503, "acme", "POST", base+"/navigate", `{"url":"https://one.test/"}`)
+	drive("navigate", `{"url":"https://two.test/"}`)
+	r.Want(204, "acme", "DELETE", base, "")
+	if n := d.sessions(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+func TestStart(t *testing.T) {
+	r, d, base := newRig(t)
+	b := served.JSON[api.Browser](t, r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`))
+	if b.Name != "sbx-browser-x" || b.WatchURL == "" || b.CDPURL == "" {
+		t.Errorf("%+v", b)
+	}
+	if b := served.JSON[api.Browser](t, r.Want(200, "acme", "POST", base, "")); b.WatchURL != "" || b.CDPURL != "" {
+		t.Errorf("%+v", b)
+	}
+	r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`)
+	r.Want(429, "acme", "POST", base, `{"watch":true}`)
+	r.Want(204, "acme", "DELETE", base+"?force", "")
+	for i, l := range d.lives {
+		select {
+		case <-l.done:
+		default:
+			t.Errorf("way %d is open", i)
+		}
+	}
+	d.closed = true
+	r.Want(403, "acme", "POST", base, `{"watch":true}`)
+	if l := served.JSON[api.BrowserList](t, r.Want(200, "acme", "GET", base, "")); len(l.Items) != 0 {
+		t.Errorf("%+v", l)
+	}
+	for _, a := range d.asked {
+		if !strings.HasSuffix(a, " acme/s1") {
+			t.Error(a)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	r, d, base := newRig(t)
+	for _, tt := range []struct {
+		as, method, path, body string
+		status                 int
+	}{
+		{"evil", "GET", "", "", 404}, {"acme-s2", "GET", "", "", 404}, {"evil", "POST", "", "{}", 404}, {"evil", "DELETE", "", "", 404},
+		{"evil", "POST", "/navigate", `{"url":"https://one.test/"}`, 404}, {"nobody", "POST", "/navigate", `{"url":"x"}`, 401},
+		{"acme", "POST", "/eval", `{}`, 404}, {"acme", "POST", "/navigate", `{}`, 422}, {"acme", "POST", "/navigate", `{"url":"x","full":true}`, 422},
+		{"acme", "POST", "/wait", `{}`, 422}, {"acme", "POST", "/wait", `{"selector":"a","text":"b"}`, 422}, {"acme", "POST", "/wait", `{"text":"b","gone":true}`, 422},
+		{"acme", "POST", "/extract", `{"parts":["html"]}`, 422}, {"acme", "POST", "/close", `{"url":"x"}`, 422}, {"acme", "POST", "/click", `{"selector":1}`, 422},
+		{"acme", "POST", "", `{"control":true}`, 422},
+	} {
+		r.Want(tt.status, tt.as, tt.method, base+tt.path, tt.body)
+	}
+	if n := d.sessions(); n > 1 {
+		t.Errorf("%d sessions", n)
+	}
+	var none struct{}
+	if err := json.Unmarshal([]byte(r.Want(200, "acme", "POST", base+"/close", "").Body), &none); err != nil {
+		t.Error(err)
+	}
+}

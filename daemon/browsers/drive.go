@@ -1,0 +1,147 @@
+package browsers
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+)
+
+// A BrowserAnswer is what an action came to: of each only what it has.
+type BrowserAnswer struct {
+	Page     *browser.Page     `json:"page,omitempty" doc:"Of navigate"`
+	Content  *browser.Content  `json:"content,omitempty" doc:"Of extract"`
+	Download *browser.Download `json:"download,omitempty" doc:"Of download"`
+
+	MIME   string `json:"mime,omitempty" doc:"Of data"`
+	Data   []byte `json:"data,omitempty" doc:"Of screenshot and pdf"`
+	Width  int    `json:"width,omitempty" doc:"Of a screenshot, in pixels"`
+	Height int    `json:"height,omitempty" doc:"Of a screenshot, in pixels"`
+}
+
+// An action is one thing that is done with a page, with the fields that it
+// needs and those that it takes beside.
+type action struct {
+	needs, takes []string
+	do           func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error
+}
+
+func actions() map[string]action {
+	return map[string]action{
+		"navigate": {needs: []string{"url"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+			p, err := s.Navigate(ctx, in.URL)
+			out.Page = &p
+			return err
+		}},
+		"screenshot": {takes: []string{"selector", "full"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+			p, err := s.Screenshot(ctx, browser.Shot{Selector: in.Selector, Full: in.Full})
+			out.MIME, out.Data, out.Width, out.Height = p.MIME, p.Data, p.Width, p.Height
+			return err
+		}},
+		"extract": {takes: []string{"selector", "parts"}, do: extract},
+		"pdf": {do: func(ctx context.Context, s browser.Session, _ api.DriveBrowser, out *BrowserAnswer) (err error) {
+			out.MIME = "application/pdf"
+			out.Data, err = s.PDF(ctx)
+			return err
+		}},
+		"wait": {takes: []string{"selector", "text", "gone", "timeoutSeconds"}, do: wait},
+		"click": {needs: []string{"selector"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+			return s.Click(ctx, in.Selector)
+		}},
+		"type": {needs: []string{"selector", "text"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+			return s.Type(ctx, in.Selector, in.Text)
+		}},
+		"upload": {needs: []string{"selector", "files"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+			return s.Upload(ctx, in.Selector, in.Files)
+		}},
+		"download": {needs: []string{"selector"}, takes: []string{"path"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+			d, err := s.Download(ctx, in.Selector, in.Path)
+			out.Download = &d
+			return err
+		}},
+	}
+}
+
+func extract(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+	all := func(part string) bool { return slices.Contains(in.Parts, part) }
+	e := browser.Extraction{Text: len(in.Parts) == 0 || all("text"), Links: all("links"), Tree: all("tree"), Selector: in.Selector}
+	c, err := s.Extract(ctx, e)
+	out.Content = &c
+	return err
+}
+
+func wait(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+	c := browser.Condition{Text: in.Text, Timeout: time.Duration(in.TimeoutSeconds) * time.Second}
+	switch {
+	case (in.Selector == "") == (in.Text == ""):
+		return route.Invalid("selector", "or text has to be there, and not both")
+	case in.Gone && in.Selector == "":
+		return route.Invalid("gone", "goes with selector")
+	case in.Gone:
+		c.Gone = in.Selector
+	default:
+		c.Visible = in.Selector
+	}
+	return s.Wait(ctx, c)
+}
+
+// check holds the fields of a request against what the action takes.
+func (a action) check(in api.DriveBrowser) error {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"url", in.URL != ""}, {"selector", in.Selector != ""}, {"text", in.Text != ""}, {"gone", in.Gone}, {"full", in.Full},
+		{"parts", len(in.Parts) > 0}, {"files", len(in.Files) > 0}, {"path", in.Path != ""}, {"timeoutSeconds", in.TimeoutSeconds != 0},
+	} {
+		needed := slices.Contains(a.needs, f.name)
+		if f.set && !needed && !slices.Contains(a.takes, f.name) {
+			return route.Invalid(f.name, "does not go with this action")
+		}
+		if needed && !f.set {
+			return route.Invalid(f.name, "is missing")
+		}
+	}
+	return nil
+}
+
+func (x *Resource) drive(c *route.Call) (any, error) {
+	in, err := route.Body[api.DriveBrowser](c)
+	if err != nil {
+		return nil, err
+	}
+	at, err := named.InWall(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	name := c.Path("action")
+	if name == "close" {
+		if err := (action{}).check(in); err != nil {
+			return nil, err
+		}
+		x.pages.drop(at.Who)
+		return BrowserAnswer{}, nil
+	}
+	do, ok := actions()[name]
+	if !ok {
+		return nil, route.Hide("action", name)
+	}
+	if err := do.check(in); err != nil {
+		return nil, err
+	}
+	release, err := c.Admitted(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	var out BrowserAnswer
+	err = x.pages.use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,89 @@
+package commands
+
+import (
+	"bytes"
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/violation"
+)
+
+// CheckEnv refuses variables that there cannot be.
+func CheckEnv(env map[string]string) error {
+	for name := range maps.Keys(env) {
+		if name == "" || len(name) > 256 || strings.ContainsAny(name, "=\x00") {
+			return route.Invalid("env", "has a name that no variable can have")
+		}
+	}
+	return nil
+}
+
+// A Kept keeps the start of an output and counts all of it. It is safe for
+// concurrent use.
+type Kept struct {
+	most int64
+
+	mu      sync.Mutex
+	kept    bytes.Buffer
+	written int64
+}
+
+// NewKept keeps so many bytes; 0 is the most that is ever kept.
+func NewKept(most int64) *Kept {
+	if most <= 0 || most > manager.MaxKeep {
+		most = manager.MaxKeep
+	}
+	return &Kept{most: most}
+}
+
+// Write implements io.Writer. It takes everything.
+func (k *Kept) Write(p []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.written += int64(len(p))
+	k.kept.Write(p[:max(0, min(int64(len(p)), k.most-int64(k.kept.Len())))])
+	return len(p), nil
+}
+
+// Reset forgets everything.
+func (k *Kept) Reset() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept.Reset()
+	k.written = 0
+}
+
+func (k *Kept) all() (kept []byte, written int64, hit *sandbox.LimitHit) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.written > int64(k.kept.Len()) {
+		hit = &sandbox.LimitHit{Limit: sandbox.LimitMaxOutputBytes, Current: k.written, Bound: k.most, Unit: sandbox.UnitBytes}
+	}
+	return bytes.Clone(k.kept.Bytes()), k.written, hit
+}
+
+// Captured is how a command ended whose output was kept.
+func Captured(o manager.Outcome, name string, stdout, stderr *Kept) api.ExecResult {
+	if o.Name != "" {
+		name = o.Name
+	}
+	out, written, hit := stdout.all()
+	errOut, errWritten, errHit := stderr.all()
+	limit := o.Exit.Limit
+	for _, h := range []*sandbox.LimitHit{hit, errHit} {
+		if limit == nil {
+			limit = h
+		}
+	}
+	return Result(sandbox.Result{
+		Stdout: out, Stderr: violation.Annotate(errOut, o.Violations), StdoutBytes: written, StderrBytes: errWritten,
+		Truncated: hit != nil || errHit != nil, Limit: limit, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut,
+		Restarted: o.Exit.Restarted, Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource,
+		Violations: o.Violations, Duration: o.Duration, Usage: o.Exit.Usage,
+	}, name)
+}

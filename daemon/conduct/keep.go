@@ -1,0 +1,112 @@
+package conduct
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+const (
+	longest  = 15 * time.Minute // of a sweep
+	maxFlags = 4 << 20          // bytes of a request with flags
+)
+
+// listing tells of the caller's sandboxes. Of a provider that does not answer
+// it tells what the records know, with the error.
+func (s *Resource) listing(c *route.Call) (any, error) {
+	o := manager.ListOptions{Tenant: c.Who.Tenant, All: c.True("all"), Foreign: c.True("foreign")}
+	if (o.All || o.Foreign) && !c.Admin() {
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "list", Field: "all", Message: "this is for admins"}
+	}
+	l, err := s.m.List(c.Context(), o)
+	out := form.Listing{Containers: shown(c, l.Containers), Browsers: shown(c, l.Browsers)}
+	if err != nil {
+		d := fault.Of(err)
+		out.Error = &d
+	}
+	return out, nil
+}
+
+// shown are the rows that are the caller's to see, as they may be seen.
+func shown(c *route.Call, rows []manager.Row) []manager.Row {
+	out := []manager.Row{}
+	for _, r := range rows {
+		if !c.Admin() {
+			if !named.Allowed(c, r.Tenant, r.Agent, r.Session, r.Scope) {
+				continue
+			}
+			r.Workspace = ""
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (s *Resource) selected(c *route.Call) (any, error) {
+	q, err := route.Body[form.Selection](c)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.m.Select(c.Context(), c.Who.Tenant, manager.Selector{Session: q.Session, Agent: q.Agent, All: q.All}, q.Browsers)
+	if err != nil {
+		return nil, err
+	}
+	return form.Selected{Items: shown(c, rows)}, nil
+}
+
+// recreate removes what the caller names and may name. What is not there any
+// more needs no removing.
+func (s *Resource) recreate(c *route.Call) (any, error) {
+	q, err := route.Body[form.Recreate](c)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.m.List(c.Context(), manager.ListOptions{Tenant: c.Who.Tenant})
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.DeleteFunc(append(slices.Clone(l.Containers), l.Browsers...), func(r manager.Row) bool {
+		return !slices.Contains(q.Names, r.Name) || !named.Allowed(c, r.Tenant, r.Agent, r.Session, r.Scope)
+	})
+	out := s.m.Recreate(c.Context(), rows)
+	return cleared(out.Removed, 0, out.Failed), nil
+}
+
+func cleared(removed []manager.Removed, kept int, failed []manager.Failed) form.Cleared {
+	return form.Cleared{Removed: append([]manager.Removed{}, removed...), Kept: kept, Failed: append([]manager.Failed{}, failed...)}
+}
+
+func (s *Resource) prune(c *route.Call) (any, error) {
+	q, err := route.Body[form.Prune](c)
+	if err != nil {
+		return nil, err
+	}
+	o := manager.PruneOptions{Tenant: c.Who.Tenant, Idle: q.Idle, MaxAge: q.MaxAge, Workspaces: q.Workspaces, DryRun: q.DryRun}
+	out, err := s.m.Prune(c.Context(), o)
+	if err != nil {
+		return nil, err
+	}
+	return cleared(out.Removed, out.Kept, out.Failed), nil
+}
+
+func (s *Resource) explain(c *route.Call) (any, error) {
+	b, err := c.Raw()
+	if err != nil {
+		return nil, err
+	}
+	q, err := form.ReadExplain(b)
+	if err != nil {
+		return nil, err
+	}
+	flags, err := use(c, q.Flags)
+	if err != nil {
+		return nil, err
+	}
+	return s.m.Explain(c.Context(), c.Who, flags, manager.Questions{Tool: q.Tool, Command: q.Command, Path: q.Path, Host: q.Host, Method: q.Method})
+}

@@ -1,0 +1,143 @@
+package conduct
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/filing"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// maxLent is how many sandboxes have their files lent at one time.
+const maxLent = 1024
+
+// A lent is a sandbox whose files somebody has.
+type lent struct {
+	files sandbox.Files
+	ctx   context.Context // ends with the socket
+	owner owner
+}
+
+// An owner is who may use what was lent.
+type owner struct {
+	who   config.Who
+	token string // id; empty is a user of this machine
+}
+
+func ownerOf(c *route.Call) owner {
+	o := owner{who: c.Who}
+	if c.Caller.Token != nil {
+		o.token = c.Caller.Token.ID
+	}
+	return o
+}
+
+// Lent serves lent files, to be mounted at [form.LentPath] and all below it.
+func (s *Resource) Lent() http.Handler { return s.mux }
+
+func (s *Resource) lentMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	filing.Mount(mux, form.LentPath+"/{ticket}/files", s.find)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "serve", Message: "there is no such route"})
+	})
+	return mux
+}
+
+// find returns the files that a request is about. Those of others are not
+// there.
+func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
+	c := daemon.TicketOf(r.Context())
+	s.mu.Lock()
+	l := s.lent[r.PathValue("ticket")]
+	s.mu.Unlock()
+	if c == nil || l == nil || l.owner != ownerOf(c) {
+		return nil, nil, nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "these files are not lent, or not any more"}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(l.ctx, cancel)
+	return l.files, ctx, func() { stop(); cancel() }, nil
+}
+
+// lend lends the files of the session's sandbox until the client has gone.
+func (s *Resource) lend(c *route.Call) (any, error) {
+	conn, err := websocket.Accept(c.Writer, c.Request, nil)
+	if err != nil {
+		return route.Sent{}, nil // it has answered
+	}
+	t := stream.NewTalk(conn, s.o)
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	var ask form.Lend
+	if err = t.Receive(ctx, &ask); err == nil {
+		go func() { // the client says nothing more; what comes is its end
+			defer cancel()
+			var none struct{}
+			_ = t.Receive(context.Background(), &none)
+		}()
+		err = s.keep(ctx, c, t, ask)
+	}
+	told := false
+	if err != nil {
+		d := fault.Of(err)
+		told = t.Send(form.Lent{Error: &d}) == nil
+	}
+	t.End(told)
+	return route.Sent{}, nil
+}
+
+func (s *Resource) keep(ctx context.Context, c *route.Call, t *stream.Talk, ask form.Lend) error {
+	flags, err := use(c, ask.Flags)
+	if err != nil {
+		return err
+	}
+	if _, err := s.inside(c.Who, flags); err != nil {
+		return err
+	}
+	return s.m.Files(ctx, manager.Request{Who: c.Who, Flags: flags, MustExist: ask.MustExist}, func(share manager.Share) error {
+		ticket, err := s.register(&lent{files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.lent, ticket)
+		}()
+		m := form.Lent{Ticket: ticket, Name: share.Name, Transport: share.Transport()}
+		for _, r := range share.Roots() {
+			m.Roots = append(m.Roots, form.Root{Target: r.Target, ReadOnly: r.ReadOnly})
+		}
+		if c.Admin() {
+			m.Exposed = share.Exposed
+		}
+		if t.Send(m) == nil {
+			<-ctx.Done()
+		}
+		return nil
+	})
+}
+
+func (s *Resource) register(l *lent) (string, error) {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // does not fail
+	ticket := hex.EncodeToString(b[:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lent) >= maxLent {
+		return "", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "files", Message: "the files of too many sandboxes are lent", Retryable: true}
+	}
+	s.lent[ticket] = l
+	return ticket, nil
+}

@@ -1,0 +1,183 @@
+// Package grants is the resource of the daemon for operations under grants:
+// what a call may do, carrying one out, taking a grant back, and deriving a
+// lesser one.
+//
+// A grant is believed, so it is for whoever gives grants: the backend of a
+// tenant, and not the session that an agent speaks in. What the settings do not
+// allow no grant allows.
+package grants
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Performer carries out operations; *manager.Manager is one.
+type Performer interface {
+	Operate(ctx context.Context, req manager.Operation) (manager.Performed, error)
+	Profile(ctx context.Context, req manager.Operation) (grant.Profile, error)
+}
+
+// A Registrar takes grants back and notes derived ones; *control.Control of
+// package manager/control is one.
+type Registrar interface {
+	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
+	// Revoke goes by the grant's ID, and is remembered until its Expires.
+	Revoke(g grant.Grant) error
+}
+
+// A Resource has the routes.
+type Resource struct {
+	performer Performer
+	registrar func() (Registrar, error)
+	now       func() time.Time
+}
+
+// New returns the resource. The registrar is asked for when it is needed first.
+func New(p Performer, r func() (Registrar, error)) *Resource {
+	return &Resource{performer: p, registrar: r, now: time.Now}
+}
+
+const (
+	// maxBody is the most of a request in bytes: what an operation writes, too.
+	maxBody = 16 << 20
+	// operating is how long one operation may take; its grant says less.
+	operating = time.Hour
+	// maxAhead is how long a revocation is remembered at most.
+	maxAhead = 366 * 24 * time.Hour
+)
+
+// Routes implements [route.Resource].
+func (x *Resource) Routes() []route.Route {
+	return []route.Route{{
+		ID: "checkGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/check", Tag: "grants", Role: token.Tenant,
+		Summary: "Tell what a call under a grant may do", Doc: "What grant, manifest and settings come to now. Nothing is begun and nothing used up.",
+		Request: api.CheckGrant{}, Response: api.CheckedGrant{}, Errors: []int{501, 503}, Do: x.check,
+	}, {
+		ID: "deriveGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/derive", Tag: "grants", Role: token.Tenant,
+		Summary: "Derive a lesser grant from a grant", Doc: "It never gives more, and falls with the grant that it comes from.",
+		Request: api.DeriveGrant{}, Response: api.DerivedGrant{}, Status: http.StatusCreated, Errors: []int{501, 503}, Do: x.derive,
+	}, {
+		ID: "revokeGrant", Method: http.MethodDelete, Path: api.Prefix + "/grants/{id}", Tag: "grants", Role: token.Tenant,
+		Summary: "Take a grant back", Doc: "And with it all that were or will be derived from it. What runs under them ends. It is done when the answer comes.",
+		Query:  []route.Param{{Name: "expires", Required: true, Length: 64, Doc: "When the grant ends by itself, as 2026-11-21T06:12:15Z; until then this is remembered"}},
+		Errors: []int{501, 503}, Do: x.revoke,
+	}, {
+		ID: "operate", Method: http.MethodPost, Path: api.Prefix + "/operate", Tag: "grants", Role: token.Tenant,
+		Summary: "Carry out one operation under a grant", Doc: "Begin and end are on record, also where it is refused; a refusal is an answer with ok false.",
+		Request: api.Operate{}, Response: api.Performed{}, Errors: []int{501, 503, 504}, Body: maxBody, Timeout: operating, Do: x.operate,
+	}}
+}
+
+// owned refuses grants that are not the caller's to use.
+func owned(c *route.Call, g grant.Grant, line []grant.Grant) error {
+	for _, g := range append([]grant.Grant{g}, line...) {
+		who := config.Who{Tenant: g.Tenant, Agent: cmp.Or(g.Agent, config.DefaultAgent), Session: cmp.Or(g.Session, config.DefaultSession)}
+		if err := c.Caller.Speaks(who); err != nil {
+			return err
+		}
+		if g.Tenant != c.Who.Tenant {
+			return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.tenant", Message: "the grant is another tenant's than the request speaks for"}
+		}
+	}
+	return nil
+}
+
+func (x *Resource) check(c *route.Call) (any, error) {
+	in, err := route.Body[api.CheckGrant](c)
+	if err != nil {
+		return nil, err
+	}
+	if err := owned(c, in.Grant, in.Line); err != nil {
+		return nil, err
+	}
+	p, err := x.performer.Profile(c.Context(), manager.Operation{Grant: in.Grant, Line: in.Line, Manifest: in.Manifest})
+	if err != nil {
+		return nil, err
+	}
+	profile, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return api.CheckedGrant{Hash: p.Hash, Profile: profile}, nil
+}
+
+func (x *Resource) derive(c *route.Call) (any, error) {
+	in, err := route.Body[api.DeriveGrant](c)
+	if err != nil {
+		return nil, err
+	}
+	if err := owned(c, in.Grant, in.Line); err != nil {
+		return nil, err
+	}
+	r, err := x.registrar()
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.Derive(in.Grant, grant.Wish{
+		ID: cmp.Or(in.ID, strings.ToLower(rand.Text())), Call: in.Call, DecisionKey: in.DecisionKey, Agent: in.Agent,
+		Capabilities: in.Capabilities, Budget: in.Budget, Expires: in.Expires,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return api.DerivedGrant{Grant: made, Line: append([]grant.Grant{in.Grant}, in.Line...)}, nil
+}
+
+func (x *Resource) revoke(c *route.Call) (any, error) {
+	expires, err := time.Parse(time.RFC3339Nano, c.Text("expires"))
+	if err != nil {
+		return nil, route.Invalid("expires", "is no time like 2026-11-21T06:12:15Z")
+	}
+	if expires.After(x.now().Add(maxAhead)) {
+		return nil, route.Invalid("expires", "is more than a year ahead")
+	}
+	r, err := x.registrar()
+	if err != nil {
+		return nil, err
+	}
+	return nil, r.Revoke(grant.Grant{ID: c.Path("id"), Expires: expires})
+}
+
+func (x *Resource) operate(c *route.Call) (any, error) {
+	in, err := route.Body[api.Operate](c)
+	if err != nil {
+		return nil, err
+	}
+	if err := owned(c, in.Grant, in.Line); err != nil {
+		return nil, err
+	}
+	release, err := c.Admitted(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	in.Operation.Data = in.Data
+	p, err := x.performer.Operate(c.Context(), manager.Operation{
+		Grant: in.Grant, Line: in.Line, Manifest: in.Manifest, Do: in.Operation, Keep: in.KeepBytes, RequestID: c.RequestID, TraceParent: c.TraceParent,
+	})
+	if err != nil && p.ID == "" {
+		return nil, err // there is no record that an answer could name
+	}
+	output, err := json.Marshal(p.Output)
+	if err != nil {
+		return nil, err
+	}
+	return api.Performed{
+		ID: p.ID, OK: p.OK, Code: p.Code, Message: p.Message, Retryable: p.Retryable, Output: output,
+		Used: p.Used, Duration: int64(p.Duration), Profile: p.Profile, Sandbox: p.Sandbox,
+	}, nil
+}

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+)
+
+const (
+	maxHeader      = 32 << 10 // bytes
+	headerWithin   = 10 * time.Second
+	idleWithin     = 2 * time.Minute
+	cutOffPatience = 10 * time.Second
+)
+
+// HTTP returns what serves connections with s; each listener has one of its
+// own. Over TLS HTTP/2 is not spoken: its streams share a connection, and
+// deadlines of one would be those of all.
+func (s *Server) HTTP() *http.Server {
+	srv := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerWithin, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
+		DisableGeneralOptionsHandler: true, ConnContext: caller.ConnContext,
+		ErrorLog: log.New(debugWriter{s}, "", 0),
+	}
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	srv.Protocols = p
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = append(s.servers, srv)
+	return srv
+}
+
+// debugWriter takes what net/http has to say, which is about connections of
+// others that go wrong.
+type debugWriter struct{ s *Server }
+
+func (w debugWriter) Write(p []byte) (int, error) {
+	w.s.o.Log.Debug(string(p))
+	return len(p), nil
+}
+
+// Drain takes no connections and no requests any more and waits for those that
+// run, for at most grace; then it cuts them off. What it has cut off it waits
+// for until ctx ends, whose end is the error.
+func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
+	s.draining.Store(true)
+	s.mu.Lock()
+	servers := s.servers
+	s.servers = nil
+	s.mu.Unlock()
+	waiting, done := context.WithTimeout(ctx, grace)
+	defer done()
+	errs := make(chan error, len(servers))
+	for _, srv := range servers {
+		go func() { errs <- srv.Shutdown(waiting) }()
+	}
+	idle := s.busy.empty()
+	select {
+	case <-idle:
+	case <-waiting.Done():
+	}
+	s.cut(errDraining)
+	for range servers {
+		if err := <-errs; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			s.o.Log.WithError(err).Warn("a listener was not closed as it should be")
+		}
+	}
+	patience, done := context.WithTimeout(ctx, cutOffPatience)
+	defer done()
+	select {
+	case <-idle:
+	case <-patience.Done():
+		s.o.Log.Warn("requests are still running that were cut off")
+	}
+	for _, srv := range servers {
+		_ = srv.Close() // connections that are left
+	}
+	return ctx.Err()
+}
+
+// A crowd counts who is inside.
+type crowd struct {
+	mu   sync.Mutex
+	n    int
+	gone []chan struct{} // closed when nobody is
+}
+
+func (c *crowd) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n > 0 {
+		return
+	}
+	for _, g := range c.gone {
+		close(g)
+	}
+	c.gone = nil
+}
+
+// empty is closed as soon as nobody is inside.
+func (c *crowd) empty() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := make(chan struct{})
+	if c.n == 0 {
+		close(g)
+	} else {
+		c.gone = append(c.gone, g)
+	}
+	return g
+}

@@ -1,0 +1,208 @@
+package records
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
+	"github.com/bulkhead-dev/sandbox/evidence/pairs"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// An EvidenceStore answers for what was done; *evidence.Store is one.
+type EvidenceStore interface {
+	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
+	Verify(ctx context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error]
+	PublicKey() (ed25519.PublicKey, error)
+}
+
+// Evidence is the resource of what was done.
+type Evidence struct{ store EvidenceStore }
+
+// NewEvidence returns the resource.
+func NewEvidence(s EvidenceStore) *Evidence { return &Evidence{s} }
+
+// reading is how long reading all records of a tenant may take.
+const reading = 5 * time.Minute
+
+// statusOpen is that of an operation without an end.
+const statusOpen = "open"
+
+// Routes implements [route.Resource].
+func (e *Evidence) Routes() []route.Route {
+	var types []string
+	for _, t := range evidence.Types() {
+		types = append(types, string(t))
+	}
+	return []route.Route{{
+		ID: "listEvidence", Method: http.MethodGet, Path: api.Prefix + "/evidence", Tag: "records", Role: token.Session,
+		Summary: "List what was done", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything.",
+		Query: append([]route.Param{limitParam(), {Name: "type", Enum: types, Doc: "Only of this type; all but checkpoints without"},
+			{Name: "command", Length: 128, Doc: "Only of the run or operation with this id"}}, scopeParams()...),
+		Response: api.EvidenceList{}, Errors: []int{503, 504}, Timeout: reading, Do: e.list,
+	}, {
+		ID: "listOperations", Method: http.MethodGet, Path: api.Prefix + "/evidence/operations", Tag: "records", Role: token.Session,
+		Summary: "List operations with their begin and end", Doc: "The newest first. An operation whose begin is no longer on record is there with its end alone.",
+		Query: append([]route.Param{limitParam(),
+			{Name: "status", Enum: []string{"ok", "denied", "error", "aborted", statusOpen}, Doc: "Only those that ended so; open has no end yet"},
+			{Name: "code", Length: 64, Doc: "Only those that ended with this code of an error"},
+			{Name: "tool", Length: 128, Doc: "Only those of this tool"}, {Name: "call", Length: 256, Doc: "Only those of this tool call"},
+			{Name: "grant", Length: 256, Doc: "Only those under this grant"}, {Name: "id", Length: 128, Doc: "Only this one"}}, scopeParams()...),
+		Response: api.OperationList{}, Errors: []int{503, 504}, Timeout: reading, Do: e.operations,
+	}, {
+		ID: "verifyEvidence", Method: http.MethodGet, Path: api.Prefix + "/evidence/verify", Tag: "records", Role: token.Tenant,
+		Summary: "Check that nothing on record is missing or changed", Doc: "The tenant's own records. A report that something is not as it was written is an answer, not a problem.",
+		Query:    []route.Param{{Name: "all", Type: route.Boolean, Doc: "Every tenant's; for admins"}},
+		Response: api.EvidenceReport{}, Errors: []int{503, 504}, Timeout: reading, Do: e.verify,
+	}}
+}
+
+func (s scope) evidence() evidence.Filter {
+	return evidence.Filter{Tenant: s.tenant, AllTenants: s.all, Agent: s.agent, Session: s.session, Sandbox: s.sandbox, Since: s.since, Until: s.until}
+}
+
+func (e *Evidence) list(c *route.Call) (any, error) {
+	s, err := scopeOf(c)
+	if err != nil {
+		return nil, err
+	}
+	f := s.evidence()
+	f.Type, f.Command, f.Limit = evidence.Type(c.Text("type")), c.Text("command"), s.limit+1
+	out := api.EvidenceList{Evidence: []api.EvidenceRecord{}}
+	out.More, out.Damaged, err = gather(e.store.Query(c.Context(), f), s.limit, func(r evidence.Record) error {
+		out.Evidence = append(out.Evidence, api.EvidenceRecord{
+			Time: r.Time.UTC(), Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox,
+			Command: r.Command, Type: string(r.Type), Data: r.Data, Omitted: r.Omitted,
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (e *Evidence) operations(c *route.Call) (any, error) {
+	s, err := scopeOf(c)
+	if err != nil {
+		return nil, err
+	}
+	// All that a filter asks has to hold for the begin, so that the end of an
+	// operation is not lost over it; whose it is holds for both.
+	f := s.evidence()
+	all := e.store.Query(c.Context(), evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
+	out := api.OperationList{Operations: []api.OperationRecord{}}
+	out.More, out.Damaged, err = gather(meant(c, pairs.Newest(all), f), s.limit, func(i pairs.Item) error {
+		r, err := recordOf(i)
+		out.Operations = append(out.Operations, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// meant passes on the operations that the query selects.
+func meant(c *route.Call, all iter.Seq2[pairs.Item, error], f evidence.Filter) iter.Seq2[pairs.Item, error] {
+	return func(yield func(pairs.Item, error) bool) {
+		for i, err := range all {
+			if err == nil && !(i.Operation() && f.Match(i.First()) && selected(c, i)) {
+				continue
+			}
+			if !yield(i, err) {
+				return
+			}
+		}
+	}
+}
+
+func selected(c *route.Call, i pairs.Item) bool {
+	have := map[string]string{"status": statusOpen}
+	if b := i.Begin; b != nil {
+		have["id"], have["tool"], have["call"], have["grant"] = b.ID, b.Tool, b.Call, b.Grant
+	}
+	if e := i.End; e != nil {
+		have["id"], have["status"], have["code"] = e.ID, string(e.Status), string(e.Code)
+	}
+	for _, name := range []string{"id", "status", "code", "tool", "call", "grant"} {
+		if c.Given(name) && c.Text(name) != have[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func recordOf(i pairs.Item) (api.OperationRecord, error) {
+	r := api.OperationRecord{Status: statusOpen}
+	var err error
+	if i.Begin != nil {
+		r.ID = i.Begin.ID
+		if r.Begin, err = json.Marshal(i.Begin); err != nil {
+			return r, err
+		}
+	}
+	if i.End != nil {
+		r.ID, r.Status = i.End.ID, string(i.End.Status)
+		r.End, err = json.Marshal(i.End)
+	}
+	return r, err
+}
+
+func (e *Evidence) verify(c *route.Call) (any, error) {
+	all := c.True("all")
+	switch {
+	case all && !c.Admin():
+		return nil, notYours("all")
+	case c.Caller.Agent != "":
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "verify", Message: "the records of a tenant are one chain, and the token is for one agent of it"}
+	}
+	key, err := e.store.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	out := api.EvidenceReport{OK: true, Keys: []api.EvidenceKey{}, Chains: []api.EvidenceChain{}}
+	if key != nil {
+		out.Keys = append(out.Keys, api.EvidenceKey{ID: checkpoint.KeyID(key), Public: checkpoint.Public(key)})
+	}
+	for chain, err := range e.store.Verify(c.Context(), evidence.Check{Tenant: c.Who.Tenant, AllTenants: all}) {
+		if err != nil {
+			return nil, err
+		}
+		if chain.Old && !c.Admin() {
+			continue // it holds every tenant's
+		}
+		out.Chains = append(out.Chains, chainOf(chain))
+		out.OK = out.OK && chain.OK()
+	}
+	return out, nil
+}
+
+func chainOf(c evidence.Chain) api.EvidenceChain {
+	out := api.EvidenceChain{
+		OK: c.OK(), Tenant: c.Tenant, Old: c.Old, Files: c.Files, Records: c.Records, Dropped: c.Dropped,
+		Checkpoints: c.Checkpoints, Unsigned: c.Unsigned, Torn: c.Torn, Damage: []api.EvidenceFault{}, Omitted: c.Omitted,
+	}
+	if c.Signed != nil {
+		out.Signed = &api.EvidencePlace{Seq: c.Signed.Seq, Hash: c.Signed.Hash, Records: c.Signed.Records, Key: c.Signed.Key}
+	}
+	damage := c.Damage
+	const most = 100
+	if len(damage) > most {
+		out.Omitted += len(damage) - most
+		damage = slices.Clone(damage[:most])
+	}
+	for _, d := range damage {
+		out.Damage = append(out.Damage, api.EvidenceFault{Kind: d.Kind, File: d.File, Line: d.Line, Offset: d.Offset, Seq: d.Seq, Detail: d.Detail})
+	}
+	return out
+}

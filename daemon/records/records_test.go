@@ -1,0 +1,177 @@
+package records_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/records"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type rig struct {
+	*served.Rig
+	violations *store.Store
+	evidence   *evidence.Store
+}
+
+func newRig(t *testing.T) rig {
+	r := rig{}
+	var err error
+	if r.violations, err = store.Open(filepath.Join(t.TempDir(), "violations"), store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if r.evidence, err = evidence.Open(filepath.Join(t.TempDir(), "evidence"), evidence.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.violations.Close(); r.evidence.Close() })
+	r.Rig = served.New(t, served.Options{Resources: func(*served.Rig) []route.Resource {
+		return []route.Resource{records.NewViolations(r.violations), records.NewEvidence(r.evidence)}
+	}})
+	return r
+}
+
+// tried puts a violation of a session on record.
+func (r rig) tried(tenant, session, host string) {
+	r.T.Helper()
+	v := store.FromNetwork(sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Rule: "network.allowedDomains"},
+		"it is not allowed", store.Meta{Tenant: tenant, Agent: "main", Session: session, Sandbox: "sbx-" + session})
+	if err := r.violations.Append(r.T.Context(), v); err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+func TestViolations(t *testing.T) {
+	r := newRig(t)
+	for _, s := range []string{"s1", "s2"} {
+		for i := range 3 {
+			r.tried("acme", s, fmt.Sprintf("host%d.%s.test:443", i, s))
+		}
+	}
+	r.tried("evil", "s1", "evil.test:443")
+	ask := func(as, query string) api.ViolationList {
+		t.Helper()
+		return served.JSON[api.ViolationList](t, r.Want(200, as, "GET", "/v1/violations"+query, ""))
+	}
+	for _, tt := range []struct {
+		as, query string
+		n         int
+		more      bool
+	}{
+		{"acme", "", 6, false}, {"acme", "?limit=4", 4, true}, {"acme", "?session=s1", 3, false}, {"acme-s1", "", 3, false}, {"acme-s1", "?session=s1", 3, false},
+		{"evil", "", 1, false}, {"acme", "?type=network_violation", 6, false}, {"acme", "?type=wall_path", 0, false}, {"acme", "?type=wall_path&type=network_violation", 6, false},
+		{"acme", "?sandbox=sbx-s2", 3, false}, {"root", "?all", 7, false}, {"root", "", 0, false},
+		{"acme", "?since=" + url.QueryEscape(time.Now().Add(time.Hour).Format(time.RFC3339)), 0, false}, {"acme", "?severity=critical", 0, false},
+	} {
+		if got := ask(tt.as, tt.query); len(got.Violations) != tt.n || got.More != tt.more {
+			t.Errorf("%s %s: %d, more %v", tt.as, tt.query, len(got.Violations), got.More)
+		}
+	}
+	for _, tt := range []struct {
+		as, query string
+		status    int
+	}{
+		{"acme", "?all", 403}, {"acme-s1", "?session=s2", 403}, {"acme", "?type=none", 422}, {"acme", "?severity=x", 422}, {"acme", "?since=now", 422},
+		{"acme", "?limit=0", 422}, {"acme", "?limit=100000", 422}, {"acme", "?tenant=evil", 422}, {"nobody", "", 401},
+	} {
+		r.Want(tt.status, tt.as, "GET", "/v1/violations"+tt.query, "")
+	}
+	r.Want(403, "evil", "GET", "/v1/violations", "", "Sandbox-Tenant", "acme")
+	if got := ask("acme", "?limit=1").Violations[0]; got.Resource != "host2.s2.test:443" || got.Count != 1 || got.Severity == "" || got.Rule == "" {
+		t.Errorf("%+v", got)
+	}
+	r.Want(403, "acme-s1", "DELETE", "/v1/violations", "")
+	if n := served.JSON[api.Cleared](t, r.Want(200, "acme", "DELETE", "/v1/violations?session=s1", "")); n.Removed != 3 {
+		t.Errorf("%+v", n)
+	}
+	if got := ask("acme", ""); len(got.Violations) != 3 {
+		t.Errorf("%+v", got)
+	}
+	if got := ask("evil", ""); len(got.Violations) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// did puts an operation on record, without an end where status is empty.
+func (r rig) did(tenant, session, id string, status proof.Status) {
+	r.T.Helper()
+	add := func(kind evidence.Type, data any) {
+		raw, err := json.Marshal(data)
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		if err := r.evidence.Append(r.T.Context(), evidence.Record{Tenant: tenant, Agent: "main", Session: session, Sandbox: "sbx-" + session, Command: id, Type: kind, Data: raw}); err != nil {
+			r.T.Fatal(err)
+		}
+	}
+	add(evidence.TypeBegin, proof.Begin{ID: id, Time: time.Now(), Tenant: tenant, Agent: "main", Session: session, Tool: "exec", Kind: proof.Command})
+	if status != "" {
+		add(evidence.TypeEnd, proof.End{ID: id, Time: time.Now(), Status: status})
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	r := newRig(t)
+	r.did("acme", "s1", "op-1", proof.OK)
+	r.did("acme", "s1", "op-2", proof.Denied)
+	r.did("acme", "s2", "op-3", "")
+	r.did("evil", "s1", "op-4", proof.OK)
+	for _, tt := range []struct {
+		as, query string
+		n         int
+		more      bool
+	}{
+		{"acme", "", 5, false}, {"acme", "?limit=2", 2, true}, {"acme-s1", "", 4, false}, {"evil", "", 2, false}, {"acme", "?type=end", 2, false},
+		{"acme", "?command=op-3", 1, false}, {"acme", "?command=op-4", 0, false}, {"root", "?all", 7, false},
+	} {
+		if got := served.JSON[api.EvidenceList](t, r.Want(200, tt.as, "GET", "/v1/evidence"+tt.query, "")); len(got.Evidence) != tt.n || got.More != tt.more {
+			t.Errorf("%s %s: %d, more %v", tt.as, tt.query, len(got.Evidence), got.More)
+		}
+	}
+	for _, tt := range []struct {
+		as, query string
+		ids       string
+	}{
+		{"acme", "", "[op-3:open op-2:denied op-1:ok]"}, {"acme-s1", "", "[op-2:denied op-1:ok]"}, {"acme", "?status=open", "[op-3:open]"},
+		{"acme", "?id=op-1", "[op-1:ok]"}, {"acme", "?id=op-4", "[]"}, {"acme", "?tool=other", "[]"}, {"evil", "", "[op-4:ok]"}, {"acme", "?limit=1", "[op-3:open]"},
+	} {
+		ids := []string{}
+		for _, o := range served.JSON[api.OperationList](t, r.Want(200, tt.as, "GET", "/v1/evidence/operations"+tt.query, "")).Operations {
+			ids = append(ids, o.ID+":"+o.Status)
+			if o.Begin == nil || (o.End == nil) != (o.Status == "open") {
+				t.Errorf("%+v", o)
+			}
+		}
+		if fmt.Sprint(ids) != tt.ids {
+			t.Errorf("%s %s: %v", tt.as, tt.query, ids)
+		}
+	}
+	report := served.JSON[api.EvidenceReport](t, r.Want(200, "acme", "GET", "/v1/evidence/verify", ""))
+	if !report.OK || len(report.Chains) != 1 || report.Chains[0].Tenant != "acme" || report.Chains[0].Records != 5 || len(report.Keys) != 1 {
+		t.Errorf("%+v", report)
+	}
+	if all := served.JSON[api.EvidenceReport](t, r.Want(200, "root", "GET", "/v1/evidence/verify?all", "")); len(all.Chains) != 2 || !all.OK {
+		t.Errorf("%+v", all)
+	}
+	r.Want(403, "acme", "GET", "/v1/evidence/verify?all", "")
+	r.Want(403, "acme-s1", "GET", "/v1/evidence/verify", "")
+	r.Want(403, "acme-s1", "GET", "/v1/evidence?session=s2", "")
+	r.Want(403, "acme-s1", "GET", "/v1/evidence/operations?session=s2", "")
+	r.Want(403, "acme", "GET", "/v1/evidence?all", "")
+	r.Want(http.StatusUnprocessableEntity, "acme", "GET", "/v1/evidence?type=none", "")
+	r.Want(http.StatusMethodNotAllowed, "acme", "DELETE", "/v1/evidence", "")
+}

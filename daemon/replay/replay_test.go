@@ -1,0 +1,132 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+func open(t *testing.T, dir string) *Answers {
+	t.Helper()
+	a, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func saying(n int) func() (Answer, error) {
+	return func() (Answer, error) { return Answer{Status: 200 + n, Body: []byte(fmt.Sprint(n))}, nil }
+}
+
+func TestOneAnswerForAKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "answers")
+	a := open(t, dir)
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			got, _, err := a.Do(t.Context(), "t", "k", []byte("x"), func() (Answer, error) {
+				return saying(int(done.Add(1)))()
+			})
+			if err != nil || got.Status != 201 {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	wg.Wait()
+	if done.Load() != 1 {
+		t.Errorf("it was done %d times", done.Load())
+	}
+	for _, tt := range []struct {
+		name, tenant, key, content string
+		want                       int
+		code                       sandbox.Code
+	}{
+		{"again", "t", "k", "x", 201, ""}, {"another key", "t", "k2", "x", 207, ""}, {"another tenant", "u", "k", "x", 207, ""}, {"another request", "t", "k", "y", 0, sandbox.CodeValidation},
+		{"no key", "t", "", "x", 0, sandbox.CodeValidation}, {"a key with blanks", "t", "a b", "x", 0, sandbox.CodeValidation},
+	} {
+		got, _, err := open(t, dir).Do(t.Context(), tt.tenant, tt.key, []byte(tt.content), saying(7))
+		if got.Status != tt.want || sandbox.CodeOf(err) != tt.code {
+			t.Errorf("%s: %+v, %v", tt.name, got, err)
+		}
+	}
+}
+
+func TestErrorsAreNotKept(t *testing.T) {
+	a := open(t, filepath.Join(t.TempDir(), "answers"))
+	fail := errors.New("no")
+	if _, _, err := a.Do(t.Context(), "t", "k", nil, func() (Answer, error) { return Answer{}, fail }); !errors.Is(err, fail) {
+		t.Errorf("got %v", err)
+	}
+	if got, replayed, err := a.Do(t.Context(), "t", "k", nil, saying(1)); got.Status != 201 || replayed || err != nil {
+		t.Errorf("%+v, %v, %v", got, replayed, err)
+	}
+}
+
+func TestAnswersEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "answers")
+	a := open(t, dir)
+	now := time.Now()
+	a.now = func() time.Time { return now }
+	for i := range 5 {
+		if _, _, err := a.Do(t.Context(), "t", fmt.Sprint(i), nil, saying(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := a.Sweep(t.Context()); n != 0 || err != nil {
+		t.Errorf("swept %d, %v", n, err)
+	}
+	now = now.Add(Kept)
+	if got, replayed, err := a.Do(t.Context(), "t", "1", []byte("else"), saying(9)); got.Status != 209 || replayed || err != nil {
+		t.Errorf("after a day: %+v, %v, %v", got, replayed, err)
+	}
+	if n, err := a.Sweep(t.Context()); n != 4 || err != nil {
+		t.Errorf("swept %d, %v", n, err)
+	}
+}
+
+func TestDamagedAnswersAreNone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "answers")
+	a := open(t, dir)
+	if _, _, err := a.Do(t.Context(), "t", "k", nil, saying(1)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	for _, text := range []string{"", "{", `{"status":200}`, "null"} {
+		if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, replayed, err := a.Do(t.Context(), "t", "k", nil, saying(2)); got.Status != 202 || replayed || err != nil {
+			t.Errorf("%q: %+v, %v, %v", text, got, replayed, err)
+		}
+	}
+}
+
+func TestWaitingEndsWithItsContext(t *testing.T) {
+	a := open(t, filepath.Join(t.TempDir(), "answers"))
+	inside, let := make(chan struct{}), make(chan struct{})
+	go a.Do(t.Context(), "t", "k", nil, func() (Answer, error) {
+		close(inside)
+		<-let
+		return saying(1)()
+	})
+	<-inside
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := a.Do(ctx, "t", "k", nil, saying(2)); sandbox.CodeOf(err) != sandbox.CodeTimeout {
+		t.Errorf("got %v", err)
+	}
+	close(let)
+}

@@ -1,0 +1,90 @@
+package socket_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/socket"
+)
+
+func TestParse(t *testing.T) {
+	for in, ok := range map[string]bool{
+		"unix:/run/s.sock": true, "tcp:127.0.0.1:1": true, "tcp:[::1]:80": true, "tcp:host:http": true,
+		"": false, "unix:": false, "unix:s.sock": false, "unix:/a/../b": false, "unix:/" + strings.Repeat("a", 107): false, "tcp:": false, "tcp:80": false, "tcp::80": false, "tcp:host": false, "udp:host:1": false, "/run/s.sock": false,
+	} {
+		if _, _, err := socket.Parse(in); (err == nil) != ok || err != nil && sandbox.CodeOf(err) != sandbox.CodeValidation {
+			t.Errorf("%q: %v", in, err)
+		}
+	}
+}
+
+func TestUnixSocketsMakeWayWhenNobodyAnswers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	ls, err := socket.Open([]string{"unix:" + path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
+	}
+	if _, err := socket.Open([]string{"unix:" + path}); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("somebody answers, and: %v", err)
+	}
+	socket.Close(ls)
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("it is left behind: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := socket.Open([]string{"tcp:127.0.0.1:0", "unix:" + path}); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("a file at the path: %v", err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "mine" {
+		t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	ls, err := socket.Open([]string{"tcp:127.0.0.1:0", "tcp:0.0.0.0:0", "unix:" + filepath.Join(t.TempDir(), "s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close(ls)
+	for i, want := range []bool{true, false, true} {
+		if socket.Loopback(ls[i]) != want {
+			t.Errorf("%v: loopback is not %v", ls[i].Addr(), want)
+		}
+	}
+	if _, err := socket.Open([]string{"tcp:" + ls[0].Addr().String()}); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("a port that is taken: %v", err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	release, err := socket.Lock(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := socket.Lock(file); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if release, err = socket.Lock(file); err != nil {
+		t.Fatal(err)
+	}
+	release()
+}

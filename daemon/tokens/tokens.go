@@ -1,0 +1,157 @@
+// Package tokens is the resource of the daemon for bearer tokens: a caller
+// makes tokens with less than its own, or as much, and sees and takes back
+// those, whose secrets are shown once.
+package tokens
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Store keeps tokens; *token.Store is one.
+type Store interface {
+	Create(c token.Claims) (secret, id string, err error)
+	Get(id string) (token.Token, error)
+	List() (token.Listing, error)
+	Revoke(id string) (fallen []string, err error)
+}
+
+// A Resource has the routes.
+type Resource struct {
+	store Store
+	now   func() time.Time
+}
+
+// New returns the resource.
+func New(s Store) *Resource { return &Resource{store: s, now: time.Now} }
+
+// Routes implements [route.Resource].
+func (x *Resource) Routes() []route.Route {
+	return []route.Route{{
+		ID: "listTokens", Method: http.MethodGet, Path: api.Prefix + "/tokens", Tag: "tokens", Role: token.Session,
+		Summary: "List the tokens that were made from the caller's own", Doc: "The newest first, without secrets. Admins see all.",
+		Response: api.TokenList{}, Errors: []int{503}, Do: x.list,
+	}, {
+		ID: "createToken", Method: http.MethodPost, Path: api.Prefix + "/tokens", Tag: "tokens", Role: token.Session,
+		Summary: "Make a token with less than the caller's own, or as much", Doc: "The secret is in this answer and never again.",
+		Request: api.CreateToken{}, Response: api.NewToken{}, Status: http.StatusCreated, Errors: []int{503}, Do: x.create,
+	}, {
+		ID: "revokeToken", Method: http.MethodDelete, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,
+		Summary: "Take a token back", Doc: "And with it all that were made from it. It is the caller's own, or was made from that.",
+		Response: api.Revoked{}, Errors: []int{404, 503}, Do: x.revoke,
+	}}
+}
+
+// mine tells which tokens are the caller's to see and take back: all for
+// admins, and else its own and those below it.
+func (x *Resource) mine(c *route.Call) ([]token.Listed, error) {
+	l, err := x.store.List()
+	if err != nil || c.Admin() {
+		return l.Tokens, err
+	}
+	own := ownID(c)
+	parent := map[string]string{}
+	for _, t := range l.Tokens {
+		parent[t.ID] = t.Parent
+	}
+	var out []token.Listed
+	for _, t := range l.Tokens {
+		id := t.ID
+		for range len(parent) {
+			if id == "" || id == own {
+				break
+			}
+			id = parent[id]
+		}
+		if own != "" && id == own {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// ownID is that of the caller's token, or empty.
+func ownID(c *route.Call) string {
+	if c.Caller.Token == nil {
+		return ""
+	}
+	return c.Caller.Token.ID
+}
+
+func (x *Resource) list(c *route.Call) (any, error) {
+	tokens, err := x.mine(c)
+	if err != nil {
+		return nil, err
+	}
+	out := api.TokenList{Items: []api.Token{}}
+	for _, t := range tokens {
+		if t.ID != ownID(c) {
+			out.Items = append(out.Items, tokenOf(t.Token, t.Refused))
+		}
+	}
+	return out, nil
+}
+
+func tokenOf(t token.Token, refused string) api.Token {
+	return api.Token{
+		ID: t.ID, Role: string(t.Role), Tenant: t.Tenant, Agent: t.Agent, Session: t.Session, Parent: t.Parent,
+		Created: t.Created.UTC(), Expires: t.Expires, Note: t.Note, Refused: refused,
+	}
+}
+
+func (x *Resource) create(c *route.Call) (any, error) {
+	in, err := route.Body[api.CreateToken](c)
+	if err != nil {
+		return nil, err
+	}
+	claims := token.Claims{Role: token.Role(in.Role), Tenant: in.Tenant, Agent: in.Agent, Session: in.Session, Quota: in.Quota, Note: in.Note}
+	if claims.Role != token.Admin {
+		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
+	}
+	claims.Parent = ownID(c)
+	if err := named(claims); err != nil {
+		return nil, err
+	}
+	if in.TTLSeconds > 0 {
+		claims.Expires = x.now().Add(time.Duration(in.TTLSeconds) * time.Second)
+	}
+	secret, id, err := x.store.Create(claims)
+	if err != nil {
+		return nil, err
+	}
+	t, err := x.store.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return api.NewToken{Secret: secret, Token: tokenOf(t, "")}, nil
+}
+
+// named refuses names that nobody can have: such a token would be of no use.
+func named(c token.Claims) error {
+	return config.Who{Tenant: c.Tenant, Agent: cmp.Or(c.Agent, config.DefaultAgent), Session: cmp.Or(c.Session, config.DefaultSession)}.Validate()
+}
+
+func (x *Resource) revoke(c *route.Call) (any, error) {
+	id := c.Path("id")
+	tokens, err := x.mine(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tokens {
+		if t.ID != id {
+			continue
+		}
+		fallen, err := x.store.Revoke(id)
+		if err != nil {
+			return nil, err
+		}
+		return api.Revoked{Revoked: fallen}, nil
+	}
+	return nil, route.Hide("token", id)
+}

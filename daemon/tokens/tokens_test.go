@@ -1,0 +1,78 @@
+package tokens_test
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/tokens"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newRig(t *testing.T) *served.Rig {
+	return served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource { return []route.Resource{tokens.New(r.Tokens)} }})
+}
+
+func TestChildren(t *testing.T) {
+	r := newRig(t)
+	made := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"session","session":"s9","ttlSeconds":600,"note":"for a test"}`))
+	if made.Secret == "" || made.Parent != r.IDs["acme"] || made.Tenant != "acme" || made.Session != "s9" || made.Expires.IsZero() {
+		t.Errorf("%+v", made)
+	}
+	list := r.Want(200, "acme", "GET", "/v1/tokens", "")
+	items := served.JSON[api.TokenList](t, list).Items
+	if len(items) != 1 || items[0].ID != made.ID || items[0].Note != "for a test" {
+		t.Errorf("%+v", items)
+	}
+	if strings.Contains(list.Body, made.Secret) || strings.Contains(list.Body, "secret") {
+		t.Error("a secret is shown again")
+	}
+	grandchild := served.JSON[api.NewToken](t, r.Want(201, made.Secret, "POST", "/v1/tokens", `{"role":"session","session":"s9","ttlSeconds":60}`))
+	for _, as := range []string{"evil", "acme-s1", "acme-s2"} {
+		if got := served.JSON[api.TokenList](t, r.Want(200, as, "GET", "/v1/tokens", "")).Items; len(got) != 0 {
+			t.Errorf("%s sees %+v", as, got)
+		}
+		r.Want(404, as, "DELETE", "/v1/tokens/"+made.ID, "")
+		r.Want(404, as, "DELETE", "/v1/tokens/"+r.IDs["acme"], "")
+	}
+	r.Want(404, made.Secret, "DELETE", "/v1/tokens/"+r.IDs["acme"], "")
+	r.Want(404, "acme", "DELETE", "/v1/tokens/none", "")
+	fallen := served.JSON[api.Revoked](t, r.Want(200, "acme", "DELETE", "/v1/tokens/"+made.ID, ""))
+	if len(fallen.Revoked) != 2 {
+		t.Errorf("%+v", fallen)
+	}
+	r.Want(401, made.Secret, "GET", "/v1/tokens", "")
+	r.Want(401, grandchild.Secret, "GET", "/v1/tokens", "")
+	if all := served.JSON[api.TokenList](t, r.Want(200, "root", "GET", "/v1/tokens", "")).Items; len(all) < 4 {
+		t.Errorf("%+v", all)
+	}
+	r.Want(200, "acme-s1", "DELETE", "/v1/tokens/"+r.IDs["acme-s1"], "") // one's own
+	r.Want(401, "acme-s1", "GET", "/v1/tokens", "")
+}
+
+// TestNeverMore holds that no token makes one with more than it has itself.
+func TestNeverMore(t *testing.T) {
+	r := newRig(t)
+	for _, tt := range []struct {
+		as, body string
+		status   int
+	}{
+		{"acme", `{"role":"admin"}`, 403}, {"acme", `{"role":"tenant","tenant":"evil"}`, 403}, {"acme", `{"role":"session","tenant":"evil","session":"s1","ttlSeconds":60}`, 403},
+		{"acme-s1", `{"role":"tenant"}`, 403}, {"acme-s1", `{"role":"admin"}`, 403}, {"acme-s1", `{"role":"session","session":"s2","ttlSeconds":60}`, 403},
+		{"acme-s1", `{"role":"session","session":"s1","ttlSeconds":86400}`, 403},
+		{"acme", `{"role":"root"}`, 422}, {"acme", `{}`, 422}, {"acme", `{"role":"session","ttlSeconds":60}`, 422}, {"acme", `{"role":"session","session":"s1"}`, 422},
+		{"acme", `{"role":"tenant","ttlSeconds":-1}`, 422}, {"acme", `{"role":"tenant","ttlSeconds":99999999999}`, 422}, {"acme", `{"role":"tenant","parent":"x"}`, 422},
+		{"acme", `{"role":"tenant","budget":{"calls":1}}`, 422}, {"acme", `{"role":"tenant","agent":"../x"}`, 422}, {"nobody", `{"role":"session"}`, 401},
+	} {
+		r.Want(tt.status, tt.as, "POST", "/v1/tokens", tt.body)
+	}
+	r.Want(201, "root", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new"}`)
+	r.Want(201, "", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new"}`) // the user that the daemon runs as
+	agent := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"tenant","agent":"researcher"}`))
+	r.Want(403, agent.Secret, "POST", "/v1/tokens", `{"role":"tenant","agent":"main"}`)
+}

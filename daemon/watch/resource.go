@@ -1,0 +1,118 @@
+package watch
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/files"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// most is how many watches there are of one sandbox at a time.
+const most = 8
+
+// A Resource serves watches.
+type Resource struct {
+	lender files.Lender
+	o      Options
+	seats  *Seats
+}
+
+// NewResource returns the resource.
+func NewResource(l files.Lender, o Options) *Resource {
+	return &Resource{lender: l, o: o, seats: NewSeats(most)}
+}
+
+// Routes implements [route.Resource].
+func (x *Resource) Routes() []route.Route {
+	return []route.Route{{
+		ID: "watchFiles", Method: http.MethodGet, Path: api.Prefix + "/sandboxes/{name}/watch", Tag: "files", Role: token.Session,
+		Summary: "Hear what changes below a path",
+		Doc: "It is looked for changes about once a second, so what comes and goes in between is not told, and a file is modified when its size or time has changed. " +
+			"The sandbox is in use while it is watched. Links are not followed.",
+		Query:  []route.Param{{Name: "path", Length: 4095, Doc: "Inside; relative ones are in the workspace, which it is without"}},
+		Errors: []int{404, 403, 429, 503, 504}, Stream: true, Timeout: route.Endless,
+		Events: []route.Event{
+			{Name: api.EventReady, Data: api.WatchReady{}, Doc: "What happens from now on is told"},
+			{Name: api.EventChange, Data: api.Change{}, Doc: "One change"},
+			{Name: api.EventNote, Data: api.WatchNote{}, Doc: "What the watch cannot see"},
+			{Name: api.EventError, Data: api.Problem{}, Doc: "Why the watch has ended; the last event"},
+		},
+		ResponseContent: []string{api.ContentEvents}, Do: x.watch,
+	}}
+}
+
+func (x *Resource) watch(c *route.Call) (any, error) {
+	name := "."
+	if c.Given("path") {
+		name = c.Text("path")
+	}
+	at, err := files.Inside("path", name)
+	if err != nil {
+		return nil, err
+	}
+	box, err := named.InWall(c, x.lender)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := x.seats.Take(box.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, stop := context.WithCancel(c.Context())
+	defer stop()
+	h := &hearer{call: c}
+	err = x.lender.Files(ctx, manager.Request{Who: box.Who, MustExist: true}, func(s manager.Share) error {
+		return Run(ctx, s.Bridge.Inside(), at, x.o, h)
+	})
+	if h.events == nil {
+		return nil, err
+	}
+	defer h.events.Close()
+	if err != nil && h.failed == nil {
+		_ = h.events.Send(api.EventError, c.Problem(err)) // who does not hear it has gone
+	}
+	return route.Sent{}, nil
+}
+
+// A hearer tells a client. The answer begins when the watch does.
+type hearer struct {
+	call   *route.Call
+	events *route.Events
+	failed error // of a write: the client has gone
+}
+
+// Ready implements [Hearer].
+func (h *hearer) Ready(entries int) error {
+	h.events = h.call.Events()
+	return h.send(api.EventReady, api.WatchReady{Entries: entries})
+}
+
+// Changes implements [Hearer].
+func (h *hearer) Changes(changes []Change) error {
+	for _, c := range changes {
+		e := api.Change{Kind: c.Kind, Path: c.Path, Type: files.TypeOf(c.Entry.Mode), Size: c.Entry.Size, ModifiedAt: c.Entry.Modified.UTC()}
+		if err := h.send(api.EventChange, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Note implements [Hearer].
+func (h *hearer) Note(message string) error {
+	return h.send(api.EventNote, api.WatchNote{Message: message})
+}
+
+func (h *hearer) send(name string, data any) error {
+	if err := h.events.Send(name, data); err != nil {
+		h.failed = err
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"os"
+	"slices"
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// The variables that stand for --host and for what --token-file holds.
+const (
+	hostVariable  = "SANDBOX_HOST"
+	tokenVariable = "SANDBOX_TOKEN"
+)
+
+// maxToken is the most bytes that a file with a token may have.
+const maxToken = 4 << 10
+
+// A Host is a daemon that carries a command out; the zero value is none.
+type Host struct {
+	Address string // see client.New; empty is no daemon
+	Token   string // empty is none
+}
+
+// Remote reports whether a daemon is to carry the command out.
+func (h Host) Remote() bool { return h.Address != "" }
+
+// anywhere are the commands that a daemon can carry out, and local those that
+// have nothing to do with one.
+var (
+	anywhere = []string{"run", "exec", "shell", "fs", "cp", "list", "recreate", "prune", "explain", "stats"}
+	local    = []string{"serve", "version", "completion"}
+)
+
+// address is that of the daemon, or empty. An empty --host is none, whatever
+// the variable says.
+func (g *globals) address() string {
+	if g.host.given {
+		return g.host.value
+	}
+	return os.Getenv(hostVariable)
+}
+
+// daemon is where the command is carried out.
+func (g *globals) daemon() (Host, error) {
+	h := Host{Address: g.address()}
+	if !h.Remote() {
+		return Host{}, nil
+	}
+	if !g.tokenFile.given {
+		h.Token = os.Getenv(tokenVariable)
+		return h, nil
+	}
+	b, err := os.ReadFile(g.tokenFile.value)
+	if err != nil {
+		return h, &sandbox.Error{Code: sandbox.CodeValidation, Op: "read token", Field: "token-file", Resource: g.tokenFile.value, Message: "the file cannot be read", Err: err}
+	}
+	h.Token = strings.TrimSpace(string(b))
+	if h.Token == "" || len(h.Token) > maxToken || strings.ContainsAny(h.Token, " \t\r\n") {
+		return h, &sandbox.Error{Code: sandbox.CodeValidation, Op: "read token", Field: "token-file", Resource: g.tokenFile.value, Message: "the file holds no token, or more than one"}
+	}
+	return h, nil
+}
+
+// guard makes the action of a command refuse a daemon where none can carry the
+// command out: done here instead it would tell of another machine than was
+// asked for.
+func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
+	top, _, _ := strings.Cut(name, " ")
+	if do == nil || slices.Contains(local, top) {
+		return do
+	}
+	return func(c *ucli.Context) error {
+		if a.globals.address() == "" {
+			return do(c)
+		}
+		if !slices.Contains(anywhere, top) {
+			return &sandbox.Error{
+				Code: sandbox.CodeUnsupported, Op: name, Field: "host", Message: `"sandbox ` + name + `" is not possible through a daemon`,
+				Hint: "run it on the daemon's machine, without --host and $" + hostVariable,
+			}
+		}
+		for _, f := range []struct {
+			name string
+			text *text
+		}{{"config", &a.globals.config}, {"state-dir", &a.globals.stateDir}} {
+			if f.text.given {
+				return usagef(name, "--%s is for this machine and cannot be combined with --host or $%s", f.name, hostVariable)
+			}
+		}
+		return do(c)
+	}
+}

@@ -1,0 +1,56 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
+)
+
+// Profile tells what a call may do: what its grant, its manifest and the
+// settings as they are now come to. It begins nothing, uses no decision up and
+// leaves nothing on record, so it promises nothing for later. Of req, what is
+// to be done is not looked at.
+//
+// The grant is believed, as by [Manager.Operate].
+func (m *Manager) Profile(_ context.Context, req Operation) (grant.Profile, error) {
+	var none grant.Profile
+	if m.control == nil {
+		return none, errNoControl()
+	}
+	c, err := m.control()
+	if err != nil {
+		return none, err
+	}
+	o := &order{m: m, c: c, req: req, who: whoOf(req.Grant)}
+	if err := o.who.Validate(); err != nil {
+		return none, err
+	}
+	o.admission = &admission{settings: m.current(), req: o.request()}
+	if o.admission.res, err = config.Resolve(o.admission.settings, o.who, nil); err != nil {
+		return none, err
+	}
+	now := m.now()
+	line := append([]grant.Grant{req.Grant}, req.Line...)
+	if len(req.Line) > revocation.MaxDepth {
+		return none, &sandbox.Error{Code: sandbox.CodeValidation, Op: "profile", Field: "line", Message: "the grant was derived too often"}
+	}
+	for i := range line {
+		if err := line[i].Check(now); err != nil {
+			return none, err
+		}
+		if err := revocation.Check(c.Revocations, line[i], now); err != nil {
+			return none, err
+		}
+	}
+	if err := narrower(line); err != nil {
+		return none, err
+	}
+	t, err := m.prepared.get(o)
+	if err != nil {
+		return none, err
+	}
+	return t.Build(req.Grant, now)
+}

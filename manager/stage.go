@@ -1,0 +1,237 @@
+package manager
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/lifecycle"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/workspace"
+	"github.com/bulkhead-dev/sandbox/workspace/media"
+)
+
+const opStage = "stage media"
+
+// Stage copies files that came in from outside into the workspace of the
+// session, below [media.InboundDir], and says where each came to lie, in the
+// order of refs: all of them, or with an error none.
+//
+// A ref is the absolute path of a file below one of the media folders of the
+// session's tenant, or scp://HOST/PATH of a file on a machine that the settings
+// name, the path as it is there. See [config.MediaOf].
+//
+// The workspace is brought up as for a command, and no sandbox is started. It is
+// the one that the session's commands have at /workspace: with access rw the
+// agent's folder, otherwise its own, also beside an agent's folder that is shown
+// read-only. A session outside of walls has no such place, which is
+// [sandbox.CodeUnsupported].
+func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]media.Staged, error) {
+	a := &admission{settings: m.current(), req: Request{Who: who}}
+	var err error
+	if a.res, err = config.Resolve(a.settings, who, nil); err != nil {
+		return nil, err
+	}
+	if m.begin != nil {
+		if err := m.begin(ctx, a.res, a.req); err != nil {
+			return nil, err
+		}
+	}
+	at, err := m.enter(ctx, a.res, outing{}, effects)
+	if err != nil {
+		return nil, err
+	}
+	if at.gate.Place != InWall {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: opStage, Message: "this session has no sandbox whose workspace files could be staged in", Hint: "it runs on the host: " + at.gate.Reason}
+	}
+	begun, err := m.declareStaging(ctx, a, refs)
+	if err != nil {
+		return nil, err
+	}
+	staged, err := m.stage(ctx, a, at.provider, refs)
+	if err = begun.end(ctx, err); err != nil {
+		return nil, err
+	}
+	return staged, nil
+}
+
+// declareStaging puts on record that files are staged, where the settings want
+// that of calls without a grant.
+func (m *Manager) declareStaging(ctx context.Context, a *admission, refs []string) (*statement, error) {
+	if !a.res.RecordsCommands() {
+		return nil, nil
+	}
+	b := m.commandBeginning(a)
+	b.Kind, b.Capability, b.Request = grant.OpFsWrite, "files:media", proof.Request{Args: len(refs)}
+	b.Inputs = inputs(grant.Operation{Kind: grant.OpFsWrite, Path: media.InboundDir, Args: refs})
+	var err error
+	if b.Sandbox, err = config.Name(a.res.Docker.ContainerPrefix, m.owner(a.res)); err != nil {
+		return nil, err
+	}
+	return m.declare(ctx, a, b)
+}
+
+// stage does it, for an admitted call inside of walls.
+func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, refs []string) ([]media.Staged, error) {
+	from := config.MediaOf(a.settings, a.res.Tenant)
+	src, err := m.mediaSource(a.settings, from)
+	if err != nil {
+		return nil, err
+	}
+	spec, held, err := m.readyWorkspace(ctx, a.res, p)
+	if err != nil {
+		return nil, err
+	}
+	defer held()
+	s, err := media.New(media.Options{
+		Workspace: workspaceOf(spec), Owner: workspace.Owner{UID: spec.UID, GID: spec.GID},
+		MaxFile: from.MaxFile, MaxTotal: from.MaxTotal, MaxFiles: from.MaxFiles, Timeout: from.Timeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Stage(ctx, src, refs)
+}
+
+// readyWorkspace brings the workspace of a session up without its sandbox, and
+// returns what that is made from or will be. Until held is called nobody takes
+// either away.
+func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, p sandbox.Provider) (spec sandbox.Spec, held func(), err error) {
+	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+	if err != nil {
+		return spec, nil, err
+	}
+	turn, err := m.leases.Ensure(ctx, name)
+	if err != nil {
+		return spec, nil, err
+	}
+	defer turn.Release()
+	leased, err := m.leases.Held(name)
+	if err != nil {
+		return spec, nil, err
+	}
+	shared, err := m.leases.Shared(ctx, name)
+	if err != nil {
+		return spec, nil, err
+	}
+	if spec, err = m.workspaceInTurn(ctx, res, p, name, leased); err != nil {
+		shared.Release()
+		return spec, nil, err
+	}
+	return spec, func() { shared.Release() }, nil
+}
+
+// workspaceInTurn is readyWorkspace for who has the turn of the name.
+func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, p sandbox.Provider, name string, leased bool) (sandbox.Spec, error) {
+	none := sandbox.Spec{}
+	f := config.Facts{Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive, Via: map[string][]string{}}
+	var err error
+	if f.Exposed, err = m.exposed(); err != nil {
+		return none, err
+	}
+	at, err := m.berthOf(name, m.owner(res))
+	if err != nil {
+		return none, err
+	}
+	// A scope gets its user when it is first used, and the folder with it.
+	if _, err := m.folders(res, at, effects, &f); err != nil {
+		return none, err
+	}
+	w, err := m.describe(ctx, res, p, observe)
+	if err != nil {
+		return none, err
+	}
+	have, rec, err := m.look(ctx, w)
+	if err != nil {
+		return none, err
+	}
+	d, err := lifecycle.Decide(m.input(w.late(hashOf(have), rec), have, rec, leased))
+	if err != nil {
+		return none, err
+	}
+	spec, err := stagedFor(w, rec, d)
+	if err != nil {
+		return none, err
+	}
+	if workspaceOf(spec) != workspaceOf(w.spec) {
+		return spec, nil // of a sandbox that is there, and its own
+	}
+	return spec, m.prepare(ctx, w, spec)
+}
+
+// stagedFor is what the sandbox is made from in which the session's next command
+// runs, or why there is none.
+func stagedFor(w *want, rec *registry.Record, d lifecycle.Decision) (sandbox.Spec, error) {
+	switch d.Action {
+	case lifecycle.Create, lifecycle.Recreate:
+		return w.spec, nil
+	case lifecycle.Refuse:
+		return w.spec, d.Refusal(w.spec.Name)
+	case lifecycle.KeepAndHint:
+		if err := sameAgent(w, rec, d); err != nil {
+			return w.spec, err
+		}
+	}
+	return kept(w, rec), nil
+}
+
+// SweepMedia removes what staging left in workspaces when its program was
+// killed, and returns how many files that were. One workspace that cannot be
+// swept keeps nobody from the others.
+func (m *Manager) SweepMedia(ctx context.Context) (removed int, err error) {
+	settings := m.current()
+	folders, err := m.stagedIn(ctx, settings)
+	errs := []error{err}
+	for _, folder := range folders {
+		s, err := media.New(media.Options{Workspace: folder, Owner: workspace.Owner{UID: 1, GID: 1}, Timeout: config.MediaOf(settings, "").Timeout})
+		if err == nil {
+			var n int
+			n, err = s.Sweep(ctx, m.now())
+			removed += n
+		}
+		if err != nil && !sandbox.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// stagedIn lists the workspaces in which something may have been staged.
+func (m *Manager) stagedIn(ctx context.Context, settings *config.Settings) ([]string, error) {
+	var out []string
+	known := map[string]bool{"": true}
+	add := func(folder string) {
+		if !known[folder] {
+			known[folder] = true
+			out = append(out, folder)
+		}
+	}
+	var errs []error
+	roots, err := m.workspaceRoots(settings)
+	errs = append(errs, err)
+	for _, root := range roots {
+		store, err := workspace.Open(root)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		entries, err := store.Scratch(ctx)
+		errs = append(errs, err)
+		for _, e := range entries {
+			add(e.Path)
+		}
+	}
+	records, _, err := m.readRecords()
+	for _, r := range records {
+		if r.Kind == sandbox.KindSandbox {
+			add(r.Workspace)
+		}
+	}
+	return out, errors.Join(append(errs, err)...)
+}

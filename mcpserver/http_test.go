@@ -1,0 +1,153 @@
+package mcpserver_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/mcpserver"
+)
+
+// serve serves over HTTP. A request says by headers who it is from.
+func (r *rig) serve() (*httptest.Server, *mcpserver.Handler) {
+	r.t.Helper()
+	h := r.Handler(func(q *http.Request) (mcpserver.Binding, error) {
+		caller := q.Header.Get("Caller")
+		if caller == "" {
+			return mcpserver.Binding{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Message: "who are you"}
+		}
+		b := bound("default")
+		b.Caller = caller
+		if s := q.Header.Get("Session"); s != "" {
+			b.Who.Session = s
+		}
+		return b, nil
+	})
+	s := httptest.NewServer(h)
+	r.t.Cleanup(func() {
+		must(r.t, h.Close())
+		s.Close()
+	})
+	return s, h
+}
+
+// headers adds headers to every request.
+type headers map[string]string
+
+func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for k, v := range h {
+		r.Header.Set(k, v)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (r *rig) dial(s *httptest.Server, h headers) (*mcp.ClientSession, error) {
+	c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(deadline(r.t),
+		&mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: h}, MaxRetries: -1}, nil)
+	if err == nil {
+		r.t.Cleanup(func() {
+			c.Close()
+			http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		})
+	}
+	return c, err
+}
+
+func TestHTTP(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	s, h := r.serve()
+	c, err := r.dial(s, headers{"Caller": "alice"})
+	must(t, err)
+	if res := call(t, c, "exec", `{"command":"echo hello"}`); !strings.Contains(text(res), "hello") {
+		t.Errorf("%q", text(res))
+	}
+	if _, err := r.dial(s, headers{}); err == nil {
+		t.Error("somebody without a name got a session")
+	}
+	if n := h.Open(); n != 1 {
+		t.Errorf("%d sessions are open", n)
+	}
+	must(t, c.Close())
+	until(t, "the session stays", func() bool { return h.Open() == 0 })
+}
+
+// TestSessionsBelongToTheirCallers holds that an id helps nobody else, nor the
+// same caller for another session of ours.
+func TestSessionsBelongToTheirCallers(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	s, h := r.serve()
+	c, err := r.dial(s, headers{"Caller": "alice"})
+	must(t, err)
+	const list = `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`
+	try := func(method, id string, head headers) (int, string) {
+		q, err := http.NewRequest(method, s.URL, strings.NewReader(list))
+		must(t, err)
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("Accept", "application/json, text/event-stream")
+		if id != "" {
+			q.Header.Set("Mcp-Session-Id", id)
+		}
+		res, err := (&http.Client{Transport: head}).Do(q)
+		must(t, err)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		must(t, err)
+		return res.StatusCode, string(body)
+	}
+	if status, body := try("POST", c.ID(), headers{"Caller": "alice"}); status != 200 || !strings.Contains(body, "exec") {
+		t.Fatalf("the caller: %d %q", status, body)
+	}
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		_, never := try(method, strings.Repeat("A", len(c.ID())), headers{"Caller": "mallory"})
+		for name, head := range map[string]headers{
+			"another": {"Caller": "mallory"}, "the same for another session": {"Caller": "alice", "Session": "other"},
+		} {
+			if status, body := try(method, c.ID(), head); status != 404 || body != never {
+				t.Errorf("%s by %s: %d %q, not %q", method, name, status, body, never)
+			}
+		}
+		if status, _ := try(method, c.ID(), headers{}); status != 403 {
+			t.Errorf("%s by nobody: %d", method, status)
+		}
+		if status, body := try(method, "", headers{"Caller": "alice"}); status != 400 && (method != "POST" || strings.Contains(body, "exec")) {
+			t.Errorf("%s without a session: %d %q", method, status, body)
+		}
+	}
+	if n := h.Open(); n != 1 {
+		t.Errorf("%d sessions are open", n)
+	}
+	if status, _ := try("POST", c.ID(), headers{"Caller": "alice"}); status != 200 {
+		t.Errorf("afterwards: %d", status)
+	}
+}
+
+func TestHTTPSessionsAreBounded(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.Sessions = 2, 3 })
+	s, h := r.serve()
+	open := func(caller string) error {
+		_, err := r.dial(s, headers{"Caller": caller})
+		return err
+	}
+	must(t, open("alice"))
+	must(t, open("alice"))
+	if err := open("alice"); err == nil {
+		t.Error("a caller has more than its sessions")
+	}
+	must(t, open("bob"))
+	if err := open("carol"); err == nil {
+		t.Error("there are more than all sessions")
+	}
+	must(t, h.Close())
+	if n := h.Open(); n != 0 {
+		t.Errorf("%d sessions are open after the end", n)
+	}
+	if err := open("bob"); err == nil {
+		t.Error("a session was opened after the end")
+	}
+}

@@ -1,0 +1,100 @@
+package mcpserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/mcpserver"
+)
+
+// TestOwnSandboxOnly holds that a client which is bound to its session neither
+// sees nor touches another one of its tenant, and that one which acts for the
+// tenant does, but sees nothing of other tenants.
+func TestOwnSandboxOnly(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	other, err := r.manager.Ready(deadline(t), manager.Request{Who: who("other")})
+	must(t, err)
+	rival := who("s")
+	rival.Tenant = "rival"
+	foreign, err := r.manager.Ready(deadline(t), manager.Request{Who: rival})
+	must(t, err)
+	own := r.connect(bound("s"), nil)
+	call(t, own, "sandbox_create", `{}`)
+	wide := bound("s")
+	wide.Tenant = true
+	all := r.connect(wide, nil)
+
+	if got := text(call(t, own, "sandbox_list", `{}`)); strings.Contains(got, other.Name) || strings.Contains(got, foreign.Name) || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+	if got := text(call(t, all, "sandbox_list", `{}`)); !strings.Contains(got, other.Name) || strings.Contains(got, foreign.Name) || strings.Count(got, "\n") != 2 {
+		t.Errorf("%q", got)
+	}
+	for _, tool := range []string{"sandbox_remove", "sandbox_recreate"} {
+		none := text(call(t, own, tool, `{"name":"sbx-none-0"}`))
+		for _, name := range []string{other.Name, foreign.Name} {
+			res := call(t, own, tool, `{"name":"`+name+`"}`)
+			if codeOf(t, res) != "SANDBOX.NOT_FOUND" || text(res) != none {
+				t.Errorf("%s %s: %q", tool, name, text(res))
+			}
+		}
+		if res := call(t, all, tool, `{"name":"`+foreign.Name+`"}`); codeOf(t, res) != "SANDBOX.NOT_FOUND" {
+			t.Errorf("%s: %q", tool, text(res))
+		}
+	}
+	if res := call(t, own, "sandbox_create", `{"session":"third"}`); codeOf(t, res) != "SANDBOX.PERMISSION_DENY" {
+		t.Errorf("%q", text(res))
+	}
+	if res := call(t, all, "sandbox_create", `{"session":"third"}`); res.IsError || structured(t, res)["created"] != true {
+		t.Errorf("%q", text(res))
+	}
+	if res := call(t, all, "sandbox_remove", `{"name":"`+other.Name+`"}`); res.IsError {
+		t.Errorf("%q", text(res))
+	}
+	if got := len(r.engine.Names()); got != 3 {
+		t.Errorf("%d sandboxes are left", got)
+	}
+}
+
+// TestBusySandboxStays holds that a sandbox in which something runs is not
+// taken away, and that the answer says what to do.
+func TestBusySandboxStays(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	c := r.connect(bound("s"), nil)
+	res := call(t, c, "exec", `{"command":"sleep 1000","background":true}`)
+	id, _ := structured(t, res)["id"].(string)
+	if res := call(t, c, "sandbox_remove", `{}`); codeOf(t, res) != "SANDBOX.BUSY" || !strings.Contains(text(res), "process") {
+		t.Errorf("%q", text(res))
+	}
+	if res := call(t, c, "process", `{"action":"kill","id":"`+id+`"}`); res.IsError {
+		t.Errorf("%q", text(res))
+	}
+	if res := call(t, c, "sandbox_remove", `{}`); res.IsError {
+		t.Errorf("%q", text(res))
+	}
+}
+
+// panicking is a conductor with a mistake in it.
+type panicking struct{ mcpserver.Conductor }
+
+func (panicking) List(context.Context, manager.ListOptions) (manager.Listing, error) {
+	panic("a secret of ours")
+}
+
+// TestMistakesStayInside holds that a panic ends one request, of which the
+// client hears nothing but that.
+func TestMistakesStayInside(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.Manager = panicking{o.Manager} })
+	c := r.connect(bound("s"), nil)
+	_, err := c.CallTool(deadline(t), &mcp.CallToolParams{Name: "sandbox_list"})
+	if err == nil || !strings.Contains(err.Error(), "UNKNOWN.INTERNAL") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+	if res := call(t, c, "exec", `{"command":"echo on"}`); !strings.Contains(text(res), "on") {
+		t.Errorf("%q", text(res))
+	}
+}

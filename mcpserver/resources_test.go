@@ -1,0 +1,104 @@
+package mcpserver_test
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// put writes a file into the sandbox of a session.
+func (r *rig) put(session, path, content string) {
+	r.t.Helper()
+	must(r.t, r.manager.Files(deadline(r.t), manager.Request{Who: who(session)}, func(s manager.Share) error {
+		return s.Write(context.Background(), path, strings.NewReader(content), sandbox.WriteOptions{})
+	}))
+}
+
+func TestResources(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	c := r.connect(bound("s"), nil)
+	l, err := c.ListResources(deadline(t), nil)
+	must(t, err)
+	if len(l.Resources) != 0 || len(r.engine.Names()) != 0 {
+		t.Fatalf("%+v, and there is %q", l.Resources, r.engine.Names())
+	}
+	r.put("s", "/workspace/a b.txt", "text")
+	r.put("s", "/workspace/dir/ü%?#.txt", "odd")
+	r.put("s", "/workspace/data", "\xff\xfe\x00binary")
+	r.put("s", "/workspace/large", strings.Repeat("x", 4<<20+1))
+	l, err = c.ListResources(deadline(t), nil)
+	must(t, err)
+	uris := map[string]int64{}
+	for _, res := range l.Resources {
+		uris[res.URI] = res.Size
+	}
+	want := map[string]string{
+		"sandbox:///workspace/a%20b.txt": "text", "sandbox:///workspace/dir/%C3%BC%25%3F%23.txt": "odd", "sandbox:///workspace/data": "\xff\xfe\x00binary",
+	}
+	for uri, content := range want {
+		if size, ok := uris[uri]; !ok || size != int64(len(content)) {
+			t.Errorf("%s: %d bytes, in %v", uri, size, uris)
+		}
+		got, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: uri})
+		if err != nil || len(got.Contents) != 1 || got.Contents[0].Text+string(got.Contents[0].Blob) != content {
+			t.Errorf("%s: %+v, %v", uri, got, err)
+		}
+	}
+	if _, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: "sandbox:///workspace/large"}); err == nil || !strings.Contains(err.Error(), "4 MiB") {
+		t.Errorf("%v", err)
+	}
+	templates, err := c.ListResourceTemplates(deadline(t), nil)
+	must(t, err)
+	if len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "sandbox:///workspace/{+path}" {
+		t.Errorf("%+v", templates.ResourceTemplates)
+	}
+	for _, uri := range []string{
+		"sandbox:///workspace/none", "sandbox:///workspace/", "sandbox:///etc/passwd", "file:///etc/passwd", "sandbox:///workspace/../etc/passwd",
+		"sandbox:///workspace/%2e%2e/etc/passwd", "sandbox:///workspace//etc/passwd", "sandbox:///workspace/a%00b", "sandbox:///workspace/%zz",
+		"sandbox:///workspace/dir%2f..%2f..%2fetc/passwd", "sandbox://host/workspace/a", "sandbox:///workspace/%ff",
+	} {
+		if got, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: uri}); err == nil {
+			t.Errorf("%s: %+v", uri, got.Contents[0])
+		}
+	}
+}
+
+// TestResourcesFollowThePolicy holds that who may not read has no resources.
+func TestResourcesFollowThePolicy(t *testing.T) {
+	r := newRig(t, settingsWith(`"tools": {"deny": ["read"]}`))
+	r.put("s", "/workspace/a", "text")
+	c := r.connect(bound("s"), nil)
+	l, err := c.ListResources(deadline(t), nil)
+	must(t, err)
+	if len(l.Resources) != 0 {
+		t.Errorf("%+v", l.Resources)
+	}
+	if _, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: "sandbox:///workspace/a"}); err == nil || !strings.Contains(err.Error(), "POLICY.DENY_TOOL") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestListingIsBounded(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	must(t, r.manager.Files(deadline(t), manager.Request{Who: who("s")}, func(s manager.Share) error {
+		for i := range 600 {
+			if err := s.Write(context.Background(), "/workspace/f"+strconv.Itoa(i), bytes.NewReader(nil), sandbox.WriteOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	c := r.connect(bound("s"), nil)
+	l, err := c.ListResources(deadline(t), nil)
+	must(t, err)
+	if len(l.Resources) != 500 || l.Meta["truncated"] != true {
+		t.Errorf("%d resources, %v", len(l.Resources), l.Meta)
+	}
+}

@@ -1,0 +1,42 @@
+package search_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/tools/search"
+)
+
+func ExampleRun() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer root.Close()
+	if err := root.WriteFile("a.go", []byte("package a\n\nfunc main() {}\n"), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	match, err := search.Compile(`func \w+\(`, false, false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tally, err := search.Run(context.Background(), hostdir.New(root, dir), search.Query{Match: match, Root: ".", Glob: "*.go"}, func(l search.Line) bool {
+		fmt.Printf("%s:%d: %s\n", l.Path, l.Number, l.Text)
+		return true
+	})
+	fmt.Println(tally.Files, tally.Binary, err)
+	// Output:
+	// ./a.go:3: func main() {}
+	// 1 0 <nil>
+}
