@@ -7,17 +7,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 // identify finds out who asks.
 func (q *request) identify() (*caller.Caller, error) {
-	who := caller.Caller{Role: token.Admin, Local: true}
-	if q.s.o.Identify != nil {
-		var err error
-		if who, err = q.s.o.Identify(q.r); err != nil {
-			return nil, err
-		}
+	who, err := q.s.o.Identify(q.r)
+	if err != nil {
+		return nil, err
 	}
 	q.who = &who
 	return &who, nil

@@ -142,7 +142,11 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	r := q.r.WithContext(ctx)
 	r.Body = q.body(r)
 	c = c.With(r, query)
+	q.w.plain = q.route.Socket
 	out, err := q.route.Do(c)
+	if q.w.plain = false; q.w.refused != 0 {
+		return noHandshake(q.w.Header())
+	}
 	if err != nil {
 		return c.Why(err)
 	}
