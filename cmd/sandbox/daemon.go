@@ -181,7 +181,15 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 	if _, err := named.Inside(d.manager, t.Who); err != nil {
 		return mcpserver.Binding{}, err
 	}
-	return mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}, nil
+	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}
+	// As at /v1/approvals: a token for one session is what its agent may hold.
+	switch {
+	case t.Caller.Reaches(token.Admin):
+		b.Answers = mcpserver.AnswersForGood
+	case t.Caller.Reaches(token.Tenant):
+		b.Answers = mcpserver.AnswersForNow
+	}
+	return b, nil
 }
 
 // grace is how long requests may go on after the daemon was asked to end.
