@@ -17,6 +17,9 @@ const (
 	// MaxID bounds the id of a grant, in bytes.
 	MaxID = 256
 
+	// maxKey bounds an id with the tenant before it, whose name is no longer.
+	maxKey = 2*MaxID + 1
+
 	// grace is how long a revocation is kept after the grant has expired: the
 	// clock may be set back by less.
 	grace = 10 * time.Minute
@@ -142,8 +145,8 @@ func later(a, b time.Time) bool {
 // lineage returns the grant and those that it was derived from, as parent tells
 // them; "" is none.
 func lineage(id string, parent func(string) (string, error)) ([]string, error) {
-	line := []string{id}
-	for {
+	line := names(id)
+	for depth := 0; ; depth++ {
 		next, err := parent(id)
 		if err != nil {
 			return line, err
@@ -151,10 +154,10 @@ func lineage(id string, parent func(string) (string, error)) ([]string, error) {
 		if next == "" {
 			return line, nil
 		}
-		if len(line) > MaxDepth || slices.Contains(line, next) {
+		if depth >= MaxDepth || slices.Contains(line, next) {
 			return line, sandbox.Errorf(sandbox.CodeValidation, "look up grant", "a grant is derived more than %d times, or from itself", MaxDepth)
 		}
-		line, id = append(line, next), next
+		line, id = append(line, names(next)...), next
 	}
 }
 
@@ -169,7 +172,7 @@ func checkIDs(child, parent string) error {
 }
 
 func checkID(id string) error {
-	if id == "" || len(id) > MaxID || !utf8.ValidString(id) {
+	if id == "" || len(id) > maxKey || len(names(id)[len(names(id))-1]) > MaxID || !utf8.ValidString(id) {
 		return sandbox.Errorf(sandbox.CodeValidation, "check grant", "the id of a grant has 1 to %d bytes of UTF-8", MaxID)
 	}
 	return nil
