@@ -31,8 +31,8 @@ type Options struct {
 	Resources []route.Resource
 	Mounts    []Mount
 
-	// Identify says who asks, or why nobody does; see caller.Identify. Nil lets
-	// everybody be an admin, which is for tests.
+	// Identify says who asks, or why nobody does; see caller.Identify. It is
+	// needed: there is no usual answer to that.
 	Identify func(*http.Request) (caller.Caller, error)
 
 	// Hosts returns the names by which the server may be called over TCP beside
@@ -98,6 +98,9 @@ type Server struct {
 // New makes a Server. Two routes with the same method and path, the same ID,
 // or what no table may have, are an error.
 func New(o Options) (*Server, error) {
+	if o.Identify == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "serve", Field: "Identify", Message: "nobody says who asks", Hint: "use caller.Identify"}
+	}
 	s := &Server{o: o, mux: http.NewServeMux()}
 	s.life, s.cut = context.WithCancelCause(context.Background())
 	if s.o.RequestTimeout <= 0 {

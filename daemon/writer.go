@@ -19,6 +19,11 @@ type writer struct {
 	slow   time.Duration
 	status int  // 0 before the answer has begun
 	taken  bool // the connection is somebody else's
+
+	// plain takes what a library answers to no handshake of a WebSocket, in
+	// words of its own: refused is its status, and problems are written instead.
+	plain   bool
+	refused int
 }
 
 func newWriter(w http.ResponseWriter, slow time.Duration) *writer {
@@ -36,6 +41,10 @@ func (w *writer) renew() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.slow)) }
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *writer) WriteHeader(status int) {
+	if w.plain && status >= 400 {
+		w.refused = status
+		return
+	}
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
@@ -45,6 +54,9 @@ func (w *writer) WriteHeader(status int) {
 
 // Write implements [http.ResponseWriter].
 func (w *writer) Write(p []byte) (int, error) {
+	if w.refused != 0 && w.plain {
+		return len(p), nil
+	}
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}

@@ -239,12 +239,32 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 	}, nil
 }
 
-// settle begins with do beside the caller, and returns what waits for its end.
+// settle does do beside the caller, and returns what waits for its end. It
+// begins when that is called, or after a moment, and few do so at a time: what
+// is forced to the disk holds up those who claim meanwhile.
 func (m *Manager) settle(do func() error) (wait func() error) {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	return sync.OnceValue(func() error { return <-done })
+	done, now := make(chan error, 1), make(chan struct{})
+	go func() {
+		select {
+		case <-now:
+		case <-time.After(settleAfter):
+		}
+		m.pool.settling <- struct{}{}
+		defer func() { <-m.pool.settling }()
+		done <- do()
+	}()
+	return sync.OnceValue(func() error {
+		close(now)
+		return <-done
+	})
 }
+
+// settleAfter is how long a claim may wait until it is seen to that it outlasts
+// a loss of power, while its first command runs.
+const settleAfter = 200 * time.Millisecond
+
+// settleAtOnce is how many claims are forced to the disk at a time.
+const settleAtOnce = 4
 
 // keepsPool reports whether this program refills the pool.
 func (m *Manager) keepsPool() bool {

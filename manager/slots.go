@@ -27,6 +27,8 @@ type slots struct {
 	refills sync.Mutex       // one Refill at a time
 	wanted  poolWants        // of the last one; guarded by refills
 
+	settling chan struct{} // has one for each claim that is being forced to the disk
+
 	asking sync.Mutex           // while an image is asked for; before what follows
 	images map[string]imageSeen // by reference and setup
 	fault  func(string)         // of tests: hears of every step on disk before it is done; or nil
@@ -79,7 +81,9 @@ type slot struct {
 	rec registry.Record // with its Spec
 }
 
-func newSlots() *slots { return &slots{open: map[string]*slot{}} }
+func newSlots() *slots {
+	return &slots{open: map[string]*slot{}, settling: make(chan struct{}, settleAtOnce)}
+}
 
 // take returns the oldest open slot of the tenant's shape, or nil.
 func (s *slots) take(tenant, provider, shape string) *slot {

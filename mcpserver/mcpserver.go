@@ -64,6 +64,8 @@ type Binding struct {
 	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
 	// sandbox of the tenant; otherwise they reach the session's own.
 	Tenant bool
+	// Answers is what the person behind this client may allow.
+	Answers Answers
 }
 
 // A Server speaks with any number of clients. It is safe for concurrent use.

@@ -98,6 +98,9 @@ func through(h providertest.Harness) providertest.Harness {
 		r := p.(remote)
 		return reach(t, r.inner, r.sock)
 	}
+	// All that is written goes through two more programs' worth of hands, and
+	// with the race detector through slow ones.
+	h.Patience = 2 * time.Minute
 	folder := h.Folder
 	h.Folder = func(t testing.TB, p sandbox.Provider) string {
 		t.Helper()

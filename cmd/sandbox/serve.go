@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/sirupsen/logrus"
 
@@ -20,10 +22,17 @@ import (
 // socketName is the daemon's socket in the state folder.
 const socketName = "daemon.sock"
 
+// daemonGCPercent is the usual one again, which gcPercent is not: the daemon
+// lives long, and what it holds for each sandbox is small.
+const daemonGCPercent = 100
+
 // Serve implements cli.Backend.
 func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if l, ok := o.Log.(*logrus.Logger); ok {
 		l.SetLevel(max(l.GetLevel(), logrus.InfoLevel)) // a daemon's log is read afterwards
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(daemonGCPercent)
 	}
 	state, err := house.OpenState(o.StateDir)
 	if err != nil {

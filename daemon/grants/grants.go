@@ -35,8 +35,8 @@ type Performer interface {
 // package manager/control is one.
 type Registrar interface {
 	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
-	// Revoke goes by the grant's tenant and ID, of which no tenant is every
-	// one, and is remembered until its Expires.
+	// Revoke goes by the grant's tenant and ID, and is remembered until its
+	// Expires.
 	Revoke(g grant.Grant) error
 }
 

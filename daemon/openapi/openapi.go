@@ -232,6 +232,9 @@ func Problems(r route.Route) []int {
 	if r.Request != nil || r.RequestContent != "" {
 		out = append(out, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
+	if r.Socket {
+		out = append(out, http.StatusUpgradeRequired)
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }

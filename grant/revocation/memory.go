@@ -3,6 +3,7 @@ package revocation
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -16,9 +17,6 @@ const (
 
 	// MaxID bounds the id of a grant, in bytes.
 	MaxID = 256
-
-	// maxKey bounds an id with the tenant before it, whose name is no longer.
-	maxKey = 2*MaxID + 1
 
 	// grace is how long a revocation is kept after the grant has expired: the
 	// clock may be set back by less.
@@ -145,8 +143,8 @@ func later(a, b time.Time) bool {
 // lineage returns the grant and those that it was derived from, as parent tells
 // them; "" is none.
 func lineage(id string, parent func(string) (string, error)) ([]string, error) {
-	line := names(id)
-	for depth := 0; ; depth++ {
+	line := []string{id}
+	for {
 		next, err := parent(id)
 		if err != nil {
 			return line, err
@@ -154,10 +152,10 @@ func lineage(id string, parent func(string) (string, error)) ([]string, error) {
 		if next == "" {
 			return line, nil
 		}
-		if depth >= MaxDepth || slices.Contains(line, next) {
+		if len(line) > MaxDepth || slices.Contains(line, next) {
 			return line, sandbox.Errorf(sandbox.CodeValidation, "look up grant", "a grant is derived more than %d times, or from itself", MaxDepth)
 		}
-		line, id = append(line, names(next)...), next
+		line, id = append(line, next), next
 	}
 }
 
@@ -171,8 +169,16 @@ func checkIDs(child, parent string) error {
 	return checkID(parent)
 }
 
-func checkID(id string) error {
-	if id == "" || len(id) > maxKey || len(names(id)[len(names(id))-1]) > MaxID || !utf8.ValidString(id) {
+// maxPrefix is the most bytes that Name puts before an id.
+const maxPrefix = 64 + 2
+
+// checkID looks at a name as Name makes it.
+func checkID(name string) error {
+	id, prefix := name, 0
+	if tenant, rest, ok := strings.Cut(strings.TrimPrefix(name, "\x00"), "\x00"); ok && name[0] == 0 {
+		id, prefix = rest, len(tenant)+2
+	}
+	if id == "" || len(id) > MaxID || prefix > maxPrefix || !utf8.ValidString(name) {
 		return sandbox.Errorf(sandbox.CodeValidation, "check grant", "the id of a grant has 1 to %d bytes of UTF-8", MaxID)
 	}
 	return nil

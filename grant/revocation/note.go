@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxNote bounds a file, in bytes: two keys, each byte of which may take six.
-const maxNote = 8 << 10
+// maxNote bounds a file, in bytes: two ids, each byte of which may take six.
+const maxNote = 4 << 10
 
 // A note is what a file of the folder says.
 type note struct {

@@ -25,38 +25,29 @@ const Delay = 200 * time.Millisecond
 // clock was set.
 const tick = 100 * time.Millisecond
 
-// Key is the id by which the grant of a tenant is known here: who chooses ids
-// reaches no grant of another tenant with one that is the same. An id that
-// stands alone, without a tenant, is that of every grant which has it; so is
-// the key of an empty tenant. Ids that [grant.Grant.Check] takes hold no sign
-// that could be mistaken for what parts the two.
-func Key(tenant, id string) string {
-	if tenant == "" || id == "" {
-		return id
-	}
-	return tenant + between + id
-}
-
-const between = "\x00"
-
-// names are the ids by which a grant that is known by key can be revoked.
-func names(key string) []string {
-	if _, id, ok := strings.Cut(key, between); ok {
-		return []string{key, id}
-	}
-	return []string{key}
-}
-
 // A Watcher tells who was revoked. It is safe for concurrent use.
 type Watcher interface {
-	// Revoked reports whether the grant with that id, see [Key], was revoked,
-	// or one that it was derived from. Where it cannot be told the answer is true, and the
+	// Revoked reports whether the grant with that id was revoked, or one that
+	// it was derived from. Where it cannot be told the answer is true, and the
 	// error says why.
 	Revoked(id string) (bool, error)
 
 	// Watch returns a channel that is closed when Revoked has become true, at
 	// most [Delay] afterwards. It takes no more notice when ctx has ended.
 	Watch(ctx context.Context, id string) <-chan struct{}
+}
+
+// Name is what a grant of a tenant is called here: the id alone where nobody is
+// the tenant. Tenants choose ids, and one that is the same for two of them means
+// two grants.
+func Name(tenant, id string) string {
+	switch {
+	case tenant != "":
+		return "\x00" + tenant + "\x00" + id // no name of a tenant holds a NUL
+	case strings.HasPrefix(id, "\x00"):
+		return "\x00\x00" + id
+	}
+	return id
 }
 
 // Check returns an error with [sandbox.CodePermissionDeny] when the grant has
@@ -69,9 +60,9 @@ func Check(w Watcher, g grant.Grant, now time.Time) error {
 	if !now.Round(0).Before(g.Expires.Round(0)) { // by the clock on the wall
 		return expired(g)
 	}
-	revoked, err := w.Revoked(Key(g.Tenant, g.ID))
+	revoked, err := w.Revoked(Name(g.Tenant, g.ID))
 	if err == nil && !revoked && g.Parent != "" {
-		revoked, err = w.Revoked(Key(g.Tenant, g.Parent))
+		revoked, err = w.Revoked(Name(g.Tenant, g.Parent))
 	}
 	switch {
 	case err != nil:
@@ -92,10 +83,10 @@ func Context(ctx context.Context, w Watcher, g grant.Grant) (context.Context, co
 		end(err)
 		return held, cancel
 	}
-	own := w.Watch(held, Key(g.Tenant, g.ID))
+	own := w.Watch(held, Name(g.Tenant, g.ID))
 	var parent <-chan struct{}
 	if g.Parent != "" {
-		parent = w.Watch(held, Key(g.Tenant, g.Parent))
+		parent = w.Watch(held, Name(g.Tenant, g.Parent))
 	}
 	go hold(held, end, w, g, own, parent)
 	return held, cancel

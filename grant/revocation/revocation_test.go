@@ -237,43 +237,23 @@ func TestManyWatchers(t *testing.T) {
 	})
 }
 
-// A tenant that knows the id of another's grant, or makes one with the same,
-// reaches that grant in no way; who takes an id back for all, does.
-func TestTenantsRevokeTheirOwn(t *testing.T) {
-	folder, err := Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
+// TestTenantsHaveIDsOfTheirOwn holds that nobody takes back what is another
+// tenant's, whatever id he names.
+func TestTenantsHaveIDsOfTheirOwn(t *testing.T) {
+	forms := map[string][2]string{
+		"nobody's": {"", "x"}, "acme's": {"acme", "x"}, "other's": {"other", "x"},
+		"forged for acme": {"", "\x00acme\x00x"}, "forged for nobody": {"", "\x00\x00x"}, "longer": {"acm", "e\x00x"},
 	}
-	end := time.Now().Add(time.Hour)
-	for name, w := range map[string]interface {
-		Watcher
-		Revoke(id string, expires time.Time) error
-		Derived(child, parent string, expires time.Time) error
-	}{"memory": new(Memory), "folder": folder} {
-		t.Run(name, func(t *testing.T) {
-			key := Key
-			good := func(g grant.Grant) bool { return Check(w, g, time.Now()) == nil }
-			own := grant.Grant{Tenant: "bravo", ID: "g", Expires: end}
-			child := grant.Grant{Tenant: "bravo", ID: "h", Parent: "g", Expires: end}
-			for _, err := range []error{
-				w.Derived(key("bravo", "h"), key("bravo", "g"), end), w.Revoke(key("evil", "g"), end), w.Revoke(key("evil", "h"), end),
-				w.Derived(key("evil", "g"), key("evil", "x"), end), w.Revoke(key("evil", "x"), end),
-			} {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !good(own) || !good(child) {
-				t.Error("another tenant has taken the grant back")
-			}
-			closed := w.Watch(t.Context(), key("bravo", "h"))
-			if err := w.Revoke("g", end); err != nil {
-				t.Fatal(err)
-			}
-			<-closed
-			if good(own) || good(child) || good(grant.Grant{Tenant: "evil", ID: "g", Expires: end}) {
-				t.Error("what was taken back for all is good")
-			}
-		})
+	for _, mine := range forms {
+		m := &Memory{}
+		must(t, m.Revoke(Name(mine[0], mine[1]), time.Now().Add(time.Hour)))
+		for _, other := range forms {
+			wantRevoked(t, m, Name(other[0], other[1]), other == mine)
+		}
+	}
+	for _, bad := range []string{Name("acme", ""), Name("acme", strings.Repeat("x", MaxID+1)), Name(strings.Repeat("t", 65), "x")} {
+		if (&Memory{}).Revoke(bad, time.Now().Add(time.Hour)) == nil {
+			t.Errorf("%q is taken for a name", bad)
+		}
 	}
 }

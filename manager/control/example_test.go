@@ -158,7 +158,7 @@ func ExampleControl_Derive() {
 		Do: grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://reports.example/q4.csv"}})
 	fmt.Println(done.OK, err)
 	fmt.Println(c.Revoke(g))
-	fmt.Println(c.Revoked.Revoked(revocation.Key(part.Tenant, part.ID)))
+	fmt.Println(c.Revoked.Revoked(revocation.Name(part.Tenant, part.ID)))
 	// Output:
 	// g-7f3a <nil>
 	// true <nil>

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -24,6 +25,7 @@ const root = "https://sandbox.test/openapi.json"
 type Checker struct {
 	t        testing.TB
 	ops      []operation
+	mu       sync.Mutex // guards compiler
 	compiler *jsonschema.Compiler
 }
 
@@ -105,6 +107,11 @@ func (c *Checker) check(r *http.Request, sent []byte, res *http.Response) error 
 	op := c.find(r)
 	where := fmt.Sprintf("%s %s: %d", r.Method, r.URL.Path, res.StatusCode)
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	for _, mount := range []string{"/mcp", "/v1/walls/", "/v1/lent/"} {
+		if strings.HasPrefix(r.URL.Path, mount) {
+			return nil // protocols of their own
+		}
+	}
 	if op == nil || res.StatusCode == http.StatusMethodNotAllowed {
 		if media != "application/problem+json" || res.StatusCode < 400 {
 			c.t.Errorf("%s: an answer to what is not in the document, and no problem (%s)", where, media)
@@ -165,7 +172,9 @@ func (c *Checker) request(where string, op *operation, r *http.Request, sent []b
 
 func (c *Checker) validate(where, pointer string, body []byte) {
 	c.t.Helper()
+	c.mu.Lock()
 	s, err := c.compiler.Compile(root + "#" + pointer)
+	c.mu.Unlock()
 	if err != nil {
 		c.t.Errorf("%s: %v", where, err)
 		return
