@@ -20,8 +20,8 @@ func headers() []attempt {
 	with := func(name string, want int, header ...string) attempt {
 		return attempt{name: name, ask: ask{as: "a", path: box, header: header}, want: []int{want}, right: ask{as: "b", header: []string{}}}
 	}
-	speak := func(name string, want int, right []string, header ...string) attempt {
-		return attempt{name: name, ask: ask{as: "a", method: "POST", path: "/v1/sandboxes/{mine}/exec", body: `{"line":"true"}`, header: header}, want: []int{want}, right: ask{as: "a", header: right}}
+	speak := func(name string, want int, header ...string) attempt {
+		return attempt{name: name, ask: ask{as: "a", method: "POST", path: "/v1/sandboxes/{mine}/exec", body: `{"line":"true"}`, header: header}, want: []int{want}, right: ask{as: "a", header: []string{}}}
 	}
 	return []attempt{
 		with("speak for B", 403, "Sandbox-Tenant", victim),
@@ -37,10 +37,10 @@ func headers() []attempt {
 		with("from no page", 403, "Origin", "null"),
 		with("from a page of another site", 403, "Sec-Fetch-Site", "cross-site"),
 		with("for another host", 403, "Host", "evil.example"),
-		speak("a session of B's name that is not the token's", 403, nil, "Sandbox-Session", sessionB).by("a-session"),
-		speak("an agent that the token is not for", 403, []string{"Sandbox-Agent", "helper"}, "Sandbox-Agent", "main").by("a-agent"),
-		speak("a session that cannot be seen", 422, nil, "Sandbox-Session", sessionB+"\u200b"),
-		speak("an agent with a path in it", 422, nil, "Sandbox-Agent", "../"+victim),
+		{name: "a session that is not the token's", ask: ask{as: "a-session", path: "/v1/sandboxes", header: []string{"Sandbox-Session", sessionB}}, want: []int{403}, right: ask{as: "a-session", header: []string{"Sandbox-Session", "mine"}}},
+		{name: "an agent that is not the token's", ask: ask{as: "a-agent", path: "/v1/sandboxes", header: []string{"Sandbox-Agent", "main"}}, want: []int{403}, right: ask{as: "a-agent", header: []string{"Sandbox-Agent", "helper"}}},
+		speak("a session that cannot be seen", 422, "Sandbox-Session", sessionB+"\u200b"),
+		speak("an agent with a path in it", 422, "Sandbox-Agent", "../"+victim),
 		raw("two hosts", head(host+"Host: evil.example\r\n"+a+b), 400),
 		raw("no host", head(a+b), 400),
 		raw("two tokens", head(host+a+"Authorization: Bearer none\r\n"+b), 401),
@@ -57,11 +57,6 @@ func headers() []attempt {
 		raw("a path with a space", "GET "+box+" x HTTP/1.1\r\n"+host+a+b+"\r\n", 400),
 		raw("another protocol", "GET "+box+" HTTP/3.0\r\n"+host+a+b+"\r\n", 400, 505),
 	}
-}
-
-func (a attempt) by(who string) attempt {
-	a.as, a.right.as = who, who
-	return a
 }
 
 // credentials are attempts with tokens that are none, or in places where none
@@ -92,7 +87,7 @@ func credentials() []attempt {
 		plain("no token for the tools of agents", "none", "/mcp"),
 		plain("no token for the walls", "none", "/v1/walls/docker"),
 		plain("no token for what nobody serves", "none", "/v1/else"),
-		{name: "the walls", ask: ask{as: "a", path: "/v1/walls/docker"}, want: []int{403}, right: ask{as: "admin"}, okay: []int{200, 404, 405}},
+		{name: "the walls", ask: ask{as: "a", path: "/v1/walls/docker"}, want: []int{403}, right: ask{as: "admin"}, okay: []int{200, 404, 405, 501}},
 	}
 }
 
@@ -120,7 +115,7 @@ func bodies() []attempt {
 		body("another content", `line=true`, 415, "Content-Type", "application/x-www-form-urlencoded"),
 		body("no content type", `{"line":"true"}`, 415, "Content-Type", ""),
 		body("a small body that unpacks to a large one", zipped(64<<20), 415, "Content-Encoding", "gzip"),
-		body("a name of a variable with a line in it", `{"line":"true","env":{"A\nB":"x"}}`, 422),
+		body("a name of a variable with a zero in it", `{"line":"true","env":{"A\u0000B":"x"}}`, 422),
 		body("a folder above", `{"line":"true","dir":"/workspace/\u0000/etc"}`, 422),
 		whose("another session in the body", `{"session":"`+sessionB+`"}`, 403),
 		whose("another session in the body than in the header", `{"session":"other"}`, 403),

@@ -24,8 +24,8 @@ import (
 // never run, and a tenant that may do little.
 const settings = `{
   "agents": {
-    "defaults": {"sandbox": {"provider": "docker", "commands": {"block": ["forbidden:*"]}, "docker": {"memory": "256m", "cpus": 0.5}}},
-    "list": [{"id": "asker", "sandbox": {"commands": {"autoAllowIfSandboxed": false}}}]
+    "defaults": {"sandbox": {"provider": "docker", "commands": {"block": ["forbidden:*"]}, "docker": {"memory": "256m", "cpus": 0.5}, "tools": {"alsoAllow": ["reporter"]}}},
+    "list": [{"id": "asker", "sandbox": {"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}]
   },
   "tenants": {"list": [
     {"id": "small", "sandboxes": 1, "commands": 1, "requestsPerSecond": 200},
@@ -139,7 +139,7 @@ func (h *house) request(secret, method, path, body string, header ...string) *ht
 	}
 	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+host+"/", bytes.NewReader([]byte(body)))
 	must(h.t, err)
-	r.URL.Opaque = "//" + host + path
+	r.URL.Opaque = path
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

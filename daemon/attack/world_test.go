@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/grant"
 )
 
 const (
@@ -115,7 +116,34 @@ func (w *world) things() {
 	first := w.send(b, "POST", "/mcp", hello, "Accept", "application/json, text/event-stream")
 	w.ids["mcp"] = first.header.Get("Mcp-Session-Id")
 	w.ids["cursor"] = is[api.SandboxPage](t, w.send(b, "GET", "/v1/sandboxes?limit=1", ""), 200).Next
-	w.ids["grant"] = "grant-of-bravo"
+	w.granted()
+}
+
+// granted has B do something under a grant.
+func (w *world) granted() {
+	now := time.Now()
+	all := []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}}
+	g := grant.Grant{
+		ID: "grant-of-bravo", Tenant: victim, Subject: "user-17", Agent: "main", Session: sessionB, Tool: "reporter", Call: "call-1", Capabilities: all,
+		DecisionKey: "key-1", Issued: now.Add(-time.Minute), Expires: now.Add(time.Hour),
+		Budget:  grant.Budget{Calls: 100, BytesIn: 1 << 20, BytesOut: 1 << 20, CPUMs: 10_000, Files: 5, WallMs: 600_000},
+		Consent: &grant.Consent{By: "user-17", At: now.Add(-time.Minute), Expires: now.Add(time.Hour)},
+	}
+	m := grant.Manifest{Tool: "reporter", Version: "1.2.0", Safety: grant.SafetyLow, Capabilities: all, SideEffects: []grant.SideEffect{grant.EffectWrite}}
+	w.ids["grant"], w.ids["soon"] = g.ID, now.Add(time.Hour).UTC().Format(time.RFC3339)
+	w.ids["check"] = text(w.t, api.CheckGrant{Grant: g, Manifest: m})
+	w.ids["operate"] = text(w.t, api.Operate{Grant: g, Manifest: m, Operation: grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/d/other.txt"}})
+	w.operates()
+	g.Tenant = hostile
+	w.ids["forged"] = text(w.t, api.CheckGrant{Grant: g, Manifest: m})
+}
+
+// operates has B do it again.
+func (w *world) operates() {
+	w.t.Helper()
+	if p := is[api.Performed](w.t, w.send(w.tokens["b"], "POST", "/v1/operate", w.ids["operate"]), 200); !p.OK {
+		w.t.Errorf("B's operation is refused: %+v", p)
+	}
 }
 
 // hello begins a session of the Model Context Protocol.
@@ -161,6 +189,7 @@ func (w *world) untouched() {
 		t.Errorf("the shell says %q", got)
 	}
 	w.hears(w.running, "tick")
+	w.operates()
 	box := is[api.Sandbox](t, w.send(b, "GET", "/v1/sandboxes/"+w.ids["box"], ""), 200)
 	if box.ID != w.hidden["the container"] || box.Status != "running" || !box.ExpiresAt.IsZero() {
 		t.Errorf("the sandbox is %+v", box)
