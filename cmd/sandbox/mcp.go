@@ -47,7 +47,7 @@ func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
 	return server.Serve(ctx, &mcp.IOTransport{Reader: s.In, Writer: keptOpen{s.Out}, MaxLineLength: mcpLine}, mcpserver.Binding{
 		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
-		Caller:  "stdio", Tenant: s.Tenant,
+		Caller:  "stdio", Tenant: s.Tenant, Answers: mcpserver.AnswersForGood,
 	})
 }
 
