@@ -46,6 +46,11 @@ type Options struct {
 	Version string       // of the program
 	Log     logrus.FieldLogger
 
+	// Private are texts, such as paths of the state folder, that no error shows;
+	// where there are any, causes of errors are not shown either. None is for
+	// clients that are of the same user as the program.
+	Private []string
+
 	Calls     int           // of one session that run at one time; usually 32
 	Sessions  int           // over HTTP, of all callers; usually 4096
 	PerCaller int           // over HTTP, of one caller; usually 64
@@ -64,6 +69,8 @@ type Binding struct {
 	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
 	// sandbox of the tenant; otherwise they reach the session's own.
 	Tenant bool
+	// Answers is what the person behind this client may allow.
+	Answers Answers
 }
 
 // A Server speaks with any number of clients. It is safe for concurrent use.

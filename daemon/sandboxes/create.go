@@ -58,6 +58,7 @@ func (s *Resource) create(c *route.Call) (any, error) {
 	if err := json.Unmarshal(answer.Body, &made); err != nil {
 		return nil, err
 	}
+	made = reserved(c, made) // an admin may have asked before
 	h := located(made.Name)
 	if replayed {
 		h.Set(api.HeaderReplayed, "true")
