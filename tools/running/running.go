@@ -270,11 +270,15 @@ func (h *House) clear() {
 		whos = append(whos, who)
 	}
 	h.mu.Unlock()
-	for _, who := range whos {
-		if err := h.endSession(who, errClosing); err != nil {
-			h.o.Log.WithError(err).Warn("a shell is not closed in order")
-		}
+	var ending sync.WaitGroup
+	for _, who := range whos { // all at one time: the shell of a frozen sandbox is waited for
+		ending.Go(func() {
+			if err := h.endSession(who, errClosing); err != nil {
+				h.o.Log.WithError(err).Warn("a shell is not closed in order")
+			}
+		})
 	}
+	ending.Wait()
 	h.active.Wait()
 	close(h.closed)
 }
