@@ -43,7 +43,7 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	if q.m.mount.Admin && !c.Admin() {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
 	}
-	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.r.Context(), *who))
+	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
 	defer cancel(nil)
 	defer context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })()
 	ctx, done := who.Watch(ctx)

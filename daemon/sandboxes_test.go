@@ -238,6 +238,23 @@ func TestNoTokenNoAnswer(t *testing.T) {
 	is[api.Health](h.send("-", "GET", "/healthz", nil), http.StatusOK)
 }
 
+// An answer that an admin was given tells others no more than one of their own.
+func TestReplayedAnswersHoldNothingForAdmins(t *testing.T) {
+	h := open(t, plan{})
+	secret := h.mint(token.Claims{Role: token.Tenant, Tenant: "acme"})
+	const body = `{"session":"chat-1","idempotencyKey":"k-1"}`
+	if got := is[api.Sandbox](h.send("", "POST", "/v1/sandboxes", body, api.HeaderTenant, "acme"), 201); got.Workspace == "" {
+		t.Fatal("an admin is not told of the folder, so that nothing could leak")
+	}
+	again := h.send(secret, "POST", "/v1/sandboxes", body)
+	if got := is[api.Sandbox](again, 201); got.Workspace != "" || again.Header.Get(api.HeaderReplayed) != "true" {
+		t.Errorf("a tenant is told %+v", got)
+	}
+	if got := is[api.Sandbox](h.send("", "POST", "/v1/sandboxes", body, api.HeaderTenant, "acme"), 201); got.Workspace == "" {
+		t.Error("the admin is not told of the folder any more")
+	}
+}
+
 func TestSessionsOutsideOfWallsHaveNoSandbox(t *testing.T) {
 	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}}`})
 	h.send("", "POST", "/v1/sandboxes", `{"session":"s"}`).fails(403, sandbox.CodeCapabilityBlocked)

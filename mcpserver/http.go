@@ -61,7 +61,7 @@ func serverOf(r *http.Request) *mcp.Server {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := h.bind(r)
 	if err != nil {
-		refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
 	if r.Method != http.MethodPost && r.Header.Get(sessionHeader) == "" {
@@ -70,7 +70,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g, err := h.find(r, b)
 	if err != nil {
-		refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
 	if r.Header.Get(sessionHeader) == "" {
@@ -80,8 +80,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers without a session.
-func refuse(w http.ResponseWriter, err error) {
-	p := problem(err)
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	p := s.problem(err)
 	status := p.Code.HTTPStatus()
 	if p.Code == sandbox.CodeBudgetExceeded {
 		w.Header().Set("Retry-After", "1")

@@ -46,6 +46,11 @@ type Options struct {
 	Version string       // of the program
 	Log     logrus.FieldLogger
 
+	// Private are texts, such as paths of the state folder, that no error shows;
+	// where there are any, causes of errors are not shown either. None is for
+	// clients that are of the same user as the program.
+	Private []string
+
 	Calls     int           // of one session that run at one time; usually 32
 	Sessions  int           // over HTTP, of all callers; usually 4096
 	PerTenant int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions

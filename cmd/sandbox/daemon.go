@@ -117,7 +117,7 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
-		Checks: d.checks(), Private: []string{d.house.State().Path(), d.house.World().Home},
+		Checks: d.checks(), Private: d.private(),
 		RequestTimeout: set.RequestTimeout, MaxBody: set.MaxBody,
 	})
 	return err
@@ -152,7 +152,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
 	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
@@ -173,6 +173,11 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 // in no record of its for an orphan.
 func (d *daemonParts) declared(instance string) bool {
 	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
+}
+
+// private is what nobody learns who asks from elsewhere.
+func (d *daemonParts) private() []string {
+	return []string{d.house.State().Path(), d.house.World().Home}
 }
 
 // bind says whose tools a session of the Model Context Protocol has.

@@ -27,6 +27,8 @@ func (s *Session) operations() []prepared {
 		{report.OpCallers16, s.callers(16)},
 		{report.OpCallers64, s.callers(64)},
 		{report.OpStart, s.start},
+		{report.OpClaim, s.claim},
+		{report.OpBurst, s.burst},
 		{report.OpWallStart, s.wallStart},
 		{report.OpDecide, s.decide},
 		{report.OpDecide64K, s.decideLong},
@@ -44,7 +46,10 @@ func (s *Session) operations() []prepared {
 		{report.OpDevTools, s.withBrowsers(s.browserTrip, report.WayEngine, report.WaySocket)},
 	}
 	if s.Program != "" {
-		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})
+		all = append(all,
+			prepared{report.OpServed, s.served}, prepared{report.OpTool, s.tool}, prepared{report.OpServed1M, s.servedRead},
+			prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program},
+		)
 	}
 	return all
 }

@@ -38,6 +38,9 @@ type way struct {
 	turn  int // samples in each round that count
 	take  sample
 	lacks string // why it cannot be done; take is nil then
+	// told are samples of what can be done only once, before the rounds; take
+	// is nil then.
+	told []time.Duration
 }
 
 // An operation is done by all its ways in turns.
@@ -102,6 +105,11 @@ func (s *Session) Run(ctx context.Context) (report.Report, error) {
 		rep.Results = append(rep.Results, results...)
 	}
 	rep.Memory = append(rep.Memory, s.held...)
+	if s.Program != "" && (s.Only == nil || s.Only(report.OpIdle)) {
+		if rep.Idle, err = s.idle(ctx); err != nil {
+			return rep, named(report.OpIdle, "", err)
+		}
+	}
 	rep.Took = time.Since(begun).Seconds()
 	rep.Derive()
 	return rep, nil
@@ -137,6 +145,9 @@ func (s *Session) measure(ctx context.Context, op operation) ([]report.Result, e
 		if _, err := takeTurn(ctx, op, i); err != nil {
 			return nil, err
 		}
+	}
+	for i, w := range op.ways {
+		took[i] = w.told
 	}
 	for round := range s.Effort.rounds(op.rounds) {
 		if round >= s.Effort.Least && time.Since(begun) > s.Effort.Within {

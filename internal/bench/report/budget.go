@@ -71,6 +71,14 @@ var budgets = []budget{
 	{"browser ready, p50", "ms", false, 3000, p50(OpBrowser, WaySocket)},
 	{"browser ready, worst", "ms", false, 12_000, worst(OpBrowser, WaySocket)},
 	{"page of the workspace and its picture, p50", "ms", false, 500, p50(OpPage, WaySocket)},
+	{"daemon over its unix socket, added to an exec, p50", "ms", false, 1, more(OpServed, WayHTTP, WayManager)},
+	{"daemon over TCP with a token, added to an exec, p50", "ms", false, 1, more(OpServed, WayTCP, WayManager)},
+	{"daemon with a stream of events, added to an exec, p50", "ms", false, 1, more(OpServed, WaySSE, WayManager)},
+	{"claim from the pool and first output, p50", "ms", false, 5, p50(OpClaim, WayPool)},
+	{"thaw and first output, p50", "ms", false, 20, p50(OpClaim, WayFrozen)},
+	{"100 claims at once, p95 of first outputs", "ms", false, 350, p95(OpBurst, WayPool)},
+	{"daemon with 500 idle sandboxes (RSS)", "MiB", false, 64, idleRSS(500)},
+	{"daemon with idle sandboxes, of one processor", "%", false, 0.1, idleCPU},
 	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
 	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(MemoryFresh)},
 	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(MemoryUsed)},
@@ -160,6 +168,26 @@ func pss(state string) func(*Report) (float64, bool) {
 		m, ok := r.memory(state)
 		return mib(m.PSS), ok && m.PSS > 0
 	}
+}
+
+// idleRSS is what a daemon holds with so many idle sandboxes. Where fewer came
+// to be, each of those that are missing counts as the others do.
+func idleRSS(n int) func(*Report) (float64, bool) {
+	return func(r *Report) (float64, bool) {
+		if r.Idle == nil || r.Idle.Sandboxes == 0 {
+			return 0, false
+		}
+		missing := max(0, n-r.Idle.Sandboxes)
+		return mib(r.Idle.RSS) + float64(missing)*mib(r.Idle.each()), true
+	}
+}
+
+// idleCPU is how much of one processor a daemon takes whose sandboxes do nothing.
+func idleCPU(r *Report) (float64, bool) {
+	if r.Idle == nil || r.Idle.Sandboxes == 0 || r.Idle.Rest <= 0 {
+		return 0, false
+	}
+	return 100 * float64(r.Idle.CPU) / float64(r.Idle.Rest), true
 }
 
 // judge compares r with every budget.

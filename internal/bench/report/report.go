@@ -7,13 +7,21 @@ import "time"
 
 // The ways by which an operation is done, in the order of the table.
 const (
-	WayEngine = "engine" // the plain engine API: what everything is compared with
-	WaySocket = "socket" // the guest, over its socket
-	WayRelay  = "relay"  // the guest, over one exec stream of the engine
-	WayLocal  = "local"  // the guest behind the local wall, over an inherited connection
-	WayHand   = "bwrap"  // bubblewrap alone, typed by hand, with the local wall's namespaces and mounts
-	WaySilent = "silent" // over the guest's socket, with nothing put on record
-	WayHost   = "host"   // the same work on the host without any wall: the floor
+	WayEngine  = "engine"  // the plain engine API: what everything is compared with
+	WaySocket  = "socket"  // the guest, over its socket
+	WayRelay   = "relay"   // the guest, over one exec stream of the engine
+	WayLocal   = "local"   // the guest behind the local wall, over an inherited connection
+	WayHand    = "bwrap"   // bubblewrap alone, typed by hand, with the local wall's namespaces and mounts
+	WaySilent  = "silent"  // over the guest's socket, with nothing put on record
+	WayExec    = "exec"    // the plain engine's exec in a container that runs already
+	WayManager = "manager" // a manager in the program itself, in a sandbox that runs already
+	WayPool    = "pool"    // the same, in a sandbox that is claimed from the pool for it
+	WayFrozen  = "frozen"  // the same, in a sandbox that was frozen
+	WayHTTP    = "http"    // the daemon, over its unix socket on a kept connection
+	WaySSE     = "sse"     // the same, with the output as a stream of events
+	WayTCP     = "tcp"     // the daemon, over loopback with a token on a kept connection
+	WayMCP     = "mcp"     // the daemon's Model Context Protocol, over its unix socket
+	WayHost    = "host"    // the same work on the host without any wall: the floor
 )
 
 // The operations. Budgets refer to them by these names.
@@ -41,6 +49,12 @@ const (
 	OpProfile   = "build a profile"
 	OpGuard     = "hold an operation against it"
 	OpOperate   = "read 4 KiB under a grant"
+	OpServed    = "exec /bin/true, judged and on record"
+	OpTool      = "shell line, by a tool"
+	OpServed1M  = "read 1 MiB from a daemon"
+	OpClaim     = "first output of a session"
+	OpBurst     = "first output, 100 sessions at once"
+	OpIdle      = "idle sandboxes of a daemon"
 	OpRequest   = "request, kept connection"
 	OpConnect   = "request, new connection"
 	OpTunnel    = "download through a tunnel"
@@ -67,6 +81,7 @@ type Report struct {
 	Took     float64   `json:"tookSeconds"`
 	Results  []Result  `json:"results"`
 	Memory   []Memory  `json:"memory"`
+	Idle     *Idle     `json:"idle,omitempty"` // nil where it was not measured
 	Verdicts []Verdict `json:"verdicts"`
 }
 
@@ -115,6 +130,20 @@ type Memory struct {
 	Processes int    `json:"processes"` // guest, stages and relay
 	RSS       int64  `json:"rssBytes"`  // their sum; pages of the program count once for each process
 	PSS       int64  `json:"pssBytes"`  // their sum; a shared page counts once in all
+}
+
+// Idle is what a daemon takes while its sandboxes do nothing.
+type Idle struct {
+	Wanted    int           `json:"wanted"`    // sandboxes
+	Sandboxes int           `json:"sandboxes"` // that came to be in the time there was
+	Making    time.Duration `json:"makingNs"`  // all of them
+	Before    int64         `json:"rssBytesBefore"`
+	RSS       int64         `json:"rssBytes"` // with them, at the end of the rest
+	CPU       time.Duration `json:"cpuNs"`    // processor time during the rest
+	Rest      time.Duration `json:"restNs"`
+	// Sockets are those that the daemon has for them: with fewer than
+	// sandboxes, some guests were not connected meanwhile.
+	Sockets int `json:"sockets"`
 }
 
 // Derive fills in what follows from the measurements: ratios, rates and

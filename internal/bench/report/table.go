@@ -18,6 +18,9 @@ func (r *Report) Text() string {
 		b.WriteByte('\n')
 		writeTable(&b, r.memoryRows())
 	}
+	if r.Idle != nil {
+		b.WriteString("\n" + r.Idle.text())
+	}
 	b.WriteByte('\n')
 	writeTable(&b, r.verdictRows())
 	return b.String()

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/bench/plain"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
@@ -43,9 +44,12 @@ type Rig struct {
 
 	engine   *container.Engine
 	state    *statedir.Dir
-	load     string    // path of the program that fetches, after BuildLoad
-	outside  *Outside  // after OpenOutside
-	browsers *Browsers // after OpenBrowsers
+	load     string           // path of the program that fetches, after BuildLoad
+	outside  *Outside         // after OpenOutside
+	browsers *Browsers        // after OpenBrowsers
+	within   *manager.Manager // after OpenManager
+	pool     *Pool            // after OpenPool
+	daemon   *Daemon          // after OpenDaemon
 	log      func(format string, args ...any)
 	undo     []func(ctx context.Context) error // in the order of making
 }

@@ -1,0 +1,149 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/house"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+const (
+	// removeWithin bounds the removal of all containers of a state folder,
+	// removeAtOnce of them at a time.
+	removeWithin = 5 * time.Minute
+	removeAtOnce = 4
+)
+
+// A site is a state folder of its own with settings beside it.
+type site struct{ state, settings, instance string }
+
+// newSite makes one below the rig's folder. Close removes every container with
+// its label. The settings keep as many started sandboxes as said, and sweep
+// none away.
+func (r *Rig) newSite(name string, pool int) (site, error) {
+	folder := filepath.Dir(r.state.Path())
+	s := site{state: filepath.Join(folder, name), settings: filepath.Join(folder, name+".json")}
+	type obj = map[string]any
+	text, err := json.Marshal(obj{"agents": obj{"defaults": obj{"sandbox": obj{
+		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool},
+		"docker": obj{"image": r.Spec.Image, "memory": "64m"},
+	}}}})
+	if err != nil {
+		return s, err
+	}
+	if err := os.WriteFile(s.settings, text, 0o600); err != nil {
+		return s, err
+	}
+	state, err := house.OpenState(s.state)
+	if err != nil {
+		return s, err
+	}
+	s.instance = state.Instance()
+	r.later(func(context.Context) error { return r.removeAll(s.instance) })
+	return s, nil
+}
+
+// removeAll removes the containers of an instance, several at a time: hundreds
+// one after the other take minutes. All is tried, whatever fails.
+func (r *Rig) removeAll(instance string) error {
+	ctx, done := context.WithTimeout(context.Background(), removeWithin)
+	defer done()
+	infos, err := r.engine.List(ctx, sandbox.Filter{Instance: instance})
+	errs := make([]error, len(infos)+1)
+	errs[len(infos)] = err
+	var g errgroup.Group
+	g.SetLimit(removeAtOnce)
+	for i, info := range infos {
+		g.Go(func() error {
+			errs[i] = r.engine.Remove(ctx, info.ID)
+			return nil
+		})
+	}
+	_ = g.Wait() // each error is in its place
+	return errors.Join(errs...)
+}
+
+// openManager opens the manager of a site in this program.
+func (r *Rig) openManager(s site) (*manager.Manager, error) {
+	h, err := house.Open(house.Options{ConfigFile: s.settings, StateDir: s.state})
+	if err != nil {
+		return nil, err
+	}
+	r.later(func(context.Context) error { h.Close(); return nil })
+	return h.Manager()
+}
+
+// OpenManager returns a manager in this program, with all that a daemon has
+// and with sandboxes of its own, the same one each time.
+func (r *Rig) OpenManager() (*manager.Manager, error) {
+	if r.within != nil {
+		return r.within, nil
+	}
+	s, err := r.newSite("within", 0)
+	if err != nil {
+		return nil, err
+	}
+	r.within, err = r.openManager(s)
+	return r.within, err
+}
+
+// A Pool is a manager in this program that keeps sandboxes ready. Nothing
+// fills it again.
+type Pool struct {
+	Manager  *manager.Manager
+	instance string
+	r        *Rig
+}
+
+// OpenPool returns a pool that has been filled with so many, the same one each
+// time until it is emptied.
+func (r *Rig) OpenPool(ctx context.Context, size int) (*Pool, error) {
+	if r.pool != nil {
+		return r.pool, nil
+	}
+	s, err := r.newSite("pooled", size)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{instance: s.instance, r: r}
+	if p.Manager, err = r.openManager(s); err != nil {
+		return nil, err
+	}
+	r.log("filling a pool of %d", size)
+	for {
+		_, next, err := p.Manager.Refill(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if next > time.Second { // nothing is missing
+			r.pool = p
+			return p, nil
+		}
+		if err := wait(ctx, next); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Empty removes every sandbox of the pool, claimed or not.
+func (p *Pool) Empty() error { return p.r.removeAll(p.instance) }
+
+// wait waits so long, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
