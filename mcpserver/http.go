@@ -102,16 +102,19 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 		}
 		return g, nil
 	}
-	mine := 0
+	mine, ours := 0, 0
 	for _, g := range h.open {
 		if g.bound.Caller == b.Caller {
 			mine++
+		}
+		if g.bound.Who.Tenant == b.Who.Tenant {
+			ours++
 		}
 	}
 	switch {
 	case h.over:
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "session", Retryable: true, Message: "the program ends"}
-	case len(h.open) >= h.o.Sessions || mine >= h.o.PerCaller:
+	case len(h.open) >= h.o.Sessions || mine >= h.o.PerCaller || ours >= h.o.PerTenant:
 		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Retryable: true, Message: "too many sessions are open"}
 	}
 	g := &guest{id: rand.Text()}

@@ -23,6 +23,7 @@ func (r *rig) serve() (*httptest.Server, *mcpserver.Handler) {
 		}
 		b := bound("default")
 		b.Caller = caller
+		b.Who.Tenant = q.Header.Get("Tenant")
 		if s := q.Header.Get("Session"); s != "" {
 			b.Who.Session = s
 		}
@@ -125,6 +126,22 @@ func TestSessionsBelongToTheirCallers(t *testing.T) {
 	if status, _ := try("POST", c.ID(), headers{"Caller": "alice"}); status != 200 {
 		t.Errorf("afterwards: %d", status)
 	}
+}
+
+// A tenant that makes itself many callers has no more sessions by it.
+func TestHTTPSessionsOfTenantsAreBounded(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerTenant = 2 })
+	s, _ := r.serve()
+	open := func(tenant, caller string) error {
+		_, err := r.dial(s, headers{"Caller": caller, "Tenant": tenant})
+		return err
+	}
+	must(t, open("acme", "alice"))
+	must(t, open("acme", "bob"))
+	if err := open("acme", "carol"); err == nil {
+		t.Error("a tenant has more than its sessions")
+	}
+	must(t, open("other", "carol"))
 }
 
 func TestHTTPSessionsAreBounded(t *testing.T) {
