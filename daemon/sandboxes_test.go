@@ -255,6 +255,19 @@ func TestReplayedAnswersHoldNothingForAdmins(t *testing.T) {
 	}
 }
 
+// A session may use what it shares with others, and not take it from them.
+func TestSharedSandboxesAreNotOneSessions(t *testing.T) {
+	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "scope": "shared"}}}}`})
+	one := h.mint(token.Claims{Role: token.Session, Tenant: "acme", Session: "one", Expires: time.Now().Add(time.Hour)})
+	all := h.mint(token.Claims{Role: token.Tenant, Tenant: "acme"})
+	made := h.made(one, "one")
+	is[api.Sandbox](h.send(one, "GET", "/v1/sandboxes/"+made.Name, nil), 200)
+	for _, tt := range [][3]string{{"POST", "/pause", ""}, {"POST", "/resume", ""}, {"POST", "/extend", `{"ttlSeconds":1}`}, {"POST", "/recreate", `{"force":true}`}, {"DELETE", "?force=true&workspace=true", ""}} {
+		h.send(one, tt[0], "/v1/sandboxes/"+made.Name+tt[1], tt[2]).fails(403, sandbox.CodePermissionDeny)
+	}
+	is[struct{}](h.send(all, "DELETE", "/v1/sandboxes/"+made.Name, nil), 204)
+}
+
 func TestSessionsOutsideOfWallsHaveNoSandbox(t *testing.T) {
 	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}}`})
 	h.send("", "POST", "/v1/sandboxes", `{"session":"s"}`).fails(403, sandbox.CodeCapabilityBlocked)

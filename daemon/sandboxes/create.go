@@ -188,7 +188,7 @@ func (s *Resource) recreate(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.o.Manager.Find(c.Context(), at.Who.Tenant, at.Name)
+	row, err := s.own(c)
 	if err != nil {
 		return nil, err
 	}
