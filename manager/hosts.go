@@ -34,7 +34,7 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 	a := w.m.put(ctx, sandbox.PermissionRequest{
 		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Load().Who.Agent, Session: c.request.Load().Who.Session, Sandbox: c.sandbox,
 		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
-		Command: slices.Clone(c.request.Load().Command.Args), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
+		Command: c.request.Load().asked(), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
 	})
 	said := w.m.answerHost(c, q.Target, a)
 	if a.Permission == sandbox.AllowPermanent {

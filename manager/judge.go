@@ -184,7 +184,7 @@ func (m *Manager) askCommand(ctx context.Context, r *ruling, inWall bool) Answer
 	p := sandbox.PermissionRequest{
 		ID: newID(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
 		Kind: sandbox.ResourceCommand, Operation: sandbox.OpExecute, Resource: r.judged.Text,
-		Command: slices.Clone(r.req.Command.Args), Reason: reason, Expires: m.now().Add(askWithin),
+		Command: r.req.asked(), Reason: reason, Expires: m.now().Add(askWithin),
 	}
 	return m.put(ctx, p)
 }

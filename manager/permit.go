@@ -195,7 +195,7 @@ func (a *asking) ask(ctx context.Context, v sandbox.Violation, g sandbox.Grant, 
 	r := sandbox.PermissionRequest{
 		ID: newID(), Tenant: o.Tenant, Agent: a.req.Who.Agent, Session: a.req.Who.Session, Sandbox: a.live.name(),
 		Kind: v.Kind, Operation: g.Operation, Resource: g.Path, Inside: v.Resource,
-		Command: slices.Clone(a.req.Command.Args), Reason: reason, Expires: a.m.now().Add(askWithin),
+		Command: a.req.asked(), Reason: reason, Expires: a.m.now().Add(askWithin),
 	}
 	return a.m.put(ctx, r)
 }

@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,4 +101,13 @@ func (r *Request) program() string {
 		return ""
 	}
 	return r.Command.Args[0]
+}
+
+// asked is the command as somebody who is to permit it sees it: of a line not
+// what starts the shell that runs it.
+func (r *Request) asked() []string {
+	if r.line != "" {
+		return []string{"sh", "-c", r.line}
+	}
+	return slices.Clone(r.Command.Args)
 }
