@@ -21,10 +21,10 @@ DOC ?=
 PKGS ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image playwright sshd inspector redocly test lint fuzz bench gobench demo schemas openapi cover clean
+.PHONY: help build setup image playwright sshd inspector redocly test lint fuzz bench gobench demo demo-server schemas openapi cover clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 build: ## build bin/sandbox, bin/sandbox-engine and bin/sandbox-guest
 	@mkdir -p $(BIN)
@@ -77,6 +77,9 @@ gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=pac
 
 demo: image ## run an untrusted program in a sandbox and show what it could not do
 	@scripts/demo.sh
+
+demo-server: image ## start the server, and show a session of two tenants with curl
+	@scripts/demo-server.sh
 
 cover: image playwright sshd inspector redocly ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)

@@ -31,8 +31,8 @@ type Options struct {
 	Resources []route.Resource
 	Mounts    []Mount
 
-	// Identify says who asks, or why nobody does; see caller.Identify. Nil lets
-	// everybody be an admin, which is for tests.
+	// Identify says who asks, or why nobody does; see caller.Identify. It is
+	// needed: there is no usual answer to that.
 	Identify func(*http.Request) (caller.Caller, error)
 
 	// Hosts returns the names by which the server may be called over TCP beside
@@ -77,6 +77,9 @@ type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
 	Handler http.Handler
+	// Follows picks requests of which the same is true as of routes with
+	// [route.Route].Follows; nil is none.
+	Follows func(*http.Request) bool
 }
 
 // A Server answers requests. It is an [http.Handler] and safe for concurrent
@@ -88,6 +91,8 @@ type Server struct {
 	draining atomic.Bool
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
+	ebb      context.Context // of requests that nobody waits for; ends when a drain begins
+	turn     context.CancelCauseFunc
 	busy     crowd
 
 	mu       sync.Mutex
@@ -98,8 +103,12 @@ type Server struct {
 // New makes a Server. Two routes with the same method and path, the same ID,
 // or what no table may have, are an error.
 func New(o Options) (*Server, error) {
+	if o.Identify == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "serve", Field: "Identify", Message: "nobody says who asks", Hint: "use caller.Identify"}
+	}
 	s := &Server{o: o, mux: http.NewServeMux()}
 	s.life, s.cut = context.WithCancelCause(context.Background())
+	s.ebb, s.turn = context.WithCancelCause(s.life)
 	if s.o.RequestTimeout <= 0 {
 		s.o.RequestTimeout = time.Minute
 	}

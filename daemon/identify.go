@@ -7,17 +7,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 // identify finds out who asks.
 func (q *request) identify() (*caller.Caller, error) {
-	who := caller.Caller{Role: token.Admin, Local: true}
-	if q.s.o.Identify != nil {
-		var err error
-		if who, err = q.s.o.Identify(q.r); err != nil {
-			return nil, err
-		}
+	who, err := q.s.o.Identify(q.r)
+	if err != nil {
+		return nil, err
 	}
 	q.who = &who
 	return &who, nil
@@ -47,9 +43,13 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	if q.m.mount.Admin && !c.Admin() {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
 	}
-	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.r.Context(), *who))
+	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
 	defer cancel(nil)
-	defer context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })()
+	end := q.s.life
+	if follows := q.m.mount.Follows; follows != nil && follows(q.r) {
+		end = q.s.ebb
+	}
+	defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	ctx, done := who.Watch(ctx)
 	defer done()
 	q.m.mount.Handler.ServeHTTP(q.w, q.r.WithContext(context.WithValue(ctx, ticketKey{}, c)))

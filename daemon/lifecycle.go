@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"log"
 	"net/http"
 	"sync"
@@ -16,6 +15,7 @@ const (
 	headerWithin   = 10 * time.Second
 	idleWithin     = 2 * time.Minute
 	cutOffPatience = 10 * time.Second
+	lastWrite      = 2 * time.Second // what is left of an answer when its handler has returned
 )
 
 // HTTP returns what serves connections with s; each listener has one of its
@@ -45,32 +45,22 @@ func (w debugWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Drain takes no connections and no requests any more and waits for those that
-// run, for at most grace; then it cuts them off. What it has cut off it waits
-// for until ctx ends, whose end is the error.
+// Drain answers every request that comes from now on with a refusal that says
+// when to come again, as does /readyz, cuts those off that only follow what
+// others do, and waits for the rest that runs, for at most grace; then it cuts them off. Listeners are open until then: who asks is
+// told what is going on, and is not left to guess why nobody is there. What it
+// has cut off it waits for until ctx ends, whose end is the error.
 func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
 	s.draining.Store(true)
-	s.mu.Lock()
-	servers := s.servers
-	s.servers = nil
-	s.mu.Unlock()
+	s.turn(errDraining)
 	waiting, done := context.WithTimeout(ctx, grace)
 	defer done()
-	errs := make(chan error, len(servers))
-	for _, srv := range servers {
-		go func() { errs <- srv.Shutdown(waiting) }()
-	}
 	idle := s.busy.empty()
 	select {
 	case <-idle:
 	case <-waiting.Done():
 	}
 	s.cut(errDraining)
-	for range servers {
-		if err := <-errs; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			s.o.Log.WithError(err).Warn("a listener was not closed as it should be")
-		}
-	}
 	patience, done := context.WithTimeout(ctx, cutOffPatience)
 	defer done()
 	select {
@@ -78,10 +68,31 @@ func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
 	case <-patience.Done():
 		s.o.Log.Warn("requests are still running that were cut off")
 	}
+	s.hangUp(ctx)
+	return ctx.Err()
+}
+
+// hangUp closes the listeners, and connections when the last answers are
+// written.
+func (s *Server) hangUp(ctx context.Context) {
+	s.mu.Lock()
+	servers := s.servers
+	s.servers = nil
+	s.mu.Unlock()
+	closing, done := context.WithTimeout(ctx, lastWrite)
+	defer done()
+	errs := make(chan error, len(servers))
+	for _, srv := range servers {
+		go func() { errs <- srv.Shutdown(closing) }()
+	}
+	for range servers {
+		if err := <-errs; err != nil && closing.Err() == nil {
+			s.o.Log.WithError(err).Warn("a listener was not closed as it should be")
+		}
+	}
 	for _, srv := range servers {
 		_ = srv.Close() // connections that are left
 	}
-	return ctx.Err()
 }
 
 // A crowd counts who is inside.

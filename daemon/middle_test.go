@@ -162,8 +162,14 @@ func TestNothingLeaksFromInside(t *testing.T) {
 	}
 }
 
+func TestNobodySaysWhoAsks(t *testing.T) {
+	if _, err := daemon.New(daemon.Options{Log: quiet()}); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("a server for everybody: %v", err)
+	}
+}
+
 func TestPrivateTextsAreForAdmins(t *testing.T) {
-	s, err := daemon.New(daemon.Options{Log: quiet(), Private: []string{"/var/lib/secret"}})
+	s, err := daemon.New(daemon.Options{Log: quiet(), Identify: anAdmin, Private: []string{"/var/lib/secret"}})
 	must(t, err)
 	told := &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "cannot write", Resource: "/var/lib/secret/registry", Retryable: true}
 	if p, _ := s.Problem(told, true, "r"); p.Resource != told.Resource {

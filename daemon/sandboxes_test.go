@@ -238,6 +238,36 @@ func TestNoTokenNoAnswer(t *testing.T) {
 	is[api.Health](h.send("-", "GET", "/healthz", nil), http.StatusOK)
 }
 
+// An answer that an admin was given tells others no more than one of their own.
+func TestReplayedAnswersHoldNothingForAdmins(t *testing.T) {
+	h := open(t, plan{})
+	secret := h.mint(token.Claims{Role: token.Tenant, Tenant: "acme"})
+	const body = `{"session":"chat-1","idempotencyKey":"k-1"}`
+	if got := is[api.Sandbox](h.send("", "POST", "/v1/sandboxes", body, api.HeaderTenant, "acme"), 201); got.Workspace == "" {
+		t.Fatal("an admin is not told of the folder, so that nothing could leak")
+	}
+	again := h.send(secret, "POST", "/v1/sandboxes", body)
+	if got := is[api.Sandbox](again, 201); got.Workspace != "" || again.Header.Get(api.HeaderReplayed) != "true" {
+		t.Errorf("a tenant is told %+v", got)
+	}
+	if got := is[api.Sandbox](h.send("", "POST", "/v1/sandboxes", body, api.HeaderTenant, "acme"), 201); got.Workspace == "" {
+		t.Error("the admin is not told of the folder any more")
+	}
+}
+
+// A session may use what it shares with others, and not take it from them.
+func TestSharedSandboxesAreNotOneSessions(t *testing.T) {
+	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "scope": "shared"}}}}`})
+	one := h.mint(token.Claims{Role: token.Session, Tenant: "acme", Session: "one", Expires: time.Now().Add(time.Hour)})
+	all := h.mint(token.Claims{Role: token.Tenant, Tenant: "acme"})
+	made := h.made(one, "one")
+	is[api.Sandbox](h.send(one, "GET", "/v1/sandboxes/"+made.Name, nil), 200)
+	for _, tt := range [][3]string{{"POST", "/pause", ""}, {"POST", "/resume", ""}, {"POST", "/extend", `{"ttlSeconds":1}`}, {"POST", "/recreate", `{"force":true}`}, {"DELETE", "?force=true&workspace=true", ""}} {
+		h.send(one, tt[0], "/v1/sandboxes/"+made.Name+tt[1], tt[2]).fails(403, sandbox.CodePermissionDeny)
+	}
+	is[struct{}](h.send(all, "DELETE", "/v1/sandboxes/"+made.Name, nil), 204)
+}
+
 func TestSessionsOutsideOfWallsHaveNoSandbox(t *testing.T) {
 	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}}`})
 	h.send("", "POST", "/v1/sandboxes", `{"session":"s"}`).fails(403, sandbox.CodeCapabilityBlocked)

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 // A request is one on its way through the server.
@@ -30,8 +31,10 @@ type request struct {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.busy.enter()
-	defer s.busy.leave()
+	if !s.draining.Load() { // nobody waits for what is refused
+		s.busy.enter()
+		defer s.busy.leave()
+	}
 	q := &request{s: s, w: newWriter(w, s.o.SlowWrite), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
 	h := q.w.Header()
 	h.Set(api.HeaderRequestID, q.id)
@@ -156,11 +159,15 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 // life is the context of a request: it ends with the connection, with the
 // server's patience, with the token of a stream, and at the deadline.
 func (q *request) life(who *caller.Caller) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(q.r.Context())
+	ctx, cancel := context.WithCancelCause(q.caused(q.r.Context()))
 	if who != nil {
 		ctx = admission.WithCaller(ctx, *who)
 	}
-	stop := context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })
+	end := q.s.life
+	if q.route.Follows {
+		end = q.s.ebb
+	}
+	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
 	limit := q.s.o.RequestTimeout
 	if q.route.Timeout != 0 {
@@ -181,6 +188,11 @@ func (q *request) life(who *caller.Caller) (context.Context, func()) {
 			ends[i]()
 		}
 	}
+}
+
+// caused is a context for what is done for the request.
+func (q *request) caused(ctx context.Context) context.Context {
+	return manager.WithCause(ctx, manager.Cause{RequestID: q.id, TraceParent: q.trace})
 }
 
 func tooLittle(r *route.Route) error {

@@ -52,3 +52,10 @@ func (*House) newRecords() *records { return nil }
 
 func (*records) control() (*manager.Control, error) { return nil, errFront() }
 func (*records) close() error                       { return nil }
+
+// browsers are none: they run in containers.
+type browsers struct{ open func() (struct{}, error) }
+
+func (*House) newDesk() (struct{}, error) { return struct{}{}, errFront() }
+
+func (*browsers) close() error { return nil }

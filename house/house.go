@@ -32,6 +32,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/provider/local"
@@ -51,6 +52,7 @@ type Options struct {
 	Log      logrus.FieldLogger // nil is silent
 	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
 	Progress about.Progress     // hears what is done to images; may be nil
+	Observe  operation.Observer // hears of every operation under a grant, for metrics; may be nil
 	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
 	// for when the manager is made; nil is none.
 	Accounting func() (manager.Accounting, error)
@@ -76,6 +78,7 @@ type House struct {
 	violations *recorder
 	exit       *exit
 	desk       *approve.Desk
+	browsers   browsers
 	manager    func() (*manager.Manager, error)
 	made       atomic.Bool // the manager
 	once       sync.Once
@@ -122,6 +125,7 @@ func Open(o Options) (*House, error) {
 		return nil, err
 	}
 	h.manager = sync.OnceValues(h.newManager)
+	h.browsers.open = sync.OnceValues(h.newDesk)
 	return h, nil
 }
 
@@ -176,6 +180,9 @@ func (h *House) end() {
 // could not be written is told in the log.
 func (h *House) Close() {
 	h.once.Do(func() {
+		if err := h.browsers.close(); err != nil {
+			h.o.Log.WithError(err).Warn("a way into a browser has not ended in order")
+		}
 		h.endWalls() // first, or their guests were told of sessions that end with them anyway
 		if h.made.Load() {
 			if m, err := h.manager(); err == nil { // or it was told when it was made

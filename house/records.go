@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/manager/control/outside"
 )
 
 // records opens the evidence, and what puts operations and commands on
@@ -38,7 +39,10 @@ func (h *House) newRecords() *records {
 		if err != nil {
 			return nil, err
 		}
-		return control.Open(control.Options{State: h.state, Log: h.o.Log, Sinks: []witness.Sink{witness.NewFile("evidence", store)}})
+		return control.Open(control.Options{
+			State: h.state, Log: h.o.Log, Sinks: []witness.Sink{witness.NewFile("evidence", store)},
+			Fetch: outside.Fetch(nil), Browse: outside.Browse(h.Browsers), Observe: h.o.Observe,
+		})
 	})
 	return r
 }

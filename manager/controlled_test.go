@@ -87,7 +87,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", c.evidence)},
-		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() *desk.Desk { return c.desk }),
+		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { c.ctl.Close() })
@@ -197,7 +197,7 @@ func TestOperations(t *testing.T) {
 					o.Manifest.Capabilities = []grant.Capability{{Kind: grant.FSRead, Path: "/workspace/other"}}
 				}, sandbox.CodeDenyTool},
 				{"over budget", func(o *manager.Operation) { o.Grant.Budget.Calls = 0 }, sandbox.CodeBudgetExceeded},
-				{"revoked", func(o *manager.Operation) { must(c.t, c.ctl.Revoked.Revoke(o.Grant.ID, o.Grant.Expires)) }, sandbox.CodePermissionDeny},
+				{"revoked", func(o *manager.Operation) { must(c.t, c.ctl.Revoke(o.Grant)) }, sandbox.CodePermissionDeny},
 				{"expired", func(o *manager.Operation) { o.Grant.Expires = time.Now().Add(-time.Second) }, sandbox.CodePermissionDeny},
 				{"without consent", func(o *manager.Operation) { o.Grant.Consent, o.Manifest.Safety = nil, grant.SafetyHigh }, sandbox.CodePermissionDeny},
 				{"a decision used before", func(o *manager.Operation) { o.Grant.DecisionKey = "key-1" }, sandbox.CodePermissionDeny},

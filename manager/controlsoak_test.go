@@ -119,7 +119,7 @@ func (s *soak) step(b *babbler, deals []manager.Operation) {
 	defer done()
 	if b.once(500) {
 		g := pick(b, deals...).Grant
-		_ = s.ctl.Revoked.Revoke(g.ID, g.Expires) // of a name that is none, it is refused
+		_ = s.ctl.Revoke(g) // of a name that is none, it is refused
 	}
 	if b.once(500) {
 		g := pick(b, deals...).Grant

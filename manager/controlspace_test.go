@@ -84,7 +84,7 @@ func TestTemporarySpaceGoesWithItsCall(t *testing.T) {
 
 		op = c.shell("true")
 		folder = c.allot(op)
-		must(c.t, c.ctl.Revoked.Revoke(op.Grant.ID, op.Grant.Expires))
+		must(c.t, c.ctl.Revoke(op.Grant))
 		c.gone("revoked", folder)
 		op = c.shell("true")
 		op.Grant.Expires = time.Now().Add(3 * time.Second)
@@ -94,7 +94,7 @@ func TestTemporarySpaceGoesWithItsCall(t *testing.T) {
 		op = c.shell("true")
 		c.derive(&op)
 		folder = c.allot(op)
-		must(c.t, c.ctl.Revoked.Revoke(op.Line[0].ID, op.Line[0].Expires))
+		must(c.t, c.ctl.Revoke(op.Line[0]))
 		c.gone("parent revoked", folder)
 
 		if !c.there(kept) {

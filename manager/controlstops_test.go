@@ -67,7 +67,7 @@ func (c *controlled) stops(after *time.Duration) []stoppedBy {
 			arrange: func(o *manager.Operation) { o.Grant.Budget.WallMs = after.Milliseconds() }},
 		{name: "revoked", code: sandbox.CodePermissionDeny, within: 200 * time.Millisecond,
 			stop: func(o *manager.Operation, _ context.CancelFunc) {
-				must(c.t, c.ctl.Revoked.Revoke(o.Grant.ID, o.Grant.Expires))
+				must(c.t, c.ctl.Revoke(o.Grant))
 			}},
 		{name: "expired", code: sandbox.CodePermissionDeny, within: 200 * time.Millisecond,
 			arrange: func(o *manager.Operation) { o.Grant.Expires = time.Now().Add(*after) },
@@ -75,7 +75,7 @@ func (c *controlled) stops(after *time.Duration) []stoppedBy {
 		{name: "parent revoked", code: sandbox.CodePermissionDeny, within: 200 * time.Millisecond,
 			arrange: func(o *manager.Operation) { c.derive(o) },
 			stop: func(o *manager.Operation, _ context.CancelFunc) {
-				must(c.t, c.ctl.Revoked.Revoke(o.Line[0].ID, o.Line[0].Expires))
+				must(c.t, c.ctl.Revoke(o.Line[0]))
 			}},
 		{name: "caller gone", code: sandbox.CodeExecution, within: 200 * time.Millisecond,
 			stop: func(_ *manager.Operation, cancel context.CancelFunc) { cancel() }},

@@ -148,7 +148,7 @@ func TestParentIsOne(t *testing.T) {
 func TestRevokedDecision(t *testing.T) {
 	c, state := onLocal(t, "")
 	op := c.operation(write("a"))
-	must(t, c.ctl.Revoked.Revoke(op.Grant.ID, op.Grant.Expires))
+	must(t, c.ctl.Revoke(op.Grant))
 	c.refused("revoked", op, sandbox.CodePermissionDeny)
 	if n := files(t, state.Decisions()); n != 0 {
 		t.Error("the decision counts as used")

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
 )
 
 // newCall makes the call of an order, and notes where its grant comes from.
@@ -35,7 +36,7 @@ func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, er
 		return nil, err
 	}
 	for i, child := range line[:len(line)-1] {
-		if err := o.c.Revocations.Derived(child.ID, line[i+1].ID, child.Expires); err != nil {
+		if err := o.c.Revocations.Derived(revocation.Name(child.Tenant, child.ID), revocation.Name(child.Tenant, line[i+1].ID), child.Expires); err != nil {
 			return nil, err
 		}
 	}

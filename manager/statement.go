@@ -44,7 +44,7 @@ func (m *Manager) declare(ctx context.Context, a *admission, b proof.Begin) (*st
 	if w == nil || err != nil {
 		return nil, err
 	}
-	entry, err := w.Begin(ctx, b, a.res.RequireEvidence)
+	entry, err := w.Begin(ctx, caused(ctx, b), a.res.RequireEvidence)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal erro
 	end := (&testimony{}).end(refusal)
 	end.Time = m.now()
 	end.Detail, end.Resource = "refused before it was begun", "" // which quote the command
-	if err := w.Refused(ctx, m.commandBeginning(a), end, a.res.RequireEvidence); err != nil {
+	if err := w.Refused(ctx, caused(ctx, m.commandBeginning(a)), end, a.res.RequireEvidence); err != nil {
 		m.log.WithError(err).Warn("a refusal is not on record")
 	}
 }

@@ -30,7 +30,7 @@ type failure struct {
 	Error Problem `json:"error"`
 }
 
-// problem is what is told of an error. Of one without a code nothing is told:
+// problem is what can be told of an error. Of one without a code nothing is told:
 // its text may name what is outside.
 func problem(err error) Problem {
 	var e *sandbox.Error
@@ -44,9 +44,33 @@ func problem(err error) Problem {
 	return Problem{Code: e.Code, Message: message, Field: e.Field, Resource: e.Resource, Hint: e.Hint, Retryable: e.Retryable}
 }
 
-// failed is the answer that an error makes.
-func failed(err error) *mcp.CallToolResult {
+// problem is what a client is told of an error: where there is something that
+// it may not know, neither that nor the causes, which are texts of others.
+func (s *Server) problem(err error) Problem {
+	if len(s.o.Private) == 0 {
+		return problem(err)
+	}
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		bare := *e
+		bare.Err = nil
+		err = &bare
+	}
 	p := problem(err)
+	for _, text := range []string{p.Message, p.Field, p.Resource, p.Hint} {
+		for _, private := range s.o.Private {
+			if private != "" && strings.Contains(text, private) {
+				s.o.Log.WithError(err).Warn("an error names what its client may not know")
+				return Problem{Code: p.Code, Message: "it has failed for a reason that only who runs the server may know", Retryable: p.Retryable}
+			}
+		}
+	}
+	return p
+}
+
+// failed is the answer that an error makes.
+func (s *Server) failed(err error) *mcp.CallToolResult {
+	p := s.problem(err)
 	text := string(p.Code) + ": " + p.Message
 	if p.Field != "" {
 		text = string(p.Code) + ": " + p.Field + ": " + p.Message

@@ -40,9 +40,21 @@ func NewAsker(others bool) *Asker { return &Asker{others: others} }
 
 var _ sandbox.Approver = (*Asker)(nil)
 
+// An Answers says what a client may allow when it is asked about a permission.
+// The agent that asks must not be who answers, so the zero value is nothing:
+// then somebody else is asked.
+type Answers int
+
+// What a client may allow, each with what is above it.
+const (
+	AnswersNothing Answers = iota
+	AnswersForNow          // once, or until the program ends
+	AnswersForGood         // also in the settings file, which holds for every tenant
+)
+
 // join makes a client known that can be asked. A nil Asker knows none.
 func (a *Asker) join(s *session, peer *mcp.ServerSession) {
-	if a == nil || !asks(peer) {
+	if a == nil || !s.asks(peer) {
 		return
 	}
 	a.mu.Lock()
@@ -68,8 +80,11 @@ func (a *Asker) leave(s *session) {
 	a.clients = rest
 }
 
-// asks reports whether the client can show a form.
-func asks(peer *mcp.ServerSession) bool {
+// asks reports whether the client may answer, and can show a form.
+func (x *session) asks(peer *mcp.ServerSession) bool {
+	if x.bound.Answers < AnswersForNow {
+		return false
+	}
 	p := peer.InitializeParams()
 	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
 		return false
@@ -89,7 +104,7 @@ func asking(ctx context.Context, s *session, peer *mcp.ServerSession) context.Co
 // the session.
 func (a *Asker) client(ctx context.Context, r sandbox.PermissionRequest) (client, bool) {
 	want := config.Who{Tenant: r.Tenant, Agent: r.Agent, Session: r.Session}
-	if c, ok := ctx.Value(clientKey{}).(client); ok && c.session.bound.Who == want && asks(c.peer) {
+	if c, ok := ctx.Value(clientKey{}).(client); ok && c.session.bound.Who == want && c.session.asks(c.peer) {
 		return c, true
 	}
 	a.mu.Lock()
@@ -112,12 +127,13 @@ func (a *Asker) Approve(ctx context.Context, r sandbox.PermissionRequest) (sandb
 			return sandbox.Deny, context.Cause(ctx)
 		}
 		return sandbox.Deny, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ask", Resource: r.Resource,
-			Message: "nobody can be asked, because the client has no elicitation", Hint: "allow it in the settings, or use a client that can ask"}
+			Message: "nobody can be asked, because the client has no elicitation, or may not answer", Hint: "allow it in the settings, or use a client that can ask"}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(c.session.life, stop)()
-	answer, err := c.peer.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: question(r), RequestedSchema: form(r)})
+	offer := offered(r, c.session.bound.Answers)
+	answer, err := c.peer.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: question(r), RequestedSchema: form(offer)})
 	switch {
 	case err != nil:
 		return sandbox.Deny, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ask", Resource: r.Resource, Message: "the client was asked and did not answer", Err: err}
@@ -125,7 +141,7 @@ func (a *Asker) Approve(ctx context.Context, r sandbox.PermissionRequest) (sandb
 		return sandbox.Deny, nil
 	}
 	given, _ := answer.Content["permission"].(string)
-	for _, p := range offered(r) {
+	for _, p := range offer {
 		if string(p) == given {
 			return p, nil
 		}
@@ -134,19 +150,19 @@ func (a *Asker) Approve(ctx context.Context, r sandbox.PermissionRequest) (sandb
 }
 
 // offered are the answers to a question: the settings file keeps no commands.
-func offered(r sandbox.PermissionRequest) []sandbox.Permission {
-	if r.Kind == sandbox.ResourceCommand {
+func offered(r sandbox.PermissionRequest, may Answers) []sandbox.Permission {
+	if r.Kind == sandbox.ResourceCommand || may < AnswersForGood {
 		return []sandbox.Permission{sandbox.AllowOnce, sandbox.AllowSession, sandbox.Deny}
 	}
 	return []sandbox.Permission{sandbox.AllowOnce, sandbox.AllowSession, sandbox.AllowPermanent, sandbox.Deny}
 }
 
 // form is what a client shows below the question.
-func form(r sandbox.PermissionRequest) any {
+func form(offer []sandbox.Permission) any {
 	return map[string]any{
 		"type": "object", "required": []string{"permission"},
 		"properties": map[string]any{"permission": map[string]any{
-			"type": "string", "title": "Permission", "enum": offered(r),
+			"type": "string", "title": "Permission", "enum": offer,
 			"description": "allow_once: this run of this command. allow_session: until the program ends. allow_permanent: in the settings file. deny: not at all.",
 		}},
 	}

@@ -70,6 +70,40 @@ func TestPermissionsAreAskedFor(t *testing.T) {
 	}
 }
 
+// TestWhatClientsMayAnswer holds that a client allows no more than its binding
+// says, whatever it answers, and that one that may allow nothing is not asked.
+func TestWhatClientsMayAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		may     mcpserver.Answers
+		answer  string
+		asked   int
+		allowed bool
+	}{
+		{"nothing", mcpserver.AnswersNothing, "allow_once", 0, false},
+		{"for now, once", mcpserver.AnswersForNow, "allow_once", 1, true},
+		{"for now, for good all the same", mcpserver.AnswersForNow, "allow_permanent", 1, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, settingsWith(""))
+			b := bound("s")
+			b.Answers = tt.may
+			asked := 0
+			c := r.connect(b, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				asked++
+				if properties := q.Params.RequestedSchema.(map[string]any)["properties"].(map[string]any); slices.Contains(properties["permission"].(map[string]any)["enum"].([]any), any("allow_permanent")) {
+					t.Errorf("it is offered %v", properties)
+				}
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"permission": tt.answer}}, nil
+			}})
+			res := call(t, c, "exec", `{"command":"reach `+r.host+`/x"}`)
+			if asked != tt.asked || res.IsError == tt.allowed {
+				t.Errorf("asked %d times, %q", asked, text(res))
+			}
+		})
+	}
+}
+
 // TestNobodyCanBeAsked holds that a client without elicitation is a denial that
 // says so.
 func TestNobodyCanBeAsked(t *testing.T) {

@@ -46,8 +46,14 @@ type Options struct {
 	Version string       // of the program
 	Log     logrus.FieldLogger
 
+	// Private are texts, such as paths of the state folder, that no error shows;
+	// where there are any, causes of errors are not shown either. None is for
+	// clients that are of the same user as the program.
+	Private []string
+
 	Calls     int           // of one session that run at one time; usually 32
 	Sessions  int           // over HTTP, of all callers; usually 4096
+	PerTenant int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions
 	PerCaller int           // over HTTP, of one caller; usually 64
 	Idle      time.Duration // a session over HTTP without requests ends; usually 30 minutes
 	Heartbeat time.Duration // between two notes of progress where nothing happens; usually 5 s
@@ -64,6 +70,8 @@ type Binding struct {
 	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
 	// sandbox of the tenant; otherwise they reach the session's own.
 	Tenant bool
+	// Answers is what the person behind this client may allow.
+	Answers Answers
 }
 
 // A Server speaks with any number of clients. It is safe for concurrent use.
@@ -80,6 +88,7 @@ func New(o Options) *Server {
 	}
 	usual(&o.Calls, 32)
 	usual(&o.Sessions, 4096)
+	usual(&o.PerTenant, max(o.Sessions/4, 1))
 	usual(&o.PerCaller, 64)
 	for d, value := range map[*time.Duration]time.Duration{&o.Idle: 30 * time.Minute, &o.Heartbeat: 5 * time.Second, &o.Refresh: 30 * time.Second} {
 		if *d <= 0 {

@@ -59,7 +59,7 @@ func (x *session) listResources(ctx context.Context) (*mcp.ListResourcesResult, 
 		}
 	case sandbox.CodeNotFound, sandbox.CodeDenyTool, sandbox.CodeCapabilityBlocked, sandbox.CodeUnsupported:
 	default:
-		return nil, protocolError(err)
+		return nil, x.protocolError(err)
 	}
 	return out, nil
 }
@@ -162,9 +162,9 @@ func (x *session) readResource(ctx context.Context, r *mcp.ReadResourceRequest) 
 	case sandbox.IsNotFound(err) || errors.Is(err, fs.ErrNotExist):
 		return nil, mcp.ResourceNotFoundError(r.Params.URI)
 	case err != nil:
-		return nil, protocolError(err)
+		return nil, x.protocolError(err)
 	case len(data) > maxResource:
-		return nil, protocolError(&sandbox.Error{Code: sandbox.CodeValidation, Op: "read", Field: "uri", Message: "the file is larger than 4 MiB", Hint: "the tool read has it in parts"})
+		return nil, x.protocolError(&sandbox.Error{Code: sandbox.CodeValidation, Op: "read", Field: "uri", Message: "the file is larger than 4 MiB", Hint: "the tool read has it in parts"})
 	}
 	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
 	if utf8.Valid(data) {
@@ -176,8 +176,8 @@ func (x *session) readResource(ctx context.Context, r *mcp.ReadResourceRequest) 
 }
 
 // protocolError is err for what is no tool.
-func protocolError(err error) error {
-	p := problem(err)
+func (s *Server) protocolError(err error) error {
+	p := s.problem(err)
 	text := string(p.Code) + ": " + p.Message
 	if p.Hint != "" {
 		text += " (" + p.Hint + ")"

@@ -172,7 +172,7 @@ func who(session string) config.Who {
 }
 
 func bound(session string) mcpserver.Binding {
-	return mcpserver.Binding{Session: tools.Session{Who: who(session), Ask: true}, Caller: "test"}
+	return mcpserver.Binding{Session: tools.Session{Who: who(session), Ask: true}, Caller: "test", Answers: mcpserver.AnswersForGood}
 }
 
 // connect connects a client of the SDK.

@@ -72,7 +72,7 @@ func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
 		defer func() {
 			if v := recover(); v != nil {
 				x.o.Log.WithField("method", method).WithField("stack", string(debug.Stack())).Errorf("a request has panicked: %v", v)
-				res, err = nil, protocolError(errPanicked)
+				res, err = nil, x.protocolError(errPanicked)
 			}
 		}()
 		switch method {
@@ -154,7 +154,7 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	case x.calls <- struct{}{}:
 		defer func() { <-x.calls }()
 	default:
-		return failed(&sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "call", Retryable: true, Message: "too many calls of this session run at one time", Hint: "wait for some of them"}), nil
+		return x.failed(&sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "call", Retryable: true, Message: "too many calls of this session run at one time", Hint: "wait for some of them"}), nil
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -163,7 +163,7 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	defer done()
 	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)
 	if err != nil {
-		return failed(err), nil
+		return x.failed(err), nil
 	}
 	return answered(a), nil
 }

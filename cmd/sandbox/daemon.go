@@ -53,6 +53,7 @@ type daemonParts struct {
 	tokens    *token.Store
 	answers   *replay.Answers
 	server    *daemon.Server
+	figures   *prometheus.Registry
 	conduct   *conduct.Resource
 	asker     *mcpserver.Asker
 	ends      []func() // of what was made, in that order
@@ -60,7 +61,7 @@ type daemonParts struct {
 
 // newDaemon makes the parts.
 func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
-	d = &daemonParts{}
+	d = &daemonParts{figures: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -70,6 +71,9 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	d.asker = mcpserver.NewAsker(true) // and questions wait for an answer, see /v1/approvals
 	ho.Approver = d.asker
 	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
+	if ho.Observe, err = metrics.New(d.figures, metrics.Options{}); err != nil {
+		return d, err
+	}
 	if d.house, err = house.Open(ho); err != nil {
 		return d, err
 	}
@@ -97,24 +101,23 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 
 // serve makes the server.
 func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
-	kit := agentTools(o, d.manager, nil)
+	kit := agentTools(o, d.manager, d.house.Browsers, nil)
 	d.ends = append(d.ends, kit.end)
 	resources, err := d.resources(o, kit)
 	if err != nil {
 		return err
 	}
-	figures := prometheus.NewRegistry()
-	requests, err := metrics.NewRequests(figures)
+	requests, err := metrics.NewRequests(d.figures)
 	if err != nil {
 		return err
 	}
-	figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.server, err = daemon.New(daemon.Options{
 		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kit, version),
 		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
-		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(figures, promhttp.HandlerOpts{}),
-		Checks: d.checks(), Private: []string{d.house.State().Path(), d.house.World().Home},
+		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
+		Checks: d.checks(), Private: d.private(),
 		RequestTimeout: set.RequestTimeout, MaxBody: set.MaxBody,
 	})
 	return err
@@ -124,7 +127,11 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, error) {
 	m := d.manager
 	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
-	pages := browsers.New(kit.desk, m, o.Log)
+	keeper, err := d.house.Browsers()
+	if err != nil {
+		return nil, err
+	}
+	pages := browsers.New(keeper, m, o.Log)
 	d.conduct = conduct.New(m, stream.Options{})
 	d.ends = append(d.ends, boxes.Close, pages.Close)
 	violations, err := d.house.Violations()
@@ -145,7 +152,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log}).Handler(d.bind)
+	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
 	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
@@ -155,7 +162,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 		})
 	}
 	return []daemon.Mount{
-		{Pattern: "/mcp", Handler: agents},
+		{Pattern: "/mcp", Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}
@@ -168,13 +175,26 @@ func (d *daemonParts) declared(instance string) bool {
 	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
+// private is what nobody learns who asks from elsewhere.
+func (d *daemonParts) private() []string {
+	return []string{d.house.State().Path(), d.house.World().Home}
+}
+
 // bind says whose tools a session of the Model Context Protocol has.
 func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 	t := daemon.TicketOf(r.Context())
 	if _, err := named.Inside(d.manager, t.Who); err != nil {
 		return mcpserver.Binding{}, err
 	}
-	return mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}, nil
+	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}
+	// As at /v1/approvals: a token for one session is what its agent may hold.
+	switch {
+	case t.Caller.Reaches(token.Admin):
+		b.Answers = mcpserver.AnswersForGood
+	case t.Caller.Reaches(token.Tenant):
+		b.Answers = mcpserver.AnswersForNow
+	}
+	return b, nil
 }
 
 // grace is how long requests may go on after the daemon was asked to end.

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/running"
@@ -34,18 +33,21 @@ const (
 func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	asker := mcpserver.NewAsker(false)
 	o.Approver = asker
-	conductor, letGo, err := backend{}.Conductor(o)
+	h, err := open(o)
 	if err != nil {
 		return err
 	}
-	defer letGo()
-	m := conductor.(*manager.Manager)
-	kit := agentTools(o, m, s.Flags)
+	defer h.Close()
+	m, err := h.Manager()
+	if err != nil {
+		return err
+	}
+	kit := agentTools(o, m, h.Browsers, s.Flags)
 	defer kit.end()
 	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
 	return server.Serve(ctx, &mcp.IOTransport{Reader: s.In, Writer: keptOpen{s.Out}, MaxLineLength: mcpLine}, mcpserver.Binding{
 		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
-		Caller:  "stdio", Tenant: s.Tenant,
+		Caller:  "stdio", Tenant: s.Tenant, Answers: mcpserver.AnswersForGood,
 	})
 }
 
@@ -54,20 +56,23 @@ type keptOpen struct{ io.Writer }
 
 func (keptOpen) Close() error { return nil }
 
-// An agentKit is what agents work with: the tools of all sessions, the house of
-// what they leave open and running, and the desk of their browsers.
+// An agentKit is what agents work with: the tools of all sessions, and the house
+// of what they leave open and running.
 type agentKit struct {
 	tools *tools.Tools
 	house *running.House
-	desk  *desk.Desk
 	log   logrus.FieldLogger
 }
 
-// agentTools makes the tools over m.
-func agentTools(o cli.Options, m *manager.Manager, flags *config.SandboxSettings) agentKit {
-	k := agentKit{house: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), desk: desk.New(rooms.Of(m), o.Log), log: o.Log}
+// agentTools makes the tools over m, with the desk of browsers.
+func agentTools(o cli.Options, m *manager.Manager, browsers func() (*desk.Desk, error), flags *config.SandboxSettings) agentKit {
+	k := agentKit{house: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), log: o.Log}
 	k.tools = tools.New(tools.Options{Manager: m, Running: k.house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
-		return k.desk.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
+		d, err := browsers()
+		if err != nil {
+			return nil, err
+		}
+		return d.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
 	}})
 	return k
 }
@@ -77,7 +82,7 @@ func (k agentKit) end() {
 	ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 	defer done()
 	for _, end := range []func() error{
-		func() error { return k.tools.Close(ctx) }, func() error { return k.house.Close(ctx) }, k.desk.Close,
+		func() error { return k.tools.Close(ctx) }, func() error { return k.house.Close(ctx) },
 	} {
 		if err := end(); err != nil {
 			k.log.WithError(err).Warn("something that calls have left has not ended in order")

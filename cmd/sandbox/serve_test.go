@@ -26,7 +26,7 @@ type server struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	socket string
-	log    *bufio.Scanner
+	log    *toldLines
 }
 
 // server starts the daemon at a socket and waits until it listens.
@@ -36,15 +36,13 @@ func (s *site) server(socket string, change ...func(*exec.Cmd)) *server {
 	for _, c := range change {
 		c(cmd)
 	}
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	log := newToldLines()
+	cmd.Stderr, cmd.WaitDelay = log, 10*time.Second
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	d := &server{t: s.t, cmd: cmd, socket: socket, log: bufio.NewScanner(out)}
+	d := &server{t: s.t, cmd: cmd, socket: socket, log: log}
 	d.says("listening at")
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -53,15 +51,15 @@ func (s *site) server(socket string, change ...func(*exec.Cmd)) *server {
 	return d
 }
 
-// says waits until the log has a line with that text.
-func (d *server) says(text string) {
+// says waits until the log goes on with a line that has that text, and returns
+// that line.
+func (d *server) says(text string) string {
 	d.t.Helper()
-	for d.log.Scan() {
-		if strings.Contains(d.log.Text(), text) {
-			return
-		}
+	line, ok := d.log.next(text, 2*time.Minute)
+	if !ok {
+		d.t.Fatalf("the log never has %q:\n%s", text, d.log.all())
 	}
-	d.t.Fatalf("the log never has %q", text)
+	return line
 }
 
 func (d *server) post(path, body string, header ...string) *http.Response {
@@ -105,10 +103,10 @@ func (d *server) run(name, line string) api.ExecResult {
 	return answer[api.ExecResult](d, d.post("/v1/sandboxes/"+name+"/exec", string(body)), 200)
 }
 
-func (d *server) stream(name, line string) *bufio.Reader {
+func (d *server) stream(name, line string, header ...string) *bufio.Reader {
 	d.t.Helper()
 	body, _ := json.Marshal(api.Exec{Line: line})
-	res := d.post("/v1/sandboxes/"+name+"/exec", string(body), "Accept", api.ContentEvents)
+	res := d.post("/v1/sandboxes/"+name+"/exec", string(body), append(header, "Accept", api.ContentEvents)...)
 	if res.StatusCode != 200 {
 		d.t.Fatalf("no stream: %d", res.StatusCode)
 	}

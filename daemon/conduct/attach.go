@@ -28,9 +28,13 @@ func (s *Resource) attach(c *route.Call) (any, error) {
 	_ = stream.Serve(c.Context(), conn, s.o, func(ctx context.Context, r stream.Request, cmd sandbox.Command) (sandbox.Process, error) {
 		req, run, err := s.request(c, c.Who, r, cmd)
 		if err != nil {
-			return nil, err
+			return nil, told(c, err)
 		}
-		return begin(ctx, c, req, run)
+		p, err := begin(ctx, c, req, run)
+		if err != nil {
+			return nil, told(c, err)
+		}
+		return p, nil
 	})
 	return route.Sent{}, nil
 }
@@ -97,6 +101,7 @@ func begin(ctx context.Context, c *route.Call, req manager.Request, run runner) 
 		defer close(p.ended)
 		defer release()
 		p.out, p.err = run(ctx, req)
+		p.err = told(c, p.err)
 	}()
 	select {
 	case <-p.started:

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/fault"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
@@ -82,6 +83,22 @@ func (s *Resource) Routes() []route.Route {
 		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove what nobody uses", Request: form.Prune{}, Response: form.Cleared{}, Timeout: longest, Do: s.prune},
 		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", Request: form.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
 	}
+}
+
+// told is an error as who asks gets to see it. Nobody but an admin is told its
+// cause, which is text of others, or what is private; of the cause there is
+// left what callers of file operations ask for.
+func told(c *route.Call, err error) error {
+	if err == nil || c != nil && c.Admin() {
+		return err
+	}
+	cause := fault.Cause(err)
+	if c == nil || c.Problem == nil {
+		return &sandbox.Error{Code: sandbox.CodeOf(err), Op: "serve", Message: "it has failed", Err: cause}
+	}
+	e := c.Problem(err).Err("serve")
+	e.Err = cause
+	return e
 }
 
 // use reads how a sandbox is to be used, and refuses what is not for who asks.

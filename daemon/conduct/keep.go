@@ -27,7 +27,7 @@ func (s *Resource) listing(c *route.Call) (any, error) {
 	l, err := s.m.List(c.Context(), o)
 	out := form.Listing{Containers: shown(c, l.Containers), Browsers: shown(c, l.Browsers)}
 	if err != nil {
-		d := fault.Of(err)
+		d := fault.Of(told(c, err))
 		out.Error = &d
 	}
 	return out, nil

@@ -19,8 +19,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// maxLent is how many sandboxes have their files lent at one time.
-const maxLent = 1024
+const (
+	// maxLent is how often files are lent at one time.
+	maxLent = 1024
+	// maxLentTo is how often those of one tenant are, so that it leaves some to
+	// others.
+	maxLentTo = 128
+)
 
 // A lent is a sandbox whose files somebody has.
 type lent struct {
@@ -48,7 +53,9 @@ func (s *Resource) Lent() http.Handler { return s.mux }
 
 func (s *Resource) lentMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	filing.Mount(mux, form.LentPath+"/{ticket}/files", s.find)
+	filing.Mount(mux, form.LentPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
+		return told(daemon.TicketOf(r.Context()), err)
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "serve", Message: "there is no such route"})
 	})
@@ -88,12 +95,12 @@ func (s *Resource) lend(c *route.Call) (any, error) {
 		}()
 		err = s.keep(ctx, c, t, ask)
 	}
-	told := false
+	heard := false
 	if err != nil {
-		d := fault.Of(err)
-		told = t.Send(form.Lent{Error: &d}) == nil
+		d := fault.Of(told(c, err))
+		heard = t.Send(form.Lent{Error: &d}) == nil
 	}
-	t.End(told)
+	t.End(heard)
 	return route.Sent{}, nil
 }
 
@@ -135,7 +142,13 @@ func (s *Resource) register(l *lent) (string, error) {
 	ticket := hex.EncodeToString(b[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.lent) >= maxLent {
+	same := 0
+	for _, other := range s.lent {
+		if other.owner.who.Tenant == l.owner.who.Tenant {
+			same++
+		}
+	}
+	if len(s.lent) >= maxLent || same >= maxLentTo {
 		return "", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "files", Message: "the files of too many sandboxes are lent", Retryable: true}
 	}
 	s.lent[ticket] = l

@@ -170,6 +170,16 @@ var errnos = map[string]syscall.Errno{
 // sentinels are causes that are ours and not the kernel's.
 var sentinels = map[string]error{"not-exist": fs.ErrNotExist, "exist": fs.ErrExist, "permission": fs.ErrPermission}
 
+// Cause is what of the cause of err the other side asks for by errors.Is, and
+// nothing of its text; nil where there is nothing such.
+func Cause(err error) error {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	if !ok || e.Err == nil {
+		return nil
+	}
+	return cause(causeName(e.Err))
+}
+
 func causeName(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		for name, n := range errnos {

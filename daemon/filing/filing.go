@@ -37,6 +37,17 @@ import (
 // with them; done is called when that has ended.
 type Find func(r *http.Request) (files sandbox.Files, ctx context.Context, done func(), err error)
 
+// A Tell returns an error as whoever sent the request gets to see it; nil tells
+// all of it.
+type Tell func(r *http.Request, err error) error
+
+func (t Tell) of(r *http.Request, err error) error {
+	if t == nil || err == nil {
+		return err
+	}
+	return t(r, err)
+}
+
 // A request is one, with its files.
 type request struct {
 	sandbox.Files
@@ -47,7 +58,7 @@ type request struct {
 }
 
 // Mount serves files below prefix, which is a pattern of [http.ServeMux].
-func Mount(mux *http.ServeMux, prefix string, find Find) {
+func Mount(mux *http.ServeMux, prefix string, find Find, tell Tell) {
 	for pattern, do := range map[string]func(*request) (any, error){
 		"GET /abilities": abilities, "GET /stat": stat, "GET /link": readLink, "GET /folder": readDir,
 		"PUT /content": write, "POST /{op}": change,
@@ -56,22 +67,22 @@ func Mount(mux *http.ServeMux, prefix string, find Find) {
 		mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, r *http.Request) {
 			q, done, err := open(find, r)
 			if err != nil {
-				fault.Write(w, err)
+				fault.Write(w, tell.of(r, err))
 				return
 			}
 			defer done()
 			v, err := do(q)
-			fault.Answer(w, v, err)
+			fault.Answer(w, v, tell.of(r, err))
 		})
 	}
 	mux.HandleFunc("GET "+prefix+"/content", func(w http.ResponseWriter, r *http.Request) {
 		q, done, err := open(find, r)
 		if err != nil {
-			fault.Write(w, err)
+			fault.Write(w, tell.of(r, err))
 			return
 		}
 		defer done()
-		read(w, q)
+		read(w, q, tell)
 	})
 }
 
@@ -203,10 +214,10 @@ func write(q *request) (any, error) {
 	return nil, q.Write(q.ctx, q.path, q.http.Body, sandbox.WriteOptions{Perm: perm, Exclusive: q.q.Get("exclusive") == "true"})
 }
 
-func read(w http.ResponseWriter, q *request) {
+func read(w http.ResponseWriter, q *request, tell Tell) {
 	content, err := q.content()
 	if err != nil {
-		fault.Write(w, err)
+		fault.Write(w, tell.of(q.http, err))
 		return
 	}
 	defer content.Close()
@@ -216,7 +227,7 @@ func read(w http.ResponseWriter, q *request) {
 	if err == nil {
 		return
 	}
-	if b, fail := json.Marshal(fault.Of(err)); fail == nil {
+	if b, fail := json.Marshal(fault.Of(tell.of(q.http, err))); fail == nil {
 		w.Header().Set(form.TrailerProblem, string(b))
 		return
 	}

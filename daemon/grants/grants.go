@@ -35,7 +35,8 @@ type Performer interface {
 // package manager/control is one.
 type Registrar interface {
 	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
-	// Revoke goes by the grant's ID, and is remembered until its Expires.
+	// Revoke goes by the grant's tenant and ID, and is remembered until its
+	// Expires.
 	Revoke(g grant.Grant) error
 }
 
@@ -149,7 +150,7 @@ func (x *Resource) revoke(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.Revoke(grant.Grant{ID: c.Path("id"), Expires: expires})
+	return nil, r.Revoke(grant.Grant{ID: c.Path("id"), Tenant: c.Who.Tenant, Expires: expires})
 }
 
 func (x *Resource) operate(c *route.Call) (any, error) {

@@ -49,6 +49,20 @@ func Find(c *route.Call, f Finder) (Sandbox, error) {
 	return s, nil
 }
 
+// Own is [Find] for who changes the sandbox as such: pauses or removes it, or
+// says how long it is kept. What other sessions share with that of a token is
+// not that token's to take away from them.
+func Own(c *route.Call, f Finder) (Sandbox, error) {
+	s, err := Find(c, f)
+	if err == nil && !Allowed(c, s.Record.Tenant, s.Record.Agent, s.Record.Session, s.Record.Scope) {
+		err = &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "find", Resource: s.Name, Message: "others share this sandbox",
+			Hint: "this needs a token for all who share it",
+		}
+	}
+	return s, err
+}
+
 // InWall is [Find] for who runs something or touches files: a session that
 // settings leave outside of walls by now has no sandbox, and nothing is done
 // outside on behalf of who asks over HTTP.

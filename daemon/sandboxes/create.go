@@ -58,6 +58,7 @@ func (s *Resource) create(c *route.Call) (any, error) {
 	if err := json.Unmarshal(answer.Body, &made); err != nil {
 		return nil, err
 	}
+	made = reserved(c, made) // an admin may have asked before
 	h := located(made.Name)
 	if replayed {
 		h.Set(api.HeaderReplayed, "true")
@@ -124,8 +125,8 @@ func (s *Resource) make(c *route.Call, who config.Who, in api.CreateSandbox) (st
 	if err != nil {
 		return 0, made, err
 	}
-	made, status = shown(c, row), http.StatusOK
-	if made.Created = p.Created; p.Created {
+	made, status = brought(c, row, p), http.StatusOK
+	if p.Created {
 		status = http.StatusCreated
 	}
 	return status, made, nil
@@ -187,7 +188,7 @@ func (s *Resource) recreate(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.o.Manager.Find(c.Context(), at.Who.Tenant, at.Name)
+	row, err := s.own(c)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +205,12 @@ func (s *Resource) recreate(c *route.Call) (any, error) {
 	if row, err = s.o.Manager.Find(c.Context(), at.Who.Tenant, p.Name); err != nil {
 		return nil, err
 	}
+	return brought(c, row, p), nil
+}
+
+// brought is a sandbox with how it came up for this request.
+func brought(c *route.Call, row manager.Row, p manager.Prepared) api.Sandbox {
 	made := shown(c, row)
-	made.Created = p.Created
-	return made, nil
+	made.Created, made.Claimed, made.Note = p.Created, p.Claimed, p.Cold
+	return made
 }

@@ -116,8 +116,14 @@ func shown(c *route.Call, r manager.Row) api.Sandbox {
 		ConfigHash: r.ConfigHash, ConfigMatch: r.ConfigMatch, CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: r.ExpiresAt,
 		AgeSeconds: r.AgeSeconds, IdleSeconds: r.IdleSeconds,
 	}
-	if c.Admin() {
-		s.Workspace = r.Workspace
+	s.Workspace = r.Workspace
+	return reserved(c, s)
+}
+
+// reserved is a sandbox without what the caller may not know of it.
+func reserved(c *route.Call, s api.Sandbox) api.Sandbox {
+	if !c.Admin() {
+		s.Workspace = ""
 	}
 	if c.Caller.Session != "" { // others may share the sandbox
 		s.Session = c.Caller.Session

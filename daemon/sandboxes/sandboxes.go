@@ -118,8 +118,13 @@ func (s *Resource) get(c *route.Call) (any, error) {
 }
 
 // row is the sandbox of the path, as the provider tells of it.
-func (s *Resource) row(c *route.Call) (manager.Row, error) {
-	at, err := named.Find(c, s.o.Manager)
+func (s *Resource) row(c *route.Call) (manager.Row, error) { return s.found(c, named.Find) }
+
+// own is that of a sandbox that the caller may change.
+func (s *Resource) own(c *route.Call) (manager.Row, error) { return s.found(c, named.Own) }
+
+func (s *Resource) found(c *route.Call, find func(*route.Call, named.Finder) (named.Sandbox, error)) (manager.Row, error) {
+	at, err := find(c, s.o.Manager)
 	if err != nil {
 		return manager.Row{}, err
 	}
@@ -127,7 +132,7 @@ func (s *Resource) row(c *route.Call) (manager.Row, error) {
 }
 
 func (s *Resource) remove(c *route.Call) (any, error) {
-	row, err := s.row(c)
+	row, err := s.own(c)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +149,7 @@ func (s *Resource) resume(c *route.Call) (any, error) { return s.change(c, s.o.M
 // change does something with the sandbox of the path and tells of it as it is
 // then.
 func (s *Resource) change(c *route.Call, do func(context.Context, manager.Row) error) (any, error) {
-	row, err := s.row(c)
+	row, err := s.own(c)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (h *Handler) routes() {
 	h.mux.HandleFunc("GET "+handlePath+"/start", h.socket(start))
 	h.mux.HandleFunc("GET "+handlePath+"/shells/{ticket}/run", h.socket(runLine))
 	h.mux.HandleFunc("GET "+handlePath+"/dial", h.socket(dial))
-	filing.Mount(h.mux, handlePath+"/files", h.files)
+	filing.Mount(h.mux, handlePath+"/files", h.files, nil)
 	h.mux.HandleFunc(form.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
 		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "find route", Message: "there is no such route"})
 	})

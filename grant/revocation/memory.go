@@ -3,6 +3,7 @@ package revocation
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -168,8 +169,16 @@ func checkIDs(child, parent string) error {
 	return checkID(parent)
 }
 
-func checkID(id string) error {
-	if id == "" || len(id) > MaxID || !utf8.ValidString(id) {
+// maxPrefix is the most bytes that Name puts before an id.
+const maxPrefix = 64 + 2
+
+// checkID looks at a name as Name makes it.
+func checkID(name string) error {
+	id, prefix := name, 0
+	if tenant, rest, ok := strings.Cut(strings.TrimPrefix(name, "\x00"), "\x00"); ok && name[0] == 0 {
+		id, prefix = rest, len(tenant)+2
+	}
+	if id == "" || len(id) > MaxID || prefix > maxPrefix || !utf8.ValidString(name) {
 		return sandbox.Errorf(sandbox.CodeValidation, "check grant", "the id of a grant has 1 to %d bytes of UTF-8", MaxID)
 	}
 	return nil

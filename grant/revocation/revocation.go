@@ -9,6 +9,7 @@ package revocation
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -36,6 +37,19 @@ type Watcher interface {
 	Watch(ctx context.Context, id string) <-chan struct{}
 }
 
+// Name is what a grant of a tenant is called here: the id alone where nobody is
+// the tenant. Tenants choose ids, and one that is the same for two of them means
+// two grants.
+func Name(tenant, id string) string {
+	switch {
+	case tenant != "":
+		return "\x00" + tenant + "\x00" + id // no name of a tenant holds a NUL
+	case strings.HasPrefix(id, "\x00"):
+		return "\x00\x00" + id
+	}
+	return id
+}
+
 // Check returns an error with [sandbox.CodePermissionDeny] when the grant has
 // expired at now or was revoked, and one with another code when that cannot be
 // told.
@@ -46,9 +60,9 @@ func Check(w Watcher, g grant.Grant, now time.Time) error {
 	if !now.Round(0).Before(g.Expires.Round(0)) { // by the clock on the wall
 		return expired(g)
 	}
-	revoked, err := w.Revoked(g.ID)
+	revoked, err := w.Revoked(Name(g.Tenant, g.ID))
 	if err == nil && !revoked && g.Parent != "" {
-		revoked, err = w.Revoked(g.Parent)
+		revoked, err = w.Revoked(Name(g.Tenant, g.Parent))
 	}
 	switch {
 	case err != nil:
@@ -69,10 +83,10 @@ func Context(ctx context.Context, w Watcher, g grant.Grant) (context.Context, co
 		end(err)
 		return held, cancel
 	}
-	own := w.Watch(held, g.ID)
+	own := w.Watch(held, Name(g.Tenant, g.ID))
 	var parent <-chan struct{}
 	if g.Parent != "" {
-		parent = w.Watch(held, g.Parent)
+		parent = w.Watch(held, Name(g.Tenant, g.Parent))
 	}
 	go hold(held, end, w, g, own, parent)
 	return held, cancel

@@ -236,3 +236,24 @@ func TestManyWatchers(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestTenantsHaveIDsOfTheirOwn holds that nobody takes back what is another
+// tenant's, whatever id he names.
+func TestTenantsHaveIDsOfTheirOwn(t *testing.T) {
+	forms := map[string][2]string{
+		"nobody's": {"", "x"}, "acme's": {"acme", "x"}, "other's": {"other", "x"},
+		"forged for acme": {"", "\x00acme\x00x"}, "forged for nobody": {"", "\x00\x00x"}, "longer": {"acm", "e\x00x"},
+	}
+	for _, mine := range forms {
+		m := &Memory{}
+		must(t, m.Revoke(Name(mine[0], mine[1]), time.Now().Add(time.Hour)))
+		for _, other := range forms {
+			wantRevoked(t, m, Name(other[0], other[1]), other == mine)
+		}
+	}
+	for _, bad := range []string{Name("acme", ""), Name("acme", strings.Repeat("x", MaxID+1)), Name(strings.Repeat("t", 65), "x")} {
+		if (&Memory{}).Revoke(bad, time.Now().Add(time.Hour)) == nil {
+			t.Errorf("%q is taken for a name", bad)
+		}
+	}
+}

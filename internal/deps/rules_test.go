@@ -18,16 +18,12 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet",
-	"./daemon/api", "./daemon/strict",
-	"./egress/hello", "./egress/request", "./evidence/checkpoint", "./evidence/proof", "./evidence/replay", "./grant",
-	"./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./provider/local/bwrap",
-	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota",
-	"./termsafe", "./toolpolicy", "./tools/edit", "./tools/near", "./tools/patch", "./tools/picture", "./tools/schema", "./tools/show",
+	"./daemon/api", "./daemon/strict", "./egress/hello", "./egress/request", "./evidence/checkpoint",
+	"./evidence/proof", "./evidence/replay", "./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt",
+	"./lifecycle", "./policy/...", "./pool", "./provider/local/bwrap", "./provider/local/plan",
+	"./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota", "./termsafe", "./toolpolicy",
+	"./tools/edit", "./tools/near", "./tools/patch", "./tools/picture", "./tools/schema", "./tools/show",
 	"./violation",
-	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/proof", "./evidence/replay", "./egress/hello", "./egress/request",
-	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet", "./evidence/checkpoint", "./evidence/proof", "./egress/hello", "./egress/request",
-	"./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt", "./lifecycle", "./policy/...", "./pool", "./provider/local/bwrap",
-	"./provider/local/plan", "./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./termsafe", "./toolpolicy", "./violation",
 }
 
 // concrete lists the providers that exist; the word stands for itself and

@@ -84,7 +84,7 @@ func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
 	if err != nil {
 		return grant.Grant{}, err
 	}
-	if err := c.Revoked.Derived(child.ID, g.ID, child.Expires); err != nil {
+	if err := c.Revoked.Derived(revocation.Name(child.Tenant, child.ID), revocation.Name(g.Tenant, g.ID), child.Expires); err != nil {
 		return grant.Grant{}, err
 	}
 	return child, nil
@@ -93,7 +93,9 @@ func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
 // Revoke takes a grant back, and with it all that were or will be derived from
 // it: what runs under them ends within [revocation.Delay], in every program
 // with this state folder. It is remembered for as long as the grant would last.
-func (c *Control) Revoke(g grant.Grant) error { return c.Revoked.Revoke(g.ID, g.Expires) }
+func (c *Control) Revoke(g grant.Grant) error {
+	return c.Revoked.Revoke(revocation.Name(g.Tenant, g.ID), g.Expires)
+}
 
 // Sweep forgets what is about grants that have expired.
 func (c *Control) Sweep(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	"github.com/bulkhead-dev/sandbox/manager/control/outside"
@@ -157,7 +158,7 @@ func ExampleControl_Derive() {
 		Do: grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://reports.example/q4.csv"}})
 	fmt.Println(done.OK, err)
 	fmt.Println(c.Revoke(g))
-	fmt.Println(c.Revoked.Revoked(part.ID))
+	fmt.Println(c.Revoked.Revoked(revocation.Name(part.Tenant, part.ID)))
 	// Output:
 	// g-7f3a <nil>
 	// true <nil>

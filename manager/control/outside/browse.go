@@ -12,10 +12,14 @@ import (
 
 // Browse drives browsers that the desk keeps. The desk is asked for when a
 // browser is first needed, since it is made of the manager that this is for.
-func Browse(keeper func() *desk.Desk) manager.Browse {
+func Browse(keeper func() (*desk.Desk, error)) manager.Browse {
 	return func(life context.Context, who config.Who) manager.Browsing {
 		return browse.New(life, func(ctx context.Context, r browser.Rights) (browser.Session, error) {
-			return keeper().Session(ctx, desk.Request{Who: who}, r)
+			d, err := keeper()
+			if err != nil {
+				return nil, err
+			}
+			return d.Session(ctx, desk.Request{Who: who}, r)
 		})
 	}
 }

@@ -1,0 +1,238 @@
+package attack
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// settings have an agent whose commands are asked about, a command that is
+// never run, and a tenant that may do little.
+const settings = `{
+  "agents": {
+    "defaults": {"sandbox": {"provider": "docker", "commands": {"block": ["forbidden:*"]}, "docker": {"memory": "256m", "cpus": 0.5}, "tools": {"alsoAllow": ["reporter"]}}},
+    "list": [{"id": "asker", "sandbox": {"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}]
+  },
+  "tenants": {"list": [
+    {"id": "small", "sandboxes": 1, "commands": 1, "requestsPerSecond": 200},
+    {"id": "slow", "requestsPerSecond": 2, "requestBurst": 2}
+  ]},
+  "daemon": {"drainTimeout": "5s"}
+}`
+
+// A house is `sandbox serve`, a client of its admin on a unix socket, and one
+// of whoever has a token over TCP.
+type house struct {
+	t     *testing.T
+	state string
+	addr  string
+	admin *http.Client
+	tcp   *http.Client
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	program := filepath.Join(dir, "sandbox")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-o", program, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// open starts the daemon. What it has made is removed at the end.
+func open(t *testing.T) *house {
+	t.Helper()
+	testenv.Require(t, "docker")
+	dir := t.TempDir()
+	h := &house{t: t, state: filepath.Join(dir, "state-of-the-host")}
+	file := filepath.Join(dir, "settings.json")
+	must(t, os.WriteFile(file, []byte(settings), 0o600))
+	program, socket := build(t, dir), filepath.Join(dir, "d.sock")
+	env := append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+h.state, "SANDBOX_CONFIG="+file)
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(program, args...)
+		cmd.Env = env
+		return cmd
+	}
+	t.Cleanup(func() {
+		if out, err := command("recreate", "--all", "--force").CombinedOutput(); err != nil {
+			t.Errorf("clean up: %v\n%s", err, out)
+		}
+	})
+	cmd := command("serve", "--listen", "unix:"+socket, "--listen", "tcp:127.0.0.1:0")
+	out, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	log := bufio.NewScanner(out)
+	for h.addr == "" && log.Scan() {
+		if _, at, ok := strings.Cut(log.Text(), "listening at tcp:"); ok {
+			h.addr = at
+		}
+	}
+	if h.addr == "" {
+		t.Fatal("it does not listen")
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for log.Scan() {
+			if line := log.Text(); strings.Contains(line, "panicked") || strings.Contains(line, "nobody has thought of") {
+				t.Errorf("the daemon says %s", line)
+			}
+		}
+	}()
+	h.admin, h.tcp = clientOf(t, "unix", socket), clientOf(t, "tcp", h.addr)
+	t.Cleanup(func() {
+		must(t, cmd.Process.Signal(syscall.SIGTERM))
+		<-read
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the daemon ends with %v", err)
+		}
+	})
+	return h
+}
+
+func clientOf(t *testing.T, network, address string) *http.Client {
+	inner := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	t.Cleanup(inner.CloseIdleConnections)
+	return &http.Client{Transport: inner, Timeout: 3 * time.Minute}
+}
+
+// A said is an answer.
+type said struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// request makes one without sending it. The path is sent as it is written.
+func (h *house) request(secret, method, path, body string, header ...string) *http.Request {
+	h.t.Helper()
+	host := "sandbox"
+	if secret != "" {
+		host = h.addr
+	}
+	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+host+"/", bytes.NewReader([]byte(body)))
+	must(h.t, err)
+	r.URL.Opaque = path
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if secret != "" && secret != "none" {
+		r.Header.Set("Authorization", "Bearer "+secret)
+	}
+	for i := 0; i < len(header); i += 2 {
+		switch name := header[i]; {
+		case name == "Host":
+			r.Host = header[i+1]
+		case header[i+1] == "":
+			r.Header.Del(name)
+		case name == "Content-Type" || name == "Authorization":
+			r.Header.Set(name, header[i+1])
+		default:
+			r.Header.Add(name, header[i+1])
+		}
+	}
+	return r
+}
+
+// start sends a request: of the admin where the secret is empty.
+func (h *house) start(secret, method, path, body string, header ...string) *http.Response {
+	h.t.Helper()
+	client := h.tcp
+	if secret == "" {
+		client = h.admin
+	}
+	res, err := client.Do(h.request(secret, method, path, body, header...))
+	must(h.t, err)
+	h.t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// send sends a request and reads the answer, of which a stream ends soon.
+func (h *house) send(secret, method, path, body string, header ...string) said {
+	h.t.Helper()
+	res := h.start(secret, method, path, body, header...)
+	if strings.HasPrefix(res.Header.Get("Content-Type"), api.ContentEvents) || res.StatusCode == http.StatusSwitchingProtocols {
+		return said{status: res.StatusCode, header: res.Header}
+	}
+	data, err := io.ReadAll(res.Body)
+	must(h.t, err)
+	return said{res.StatusCode, res.Header, string(data)}
+}
+
+// raw sends bytes over a connection of their own and reads the first answer.
+func (h *house) raw(text string) said {
+	h.t.Helper()
+	conn, err := net.Dial("tcp", h.addr)
+	must(h.t, err)
+	defer conn.Close()
+	must(h.t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	if _, err := io.WriteString(conn, text); err != nil {
+		h.t.Logf("it does not take all: %v", err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(h.t, err)
+	defer res.Body.Close()
+	data, _ := io.ReadAll(res.Body) // cut off is fine, what came is looked at
+	return said{res.StatusCode, res.Header, string(data)}
+}
+
+// is reads an answer of one of the statuses.
+func is[T any](t *testing.T, s said, status ...int) T {
+	t.Helper()
+	var v T
+	for _, want := range status {
+		if s.status == want {
+			if s.body != "" {
+				must(t, json.Unmarshal([]byte(s.body), &v))
+			}
+			return v
+		}
+	}
+	t.Fatalf("%d, want %v: %s", s.status, status, s.body)
+	return v
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	must(t, err)
+	return string(data)
+}
+
+// mint makes a token; by the admin where the secret is empty.
+func (h *house) mint(by string, in api.CreateToken) api.NewToken {
+	h.t.Helper()
+	return is[api.NewToken](h.t, h.send(by, "POST", "/v1/tokens", text(h.t, in)), 201)
+}
+
+func (h *house) exec(secret, box, line string) api.ExecResult {
+	h.t.Helper()
+	return is[api.ExecResult](h.t, h.send(secret, "POST", "/v1/sandboxes/"+box+"/exec", text(h.t, api.Exec{Line: line})), 200)
+}
