@@ -69,7 +69,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&o.quick, "quick", false, "less than a minute; the 99th percentiles are only hints then")
+	f.BoolVar(&o.quick, "quick", false, "a few minutes; the 99th percentiles are only hints then")
 	f.BoolVar(&o.check, "check", false, "exit with 1 when a budget is missed or was not measured")
 	f.Float64Var(&o.slack, "slack", 1, "with --check, relax every budget by this `factor`")
 	f.StringVar(&o.json, "json", "", "write the report as JSON to this `file`")

@@ -34,17 +34,17 @@ type Effort struct {
 	Within time.Duration
 }
 
-// Full takes a few minutes.
+// Full takes about twelve minutes.
 func Full() Effort {
 	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Walls: 200, Bytes: 1 << 30, Idle: 5 * time.Second, Within: 25 * time.Second,
 		Burst: 100, Boxes: 500, Making: 120 * time.Second, Resting: 30 * time.Second}
 }
 
-// Quick takes less than a minute and is for continuous integration: its
+// Quick takes half of that or less, and is for continuous integration: its
 // medians are good, its 99th percentiles only hints.
 func Quick() Effort {
 	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Walls: 200, Bytes: 1 << 28, Idle: 5 * time.Second, Within: 2 * time.Second,
-		Burst: 20, Boxes: 20, Making: 30 * time.Second, Resting: 5 * time.Second}
+		Burst: 100, Boxes: 20, Making: 30 * time.Second, Resting: 5 * time.Second}
 }
 
 // rounds is how many rounds an operation gets that asks for full.

@@ -179,8 +179,9 @@ func (r *Rig) Remove(ctx context.Context, name string) error { return r.engine.R
 // later registers what Close has to do.
 func (r *Rig) later(f func(ctx context.Context) error) { r.undo = append(r.undo, f) }
 
-// Close removes every container and file of the rig, within a minute or so,
-// in the opposite order of their making. All is tried, whatever fails.
+// Close removes every container and file of the rig, within a minute or so
+// (hundreds of containers may take longer), in the opposite order of their
+// making. All is tried, whatever fails.
 func (r *Rig) Close() error {
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
