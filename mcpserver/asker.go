@@ -48,9 +48,14 @@ type Answers int
 // What a client may allow, each with what is above it.
 const (
 	AnswersNothing Answers = iota
-	AnswersForNow          // once, or until the program ends
-	AnswersForGood         // also in the settings file, which holds for every tenant
+	AnswersForNow          // once, or until the program ends, and no files of this machine, which are no tenant's
+	AnswersForGood         // everything, also in the settings file, which holds for every tenant
 )
+
+// cover reports whether a client may allow what is asked.
+func (x Answers) cover(r sandbox.PermissionRequest) bool {
+	return x >= AnswersForGood || x == AnswersForNow && r.Kind != sandbox.ResourcePath
+}
 
 // join makes a client known that can be asked. A nil Asker knows none.
 func (a *Asker) join(s *session, peer *mcp.ServerSession) {
@@ -104,13 +109,13 @@ func asking(ctx context.Context, s *session, peer *mcp.ServerSession) context.Co
 // the session.
 func (a *Asker) client(ctx context.Context, r sandbox.PermissionRequest) (client, bool) {
 	want := config.Who{Tenant: r.Tenant, Agent: r.Agent, Session: r.Session}
-	if c, ok := ctx.Value(clientKey{}).(client); ok && c.session.bound.Who == want && c.session.asks(c.peer) {
+	if c, ok := ctx.Value(clientKey{}).(client); ok && c.session.bound.Who == want && c.session.bound.Answers.cover(r) && c.session.asks(c.peer) {
 		return c, true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range slices.Backward(a.clients) {
-		if c.session.bound.Who == want {
+		if c.session.bound.Who == want && c.session.bound.Answers.cover(r) {
 			return c, true
 		}
 	}

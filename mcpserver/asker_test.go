@@ -81,19 +81,16 @@ func TestWhatClientsMayAnswer(t *testing.T) {
 		allowed bool
 	}{
 		{"nothing", mcpserver.AnswersNothing, "allow_once", 0, false},
-		{"for now, once", mcpserver.AnswersForNow, "allow_once", 1, true},
-		{"for now, for good all the same", mcpserver.AnswersForNow, "allow_permanent", 1, false},
+		{"for now, a file of the host", mcpserver.AnswersForNow, "allow_once", 0, false},
+		{"for good", mcpserver.AnswersForGood, "allow_once", 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, settingsWith(""))
 			b := bound("s")
 			b.Answers = tt.may
 			asked := 0
-			c := r.connect(b, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			c := r.connect(b, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				asked++
-				if properties := q.Params.RequestedSchema.(map[string]any)["properties"].(map[string]any); slices.Contains(properties["permission"].(map[string]any)["enum"].([]any), any("allow_permanent")) {
-					t.Errorf("it is offered %v", properties)
-				}
 				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"permission": tt.answer}}, nil
 			}})
 			res := call(t, c, "exec", `{"command":"reach `+r.host+`/x"}`)

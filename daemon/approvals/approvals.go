@@ -3,7 +3,8 @@
 //
 // Answers are for whoever stands above a session: a token for one session is
 // what its agent may hold, which must not allow itself what it asks for. What
-// goes into the settings file holds for every tenant, so it is for admins.
+// goes into the settings file holds for every tenant, and files of this machine
+// are no tenant's, so these are for admins.
 package approvals
 
 import (
@@ -47,7 +48,7 @@ func (x *Resource) Routes() []route.Route {
 		Response: api.ApprovalList{}, Timeout: (maxWait + 10) * time.Second, Do: x.list,
 	}, {
 		ID: "answerApproval", Method: http.MethodPost, Path: api.Prefix + "/approvals/{id}", Tag: "approvals", Role: token.Tenant,
-		Summary: "Answer a question", Doc: "The first answer counts. allow_permanent goes into the settings file and is for admins.",
+		Summary: "Answer a question", Doc: "The first answer counts. allow_permanent goes into the settings file and is for admins; so is allowing a path, which is one of the daemon's machine.",
 		Request: api.AnswerApproval{}, Errors: []int{404}, Do: x.answer,
 	}}
 }
@@ -112,6 +113,10 @@ func (x *Resource) answer(c *route.Call) (any, error) {
 	}
 	id := c.Path("id")
 	for _, q := range x.pending(c) {
+		if q.ID == id && q.Kind == sandbox.ResourcePath && p != sandbox.Deny && !c.Admin() {
+			return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "answer", Field: "permission",
+				Message: "files of the daemon's machine are no tenant's, so allowing them is for admins", Hint: "answer deny, or ask an admin"}
+		}
 		if q.ID == id {
 			return nil, x.desk.Answer(c.Who.Tenant, id, p)
 		}

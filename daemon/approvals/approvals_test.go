@@ -105,3 +105,24 @@ func TestWait(t *testing.T) {
 	}
 	r.Want(422, "acme", "GET", "/v1/approvals?waitSeconds=1000", "")
 }
+
+// TestFilesOfTheHost holds that a tenant does not allow itself what is on the
+// daemon's machine, and may still deny it.
+func TestFilesOfTheHost(t *testing.T) {
+	r := newRig(t)
+	answer := make(chan sandbox.Permission, 1)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	go func() {
+		p, _ := r.desk.Approve(ctx, sandbox.PermissionRequest{Tenant: "acme", Agent: "main", Session: "s1", Kind: sandbox.ResourcePath, Operation: sandbox.OpRead, Resource: "/srv/x", Command: []string{"cat", "/srv/x"}})
+		answer <- p
+	}()
+	at := "/v1/approvals/" + r.list("acme", "?waitSeconds=30")[0].ID
+	for _, p := range []string{"allow_once", "allow_session"} {
+		r.Want(403, "acme", "POST", at, `{"permission":"`+p+`"}`)
+	}
+	r.Want(204, "acme", "POST", at, `{"permission":"deny"}`)
+	if p := <-answer; p != sandbox.Deny {
+		t.Error(p)
+	}
+}
