@@ -29,7 +29,7 @@ type Options struct {
 	// otherwise.
 	Tenant, Agent, Session string
 
-	Timeout time.Duration // of one request that does not stream; zero is two minutes
+	Timeout time.Duration // of one request that does not stream, and until one that does begins to; zero is two minutes
 	Retries int           // of requests that may be made again; zero is 2, negative none
 
 	Stream stream.Options
@@ -73,6 +73,7 @@ func New(host string, o Options) (*Client, error) {
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       time.Minute,
 		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: o.Timeout + time.Second, // later than those of calls, which tell it better
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true,
 	}

@@ -71,6 +71,10 @@ func (c *Client) Sandboxes(ctx context.Context, o ListOptions) iter.Seq2[api.San
 					return
 				}
 			}
+			if page.Next != "" && (page.Next == o.Cursor || len(page.Items) == 0) {
+				yield(api.Sandbox{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "list sandboxes", Message: "the daemon answers with pages without end"})
+				return
+			}
 			if o.Cursor = page.Next; o.Cursor == "" {
 				return
 			}

@@ -77,6 +77,9 @@ type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
 	Handler http.Handler
+	// Follows picks requests of which the same is true as of routes with
+	// [route.Route].Follows; nil is none.
+	Follows func(*http.Request) bool
 }
 
 // A Server answers requests. It is an [http.Handler] and safe for concurrent
@@ -88,6 +91,8 @@ type Server struct {
 	draining atomic.Bool
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
+	ebb      context.Context // of requests that nobody waits for; ends when a drain begins
+	turn     context.CancelCauseFunc
 	busy     crowd
 
 	mu       sync.Mutex
@@ -103,6 +108,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, mux: http.NewServeMux()}
 	s.life, s.cut = context.WithCancelCause(context.Background())
+	s.ebb, s.turn = context.WithCancelCause(s.life)
 	if s.o.RequestTimeout <= 0 {
 		s.o.RequestTimeout = time.Minute
 	}

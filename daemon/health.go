@@ -16,6 +16,10 @@ import (
 type Check struct {
 	Name string
 	Look func(context.Context) error
+
+	// Advice is of something without which serving goes on as before: it is
+	// told, and the server is ready all the same.
+	Advice bool
 }
 
 // lookWithin bounds all looks of one question.
@@ -51,12 +55,7 @@ type anything = map[string]any
 func (h health) ready(c *route.Call) (any, error) {
 	ctx, done := context.WithTimeout(c.Context(), lookWithin)
 	defer done()
-	checks := append([]Check{{"draining", func(context.Context) error {
-		if h.s.draining.Load() {
-			return errDraining
-		}
-		return nil
-	}}}, h.s.o.Checks...)
+	checks := append([]Check{{Name: "draining", Look: h.draining}}, h.s.o.Checks...)
 	out := api.Readiness{Ready: true, Checks: make([]api.ReadinessCheck, len(checks))}
 	for i, check := range checks {
 		err := check.Look(ctx)
@@ -64,7 +63,7 @@ func (h health) ready(c *route.Call) (any, error) {
 		if err == nil {
 			continue
 		}
-		out.Ready = false
+		out.Ready = out.Ready && check.Advice
 		if c.Admin() {
 			out.Checks[i].Detail = err.Error()
 		}
@@ -73,6 +72,13 @@ func (h health) ready(c *route.Call) (any, error) {
 		return out, nil
 	}
 	return nil, unready(out)
+}
+
+func (h health) draining(context.Context) error {
+	if h.s.draining.Load() {
+		return errDraining
+	}
+	return nil
 }
 
 // unready is the problem of a daemon that cannot serve.

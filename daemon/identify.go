@@ -45,7 +45,11 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	}
 	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
 	defer cancel(nil)
-	defer context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })()
+	end := q.s.life
+	if follows := q.m.mount.Follows; follows != nil && follows(q.r) {
+		end = q.s.ebb
+	}
+	defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	ctx, done := who.Watch(ctx)
 	defer done()
 	q.m.mount.Handler.ServeHTTP(q.w, q.r.WithContext(context.WithValue(ctx, ticketKey{}, c)))

@@ -46,12 +46,13 @@ func (w debugWriter) Write(p []byte) (int, error) {
 }
 
 // Drain answers every request that comes from now on with a refusal that says
-// when to come again, as does /readyz, and waits for those that run, for at
-// most grace; then it cuts them off. Listeners are open until then: who asks is
+// when to come again, as does /readyz, cuts those off that only follow what
+// others do, and waits for the rest that runs, for at most grace; then it cuts them off. Listeners are open until then: who asks is
 // told what is going on, and is not left to guess why nobody is there. What it
 // has cut off it waits for until ctx ends, whose end is the error.
 func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
 	s.draining.Store(true)
+	s.turn(errDraining)
 	waiting, done := context.WithTimeout(ctx, grace)
 	defer done()
 	idle := s.busy.empty()

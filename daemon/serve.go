@@ -163,7 +163,11 @@ func (q *request) life(who *caller.Caller) (context.Context, func()) {
 	if who != nil {
 		ctx = admission.WithCaller(ctx, *who)
 	}
-	stop := context.AfterFunc(q.s.life, func() { cancel(context.Cause(q.s.life)) })
+	end := q.s.life
+	if q.route.Follows {
+		end = q.s.ebb
+	}
+	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
 	limit := q.s.o.RequestTimeout
 	if q.route.Timeout != 0 {

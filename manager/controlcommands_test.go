@@ -73,6 +73,8 @@ func TestCommandsAreOnRecord(t *testing.T) {
 				const secret = "c0mmand-c4n4ry"
 				ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 				defer done()
+				cause := manager.Cause{RequestID: "request-1", TraceParent: "00-1-2-00"}
+				ctx = manager.WithCause(ctx, cause)
 				want := "out " + secret + "\n"
 				command := func(args ...string) sandbox.Command {
 					return sandbox.Command{Args: args, Env: map[string]string{"VALUE": secret}, Stdin: strings.NewReader(secret), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
@@ -116,6 +118,11 @@ func TestCommandsAreOnRecord(t *testing.T) {
 				pairs = c.commandsTold()
 				if len(pairs) != 8 {
 					c.t.Fatalf("%d commands are on record, want 8", len(pairs))
+				}
+				for i, p := range pairs {
+					if got := (manager.Cause{RequestID: p.begin.RequestID, TraceParent: p.begin.TraceParent}); got != cause {
+						c.t.Errorf("%d: it is on record for %+v", i, got)
+					}
 				}
 				for i, p := range pairs[4:] {
 					if p.ends != 1 || p.end.Status != proof.Denied || p.end.Code != sandbox.CodeDenyTool || p.end.Rule == "" || len(p.end.Effects) > 0 {

@@ -159,7 +159,8 @@ func (h *handles) drop(name string) {
 }
 
 // Close ends the calls of all grants, with what they hold, and lets go of every
-// sandbox that no command runs in. Sandboxes themselves stay.
+// sandbox that no command runs in, of all at one time: the guest of a frozen one
+// is waited for, and does not answer. Sandboxes themselves stay.
 func (m *Manager) Close() error {
 	err := m.endCalls()
 	m.handles.mu.Lock()
@@ -168,12 +169,14 @@ func (m *Manager) Close() error {
 		names = append(names, name)
 	}
 	m.handles.mu.Unlock()
+	var closing sync.WaitGroup
 	for _, name := range names {
-		m.handles.drop(name)
+		closing.Go(func() { m.handles.drop(name) })
 	}
 	for _, name := range m.pool.names() {
-		m.pool.drop(name)
+		closing.Go(func() { m.pool.drop(name) })
 	}
+	closing.Wait()
 	return err
 }
 

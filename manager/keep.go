@@ -40,10 +40,13 @@ func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
 // Name is what the sandbox of the scope of who is called, whether it is there
 // or not.
 func (m *Manager) Name(who config.Who, flags *config.SandboxSettings) (string, error) {
-	res, err := config.Resolve(m.current(), who, flags)
-	if err != nil {
-		return "", err
+	if flags != nil {
+		return saying(m.current(), who, flags, m.nameBy)
 	}
+	return m.names.of(m.current(), who, m.nameBy)
+}
+
+func (m *Manager) nameBy(res config.Resolved) (string, error) {
 	return config.Name(res.Docker.ContainerPrefix, m.owner(res))
 }
 
@@ -137,11 +140,14 @@ func (u Usable) Tool(name string) toolpolicy.Decision { return u.policy.Judge(na
 // Usable returns the rules for the tools of a session. Whether its wall can be
 // built now is not asked.
 func (m *Manager) Usable(who config.Who, flags *config.SandboxSettings) (Usable, error) {
-	res, err := config.Resolve(m.current(), who, flags)
-	if err != nil {
-		return Usable{}, err
+	if flags != nil {
+		return saying(m.current(), who, flags, m.usableBy)
 	}
-	u := Usable{Access: res.WorkspaceAccess, Browser: res.Browser.Enabled, Timeout: time.Duration(res.Limits.Timeout), Output: int64(res.Limits.MaxOutputBytes)}
+	return m.usables.of(m.current(), who, m.usableBy)
+}
+
+func (m *Manager) usableBy(res config.Resolved) (u Usable, err error) {
+	u = Usable{Access: res.WorkspaceAccess, Browser: res.Browser.Enabled, Timeout: time.Duration(res.Limits.Timeout), Output: int64(res.Limits.MaxOutputBytes)}
 	if u.policy, err = config.ToolPolicy(res); err != nil {
 		return Usable{}, err
 	}

@@ -73,10 +73,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
-	h.inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
 	if r.Header.Get(sessionHeader) == "" {
-		h.settle(g)
+		defer h.settle(g) // also when the request ends by a panic
 	}
+	h.inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
 }
 
 // refuse answers without a session.
@@ -114,7 +114,7 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 	switch {
 	case h.over:
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "session", Retryable: true, Message: "the program ends"}
-	case len(h.open) >= h.o.Sessions || mine >= h.o.PerCaller || ours >= h.o.PerTenant:
+	case len(h.open) >= h.o.Sessions || ours >= h.o.PerTenant || mine >= h.o.PerCaller:
 		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Retryable: true, Message: "too many sessions are open"}
 	}
 	g := &guest{id: rand.Text()}
@@ -127,16 +127,33 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 }
 
 // settle keeps a session that its first request has begun until it ends, and
-// forgets one that was none.
+// forgets one that was none, or that has begun too late for Close to end it.
 func (h *Handler) settle(g *guest) {
 	for peer := range g.server.Sessions() {
+		if !h.keep(func() { h.end(g, peer) }) {
+			_ = peer.Close() // nobody has anything of it
+			break
+		}
 		g.watch()
-		h.waits.Go(func() {
-			_ = peer.Wait()
-			h.forget(g)
-		})
 		return
 	}
+	h.forget(g)
+}
+
+// keep has Close wait for the end of a session, unless it was called already.
+func (h *Handler) keep(end func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return false
+	}
+	h.waits.Go(end)
+	return true
+}
+
+// end waits for the end of a session.
+func (h *Handler) end(g *guest, peer *mcp.ServerSession) {
+	_ = peer.Wait() // however it ends
 	h.forget(g)
 }
 

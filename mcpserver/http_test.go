@@ -1,6 +1,7 @@
 package mcpserver_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -128,24 +129,8 @@ func TestSessionsBelongToTheirCallers(t *testing.T) {
 	}
 }
 
-// A tenant that makes itself many callers has no more sessions by it.
-func TestHTTPSessionsOfTenantsAreBounded(t *testing.T) {
-	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerTenant = 2 })
-	s, _ := r.serve()
-	open := func(tenant, caller string) error {
-		_, err := r.dial(s, headers{"Caller": caller, "Tenant": tenant})
-		return err
-	}
-	must(t, open("acme", "alice"))
-	must(t, open("acme", "bob"))
-	if err := open("acme", "carol"); err == nil {
-		t.Error("a tenant has more than its sessions")
-	}
-	must(t, open("other", "carol"))
-}
-
 func TestHTTPSessionsAreBounded(t *testing.T) {
-	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.Sessions = 2, 3 })
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerTenant, o.Sessions = 2, 3, 3 })
 	s, h := r.serve()
 	open := func(caller string) error {
 		_, err := r.dial(s, headers{"Caller": caller})
@@ -167,4 +152,52 @@ func TestHTTPSessionsAreBounded(t *testing.T) {
 	if err := open("bob"); err == nil {
 		t.Error("a session was opened after the end")
 	}
+}
+
+// TestTenantsLeaveRoom holds that a tenant with many tokens has no more sessions
+// than a tenant may have, so that there is room for others.
+func TestTenantsLeaveRoom(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerTenant, o.Sessions = 2, 3, 100 })
+	s, _ := r.serve()
+	opened := 0
+	for i := range 6 {
+		if _, err := r.dial(s, headers{"Caller": fmt.Sprint("token ", i), "Tenant": "greedy"}); err == nil {
+			opened++
+		}
+	}
+	if opened != 3 {
+		t.Errorf("one tenant has %d sessions", opened)
+	}
+	if _, err := r.dial(s, headers{"Caller": "bob", "Tenant": "other"}); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestSessionThatBeginsTooLate holds that a session whose first request comes to
+// its end when the handler was closed already does not stay.
+func TestSessionThatBeginsTooLate(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	s, h := r.serve()
+	body, write := io.Pipe()
+	q, err := http.NewRequestWithContext(deadline(t), http.MethodPost, s.URL, body)
+	must(t, err)
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Accept", "application/json, text/event-stream")
+	q.Header.Set("Caller", "alice")
+	ended := make(chan error, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(q)
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+		ended <- err
+	}()
+	until(t, "the session has not begun", func() bool { return h.Open() == 1 })
+	must(t, h.Close())
+	_, err = io.WriteString(write, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	must(t, err)
+	must(t, write.Close())
+	<-ended // however that ends; goleak holds that nothing of it is left
+	until(t, "the session stays", func() bool { return h.Open() == 0 })
 }

@@ -53,8 +53,8 @@ type Options struct {
 
 	Calls     int           // of one session that run at one time; usually 32
 	Sessions  int           // over HTTP, of all callers; usually 4096
+	PerTenant int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions
 	PerCaller int           // over HTTP, of one caller; usually 64
-	PerTenant int           // over HTTP, of all callers of one tenant, who may make more of themselves; usually 512
 	Idle      time.Duration // a session over HTTP without requests ends; usually 30 minutes
 	Heartbeat time.Duration // between two notes of progress where nothing happens; usually 5 s
 	Refresh   time.Duration // between two looks at whether a session's tools are others now; usually 30 s
@@ -88,8 +88,8 @@ func New(o Options) *Server {
 	}
 	usual(&o.Calls, 32)
 	usual(&o.Sessions, 4096)
+	usual(&o.PerTenant, max(o.Sessions/4, 1))
 	usual(&o.PerCaller, 64)
-	usual(&o.PerTenant, 512)
 	for d, value := range map[*time.Duration]time.Duration{&o.Idle: 30 * time.Minute, &o.Heartbeat: 5 * time.Second, &o.Refresh: 30 * time.Second} {
 		if *d <= 0 {
 			*d = value

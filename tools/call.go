@@ -161,12 +161,13 @@ func lines(parts ...string) string {
 	return b.String()
 }
 
-// remarks are what is said about an answer, apart from what is in it.
+// remarks are what is said about an answer, apart from what is in it. Each is
+// one line whatever names from inside it has, so that none looks like another.
 func remarks(texts ...string) string {
 	var out []string
 	for _, t := range texts {
 		if t != "" {
-			out = append(out, "["+t+"]")
+			out = append(out, "["+termsafe.Line(t)+"]")
 		}
 	}
 	return strings.Join(out, "\n")

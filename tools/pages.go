@@ -15,6 +15,7 @@ import (
 // The bounds of browser sessions that stay.
 const (
 	maxPages  = 64               // of all sessions together
+	maxTheirs = 16               // of the sessions of one tenant; the nameless one has no neighbours
 	idleAfter = 10 * time.Minute // without a call a page is closed
 )
 
@@ -92,8 +93,8 @@ func (p *pages) claim(who config.Who) (*page, error) {
 	}
 	pg := p.of[who]
 	if pg == nil {
-		if len(p.of) >= maxPages {
-			return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: fmt.Sprintf("%d sessions have pages open, which is the most", maxPages), Hint: "close a page that is not needed", Retryable: true}
+		if err := p.room(who.Tenant); err != nil {
+			return nil, err
 		}
 		pg = &page{turn: make(chan struct{}, 1)}
 		p.of[who] = pg
@@ -104,6 +105,24 @@ func (p *pages) claim(who config.Who) (*page, error) {
 	}
 	pg.users++
 	return pg, nil
+}
+
+// room is an error where a tenant may not open one more page. The lock is held.
+func (p *pages) room(tenant string) error {
+	theirs := 0
+	for who := range p.of {
+		if who.Tenant == tenant {
+			theirs++
+		}
+	}
+	most := maxPages
+	switch {
+	case tenant != "" && theirs >= maxTheirs:
+		most = maxTheirs
+	case len(p.of) < maxPages:
+		return nil
+	}
+	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: fmt.Sprintf("%d sessions have pages open, which is the most", most), Hint: "close a page that is not needed", Retryable: true}
 }
 
 // release is the end of claim. The last one starts the time of idleness, or

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 	"github.com/bulkhead-dev/sandbox/tools/show"
@@ -49,7 +50,7 @@ func (c *call) status(in schema.Process, list ...running.Status) Answer {
 	for _, s := range list {
 		p := statusOf(s)
 		d.Commands = append(d.Commands, p)
-		rows = append(rows, "["+p.ID+" "+howOf(p)+": "+show.Name(firstLine(p.Command))+"]")
+		rows = append(rows, "["+p.ID+" "+termsafe.Line(howOf(p))+": "+show.Name(firstLine(p.Command))+"]")
 	}
 	if len(rows) == 0 {
 		rows = append(rows, "[no command is in the background]")

@@ -162,7 +162,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 		})
 	}
 	return []daemon.Mount{
-		{Pattern: "/mcp", Handler: agents},
+		{Pattern: "/mcp", Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}

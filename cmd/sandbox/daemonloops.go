@@ -75,8 +75,12 @@ func (d *daemonParts) prune(ctx context.Context) (time.Duration, error) {
 
 // checks are what has to be there to serve.
 func (d *daemonParts) checks() []daemon.Check {
-	return []daemon.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}}
+	return []daemon.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
 }
+
+// taken says why the settings cannot be taken in as they are now. The last good
+// ones are in force then.
+func (d *daemonParts) taken(context.Context) error { return d.reload() }
 
 // wallStands asks the walls that sessions get by the settings whether they
 // answer; of auto one of them has to.

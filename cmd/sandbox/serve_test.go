@@ -103,10 +103,10 @@ func (d *server) run(name, line string) api.ExecResult {
 	return answer[api.ExecResult](d, d.post("/v1/sandboxes/"+name+"/exec", string(body)), 200)
 }
 
-func (d *server) stream(name, line string) *bufio.Reader {
+func (d *server) stream(name, line string, header ...string) *bufio.Reader {
 	d.t.Helper()
 	body, _ := json.Marshal(api.Exec{Line: line})
-	res := d.post("/v1/sandboxes/"+name+"/exec", string(body), "Accept", api.ContentEvents)
+	res := d.post("/v1/sandboxes/"+name+"/exec", string(body), append(header, "Accept", api.ContentEvents)...)
 	if res.StatusCode != 200 {
 		d.t.Fatalf("no stream: %d", res.StatusCode)
 	}

@@ -8,13 +8,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 )
@@ -72,21 +74,6 @@ func (c *crowded) letGo() {
 	}
 }
 
-// keptOpen are connections that were made before and are used now, by which a
-// daemon can be asked that takes no new ones.
-func (c *crowded) keptOpen(p *party, n int) []*party {
-	c.t.Helper()
-	all := make([]*party, n)
-	for i := range all {
-		tr := p.http.Transport.(*http.Transport).Clone()
-		c.t.Cleanup(tr.CloseIdleConnections)
-		all[i] = &party{&http.Client{Transport: tr, Timeout: time.Minute}, p.base, p.headers}
-		// A request whose answer begins and whose end waits keeps the connection.
-		must[api.Health](c.t, all[i], "GET", "/healthz", nil)
-	}
-	return all
-}
-
 // A daemon that is asked to end lets what runs come to its end, takes nothing
 // new, says so, and loses nothing.
 func TestServeDrainsUnderLoad(t *testing.T) {
@@ -107,7 +94,6 @@ func TestServeDrainsUnderLoad(t *testing.T) {
 				case err == nil:
 					told[i]++
 					continue
-				case errors.Is(err, errCut) && !strings.Contains(err.Error(), "EOF"): // nobody listens any more
 				case errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable && refused.retry != "":
 				default:
 					wrong <- err
@@ -158,56 +144,168 @@ func (c *crowded) allThere(told []int) {
 	if out, err := c.command("evidence", "verify").CombinedOutput(); err != nil {
 		c.t.Errorf("the evidence: %v\n%s", err, out)
 	}
-	if out, err := c.command("--tenant", "acme", "evidence", "operations", "--status", "open").CombinedOutput(); err != nil || strings.Contains(string(out), "sh") && strings.Contains(string(out), "open") {
-		c.t.Errorf("what is open: %v\n%s", err, out)
+	out, err = c.command("evidence", "list", "--tenant", "acme", "-o", "json").Output()
+	if n, ends := strings.Count(string(out), `"begin"`), strings.Count(string(out), `"end"`); err != nil || n == 0 || n != ends {
+		c.t.Errorf("the evidence has %d begins and %d ends, %v", n, ends, err)
 	}
 }
 
-// Who is connected already hears from a daemon that ends that it does, and when
-// to come again.
+// A daemon that ends says so to everybody who asks, lets uploads come to their
+// end too, and cuts off what is left when the time for that is over.
 func TestServeDrainingAnswers(t *testing.T) {
-	c := newCrowded(t, "2m", 1)
+	c := newCrowded(t, "6s", 1)
 	pr, pw := io.Pipe()
-	defer pw.Close()
-	type heard struct {
-		res *http.Response
-		err error
-	}
-	late := make(chan heard, 1)
+	late := make(chan error, 1)
 	go func() {
 		res, err := c.in.ask("PUT", c.path()+"/files/workspace/late", pr)
-		late <- heard{res, err}
+		if err == nil {
+			err = res.Body.Close()
+		}
+		late <- err
 	}()
 	if _, err := pw.Write([]byte("begun")); err != nil {
 		t.Fatal(err)
 	}
-	conn := c.halfAsked("GET /readyz HTTP/1.1\r\nHost: sandbox\r\n")
-	run := c.halfAsked("GET " + c.path() + " HTTP/1.1\r\nHost: sandbox\r\n")
+	if got := must[api.Readiness](t, c.out, "GET", "/readyz", nil); !got.Ready {
+		t.Errorf("readiness %+v", got)
+	}
 	if err := c.d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	c.d.says("going down")
-	if res, text := finish(t, conn); res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "draining") {
-		t.Errorf("readyz says %d %s", res.StatusCode, text)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		if _, err := c.in.ask("GET", "/readyz", nil); err != nil {
+			break // it has said so just before it does so
+		}
 	}
-	if res, text := finish(t, run); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || !strings.Contains(text, "going down") {
-		t.Errorf("a new request is answered with %d %v %s", res.StatusCode, res.Header, text)
+	for _, p := range []*party{c.in, c.out} {
+		refused := refusals(t, p, "GET", "/readyz", "POST", "/v1/sandboxes", "GET", c.path(), "POST", c.path()+"/exec", "POST", "/mcp")
+		for path, r := range refused {
+			if r.status != http.StatusServiceUnavailable || r.retry == "" || !strings.Contains(r.text, "going down") && !strings.Contains(r.text, "draining") {
+				t.Errorf("%s is answered with %v", path, r)
+			}
+		}
+		must[api.Health](t, p, "GET", "/healthz", nil)
 	}
 	pw.Write([]byte(" and done"))
 	pw.Close()
-	if h := <-late; h.err != nil {
-		t.Errorf("an upload that was under way: %v", h.err)
-	} else {
-		h.res.Body.Close()
+	if err := <-late; err != nil {
+		t.Errorf("an upload that was under way: %v", err)
 	}
-	c.letGo()
-	if !until(c.runs[0], `"exitCode":0`) {
-		t.Error("the command was cut off")
+	if out, err := readEvents(c.runs[0]); err == nil {
+		t.Errorf("a command that never ends has ended: %q", out)
 	}
 	if err := c.d.ended(); err != nil {
 		t.Errorf("the daemon has ended with %v", err)
 	}
-	if out, err := c.command("--tenant", "acme", "--session", "a", "exec", "--", "cat", "late").Output(); err != nil || string(out) != "begun and done" {
-		t.Errorf("the file has %q, %v", out, err)
+	c.d.quiet()
+	if out, err := c.command("--tenant", "acme", "--session", "a", "exec", "--", "sh", "-c", "cat late; pgrep -x sleep; ls marks 2>&1; true").Output(); err != nil || !strings.HasPrefix(string(out), "begun and done") || strings.Contains(string(out), "\n") && !strings.Contains(string(out), "No such file") {
+		t.Errorf("inside there is %q, %v", out, err)
 	}
+}
+
+// refusals asks each and returns what it is refused with.
+func refusals(t *testing.T, p *party, requests ...string) map[string]*refusal {
+	t.Helper()
+	out := map[string]*refusal{}
+	for i := 0; i < len(requests); i += 2 {
+		var r *refusal
+		var body io.Reader
+		if requests[i] == "POST" {
+			body = strings.NewReader("{}")
+		}
+		if _, err := p.ask(requests[i], requests[i+1], body); !errors.As(err, &r) {
+			t.Errorf("%s is answered with %v", requests[i+1], err)
+			continue
+		}
+		out[requests[i+1]] = r
+	}
+	return out
+}
+
+// A second signal ends a daemon at once that waits for what runs. What it had
+// begun is on record as aborted by the next one.
+func TestServeEndedTwice(t *testing.T) {
+	c := newCrowded(t, "5m", 2)
+	for range 2 {
+		if err := c.d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if c.d.cmd.ProcessState == nil && !strings.Contains(c.d.log.all(), "going down") {
+			c.d.says("going down")
+		}
+	}
+	var exit *exec.ExitError
+	if err := c.d.ended(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGTERM) {
+		t.Errorf("the daemon has ended with %v", err)
+	}
+	for i, in := range c.runs {
+		if _, err := readEvents(in); !errors.Is(err, errCut) {
+			t.Errorf("of command %d its caller heard %v", i, err)
+		}
+	}
+	next := c.server(c.d.socket)
+	if got := must[api.Sandbox](t, next.own("acme"), "GET", c.path(), nil); got.ID != c.box.ID {
+		t.Errorf("the sandbox is another one: %+v", got)
+	}
+	if err := next.own("acme").run(c.box.Name, "again", "! pgrep -x sleep", false); err != nil {
+		t.Error(err)
+	}
+	list := must[api.OperationList](t, next.own("acme"), "GET", "/v1/evidence/operations?status=aborted", nil)
+	if len(list.Operations) != 2 {
+		t.Errorf("aborted are %d operations", len(list.Operations))
+	}
+}
+
+// Settings that change hold for the next request. Those that cannot be taken in
+// leave the last good ones in force, and the daemon says so.
+func TestServeReloads(t *testing.T) {
+	c := newCrowded(t, "1m", 0)
+	run := func(line string) *refusal {
+		t.Helper()
+		var r *refusal
+		if err := c.out.run(c.box.Name, "", line, false); err != nil && !errors.As(err, &r) {
+			t.Fatal(err)
+		}
+		return r
+	}
+	hangUp := func(text string) {
+		t.Helper()
+		if err := c.d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		c.d.says(text)
+	}
+	if r := run("uname"); r != nil {
+		t.Fatalf("before: %v", r)
+	}
+	writeSettings(t, c.file, `, "commands": {"block": ["uname"]}`, "")
+	hangUp("the settings are in force")
+	if r := run("uname"); r == nil || r.status != http.StatusForbidden || !strings.Contains(r.text, "uname") {
+		t.Errorf("a command that is blocked now: %v", r)
+	}
+	if err := os.WriteFile(c.file, []byte(`{"agents": {"defaults": {"sandbox": {"commands": {"block": 7}}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangUp("the settings cannot be taken in")
+	if r := run("uname"); r == nil || r.status != http.StatusForbidden {
+		t.Errorf("a command that is blocked by the last good settings: %v", r)
+	}
+	if r := run("true"); r != nil {
+		t.Errorf("a command that is not: %v", r)
+	}
+	if got := must[api.Readiness](t, c.in, "GET", "/readyz", nil); !got.Ready || !slices.ContainsFunc(got.Checks, func(r api.ReadinessCheck) bool {
+		return r.Name == "settings" && !r.OK && strings.Contains(r.Detail, "commands.block")
+	}) {
+		t.Errorf("readyz says %+v", got)
+	}
+	writeSettings(t, c.file, "", "")
+	hangUp("the settings are in force")
+	if r := run("uname"); r != nil {
+		t.Errorf("afterwards: %v", r)
+	}
+	if got := must[api.Readiness](t, c.in, "GET", "/readyz", nil); slices.ContainsFunc(got.Checks, func(r api.ReadinessCheck) bool { return !r.OK }) {
+		t.Errorf("readyz says afterwards %+v", got)
+	}
+	c.d.quiet()
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -60,6 +61,12 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 		if err != nil {
 			return Caller{}, err
 		}
+		if bounded(t) {
+			return Caller{}, &sandbox.Error{
+				Code: sandbox.CodePermissionDeny, Op: op, Field: "budget", Message: "the token has a budget, which nobody charges here, so it is good for nothing",
+				Hint: "make one with a quota instead",
+			}
+		}
 		return Caller{Role: t.Role, Token: &t, Tenant: t.Tenant, Agent: t.Agent, Session: t.Session, Local: local, store: store}, nil
 	}
 	switch {
@@ -71,6 +78,11 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 		return Caller{}, refuse("a proxy passes this request on, so it is not its user's own", "have the sender's Authorization header passed on too")
 	}
 	return Caller{Role: token.Admin, Local: true}, nil
+}
+
+// bounded reports whether the token or one above it has a budget.
+func bounded(t token.Token) bool {
+	return t.Budget != nil || slices.ContainsFunc(t.Above, func(a token.Token) bool { return a.Budget != nil })
 }
 
 // Challenge returns the value of the header WWW-Authenticate for an error that

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -167,5 +168,23 @@ func TestAccounts(t *testing.T) {
 	local := Caller{Role: token.Admin, Local: true}.Accounts("acme", few)
 	if len(local) != 1 || local[0] != (quota.Account{Name: "tenant acme", Limits: few}) {
 		t.Errorf("a local admin takes from %+v, want the tenant alone", local)
+	}
+}
+
+// TestBudgetThatNobodyCharges holds that a token with a bound that is not kept
+// to is good for nothing, and so are its children.
+func TestBudgetThatNobodyCharges(t *testing.T) {
+	store := openStore(t)
+	bound := budget.One(budget.Calls, 3)
+	mine, id := mint(t, store, token.Claims{Role: token.Tenant, Tenant: "acme", Budget: &bound})
+	child, _ := mint(t, store, token.Claims{Role: token.Session, Session: "s", Parent: id, Expires: time.Now().Add(time.Hour)})
+	for name, secret := range map[string]string{"its own": mine, "inherited": child} {
+		a := overTCP(t, store)(bearing(secret))
+		if sandbox.CodeOf(a.err) != sandbox.CodePermissionDeny || a.caller.Role != "" {
+			t.Errorf("%s: %+v, %v", name, a.caller, a.err)
+		}
+		if _, ok := Challenge(a.err); ok {
+			t.Errorf("%s: another token is asked for as if this one were none", name)
+		}
 	}
 }

@@ -86,7 +86,7 @@ func (s *Server) look(ctx context.Context, t Tree, name string) (*content, error
 	if info.Size() > s.limits.Whole {
 		return c, nil
 	}
-	data, err := readAll(ctx, t, name, s.limits.Whole+1)
+	data, err := readAll(ctx, t, name, info.Size(), s.limits.Whole+1)
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +110,17 @@ func (s *Server) lookAgain(ctx context.Context, t Tree, name string) (*content, 
 	return &content{name: name, size: info.Size(), modified: info.ModTime(), tag: weakTag(info)}, nil
 }
 
-func readAll(ctx context.Context, t Tree, name string, most int64) ([]byte, error) {
+// readAll reads a file of about so many bytes, at most the most. Room for them
+// is made once: a buffer that grows on the way is copied many times.
+func readAll(ctx context.Context, t Tree, name string, about, most int64) ([]byte, error) {
 	r, err := t.Read(ctx, name, 0, most)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(r, most))
-	return data, errors.Join(err, r.Close())
+	var data bytes.Buffer
+	data.Grow(int(min(max(about, 0), most)) + bytes.MinRead)
+	_, err = data.ReadFrom(io.LimitReader(r, most))
+	return data.Bytes(), errors.Join(err, r.Close())
 }
 
 // judge compares the file with what the request says of it, in the order of

@@ -67,6 +67,9 @@ type Route struct {
 	Events []Event
 	// Stream lets the answer go on for as long as the caller listens.
 	Stream bool
+	// Follows is of a stream that only tells what others do: nothing is lost
+	// when it is cut off, so a server that ends does not wait for it.
+	Follows bool
 	// Socket makes it a WebSocket: Do takes the connection over.
 	Socket bool
 

@@ -46,21 +46,28 @@ func (s *served) take(kind websocket.MessageType, b []byte) error {
 	case typeCancel:
 		s.cancel()
 	case typeKill:
-		go s.kill(c)
+		select {
+		case s.kills <- struct{}{}:
+			go s.kill(c)
+		default:
+			s.done(c.ID, nil, tooMuch(c))
+		}
 	case typeCredit, typeStop:
 		return s.flow(c)
 	case typeSignal, typeResize, typeUsed:
 		select {
 		case s.asked <- c:
 		default:
-			s.done(c.ID, nil, &sandbox.Error{
-				Code: sandbox.CodeBusy, Op: c.Type, Message: "too much is asked at once", Retryable: true,
-			})
+			s.done(c.ID, nil, tooMuch(c))
 		}
 	default:
 		return invalid("type", "there is no such control")
 	}
 	return nil
+}
+
+func tooMuch(c control) error {
+	return &sandbox.Error{Code: sandbox.CodeBusy, Op: c.Type, Message: "too much is asked at once", Retryable: true}
 }
 
 // input hands b to the program. Without flow control it waits until that has

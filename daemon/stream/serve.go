@@ -35,7 +35,7 @@ type Outcomer interface {
 //
 // The end of ctx ends the command; the client hears how.
 func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) error {
-	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), begun: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
+	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), kills: make(chan struct{}, maxKills), begun: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
 	r, err := s.request(ctx)
 	if err != nil {
 		return s.fail(err)
@@ -55,8 +55,12 @@ func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) er
 	return s.serve(p, r.Detach)
 }
 
-// maxAsked is how many signals and sizes may wait for their turn.
-const maxAsked = 32
+// maxAsked is how many signals and sizes may wait for their turn, and maxKills how
+// many kills, which wait for none, may be under way.
+const (
+	maxAsked = 32
+	maxKills = 4
+)
 
 // A served is the server's side of one command.
 type served struct {
@@ -68,6 +72,7 @@ type served struct {
 	out   [3]*wire.Credits // nil without flow control
 
 	asked chan control  // in the order in which they came
+	kills chan struct{} // holds one for each that is under way
 	begun chan struct{} // closed when the client was told that it runs
 	over  chan struct{} // closed when the command has ended
 	gone  chan struct{} // closed when the client has
@@ -208,8 +213,9 @@ func (s *served) cut() {
 	}
 }
 
-// kill ends the tree of the command at once.
+// kill ends the tree of the command at once. The caller has put one into kills.
 func (s *served) kill(c control) {
+	defer func() { <-s.kills }()
 	s.mu.Lock()
 	p := s.proc
 	s.killed = true

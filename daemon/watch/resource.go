@@ -35,7 +35,7 @@ func (x *Resource) Routes() []route.Route {
 		Doc: "It is looked for changes about once a second, so what comes and goes in between is not told, and a file is modified when its size or time has changed. " +
 			"The sandbox is in use while it is watched. Links are not followed.",
 		Query:  []route.Param{{Name: "path", Length: 4095, Doc: "Inside; relative ones are in the workspace, which it is without"}},
-		Errors: []int{404, 403, 429, 503, 504}, Stream: true, Timeout: route.Endless,
+		Errors: []int{404, 403, 429, 503, 504}, Stream: true, Follows: true, Timeout: route.Endless,
 		Events: []route.Event{
 			{Name: api.EventReady, Data: api.WatchReady{}, Doc: "What happens from now on is told"},
 			{Name: api.EventChange, Data: api.Change{}, Doc: "One change"},
@@ -74,8 +74,11 @@ func (x *Resource) watch(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer h.events.Close()
+	if err == nil {
+		err = context.Cause(c.Context()) // a watch has no end of its own
+	}
 	if err != nil && h.failed == nil {
-		_ = h.events.Send(api.EventError, c.Problem(err)) // who does not hear it has gone
+		_ = h.events.Send(api.EventError, c.Problem(c.Why(err))) // who does not hear it has gone
 	}
 	return route.Sent{}, nil
 }

@@ -100,6 +100,10 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep rep
 			return rep, err
 		}
 	}
+	// Managers of this program look for the guest there.
+	if err := os.Setenv("SANDBOX_GUEST", o.guest); err != nil {
+		return rep, err
+	}
 	r, err := rig.New(ctx, rig.Options{Image: o.image, Guest: o.guest, Dir: o.in, Log: say})
 	if err != nil {
 		return rep, err

@@ -52,9 +52,9 @@ func needs(t *testing.T) *container.Engine {
 func TestSmallRun(t *testing.T) {
 	e := needs(t)
 	o := options{
-		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: t.TempDir(),
+		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: t.TempDir(), program: program(t),
 		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20},
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
 	}
 	if err := os.WriteFile(o.doc, []byte("above\n"+report.Begin+"\n"+report.End+"\nbelow\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -77,6 +77,17 @@ func TestSmallRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkHanded(t, o, rep, out.String())
+}
+
+// program builds sandbox(1), whose daemon is measured.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sandbox")
+	c := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
 }
 
 // checkResults looks at every row that a run must have.
@@ -114,6 +125,12 @@ func checkResults(t *testing.T, rep report.Report) {
 	want[report.OpShot], want[report.OpPage] = []string{report.WaySocket}, []string{report.WaySocket}
 	want[report.OpOperate] = []string{report.WaySilent, report.WaySocket}
 	want[report.OpProfile], want[report.OpGuard] = []string{report.WayHost}, []string{report.WayHost}
+	want[report.OpClaim] = []string{report.WayEngine, report.WayExec, report.WayPool, report.WayFrozen, report.WayManager}
+	want[report.OpBurst] = []string{report.WayEngine, report.WayPool}
+	want[report.OpServed] = []string{report.WayEngine, report.WayManager, report.WayHTTP, report.WaySSE, report.WayTCP}
+	want[report.OpTool] = []string{report.WayEngine, report.WayHTTP, report.WayMCP}
+	want[report.OpServed1M] = []string{report.WayEngine, report.WayHTTP}
+	want[report.OpOneShot], want[report.OpProgram] = []string{report.WayHand, report.WayLocal}, []string{report.WayHost}
 	want[report.OpHold] = []string{report.WayHost, report.WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {
@@ -122,6 +139,9 @@ func checkResults(t *testing.T, rep report.Report) {
 	}
 	if len(rep.Memory) != 4 || len(rep.Verdicts) == 0 {
 		t.Errorf("memory %+v, verdicts %+v", rep.Memory, rep.Verdicts)
+	}
+	if i := rep.Idle; i == nil || i.Sandboxes != 2 || i.Wanted != 2 || i.RSS < 1<<20 || i.Rest < 100*time.Millisecond {
+		t.Errorf("idle %+v", i)
 	}
 	for i, m := range rep.Memory[:min(3, len(rep.Memory))] { // the last is a difference, and may be anything
 		if m.Processes < 1+i/2 || m.PSS <= 0 || m.RSS < m.PSS {

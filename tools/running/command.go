@@ -171,23 +171,25 @@ func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) 
 			runs++
 		}
 	}
-	memory := int64(2 * least)
+	input := int64(len(o.Stdin))
+	memory := 2*least + input
 	switch {
 	case runs >= h.o.CommandsPerSession:
 		return nil, tooMany("start", "the number of commands that run in this session", h.o.CommandsPerSession)
 	case t.running >= h.o.CommandsPerTenant:
 		return nil, tooMany("start", "the number of commands that run for this tenant", h.o.CommandsPerTenant)
-	case t.memory+memory > h.o.MemoryPerTenant || h.memory+memory > h.o.Memory:
-		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "start", Retryable: true, Message: "there is no memory left for output", Hint: "end commands that are not needed"}
+	case t.memory+memory > h.o.MemoryPerTenant || h.memory+memory > h.o.Memory || input > 0 && h.memory+memory > h.growth():
+		return nil, noMemory("start", "input and output")
 	}
 	c := &command{
 		id: newID(), house: h, who: req.Who, tenant: t, text: o.Text, tty: req.Command.TTY != nil, state: StateRunning,
-		in: newInput(slices.Clone(o.Stdin), o.EOF), up: make(chan struct{}), done: make(chan struct{}), begun: h.o.Now(), held: memory,
+		up: make(chan struct{}), done: make(chan struct{}), begun: h.o.Now(), held: memory,
 	}
 	if c.text == "" {
 		c.text = text(req.Command.Args)
 	}
 	c.life, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.in = newInput(slices.Clone(o.Stdin), o.EOF, c.take)
 	c.out = newOutput(c.life, h.o.Keep, c.take)
 	have.commands[c.id] = c
 	t.running++
@@ -197,19 +199,25 @@ func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) 
 	return c, nil
 }
 
-// take takes memory for the output, or says that there is none.
+// take takes memory for the output or input, or says that there is none; of a
+// negative number it gives back as much.
 func (c *command) take(n int64) bool {
 	h := c.house
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.gone || c.tenant.memory+n > h.o.MemoryPerTenant || h.memory+n > h.o.Memory {
+	if c.gone || n > 0 && (c.tenant.memory+n > h.o.MemoryPerTenant || h.memory+n > h.growth()) {
 		return false
 	}
 	c.hold(n)
 	return true
 }
 
-// hold counts memory that the output has more, or less. The lock is held.
+// growth is how much memory commands together may grow to. The rest is for
+// those that begin: a few tenants that use all they may must not keep the others
+// from starting anything.
+func (h *House) growth() int64 { return h.o.Memory - h.o.Memory/4 }
+
+// hold counts memory that the command has more, or less. The lock is held.
 func (c *command) hold(n int64) {
 	c.held += n
 	c.tenant.memory += n

@@ -15,6 +15,8 @@ const maxPending = 1 << 20
 // input is what a command reads: what it is written, until somebody says that
 // this was all. It is safe for concurrent use.
 type input struct {
+	hold func(n int64) bool // takes memory for what was not read yet, or gives it back
+
 	mu      sync.Mutex
 	data    []byte
 	over    bool          // nothing more comes
@@ -22,8 +24,10 @@ type input struct {
 	changed chan struct{} // closed and replaced at every change
 }
 
-func newInput(data []byte, over bool) *input {
-	return &input{data: data, over: over, changed: make(chan struct{})}
+// newInput returns one for whose data memory was taken already. With a negative
+// number hold gives memory back, which never fails.
+func newInput(data []byte, over bool, hold func(n int64) bool) *input {
+	return &input{data: data, over: over, hold: hold, changed: make(chan struct{})}
 }
 
 // tell wakes those who wait. The lock is held.
@@ -44,6 +48,7 @@ func (i *input) Read(p []byte) (int, error) {
 			if i.data = i.data[n:]; len(i.data) == 0 {
 				i.data = nil
 			}
+			i.hold(int64(-n))
 			i.tell()
 			i.mu.Unlock()
 			return n, nil
@@ -73,6 +78,9 @@ func (i *input) write(ctx context.Context, data []byte, eof bool) error {
 		case i.over:
 			i.mu.Unlock()
 			return &sandbox.Error{Code: sandbox.CodeValidation, Op: "write", Message: "the standard input was closed before"}
+		case len(i.data)+len(data) <= maxPending && !i.hold(int64(len(data))):
+			i.mu.Unlock()
+			return noMemory("write", "input")
 		case len(i.data)+len(data) <= maxPending:
 			i.data = append(i.data, data...)
 			i.over = eof
@@ -95,6 +103,7 @@ func (i *input) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.closed {
+		i.hold(int64(-len(i.data)))
 		i.closed, i.data = true, nil
 		i.tell()
 	}

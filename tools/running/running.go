@@ -64,8 +64,8 @@ type Options struct {
 	CommandsPerTenant  int // that run; usually 1024
 
 	Keep            int64 // bytes of each output stream of a command; usually 1 MiB
-	MemoryPerTenant int64 // bytes for output of all commands of a tenant; usually 64 MiB
-	Memory          int64 // bytes for output of all commands; usually 256 MiB
+	MemoryPerTenant int64 // bytes for output, and input that waits, of all commands of a tenant; usually 64 MiB
+	Memory          int64 // the same of all commands, a quarter of it for such as begin; usually 256 MiB
 }
 
 // least is what a ring has at least, in bytes; whoever gets no more memory
@@ -86,7 +86,7 @@ type House struct {
 	over     bool
 	sessions map[config.Who]*session
 	tenants  map[string]*tenant
-	memory   int64 // taken for output
+	memory   int64 // taken for output and input
 }
 
 // A session is what one of them has. Its fields are guarded by House.mu.
@@ -270,17 +270,25 @@ func (h *House) clear() {
 		whos = append(whos, who)
 	}
 	h.mu.Unlock()
-	for _, who := range whos {
-		if err := h.endSession(who, errClosing); err != nil {
-			h.o.Log.WithError(err).Warn("a shell is not closed in order")
-		}
+	var ending sync.WaitGroup
+	for _, who := range whos { // all at one time: the shell of a frozen sandbox is waited for
+		ending.Go(func() {
+			if err := h.endSession(who, errClosing); err != nil {
+				h.o.Log.WithError(err).Warn("a shell is not closed in order")
+			}
+		})
 	}
+	ending.Wait()
 	h.active.Wait()
 	close(h.closed)
 }
 
 func notFound(op, kind, id string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Resource: id, Message: "there is no such " + kind}
+}
+
+func noMemory(op, what string) error {
+	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: op, Retryable: true, Message: "there is no memory left for " + what, Hint: "end commands that are not needed"}
 }
 
 func tooMany(op, what string, most int) error {

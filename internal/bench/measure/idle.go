@@ -52,7 +52,7 @@ func (s *Session) idle(ctx context.Context) (*report.Idle, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Connections = max(0, after-before)
+	out.Sockets = max(0, after-before)
 	return out, d.Empty()
 }
 

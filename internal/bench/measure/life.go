@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
@@ -11,7 +12,24 @@ import (
 
 // operations lists everything that is measured, in the order of the table.
 func (s *Session) operations() []prepared {
-	all := []prepared{
+	all := slices.Concat(s.oneBox(), s.withDaemon(), s.others())
+	if s.Program != "" {
+		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})
+	}
+	return all
+}
+
+// withDaemon lists what a daemon does, where there is a program to start one.
+func (s *Session) withDaemon() []prepared {
+	if s.Program == "" {
+		return nil
+	}
+	return []prepared{{report.OpServed, s.served}, {report.OpTool, s.tool}, {report.OpServed1M, s.servedRead}}
+}
+
+// oneBox lists what is done in the rig's container, and with ones like it.
+func (s *Session) oneBox() []prepared {
+	return []prepared{
 		{report.OpPing, s.ping},
 		{report.OpExec, s.exec},
 		{report.OpRested, s.rested},
@@ -29,6 +47,12 @@ func (s *Session) operations() []prepared {
 		{report.OpStart, s.start},
 		{report.OpClaim, s.claim},
 		{report.OpBurst, s.burst},
+	}
+}
+
+// others lists everything else.
+func (s *Session) others() []prepared {
+	return []prepared{
 		{report.OpWallStart, s.wallStart},
 		{report.OpDecide, s.decide},
 		{report.OpDecide64K, s.decideLong},
@@ -45,13 +69,6 @@ func (s *Session) operations() []prepared {
 		{report.OpPage, s.withBrowsers(s.browserShot(true), report.WaySocket)},
 		{report.OpDevTools, s.withBrowsers(s.browserTrip, report.WayEngine, report.WaySocket)},
 	}
-	if s.Program != "" {
-		all = append(all,
-			prepared{report.OpServed, s.served}, prepared{report.OpTool, s.tool}, prepared{report.OpServed1M, s.servedRead},
-			prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program},
-		)
-	}
-	return all
 }
 
 // memory measures what the guest takes before it has done anything, after

@@ -37,7 +37,7 @@ type Effort struct {
 // Full takes a few minutes.
 func Full() Effort {
 	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Walls: 200, Bytes: 1 << 30, Idle: 5 * time.Second, Within: 25 * time.Second,
-		Burst: 100, Boxes: 500, Making: 150 * time.Second, Resting: 30 * time.Second}
+		Burst: 100, Boxes: 500, Making: 120 * time.Second, Resting: 30 * time.Second}
 }
 
 // Quick takes less than a minute and is for continuous integration: its

@@ -141,9 +141,9 @@ type Idle struct {
 	RSS       int64         `json:"rssBytes"` // with them, at the end of the rest
 	CPU       time.Duration `json:"cpuNs"`    // processor time during the rest
 	Rest      time.Duration `json:"restNs"`
-	// Connections are those that the daemon has to guests; with fewer than
-	// sandboxes some guests were not connected meanwhile.
-	Connections int `json:"connections"`
+	// Sockets are those that the daemon has for them: with fewer than
+	// sandboxes, some guests were not connected meanwhile.
+	Sockets int `json:"sockets"`
 }
 
 // Derive fills in what follows from the measurements: ratios, rates and

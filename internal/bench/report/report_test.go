@@ -58,6 +58,11 @@ func example() report.Report {
 			{Op: report.OpTunnel, Way: report.WayLocal, Bytes: 1 << 30, Summary: times(8, 536_870_912*time.Nanosecond, 600_000*us)},
 			{Op: report.OpBrowser, Way: report.WayEngine, Summary: times(10, 1_200_000*us, 2_000_000*us)},
 			{Op: report.OpBrowser, Way: report.WaySocket, Summary: times(10, 1_600_000*us, 12_500_000*us)},
+			{Op: report.OpServed, Way: report.WayManager, Summary: times(100, 1700*us, 2100*us)},
+			{Op: report.OpServed, Way: report.WayHTTP, Summary: times(100, 2700*us, 3100*us)},
+			{Op: report.OpServed, Way: report.WayTCP, Summary: times(100, 2800*us, 3300*us)},
+			{Op: report.OpClaim, Way: report.WayPool, Summary: times(40, 3000*us, 4000*us)},
+			{Op: report.OpBurst, Way: report.WayPool, Summary: times(100, 100_000*us, 604_000*us)},
 		},
 		Memory: []report.Memory{
 			{State: report.MemoryFresh, Processes: 2, RSS: 5 << 20, PSS: 3 << 20},
@@ -128,6 +133,18 @@ func TestVerdicts(t *testing.T) {
 
 		"guest and stages, idle, fresh (PSS)":                report.Met,    // 3 of 6 MiB
 		"guest and stages, idle, after 1,000 commands (PSS)": report.Missed, // 7 of 6
+	}
+	for name, outcome := range map[string]string{
+		"daemon over its unix socket, added to an exec, p50":    report.Met,    // 1 of 1
+		"daemon over TCP with a token, added to an exec, p50":   report.Missed, // 1.1 of 1
+		"daemon with a stream of events, added to an exec, p50": report.NotMeasured,
+		"claim from the pool and first output, p50":             report.Met, // 3 of 5
+		"thaw and first output, p50":                            report.NotMeasured,
+		"100 claims at once, p95 of first outputs":              report.Missed, // 352 of 350
+		"daemon with 500 idle sandboxes (RSS)":                  report.NotMeasured,
+		"daemon with idle sandboxes, of one processor":          report.NotMeasured,
+	} {
+		want[name] = outcome
 	}
 	got := map[string]string{}
 	for _, v := range example().Verdicts {

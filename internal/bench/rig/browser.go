@@ -22,8 +22,8 @@ import (
 )
 
 // browserSettings are those by default, but for limits that would end a
-// measurement.
-const browserSettings = `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"60s",
+// measurement, and for sweeps, which would take the sandbox of the rig.
+const browserSettings = `{"agents":{"defaults":{"sandbox":{"prune":{"every":"0s"},"browser":{"enabled":true,"autoStartTimeout":"60s",
 	"limits":{"navigations":10000,"screenshotsPerMinute":6000}}}}}}`
 
 // Browsers are the browsers of a rig, brought up as sandbox(1) does it.

@@ -1,0 +1,53 @@
+package manager
+
+import (
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// standingMost bounds for how many sessions a [standing] remembers.
+const standingMost = 256
+
+// A standing remembers what settings say of sessions, which nothing but other
+// settings changes: whoever asks through a daemon has it asked with each
+// request, and to lay the settings over each other takes longer than all else
+// about it. It is safe for concurrent use, and what it remembers is shared:
+// nobody changes it.
+type standing[T any] struct {
+	mu       sync.Mutex
+	settings *config.Settings // that all that is known follows from
+	known    map[config.Who]T
+}
+
+// of returns what say makes of the settings for who, from memory where it has
+// said it of these settings before. An error is not remembered.
+func (s *standing[T]) of(settings *config.Settings, who config.Who, say func(config.Resolved) (T, error)) (T, error) {
+	s.mu.Lock()
+	v, ok := s.known[who]
+	ok = ok && s.settings == settings
+	s.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+	v, err := saying(settings, who, nil, say)
+	if err != nil {
+		return v, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settings != settings || s.known == nil || len(s.known) >= standingMost {
+		s.settings, s.known = settings, map[config.Who]T{}
+	}
+	s.known[who] = v
+	return v, nil
+}
+
+// saying is what say makes of the settings for who.
+func saying[T any](settings *config.Settings, who config.Who, flags *config.SandboxSettings, say func(config.Resolved) (T, error)) (v T, err error) {
+	res, err := config.Resolve(settings, who, flags)
+	if err != nil {
+		return v, err
+	}
+	return say(res)
+}
