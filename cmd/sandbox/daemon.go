@@ -186,7 +186,9 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 	if _, err := named.Inside(d.manager, t.Who); err != nil {
 		return mcpserver.Binding{}, err
 	}
-	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Tenant: t.Caller.Reaches(token.Tenant)}
+	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID()}
+	// A token for one agent reaches none of the others.
+	b.Tenant = t.Caller.Reaches(token.Tenant) && t.Caller.Agent == ""
 	// As at /v1/approvals: a token for one session is what its agent may hold.
 	switch {
 	case t.Caller.Reaches(token.Admin):

@@ -3,7 +3,9 @@ package attack
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,6 +93,35 @@ func (w *world) sameGrant(t *testing.T) {
 		t.Errorf("its own is good after it was taken back: %d %s", got.status, got.body)
 	}
 	w.operates()
+}
+
+// oneAgent has a token for one agent call the tools that make and take away
+// sandboxes on another agent's.
+func (w *world) oneAgent(t *testing.T) {
+	accept := []string{"Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-06-18"}
+	calls := func(as, tool, input string) string {
+		first := w.send(w.tokens[as], "POST", "/mcp", hello, accept...)
+		header := append(accept, "Mcp-Session-Id", first.header.Get("Mcp-Session-Id"))
+		w.send(w.tokens[as], "POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header...)
+		res := w.start(w.tokens[as], "POST", "/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+w.fill(input)+`}}`, header...)
+		data, err := io.ReadAll(res.Body)
+		must(t, err)
+		return string(data)
+	}
+	for _, tt := range [][2]string{{"sandbox_remove", `{"name":"{mine}"}`}, {"sandbox_recreate", `{"name":"{mine}"}`}, {"sandbox_create", `{"agent":"main","session":"taken"}`}} {
+		if got := calls("a-agent", tt[0], tt[1]); !strings.Contains(got, "PERMISSION_DENY") && !strings.Contains(got, "NOT_FOUND") {
+			t.Errorf("%s of another agent's: %s", tt[0], got)
+		}
+	}
+	if got := calls("a-agent", "sandbox_list", `{}`); strings.Contains(got, w.ids["mine"]) || !strings.Contains(got, "result") {
+		t.Errorf("another agent's is listed: %s", got)
+	}
+	if got := calls("a", "sandbox_list", `{}`); !strings.Contains(got, w.ids["mine"]) {
+		t.Errorf("the tenant's own is not listed: %s", got)
+	}
+	if got := calls("a", "sandbox_remove", `{"name":"{box}"}`); !strings.Contains(got, "NOT_FOUND") {
+		t.Errorf("another tenant's: %s", got)
+	}
 }
 
 // quotas are attempts to have more than one's share by asking at one time.
