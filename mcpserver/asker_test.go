@@ -143,3 +143,31 @@ func TestAskerAlone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTenantsAreOfferedNothingForGood holds what a client is offered, and what
+// becomes of an answer that was not, where it may allow for now.
+func TestTenantsAreOfferedNothingForGood(t *testing.T) {
+	var asker *mcpserver.Asker
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { asker = o.Asker })
+	b := bound("s")
+	b.Answers = mcpserver.AnswersForNow
+	asked, answer := 0, ""
+	c := r.connect(b, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked++
+		properties := q.Params.RequestedSchema.(map[string]any)["properties"].(map[string]any)
+		if enum := properties["permission"].(map[string]any)["enum"]; !slices.Equal(enum.([]any), []any{"allow_once", "allow_session", "deny"}) {
+			t.Errorf("%v", enum)
+		}
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"permission": answer}}, nil
+	}})
+	call(t, c, "sandbox_list", `{}`) // it has begun
+	for text, want := range map[string]sandbox.Permission{"allow_once": sandbox.AllowOnce, "allow_permanent": sandbox.Deny} {
+		answer = text
+		if p, _ := asker.Approve(deadline(t), sandbox.PermissionRequest{Tenant: b.Who.Tenant, Agent: b.Who.Agent, Session: b.Who.Session, Kind: sandbox.ResourceNetwork, Resource: "one.test:443"}); p != want {
+			t.Errorf("%s comes to %s", text, p)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
