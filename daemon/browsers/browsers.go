@@ -151,6 +151,11 @@ func (x *Resource) start(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tool := c.Tool("browser"); tool != "" {
+		if err := at.Usable.Tool(tool).Err(); err != nil {
+			return nil, err
+		}
+	}
 	req := order.Request{Who: at.Who, For: watching}
 	s, err := x.desk.Start(c.Context(), req)
 	if err != nil {

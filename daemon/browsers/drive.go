@@ -118,6 +118,11 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tool := c.Tool("browser"); tool != "" {
+		if err := at.Usable.Tool(tool).Err(); err != nil {
+			return nil, err
+		}
+	}
 	name := c.Path("action")
 	if name == "close" {
 		if err := (action{}).check(in); err != nil {

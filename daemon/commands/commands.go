@@ -4,6 +4,7 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -84,6 +85,7 @@ func (s Resource) exec(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer release()
+	req.Tool = cmp.Or(c.Tool("exec"), req.Tool)
 	if c.Accepts(api.ContentEvents) {
 		return s.stream(c, req, at.Name, in.Line != "")
 	}

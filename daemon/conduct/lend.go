@@ -112,7 +112,7 @@ func (s *Resource) keep(ctx context.Context, c *route.Call, t *stream.Talk, ask 
 	if _, err := s.inside(c.Who, flags); err != nil {
 		return err
 	}
-	return s.m.Files(ctx, manager.Request{Who: c.Who, Flags: flags, MustExist: ask.MustExist}, func(share manager.Share) error {
+	return s.m.Files(ctx, manager.Request{Who: c.Who, Flags: flags, MustExist: ask.MustExist, Tool: c.Tool("write")}, func(share manager.Share) error {
 		ticket, err := s.register(&lent{files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
 		if err != nil {
 			return err

@@ -131,7 +131,15 @@ func (x *Resource) with(c *route.Call, fn func(t Tree, scope string) error) erro
 	if err != nil {
 		return err
 	}
-	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
+	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(toolOf(c))}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
+}
+
+// toolOf is the tool of an agent that does the same.
+func toolOf(c *route.Call) string {
+	if m := c.Request.Method; m == http.MethodGet || m == http.MethodHead || c.Route.ID == "globFiles" {
+		return "read"
+	}
+	return "write"
 }
 
 // within is with for answers that are JSON.

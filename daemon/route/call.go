@@ -40,6 +40,16 @@ type Call struct {
 // Admin reports whether every tenant is the caller's to name.
 func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
 
+// Tool is the tool of an agent that the call is: the one named for who holds the
+// token of a session, which is an agent, whose tools the settings bound; and none
+// for people and backends.
+func (c *Call) Tool(name string) string {
+	if c.Caller.Role == token.Session {
+		return name
+	}
+	return ""
+}
+
 // With is the call with its request as Do gets it, and a query that has been
 // held against the route.
 func (c *Call) With(r *http.Request, query url.Values) *Call {

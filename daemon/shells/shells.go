@@ -91,7 +91,9 @@ func (x *Resource) Routes() []route.Route {
 }
 
 // request is what the manager is asked for a sandbox that is there.
-func request(at named.Sandbox) manager.Request { return manager.Request{Who: at.Who, MustExist: true} }
+func request(c *route.Call, at named.Sandbox) manager.Request {
+	return manager.Request{Who: at.Who, MustExist: true, Tool: c.Tool("exec")}
+}
 
 func (x *Resource) list(c *route.Call) (any, error) {
 	at, err := named.Find(c, x.runner)
@@ -126,7 +128,7 @@ func (x *Resource) open(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer release()
-	s, err := x.house.OpenShell(c.Context(), request(at), sandbox.ShellOptions{Env: in.Env, Dir: in.Dir})
+	s, err := x.house.OpenShell(c.Context(), request(c, at), sandbox.ShellOptions{Env: in.Env, Dir: in.Dir})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func (x *Resource) run(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer release()
-	req := request(at)
+	req := request(c, at)
 	req.Tool = in.Tool
 	line := manager.Line{
 		Text: in.Line, Stdin: commands.Input(in.Stdin, in.StdinBase64), Ask: in.Ask,

@@ -65,7 +65,7 @@ type extra struct {
 
 // asked is what the manager is asked for the command of a first frame.
 func asked(c *route.Call, at named.Sandbox, q stream.Request, cmd sandbox.Command) (manager.Request, error) {
-	req := request(at)
+	req := request(c, at)
 	var more extra
 	switch {
 	case q.Limits != nil:
@@ -208,7 +208,7 @@ func (x *Resource) keep(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := request(at)
+	req := request(c, at)
 	req.Command.TTY = &sandbox.TTY{Rows: uint16(c.Number("rows", usualRows)), Cols: uint16(c.Number("cols", usualCols))}
 	s, err := x.house.Start(c.Context(), req, running.StartOptions{Text: "terminal", Shell: true})
 	if err != nil {

@@ -67,7 +67,7 @@ func (x *Resource) watch(c *route.Call) (any, error) {
 	ctx, stop := context.WithCancel(c.Context())
 	defer stop()
 	h := &hearer{call: c}
-	err = x.lender.Files(ctx, manager.Request{Who: box.Who, MustExist: true}, func(s manager.Share) error {
+	err = x.lender.Files(ctx, manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool("read")}, func(s manager.Share) error {
 		return Run(ctx, s.Bridge.Inside(), at, x.o, h)
 	})
 	if h.events == nil {
