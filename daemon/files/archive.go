@@ -79,7 +79,9 @@ func (s *started) any() bool {
 func (s *Server) Unpack(w http.ResponseWriter, r *http.Request, t Tree, name string) (api.UnpackedArchive, error) {
 	tally := &transfer.Tally{}
 	in := newBody(w, r.Body, 1<<62)
-	err := transfer.Unpack(r.Context(), in, transfer.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
+	ctx, done := in.outlive(r.Context())
+	defer done()
+	err := transfer.Unpack(ctx, in, transfer.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
 	if cause := in.failure(); cause != nil {
 		return api.UnpackedArchive{}, route.BodyErr(cause)
 	}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
@@ -83,6 +84,24 @@ func (b *body) Close() error {
 		_ = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0))
 	}
 	return nil
+}
+
+// outlive is ctx but for its end by Close: the deadline by which a Read is ended
+// there looks to the server as if the client had gone.
+func (b *body) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	undo := context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		ours := b.closed
+		b.mu.Unlock()
+		if !ours {
+			stop(context.Cause(ctx))
+		}
+	})
+	return out, func() {
+		undo()
+		stop(nil)
+	}
 }
 
 // failure is why the body ended too early, nil when it did not.
