@@ -195,6 +195,9 @@ func (s *served) finish() {
 	default:
 	}
 	close(s.over)
+	if s.stdin != nil {
+		s.stdin.Discard() // input may be under way, which is no fault
+	}
 	s.cut()
 }
 

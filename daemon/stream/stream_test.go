@@ -239,6 +239,23 @@ func TestInputNobodyReads(t *testing.T) {
 	}
 }
 
+// TestInputCrossesTheEnd holds that input which is under way when a command ends
+// is no fault: how it ended is told.
+func TestInputCrossesTheEnd(t *testing.T) {
+	r := newRig(t)
+	for i := range 200 {
+		c := sh("exit 3")
+		c.Stdin = readerFunc(func(p []byte) (int, error) { return min(len(p), 100), nil })
+		p := r.open(r.ctx, c)
+		if exit, err := r.wait(p); err != nil || exit.Code != 3 {
+			t.Fatalf("round %d: %+v, %v", i, exit, err)
+		}
+		if err := r.awaitServed(); err != nil {
+			t.Fatalf("round %d: served: %v", i, err)
+		}
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
