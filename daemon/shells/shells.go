@@ -8,6 +8,7 @@
 package shells
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -161,7 +162,7 @@ func (x *Resource) run(c *route.Call) (any, error) {
 	}
 	defer release()
 	req := request(c, at)
-	req.Tool = in.Tool
+	req.Tool = cmp.Or(req.Tool, in.Tool)
 	line := manager.Line{
 		Text: in.Line, Stdin: commands.Input(in.Stdin, in.StdinBase64), Ask: in.Ask,
 		Timeout: commands.Timeout(in.TimeoutSeconds, at.Usable.Timeout, c.Admin()),

@@ -1,6 +1,7 @@
 package shells
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -82,7 +83,7 @@ func asked(c *route.Call, at named.Sandbox, q stream.Request, cmd sandbox.Comman
 	if err := commands.CheckEnv(cmd.Env); err != nil {
 		return req, err
 	}
-	req.Tool, req.Ask, req.Command = more.Tool, more.Ask, cmd
+	req.Tool, req.Ask, req.Command = cmp.Or(req.Tool, more.Tool), more.Ask, cmd
 	req.Timeout = commands.Timeout(q.TimeoutSeconds, at.Usable.Timeout, c.Admin())
 	if cmd.Grace == 0 || cmd.Grace > 10*time.Second {
 		req.Command.Grace = grace
