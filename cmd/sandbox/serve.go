@@ -22,9 +22,9 @@ import (
 // socketName is the daemon's socket in the state folder.
 const socketName = "daemon.sock"
 
-// daemonGCPercent is the usual one again, which gcPercent is not: the daemon
-// lives long, and what it holds for each sandbox is small.
-const daemonGCPercent = 100
+// daemonGCPercent is less than usual, where gcPercent is much more: the daemon
+// lives long and waits most of the time, and what it holds counts for each sandbox.
+const daemonGCPercent = 50
 
 // Serve implements cli.Backend.
 func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
