@@ -177,6 +177,7 @@ func TestCutUpload(t *testing.T) {
 		go func() {
 			_, _ = in.Write(bytes.Repeat([]byte("y"), 100_000))
 			give()
+			in.CloseWithError(context.Canceled) // the client waits for its body to let go
 		}()
 		if res, err := r.Send(ctx, "acme", "PUT", at, begun); err == nil {
 			res.Body.Close()
