@@ -79,6 +79,7 @@ func (s *started) any() bool {
 func (s *Server) Unpack(w http.ResponseWriter, r *http.Request, t Tree, name string) (api.UnpackedArchive, error) {
 	tally := &transfer.Tally{}
 	in := newBody(w, r.Body, 1<<62)
+	defer in.settle()
 	ctx, done := in.outlive(r.Context())
 	defer done()
 	err := transfer.Unpack(ctx, in, transfer.Target{Files: t, Dir: name, Limits: s.tar()}, tally)

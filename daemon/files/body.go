@@ -67,10 +67,9 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The body of a server cannot be closed while it
-// is read, because that would wait for the Read; so a Read that waits for the
-// client is ended by its deadline. A connection whose body was not read to the
-// end cannot be used again.
+// Close implements io.Closer, for whoever reads. The body of a server cannot be
+// closed while it is read, because that would wait for the Read; so a Read that
+// waits for the client is ended by its deadline.
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,12 +77,23 @@ func (b *body) Close() error {
 		return nil
 	}
 	b.closed = true
-	b.w.Header().Set("Connection", "close")
 	if b.reading {
 		// What cannot do this has no connection either, on which to wait.
 		_ = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0))
 	}
 	return nil
+}
+
+// settle is the end of reading, for the handler, before it answers: a connection
+// whose body was not read to the end cannot be used again.
+func (b *body) settle() {
+	_ = b.Close() // never fails; a Close that comes later does nothing
+	b.mu.Lock()
+	left := !b.over
+	b.mu.Unlock()
+	if left {
+		b.w.Header().Set("Connection", "close")
+	}
 }
 
 // outlive is ctx but for its end by Close: the deadline by which a Read is ended

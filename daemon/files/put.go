@@ -35,7 +35,7 @@ func (s *Server) Put(w http.ResponseWriter, r *http.Request, t Tree, scope, name
 		return api.WrittenFile{}, err
 	}
 	body := newBody(w, r.Body, s.limits.File)
-	defer body.Close()
+	defer body.settle()
 	err = t.Write(r.Context(), name, body, sandbox.WriteOptions{Perm: perm, Exclusive: exclusive})
 	switch cause := body.failure(); {
 	case errors.Is(cause, errTooLarge):
