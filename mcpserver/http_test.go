@@ -1,6 +1,7 @@
 package mcpserver_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,7 +25,7 @@ func (r *rig) serve() (*httptest.Server, *mcpserver.Handler) {
 		}
 		b := bound("default")
 		b.Caller = caller
-		b.Who.Tenant = q.Header.Get("Tenant")
+		b.Who.Tenant = cmp.Or(q.Header.Get("Tenant"), b.Who.Tenant)
 		if s := q.Header.Get("Session"); s != "" {
 			b.Who.Session = s
 		}

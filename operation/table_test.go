@@ -131,12 +131,12 @@ func revoked(while bool) func(*rig) error {
 		var memory revocation.Memory
 		g := aGrant(budget.NoBound())
 		if !while {
-			must(r.t, memory.Revoke(g.ID, g.Expires))
+			must(r.t, memory.Revoke(revocation.Name(g.Tenant, g.ID), g.Expires))
 			return revocation.Check(&memory, g, time.Now())
 		}
 		ctx, done := revocation.Context(r.ctx, &memory, g)
 		defer done()
-		timer := time.AfterFunc(20*time.Millisecond, func() { _ = memory.Revoke(g.ID, g.Expires) }) // whether it runs by then makes no difference
+		timer := time.AfterFunc(20*time.Millisecond, func() { _ = memory.Revoke(revocation.Name(g.Tenant, g.ID), g.Expires) }) // whether it runs by then makes no difference
 		defer timer.Stop()
 		r.ctx = ctx
 		return r.run(exec("burn"))
