@@ -79,6 +79,7 @@ parts_left() {
 finish() {
     trap '' TERM INT HUP
     ending=yes
+    exec 2>/dev/null # how parts die that are told to is nobody's business
     signal_parts TERM
     local try
     for try in {1..30}; do
