@@ -1,7 +1,6 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ func openShell(t testing.TB, m *manager.Manager, who config.Who) *manager.Shell 
 // typed runs a line in s.
 func typed(t testing.TB, s *manager.Shell, line string) (string, manager.Outcome) {
 	t.Helper()
-	var out bytes.Buffer
+	var out logBuffer // both outputs come at the same time
 	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer done()
 	o, err := s.Run(ctx, manager.Line{Text: line, Stdout: &out, Stderr: &out})

@@ -72,7 +72,7 @@ func TestInputThatIsReadIsGivenBack(t *testing.T) {
 // TestOthersMayStillBegin holds that tenants that use all the memory that they
 // may do not keep another one from starting a command.
 func TestOthersMayStillBegin(t *testing.T) {
-	const all = 1 << 20
+	const all = 8 << 20
 	r := newRig(t, plain, func(o *running.Options) { o.Memory, o.MemoryPerTenant = all, all })
 	for i := 0; ; i++ {
 		if i > 16 {
