@@ -22,9 +22,9 @@ import (
 // socketName is the daemon's socket in the state folder.
 const socketName = "daemon.sock"
 
-// daemonGCPercent is less than usual, where gcPercent is much more: the daemon
+// daemonGCPercent is the usual one, where gcPercent is much more: the daemon
 // lives long and waits most of the time, and what it holds counts for each sandbox.
-const daemonGCPercent = 50
+const daemonGCPercent = 100
 
 // Serve implements cli.Backend.
 func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
