@@ -26,10 +26,11 @@ PKGS ?= ./...
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
-build: ## build bin/sandbox, bin/sandbox-engine and bin/sandbox-guest
+build: ## build bin/sandbox and the parts beside it: -engine, -daemon and -guest
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(GUEST) ./cmd/sandbox-guest
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/sandbox-engine ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/sandbox-daemon ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_engine -o $(BIN)/sandbox-engine ./cmd/sandbox
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_front -o $(BIN)/sandbox ./cmd/sandbox
 
 setup: ## install what is missing and start a Docker engine where none answers

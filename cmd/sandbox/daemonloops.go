@@ -1,4 +1,4 @@
-//go:build !sandbox_front
+//go:build !sandbox_front && !sandbox_engine
 
 package main
 

@@ -1,8 +1,8 @@
 //go:build sandbox_front
 
-// With the tag sandbox_front this program is the front of the one without it:
-// it knows no engine and carries out what happens behind local walls. For all
-// else it executes the whole program, which lies beside it. What loads an
+// With the tag sandbox_front this program is the front of itself: it knows no
+// engine and carries out what happens behind local walls. For all else it
+// executes the program with more in it that lies beside it. What loads an
 // engine's client before it runs one command spends a tenth of its time on
 // that, which a command behind a local wall need not.
 
@@ -10,13 +10,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
@@ -24,31 +20,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/prune"
 )
 
-// wholeName is the file name of the whole program.
-const wholeName = "sandbox-engine"
-
-// whole executes the whole program in place of this one, with the same words.
-// Nothing may have been begun that it would not begin anew. It returns only
-// when that fails.
-func whole() error {
-	self, err := os.Executable()
-	if err == nil {
-		self, err = filepath.EvalSymlinks(self)
-	}
-	path := filepath.Join(filepath.Dir(self), wholeName)
-	switch {
-	case err != nil:
-	case filepath.Base(self) == wholeName:
-		err = errors.New("this is the front under the name of the whole program")
-	default:
-		err = syscall.Exec(path, os.Args, os.Environ())
-	}
-	return &sandbox.Error{
-		Code: sandbox.CodeUnavailable, Op: "start", Resource: path, Err: err,
-		Message: "the part of this program that speaks to engines cannot be started",
-		Hint:    "put " + wholeName + " beside sandbox, as make build does, or install sandbox with: go install ./cmd/...",
-	}
-}
+// whole executes the whole program in place of this one. It returns only when
+// that fails.
+func whole() error { return handOver(engineName, "speaks to engines") }
 
 // begin hands on every call that may come to an engine: by its provider, or
 // because it is time to sweep the sandboxes of all providers. Folders that
@@ -129,9 +103,3 @@ func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil,
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()
 }
-
-// Serve implements cli.Backend.
-func (backend) Serve(context.Context, cli.Options, cli.Serving) error { return whole() }
-
-// MCP implements cli.Backend.
-func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return whole() }

@@ -14,13 +14,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// A frontRig is the front of the program, built into a folder of its own.
+// A frontRig is a part of the program, built into a folder of its own.
 type frontRig struct{ dir string }
 
-func newFront(t *testing.T) *frontRig {
+func newFront(t *testing.T) *frontRig { return newPart(t, "sandbox_front") }
+
+func newPart(t *testing.T, tag string) *frontRig {
 	t.Helper()
 	r := &frontRig{dir: t.TempDir()}
-	build := exec.Command("go", "build", "-tags", "sandbox_front", "-o", filepath.Join(r.dir, "sandbox"), ".")
+	build := exec.Command("go", "build", "-tags", tag, "-o", filepath.Join(r.dir, "sandbox"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -56,13 +58,71 @@ func (r *frontRig) run(t *testing.T, env []string, args ...string) (string, int)
 // TestFrontIsLean holds that nothing brings an engine's client into the front,
 // or a web server, or Prometheus.
 func TestFrontIsLean(t *testing.T) {
-	out, err := exec.Command("go", "list", "-tags", "sandbox_front", "-deps", ".").Output()
-	if err != nil || !strings.Contains(string(out), "/provider/local\n") {
+	for _, pkg := range links(t, "sandbox_front", "/provider/local") {
+		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || pkg == "net/http" {
+			t.Errorf("the front links %s", pkg)
+		}
+	}
+}
+
+// TestEngineIsLean holds that nothing brings what serves into the program
+// that runs commands in containers.
+func TestEngineIsLean(t *testing.T) {
+	for _, pkg := range links(t, "sandbox_engine", "/provider/docker") {
+		_, ours, _ := strings.Cut(pkg, "/bulkhead-dev/sandbox/")
+		switch { // clients of a daemon link the words of its protocol
+		case ours == "daemon", ours == "daemon/route", ours == "mcpserver", ours == "tools", strings.HasPrefix(pkg, "github.com/modelcontextprotocol/"):
+			t.Errorf("the engine's part links %s", pkg)
+		}
+	}
+}
+
+// links are the packages of the part with a tag, which has the one called has.
+func links(t *testing.T, tag, has string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-tags", tag, "-deps", ".").Output()
+	if err != nil || !strings.Contains(string(out), has+"\n") {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
-	for pkg := range strings.Lines(string(out)) {
-		if pkg = strings.TrimSpace(pkg); strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || pkg == "net/http" {
-			t.Errorf("the front links %s", pkg)
+	return strings.Fields(string(out))
+}
+
+// TestServingIsHandedOver holds that the front and the engine's part leave
+// what serves to the program that has it, with the words as they were, and
+// that the engine's part leaves it nothing else.
+func TestServingIsHandedOver(t *testing.T) {
+	const daemon = "sandbox-daemon"
+	serving := map[string][]string{"serve": {"serve", "--listen", "127.0.0.1:0"}, "mcp": {"mcp", "--session", "a b"}}
+	for _, tag := range []string{"sandbox_front", "sandbox_engine"} {
+		r := newPart(t, tag)
+		for name, args := range serving {
+			if out, status := r.run(t, nil, args...); status == 0 || !strings.Contains(out, "PROVIDER.UNAVAILABLE") || !strings.Contains(out, daemon) {
+				t.Errorf("%s, %s, with nobody to hand it over to: status %d\n%s", tag, name, status, out)
+			}
+		}
+		script := "#!/bin/sh\nprintf '%s|' daemon \"$@\"\nexit 7\n"
+		if err := os.WriteFile(filepath.Join(r.dir, daemon), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, args := range serving {
+			want := strings.Join(append([]string{"daemon", "--state-dir", filepath.Join(r.dir, "state")}, args...), "|") + "|"
+			if out, status := r.run(t, nil, args...); out != want || status != 7 {
+				t.Errorf("%s, %s: status %d, %q, want %q", tag, name, status, out, want)
+			}
+		}
+		if tag == "sandbox_engine" {
+			if out, status := r.run(t, nil, "token", "list"); status != 0 {
+				t.Errorf("what the engine's part does itself: status %d\n%s", status, out)
+			}
+		}
+		if err := os.Rename(filepath.Join(r.dir, "sandbox"), filepath.Join(r.dir, daemon)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(daemon, filepath.Join(r.dir, "sandbox")); err != nil {
+			t.Fatal(err)
+		}
+		if out, status := r.run(t, nil, "serve"); status == 0 || !strings.Contains(out, "under that name") {
+			t.Errorf("%s under the name of what serves: status %d\n%s", tag, status, out)
 		}
 	}
 }
@@ -144,7 +204,7 @@ func TestFrontRunsLocally(t *testing.T) {
 	if err := os.Symlink(wholeForTests, filepath.Join(r.dir, "sandbox")); err != nil {
 		t.Fatal(err)
 	}
-	if out, status := r.run(t, nil, "list"); status == 0 || !strings.Contains(out, "under the name of the whole program") {
-		t.Errorf("a front under the name of the whole: status %d\n%s", status, out)
+	if out, status := r.run(t, nil, "list"); status == 0 || !strings.Contains(out, "under that name") {
+		t.Errorf("a front under the name of the engine's part: status %d\n%s", status, out)
 	}
 }
