@@ -224,3 +224,7 @@ func (m *Manager) readRecords() (records []registry.Record, unread int, err erro
 	})
 	return records, len(problems), err
 }
+
+// RecordStamp tells whether anything has been recorded of sandboxes since
+// another of its answers, without reading the records.
+func (m *Manager) RecordStamp() (registry.Stamp, error) { return m.records.Stamp() }

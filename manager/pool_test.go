@@ -228,3 +228,33 @@ func TestBurst(t *testing.T) {
 		t.Errorf("%d users in %d sandboxes", len(seen), size)
 	}
 }
+
+// TestRefillRests holds that nobody reads all records again and again for a
+// pool that is not wanted, and that somebody does when that may have changed.
+func TestRefillRests(t *testing.T) {
+	r := newRig(t)
+	m := r.manager(settings(""))
+	long := time.Now().Add(-time.Hour)
+	damaged := filepath.Join(r.state.Registry(), "containers", "sbx-damaged.json") // who reads it sets it aside
+	refill := func(what string, changed time.Time, reads bool) {
+		t.Helper()
+		must(t, os.WriteFile(damaged, []byte("{"), 0o600))
+		for _, sub := range []string{"containers", "browsers"} {
+			must(t, os.Chtimes(filepath.Join(r.state.Registry(), sub), time.Time{}, changed))
+		}
+		n, next, err := m.Refill(context.Background())
+		must(t, err)
+		if n != 0 || next != time.Minute {
+			t.Errorf("%s: %d were started, and the next call is in %v", what, n, next)
+		}
+		if _, err := os.Lstat(damaged); os.IsNotExist(err) != reads {
+			t.Errorf("%s: the records were read: %v", what, !reads)
+		}
+	}
+	refill("the first", long, true)
+	refill("nothing was recorded", long, false)
+	refill("something was recorded", long.Add(time.Minute), true)
+	refill("nothing was recorded since", long.Add(time.Minute), false)
+	refill("something is being recorded", time.Now(), true)
+	refill("and still is", time.Now(), true)
+}

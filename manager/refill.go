@@ -24,8 +24,9 @@ const (
 	refillFailed = 30 * time.Second // an engine that fails is left alone for so long
 	slotReady    = 2 * time.Minute  // a slot that has not started by then is broken
 
-	poolTenants = 32            // for which slots are kept, beside the nameless one
-	poolLately  = 6 * time.Hour // had a session
+	poolRests   = 10 * time.Minute // nobody is asked whether a pool is wanted when nothing has changed
+	poolTenants = 32               // for which slots are kept, beside the nameless one
+	poolLately  = 6 * time.Hour    // had a session
 
 	// refillLock is the lock under which one program at a time refills.
 	refillLock = "pool-refill"
@@ -65,6 +66,14 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	m.pool.mu.Lock()
 	m.pool.keeps = true
 	m.pool.mu.Unlock()
+	now := poolRest{settings: m.current(), at: m.now()}
+	if now.stamp, err = m.records.Stamp(); err != nil {
+		return 0, refillFailed, err
+	}
+	if m.pool.rest.lasts(now) {
+		return 0, refillIdle, nil
+	}
+	m.pool.rest = poolRest{}
 	records, _, err := m.records.List("")
 	if err != nil {
 		return 0, refillFailed, err
@@ -78,6 +87,7 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 		return 0, refillFailed, err
 	}
 	if len(wants) == 0 && len(view.Slots) == 0 {
+		m.pool.rest = now
 		return 0, refillIdle, nil
 	}
 	plan := pool.Plan(view)
@@ -92,6 +102,20 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 		return started, time.Second, nil // as fast as the rate allows
 	}
 	return started, refillEvery, nil
+}
+
+// poolRest is when nobody wanted a pool and there was none.
+type poolRest struct {
+	stamp    registry.Stamp
+	settings *config.Settings
+	at       time.Time
+}
+
+// lasts reports whether it is still so now: every slot has a record, and who may
+// want one is told by settings and records.
+func (r poolRest) lasts(now poolRest) bool {
+	age := now.at.Sub(r.at)
+	return r.stamp.Same(now.stamp) && r.settings == now.settings && age >= 0 && age < poolRests
 }
 
 // missing reports whether there are fewer slots than are wanted also when the

@@ -26,6 +26,7 @@ type slots struct {
 	started []time.Time      // when slots were started lately
 	refills sync.Mutex       // one Refill at a time
 	wanted  poolWants        // of the last one; guarded by refills
+	rest    poolRest         // of the last one, where there was nothing to do; guarded by refills
 
 	settling chan struct{} // has one for each claim that is being forced to the disk
 

@@ -35,7 +35,7 @@ func (d *daemonParts) loops() []service.Loop {
 			return next, err
 		}},
 		{Name: "quotas", Every: time.Minute, Do: func(ctx context.Context) (time.Duration, error) {
-			return 0, d.admission.Reconcile(ctx, d.manager)
+			return 0, d.admission.Round(ctx, d.manager, time.Now())
 		}},
 		{Name: "tokens", Every: rarely, Do: func(context.Context) (time.Duration, error) {
 			_, err := d.tokens.Sweep()

@@ -12,6 +12,7 @@ package admission
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -60,6 +61,9 @@ type Admission struct {
 	held  map[string]*held // by the name of the sandbox
 	gone  map[string]uint64
 	found sync.Mutex // held while it is looked at what there is
+
+	refused atomic.Bool // somebody was, since the last look
+	last    looked      // of Round
 }
 
 var _ manager.Accounting = (*Admission)(nil)

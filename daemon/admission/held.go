@@ -44,6 +44,7 @@ func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(
 	a.forgetFolders(f.Tenant)
 	h := &held{Footprint: f, since: a.tick()}
 	if err := h.take(a.keeper.Acquire, accounts); err != nil {
+		a.refused.Store(true) // by what may be gone
 		return nil, err
 	}
 	if err := a.marks.put(f.Name, accounts); err != nil {

@@ -2,14 +2,60 @@ package admission
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/registry"
 )
 
 // An Inventory tells which sandboxes there are; a [manager.Manager] is one.
 type Inventory interface {
 	Footprints(ctx context.Context, known func(name string) bool) ([]manager.Footprint, error)
+}
+
+// A Recorded inventory also tells whether anything was recorded of it since;
+// a [manager.Manager] does.
+type Recorded interface {
+	Inventory
+	RecordStamp() (registry.Stamp, error)
+}
+
+// lookAnew is how long what was counted may go without a look at what there is,
+// when nothing tells of a change: sandboxes can go without a record of it.
+const lookAnew = 10 * time.Minute
+
+// A looked is when it was last looked at what there is.
+type looked struct {
+	stamp registry.Stamp
+	at    time.Time
+}
+
+// Round is one of many, which come often, at now: it does what [Admission.Reconcile]
+// does when something has been recorded since the last one, when somebody was
+// refused a place since, and when the last look is long ago. Otherwise it asks
+// nobody, so that sandboxes that do nothing cost nothing. One caller at a time.
+func (a *Admission) Round(ctx context.Context, in Recorded, now time.Time) error {
+	stamp, err := in.RecordStamp() // before it is looked: what is recorded meanwhile is for the next round
+	if err != nil {
+		a.last = looked{}
+		return errors.Join(err, a.Reconcile(ctx, in))
+	}
+	age := now.Sub(a.last.at)
+	if a.last.stamp.Same(stamp) && age >= 0 && age < lookAnew && !a.refused.Load() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.forgetFolders("") // somebody may have removed workspaces by hand
+		return nil
+	}
+	a.refused.Store(false)
+	a.last = looked{}
+	if err := a.Reconcile(ctx, in); err != nil {
+		return err
+	}
+	a.last = looked{stamp: stamp, at: now}
+	return nil
 }
 
 // Reconcile counts the sandboxes that there are and were not counted, and counts

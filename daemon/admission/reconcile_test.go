@@ -2,9 +2,13 @@ package admission
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -107,4 +111,73 @@ func TestReconcileFreesTheDiskOfWorkspacesThatAreGone(t *testing.T) {
 	}
 	reconcile(t, a, there)
 	wantHeld(t, a, "a", quota.Want{})
+}
+
+// A round asks what there is when something tells that this may have changed,
+// and otherwise only once in a while.
+func TestRound(t *testing.T) {
+	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Sandboxes, 1))})
+	root := t.TempDir()
+	records, err := registry.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle := func(ago time.Duration) { // the folders of records were changed so long ago
+		for _, sub := range []string{"containers", "browsers"} {
+			if err := os.Chtimes(filepath.Join(root, sub), time.Time{}, time.Now().Add(-ago)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	there := &inventory{recorded: records.Stamp}
+	there.put(plain("a", 1))
+	now := time.Now()
+	round := func(what string, looks int) {
+		t.Helper()
+		before := there.looks
+		if err := a.Round(t.Context(), there, now); !errors.Is(err, there.err) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := there.looks - before; got != looks {
+			t.Errorf("%s: it looked %d times, want %d", what, got, looks)
+		}
+	}
+	round("the first", 1)
+	round("just after records were made", 1)
+	settle(time.Hour)
+	round("records have been changed", 1)
+	round("nothing was recorded", 0)
+	wantHeld(t, a, "a", sandboxes(1))
+	settle(time.Minute)
+	round("something was recorded", 1)
+	round("nothing was recorded since", 0)
+
+	there.take(plain("a", 1).Name) // by hand, which nobody records
+	round("nothing tells of it", 0)
+	wantHeld(t, a, "a", sandboxes(1))
+	_, err = a.Hold(t.Context(), plain("a", 2))
+	wantExceeded(t, err, quota.Sandboxes, "tenant a")
+	round("somebody was refused", 1)
+	wantHeld(t, a, "a", quota.Want{})
+	mustHold(t, t.Context(), a, plain("a", 2))
+	round("nobody was since", 0)
+
+	now = now.Add(lookAnew)
+	round("the last look is long ago", 1)
+	round("it is not any more", 0)
+	now = now.Add(-time.Hour)
+	round("the clock was set back", 1)
+
+	settle(3 * time.Minute)
+	there.err = errors.New("the engine is away")
+	round("it fails", 1)
+	round("it is tried again", 1)
+	there.err = nil
+	round("and again", 1)
+	round("until it is known", 0)
+
+	there.recorded = func() (registry.Stamp, error) { return registry.Stamp{}, fs.ErrPermission }
+	there.err = fs.ErrPermission
+	round("the records cannot be looked at", 1)
+	round("nor can they now", 1)
 }

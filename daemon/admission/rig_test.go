@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -83,11 +84,17 @@ type inventory struct {
 	there map[string]manager.Footprint
 	asked func() // while it looks; may be nil
 	err   error
+
+	looks    int                            // how often it was asked for all
+	recorded func() (registry.Stamp, error) // RecordStamp
 }
+
+func (i *inventory) RecordStamp() (registry.Stamp, error) { return i.recorded() }
 
 func (i *inventory) Footprints(_ context.Context, known func(string) bool) ([]manager.Footprint, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.looks++
 	out := []manager.Footprint{}
 	for name, f := range i.there {
 		if known(name) {
