@@ -72,7 +72,7 @@ type Client struct {
 	hello wire.Hello
 
 	writing chan struct{} // holds one token: the right to write
-	buf     []byte        // the frame being written; guarded by the token
+	buf     []byte        // of put; guarded by the token
 
 	delivering sync.Mutex // held while a stream is called; before mu
 	retired    retired    // guarded by delivering

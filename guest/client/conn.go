@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -103,17 +105,31 @@ func (c *Client) write(f wire.Frame) error {
 	}
 	stuck := time.AfterFunc(writeWithin, func() { c.end(errStuck) })
 	defer stuck.Stop()
-	c.buf = wire.AppendFrame(c.buf[:0], f)
-	_, err := c.conn.Write(c.buf)
-	if cap(c.buf) > 2*wire.MaxData {
-		c.buf = nil
-	}
-	if err != nil {
+	if err := c.put(f); err != nil {
 		c.end(err)
 		<-c.done
 		return c.err
 	}
 	return nil
+}
+
+// copied is up to how many bytes of a payload are put behind their header. More
+// goes from where it lies, which keeps the buffer of a connection small: a
+// program may have hundreds that wait.
+const copied = 4 << 10
+
+// put writes f to the connection.
+func (c *Client) put(f wire.Frame) error {
+	if len(f.Payload) > copied {
+		c.buf = slices.Grow(c.buf[:0], wire.HeaderLen)[:wire.HeaderLen]
+		wire.PutHeader(c.buf, f, len(f.Payload))
+		parts := net.Buffers{c.buf, f.Payload}
+		_, err := parts.WriteTo(c.conn)
+		return err
+	}
+	c.buf = wire.AppendFrame(c.buf[:0], f)
+	_, err := c.conn.Write(c.buf)
+	return err
 }
 
 // read takes frames until the connection ends.

@@ -122,22 +122,37 @@ func AppendFrame(b []byte, f Frame) []byte {
 	return append(append(b, h[:]...), f.Payload...)
 }
 
-// A Reader reads frames. It is not safe for concurrent use.
+// A Reader reads frames. It is not safe for concurrent use. While it waits for
+// the next frame it holds little, because a program may have hundreds that
+// wait.
 type Reader struct {
 	r          *bufio.Reader
-	buf        []byte
+	small      []byte // for payloads of up to readAhead bytes
+	large      []byte // for more, up to MaxData; nil while there are none such
+	since      int    // payloads without a need for large, up to keepLarge
 	maxRequest int
 }
+
+const (
+	// readAhead is how many bytes are read at once where that many are there: a
+	// crowd's frames are small. What is longer goes straight to where it belongs.
+	readAhead = 4 << 10
+	// keepLarge is how many small frames in turn end the need for large ones: a
+	// few come between those of a stream, and more at its end.
+	keepLarge = 2
+)
 
 // NewReader returns a Reader on r that takes requests of up to maxRequest
 // bytes; below MaxData the limit is MaxData.
 func NewReader(r io.Reader, maxRequest int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 16<<10), maxRequest: max(maxRequest, MaxData)}
+	return &Reader{r: bufio.NewReaderSize(r, readAhead), maxRequest: max(maxRequest, MaxData)}
 }
 
 // Next returns the next frame. At the clean end of the stream it returns
 // io.EOF, inside a frame io.ErrUnexpectedEOF, and for a header that breaks
 // the rules a *ProtocolError.
+//
+// The payload is the Reader's again with the next call.
 func (r *Reader) Next() (Frame, error) {
 	h, err := r.r.Peek(HeaderLen)
 	if err != nil {
@@ -166,27 +181,52 @@ func (r *Reader) Next() (Frame, error) {
 	return f, err
 }
 
-// payload reads n bytes into the buffer, which grows as bytes arrive and
-// shrinks back after a large request.
+// payload reads n bytes.
 func (r *Reader) payload(n int) ([]byte, error) {
-	if cap(r.buf) > MaxData && n <= MaxData {
-		r.buf = nil
+	if n > MaxData {
+		return r.request(n)
 	}
-	for done := 0; done < n; {
-		step := min(n-done, MaxData)
-		if cap(r.buf) < done+step {
-			grown := make([]byte, done+step, min(n, 2*(done+step)))
-			copy(grown, r.buf[:done])
-			r.buf = grown
+	if n > readAhead {
+		if r.since = 0; r.large == nil {
+			r.large = make([]byte, MaxData)
 		}
-		r.buf = r.buf[:done+step]
-		if _, err := io.ReadFull(r.r, r.buf[done:done+step]); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
+		return r.fill(r.large[:n:n])
+	}
+	if r.since++; r.since >= keepLarge {
+		r.since, r.large = keepLarge, nil
+	}
+	if cap(r.small) < n {
+		r.small = make([]byte, n, min(2*n, readAhead))
+	}
+	return r.fill(r.small[:n:n])
+}
+
+// request reads n bytes into memory that grows as they arrive.
+func (r *Reader) request(n int) ([]byte, error) {
+	var b []byte
+	for done := 0; done < n; done = len(b) {
+		step := min(n-done, MaxData)
+		if cap(b) < done+step {
+			grown := make([]byte, done, min(n, 2*(done+step)))
+			copy(grown, b)
+			b = grown
+		}
+		b = b[:done+step]
+		if _, err := r.fill(b[done:]); err != nil {
 			return nil, err
 		}
-		done += step
 	}
-	return r.buf[:n:n], nil
+	return b[:n:n], nil
+}
+
+// fill reads as many bytes as b has, and returns it.
+func (r *Reader) fill(b []byte) ([]byte, error) {
+	_, err := io.ReadFull(r.r, b)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
