@@ -64,6 +64,14 @@ func (s *Session) rest(ctx context.Context, d *rig.Daemon, out *report.Idle) err
 	if err := pause(ctx, s.Effort.Idle); err != nil {
 		return err
 	}
+	early, err := d.RSS()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, s.Effort.Settled); err != nil {
+		return err
+	}
+	out.Settled = s.Effort.Settled
 	begun := time.Now()
 	from, err := d.CPU()
 	if err != nil {
@@ -78,6 +86,7 @@ func (s *Session) rest(ctx context.Context, d *rig.Daemon, out *report.Idle) err
 	}
 	out.CPU, out.Rest = to-from, time.Since(begun)
 	out.RSS, err = d.RSS()
+	out.RSS = max(out.RSS, early)
 	return err
 }
 

@@ -27,24 +27,25 @@ type Effort struct {
 	Burst   int           // sessions that claim a sandbox at once
 	Boxes   int           // sandboxes of the daemon that is idle
 	Making  time.Duration // what there is for them to come to be
-	Resting time.Duration // how long it is idle
+	Settled time.Duration // since the last of them was used: a round of the daemon takes note of that
+	Resting time.Duration // how long it is idle then
 	Idle    time.Duration // before memory is read; the guest keeps spare stages for 2 s
 	// Within ends an operation early on a slow machine, with the rounds that
 	// were done until then, but not with fewer than Least.
 	Within time.Duration
 }
 
-// Full takes about twelve minutes.
+// Full takes about a quarter of an hour.
 func Full() Effort {
 	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Walls: 200, Bytes: 1 << 30, Idle: 5 * time.Second, Within: 25 * time.Second,
-		Burst: 100, Boxes: 500, Making: 120 * time.Second, Resting: 30 * time.Second}
+		Burst: 100, Boxes: 500, Making: 120 * time.Second, Settled: 65 * time.Second, Resting: 30 * time.Second}
 }
 
 // Quick takes half of that or less, and is for continuous integration: its
 // medians are good, its 99th percentiles only hints.
 func Quick() Effort {
 	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Walls: 200, Bytes: 1 << 28, Idle: 5 * time.Second, Within: 2 * time.Second,
-		Burst: 100, Boxes: 20, Making: 30 * time.Second, Resting: 5 * time.Second}
+		Burst: 100, Boxes: 20, Making: 30 * time.Second, Settled: 5 * time.Second, Resting: 5 * time.Second}
 }
 
 // rounds is how many rounds an operation gets that asks for full.

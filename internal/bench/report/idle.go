@@ -13,8 +13,8 @@ func (i *Idle) each() int64 {
 
 // text is one paragraph about it.
 func (i *Idle) text() string {
-	s := fmt.Sprintf("A daemon with %d idle sandboxes (of %d wanted, made in %.0f s; %d sockets more than before): RSS %s MiB, %s MiB before them, %s KiB for each; %s ms of processor time in %.0f s.",
-		i.Sandboxes, i.Wanted, i.Making.Seconds(), i.Sockets, digits(mib(i.RSS)), digits(mib(i.Before)), digits(float64(i.each())/(1<<10)), digits(milliseconds(i.CPU)), i.Rest.Seconds())
+	s := fmt.Sprintf("A daemon with %d idle sandboxes (of %d wanted, made in %.0f s; %d sockets more than before): RSS %s MiB, %s MiB before them, %s KiB for each; %s ms of processor time in %.0f s that begin %.0f s after the last was used.",
+		i.Sandboxes, i.Wanted, i.Making.Seconds(), i.Sockets, digits(mib(i.RSS)), digits(mib(i.Before)), digits(float64(i.each())/(1<<10)), digits(milliseconds(i.CPU)), i.Rest.Seconds(), i.Settled.Seconds())
 	if i.Sandboxes < 500 {
 		s += " What the budget says of 500 is calculated from these."
 	}

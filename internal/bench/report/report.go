@@ -138,8 +138,9 @@ type Idle struct {
 	Sandboxes int           `json:"sandboxes"` // that came to be in the time there was
 	Making    time.Duration `json:"makingNs"`  // all of them
 	Before    int64         `json:"rssBytesBefore"`
-	RSS       int64         `json:"rssBytes"` // with them, at the end of the rest
-	CPU       time.Duration `json:"cpuNs"`    // processor time during the rest
+	RSS       int64         `json:"rssBytes"`  // with them, soon after the last was used or at the end of the rest: the more of both
+	Settled   time.Duration `json:"settledNs"` // between the last use and the rest
+	CPU       time.Duration `json:"cpuNs"`     // processor time during the rest
 	Rest      time.Duration `json:"restNs"`
 	// Sockets are those that the daemon has for them: with fewer than
 	// sandboxes, some guests were not connected meanwhile.
