@@ -167,6 +167,12 @@ type DriveBrowser struct {
 	Files          []string `json:"files,omitempty" maxitems:"32" maxlen:"4096" doc:"Of upload: files of the workspace"`
 	Path           string   `json:"path,omitempty" maxlen:"4096" doc:"Of download: the folder of the workspace into which the file goes"`
 	TimeoutSeconds int      `json:"timeoutSeconds,omitempty" min:"0" max:"150" doc:"Of wait"`
+	Width          int      `json:"width,omitempty" min:"0" max:"16384" doc:"Of screenshot: of the window, in CSS pixels; 1280 without"`
+	Height         int      `json:"height,omitempty" min:"0" max:"16384" doc:"Of screenshot: of the window, in CSS pixels; 800 without"`
+	JPEG           int      `json:"jpeg,omitempty" min:"0" max:"100" doc:"Of screenshot: the quality of a JPEG; a PNG without"`
+	MaxText        int      `json:"maxText,omitempty" min:"0" max:"16777216" doc:"Of extract: the most bytes of text; 256 KiB without"`
+	MaxLinks       int      `json:"maxLinks,omitempty" min:"0" max:"20000" doc:"Of extract: the most links; 500 without"`
+	MaxNodes       int      `json:"maxNodes,omitempty" min:"0" max:"50000" doc:"Of extract: the most nodes of the tree; 2000 without"`
 }
 
 // A CheckedGrant says what a call may do.

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -108,7 +109,7 @@ func (x *Resource) Routes() []route.Route {
 	}, {
 		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
 		Summary: "Do something with the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
-		Request: api.DriveBrowser{}, Response: BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
+		Request: api.DriveBrowser{}, Response: form.BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
 	}}
 }
 

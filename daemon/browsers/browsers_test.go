@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 )
@@ -140,9 +141,9 @@ func newRig(t *testing.T) (*served.Rig, *desk, string) {
 
 func TestPagesStay(t *testing.T) {
 	r, d, base := newRig(t)
-	drive := func(action, body string) browsers.BrowserAnswer {
+	drive := func(action, body string) form.BrowserAnswer {
 		t.Helper()
-		return served.JSON[browsers.BrowserAnswer](t, r.Want(200, "acme", "POST", base+"/"+action, body))
+		return served.JSON[form.BrowserAnswer](t, r.Want(200, "acme", "POST", base+"/"+action, body))
 	}
 	if a := drive("navigate", `{"url":"https://one.test/"}`); a.Page == nil || a.Page.Status != 200 {
 		t.Errorf("%+v", a)
@@ -211,6 +212,7 @@ func TestRefuses(t *testing.T) {
 		{"evil", "GET", "", "", 404}, {"acme-s2", "GET", "", "", 404}, {"evil", "POST", "", "{}", 404}, {"evil", "DELETE", "", "", 404},
 		{"evil", "POST", "/navigate", `{"url":"https://one.test/"}`, 404}, {"nobody", "POST", "/navigate", `{"url":"x"}`, 401},
 		{"acme", "POST", "/eval", `{}`, 404}, {"acme", "POST", "/navigate", `{}`, 422}, {"acme", "POST", "/navigate", `{"url":"x","full":true}`, 422},
+		{"acme", "POST", "/click", `{"selector":"a","width":1}`, 422}, {"acme", "POST", "/screenshot", `{"maxText":1}`, 422}, {"acme", "POST", "/screenshot", `{"jpeg":101}`, 422},
 		{"acme", "POST", "/wait", `{}`, 422}, {"acme", "POST", "/wait", `{"selector":"a","text":"b"}`, 422}, {"acme", "POST", "/wait", `{"text":"b","gone":true}`, 422},
 		{"acme", "POST", "/extract", `{"parts":["html"]}`, 422}, {"acme", "POST", "/close", `{"url":"x"}`, 422}, {"acme", "POST", "/click", `{"selector":1}`, 422},
 		{"acme", "POST", "", `{"control":true}`, 422},
