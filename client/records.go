@@ -40,6 +40,34 @@ func (c *Client) Evidence(ctx context.Context, filter url.Values) (api.EvidenceL
 	return get[api.EvidenceList](ctx, c, "list evidence", api.Prefix+"/evidence", filter)
 }
 
+// ClearViolations forgets what filter selects, which has the parameters of the
+// route. How many, when and by whom stays on record.
+func (c *Client) ClearViolations(ctx context.Context, filter url.Values) (api.Cleared, error) {
+	return ask[api.Cleared](ctx, c, Request{Op: "clear violations", Method: http.MethodDelete, Path: api.Prefix + "/violations", Query: filter})
+}
+
+// Operations lists operations with their begin and end, the newest first;
+// filter has the parameters of the route.
+func (c *Client) Operations(ctx context.Context, filter url.Values) (api.OperationList, error) {
+	return get[api.OperationList](ctx, c, "list operations", api.Prefix+"/evidence/operations", filter)
+}
+
+// A Verification says which records are checked: the tenant's, or with All every
+// tenant's, which is for admins.
+type Verification struct {
+	All bool
+}
+
+// VerifyEvidence has the daemon check that nothing on record is missing or
+// changed. That something is is an answer and no error.
+func (c *Client) VerifyEvidence(ctx context.Context, v Verification) (api.EvidenceReport, error) {
+	q := url.Values{}
+	if v.All {
+		q.Set("all", "true")
+	}
+	return get[api.EvidenceReport](ctx, c, "verify evidence", api.Prefix+"/evidence/verify", q)
+}
+
 // CreateToken makes a token with less than the client's own, or as much. The
 // secret is in the answer and never again.
 func (c *Client) CreateToken(ctx context.Context, r api.CreateToken) (api.NewToken, error) {
