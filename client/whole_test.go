@@ -40,6 +40,7 @@ func methods(c *client.Client) map[string]func(context.Context) {
 		"operate":         func(x context.Context) { c.Operate(x, api.Operate{}) },
 		"listTokens":      func(x context.Context) { c.Tokens(x) },
 		"createToken":     func(x context.Context) { c.CreateToken(x, api.CreateToken{}) },
+		"getToken":        func(x context.Context) { c.Token(x, "id") },
 		"revokeToken":     func(x context.Context) { c.RevokeToken(x, "id") },
 		"listUsage":       func(x context.Context) { c.Usages(x) },
 		"sandboxUsage":    func(x context.Context) { c.Usage(x, box) },

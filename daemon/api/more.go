@@ -57,6 +57,7 @@ type EvidenceKey struct {
 type EvidenceChain struct {
 	OK          bool            `json:"ok"`
 	Tenant      string          `json:"tenant"`
+	Folder      string          `json:"folder" doc:"Below that of all records"`
 	Old         bool            `json:"old" doc:"From before each tenant had records of its own, without signatures"`
 	Files       int             `json:"files"`
 	Records     int64           `json:"records" doc:"That are as they were written"`
@@ -67,10 +68,30 @@ type EvidenceChain struct {
 	Torn        int             `json:"torn" doc:"Writes that did not come to their end; no damage"`
 	Damage      []EvidenceFault `json:"damage"`
 	Omitted     int             `json:"omitted" doc:"How much more damage there is"`
+	First       EvidenceLine    `json:"first" doc:"Where the records begin"`
+	Last        EvidenceLine    `json:"last" doc:"Where they end"`
+	Keys        []string        `json:"keys" doc:"Ids of all keys that sign there, good or not"`
+	Broken      *EvidenceBroken `json:"broken,omitempty" doc:"The first record that is not as it was written"`
 }
 
-// An EvidencePlace is a line of the records.
+// An EvidenceLine is one of the records by its number and hash.
+type EvidenceLine struct {
+	File string `json:"file,omitempty"`
+	Seq  uint64 `json:"seq"`
+	Hash string `json:"hash"`
+}
+
+// An EvidenceBroken names a record that is not as it was written. What it says of
+// itself may be false.
+type EvidenceBroken struct {
+	EvidenceFault
+	ID   string `json:"id" doc:"Of an operation or run"`
+	Type string `json:"type"`
+}
+
+// An EvidencePlace is a line of the records that was signed.
 type EvidencePlace struct {
+	File    string `json:"file,omitempty"`
 	Seq     uint64 `json:"seq"`
 	Hash    string `json:"hash"`
 	Records uint64 `json:"records"`
