@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -28,12 +29,17 @@ type Host struct {
 // Remote reports whether a daemon is to carry the command out.
 func (h Host) Remote() bool { return h.Address != "" }
 
-// anywhere are the commands that a daemon can carry out, and local those that
-// have nothing to do with one.
+// anywhere are the commands that a daemon can carry out, with all below them,
+// and local those that have nothing to do with one.
 var (
-	anywhere = []string{"run", "exec", "shell", "fs", "cp", "list", "recreate", "prune", "explain", "stats"}
+	anywhere = []string{"run", "exec", "shell", "fs", "cp", "list", "recreate", "prune", "explain", "stats", "violations", "evidence list", "evidence verify", "token"}
 	local    = []string{"serve", "version", "completion"}
 )
+
+// reasons say of commands that a daemon does not carry out why that is so.
+var reasons = map[string]string{
+	"evidence replay": "its settings are what records are held against; run it on the daemon's machine, without --host and $" + hostVariable,
+}
 
 // address is that of the daemon, or empty. An empty --host is none, whatever
 // the variable says.
@@ -77,10 +83,10 @@ func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
 		if a.globals.address() == "" {
 			return do(c)
 		}
-		if !slices.Contains(anywhere, top) {
+		if !slices.Contains(anywhere, top) && !slices.Contains(anywhere, name) {
 			return &sandbox.Error{
 				Code: sandbox.CodeUnsupported, Op: name, Field: "host", Message: `"sandbox ` + name + `" is not possible through a daemon`,
-				Hint: "run it on the daemon's machine, without --host and $" + hostVariable,
+				Hint: cmp.Or(reasons[name], "run it on the daemon's machine, without --host and $"+hostVariable),
 			}
 		}
 		for _, f := range []struct {
