@@ -55,7 +55,7 @@ func (s *Resource) request(c *route.Call, who config.Who, r stream.Request, cmd 
 		}
 	}
 	var err error
-	if req.Flags, err = use(c, u.Flags); err != nil {
+	if req.Flags, err = Layer(c, u.Flags); err != nil {
 		return req, nil, err
 	}
 	inside, err := s.inside(who, req.Flags)
