@@ -15,7 +15,7 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return d, func() { d.Close() }, nil
+		return d.Asking(o.Approver, o.Log), func() { d.Close() }, nil
 	}
 	h, err := open(o)
 	if err != nil {

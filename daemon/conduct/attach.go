@@ -73,7 +73,7 @@ func (s *Resource) request(c *route.Call, who config.Who, r stream.Request, cmd 
 	case u.Shell:
 		run = s.m.Shell
 	}
-	req.MustExist, req.Remove, req.Subagent, req.Tool = u.MustExist, u.Remove, u.Subagent, cmp.Or(c.Tool("exec"), u.Tool)
+	req.MustExist, req.Remove, req.Subagent, req.Ask, req.Tool = u.MustExist, u.Remove, u.Subagent, u.Ask, cmp.Or(c.Tool("exec"), u.Tool)
 	req.Timeout = commands.Timeout(r.TimeoutSeconds, inside.Timeout, c.Admin())
 	return req, run, nil
 }
