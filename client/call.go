@@ -47,10 +47,16 @@ type Request struct {
 }
 
 // Call makes a request and reads the JSON of the answer into out, where that is
-// not nil.
+// not nil, within the Timeout of the client's options.
 func (c *Client) Call(ctx context.Context, q Request, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
+	return c.read(ctx, q, out)
+}
+
+// read is Call without a bound but ctx: for what takes as long as there is to
+// send. When all is sent the answer has to come as always.
+func (c *Client) read(ctx context.Context, q Request, out any) error {
 	a, err := c.Do(ctx, q)
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type Options struct {
 
 	Timeout time.Duration // of one request that does not stream, and until one that does begins to; zero is two minutes
 	Retries int           // of requests that may be made again; zero is 2, negative none
+	Silence time.Duration // after which a stream of events counts as cut off; zero is a minute, of which daemons use a quarter
 
 	Stream stream.Options
 }
@@ -51,6 +52,9 @@ type Client struct {
 func New(host string, o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
+	}
+	if o.Silence <= 0 {
+		o.Silence = time.Minute
 	}
 	if o.Retries == 0 {
 		o.Retries = 2

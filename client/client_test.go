@@ -48,8 +48,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// served is a client of a server that does do.
-func served(t *testing.T, o client.Options, do http.HandlerFunc) *client.Client {
+// against is a client of a server that does do.
+func against(t *testing.T, o client.Options, do http.HandlerFunc) *client.Client {
 	t.Helper()
 	s := httptest.NewServer(do)
 	t.Cleanup(s.Close)
@@ -96,7 +96,7 @@ func TestRetries(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var asked atomic.Int64
-			c := served(t, client.Options{}, func(w http.ResponseWriter, r *http.Request) {
+			c := against(t, client.Options{}, func(w http.ResponseWriter, r *http.Request) {
 				asked.Add(1)
 				_, _ = io.Copy(io.Discard, r.Body)
 				if tt.after != "" {
@@ -121,7 +121,7 @@ func get(ctx context.Context, c *client.Client) error {
 
 // TestWhatIsSent holds headers and addresses.
 func TestWhatIsSent(t *testing.T) {
-	c := served(t, client.Options{Token: "tok", Tenant: "acme", Agent: "main", Session: "s1"}, func(w http.ResponseWriter, r *http.Request) {
+	c := against(t, client.Options{Token: "tok", Tenant: "acme", Agent: "main", Session: "s1"}, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer tok" || r.Header.Get(api.HeaderTenant) != "acme" || r.Header.Get(api.HeaderSession) != "s1" || strings.Contains(r.RequestURI, "tok") {
 			t.Errorf("%s came with %v", r.RequestURI, r.Header)
 		}
@@ -153,7 +153,7 @@ func TestNoAnswer(t *testing.T) {
 			io.WriteString(w, `{"name":"a"`)
 		},
 	} {
-		c := served(t, client.Options{Token: "tok"}, do)
+		c := against(t, client.Options{Token: "tok"}, do)
 		if _, err := c.Sandbox(t.Context(), "a"); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 			t.Errorf("%s: %v, want %s", name, err, sandbox.CodeUnavailable)
 		}
@@ -165,7 +165,7 @@ func TestNoAnswer(t *testing.T) {
 	if err := gone.Ready(t.Context()); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("nobody there: %v", err)
 	}
-	c := served(t, client.Options{Timeout: 50 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	c := against(t, client.Options{Timeout: 50 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	if err := c.Ready(t.Context()); sandbox.CodeOf(err) != sandbox.CodeTimeout || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer in time: %v", err)
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,14 +40,54 @@ func (c *Client) ReadFile(ctx context.Context, name, path string) (io.ReadCloser
 	return a.Body, nil
 }
 
-// WriteFile replaces or makes a file in one step. With exclusive it must not be
-// there.
-func (c *Client) WriteFile(ctx context.Context, name, path string, content io.Reader, exclusive bool) (api.WrittenFile, error) {
-	h := http.Header{"Content-Type": {octets}}
-	if exclusive {
-		h.Set("If-None-Match", "*")
+// ReadPart is ReadFile for so many bytes from offset on; a length of 0 is to the
+// end. It is an error when the file has none there.
+func (c *Client) ReadPart(ctx context.Context, name, path string, offset, length int64) (io.ReadCloser, error) {
+	last := ""
+	if length > 0 {
+		last = strconv.FormatInt(offset+length-1, 10)
 	}
-	return ask[api.WrittenFile](ctx, c, Request{Op: "write file", Method: http.MethodPut, Path: one(name, "/files/"+inside(path)), Header: h, Body: content})
+	q := Request{Op: "read file", Method: http.MethodGet, Path: one(name, "/files/"+inside(path)), Again: true}
+	q.Header = http.Header{"Range": {"bytes=" + strconv.FormatInt(offset, 10) + "-" + last}}
+	a, err := c.Do(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if a.StatusCode == http.StatusPartialContent {
+		return a.Body, nil
+	}
+	a.Body.Close()
+	return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: q.Op, Message: "the daemon answers with another part than was asked for"}
+}
+
+// WriteFile replaces or makes a file in one step. With exclusive it must not be
+// there. ctx bounds how long it may take.
+func (c *Client) WriteFile(ctx context.Context, name, path string, content io.Reader, exclusive bool) (api.WrittenFile, error) {
+	return c.WriteFileWith(ctx, name, path, content, WriteOptions{Exclusive: exclusive})
+}
+
+// WriteOptions say how a file is written; the zero value replaces or makes it.
+type WriteOptions struct {
+	Exclusive bool        // it must not be there
+	ETag      string      // it must be there with this content, which is CodeBusy otherwise
+	Mode      fs.FileMode // permissions of a new file; 0 is 0644
+}
+
+// WriteFileWith is WriteFile with options.
+func (c *Client) WriteFileWith(ctx context.Context, name, path string, content io.Reader, o WriteOptions) (api.WrittenFile, error) {
+	q := Request{Op: "write file", Method: http.MethodPut, Path: one(name, "/files/"+inside(path)), Header: http.Header{"Content-Type": {octets}}, Body: content}
+	if o.Exclusive {
+		q.Header.Set("If-None-Match", "*")
+	}
+	if o.ETag != "" {
+		q.Header.Set("If-Match", o.ETag)
+	}
+	if o.Mode != 0 {
+		q.Query = url.Values{"mode": {strconv.FormatUint(uint64(o.Mode.Perm()), 8)}}
+	}
+	var out api.WrittenFile
+	err := c.read(ctx, q, &out)
+	return out, err
 }
 
 // ListFiles returns one page of a folder, in order of names.
@@ -57,7 +98,24 @@ func (c *Client) ListFiles(ctx context.Context, name, path, cursor string) (api.
 
 // StatFile tells of one entry; a link is not followed.
 func (c *Client) StatFile(ctx context.Context, name, path string) (api.File, error) {
-	return get[api.File](ctx, c, "stat file", one(name, "/files/"+inside(path)), values("stat", "true"))
+	return c.stat(ctx, name, path, values("stat", "true"))
+}
+
+// FollowFile tells of what the entry leads to, where that is a link.
+func (c *Client) FollowFile(ctx context.Context, name, path string) (api.File, error) {
+	return c.stat(ctx, name, path, values("stat", "true", "follow", "true"))
+}
+
+func (c *Client) stat(ctx context.Context, name, path string, q url.Values) (api.File, error) {
+	const op = "stat file"
+	l, err := get[api.FileList](ctx, c, op, one(name, "/files/"+inside(path)), q)
+	if err == nil && len(l.Items) != 1 {
+		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the daemon has not told of the one entry"}
+	}
+	if err != nil {
+		return api.File{}, err
+	}
+	return l.Items[0], nil
 }
 
 // RemoveFile removes a file, a link or a folder; recursive takes what is in it

@@ -2,11 +2,13 @@ package client
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // Approvals lists the questions that wait for an answer. With wait it is
@@ -40,6 +42,83 @@ func (c *Client) Evidence(ctx context.Context, filter url.Values) (api.EvidenceL
 	return get[api.EvidenceList](ctx, c, "list evidence", api.Prefix+"/evidence", filter)
 }
 
+// ClearViolations forgets what filter selects, which has the parameters of the
+// route. How many, when and by whom stays on record.
+func (c *Client) ClearViolations(ctx context.Context, filter url.Values) (api.Cleared, error) {
+	return ask[api.Cleared](ctx, c, Request{Op: "clear violations", Method: http.MethodDelete, Path: api.Prefix + "/violations", Query: filter})
+}
+
+// Operations lists operations with their begin and end, the newest first;
+// filter has the parameters of the route.
+func (c *Client) Operations(ctx context.Context, filter url.Values) (api.OperationList, error) {
+	return get[api.OperationList](ctx, c, "list operations", api.Prefix+"/evidence/operations", filter)
+}
+
+// EachViolation returns what was tried and stopped, the newest first, as many as
+// there are; filter has the parameters of the route. A place that the daemon
+// cannot read comes as an error of type *[Damage], and the records behind it
+// follow; any other error is the last.
+func (c *Client) EachViolation(ctx context.Context, filter url.Values) iter.Seq2[api.ViolationRecord, error] {
+	return each[api.ViolationRecord](ctx, c, Request{Op: "list violations", Method: http.MethodGet, Path: api.Prefix + "/violations", Query: filter, Again: true})
+}
+
+// EachEvidence returns what was done as EachViolation what was stopped.
+func (c *Client) EachEvidence(ctx context.Context, filter url.Values) iter.Seq2[api.EvidenceRecord, error] {
+	return each[api.EvidenceRecord](ctx, c, Request{Op: "list evidence", Method: http.MethodGet, Path: api.Prefix + "/evidence", Query: filter, Again: true})
+}
+
+// A Damage is a place of the daemon's records that cannot be read.
+type Damage struct{ Kind string }
+
+// Error implements error.
+func (d *Damage) Error() string {
+	return "the records of the daemon are damaged: " + termsafe.Line(d.Kind)
+}
+
+// each is a stream of records.
+func each[T any](ctx context.Context, c *Client, q Request) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		err := c.follow(ctx, q, func(e event) (last bool, err error) {
+			switch e.name {
+			case api.EventRecord:
+				r, err := told[T](q.Op, e)
+				return err == nil && !yield(r, nil), err
+			case api.EventDamaged:
+				d, err := told[api.DamagedPlace](q.Op, e)
+				return err == nil && !yield(none, &Damage{Kind: d.Kind}), err
+			}
+			return e.name == api.EventEnd, nil
+		})
+		if err != nil {
+			yield(none, err)
+		}
+	}
+}
+
+// A Verification says which records are checked, and against what.
+type Verification struct {
+	All    bool     // every tenant's; for admins
+	Keys   []string // public keys in base64, whose signatures alone count; the daemon's own without
+	Signed string   // LINE:HASH that has to be there and signed; with one tenant
+}
+
+// VerifyEvidence has the daemon check that nothing on record is missing or
+// changed. That something is is an answer and no error.
+func (c *Client) VerifyEvidence(ctx context.Context, v Verification) (api.EvidenceReport, error) {
+	q := url.Values{}
+	if v.All {
+		q.Set("all", "true")
+	}
+	for _, k := range v.Keys {
+		q.Add("key", k)
+	}
+	if v.Signed != "" {
+		q.Set("signed", v.Signed)
+	}
+	return get[api.EvidenceReport](ctx, c, "verify evidence", api.Prefix+"/evidence/verify", q)
+}
+
 // CreateToken makes a token with less than the client's own, or as much. The
 // secret is in the answer and never again.
 func (c *Client) CreateToken(ctx context.Context, r api.CreateToken) (api.NewToken, error) {
@@ -49,6 +128,11 @@ func (c *Client) CreateToken(ctx context.Context, r api.CreateToken) (api.NewTok
 // Tokens lists those that were made from the client's own.
 func (c *Client) Tokens(ctx context.Context) (api.TokenList, error) {
 	return get[api.TokenList](ctx, c, "list tokens", api.Prefix+"/tokens", nil)
+}
+
+// Token tells of the client's own token, or of one that was made from it.
+func (c *Client) Token(ctx context.Context, id string) (api.Token, error) {
+	return get[api.Token](ctx, c, "get token", api.Prefix+"/tokens/"+url.PathEscape(id), nil)
 }
 
 // RevokeToken takes a token back, and with it all that were made from it.

@@ -44,15 +44,20 @@ func (c *Client) CreateSandbox(ctx context.Context, r api.CreateSandbox) (api.Sa
 type ListOptions struct {
 	Agent, Session string
 	Status         sandbox.Status
+	Kind           sandbox.Kind
+	All            bool   // every tenant's; for admins
 	Limit          int    // of one page; 0 leaves it to the daemon
 	Cursor         string // api.SandboxPage.Next of the page before
 }
 
 // ListSandboxes returns one page.
 func (c *Client) ListSandboxes(ctx context.Context, o ListOptions) (api.SandboxPage, error) {
-	q := values("agent", o.Agent, "session", o.Session, "status", string(o.Status), "cursor", o.Cursor)
+	q := values("agent", o.Agent, "session", o.Session, "status", string(o.Status), "kind", string(o.Kind), "cursor", o.Cursor)
 	if o.Limit > 0 {
 		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.All {
+		q.Set("all", "true")
 	}
 	return get[api.SandboxPage](ctx, c, "list sandboxes", api.Prefix+"/sandboxes", q)
 }
@@ -130,6 +135,11 @@ func (c *Client) Usage(ctx context.Context, name string) (api.Usage, error) {
 	return get[api.Usage](ctx, c, "usage", one(name, "/usage"), nil)
 }
 
+// Usages tells what all sandboxes of the caller cost.
+func (c *Client) Usages(ctx context.Context) (api.UsageList, error) {
+	return get[api.UsageList](ctx, c, "usage", api.Prefix+"/usage", nil)
+}
+
 // Exec runs a command to its end and returns its output, as much as the
 // settings keep. The Timeout of the client's options bounds it too: use Attach
 // for commands that last.
@@ -141,15 +151,7 @@ func (c *Client) Exec(ctx context.Context, name string, r api.Exec) (api.ExecRes
 // waited for. The end of ctx ends it. Its time limit and what it may use is for
 // the settings.
 func (c *Client) Attach(ctx context.Context, name string, cmd sandbox.Command) (*stream.Process, error) {
-	r, err := stream.RequestOf(cmd)
-	if err != nil {
-		return nil, err
-	}
-	conn, _, err := c.Socket(ctx, "attach", one(name, "/attach"), nil)
-	if err != nil {
-		return nil, err
-	}
-	return stream.Open(ctx, conn, c.o.Stream, r, cmd)
+	return c.AttachWith(ctx, name, cmd, AttachOptions{})
 }
 
 // Tools lists the tools of a session.
@@ -157,7 +159,8 @@ func (c *Client) Tools(ctx context.Context, name string) (api.ToolList, error) {
 	return get[api.ToolList](ctx, c, "list tools", one(name, "/tools"), nil)
 }
 
-// CallTool calls a tool; input is what its inputSchema says.
+// CallTool calls a tool; input is what its inputSchema says. The Timeout of the
+// client's options bounds it: use UseTool for calls that last.
 func (c *Client) CallTool(ctx context.Context, name, tool string, input any) (api.ToolAnswer, error) {
 	return post[api.ToolAnswer](ctx, c, "call tool", one(name, "/tools/"+url.PathEscape(tool)), input)
 }
@@ -180,9 +183,4 @@ func (c *Client) RunLine(ctx context.Context, name, shell string, r api.RunLine)
 // CloseShell closes a shell and ends what it has left running.
 func (c *Client) CloseShell(ctx context.Context, name, shell string) error {
 	return c.Call(ctx, Request{Op: "close shell", Method: http.MethodDelete, Path: one(name, "/shells/"+url.PathEscape(shell))}, nil)
-}
-
-// Ready reports whether the daemon can serve, nil when it can.
-func (c *Client) Ready(ctx context.Context) error {
-	return c.Call(ctx, Request{Op: "readiness", Method: http.MethodGet, Path: "/readyz"}, nil)
 }

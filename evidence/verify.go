@@ -121,8 +121,36 @@ func nothing() journal.Report {
 	return journal.Report{Clearings: []journal.Clearing{}, Damage: []journal.Damage{}}
 }
 
-// trusted returns the keys whose signatures count, by id.
-func (s *Store) trusted(c Check) (map[string]ed25519.PublicKey, error) {
+// Verified is what a check of several chains came to.
+type Verified struct {
+	Keys   []ed25519.PublicKey // whose signatures count; none is that none does
+	Chains []Chain
+}
+
+// OK reports whether nothing was changed.
+func (v Verified) OK() bool {
+	return !slices.ContainsFunc(v.Chains, func(c Chain) bool { return !c.OK() })
+}
+
+// Verified is [Store.Verify] to its end, with the keys.
+func (s *Store) Verified(ctx context.Context, c Check) (Verified, error) {
+	keys, err := s.counting(c)
+	if err != nil {
+		return Verified{}, err
+	}
+	c.Keys = keys // or one that is made meanwhile would count and not be told
+	v := Verified{Keys: keys, Chains: []Chain{}}
+	for chain, err := range s.Verify(ctx, c) {
+		if err != nil {
+			return v, err
+		}
+		v.Chains = append(v.Chains, chain)
+	}
+	return v, nil
+}
+
+// counting returns the keys whose signatures count.
+func (s *Store) counting(c Check) ([]ed25519.PublicKey, error) {
 	keys := c.Keys
 	if len(keys) == 0 {
 		keys = s.o.TrustedKeys
@@ -135,6 +163,15 @@ func (s *Store) trusted(c Check) (map[string]ed25519.PublicKey, error) {
 		if own != nil {
 			keys = []ed25519.PublicKey{own}
 		}
+	}
+	return keys, nil
+}
+
+// trusted returns the keys whose signatures count, by id.
+func (s *Store) trusted(c Check) (map[string]ed25519.PublicKey, error) {
+	keys, err := s.counting(c)
+	if err != nil {
+		return nil, err
 	}
 	out := map[string]ed25519.PublicKey{}
 	for _, k := range keys {

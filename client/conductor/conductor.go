@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -25,6 +27,9 @@ import (
 type Conductor struct {
 	c *client.Client
 	o client.Options
+
+	approver sandbox.Approver // nil asks nobody here
+	log      logrus.FieldLogger
 }
 
 // New returns the conductor of the daemon at host; see client.New.

@@ -205,8 +205,6 @@ func TestWhoMay(t *testing.T) {
 	r.code("a session runs in another", err, sandbox.CodePermissionDeny)
 	_, err = r.as("").Run(r.ctx, manager.Request{Who: session("s1"), Command: line(":"), Unsandboxed: true})
 	r.code("no wall", err, sandbox.CodeUnsupported)
-	_, err = r.as("").Run(r.ctx, manager.Request{Who: session("s1"), Command: line(":"), Ask: true})
-	r.code("questions", err, sandbox.CodeUnsupported)
 	if _, err := r.as("").Explain(r.ctx, session("s1"), config.Overrides{Env: map[string]string{"A": "b"}}.Layer(), manager.Questions{Command: "ls"}); err != nil {
 		r.Errorf("an admin with flags: %v", err)
 	}

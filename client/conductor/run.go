@@ -23,11 +23,11 @@ func (d *Conductor) Shell(ctx context.Context, r manager.Request) (manager.Outco
 }
 
 func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (manager.Outcome, error) {
-	switch {
-	case r.Unsandboxed:
+	if r.Unsandboxed {
 		return manager.Outcome{}, elsewhere("run", "running without a wall")
-	case r.Ask:
-		return manager.Outcome{}, elsewhere("run", "--ask")
+	}
+	if r.Ask {
+		defer d.answering(ctx, r.Who)()
 	}
 	flags, err := form.FlagsOf(r.Flags)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (
 	}
 	q.TimeoutSeconds = r.Timeout.Seconds()
 	q.Extra, err = json.Marshal(form.Use{
-		Shell: shell, MustExist: r.MustExist, Remove: r.Remove, Subagent: r.Subagent, Tool: r.Tool, Flags: flags,
+		Shell: shell, MustExist: r.MustExist, Remove: r.Remove, Subagent: r.Subagent, Tool: r.Tool, Ask: r.Ask, Flags: flags,
 	})
 	if err != nil {
 		return manager.Outcome{}, sandbox.Errorf(sandbox.CodeInternal, "run", "the request cannot be written: %w", err)
@@ -53,7 +53,7 @@ func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (
 		return manager.Outcome{}, err
 	}
 	if r.Started != nil {
-		r.Started(p)
+		r.Started(p) // of one that is run again, signals find the last
 	}
 	exit, err := p.Wait()
 	if err != nil {

@@ -3,11 +3,24 @@
 package main
 
 import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 )
 
 // Browsers implements cli.Backend.
 func (backend) Browsers(o cli.Options) (cli.BrowserDesk, func(), error) {
+	if o.Host.Remote() {
+		d, err := remote(o.Host)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d.Browsers(), func() { d.Close() }, nil
+	}
 	h, err := open(o)
 	if err != nil {
 		return nil, nil, err
@@ -17,5 +30,13 @@ func (backend) Browsers(o cli.Options) (cli.BrowserDesk, func(), error) {
 		h.Close()
 		return nil, nil, err
 	}
-	return d, h.Close, nil
+	return ownDesk{d}, h.Close, nil
+}
+
+// An ownDesk is that of this machine.
+type ownDesk struct{ *desk.Desk }
+
+// Shoot implements cli.BrowserDesk.
+func (d ownDesk) Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+	return shoot.Take(ctx, d, r, target, shot)
 }

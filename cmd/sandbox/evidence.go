@@ -8,6 +8,9 @@ import (
 
 // Evidence implements cli.Backend. Neither settings nor an engine are needed.
 func (backend) Evidence(o cli.Options) (cli.EvidenceStore, func(), error) {
+	if o.Host.Remote() {
+		return remoteEvidence(o.Host)
+	}
 	state, err := house.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err

@@ -89,6 +89,12 @@ func (conductor) Explain(context.Context, config.Who, *config.SandboxSettings, m
 
 func (conductor) Stats(context.Context, string) ([]manager.Stat, error) { return nil, whole() }
 
+// remoteViolations hands on, as Conductor does with a daemon.
+func remoteViolations(cli.Host) (cli.ViolationStore, func(), error) { return nil, nil, whole() }
+
+// remoteEvidence hands on, as Conductor does with a daemon.
+func remoteEvidence(cli.Host) (cli.EvidenceStore, func(), error) { return nil, nil, whole() }
+
 // Images implements cli.Backend.
 func (backend) Images(cli.Options) (cli.ImageStore, func(), error) { return nil, nil, whole() }
 

@@ -28,8 +28,19 @@ var throughDaemon = []string{
 // their state folder.
 func TestHostScripts(t *testing.T) {
 	testenv.Require(t, "docker")
+	testscript.Run(t, hostParams(t, throughDaemon...))
+}
+
+// TestHostBrowserScript has a daemon keep a real browser.
+func TestHostBrowserScript(t *testing.T) {
+	testenv.Require(t, "browser")
+	testscript.Run(t, hostParams(t, "testdata/host/browser.txtar"))
+}
+
+// hostParams are those of scripts with a daemon.
+func hostParams(t *testing.T, files ...string) testscript.Params {
 	p := params(t, "")
-	p.Files = throughDaemon
+	p.Files = files
 	p.Condition = func(cond string) (bool, error) {
 		switch cond {
 		case "host":
@@ -46,15 +57,18 @@ func TestHostScripts(t *testing.T) {
 		}
 		return startDaemon(e)
 	}
-	testscript.Run(t, p)
+	return p
 }
 
 // startDaemon has a daemon serve the script's state folder until the script has
-// ended.
+// ended, with the settings that the script has in daemon.json.
 func startDaemon(e *testscript.Env) error {
 	sock := e.WorkDir + "/state/daemon.sock"
 	cmd := exec.Command("sandbox", "serve")
 	cmd.Env = append(os.Environ(), e.Vars...)
+	if settings := e.WorkDir + "/daemon.json"; fileExists(settings) {
+		cmd.Env = append(cmd.Env, "SANDBOX_CONFIG="+settings)
+	}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -85,4 +99,9 @@ func startDaemon(e *testscript.Env) error {
 			return err
 		}
 	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -10,6 +12,13 @@ import (
 
 // Tokens implements cli.Backend. Neither settings nor an engine are needed.
 func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
+	if o.Host.Remote() {
+		d, err := remote(o.Host)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d.Tokens(), func() { d.Close() }, nil
+	}
 	state, err := house.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err
@@ -18,5 +27,27 @@ func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, func() {}, nil // it holds nothing
+	return keptTokens{s}, func() {}, nil // it holds nothing
 }
+
+// keptTokens are those of a folder, which nobody has to wait for.
+type keptTokens struct{ s *token.Store }
+
+// Create implements cli.TokenStore.
+func (k keptTokens) Create(_ context.Context, c token.Claims) (string, token.Token, error) {
+	secret, id, err := k.s.Create(c)
+	if err != nil {
+		return "", token.Token{}, err
+	}
+	t, err := k.s.Get(id) // revoked already: nobody else knows it
+	return secret, t, err
+}
+
+// Get implements cli.TokenStore.
+func (k keptTokens) Get(_ context.Context, id string) (token.Token, error) { return k.s.Get(id) }
+
+// List implements cli.TokenStore.
+func (k keptTokens) List(context.Context) (token.Listing, error) { return k.s.List() }
+
+// Revoke implements cli.TokenStore.
+func (k keptTokens) Revoke(_ context.Context, id string) ([]string, error) { return k.s.Revoke(id) }

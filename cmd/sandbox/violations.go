@@ -9,6 +9,9 @@ import (
 // Violations implements cli.Backend. Neither settings nor an engine are
 // needed.
 func (backend) Violations(o cli.Options) (cli.ViolationStore, func(), error) {
+	if o.Host.Remote() {
+		return remoteViolations(o.Host)
+	}
 	state, err := house.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err

@@ -11,7 +11,11 @@ import (
 // Conductor implements cli.Backend.
 func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	if o.Host.Remote() {
-		return remote(o.Host)
+		d, err := remote(o.Host)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d.Asking(o.Approver, o.Log), func() { d.Close() }, nil
 	}
 	h, err := open(o)
 	if err != nil {
@@ -39,11 +43,25 @@ func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
 	return s, h.Close, nil
 }
 
-// remote returns what has a daemon do it.
-func remote(h cli.Host) (cli.Conductor, func(), error) {
-	d, err := conductor.New(h.Address, client.Options{Token: h.Token})
+// remote returns what has a daemon do it. It is to be closed.
+func remote(h cli.Host) (*conductor.Conductor, error) {
+	return conductor.New(h.Address, client.Options{Token: h.Token})
+}
+
+// remoteViolations are those that a daemon has on record.
+func remoteViolations(h cli.Host) (cli.ViolationStore, func(), error) {
+	d, err := remote(h)
 	if err != nil {
 		return nil, nil, err
 	}
-	return d, func() { d.Close() }, nil
+	return d.Violations(), func() { d.Close() }, nil
+}
+
+// remoteEvidence is what a daemon has on record.
+func remoteEvidence(h cli.Host) (cli.EvidenceStore, func(), error) {
+	d, err := remote(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.Evidence(), func() { d.Close() }, nil
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
@@ -38,6 +39,7 @@ type CreateToken struct {
 	TTLSeconds int64         `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the caller's own"`
 	Quota      *quota.Limits `json:"quota,omitempty"`
 	Note       string        `json:"note,omitempty" maxlen:"256"`
+	Parent     string        `json:"parent,omitempty" maxlen:"64" doc:"Made from this token, which is the caller's own or below it, or any for admins; the caller's own without"`
 }
 
 // A NewToken is one that was made. The secret is shown this once.
@@ -58,9 +60,13 @@ type Token struct {
 	Expires time.Time `json:"expires,omitzero"`
 	Note    string    `json:"note,omitempty"`
 	Refused string    `json:"refused,omitempty" doc:"Why it is not good any more"`
+
+	Quota  *quota.Limits  `json:"quota,omitempty" doc:"What bounds all that is held with it"`
+	Budget *budget.Amount `json:"budget,omitempty" doc:"What bounds all that is used with it"`
 }
 
 // A TokenList holds the tokens below the caller's own.
 type TokenList struct {
-	Items []Token `json:"items"`
+	Items   []Token  `json:"items"`
+	Damaged []string `json:"damaged,omitempty" doc:"Files that hold no token that can be read; for admins"`
 }

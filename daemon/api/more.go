@@ -57,6 +57,7 @@ type EvidenceKey struct {
 type EvidenceChain struct {
 	OK          bool            `json:"ok"`
 	Tenant      string          `json:"tenant"`
+	Folder      string          `json:"folder" doc:"Below that of all records"`
 	Old         bool            `json:"old" doc:"From before each tenant had records of its own, without signatures"`
 	Files       int             `json:"files"`
 	Records     int64           `json:"records" doc:"That are as they were written"`
@@ -67,10 +68,30 @@ type EvidenceChain struct {
 	Torn        int             `json:"torn" doc:"Writes that did not come to their end; no damage"`
 	Damage      []EvidenceFault `json:"damage"`
 	Omitted     int             `json:"omitted" doc:"How much more damage there is"`
+	First       EvidenceLine    `json:"first" doc:"Where the records begin"`
+	Last        EvidenceLine    `json:"last" doc:"Where they end"`
+	Keys        []string        `json:"keys" doc:"Ids of all keys that sign there, good or not"`
+	Broken      *EvidenceBroken `json:"broken,omitempty" doc:"The first record that is not as it was written"`
 }
 
-// An EvidencePlace is a line of the records.
+// An EvidenceLine is one of the records by its number and hash.
+type EvidenceLine struct {
+	File string `json:"file,omitempty"`
+	Seq  uint64 `json:"seq"`
+	Hash string `json:"hash"`
+}
+
+// An EvidenceBroken names a record that is not as it was written. What it says of
+// itself may be false.
+type EvidenceBroken struct {
+	EvidenceFault
+	ID   string `json:"id" doc:"Of an operation or run"`
+	Type string `json:"type"`
+}
+
+// An EvidencePlace is a line of the records that was signed.
 type EvidencePlace struct {
+	File    string `json:"file,omitempty"`
 	Seq     uint64 `json:"seq"`
 	Hash    string `json:"hash"`
 	Records uint64 `json:"records"`
@@ -167,6 +188,12 @@ type DriveBrowser struct {
 	Files          []string `json:"files,omitempty" maxitems:"32" maxlen:"4096" doc:"Of upload: files of the workspace"`
 	Path           string   `json:"path,omitempty" maxlen:"4096" doc:"Of download: the folder of the workspace into which the file goes"`
 	TimeoutSeconds int      `json:"timeoutSeconds,omitempty" min:"0" max:"150" doc:"Of wait"`
+	Width          int      `json:"width,omitempty" min:"0" max:"16384" doc:"Of screenshot: of the window, in CSS pixels; 1280 without"`
+	Height         int      `json:"height,omitempty" min:"0" max:"16384" doc:"Of screenshot: of the window, in CSS pixels; 800 without"`
+	JPEG           int      `json:"jpeg,omitempty" min:"0" max:"100" doc:"Of screenshot: the quality of a JPEG; a PNG without"`
+	MaxText        int      `json:"maxText,omitempty" min:"0" max:"16777216" doc:"Of extract: the most bytes of text; 256 KiB without"`
+	MaxLinks       int      `json:"maxLinks,omitempty" min:"0" max:"20000" doc:"Of extract: the most links; 500 without"`
+	MaxNodes       int      `json:"maxNodes,omitempty" min:"0" max:"50000" doc:"Of extract: the most nodes of the tree; 2000 without"`
 }
 
 // A CheckedGrant says what a call may do.

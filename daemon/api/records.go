@@ -84,3 +84,21 @@ type EvidenceList struct {
 	More     bool             `json:"more"`
 	Damaged  int              `json:"damaged"`
 }
+
+// Names of the events of records that are streamed.
+const (
+	EventRecord  = "record"  // data is a [ViolationRecord] or an [EvidenceRecord]
+	EventDamaged = "damaged" // data is a [DamagedPlace]
+	EventEnd     = "end"     // data is an [EndOfRecords]; the last event
+)
+
+// A DamagedPlace is one of the records that cannot be read. What is behind it
+// follows.
+type DamagedPlace struct {
+	Kind string `json:"kind"`
+}
+
+// EndOfRecords says that there is no more of what was asked for.
+type EndOfRecords struct {
+	More bool `json:"more" doc:"There are more than were asked for"`
+}

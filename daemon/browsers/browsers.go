@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -93,7 +94,7 @@ const (
 
 // Routes implements [route.Resource].
 func (x *Resource) Routes() []route.Route {
-	return []route.Route{{
+	return append([]route.Route{{
 		ID: "listBrowsers", Method: http.MethodGet, Path: base, Tag: "browser", Role: token.Session,
 		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
 	}, {
@@ -108,8 +109,8 @@ func (x *Resource) Routes() []route.Route {
 	}, {
 		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
 		Summary: "Do something with the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
-		Request: api.DriveBrowser{}, Response: BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
-	}}
+		Request: api.DriveBrowser{}, Response: form.BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
+	}}, x.ofSessions()...)
 }
 
 func (x *Resource) list(c *route.Call) (any, error) {
@@ -233,12 +234,17 @@ func (x *Resource) stop(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.pages.drop(at.Who)
+	_, _, err = x.remove(c.Context(), order.Request{Who: at.Who}, c.True("force"))
+	return nil, err
+}
+
+// remove ends what there is of a session, and its browser.
+func (x *Resource) remove(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error) {
+	x.pages.drop(r.Who)
 	x.mu.Lock()
-	lives := x.lives[at.Who]
-	delete(x.lives, at.Who)
+	lives := x.lives[r.Who]
+	delete(x.lives, r.Who)
 	x.mu.Unlock()
 	x.end(lives)
-	_, _, err = x.desk.Stop(c.Context(), order.Request{Who: at.Who}, c.True("force"))
-	return nil, err
+	return x.desk.Stop(ctx, r, force)
 }

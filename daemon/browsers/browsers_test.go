@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +15,10 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 )
@@ -30,6 +33,7 @@ type desk struct {
 	lives  []*life
 	closed bool // the settings let nobody watch
 	gone   bool // the browser of the next action
+	flags  *config.SandboxSettings
 }
 
 func (d *desk) note(what string, r order.Request) {
@@ -40,6 +44,7 @@ func (d *desk) note(what string, r order.Request) {
 
 func (d *desk) Start(_ context.Context, r order.Request) (order.Started, error) {
 	d.note("start", r)
+	d.flags = r.Flags
 	return order.Started{Name: "sbx-browser-x"}, nil
 }
 
@@ -140,9 +145,9 @@ func newRig(t *testing.T) (*served.Rig, *desk, string) {
 
 func TestPagesStay(t *testing.T) {
 	r, d, base := newRig(t)
-	drive := func(action, body string) browsers.BrowserAnswer {
+	drive := func(action, body string) form.BrowserAnswer {
 		t.Helper()
-		return served.JSON[browsers.BrowserAnswer](t, r.Want(200, "acme", "POST", base+"/"+action, body))
+		return served.JSON[form.BrowserAnswer](t, r.Want(200, "acme", "POST", base+"/"+action, body))
 	}
 	if a := drive("navigate", `{"url":"https://one.test/"}`); a.Page == nil || a.Page.Status != 200 {
 		t.Errorf("%+v", a)
@@ -211,6 +216,7 @@ func TestRefuses(t *testing.T) {
 		{"evil", "GET", "", "", 404}, {"acme-s2", "GET", "", "", 404}, {"evil", "POST", "", "{}", 404}, {"evil", "DELETE", "", "", 404},
 		{"evil", "POST", "/navigate", `{"url":"https://one.test/"}`, 404}, {"nobody", "POST", "/navigate", `{"url":"x"}`, 401},
 		{"acme", "POST", "/eval", `{}`, 404}, {"acme", "POST", "/navigate", `{}`, 422}, {"acme", "POST", "/navigate", `{"url":"x","full":true}`, 422},
+		{"acme", "POST", "/click", `{"selector":"a","width":1}`, 422}, {"acme", "POST", "/screenshot", `{"maxText":1}`, 422}, {"acme", "POST", "/screenshot", `{"jpeg":101}`, 422},
 		{"acme", "POST", "/wait", `{}`, 422}, {"acme", "POST", "/wait", `{"selector":"a","text":"b"}`, 422}, {"acme", "POST", "/wait", `{"text":"b","gone":true}`, 422},
 		{"acme", "POST", "/extract", `{"parts":["html"]}`, 422}, {"acme", "POST", "/close", `{"url":"x"}`, 422}, {"acme", "POST", "/click", `{"selector":1}`, 422},
 		{"acme", "POST", "", `{"control":true}`, 422},
@@ -223,5 +229,45 @@ func TestRefuses(t *testing.T) {
 	var none struct{}
 	if err := json.Unmarshal([]byte(r.Want(200, "acme", "POST", base+"/close", "").Body), &none); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOfSessions holds that the command line uses the browser of a session
+// which has no sandbox, and who may change its settings.
+func TestOfSessions(t *testing.T) {
+	r, d, _ := newRig(t)
+	post := func(status int, as, session, what, body string) string {
+		t.Helper()
+		return r.Want(status, as, "POST", "/v1/browser/"+what, body, "Sandbox-Session", session).Body
+	}
+	if s := post(200, "acme", "new", "start", ""); !strings.Contains(s, `"name":"sbx-browser-x"`) {
+		t.Error(s)
+	}
+	if s := post(200, "acme", "new", "stop", `{"force":true}`); !strings.Contains(s, `"removed":true`) {
+		t.Error(s)
+	}
+	var a form.BrowserAnswer
+	if err := json.Unmarshal([]byte(post(200, "acme", "new", "picture", `{"target":"x.html"}`)), &a); err != nil || a.Page == nil || a.Page.URL != "x.html" || string(a.Data) != "\x89PNG" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if n := d.sessions(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+	want := []string{"start acme/new", "stop acme/new", "session acme/new"}
+	if !slices.Equal(d.asked, want) {
+		t.Errorf("%v, want %v", d.asked, want)
+	}
+	post(422, "acme", "new", "picture", `{}`)
+	post(403, "acme", "new", "picture", `{"target":"https://denied.test/"}`)
+	const flags = `{"flags":{"settings":{"network":{"allowedDomains":["a.test"]}}}}`
+	post(403, "acme", "new", "start", flags)
+	post(403, "acme-s1", "s1", "stop", flags)
+	post(200, "", "new", "start", flags)
+	if f := d.flags; f == nil || f.Network == nil || len(f.Network.AllowedDomains) != 1 {
+		t.Errorf("%+v", f)
+	}
+	post(403, "acme-s1", "s2", "start", "")
+	if s := r.Want(403, "acme", "POST", "/v1/browser/start", "", "Sandbox-Tenant", "evil").Body; !strings.Contains(s, "PERMISSION_DENY") {
+		t.Error(s)
 	}
 }

@@ -7,74 +7,66 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
-
-// A BrowserAnswer is what an action came to: of each only what it has.
-type BrowserAnswer struct {
-	Page     *browser.Page     `json:"page,omitempty" doc:"Of navigate"`
-	Content  *browser.Content  `json:"content,omitempty" doc:"Of extract"`
-	Download *browser.Download `json:"download,omitempty" doc:"Of download"`
-
-	MIME   string `json:"mime,omitempty" doc:"Of data"`
-	Data   []byte `json:"data,omitempty" doc:"Of screenshot and pdf"`
-	Width  int    `json:"width,omitempty" doc:"Of a screenshot, in pixels"`
-	Height int    `json:"height,omitempty" doc:"Of a screenshot, in pixels"`
-}
 
 // An action is one thing that is done with a page, with the fields that it
 // needs and those that it takes beside.
 type action struct {
 	needs, takes []string
-	do           func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error
+	do           func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *form.BrowserAnswer) error
 }
 
 func actions() map[string]action {
 	return map[string]action{
-		"navigate": {needs: []string{"url"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+		"navigate": {needs: []string{"url"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *form.BrowserAnswer) error {
 			p, err := s.Navigate(ctx, in.URL)
 			out.Page = &p
 			return err
 		}},
-		"screenshot": {takes: []string{"selector", "full"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
-			p, err := s.Screenshot(ctx, browser.Shot{Selector: in.Selector, Full: in.Full})
+		"screenshot": {takes: []string{"selector", "full", "width", "height", "jpeg"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *form.BrowserAnswer) error {
+			p, err := s.Screenshot(ctx, browser.Shot{Selector: in.Selector, Full: in.Full, Width: in.Width, Height: in.Height, JPEG: in.JPEG})
 			out.MIME, out.Data, out.Width, out.Height = p.MIME, p.Data, p.Width, p.Height
 			return err
 		}},
-		"extract": {takes: []string{"selector", "parts"}, do: extract},
-		"pdf": {do: func(ctx context.Context, s browser.Session, _ api.DriveBrowser, out *BrowserAnswer) (err error) {
+		"extract": {takes: []string{"selector", "parts", "maxText", "maxLinks", "maxNodes"}, do: extract},
+		"pdf": {do: func(ctx context.Context, s browser.Session, _ api.DriveBrowser, out *form.BrowserAnswer) (err error) {
 			out.MIME = "application/pdf"
 			out.Data, err = s.PDF(ctx)
 			return err
 		}},
 		"wait": {takes: []string{"selector", "text", "gone", "timeoutSeconds"}, do: wait},
-		"click": {needs: []string{"selector"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+		"click": {needs: []string{"selector"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *form.BrowserAnswer) error {
 			return s.Click(ctx, in.Selector)
 		}},
-		"type": {needs: []string{"selector", "text"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+		"type": {needs: []string{"selector", "text"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *form.BrowserAnswer) error {
 			return s.Type(ctx, in.Selector, in.Text)
 		}},
-		"upload": {needs: []string{"selector", "files"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+		"upload": {needs: []string{"selector", "files"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *form.BrowserAnswer) error {
 			return s.Upload(ctx, in.Selector, in.Files)
 		}},
-		"download": {needs: []string{"selector"}, takes: []string{"path"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+		"download": {needs: []string{"selector"}, takes: []string{"path"}, do: func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *form.BrowserAnswer) error {
 			d, err := s.Download(ctx, in.Selector, in.Path)
-			out.Download = &d
+			out.Download, out.SHA256 = &d, d.Sum
 			return err
 		}},
 	}
 }
 
-func extract(ctx context.Context, s browser.Session, in api.DriveBrowser, out *BrowserAnswer) error {
+func extract(ctx context.Context, s browser.Session, in api.DriveBrowser, out *form.BrowserAnswer) error {
 	all := func(part string) bool { return slices.Contains(in.Parts, part) }
-	e := browser.Extraction{Text: len(in.Parts) == 0 || all("text"), Links: all("links"), Tree: all("tree"), Selector: in.Selector}
+	e := browser.Extraction{
+		Text: len(in.Parts) == 0 || all("text"), Links: all("links"), Tree: all("tree"), Selector: in.Selector,
+		MaxText: in.MaxText, MaxLinks: in.MaxLinks, MaxNodes: in.MaxNodes,
+	}
 	c, err := s.Extract(ctx, e)
 	out.Content = &c
 	return err
 }
 
-func wait(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *BrowserAnswer) error {
+func wait(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *form.BrowserAnswer) error {
 	c := browser.Condition{Text: in.Text, Timeout: time.Duration(in.TimeoutSeconds) * time.Second}
 	switch {
 	case (in.Selector == "") == (in.Text == ""):
@@ -97,6 +89,8 @@ func (a action) check(in api.DriveBrowser) error {
 	}{
 		{"url", in.URL != ""}, {"selector", in.Selector != ""}, {"text", in.Text != ""}, {"gone", in.Gone}, {"full", in.Full},
 		{"parts", len(in.Parts) > 0}, {"files", len(in.Files) > 0}, {"path", in.Path != ""}, {"timeoutSeconds", in.TimeoutSeconds != 0},
+		{"width", in.Width != 0}, {"height", in.Height != 0}, {"jpeg", in.JPEG != 0},
+		{"maxText", in.MaxText != 0}, {"maxLinks", in.MaxLinks != 0}, {"maxNodes", in.MaxNodes != 0},
 	} {
 		needed := slices.Contains(a.needs, f.name)
 		if f.set && !needed && !slices.Contains(a.takes, f.name) {
@@ -129,7 +123,7 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 			return nil, err
 		}
 		x.pages.drop(at.Who)
-		return BrowserAnswer{}, nil
+		return form.BrowserAnswer{}, nil
 	}
 	do, ok := actions()[name]
 	if !ok {
@@ -143,7 +137,7 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer release()
-	var out BrowserAnswer
+	var out form.BrowserAnswer
 	err = x.pages.use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (s *Resource) request(c *route.Call, who config.Who, r stream.Request, cmd 
 		}
 	}
 	var err error
-	if req.Flags, err = use(c, u.Flags); err != nil {
+	if req.Flags, err = Layer(c, u.Flags); err != nil {
 		return req, nil, err
 	}
 	inside, err := s.inside(who, req.Flags)
@@ -73,7 +73,7 @@ func (s *Resource) request(c *route.Call, who config.Who, r stream.Request, cmd 
 	case u.Shell:
 		run = s.m.Shell
 	}
-	req.MustExist, req.Remove, req.Subagent, req.Tool = u.MustExist, u.Remove, u.Subagent, cmp.Or(c.Tool("exec"), u.Tool)
+	req.MustExist, req.Remove, req.Subagent, req.Ask, req.Tool = u.MustExist, u.Remove, u.Subagent, u.Ask, cmp.Or(c.Tool("exec"), u.Tool)
 	req.Timeout = commands.Timeout(r.TimeoutSeconds, inside.Timeout, c.Admin())
 	return req, run, nil
 }

@@ -101,8 +101,8 @@ func told(c *route.Call, err error) error {
 	return e
 }
 
-// use reads how a sandbox is to be used, and refuses what is not for who asks.
-func use(c *route.Call, f *form.Flags) (*config.SandboxSettings, error) {
+// Layer reads the flags of a call, and refuses them from who may not give any.
+func Layer(c *route.Call, f *form.Flags) (*config.SandboxSettings, error) {
 	if f == nil {
 		return nil, nil
 	}

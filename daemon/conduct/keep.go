@@ -104,7 +104,7 @@ func (s *Resource) explain(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	flags, err := use(c, q.Flags)
+	flags, err := Layer(c, q.Flags)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (s *Resource) lend(c *route.Call) (any, error) {
 }
 
 func (s *Resource) keep(ctx context.Context, c *route.Call, t *stream.Talk, ask form.Lend) error {
-	flags, err := use(c, ask.Flags)
+	flags, err := Layer(c, ask.Flags)
 	if err != nil {
 		return err
 	}

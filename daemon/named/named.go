@@ -76,8 +76,11 @@ func InWall(c *route.Call, f Finder) (Sandbox, error) {
 }
 
 // Inside is an error unless commands of the session run behind a wall.
-func Inside(f Finder, who config.Who) (manager.Usable, error) {
-	u, err := f.Usable(who, nil)
+func Inside(f Finder, who config.Who) (manager.Usable, error) { return InsideWith(f, who, nil) }
+
+// InsideWith is [Inside] for a call with flags; nil is without.
+func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
+	u, err := f.Usable(who, flags)
 	if err == nil && u.Place != manager.InWall {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
 	}

@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
-	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -15,14 +16,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
 	"github.com/bulkhead-dev/sandbox/evidence/pairs"
+	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 // An EvidenceStore answers for what was done; *evidence.Store is one.
 type EvidenceStore interface {
 	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
-	Verify(ctx context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error]
-	PublicKey() (ed25519.PublicKey, error)
+	Verified(ctx context.Context, c evidence.Check) (evidence.Verified, error)
 }
 
 // Evidence is the resource of what was done.
@@ -45,10 +46,10 @@ func (e *Evidence) Routes() []route.Route {
 	}
 	return []route.Route{{
 		ID: "listEvidence", Method: http.MethodGet, Path: api.Prefix + "/evidence", Tag: "records", Role: token.Session,
-		Summary: "List what was done", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything.",
+		Summary: "List what was done", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything. " + streamDoc,
 		Query: append([]route.Param{limitParam(), {Name: "type", Enum: types, Doc: "Only of this type; all but checkpoints without"},
 			{Name: "command", Length: 128, Doc: "Only of the run or operation with this id"}}, scopeParams()...),
-		Response: api.EvidenceList{}, Errors: []int{503, 504}, Timeout: reading, Do: e.list,
+		Response: api.EvidenceList{}, Errors: []int{503, 504}, Timeout: reading, Stream: true, Events: recordEvents(api.EvidenceRecord{}), Do: e.list,
 	}, {
 		ID: "listOperations", Method: http.MethodGet, Path: api.Prefix + "/evidence/operations", Tag: "records", Role: token.Session,
 		Summary: "List operations with their begin and end", Doc: "The newest first. An operation whose begin is no longer on record is there with its end alone.",
@@ -61,7 +62,11 @@ func (e *Evidence) Routes() []route.Route {
 	}, {
 		ID: "verifyEvidence", Method: http.MethodGet, Path: api.Prefix + "/evidence/verify", Tag: "records", Role: token.Tenant,
 		Summary: "Check that nothing on record is missing or changed", Doc: "The tenant's own records. A report that something is not as it was written is an answer, not a problem.",
-		Query:    []route.Param{{Name: "all", Type: route.Boolean, Doc: "Every tenant's; for admins"}},
+		Query: []route.Param{
+			{Name: "all", Type: route.Boolean, Doc: "Every tenant's; for admins"},
+			{Name: "key", Length: 128, Repeat: true, Doc: "Only signatures of this public key in base64 count, or of another one that is given"},
+			{Name: "signed", Length: 128, Doc: "This line, as its number, a colon and its hash, has to be there and signed"},
+		},
 		Response: api.EvidenceReport{}, Errors: []int{503, 504}, Timeout: reading, Do: e.verify,
 	}}
 }
@@ -76,19 +81,27 @@ func (e *Evidence) list(c *route.Call) (any, error) {
 		return nil, err
 	}
 	f := s.evidence()
-	f.Type, f.Command, f.Limit = evidence.Type(c.Text("type")), c.Text("command"), s.limit+1
+	f.Type, f.Command, f.Limit = evidence.Type(c.Text("type")), c.Text("command"), oneMore(s.limit)
+	all := e.store.Query(c.Context(), f)
+	if c.Accepts(api.ContentEvents) {
+		return stream(c, all, s.limit, shownEvidence)
+	}
 	out := api.EvidenceList{Evidence: []api.EvidenceRecord{}}
-	out.More, out.Damaged, err = gather(e.store.Query(c.Context(), f), s.limit, func(r evidence.Record) error {
-		out.Evidence = append(out.Evidence, api.EvidenceRecord{
-			Time: r.Time.UTC(), Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox,
-			Command: r.Command, Type: string(r.Type), Data: r.Data, Omitted: r.Omitted,
-		})
+	out.More, out.Damaged, err = gather(all, s.limit, func(r evidence.Record) error {
+		out.Evidence = append(out.Evidence, shownEvidence(r))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+func shownEvidence(r evidence.Record) api.EvidenceRecord {
+	return api.EvidenceRecord{
+		Time: r.Time.UTC(), Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox,
+		Command: r.Command, Type: string(r.Type), Data: r.Data, Omitted: r.Omitted,
+	}
 }
 
 func (e *Evidence) operations(c *route.Call) (any, error) {
@@ -166,18 +179,20 @@ func (e *Evidence) verify(c *route.Call) (any, error) {
 	case c.Caller.Agent != "":
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "verify", Message: "the records of a tenant are one chain, and the token is for one agent of it"}
 	}
-	key, err := e.store.PublicKey()
+	what := evidence.Check{Tenant: c.Who.Tenant, AllTenants: all}
+	var err error
+	if what.Keys, what.Signed, err = counting(c); err != nil {
+		return nil, err
+	}
+	v, err := e.store.Verified(c.Context(), what)
 	if err != nil {
 		return nil, err
 	}
 	out := api.EvidenceReport{OK: true, Keys: []api.EvidenceKey{}, Chains: []api.EvidenceChain{}}
-	if key != nil {
+	for _, key := range v.Keys {
 		out.Keys = append(out.Keys, api.EvidenceKey{ID: checkpoint.KeyID(key), Public: checkpoint.Public(key)})
 	}
-	for chain, err := range e.store.Verify(c.Context(), evidence.Check{Tenant: c.Who.Tenant, AllTenants: all}) {
-		if err != nil {
-			return nil, err
-		}
+	for _, chain := range v.Chains {
 		if chain.Old && !c.Admin() {
 			continue // it holds every tenant's
 		}
@@ -187,22 +202,67 @@ func (e *Evidence) verify(c *route.Call) (any, error) {
 	return out, nil
 }
 
+// counting reads whose signatures count, and what has to be signed.
+func counting(c *route.Call) (keys []ed25519.PublicKey, signed *journal.Place, err error) {
+	for _, text := range c.Texts("key") {
+		k, err := checkpoint.ParsePublic(text)
+		if err != nil {
+			return nil, nil, route.Invalid("key", "is no public key in base64")
+		}
+		keys = append(keys, k)
+	}
+	if !c.Given("signed") {
+		return keys, nil, nil
+	}
+	if c.True("all") {
+		return nil, nil, route.Invalid("signed", "goes with one tenant: each has a chain of its own")
+	}
+	line, hash, _ := strings.Cut(c.Text("signed"), ":")
+	seq, err := strconv.ParseUint(line, 10, 64)
+	if err != nil || len(hash) != 64 || strings.Trim(hash, "0123456789abcdef") != "" {
+		return nil, nil, route.Invalid("signed", "is the number of a line, a colon and its hash of 64 hex digits")
+	}
+	return keys, &journal.Place{Seq: seq, Hash: hash}, nil
+}
+
 func chainOf(c evidence.Chain) api.EvidenceChain {
 	out := api.EvidenceChain{
-		OK: c.OK(), Tenant: c.Tenant, Old: c.Old, Files: c.Files, Records: c.Records, Dropped: c.Dropped,
+		OK: c.OK(), Tenant: c.Tenant, Folder: c.Folder, Old: c.Old, First: api.EvidenceLine(c.First), Last: api.EvidenceLine(c.Last), Keys: append([]string{}, c.Keys...), Files: c.Files, Records: c.Records, Dropped: c.Dropped,
 		Checkpoints: c.Checkpoints, Unsigned: c.Unsigned, Torn: c.Torn, Damage: []api.EvidenceFault{}, Omitted: c.Omitted,
 	}
 	if c.Signed != nil {
-		out.Signed = &api.EvidencePlace{Seq: c.Signed.Seq, Hash: c.Signed.Hash, Records: c.Signed.Records, Key: c.Signed.Key}
+		out.Signed = &api.EvidencePlace{File: c.Signed.File, Seq: c.Signed.Seq, Hash: c.Signed.Hash, Records: c.Signed.Records, Key: c.Signed.Key}
 	}
-	damage := c.Damage
-	const most = 100
-	if len(damage) > most {
-		out.Omitted += len(damage) - most
-		damage = slices.Clone(damage[:most])
-	}
+	damage, more := most(c.Damage)
+	out.Omitted += more
 	for _, d := range damage {
-		out.Damage = append(out.Damage, api.EvidenceFault{Kind: d.Kind, File: d.File, Line: d.Line, Offset: d.Offset, Seq: d.Seq, Detail: d.Detail})
+		out.Damage = append(out.Damage, faultOf(d))
+	}
+	if b := c.Broken; b != nil {
+		out.Broken = &api.EvidenceBroken{EvidenceFault: faultOf(b.Damage), ID: b.ID, Type: string(b.Type)}
 	}
 	return out
+}
+
+// most returns as much damage as is told, what was changed before what only did
+// not come to its end, and how much of what was changed is left out.
+func most(damage []journal.Damage) (shown []journal.Damage, changed int) {
+	const most = 100
+	torn := func(d journal.Damage) bool { return d.Kind == journal.DamageTorn }
+	for _, kind := range []bool{false, true} {
+		for _, d := range damage {
+			switch {
+			case torn(d) != kind:
+			case len(shown) < most:
+				shown = append(shown, d)
+			case !kind:
+				changed++
+			}
+		}
+	}
+	return shown, changed
+}
+
+func faultOf(d journal.Damage) api.EvidenceFault {
+	return api.EvidenceFault{Kind: d.Kind, File: d.File, Line: d.Line, Offset: d.Offset, Seq: d.Seq, Detail: d.Detail}
 }

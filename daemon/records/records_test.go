@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,6 +168,24 @@ func TestEvidence(t *testing.T) {
 	if all := served.JSON[api.EvidenceReport](t, r.Want(200, "root", "GET", "/v1/evidence/verify?all", "")); len(all.Chains) != 2 || !all.OK {
 		t.Errorf("%+v", all)
 	}
+	const other = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	if foreign := served.JSON[api.EvidenceReport](t, r.Want(200, "acme", "GET", "/v1/evidence/verify?key="+url.QueryEscape(other), "")); len(foreign.Keys) != 1 || foreign.Keys[0].Public != other || foreign.Chains[0].Broken == nil {
+		t.Errorf("with another key: %+v", foreign)
+	}
+	signed := report.Chains[0].Signed
+	if signed == nil {
+		t.Fatalf("%+v", report.Chains[0])
+	}
+	if kept := served.JSON[api.EvidenceReport](t, r.Want(200, "acme", "GET", fmt.Sprintf("/v1/evidence/verify?signed=%d:%s", signed.Seq, signed.Hash), "")); !kept.OK {
+		t.Errorf("with the line that was signed: %+v", kept)
+	}
+	if lost := served.JSON[api.EvidenceReport](t, r.Want(200, "acme", "GET", fmt.Sprintf("/v1/evidence/verify?signed=%d:%s", signed.Seq, strings.Repeat("0", 64)), "")); lost.OK {
+		t.Errorf("with another line: %+v", lost)
+	}
+	for _, query := range []string{"?key=short", "?signed=1", "?signed=x:" + signed.Hash} {
+		r.Want(422, "acme", "GET", "/v1/evidence/verify"+query, "")
+	}
+	r.Want(422, "root", "GET", "/v1/evidence/verify?all&signed=1:"+signed.Hash, "")
 	r.Want(403, "acme", "GET", "/v1/evidence/verify?all", "")
 	r.Want(403, "acme-s1", "GET", "/v1/evidence/verify", "")
 	r.Want(403, "acme-s1", "GET", "/v1/evidence?session=s2", "")
@@ -174,4 +193,30 @@ func TestEvidence(t *testing.T) {
 	r.Want(403, "acme", "GET", "/v1/evidence?all", "")
 	r.Want(http.StatusUnprocessableEntity, "acme", "GET", "/v1/evidence?type=none", "")
 	r.Want(http.StatusMethodNotAllowed, "acme", "DELETE", "/v1/evidence", "")
+}
+
+// TestStreams holds that a stream tells all there is unless it is told how much,
+// and how it ends.
+func TestStreams(t *testing.T) {
+	r := newRig(t)
+	for i := range 120 {
+		r.tried("acme", "s1", fmt.Sprintf("host%d.test:443", i))
+		r.did("acme", "s1", fmt.Sprintf("op-%d", i), "")
+	}
+	r.tried("evil", "s1", "evil.test:443")
+	for _, tt := range []struct {
+		as, path string
+		n        int
+		more     bool
+	}{
+		{"acme", "/v1/violations", 120, false}, {"acme", "/v1/violations?limit=7", 7, true}, {"evil", "/v1/violations", 1, false}, {"acme-s2", "/v1/violations", 0, false},
+		{"acme", "/v1/evidence", 120, false}, {"acme", "/v1/evidence?limit=120", 120, false}, {"acme", "/v1/evidence?command=op-3", 1, false}, {"root", "/v1/violations?all", 121, false},
+	} {
+		body := r.Want(200, tt.as, "GET", tt.path, "", "Accept", api.ContentEvents).Body
+		end := fmt.Sprintf("event: end\ndata: {\"more\":%v}\n\n", tt.more)
+		if n := strings.Count(body, "event: record\n"); n != tt.n || !strings.HasSuffix(body, end) || strings.Contains(body, "evil.test") != (tt.as != "acme" && tt.n > 0) {
+			t.Errorf("%s %s: %d records, and at the end %.200q", tt.as, tt.path, n, body[max(0, len(body)-200):])
+		}
+	}
+	r.Want(403, "acme", "GET", "/v1/violations?all", "", "Accept", api.ContentEvents)
 }

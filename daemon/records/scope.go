@@ -22,7 +22,7 @@ type scope struct {
 	tenant, agent, session, sandbox string
 	all                             bool // every tenant's
 	since, until                    time.Time
-	limit                           int
+	limit                           int // 0 has no bound, which streams have
 }
 
 // scopeParams are what a scope is read from.
@@ -38,7 +38,7 @@ func scopeParams(more ...route.Param) []route.Param {
 }
 
 func limitParam() route.Param {
-	return route.Param{Name: "limit", Type: route.Integer, Min: 1, Max: mostLimit, Doc: "The most records, of the newest; 100 without"}
+	return route.Param{Name: "limit", Type: route.Integer, Min: 1, Max: mostLimit, Doc: "The most records, of the newest; 100 without, and in a stream all"}
 }
 
 // scopeOf reads the query. Nobody selects what is beyond what he is bound to.
@@ -46,6 +46,9 @@ func scopeOf(c *route.Call) (scope, error) {
 	s := scope{
 		tenant: c.Who.Tenant, agent: c.Text("agent"), session: c.Text("session"), sandbox: c.Text("sandbox"),
 		all: c.True("all"), limit: int(c.Number("limit", usualLimit)),
+	}
+	if c.Accepts(api.ContentEvents) && !c.Given("limit") {
+		s.limit = 0
 	}
 	var err error
 	if s.since, err = timeOf(c, "since"); err != nil {
@@ -76,7 +79,7 @@ func scopeOf(c *route.Call) (scope, error) {
 }
 
 func notYours(field string) error {
-	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "read records", Field: field, Message: "that is not the caller's to see"}
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "read records", Field: field, Message: "that is not the caller's to see", Hint: "leave it out, or name the tenant, agent and session of the token"}
 }
 
 func timeOf(c *route.Call, name string) (time.Time, error) {

@@ -34,8 +34,9 @@ func (v *Violations) Routes() []route.Route {
 	)
 	return []route.Route{{
 		ID: "listViolations", Method: http.MethodGet, Path: api.Prefix + "/violations", Tag: "records", Role: token.Session,
-		Summary: "List what was tried and stopped", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything.",
-		Query: append([]route.Param{limitParam()}, filter...), Response: api.ViolationList{}, Errors: []int{503, 504}, Do: v.list,
+		Summary: "List what was tried and stopped", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything. " + streamDoc,
+		Query: append([]route.Param{limitParam()}, filter...), Response: api.ViolationList{}, Errors: []int{503, 504},
+		Stream: true, Events: recordEvents(api.ViolationRecord{}), Timeout: reading, Do: v.list,
 	}, {
 		ID: "clearViolations", Method: http.MethodDelete, Path: api.Prefix + "/violations", Tag: "records", Role: token.Tenant,
 		Summary: "Forget what was tried and stopped", Doc: "Of the tenant, as far as the filters select. How many, when and by whom stays on record.",
@@ -71,20 +72,28 @@ func (v *Violations) list(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Limit = limit + 1
+	f.Limit = oneMore(limit)
+	all := v.store.Query(c.Context(), f)
+	if c.Accepts(api.ContentEvents) {
+		return stream(c, all, limit, shownViolation)
+	}
 	out := api.ViolationList{Violations: []api.ViolationRecord{}}
-	out.More, out.Damaged, err = gather(v.store.Query(c.Context(), f), limit, func(r store.Record) error {
-		out.Violations = append(out.Violations, api.ViolationRecord{
-			Time: r.Time.UTC(), Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox, Type: string(r.Type),
-			Severity: r.Severity.String(), Verdict: string(r.Verdict), Kind: r.Kind, Operation: string(r.Op), Resource: r.Resource,
-			Rule: r.Rule, Message: r.Message, Program: r.Program, Command: r.Command, CommandDigest: r.CommandDigest, Count: r.Count,
-		})
+	out.More, out.Damaged, err = gather(all, limit, func(r store.Record) error {
+		out.Violations = append(out.Violations, shownViolation(r))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+func shownViolation(r store.Record) api.ViolationRecord {
+	return api.ViolationRecord{
+		Time: r.Time.UTC(), Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox, Type: string(r.Type),
+		Severity: r.Severity.String(), Verdict: string(r.Verdict), Kind: r.Kind, Operation: string(r.Op), Resource: r.Resource,
+		Rule: r.Rule, Message: r.Message, Program: r.Program, Command: r.Command, CommandDigest: r.CommandDigest, Count: r.Count,
+	}
 }
 
 func (v *Violations) clear(c *route.Call) (any, error) {

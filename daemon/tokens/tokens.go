@@ -40,7 +40,11 @@ func (x *Resource) Routes() []route.Route {
 	}, {
 		ID: "createToken", Method: http.MethodPost, Path: api.Prefix + "/tokens", Tag: "tokens", Role: token.Session,
 		Summary: "Make a token with less than the caller's own, or as much", Doc: "The secret is in this answer and never again.",
-		Request: api.CreateToken{}, Response: api.NewToken{}, Status: http.StatusCreated, Errors: []int{503}, Do: x.create,
+		Request: api.CreateToken{}, Response: api.NewToken{}, Status: http.StatusCreated, Errors: []int{404, 503}, Do: x.create,
+	}, {
+		ID: "getToken", Method: http.MethodGet, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,
+		Summary: "Tell of a token", Doc: "Without its secret. It is the caller's own, or was made from that; admins are told of any.",
+		Response: api.Token{}, Errors: []int{404, 503}, Do: x.get,
 	}, {
 		ID: "revokeToken", Method: http.MethodDelete, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,
 		Summary: "Take a token back", Doc: "And with it all that were made from it. It is the caller's own, or was made from that.",
@@ -50,10 +54,10 @@ func (x *Resource) Routes() []route.Route {
 
 // mine tells which tokens are the caller's to see and take back: all for
 // admins, and else its own and those below it.
-func (x *Resource) mine(c *route.Call) ([]token.Listed, error) {
+func (x *Resource) mine(c *route.Call) (token.Listing, error) {
 	l, err := x.store.List()
 	if err != nil || c.Admin() {
-		return l.Tokens, err
+		return l, err
 	}
 	own := ownID(c)
 	parent := map[string]string{}
@@ -73,7 +77,21 @@ func (x *Resource) mine(c *route.Call) ([]token.Listed, error) {
 			out = append(out, t)
 		}
 	}
-	return out, nil
+	return token.Listing{Tokens: out}, nil
+}
+
+// one is the token with that id, as far as it is the caller's.
+func (x *Resource) one(c *route.Call, id string) (token.Listed, error) {
+	l, err := x.mine(c)
+	if err != nil {
+		return token.Listed{}, err
+	}
+	for _, t := range l.Tokens {
+		if t.ID == id {
+			return t, nil
+		}
+	}
+	return token.Listed{}, route.Hide("token", id)
 }
 
 // ownID is that of the caller's token, or empty.
@@ -85,12 +103,12 @@ func ownID(c *route.Call) string {
 }
 
 func (x *Resource) list(c *route.Call) (any, error) {
-	tokens, err := x.mine(c)
+	l, err := x.mine(c)
 	if err != nil {
 		return nil, err
 	}
-	out := api.TokenList{Items: []api.Token{}}
-	for _, t := range tokens {
+	out := api.TokenList{Items: []api.Token{}, Damaged: l.Damaged}
+	for _, t := range l.Tokens {
 		if t.ID != ownID(c) {
 			out.Items = append(out.Items, tokenOf(t.Token, t.Refused))
 		}
@@ -98,10 +116,18 @@ func (x *Resource) list(c *route.Call) (any, error) {
 	return out, nil
 }
 
+func (x *Resource) get(c *route.Call) (any, error) {
+	t, err := x.one(c, c.Path("id"))
+	if err != nil {
+		return nil, err
+	}
+	return tokenOf(t.Token, t.Refused), nil
+}
+
 func tokenOf(t token.Token, refused string) api.Token {
 	return api.Token{
 		ID: t.ID, Role: string(t.Role), Tenant: t.Tenant, Agent: t.Agent, Session: t.Session, Parent: t.Parent,
-		Created: t.Created.UTC(), Expires: t.Expires, Note: t.Note, Refused: refused,
+		Created: t.Created.UTC(), Expires: t.Expires, Note: t.Note, Refused: refused, Quota: t.Quota, Budget: t.Budget,
 	}
 }
 
@@ -115,6 +141,13 @@ func (x *Resource) create(c *route.Call) (any, error) {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}
 	claims.Parent = ownID(c)
+	if in.Parent != "" {
+		parent, err := x.one(c, in.Parent)
+		if err != nil {
+			return nil, err
+		}
+		claims.Parent = parent.ID
+	}
 	if err := named(claims); err != nil {
 		return nil, err
 	}
@@ -138,20 +171,13 @@ func named(c token.Claims) error {
 }
 
 func (x *Resource) revoke(c *route.Call) (any, error) {
-	id := c.Path("id")
-	tokens, err := x.mine(c)
+	t, err := x.one(c, c.Path("id"))
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range tokens {
-		if t.ID != id {
-			continue
-		}
-		fallen, err := x.store.Revoke(id)
-		if err != nil {
-			return nil, err
-		}
-		return api.Revoked{Revoked: fallen}, nil
+	fallen, err := x.store.Revoke(t.ID)
+	if err != nil {
+		return nil, err
 	}
-	return nil, route.Hide("token", id)
+	return api.Revoked{Revoked: fallen}, nil
 }

@@ -32,6 +32,12 @@ func TestChildren(t *testing.T) {
 	if strings.Contains(list.Body, made.Secret) || strings.Contains(list.Body, "secret") {
 		t.Error("a secret is shown again")
 	}
+	for as, status := range map[string]int{"acme": 200, made.Secret: 200, "root": 200, "evil": 404, "acme-s1": 404} {
+		a := r.Want(status, as, "GET", "/v1/tokens/"+made.ID, "")
+		if one := served.JSON[api.Token](t, a); status == 200 && (one.ID != made.ID || one.Note != "for a test" || strings.Contains(a.Body, made.Secret)) {
+			t.Errorf("%s: %s", as, a.Body)
+		}
+	}
 	grandchild := served.JSON[api.NewToken](t, r.Want(201, made.Secret, "POST", "/v1/tokens", `{"role":"session","session":"s9","ttlSeconds":60}`))
 	for _, as := range []string{"evil", "acme-s1", "acme-s2"} {
 		if got := served.JSON[api.TokenList](t, r.Want(200, as, "GET", "/v1/tokens", "")).Items; len(got) != 0 {
@@ -66,7 +72,7 @@ func TestNeverMore(t *testing.T) {
 		{"acme-s1", `{"role":"tenant"}`, 403}, {"acme-s1", `{"role":"admin"}`, 403}, {"acme-s1", `{"role":"session","session":"s2","ttlSeconds":60}`, 403},
 		{"acme-s1", `{"role":"session","session":"s1","ttlSeconds":86400}`, 403},
 		{"acme", `{"role":"root"}`, 422}, {"acme", `{}`, 422}, {"acme", `{"role":"session","ttlSeconds":60}`, 422}, {"acme", `{"role":"session","session":"s1"}`, 422},
-		{"acme", `{"role":"tenant","ttlSeconds":-1}`, 422}, {"acme", `{"role":"tenant","ttlSeconds":99999999999}`, 422}, {"acme", `{"role":"tenant","parent":"x"}`, 422},
+		{"acme", `{"role":"tenant","ttlSeconds":-1}`, 422}, {"acme", `{"role":"tenant","ttlSeconds":99999999999}`, 422}, {"acme", `{"role":"tenant","parent":"x"}`, 404}, {"acme", `{"role":"tenant","parent":"` + r.IDs["evil"] + `"}`, 404}, {"acme", `{"role":"tenant","parent":"` + r.IDs["root"] + `"}`, 404},
 		{"acme", `{"role":"tenant","budget":{"calls":1}}`, 422}, {"acme", `{"role":"tenant","agent":"../x"}`, 422}, {"nobody", `{"role":"session"}`, 401},
 	} {
 		r.Want(tt.status, tt.as, "POST", "/v1/tokens", tt.body)
@@ -75,4 +81,18 @@ func TestNeverMore(t *testing.T) {
 	r.Want(201, "", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new"}`) // the user that the daemon runs as
 	agent := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"tenant","agent":"researcher"}`))
 	r.Want(403, agent.Secret, "POST", "/v1/tokens", `{"role":"tenant","agent":"main"}`)
+}
+
+// TestParents holds that a token that is named as parent is one, with its bounds.
+func TestParents(t *testing.T) {
+	r := newRig(t)
+	made := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"tenant","ttlSeconds":600,"quota":{"sandboxes":5,"commands":-1,"memory":-1,"nanoCpus":-1,"disk":-1,"requestsPerSecond":-1,"requestBurst":-1}}`))
+	for _, as := range []string{"acme", "root", ""} {
+		child := served.JSON[api.NewToken](t, r.Want(201, as, "POST", "/v1/tokens", `{"role":"tenant","parent":"`+made.ID+`"}`))
+		if child.Parent != made.ID || child.Tenant != "acme" || child.Quota == nil || child.Quota.Sandboxes != 5 || !child.Expires.Equal(made.Expires) {
+			t.Errorf("%s: %+v", as, child)
+		}
+		r.Want(403, as, "POST", "/v1/tokens", `{"role":"tenant","parent":"`+made.ID+`","ttlSeconds":6000}`)
+	}
+	r.Want(404, made.Secret, "POST", "/v1/tokens", `{"role":"tenant","parent":"`+r.IDs["acme"]+`"}`)
 }

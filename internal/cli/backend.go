@@ -64,7 +64,7 @@ type Options struct {
 	ConfigFile string // empty: not named by a flag
 	StateDir   string // empty: not named by a flag
 	Provider   string // empty: not named by a flag
-	Host       Host   // the daemon that carries it out; only Conductor heeds it
+	Host       Host   // the daemon that carries it out; heeded by the parts that commands of the list anywhere need
 	Log        logrus.FieldLogger
 	Approver   sandbox.Approver // answers what --ask asks
 	Progress   about.Progress   // hears what is done to images

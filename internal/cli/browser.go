@@ -18,7 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
-// A BrowserDesk keeps the browsers of scopes; *desk.Desk is one.
+// A BrowserDesk keeps the browsers of scopes: those of this machine, or a
+// daemon's.
 type BrowserDesk interface {
 	// Start brings the browser up and returns when it answers.
 	Start(ctx context.Context, r order.Request) (order.Started, error)
@@ -30,15 +31,16 @@ type BrowserDesk interface {
 	// control use it.
 	Watch(ctx context.Context, r order.Request, control bool) (order.Watched, error)
 
-	// Session brings it up and opens a clean profile in it.
-	Session(ctx context.Context, r order.Request, rights browser.Rights) (browser.Session, error)
+	// Shoot brings it up, opens a page in a clean profile of which nothing is
+	// left afterwards, and takes a picture of it.
+	Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error)
 
 	// Stop removes the container with all that is in it. One that is in use
 	// is [sandbox.CodeBusy] unless force. None is no failure.
 	Stop(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error)
 
 	// Folders names the folders of the host that pictures and pages of the
-	// workspace depend on.
+	// workspace depend on. Without a workspace no path of this host is in it.
 	Folders(ctx context.Context, r order.Request) (order.Folders, error)
 }
 
@@ -106,7 +108,11 @@ func (a *app) showStopped(removed bool, name string) error {
 
 // atDesk calls fn with what keeps browsers and lets go of it afterwards.
 func (a *app) atDesk(fn func(BrowserDesk) error) error {
-	d, release, err := a.Backend.Browsers(a.options())
+	o, err := a.hosted()
+	if err != nil {
+		return err
+	}
+	d, release, err := a.Backend.Browsers(o)
 	if err != nil {
 		return err
 	}

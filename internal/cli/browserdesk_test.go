@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
 )
 
 // A fakeDesk keeps a browser whose answers a test sets, and remembers what was
@@ -44,6 +45,10 @@ func (d *fakeDesk) Watch(_ context.Context, r order.Request, control bool) (orde
 func (d *fakeDesk) Session(_ context.Context, r order.Request, rights browser.Rights) (browser.Session, error) {
 	d.request, d.rights = r, rights
 	return &d.session, d.err
+}
+
+func (d *fakeDesk) Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+	return shoot.Take(ctx, d, r, target, shot)
 }
 
 func (d *fakeDesk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {

@@ -142,28 +142,11 @@ func (a *app) screenshot(ctx context.Context, d BrowserDesk, r order.Request, ta
 	return err
 }
 
-// takeShot opens a page in a clean profile, of which nothing is left
-// afterwards, and looks at it.
+// takeShot has a picture taken.
 func takeShot(ctx context.Context, d BrowserDesk, r order.Request, target string, shot browser.Shot) (v shotView, data []byte, err error) {
-	s, err := d.Session(ctx, r, browser.Rights{})
+	page, picture, err := d.Shoot(ctx, r, target, shot)
 	if err != nil {
 		return v, nil, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	page, err := s.Navigate(ctx, target)
-	if err != nil {
-		return v, nil, err
-	}
-	picture, err := s.Screenshot(ctx, shot)
-	if err != nil {
-		return v, nil, err
-	}
-	want := "image/png"
-	if shot.JPEG > 0 {
-		want = "image/jpeg"
-	}
-	if picture.MIME != want || len(picture.Data) == 0 {
-		return v, nil, sandbox.Errorf(sandbox.CodeExecution, shotCommand, "the browser made no %s but %d bytes of %q", want, len(picture.Data), picture.MIME)
 	}
 	return shotView{
 		Width: picture.Width, Height: picture.Height, Bytes: len(picture.Data), URL: page.URL, Status: page.Status, Title: page.Title,
@@ -188,6 +171,13 @@ func shotText(v shotView, output string) string {
 func shotTarget(target, workspace string) (string, error) {
 	if !filepath.IsAbs(target) || below(target, sandbox.WorkspaceDir) {
 		return target, nil
+	}
+	if workspace == "" {
+		return "", &sandbox.Error{
+			Code: sandbox.CodeCapabilityBlocked, Op: shotCommand, Resource: termsafe.Line(target),
+			Message: "the daemon's workspace has no path of this machine",
+			Hint:    "name a file by its path inside, relative or below " + sandbox.WorkspaceDir + "; a page of the net is written with http:// or https://",
+		}
 	}
 	root, err := os.Stat(workspace)
 	if err != nil {
@@ -216,7 +206,11 @@ func openShot(output string, dirs order.Folders) (end, error) {
 	if folder == "" {
 		folder = "."
 	}
-	root, err := openFolder(folder, append([]string{dirs.Workspace}, dirs.Exposed...))
+	exposed := dirs.Exposed
+	if dirs.Workspace != "" {
+		exposed = append([]string{dirs.Workspace}, exposed...)
+	}
+	root, err := openFolder(folder, exposed)
 	if err != nil {
 		return end{}, notWritten(err, output, "name an existing folder, without links that lie in a workspace")
 	}

@@ -224,3 +224,40 @@ func TestScreenshotHasAnOutputOfItsOwn(t *testing.T) {
 		os.Remove("a.png")
 	}
 }
+
+// TestScreenshotThroughADaemon holds that no path of this machine is taken for
+// one of the daemon's workspace, and that a picture goes where no link leads.
+func TestScreenshotThroughADaemon(t *testing.T) {
+	t.Setenv("SANDBOX_HOST", "unix:/run/daemon.sock")
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir("real", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", "link"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		target, output string
+		status         int
+	}{
+		{"x.html", "a.png", 0}, {"/workspace/x.html", "real/b.png", 0}, {"https://one.test/", "c.png", 0},
+		{dir + "/x.html", "d.png", 125}, {"/etc/passwd", "e.png", 125}, {"x.html", "none/f.png", 125},
+	} {
+		f := &fake{}
+		f.desk.folders = order.Folders{Exposed: []string{"/"}}
+		f.desk.session.picture.Data = []byte("picture")
+		r := call(t, f, "browser", "screenshot", tt.target, "-o", tt.output)
+		_, err := os.Stat(tt.output)
+		if r.status != tt.status || (err == nil) != (tt.status == 0) || tt.status == 0 && !f.options.Host.Remote() {
+			t.Errorf("%+v: status %d: %s, %v", tt, r.status, r.stderr, err)
+		}
+	}
+	for _, args := range []string{"browser open", "browser start --serve", "browser start --serve --for 1m"} {
+		f := &fake{}
+		r := call(t, f, strings.Fields(args)...)
+		if r.status != 125 || !strings.Contains(r.stderr, "SANDBOX.UNSUPPORTED") || !strings.Contains(r.stderr, "daemon's machine alone") || f.desk.request.Who.Session != "" {
+			t.Errorf("%s: status %d: %s", args, r.status, r.stderr)
+		}
+	}
+}

@@ -36,6 +36,9 @@ func (a *app) browserStartCommand() *ucli.Command {
 			if limit.given && !serve {
 				return usagef("browser start", "--for needs --serve: without it nothing stays")
 			}
+			if serve && a.globals.address() != "" {
+				return notRemote("browser start --serve")
+			}
 			r, err := f.request(a.globals)
 			if err != nil {
 				return err

@@ -148,6 +148,15 @@ func (a *app) options() Options {
 	}
 }
 
+// hosted returns what the global flags say to the backend, with the daemon that
+// is to do it.
+func (a *app) hosted() (Options, error) {
+	o := a.options()
+	var err error
+	o.Host, err = a.globals.daemon()
+	return o, err
+}
+
 // conduct calls fn with a conductor and lets go of it afterwards.
 func (a *app) conduct(o Options, fn func(Conductor) error) error {
 	var err error

@@ -308,3 +308,20 @@ func TestCopyIsSilentWithoutATerminal(t *testing.T) {
 		t.Errorf("status %d, it says %q", r.status, r.stdout+r.stderr)
 	}
 }
+
+// TestCopyWhereEverythingIsExposed holds that a daemon which does not tell what
+// code inside can write hinders nobody from copying.
+func TestCopyWhereEverythingIsExposed(t *testing.T) {
+	dir := t.TempDir()
+	root, err := openFolder(dir, []string{"/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := root.WriteFile("made", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir + "/made"); err != nil {
+		t.Error(err)
+	}
+}

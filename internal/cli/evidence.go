@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +20,7 @@ import (
 // An EvidenceStore answers for what was done; *evidence.Store is one.
 type EvidenceStore interface {
 	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
-	Verify(ctx context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error]
-	PublicKey() (ed25519.PublicKey, error)
+	Verified(ctx context.Context, c evidence.Check) (evidence.Verified, error)
 }
 
 var _ EvidenceStore = (*evidence.Store)(nil)
@@ -120,7 +118,11 @@ func evidenceTypes() []string {
 }
 
 func (a *app) withEvidence(fn func(EvidenceStore) error) error {
-	e, release, err := a.Backend.Evidence(a.options())
+	o, err := a.hosted()
+	if err != nil {
+		return err
+	}
+	e, release, err := a.Backend.Evidence(o)
 	if err != nil {
 		return err
 	}

@@ -48,22 +48,18 @@ func (f *fakeEvidence) Query(_ context.Context, q evidence.Filter) iter.Seq2[evi
 	}
 }
 
-func (f *fakeEvidence) Verify(_ context.Context, c evidence.Check) iter.Seq2[evidence.Chain, error] {
+func (f *fakeEvidence) Verified(_ context.Context, c evidence.Check) (evidence.Verified, error) {
 	f.checked = c
-	return func(yield func(evidence.Chain, error) bool) {
-		for _, c := range f.chains {
-			c.Clearings, c.Damage, c.Keys = notNil(c.Clearings), notNil(c.Damage), notNil(c.Keys)
-			if !yield(c, nil) {
-				return
-			}
-		}
-		if f.err != nil {
-			yield(evidence.Chain{}, f.err)
-		}
+	v := evidence.Verified{Keys: c.Keys}
+	if len(v.Keys) == 0 && f.key != nil {
+		v.Keys = []ed25519.PublicKey{f.key}
 	}
+	for _, c := range f.chains {
+		c.Clearings, c.Damage, c.Keys = notNil(c.Clearings), notNil(c.Damage), notNil(c.Keys)
+		v.Chains = append(v.Chains, c)
+	}
+	return v, f.err
 }
-
-func (f *fakeEvidence) PublicKey() (ed25519.PublicKey, error) { return f.key, nil }
 
 // withEvidence has a decision, a refusal, two ends, counts and data of a type
 // that is not known.

@@ -120,23 +120,14 @@ func (c chainView) place(file string) string {
 
 func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore, what evidence.Check) error {
 	view := verifyView{OK: true, Keys: []keyView{}, Chains: []chainView{}}
-	keys := what.Keys
-	if len(keys) == 0 {
-		own, err := e.PublicKey()
-		if err != nil {
-			return err
-		}
-		if own != nil {
-			keys = append(keys, own)
-		}
+	v, err := e.Verified(ctx, what)
+	if err != nil {
+		return err
 	}
-	for _, k := range keys {
+	for _, k := range v.Keys {
 		view.Keys = append(view.Keys, keyView{checkpoint.KeyID(k), checkpoint.Public(k)})
 	}
-	for c, err := range e.Verify(ctx, what) {
-		if err != nil {
-			return err
-		}
+	for _, c := range v.Chains {
 		view.Chains = append(view.Chains, chainView{c.OK(), c})
 		view.OK = view.OK && c.OK()
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -28,12 +29,22 @@ type Host struct {
 // Remote reports whether a daemon is to carry the command out.
 func (h Host) Remote() bool { return h.Address != "" }
 
-// anywhere are the commands that a daemon can carry out, and local those that
-// have nothing to do with one.
+// anywhere are the commands that a daemon can carry out, with all below them,
+// and local those that have nothing to do with one.
 var (
-	anywhere = []string{"run", "exec", "shell", "fs", "cp", "list", "recreate", "prune", "explain", "stats"}
-	local    = []string{"serve", "version", "completion"}
+	anywhere = []string{
+		"run", "exec", "shell", "fs", "cp", "list", "recreate", "prune", "explain", "stats",
+		"violations", "evidence list", "evidence verify", "token", "browser start", "browser list", "browser screenshot", "browser stop",
+	}
+	local = []string{"serve", "version", "completion"}
 )
+
+// reasons say of commands that a daemon does not carry out why that is so.
+var reasons = map[string]string{
+	"browser open":          "its link is good on the daemon's machine alone; run it there, without --host and $" + hostVariable,
+	"browser start --serve": "its address is good on the daemon's machine alone; run it there, without --host and $" + hostVariable,
+	"evidence replay":       "its settings are what records are held against; run it on the daemon's machine, without --host and $" + hostVariable,
+}
 
 // address is that of the daemon, or empty. An empty --host is none, whatever
 // the variable says.
@@ -77,11 +88,8 @@ func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
 		if a.globals.address() == "" {
 			return do(c)
 		}
-		if !slices.Contains(anywhere, top) {
-			return &sandbox.Error{
-				Code: sandbox.CodeUnsupported, Op: name, Field: "host", Message: `"sandbox ` + name + `" is not possible through a daemon`,
-				Hint: "run it on the daemon's machine, without --host and $" + hostVariable,
-			}
+		if !slices.Contains(anywhere, top) && !slices.Contains(anywhere, name) {
+			return notRemote(name)
 		}
 		for _, f := range []struct {
 			name string
@@ -92,5 +100,13 @@ func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
 			}
 		}
 		return do(c)
+	}
+}
+
+// notRemote is the error of a command that no daemon carries out.
+func notRemote(name string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: name, Field: "host", Message: `"sandbox ` + name + `" is not possible through a daemon`,
+		Hint: cmp.Or(reasons[name], "run it on the daemon's machine, without --host and $"+hostVariable),
 	}
 }

@@ -71,7 +71,7 @@ func openFolder(folder string, exposed []string) (*os.Root, error) {
 		return root, nil
 	}
 	defer root.Close()
-	inner, err := root.OpenRoot(strings.TrimPrefix(canonical, safe+"/"))
+	inner, err := root.OpenRoot(strings.TrimPrefix(strings.TrimPrefix(canonical, safe), "/"))
 	if err != nil {
 		return nil, noHostFolder(folder, err)
 	}

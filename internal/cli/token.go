@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -12,15 +13,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A TokenStore keeps bearer tokens; *token.Store is one.
+// A TokenStore keeps bearer tokens: one of this machine, as *token.Store does,
+// or a daemon's.
 type TokenStore interface {
-	Create(c token.Claims) (secret, id string, err error)
-	Get(id string) (token.Token, error)
-	List() (token.Listing, error)
-	Revoke(id string) (fallen []string, err error)
+	Create(ctx context.Context, c token.Claims) (secret string, made token.Token, err error)
+	Get(ctx context.Context, id string) (token.Token, error)
+	List(ctx context.Context) (token.Listing, error)
+	Revoke(ctx context.Context, id string) (fallen []string, err error)
 }
-
-var _ TokenStore = (*token.Store)(nil)
 
 const (
 	// defaultExpiry is how long a token is good unless told otherwise.
@@ -47,7 +47,8 @@ func (a *app) tokenCreateCommand() *ucli.Command {
 		UsageText: "sandbox token create --tenant TENANT [flags]",
 		Description: "A token is for one tenant, or for one agent of it when --agent is given, or for one session of it with\n" +
 			"--role session and --session; with --role admin it is for every tenant.\n" +
-			"--parent makes one with less than the token with that id, or as much; it falls with it.\n" +
+			"--parent makes one with less than the token with that id, or as much; it falls with it. Through a daemon the token\n" +
+			"of --token-file is the parent unless another is named.\n" +
 			"--quota bounds what is held with the token, in addition to what bounds the tenant: " + strings.Join(quotaNames(), ", ") + ".",
 		Flags: w.flags(),
 		Action: func(c *ucli.Context) error {
@@ -60,10 +61,10 @@ func (a *app) tokenCreateCommand() *ucli.Command {
 			}
 			return a.withTokens(func(s TokenStore) error {
 				var err error
-				if claims.Quota, err = w.quota(s); err != nil {
+				if claims.Quota, err = w.quota(c.Context, s); err != nil {
 					return err
 				}
-				return a.createToken(s, claims)
+				return a.createToken(c.Context, s, claims)
 			})
 		},
 	}
@@ -79,7 +80,7 @@ func (a *app) tokenListCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.withTokens(a.listTokens)
+			return a.withTokens(func(s TokenStore) error { return a.listTokens(c.Context, s) })
 		},
 	}
 }
@@ -96,7 +97,7 @@ func (a *app) tokenRevokeCommand() *ucli.Command {
 			if len(ids) == 0 {
 				return usagef("token revoke", "name the id of at least one token, see sandbox token list")
 			}
-			return a.withTokens(func(s TokenStore) error { return a.revokeTokens(s, ids) })
+			return a.withTokens(func(s TokenStore) error { return a.revokeTokens(c.Context, s, ids) })
 		},
 	}
 }
@@ -131,18 +132,23 @@ func (w *tokenWish) claims(a *app, now time.Time) (token.Claims, error) {
 	if a.globals.session.given {
 		c.Session = a.globals.session.value
 	}
+	h, err := a.globals.daemon()
+	if err != nil {
+		return c, err
+	}
+	from := c.Parent != "" || h.Token != "" // a daemon makes it from the token that it is asked with
 	switch {
 	case c.Role == token.Admin && (c.Tenant != "" || c.Agent != "" || c.Session != ""):
 		return c, usagef("token create", "a token for all tenants takes neither --tenant nor --agent nor --session")
-	case c.Role != token.Admin && c.Tenant == "" && c.Parent == "":
+	case c.Role != token.Admin && c.Tenant == "" && !from:
 		return c, usagef("token create", "name the --tenant that the token is for")
-	case c.Role == token.Session && c.Session == "" && c.Parent == "":
+	case c.Role == token.Session && c.Session == "" && !from:
 		return c, usagef("token create", "name the --session that the token is for")
 	case c.Role == token.Tenant && c.Session != "":
 		return c, usagef("token create", "a token for one session needs --role session")
 	case c.Role == token.Session && w.expires.value == noExpiry:
 		return c, usagef("token create", "a token for one session has to end; leave out --expires never")
-	case c.Parent != "" && w.expires.value == noExpiry:
+	case from && w.expires.value == noExpiry:
 		return c, usagef("token create", "a token ends with the one that it is made from; leave out --expires never")
 	}
 	switch e := w.expires.value; {
@@ -150,7 +156,7 @@ func (w *tokenWish) claims(a *app, now time.Time) (token.Claims, error) {
 		// The zero time.
 	case e != "":
 		c.Expires = now.Add(mustExpiry(e))
-	case c.Parent == "":
+	case !from:
 		c.Expires = now.Add(defaultExpiry)
 	}
 	return c, nil
@@ -158,13 +164,13 @@ func (w *tokenWish) claims(a *app, now time.Time) (token.Claims, error) {
 
 // quota returns the quota that the flags come to, nil for none. What they do not
 // say is as with the parent.
-func (w *tokenWish) quota(s TokenStore) (*quota.Limits, error) {
+func (w *tokenWish) quota(ctx context.Context, s TokenStore) (*quota.Limits, error) {
 	if len(w.quotas.values) == 0 {
 		return nil, nil
 	}
 	limits := quota.NoLimits()
 	if w.parent.given {
-		parent, err := s.Get(w.parent.value)
+		parent, err := s.Get(ctx, w.parent.value)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +188,11 @@ func (w *tokenWish) quota(s TokenStore) (*quota.Limits, error) {
 }
 
 func (a *app) withTokens(fn func(TokenStore) error) error {
-	s, release, err := a.Backend.Tokens(a.options())
+	o, err := a.hosted()
+	if err != nil {
+		return err
+	}
+	s, release, err := a.Backend.Tokens(o)
 	if err != nil {
 		return err
 	}
@@ -197,13 +207,9 @@ type tokenView struct {
 	Refused string `json:"refused,omitempty"` // why it is not good any more
 }
 
-func (a *app) createToken(s TokenStore, c token.Claims) error {
-	secret, id, err := s.Create(c)
+func (a *app) createToken(ctx context.Context, s TokenStore, c token.Claims) error {
+	secret, t, err := s.Create(ctx, c)
 	if err != nil {
-		return err
-	}
-	t, err := s.Get(id)
-	if err != nil { // revoked already: nobody else knows it
 		return err
 	}
 	if a.globals.json() {
@@ -216,8 +222,8 @@ func (a *app) createToken(s TokenStore, c token.Claims) error {
 	return nil
 }
 
-func (a *app) listTokens(s TokenStore) error {
-	l, err := s.List()
+func (a *app) listTokens(ctx context.Context, s TokenStore) error {
+	l, err := s.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -256,11 +262,11 @@ func (a *app) tokenTable(tokens []tokenView) error {
 	return t.write(a.Stdout)
 }
 
-func (a *app) revokeTokens(s TokenStore, ids []string) error {
+func (a *app) revokeTokens(ctx context.Context, s TokenStore, ids []string) error {
 	revoked := []string{}
 	var failed error
 	for _, id := range ids {
-		fallen, err := s.Revoke(id)
+		fallen, err := s.Revoke(ctx, id)
 		revoked = append(revoked, fallen...)
 		if err != nil {
 			failed = err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 // fakeTokens returns what a test sets and notes what it is asked.
 type fakeTokens struct {
 	listing  token.Listing
-	parent   token.Token // of every id but that of the one that was made
+	parent   token.Token // of every id
 	made     token.Claims
 	revoked  []string
 	err      error // of the second token to be revoked
@@ -30,21 +31,16 @@ const (
 	fakeID     = "00112233445566778899"
 )
 
-func (f *fakeTokens) Create(c token.Claims) (string, string, error) {
+func (f *fakeTokens) Create(_ context.Context, c token.Claims) (string, token.Token, error) {
 	f.made = c
-	return fakeSecret, fakeID, nil
+	return fakeSecret, token.Token{ID: fakeID, Claims: c, Created: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)}, nil
 }
 
-func (f *fakeTokens) Get(id string) (token.Token, error) {
-	if id != fakeID {
-		return f.parent, nil
-	}
-	return token.Token{ID: id, Claims: f.made, Created: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)}, nil
-}
+func (f *fakeTokens) Get(context.Context, string) (token.Token, error) { return f.parent, nil }
 
-func (f *fakeTokens) List() (token.Listing, error) { return f.listing, nil }
+func (f *fakeTokens) List(context.Context) (token.Listing, error) { return f.listing, nil }
 
-func (f *fakeTokens) Revoke(id string) ([]string, error) {
+func (f *fakeTokens) Revoke(_ context.Context, id string) ([]string, error) {
 	if len(f.revoked) > 0 && f.err != nil {
 		return nil, f.err
 	}
@@ -154,5 +150,35 @@ func TestTokenRevoke(t *testing.T) {
 	r = call(t, f, "token", "revoke", "0a", "0b")
 	if r.status == 0 || r.stdout != "revoked 2 tokens: 0a child-of-0a\n" || !strings.Contains(r.stderr, "no token 0b") {
 		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+}
+
+// TestTokensThroughADaemon holds that a token which a daemon makes from the one
+// that it is asked with needs to be told neither whose it is nor how long it
+// is good.
+func TestTokensThroughADaemon(t *testing.T) {
+	t.Setenv("SANDBOX_HOST", "unix:/run/daemon.sock")
+	f := withTokens()
+	if r := call(t, f, "token", "create"); r.status != 2 || !strings.Contains(r.stderr, "--tenant") {
+		t.Errorf("status %d: %s", r.status, r.stderr)
+	}
+	if r := call(t, f, "token", "create", "--tenant", "acme"); r.status != 0 || time.Until(f.tokens.made.Expires) < 80*24*time.Hour || !f.options.Host.Remote() {
+		t.Errorf("without a token: status %d: %s, %+v", r.status, r.stderr, f.tokens.made)
+	}
+	t.Setenv("SANDBOX_TOKEN", "sbx_mine")
+	if r := call(t, f, "token", "create"); r.status != 0 || !f.tokens.made.Expires.IsZero() || f.tokens.made.Tenant != "" || f.options.Host.Token != "sbx_mine" {
+		t.Errorf("with a token: status %d: %s, %+v", r.status, r.stderr, f.tokens.made)
+	}
+	if r := call(t, f, "token", "create", "--expires", "never"); r.status != 2 {
+		t.Errorf("for ever: status %d: %s", r.status, r.stderr)
+	}
+	for _, args := range [][]string{{"token", "list"}, {"token", "revoke", "aa"}, {"violations", "list"}, {"evidence", "list"}, {"evidence", "verify"}} {
+		f := withTokens()
+		if r := call(t, f, args...); r.status != 0 || !f.options.Host.Remote() {
+			t.Errorf("%v: status %d: %s, host %+v", args, r.status, r.stderr, f.options.Host)
+		}
+	}
+	if r := call(t, withTokens(), "evidence", "replay"); r.status != 125 || !strings.Contains(r.stderr, "SANDBOX.UNSUPPORTED") || !strings.Contains(r.stderr, "settings") {
+		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
 }

@@ -147,7 +147,11 @@ func typeNames() []string {
 }
 
 func (a *app) withViolations(fn func(ViolationStore) error) error {
-	v, release, err := a.Backend.Violations(a.options())
+	o, err := a.hosted()
+	if err != nil {
+		return err
+	}
+	v, release, err := a.Backend.Violations(o)
 	if err != nil {
 		return err
 	}

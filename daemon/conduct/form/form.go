@@ -5,6 +5,7 @@ package form
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -25,6 +26,7 @@ type Use struct {
 	Remove    bool   `json:"remove,omitempty"`    // with its workspace, afterwards
 	Subagent  bool   `json:"subagent,omitempty"`  // judge as a sub-agent's
 	Tool      string `json:"tool,omitempty"`      // of an agent that this is
+	Ask       bool   `json:"ask,omitempty"`       // see /v1/approvals
 	Flags     *Flags `json:"flags,omitempty"`     // for admins
 }
 
@@ -72,6 +74,7 @@ type Outcome struct {
 	BlockedResource string              `json:"blockedResource,omitempty"`
 	Violations      []sandbox.Violation `json:"violations,omitempty"`
 	Causes          []sandbox.Violation `json:"causes,omitempty"`
+	Answers         []manager.Answer    `json:"answers,omitempty"`
 }
 
 // OutcomeOf returns o to be sent. Only an admin learns what paths of the host
@@ -87,8 +90,18 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 		}
 		return out
 	}
+	answers := slices.Clone(o.Answers)
+	for i := range answers {
+		if r := &answers[i].Request; !admin {
+			answers[i].Note = ""
+			if r.Kind == sandbox.ResourcePath {
+				r.Resource = r.Inside
+			}
+		}
+	}
 	return Outcome{
-		Name: o.Name, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
+		Answers: answers,
+		Name:    o.Name, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
 		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: hide(o.Violations), Causes: hide(o.Causes),
 	}
 }
@@ -96,7 +109,8 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 // Whole is the outcome of a command that ended with exit.
 func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	return manager.Outcome{
-		Name: o.Name, Exit: exit, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
+		Answers: o.Answers,
+		Name:    o.Name, Exit: exit, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
 		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations, Causes: o.Causes,
 	}
 }

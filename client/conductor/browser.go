@@ -1,0 +1,80 @@
+package conductor
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
+	"github.com/bulkhead-dev/sandbox/client"
+	answer "github.com/bulkhead-dev/sandbox/daemon/browsers/form"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/termsafe"
+)
+
+// Browsers are those of sessions behind a daemon.
+type Browsers struct{ d *Conductor }
+
+// Browsers returns what keeps browsers.
+func (d *Conductor) Browsers() Browsers { return Browsers{d} }
+
+// ask makes one of the daemon's requests about the browser of a session.
+func (b Browsers) ask(ctx context.Context, r order.Request, what string, in form.Browse, out any) error {
+	var err error
+	if in.Flags, err = form.FlagsOf(r.Flags); err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "browser", "the flags cannot be written: %w", err)
+	}
+	return b.d.as(r.Who).Call(ctx, client.Request{Op: "browser " + what, Method: http.MethodPost, Path: "/v1/browser/" + what, JSON: in}, out)
+}
+
+// Start brings the browser up and returns when it answers.
+func (b Browsers) Start(ctx context.Context, r order.Request) (order.Started, error) {
+	var s form.BrowserStarted
+	err := b.ask(ctx, r, "start", form.Browse{}, &s)
+	return order.Started(s), err
+}
+
+// Serve is not possible: who is let in comes to an address of the daemon's
+// machine.
+func (Browsers) Serve(context.Context, order.Request) (order.Served, error) {
+	return order.Served{}, elsewhere("browser", "letting clients of the DevTools protocol in")
+}
+
+// Watch is not possible, for the same reason.
+func (Browsers) Watch(context.Context, order.Request, bool) (order.Watched, error) {
+	return order.Watched{}, elsewhere("browser", "looking at the display")
+}
+
+// Shoot takes a picture of a page in a clean profile.
+func (b Browsers) Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+	var a answer.BrowserAnswer
+	err := b.ask(ctx, r, "picture", form.Browse{
+		Target: target, Selector: shot.Selector, Full: shot.Full, Width: shot.Width, Height: shot.Height, JPEG: shot.JPEG,
+	}, &a)
+	p := browser.Picture{Data: a.Data, MIME: termsafe.Line(a.MIME), Width: a.Width, Height: a.Height}
+	if err == nil {
+		err = shoot.Check(shot, p)
+	}
+	if err == nil && a.Page == nil {
+		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser picture", Message: "the daemon has not told of the page"}
+	}
+	if err != nil {
+		return browser.Page{}, browser.Picture{}, err
+	}
+	return *a.Page, p, nil
+}
+
+// Stop removes the browser with all that is in it.
+func (b Browsers) Stop(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error) {
+	var s form.BrowserStopped
+	err = b.ask(ctx, r, "stop", form.Browse{Force: force}, &s)
+	return s.Removed, s.Name, err
+}
+
+// Folders names none: the workspace is the daemon's. It may be this machine's
+// too, and code inside can write where nobody here knows, so no link is trusted.
+func (Browsers) Folders(context.Context, order.Request) (order.Folders, error) {
+	return order.Folders{Exposed: []string{"/"}}, nil
+}

@@ -1,0 +1,245 @@
+package client_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/approve"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/client"
+	"github.com/bulkhead-dev/sandbox/daemon/approvals"
+	"github.com/bulkhead-dev/sandbox/daemon/browsers"
+	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/files"
+	"github.com/bulkhead-dev/sandbox/daemon/grants"
+	"github.com/bulkhead-dev/sandbox/daemon/records"
+	"github.com/bulkhead-dev/sandbox/daemon/replay"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
+	"github.com/bulkhead-dev/sandbox/daemon/shells"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/daemon/tokens"
+	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
+	"github.com/bulkhead-dev/sandbox/daemon/watch"
+	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/tools"
+	"github.com/bulkhead-dev/sandbox/tools/running"
+	"github.com/bulkhead-dev/sandbox/violation/store"
+)
+
+const patience = time.Minute
+
+// A rig is a daemon on a real socket with everything that a client can ask for,
+// a client of the tenant acme, and the sandbox of its session s1.
+type rig struct {
+	*testing.T
+	*served.Rig
+	ctx        context.Context
+	c          *client.Client
+	box        string
+	desk       *desk
+	evidence   *evidence.Store
+	violations *store.Store
+}
+
+// onBoth runs a test with walls in memory and with real ones.
+func onBoth(t *testing.T, do func(*rig)) {
+	t.Run("memory", func(t *testing.T) { do(newRig(t, "")) })
+	t.Run("docker", func(t *testing.T) {
+		testenv.Require(t, "docker")
+		do(newRig(t, "docker"))
+	})
+}
+
+func newRig(t *testing.T, wall string) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	t.Cleanup(cancel)
+	r := &rig{T: t, ctx: ctx, desk: &desk{}}
+	var c *control.Control
+	provider := "local"
+	if wall == "docker" {
+		provider = wall
+	}
+	r.Rig = served.New(t, served.Options{
+		Wall:     wall,
+		Settings: `{"agents": {"defaults": {"sandbox": {"provider": "` + provider + `", "tools": {"alsoAllow": ["reporter"]}}}}}`,
+		Change: func(o *manager.Options) {
+			var err error
+			r.evidence, err = evidence.Open(filepath.Join(t.TempDir(), "evidence"), evidence.Options{KeyFile: filepath.Join(t.TempDir(), "key")})
+			r.ok(err)
+			r.violations, err = store.Open(filepath.Join(t.TempDir(), "violations"), store.Options{})
+			r.ok(err)
+			c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []witness.Sink{witness.NewFile("file", r.evidence)}})
+			r.ok(err)
+			t.Cleanup(func() { c.Close(); r.evidence.Close(); r.violations.Close() })
+			o.Control = func() (*manager.Control, error) { return &c.Control, nil }
+		},
+		Resources: func(s *served.Rig) []route.Resource { return r.resources(s, c) },
+	})
+	r.c = r.as("acme")
+	r.box = r.Ready("acme", "s1")
+	return r
+}
+
+func (r *rig) resources(s *served.Rig, c *control.Control) []route.Resource {
+	m := s.Manager
+	answers, err := replay.Open(r.TempDir())
+	r.ok(err)
+	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: answers, Log: s.Log})
+	house := running.New(running.Options{Manager: running.Managed(m), Log: s.Log})
+	kits := tools.New(tools.Options{Manager: m, Running: house, Log: s.Log})
+	pages := browsers.New(r.desk, m, s.Log)
+	r.Cleanup(func() {
+		ctx, done := context.WithTimeout(context.Background(), patience)
+		defer done()
+		pages.Close()
+		boxes.Close()
+		if err := kits.Close(ctx); err != nil {
+			r.Error(err)
+		}
+		if err := house.Close(ctx); err != nil {
+			r.Error(err)
+		}
+	})
+	return []route.Resource{
+		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, house, stream.Options{}),
+		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{Interval: 20 * time.Millisecond}),
+		approvals.New(approve.New(approve.Options{})), records.NewViolations(r.violations), records.NewEvidence(r.evidence),
+		grants.New(m, func() (grants.Registrar, error) { return c, nil }), tokens.New(s.Tokens), pages,
+	}
+}
+
+// ok ends the test where there is an error.
+func (r *rig) ok(err error) {
+	r.T.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) code(what string, err error, want sandbox.Code) {
+	r.T.Helper()
+	if sandbox.CodeOf(err) != want {
+		r.Errorf("%s: %v, want %s", what, err, want)
+	}
+}
+
+// as is the client of one of the people; empty is the user that we are.
+func (r *rig) as(name string) *client.Client {
+	r.T.Helper()
+	o := client.Options{}
+	if name != "" {
+		o.Token = r.Secret(name)
+	}
+	c, err := client.New("unix:"+r.Socket, o)
+	r.ok(err)
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A desk has a browser in memory, of which it notes what is done.
+type desk struct {
+	mu     sync.Mutex
+	done   []any
+	closed int
+}
+
+func (d *desk) note(what ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done = append(d.done, what...)
+}
+
+func (d *desk) Start(context.Context, order.Request) (order.Started, error) {
+	return order.Started{Name: "sbx-browser-x"}, nil
+}
+
+func (d *desk) Serve(context.Context, order.Request) (order.Served, error) {
+	return order.Served{Life: life{}, WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
+}
+
+func (d *desk) Watch(context.Context, order.Request, bool) (order.Watched, error) {
+	return order.Watched{Life: life{}, URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
+}
+
+func (d *desk) Session(context.Context, order.Request, browser.Rights) (browser.Session, error) {
+	return &session{d}, nil
+}
+
+func (d *desk) Stop(_ context.Context, _ order.Request, force bool) (bool, string, error) {
+	d.note("stop", force)
+	return true, "sbx-browser-x", nil
+}
+
+// A life has ended.
+type life struct{}
+
+func (life) Done() <-chan struct{} { c := make(chan struct{}); close(c); return c }
+func (life) Err() error            { return nil }
+func (life) Close() error          { return nil }
+
+// A session tells its desk what is asked of it.
+type session struct{ d *desk }
+
+func (s *session) Navigate(_ context.Context, address string) (browser.Page, error) {
+	s.d.note(address)
+	return browser.Page{URL: address, Status: 200, Title: "\x1b[2J"}, nil
+}
+
+func (s *session) Screenshot(_ context.Context, o browser.Shot) (browser.Picture, error) {
+	s.d.note(o)
+	return browser.Picture{Data: []byte("picture"), MIME: "image/jpeg", Width: 3, Height: 2}, nil
+}
+
+func (s *session) Extract(_ context.Context, o browser.Extraction) (browser.Content, error) {
+	s.d.note(o)
+	return browser.Content{Text: "text", Links: []browser.Link{{URL: "u"}}, Truncated: true}, nil
+}
+
+func (s *session) PDF(context.Context) ([]byte, error) { return []byte("%PDF"), nil }
+
+func (s *session) Wait(_ context.Context, c browser.Condition) error {
+	s.d.note(c)
+	if c.Text == "never" {
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "wait", Message: "it was not so in time"}
+	}
+	return nil
+}
+
+func (s *session) Click(_ context.Context, selector string) error {
+	s.d.note(selector)
+	return nil
+}
+
+func (s *session) Type(_ context.Context, selector, text string) error {
+	s.d.note(selector, text)
+	return nil
+}
+
+func (s *session) Upload(_ context.Context, selector string, files []string) error {
+	s.d.note(selector, len(files))
+	return nil
+}
+
+func (s *session) Download(_ context.Context, selector, folder string) (browser.Download, error) {
+	s.d.note(selector, folder)
+	return browser.Download{Path: folder + "/f", Size: 4, Sum: []byte{1, 2}}, nil
+}
+
+func (s *session) Close() error {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.d.closed++
+	return nil
+}
