@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 )
 
 // A room is an open sandbox in which can be dialled and listened.
@@ -23,7 +24,7 @@ type room struct {
 // room makes a sandbox and opens it.
 func (y *yard) room(p *walls.Provider, key string) room {
 	y.Helper()
-	s := spec(key)
+	s := faked.Spec(key)
 	_, err := p.Create(y.Context(), s)
 	must(y, err)
 	sb, err := p.Open(y.Context(), s)
@@ -94,7 +95,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 					accepted <- c
 				}
 			}()
-			inner, err := y.inner.Open(t.Context(), spec("a")) // programs inside are bounded by nobody
+			inner, err := y.inner.Open(t.Context(), faked.Spec("a")) // programs inside are bounded by nobody
 			must(t, err)
 			defer inner.Close()
 			connect := func(d sandbox.Dialer) (net.Conn, error) {

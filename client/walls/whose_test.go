@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -30,7 +31,7 @@ const declared = "0123456789abcdef"
 
 func newYard(t *testing.T, change ...func(*served.Options)) *yard {
 	t.Helper()
-	y := &yard{T: t, inner: fake.New(options())}
+	y := &yard{T: t, inner: fake.New(faked.Options())}
 	set, err := provider.New(y.inner)
 	must(t, err)
 	o := served.Options{Providers: set, Instances: func(i string) bool { return i == declared }}
@@ -68,7 +69,7 @@ func (y *yard) code(what string, err error, want sandbox.Code) {
 // was not told of is seen and not touched.
 func TestWhoseSandboxes(t *testing.T) {
 	y := newYard(t)
-	foreign := spec("foreign")
+	foreign := faked.Spec("foreign")
 	foreign.Owner.Instance = "fedcba9876543210"
 	_, err := y.remote.Create(t.Context(), foreign)
 	y.code("create", err, sandbox.CodePermissionDeny)
@@ -95,7 +96,7 @@ func TestWhoseSandboxes(t *testing.T) {
 	if list, err := y.remote.List(t.Context(), sandbox.Filter{}); err != nil || len(list) != 1 {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	other := spec("other")
+	other := faked.Spec("other")
 	other.Provider = "docker"
 	_, err = y.remote.Create(t.Context(), other)
 	y.code("a spec for another provider", err, sandbox.CodeValidation)
@@ -115,7 +116,7 @@ func TestNamesAreNames(t *testing.T) {
 // socket, and ends with the daemon: nothing runs on.
 func TestHandlesEnd(t *testing.T) {
 	y := newYard(t)
-	s := spec("a")
+	s := faked.Spec("a")
 	_, err := y.remote.Create(t.Context(), s)
 	must(t, err)
 	sb, err := y.remote.Open(t.Context(), s)
