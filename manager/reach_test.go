@@ -23,30 +23,31 @@ func decoded(t *testing.T, data json.RawMessage) (e egress.Event) {
 
 // TestReach holds that a sandbox without a network reaches the hosts that its
 // settings name, and no others, and that both are on record.
-func TestReach(t *testing.T) {
-	onWalls(t, func(o *outward) {
-		allowed := o.allowing(internet.Files)
-		if got := o.fetch(allowed, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") || !strings.HasSuffix(got, internet.Content) {
-			o.t.Errorf("allowed: %s", got)
-		}
-		got := o.fetch(allowed, internet.Other, "/greeting.txt")
-		if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: network.allowedDomains") || strings.Contains(got, internet.Content) {
-			o.t.Errorf("not allowed: %s", got)
-		}
-		if n := o.net.Hits(internet.Other); n > 0 {
-			o.t.Errorf("%d requests came through", n)
-		}
-		if slices.ContainsFunc(o.net.Names.Asked(), func(name string) bool { return strings.HasPrefix(name, internet.Other) }) {
-			o.t.Error("a name was looked up that is not allowed")
-		}
-		want := []string{
-			"allow " + o.net.At("http", internet.Files) + " network.allowedDomains[0]: " + internet.Files,
-			"deny " + o.net.At("http", internet.Other) + " network.allowedDomains",
-		}
-		if d := o.decisions(); !slices.Equal(slices.Sorted(slices.Values(d)), want) {
-			o.t.Errorf("on record: %q", d)
-		}
-	})
+func TestReach(t *testing.T) { onWalls(t, reaches) }
+
+// reaches holds it of one wall.
+func reaches(o *outward) {
+	allowed := o.allowing(internet.Files)
+	if got := o.fetch(allowed, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") || !strings.HasSuffix(got, internet.Content) {
+		o.t.Errorf("allowed: %s", got)
+	}
+	got := o.fetch(allowed, internet.Other, "/greeting.txt")
+	if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: network.allowedDomains") || strings.Contains(got, internet.Content) {
+		o.t.Errorf("not allowed: %s", got)
+	}
+	if n := o.net.Hits(internet.Other); n > 0 {
+		o.t.Errorf("%d requests came through", n)
+	}
+	if slices.ContainsFunc(o.net.Names.Asked(), func(name string) bool { return strings.HasPrefix(name, internet.Other) }) {
+		o.t.Error("a name was looked up that is not allowed")
+	}
+	want := []string{
+		"allow " + o.net.At("http", internet.Files) + " network.allowedDomains[0]: " + internet.Files,
+		"deny " + o.net.At("http", internet.Other) + " network.allowedDomains",
+	}
+	if d := o.decisions(); !slices.Equal(slices.Sorted(slices.Values(d)), want) {
+		o.t.Errorf("on record: %q", d)
+	}
 }
 
 // TestBlockedByTheWayOut holds that a command which fails because of a refusal

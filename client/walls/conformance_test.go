@@ -13,9 +13,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
+
+// TestConformanceOfFake runs the suite of all walls through a daemon on a real
+// socket, with the wall in memory behind it.
+func TestConformanceOfFake(t *testing.T) {
+	providertest.Run(t, through(faked.Harness()))
+}
 
 // A remote is a provider behind a daemon, beside the one that it stands for.
 type remote struct {

@@ -3,9 +3,7 @@ package walls
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -23,8 +21,7 @@ type handle struct {
 	p    *Provider
 	id   string
 	info sandbox.Info
-	dial bool
-	file bool
+	can  can
 	talk *stream.Talk
 
 	ctx context.Context // ends when the handle is closed or lost
@@ -58,33 +55,10 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		}
 		return nil, err
 	}
-	h := &handle{p: p, id: o.Handle, info: sandbox.Info(o.Box), dial: o.Dial, file: o.Files, talk: t, closed: make(chan struct{})}
+	h := &handle{p: p, id: o.Handle, info: sandbox.Info(o.Box), can: can{o.Dial, o.Listen, o.Files}, talk: t, closed: make(chan struct{})}
 	h.ctx, h.end = context.WithCancel(context.Background())
 	go h.watch()
 	return h.able(), nil
-}
-
-// able is h with the abilities that it has, and no others.
-func (h *handle) able() sandbox.Sandbox {
-	switch {
-	case h.dial && h.file:
-		return struct {
-			*handle
-			dialer
-			fileServer
-		}{h, dialer{h}, fileServer{h}}
-	case h.dial:
-		return struct {
-			*handle
-			dialer
-		}{h, dialer{h}}
-	case h.file:
-		return struct {
-			*handle
-			fileServer
-		}{h, fileServer{h}}
-	}
-	return h
 }
 
 // watch waits for the end of the handle.
@@ -193,32 +167,6 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 	err := h.call(ctx, client.Request{Op: "usage", Method: http.MethodGet, Path: h.path("/usage")}, &u)
 	return sandbox.Usage(u), err
 }
-
-// A dialer is a handle that takes connections.
-type dialer struct{ h *handle }
-
-// Dial implements sandbox.Dialer.
-func (d dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	h := d.h
-	bound, done, err := h.within(ctx, "dial")
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	bound, cancel := context.WithTimeout(bound, h.p.o.Query)
-	defer cancel()
-	conn, _, err := h.p.c.Socket(bound, "dial", h.path("/dial"), url.Values{"network": {network}, "addr": {addr}})
-	if err != nil {
-		return nil, h.honest(ctx, "dial", err)
-	}
-	return stream.NewConn(conn, far{network, addr}), nil
-}
-
-// far is an address inside.
-type far struct{ network, addr string }
-
-func (f far) Network() string { return f.network }
-func (f far) String() string  { return f.addr }
 
 // A shell is one that is open behind a daemon.
 type shell struct {

@@ -2,9 +2,9 @@
 // sandbox.Provider. It is the other side of package daemon/walls, which says
 // who may use it and for which sandboxes.
 //
-// Specs name folders and users of the daemon's machine. Listeners do not
-// travel: [sandbox.Features].Listen is false, so nothing here opens a way out
-// through the proxy of this process.
+// Specs name folders and users of the daemon's machine. What comes in at a
+// listener inside a sandbox comes out here: so a proxy of this process is the
+// way out of sandboxes behind the daemon, and reaches what this machine does.
 package walls
 
 import (
@@ -61,7 +61,6 @@ func Open(ctx context.Context, c *client.Client, name string, o Options) (*Provi
 	for _, one := range all.Items {
 		if one.Name == name || name == "" && len(all.Items) == 1 {
 			p.name, p.features = one.Name, sandbox.Features(one.Features)
-			p.features.Listen = false
 			return p, nil
 		}
 	}

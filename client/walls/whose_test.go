@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -28,22 +29,33 @@ type yard struct {
 
 const declared = "0123456789abcdef"
 
-func newYard(t *testing.T) *yard {
+func newYard(t *testing.T, change ...func(*served.Options)) *yard {
 	t.Helper()
-	y := &yard{T: t, inner: fake.New(options())}
+	y := &yard{T: t, inner: fake.New(faked.Options())}
 	set, err := provider.New(y.inner)
 	must(t, err)
-	y.handler = served.New(served.Options{Providers: set, Instances: func(i string) bool { return i == declared }})
+	o := served.Options{Providers: set, Instances: func(i string) bool { return i == declared }}
+	for _, c := range change {
+		c(&o)
+	}
+	y.handler = served.New(o)
 	t.Cleanup(func() { y.handler.Close() })
 	s := httptest.NewServer(y.handler)
 	t.Cleanup(s.Close)
 	y.url = s.URL
-	c, err := client.New(s.URL, client.Options{})
-	must(t, err)
-	t.Cleanup(func() { c.Close() })
-	y.remote, err = walls.Open(t.Context(), c, "", walls.Options{})
-	must(t, err)
+	y.remote = y.as("")
 	return y
+}
+
+// as is the served wall as an agent's client has it.
+func (y *yard) as(agent string) *walls.Provider {
+	y.Helper()
+	c, err := client.New(y.url, client.Options{Agent: agent})
+	must(y, err)
+	y.Cleanup(func() { c.Close() })
+	p, err := walls.Open(y.Context(), c, "", walls.Options{})
+	must(y, err)
+	return p
 }
 
 func (y *yard) code(what string, err error, want sandbox.Code) {
@@ -57,7 +69,7 @@ func (y *yard) code(what string, err error, want sandbox.Code) {
 // was not told of is seen and not touched.
 func TestWhoseSandboxes(t *testing.T) {
 	y := newYard(t)
-	foreign := spec("foreign")
+	foreign := faked.Spec("foreign")
 	foreign.Owner.Instance = "fedcba9876543210"
 	_, err := y.remote.Create(t.Context(), foreign)
 	y.code("create", err, sandbox.CodePermissionDeny)
@@ -84,7 +96,7 @@ func TestWhoseSandboxes(t *testing.T) {
 	if list, err := y.remote.List(t.Context(), sandbox.Filter{}); err != nil || len(list) != 1 {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	other := spec("other")
+	other := faked.Spec("other")
 	other.Provider = "docker"
 	_, err = y.remote.Create(t.Context(), other)
 	y.code("a spec for another provider", err, sandbox.CodeValidation)
@@ -104,14 +116,20 @@ func TestNamesAreNames(t *testing.T) {
 // socket, and ends with the daemon: nothing runs on.
 func TestHandlesEnd(t *testing.T) {
 	y := newYard(t)
-	s := spec("a")
+	s := faked.Spec("a")
 	_, err := y.remote.Create(t.Context(), s)
 	must(t, err)
 	sb, err := y.remote.Open(t.Context(), s)
 	must(t, err)
 	p, err := sb.Start(t.Context(), sandbox.Command{Args: []string{"sleep", "1000"}})
 	must(t, err)
-	for _, path := range []string{"usage", "files/stat?path=/workspace", "files/content?path=/etc/passwd"} {
+	l, err := sb.(sandbox.Listener).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	inside, err := sb.(sandbox.Dialer).Dial(t.Context(), "tcp", l.Addr().String())
+	must(t, err)
+	outside, err := l.Accept()
+	must(t, err)
+	for _, path := range []string{"usage", "dial?network=tcp&addr=127.0.0.1:80", "listen?network=tcp&addr=127.0.0.1:0", "files/stat?path=/workspace", "files/content?path=/etc/passwd"} {
 		for _, id := range []string{"x", strings.Repeat("0", 32), "..%2F..", "%00"} {
 			a, err := http.Get(y.url + "/v1/walls/handles/" + id + "/" + path)
 			must(t, err)
@@ -129,6 +147,15 @@ func TestHandlesEnd(t *testing.T) {
 	}
 	if n := len(y.inner.Engine().Processes(s.Name)); n != 0 {
 		t.Errorf("%d processes run on", n)
+	}
+	for what, use := range map[string]func() error{
+		"a listener":       func() error { _, err := l.Accept(); return err },
+		"a connection":     func() error { _, err := outside.Read(make([]byte, 1)); return err },
+		"what was dialled": func() error { _, err := inside.Read(make([]byte, 1)); return err },
+	} {
+		if use() == nil {
+			t.Errorf("%s goes on", what)
+		}
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		_, err := sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}})

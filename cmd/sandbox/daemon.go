@@ -153,7 +153,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
 	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared})
+	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared, Caller: callerOf})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -167,6 +167,9 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}
 }
+
+// callerOf is who sends a request to a mount, as far as it is known by a token.
+func callerOf(r *http.Request) string { return daemon.TicketOf(r.Context()).Caller.ID() }
 
 // declared reports whether sandboxes of that instance may be made through
 // /v1/walls. Those of our own are the manager's alone, which would take what is

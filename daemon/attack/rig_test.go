@@ -21,7 +21,7 @@ import (
 )
 
 // settings have an agent whose commands are asked about, a command that is
-// never run, and a tenant that may do little.
+// never run, a tenant that may do little, and an orchestrator elsewhere.
 const settings = `{
   "agents": {
     "defaults": {"sandbox": {"provider": "docker", "commands": {"block": ["forbidden:*"]}, "docker": {"memory": "256m", "cpus": 0.5}, "tools": {"alsoAllow": ["reporter"]}}},
@@ -31,7 +31,7 @@ const settings = `{
     {"id": "small", "sandboxes": 1, "commands": 1, "requestsPerSecond": 200},
     {"id": "slow", "requestsPerSecond": 2, "requestBurst": 2}
   ]},
-  "daemon": {"drainTimeout": "5s"}
+  "daemon": {"drainTimeout": "5s", "instances": ["{instance}"]}
 }`
 
 // A house is `sandbox serve`, a client of its admin on a unix socket, and one
@@ -62,14 +62,15 @@ func build(t *testing.T, dir string) string {
 	return program
 }
 
-// open starts the daemon. What it has made is removed at the end.
-func open(t *testing.T) *house {
+// open starts the daemon, which is told of an orchestrator elsewhere. What it
+// has made is removed at the end.
+func open(t *testing.T, instance string) *house {
 	t.Helper()
 	testenv.Require(t, "docker")
 	dir := t.TempDir()
 	h := &house{t: t, state: filepath.Join(dir, "state-of-the-host")}
 	file := filepath.Join(dir, "settings.json")
-	must(t, os.WriteFile(file, []byte(settings), 0o600))
+	must(t, os.WriteFile(file, []byte(strings.Replace(settings, "{instance}", instance, 1)), 0o600))
 	program, socket := build(t, dir), filepath.Join(dir, "d.sock")
 	env := append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+h.state, "SANDBOX_CONFIG="+file)
 	command := func(args ...string) *exec.Cmd {

@@ -28,7 +28,8 @@ type Options struct {
 	RequestWithin time.Duration
 }
 
-func (o Options) orDefaults() Options {
+// OrDefaults is o with what both sides use in the place of what is not set.
+func (o Options) OrDefaults() Options {
 	for _, d := range []struct {
 		at      *time.Duration
 		instead time.Duration
@@ -57,7 +58,7 @@ type link struct {
 
 func newLink(conn *websocket.Conn, o Options) *link {
 	conn.SetReadLimit(MaxControl)
-	return &link{conn: conn, o: o.orDefaults()}
+	return &link{conn: conn, o: o.OrDefaults()}
 }
 
 // read returns the next frame. Its bytes are valid until the next call. The

@@ -25,9 +25,12 @@ type handle struct {
 	ctx context.Context // ends after the handle was closed
 	end context.CancelFunc
 
-	mu     sync.Mutex
-	shells map[string]sandbox.Shell // by ticket
-	opened sandbox.Files            // once somebody has asked
+	places *places // for its connections
+
+	mu        sync.Mutex
+	shells    map[string]sandbox.Shell // by ticket
+	opened    sandbox.Files            // once somebody has asked
+	listeners int
 }
 
 // serveOpen serves the socket that keeps a handle.
@@ -58,13 +61,15 @@ func (h *Handler) serveOpen(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()
-	told := h.keep(ctx, cancel, p, t)
+	places, leave := h.seats.of(h.caller(r))
+	defer leave()
+	told := h.keep(ctx, cancel, p, places, t)
 	t.End(told)
 }
 
 // keep opens what the client asks for and keeps it until the client has gone
 // or asks to close it. It reports whether the client was told the end.
-func (h *Handler) keep(ctx context.Context, cancel func(), p sandbox.Provider, t *stream.Talk) bool {
+func (h *Handler) keep(ctx context.Context, cancel func(), p sandbox.Provider, places *places, t *stream.Talk) bool {
 	var s form.Spec
 	if err := t.Receive(ctx, &s); err != nil {
 		return t.Send(form.Opened{Error: document(err)}) == nil
@@ -78,13 +83,14 @@ func (h *Handler) keep(ctx context.Context, cancel func(), p sandbox.Provider, t
 			_ = t.Receive(context.Background(), &c) // pongs, and the end
 		}
 	}()
-	one, err := h.bring(ctx, p, s)
+	one, err := h.bring(ctx, p, s, places)
 	if err != nil {
 		return t.Send(form.Opened{Error: document(err)}) == nil
 	}
 	_, dials := one.sb.(sandbox.Dialer)
+	_, listens := one.sb.(sandbox.Listener)
 	_, files := one.sb.(sandbox.FileServer)
-	if t.Send(form.Opened{Handle: one.id, Box: form.Box(one.sb.Info()), Dial: dials, Files: files}) == nil {
+	if t.Send(form.Opened{Handle: one.id, Box: form.Box(one.sb.Info()), Dial: dials, Listen: listens, Files: files}) == nil {
 		select {
 		case <-ctx.Done():
 		case <-asked:
@@ -94,7 +100,7 @@ func (h *Handler) keep(ctx context.Context, cancel func(), p sandbox.Provider, t
 }
 
 // bring opens the sandbox of s.
-func (h *Handler) bring(ctx context.Context, p sandbox.Provider, s form.Spec) (*handle, error) {
+func (h *Handler) bring(ctx context.Context, p sandbox.Provider, s form.Spec, places *places) (*handle, error) {
 	if err := h.lawful(p, s.Spec.Owner, s.Spec.Provider, s.Spec.Name); err != nil {
 		return nil, err
 	}
@@ -108,7 +114,7 @@ func (h *Handler) bring(ctx context.Context, p sandbox.Provider, s form.Spec) (*
 	if err != nil {
 		return nil, err
 	}
-	one := &handle{h: h, id: random(), sb: sb, shells: map[string]sandbox.Shell{}}
+	one := &handle{h: h, id: random(), sb: sb, places: places, shells: map[string]sandbox.Shell{}}
 	one.ctx, one.end = context.WithCancel(context.Background())
 	h.mu.Lock()
 	h.handles[one.id] = one
@@ -187,30 +193,6 @@ func start(o *handle, w http.ResponseWriter, r *http.Request) {
 		}
 		return o.sb.Start(ctx, c)
 	})
-}
-
-func dial(o *handle, w http.ResponseWriter, r *http.Request) {
-	d, ok := o.sb.(sandbox.Dialer)
-	if !ok {
-		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "dial", Message: "the sandbox takes no connections"})
-		return
-	}
-	q := r.URL.Query()
-	ctx, cancel := o.bound(r)
-	far, err := d.Dial(ctx, q.Get("network"), q.Get("addr"))
-	cancel()
-	if err != nil {
-		fault.Write(w, err)
-		return
-	}
-	conn, err := websocket.Accept(w, r, nil)
-	if err != nil {
-		_ = far.Close() // nobody wants it
-		return
-	}
-	ctx, cancel = o.bound(r)
-	defer cancel()
-	stream.Relay(ctx, conn, far)
 }
 
 func usage(o *handle, r *http.Request) (any, error) {

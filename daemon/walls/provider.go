@@ -15,16 +15,9 @@ func (h *Handler) list(*http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all.Items = append(all.Items, form.Provider{Name: name, Features: features(p)})
+		all.Items = append(all.Items, form.Provider{Name: name, Features: form.Features(p.Features())})
 	}
 	return all, nil
-}
-
-// features are those of p that HTTP carries.
-func features(p sandbox.Provider) form.Features {
-	f := p.Features()
-	f.Listen = false
-	return form.Features(f)
 }
 
 func (h *Handler) provider(r *http.Request) (sandbox.Provider, error) {

@@ -19,6 +19,7 @@
 //	GET    …/handles/{handle}/shells/{ticket}/run            WebSocket of package stream
 //	GET    …/handles/{handle}/usage
 //	GET    …/handles/{handle}/dial?network&addr              WebSocket of stream.Conn
+//	GET    …/handles/{handle}/listen?network&addr            WebSocket of package arrivals
 //	       …/handles/{handle}/files/…                        package filing
 //
 // A handle lives as long as its WebSocket and no longer: the end of the
@@ -37,7 +38,14 @@
 // it) is therefore a decision of who runs the daemon: they declare its
 // instance.
 //
-// Features.Listen is false: nothing here carries a listener.
+// # Connections
+//
+// What is dialled and what is listened at is inside the sandbox, by the
+// sandbox's own ways for that; nothing here opens a port or a socket of the
+// host. What comes in at a listener is a program of the sandbox: how many
+// connections there are of one open sandbox, of one caller, and in all is
+// bounded. Dialling beyond that is CodeBudgetExceeded, and what would come in
+// waits. A listener ends with its handle, and with the client.
 package walls
 
 import (
@@ -57,9 +65,10 @@ import (
 
 // Bounds of what clients can have.
 const (
-	maxHandles = 4096
-	maxShells  = 256     // of one handle
-	maxBody    = 4 << 20 // of a Spec
+	maxHandles   = 4096
+	maxShells    = 256     // of one handle
+	maxListeners = 64      // of one handle
+	maxBody      = 4 << 20 // of a Spec
 )
 
 // Options are what a handler needs.
@@ -69,6 +78,13 @@ type Options struct {
 	// Instances reports whether sandboxes of that instance may be made and
 	// changed here. Nil is none.
 	Instances func(instance string) bool
+
+	// Caller says who asks, for bounds that each has for itself. Nil is one for
+	// all.
+	Caller func(*http.Request) string
+
+	// Connections are how many there are at once; zero values are the usual.
+	Connections Connections
 
 	Stream stream.Options
 }
@@ -87,11 +103,13 @@ type Handler struct {
 	calls   map[string]context.CancelFunc // by what HeaderCall says
 	open    sync.WaitGroup
 	closed  bool
+
+	seats *seats
 }
 
 // New returns a handler. Close ends what it has open.
 func New(o Options) *Handler {
-	h := &Handler{o: o, mux: http.NewServeMux(), handles: map[string]*handle{}, calls: map[string]context.CancelFunc{}}
+	h := &Handler{o: o, mux: http.NewServeMux(), handles: map[string]*handle{}, calls: map[string]context.CancelFunc{}, seats: newSeats(o.Connections)}
 	h.ctx, h.end = context.WithCancel(context.Background())
 	h.routes()
 	return h
@@ -141,6 +159,7 @@ func (h *Handler) routes() {
 	h.mux.HandleFunc("GET "+handlePath+"/start", h.socket(start))
 	h.mux.HandleFunc("GET "+handlePath+"/shells/{ticket}/run", h.socket(runLine))
 	h.mux.HandleFunc("GET "+handlePath+"/dial", h.socket(dial))
+	h.mux.HandleFunc("GET "+handlePath+"/listen", h.socket(listen))
 	filing.Mount(h.mux, handlePath+"/files", h.files, nil)
 	h.mux.HandleFunc(form.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
 		fault.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "find route", Message: "there is no such route"})

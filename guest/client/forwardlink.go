@@ -10,6 +10,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/guest/wire/flow"
 )
 
 // A link is one forwarded connection.
@@ -17,8 +18,8 @@ type link struct {
 	c      *Client
 	id     uint32
 	family wire.Family
-	in     *receiver
-	out    *sender
+	in     *flow.Receiver
+	out    *flow.Sender
 	over   func() // called once when the stream has ended
 
 	reply     reply
@@ -36,7 +37,7 @@ var _ net.Conn = (*link)(nil)
 
 func newLink(c *Client, family wire.Family) *link {
 	return &link{
-		c: c, family: family, in: newReceiver(), out: newSender(), over: func() {},
+		c: c, family: family, in: flow.NewReceiver(wire.ConnWindow), out: flow.NewSender(wire.ConnWindow), over: func() {},
 		reply: reply{came: make(chan struct{})}, ended: make(chan struct{}),
 	}
 }
@@ -61,12 +62,12 @@ func (l *link) frame(f wire.Frame) (last bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		return false, l.out.grant(m.N)
+		return false, l.out.Grant(m.N)
 	case wire.TypeStop:
 		if f.Channel() != wire.Inward {
 			return false, wire.Violation("stop of a channel that is not open")
 		}
-		l.out.stop(brokenError(syscall.EPIPE), false)
+		l.out.Stop(brokenError(syscall.EPIPE), false)
 		return false, nil
 	case wire.TypeFailed:
 		m, err := wire.DecodeFailed(f.Payload)
@@ -124,12 +125,12 @@ func (l *link) data(f wire.Frame) error {
 		return wire.Violation("data on a channel that is not open")
 	}
 	if len(f.Payload) > 0 {
-		if err := l.in.put(f.Payload); err != nil {
+		if err := l.in.Put(f.Payload); err != nil {
 			return err
 		}
 	}
 	if f.EOF() {
-		l.in.end(io.EOF)
+		l.in.End(io.EOF)
 	}
 	return nil
 }
@@ -143,8 +144,8 @@ func (l *link) finish(read, write error) {
 		l.reply.err = read
 		close(l.reply.came)
 	}
-	l.in.end(read)
-	l.out.stop(write, false)
+	l.in.End(read)
+	l.out.Stop(write, false)
 	close(l.ended)
 	l.over()
 }
@@ -152,8 +153,8 @@ func (l *link) finish(read, write error) {
 // abandon drops a link that nobody has or waits for any more.
 func (l *link) abandon() {
 	l.closed.Store(true)
-	l.in.close(net.ErrClosed)
-	l.out.stop(net.ErrClosed, true)
+	l.in.Close(net.ErrClosed)
+	l.out.Stop(net.ErrClosed, true)
 	go l.send(killFrame(0)) // an error is the connection's end, which drops it too
 }
 
@@ -167,7 +168,7 @@ func (l *link) send(f wire.Frame) error {
 
 // Read implements net.Conn.
 func (l *link) Read(p []byte) (int, error) {
-	n, grant, err := l.in.read(p)
+	n, grant, err := l.in.Read(p)
 	if grant > 0 {
 		// An error is the connection's end, which the next Read tells.
 		_ = l.send(wire.Frame{Type: wire.TypeCredit, Flags: wire.Outward, Payload: wire.Credit{N: grant}.Encode()})
@@ -185,13 +186,13 @@ func (l *link) Write(p []byte) (int, error) {
 	defer l.writing.Unlock()
 	done := 0
 	for {
-		n, err := l.out.take(min(len(p)-done, wire.MaxData))
+		n, err := l.out.Take(min(len(p)-done, wire.MaxData))
 		if err != nil {
 			return done, l.fail("write", err)
 		}
 		if n > 0 {
 			if err := l.send(wire.Frame{Type: wire.TypeData, Flags: wire.Inward, Payload: p[done : done+n]}); err != nil {
-				l.out.giveBack(n)
+				l.out.GiveBack(n)
 				return done, l.fail("write", err)
 			}
 		}
@@ -206,7 +207,7 @@ func (l *link) CloseWrite() error {
 	if l.closed.Load() {
 		return l.fail("close", net.ErrClosed)
 	}
-	l.out.stop(brokenError(syscall.EPIPE), true)
+	l.out.Stop(brokenError(syscall.EPIPE), true)
 	if err := l.sendEnd(); err != nil {
 		return l.fail("close", err)
 	}
@@ -230,7 +231,7 @@ func (l *link) CloseRead() error {
 	if l.closed.Load() {
 		return l.fail("close", net.ErrClosed)
 	}
-	l.in.close(io.EOF)
+	l.in.Close(io.EOF)
 	if err := l.sendStop(); err != nil {
 		return l.fail("close", err)
 	}
@@ -247,8 +248,8 @@ func (l *link) Close() error {
 	if l.closed.Swap(true) {
 		return l.fail("close", net.ErrClosed)
 	}
-	l.in.close(net.ErrClosed)
-	l.out.stop(net.ErrClosed, true)
+	l.in.Close(net.ErrClosed)
+	l.out.Stop(net.ErrClosed, true)
 	go func() { // errors are the connection's end, which closes the link too
 		_ = l.sendEnd()
 		_ = l.sendStop()
@@ -280,7 +281,7 @@ func (l *link) SetReadDeadline(t time.Time) error {
 	if l.closed.Load() {
 		return l.fail("set", net.ErrClosed)
 	}
-	l.in.setDeadline(t)
+	l.in.SetDeadline(t)
 	return nil
 }
 
@@ -291,6 +292,6 @@ func (l *link) SetWriteDeadline(t time.Time) error {
 	if l.closed.Load() {
 		return l.fail("set", net.ErrClosed)
 	}
-	l.out.setDeadline(t)
+	l.out.SetDeadline(t)
 	return nil
 }

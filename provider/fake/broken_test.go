@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
@@ -227,12 +228,12 @@ func hoarding(sb sandbox.Sandbox, ctx context.Context, c sandbox.Command) (sandb
 // escaping is a fake whose tree leaves one process in a command of its own,
 // where the kill of the first does not reach it.
 func escaping() sandbox.Provider {
-	o := options()
+	o := faked.Options()
 	starts := make(chan string, 16)
 	o.Programs["tree"] = func(p *fake.Proc) int {
 		starts <- p.Args[1]
 		for range providertest.TreeSize - 1 {
-			fork(p, p.Args[1])
+			faked.Fork(p, p.Args[1])
 		}
 		fmt.Fprintln(p.Stdout, "ready")
 		p.Sleep(time.Hour)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -48,17 +49,17 @@ func TestFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := fake.New(fake.Options{})
 				heal := p.Engine().Inject(tt.fault)
-				_, err := p.Create(t.Context(), spec("a"))
+				_, err := p.Create(t.Context(), faked.Spec("a"))
 				if got := sandbox.CodeOf(err); got != tt.code {
 					t.Errorf("Create: %v, want code %q", err, tt.code)
 				}
 				heal()
 				// Another connection sees what the first one left.
-				info, err := p.Engine().Provider().Inspect(t.Context(), spec("a").Name)
+				info, err := p.Engine().Provider().Inspect(t.Context(), faked.Spec("a").Name)
 				if tt.left == "" && !sandbox.IsNotFound(err) || tt.left != "" && info.Status != tt.left {
 					t.Errorf("left behind: %+v, %v; want status %q", info, err, tt.left)
 				}
-				p.Remove(t.Context(), spec("a").Name)
+				p.Remove(t.Context(), faked.Spec("a").Name)
 			})
 		})
 	}
@@ -97,7 +98,7 @@ func TestHealOnlyOne(t *testing.T) {
 func box(t *testing.T, o fake.Options) (*fake.Provider, sandbox.Sandbox) {
 	t.Helper()
 	p := fake.New(o)
-	s := spec(t.Name())
+	s := faked.Spec(t.Name())
 	if _, err := p.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestPauseFreezes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticks = make(chan int)
 		p := fake.New(o)
-		s := spec("a")
+		s := faked.Spec("a")
 		if _, err := p.Create(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

@@ -2,60 +2,12 @@ package fake_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
-
-// hogs takes memory in many processes, and stays.
-func hogs(p *fake.Proc) int {
-	var last *fake.Proc
-	for range atoi(p.Args[2]) {
-		last = p.Fork([]string{"sleep", p.Args[1]}, func(q *fake.Proc) int {
-			q.Grow(int64(atoi(p.Args[3])))
-			return q.Program("sleep")(q)
-		})
-	}
-	return p.Join(last)
-}
-
-// burn uses processor time in one short process after the other.
-func burn(p *fake.Proc) int {
-	for {
-		p.Join(p.Fork([]string{"short"}, func(q *fake.Proc) int {
-			q.Work(50 * time.Millisecond)
-			return 0
-		}))
-	}
-}
-
-// bomb starts processes that start processes.
-func bomb(p *fake.Proc) int {
-	for {
-		fork(p, p.Args[1])
-		p.Fork(p.Args, bomb)
-	}
-}
-
-// holder has so many files open, and tries one more.
-func holder(p *fake.Proc) int {
-	if err := p.Hold(int64(atoi(p.Args[1]) - 3)); err != nil {
-		return 1
-	}
-	fmt.Fprintln(p.Stdout, "full")
-	for b := make([]byte, 1); b[0] != '\n'; {
-		if _, err := p.Stdin.Read(b); err != nil {
-			return 1
-		}
-	}
-	if p.Hold(1) != nil {
-		return 2
-	}
-	return 0
-}
 
 // limitMutants break how limits are told.
 func limitMutants() []mutant {

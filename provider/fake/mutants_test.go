@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
@@ -24,7 +25,7 @@ func with(b broken) func(*providertest.Harness) {
 	return func(h *providertest.Harness) {
 		h.New = func(testing.TB) sandbox.Provider {
 			b := b
-			b.Provider = fake.New(options())
+			b.Provider = fake.New(faked.Options())
 			return b
 		}
 	}
@@ -34,7 +35,7 @@ func with(b broken) func(*providertest.Harness) {
 func without(off sandbox.Features, claim func(*sandbox.Features)) func(*providertest.Harness) {
 	return func(h *providertest.Harness) {
 		h.New = func(testing.TB) sandbox.Provider {
-			o := options()
+			o := faked.Options()
 			o.Without = off
 			return broken{Provider: fake.New(o), features: func(f sandbox.Features) sandbox.Features { claim(&f); return f }}
 		}
@@ -136,14 +137,14 @@ func providerMutants() []mutant {
 		{"close forgets its commands", "close ends the commands of its handle", with(broken{
 			close: func(sandbox.Sandbox) error { return nil }})},
 		{"down is called not found", "an engine that is down is unavailable, not empty", func(h *providertest.Harness) {
-			h.Down = func(testing.TB) sandbox.Provider { return faulty(fake.FailAt(fake.StepInspect, notFound)) }
+			h.Down = func(testing.TB) sandbox.Provider { return faked.Faulty(fake.FailAt(fake.StepInspect, notFound)) }
 		}},
 		{"down is called empty", "an engine that is down is unavailable, not empty", func(h *providertest.Harness) {
-			h.Down = func(testing.TB) sandbox.Provider { return fake.New(options()) }
+			h.Down = func(testing.TB) sandbox.Provider { return fake.New(faked.Options()) }
 		}},
 		{"hanging has no bound", "an engine that hangs times out", func(h *providertest.Harness) {
 			h.Hanging = func(testing.TB) sandbox.Provider {
-				return faulty(func(ctx context.Context, _ fake.Step, _ string) error {
+				return faked.Faulty(func(ctx context.Context, _ fake.Step, _ string) error {
 					time.Sleep(2 * time.Second) // deaf to ctx
 					return ctx.Err()
 				})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
@@ -82,7 +83,7 @@ func TestMutants(t *testing.T) {
 			if check == nil {
 				t.Fatalf("there is no check %q", m.check)
 			}
-			h := harness()
+			h := faked.Harness()
 			with(broken{})(&h) // nothing of it is broken
 			if failed, log := record(t, *check, h); failed {
 				t.Fatalf("the check fails on the fake when nothing is broken: %s", log)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -116,7 +117,7 @@ func TestFaultsInside(t *testing.T) {
 func TestWhatOutlivesWhat(t *testing.T) {
 	p := fake.New(fake.Options{})
 	ctx := t.Context()
-	s := spec("a")
+	s := faked.Spec("a")
 	open := func() sandbox.Sandbox {
 		t.Helper()
 		sb, err := p.Open(ctx, s)
@@ -177,7 +178,7 @@ func TestWhatOutlivesWhat(t *testing.T) {
 // TestImpossibleMount holds that a Spec that cannot be put together makes nothing.
 func TestImpossibleMount(t *testing.T) {
 	p := fake.New(fake.Options{})
-	s := spec("a")
+	s := faked.Spec("a")
 	s.Tmpfs = append(s.Tmpfs, sandbox.Tmpfs{Target: "/etc/passwd/x", Size: 1})
 	_, err := p.Create(t.Context(), s)
 	if sandbox.CodeOf(err) != sandbox.CodeValidation {

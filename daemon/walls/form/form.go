@@ -31,7 +31,7 @@ type Provider struct {
 	Features Features `json:"features"`
 }
 
-// Features are those of a provider, as far as HTTP carries them.
+// Features are those of a provider.
 type Features struct {
 	Persistent bool `json:"persistent"`
 	Images     bool `json:"images"`
@@ -86,6 +86,7 @@ type Opened struct {
 	Handle string          `json:"handle,omitempty"`
 	Box    Box             `json:"box"`
 	Dial   bool            `json:"dial"` // what this sandbox can
+	Listen bool            `json:"listen"`
 	Files  bool            `json:"files"`
 	Error  *fault.Document `json:"error,omitempty"` // instead of all that
 }

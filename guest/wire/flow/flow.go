@@ -1,4 +1,9 @@
-package client
+// Package flow bounds what is under way in one direction of a connection that
+// frames carry: the side that sends counts what it may still send, the side
+// that receives holds what was not read, and grants what was. Reads and writes
+// have deadlines. What a peer sends or grants beyond its window is an error of
+// [wire.Violation], and the end of the connection to that peer.
+package flow
 
 import (
 	"os"
@@ -44,27 +49,30 @@ func (d *deadline) set(c *sync.Cond, t time.Time) {
 	})
 }
 
-// A receiver holds what came in and was not read, at most a window.
-type receiver struct {
+// A Receiver holds what came in and was not read, at most a window. It is safe
+// for concurrent use.
+type Receiver struct {
 	mu       sync.Mutex
 	change   sync.Cond
 	buf      []byte
 	start    int   // of what was not read, in buf
-	credit   int   // what the guest may still send
+	window   int   // bytes that may be under way
+	credit   int   // what the peer may still send
 	owed     int   // read, and not yet granted
 	err      error // after what is there; nil while more may come
 	shut     error // set by the reader's side: nothing is read any more
 	deadline deadline
 }
 
-func newReceiver() *receiver {
-	r := &receiver{credit: wire.ConnWindow}
+// NewReceiver returns an empty Receiver of a window of so many bytes.
+func NewReceiver(window int) *Receiver {
+	r := &Receiver{window: window, credit: window}
 	r.change.L = &r.mu
 	return r
 }
 
-// put adds what the guest sent. It does not wait.
-func (r *receiver) put(p []byte) error {
+// Put adds what the peer sent. It does not wait.
+func (r *Receiver) Put(p []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -86,9 +94,9 @@ func (r *receiver) put(p []byte) error {
 	return nil
 }
 
-// end lets reads return err when what is there was read. Only the first
+// End lets reads return err when what is there was read. Only the first
 // call counts.
-func (r *receiver) end(err error) {
+func (r *Receiver) End(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
@@ -97,8 +105,8 @@ func (r *receiver) end(err error) {
 	r.change.Broadcast()
 }
 
-// close drops what is there; reads return err from now on.
-func (r *receiver) close(err error) {
+// Close drops what is there; reads return err from now on.
+func (r *Receiver) Close(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shut = err
@@ -107,9 +115,9 @@ func (r *receiver) close(err error) {
 	r.change.Broadcast()
 }
 
-// read waits for bytes. grant is what the guest is to be allowed anew, 0 as
+// Read waits for bytes. grant is what the peer is to be allowed anew, 0 as
 // long as that is not worth a frame.
-func (r *receiver) read(p []byte) (n int, grant uint32, err error) {
+func (r *Receiver) Read(p []byte) (n int, grant uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -131,14 +139,14 @@ func (r *receiver) read(p []byte) (n int, grant uint32, err error) {
 }
 
 // took notes that n bytes were read. Precondition: mu is held.
-func (r *receiver) took(n int) (grant uint32) {
+func (r *Receiver) took(n int) (grant uint32) {
 	if r.start += n; r.start == len(r.buf) {
 		r.buf, r.start = r.buf[:0], 0
 	} else {
 		r.change.Signal() // there is something for the next one who waits
 	}
 	r.owed += n
-	if r.err != nil || r.owed < wire.ConnWindow/4 {
+	if r.err != nil || r.owed < r.window/4 {
 		return 0
 	}
 	grant = uint32(r.owed)
@@ -147,7 +155,8 @@ func (r *receiver) took(n int) (grant uint32) {
 	return grant
 }
 
-func (r *receiver) setDeadline(t time.Time) {
+// SetDeadline has reads end at t with [os.ErrDeadlineExceeded]; zero is never.
+func (r *Receiver) SetDeadline(t time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.shut == nil {
@@ -155,23 +164,25 @@ func (r *receiver) setDeadline(t time.Time) {
 	}
 }
 
-// A sender counts what may still be sent.
-type sender struct {
+// A Sender counts what may still be sent. It is safe for concurrent use.
+type Sender struct {
 	mu       sync.Mutex
 	change   sync.Cond
+	window   int
 	avail    int
 	err      error // why nothing can be sent any more
 	deadline deadline
 }
 
-func newSender() *sender {
-	s := &sender{avail: wire.ConnWindow}
+// NewSender returns a Sender that may send a window of so many bytes.
+func NewSender(window int) *Sender {
+	s := &Sender{window: window, avail: window}
 	s.change.L = &s.mu
 	return s
 }
 
-// take waits until something may be sent, and reserves up to n bytes.
-func (s *sender) take(n int) (int, error) {
+// Take waits until something may be sent, and reserves up to n bytes.
+func (s *Sender) Take(n int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -189,11 +200,11 @@ func (s *sender) take(n int) (int, error) {
 	}
 }
 
-// grant adds what the guest granted.
-func (s *sender) grant(n uint32) error {
+// Grant adds what the peer granted.
+func (s *Sender) Grant(n uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n > wire.ConnWindow || s.avail+int(n) > wire.ConnWindow {
+	if int64(n) > int64(s.window) || s.avail+int(n) > s.window {
 		return wire.Violation("more credit than a window")
 	}
 	s.avail += int(n)
@@ -201,9 +212,9 @@ func (s *sender) grant(n uint32) error {
 	return nil
 }
 
-// stop makes every take return err; an end by ourselves overrides one by
+// Stop makes every Take return err; an end by ourselves overrides one by
 // the other side, because it is what callers ask about then.
-func (s *sender) stop(err error, own bool) {
+func (s *Sender) Stop(err error, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil || own {
@@ -213,7 +224,9 @@ func (s *sender) stop(err error, own bool) {
 	s.change.Broadcast()
 }
 
-func (s *sender) setDeadline(t time.Time) {
+// SetDeadline has every Take end at t with [os.ErrDeadlineExceeded]; zero is
+// never.
+func (s *Sender) SetDeadline(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -221,8 +234,8 @@ func (s *sender) setDeadline(t time.Time) {
 	}
 }
 
-// giveBack returns n reserved bytes that were not sent.
-func (s *sender) giveBack(n int) {
+// GiveBack returns n reserved bytes that were not sent.
+func (s *Sender) GiveBack(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.avail += n
