@@ -141,7 +141,8 @@ func TestExecRefusals(t *testing.T) {
 	at := "/v1/sandboxes/" + h.made("", "s").Name + "/exec"
 	for body, field := range map[string]string{
 		`{}`: "args", `{"args":[]}`: "args", `{"args":["a"],"line":"b"}`: "args", `{"args":["true"],"stdin":"a","stdinBase64":"YQ=="}`: "stdin",
-		`{"args":["true"],"env":{"A=B":"c"}}`: "env", `{"args":"true"}`: "args", `{"args":[1]}`: "args[0]", `{"args":["true"],"extra":1}`: "extra",
+		`{"args":["true"],"env":{"A=B":"c"}}`: "env", `{"args":["true"],"env":{"A\nB":"c"}}`: "env", `{"line":"true","env":{"":"c"}}`: "env",
+		`{"args":["true"],"env":{"A\u0000":"c"}}`: "env", `{"args":["true"],"env":{"A":"c\u0000"}}`: "env", `{"args":"true"}`: "args", `{"args":[1]}`: "args[0]", `{"args":["true"],"extra":1}`: "extra",
 		`{"args":["true"],"timeoutSeconds":-1}`: "timeoutSeconds", `{"args":["true"],"timeoutSeconds":1e9}`: "timeoutSeconds",
 		`{"args":["a"],"args":["b"]}`: "args", `{"Args":["a"]}`: "Args", `{"args":["a"]} x`: "", `{"args":null}`: "args", `[`: "", `nothing`: "",
 	} {

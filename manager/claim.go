@@ -102,18 +102,24 @@ func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*liv
 			return nil, m.whyCold(w), err
 		}
 		if ok, differ := pool.CanBindLate(*n.rec.Spec, w.asOn(n.rec.Name, *n.rec.Spec)); !ok {
-			m.pool.put(n)
+			m.giveBack(n)
 			return nil, "those there are differ in " + strings.Join(differ, ", "), nil
 		}
 		l, err := m.claimSlot(ctx, w, n, held)
-		if err == nil {
-			return l, "", nil
-		}
-		n.Close()
-		if !errors.Is(err, errSlotLost) {
-			return nil, "", err
+		if err == nil || !errors.Is(err, errSlotLost) {
+			return l, "", err
 		}
 		m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
+	}
+}
+
+// giveBack lets others have a slot that was not claimed. Who keeps the pool has
+// it open; others open one when they want it.
+func (m *Manager) giveBack(n *slot) {
+	if m.keepsPool() {
+		m.pool.put(n)
+	} else {
+		n.Close()
 	}
 }
 
@@ -157,19 +163,27 @@ const slotPatience = 2 * time.Second
 
 // claimSlot makes the slot n the sandbox of w. The claim is made first; what of
 // it has to outlast a loss of power is seen to while the sandbox is used
-// already.
-func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.Lock) (*live, error) {
+// already. Where nothing is claimed, and that is not for the slot's sake, it is
+// given back as it was: a caller without quota takes none away from others.
+func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.Lock) (_ *live, err error) {
 	turn, err := m.leases.TryEnsure(n.rec.Name)
 	if err != nil {
+		n.Close()
 		return nil, errors.Join(errSlotLost, err)
 	}
 	defer turn.Release()
-	ping, done := context.WithTimeout(ctx, slotPatience)
-	defer done()
-	if p, ok := n.Sandbox.(pinger); !ok {
-		return nil, errSlotLost
-	} else if err := p.Ping(ping); err != nil {
-		return nil, errors.Join(errSlotLost, err)
+	claimed := false
+	defer func() { // in its turn, so that nobody opens it a second time meanwhile
+		switch {
+		case err == nil:
+		case claimed, errors.Is(err, errSlotLost):
+			n.Close()
+		default:
+			m.giveBack(n)
+		}
+	}()
+	if err := m.slotAnswers(ctx, n); err != nil {
+		return nil, err
 	}
 	b := *w
 	b.sketch, b.berth = false, n.rec.Name
@@ -199,8 +213,25 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.L
 	if err != nil {
 		return nil, err
 	}
+	claimed = true
 	m.pool.step("claimed")
 	return m.bind(ctx, &b, n, c, keep, held)
+}
+
+// slotAnswers is an error unless the slot answers: errSlotLost, or the end of
+// ctx, which tells nothing of the slot.
+func (m *Manager) slotAnswers(ctx context.Context, n *slot) error {
+	p, ok := n.Sandbox.(pinger)
+	if !ok {
+		return errSlotLost
+	}
+	ping, done := context.WithTimeout(ctx, slotPatience)
+	defer done()
+	err := p.Ping(ping)
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(errSlotLost, err)
+	}
+	return err
 }
 
 // bind gives the claimed slot n to the session of w.
@@ -271,66 +302,4 @@ func (m *Manager) keepsPool() bool {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	return m.pool.keeps
-}
-
-// recordedSlots opens, one after the other, slots that another program keeps.
-func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func() (*slot, error) {
-	var names []string
-	listed := false
-	return func() (*slot, error) {
-		if !listed {
-			listed = true
-			records, _, err := m.records.List(sandbox.KindPool)
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range records {
-				if r.Tenant == w.spec.Owner.Tenant && r.Provider == w.provider.Name() && r.Shape == shape {
-					names = append(names, r.Name)
-				}
-			}
-		}
-		for len(names) > 0 {
-			name := names[0]
-			names = names[1:]
-			n, err := m.openSlot(ctx, w.provider, name)
-			if err == nil {
-				return n, nil
-			}
-			m.log.WithField("slot", name).Debugf("not to be had: %v", err)
-			if ctx.Err() != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
-	}
-}
-
-// openSlot opens a slot that runs and is nobody's. One that does not run is
-// not started: it may be somebody's whose claim was lost.
-func (m *Manager) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
-	turn, err := m.leases.TryEnsure(name) // of whoever makes it
-	if err != nil {
-		return nil, err
-	}
-	defer turn.Release()
-	rec, err := m.records.Get(sandbox.KindPool, name)
-	if err != nil {
-		return nil, err
-	}
-	if _, claimed, err := m.records.ClaimOn(name); claimed || err != nil || rec.Spec == nil {
-		return nil, errors.Join(errSlotLost, err)
-	}
-	info, err := p.Inspect(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Kind != sandbox.KindPool || info.Status != sandbox.StatusRunning || info.ConfigHash != rec.ConfigHash {
-		return nil, errSlotLost
-	}
-	sb, err := p.Open(ctx, *rec.Spec)
-	if err != nil {
-		return nil, err
-	}
-	return &slot{sb, rec}, nil
 }

@@ -26,6 +26,8 @@ const pingPatience = 250 * time.Millisecond
 // A handle that does not answer is forgotten, and closed when its last user
 // is done with it: closing it ends the commands of all its users.
 type handles struct {
+	frozen func(*handle) bool // the sandbox behind it is; see Manager.frozen
+
 	mu   sync.Mutex
 	open map[string]*handle // by sandbox name
 	all  map[*handle]bool   // with those that only those use who have them
@@ -139,15 +141,6 @@ func (h *handles) forget(n *handle) {
 	}
 }
 
-// end closes the ways out, then the handle.
-func (h *handles) end(n *handle) {
-	h.mu.Lock()
-	delete(h.all, n)
-	h.mu.Unlock()
-	n.ways.close()
-	n.Close()
-}
-
 // drop forgets the handle of name.
 func (h *handles) drop(name string) {
 	h.mu.Lock()
@@ -159,8 +152,8 @@ func (h *handles) drop(name string) {
 }
 
 // Close ends the calls of all grants, with what they hold, and lets go of every
-// sandbox that no command runs in, of all at one time: the guest of a frozen one
-// is waited for, and does not answer. Sandboxes themselves stay.
+// sandbox that no command runs in, of all at one time. Sandboxes themselves
+// stay; what a frozen one was to end it ends when it is thawed.
 func (m *Manager) Close() error {
 	err := m.endCalls()
 	m.handles.mu.Lock()

@@ -30,5 +30,6 @@ func New(o Options) (*Manager, error) {
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, pool: newSlots(), grants: &grants{}, names: &standing[string]{}, usables: &standing[Usable]{},
 	}
 	m.writable = func() ([]string, error) { return config.WritableFolders(m.current(), o.Host.Home, o.Host.Env) }
+	m.handles.frozen = m.frozen
 	return m, nil
 }

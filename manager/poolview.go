@@ -50,7 +50,10 @@ func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants
 	}
 	v.Slots = slices.DeleteFunc(v.Slots, func(s pool.Slot) bool { return s.State == pool.Claimed })
 	for _, name := range m.pool.names() {
-		if !slices.ContainsFunc(v.Slots, func(s pool.Slot) bool { return s.Name == name && s.State == pool.Ready }) {
+		// One that is being claimed looks as if it were starting, and may have
+		// been given back since.
+		there := func(s pool.Slot) bool { return s.Name == name && (s.State == pool.Ready || s.State == pool.Starting) }
+		if !slices.ContainsFunc(v.Slots, there) {
 			m.pool.drop(name)
 		}
 	}

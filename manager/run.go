@@ -73,6 +73,9 @@ func (m *Manager) admit(ctx context.Context, req Request, call gate.Call) (*admi
 	if a.res, err = config.Resolve(a.settings, req.Who, req.Flags); err != nil {
 		return a, err
 	}
+	if err := sandbox.CheckEnv(req.Command.Env); err != nil {
+		return a, err
+	}
 	if m.begin != nil {
 		if err := m.begin(ctx, a.res, req); err != nil {
 			return a, err

@@ -52,6 +52,9 @@ func (m *Manager) OpenShell(ctx context.Context, req Request, o sandbox.ShellOpt
 	if err := onlySession(req); err != nil {
 		return nil, err
 	}
+	if err := sandbox.CheckEnv(o.Env); err != nil {
+		return nil, err
+	}
 	if o.ID == "" {
 		o.ID = newID()
 	}

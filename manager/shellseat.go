@@ -19,11 +19,13 @@ type seat struct {
 	limits  sandbox.Limits
 	exit    *caller // its part of the way out; or nil
 	release func()  // lets go of the handle
+	frozen  func(*handle) bool
 }
 
-// leave ends the shell and what it holds.
+// leave ends the shell and what it holds. In a frozen sandbox the guest is told
+// to, and does it when it is thawed: nobody waits for that.
 func (at *seat) leave() error {
-	err := at.inner.Close()
+	_, err := farewell(func() bool { return at.handle != nil && at.frozen(at.handle) }, at.inner.Close)
 	at.exit.end()
 	at.release()
 	return err
@@ -83,7 +85,7 @@ func (c *caller) stands() bool {
 
 // sit opens the shell in l, in the state of the old one where walls can do that.
 func (s *Shell) sit(ctx context.Context, l *live, req *Request, old *seat) (at *seat, err error) {
-	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits}
+	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits, frozen: s.m.frozen}
 	box := l.Sandbox
 	if l.handle != nil {
 		s.m.handles.share(l.handle)

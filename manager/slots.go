@@ -103,11 +103,17 @@ func (s *slots) take(tenant, provider, shape string) *slot {
 	return best
 }
 
-// put keeps n for whoever claims it.
+// put keeps n for whoever claims it, unless the slot is open already.
 func (s *slots) put(n *slot) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open[n.rec.Name] = n
+	had := s.open[n.rec.Name]
+	if had == nil {
+		s.open[n.rec.Name] = n
+	}
+	s.mu.Unlock()
+	if had != nil && had != n {
+		n.Close()
+	}
 }
 
 // has reports whether the slot is open here.

@@ -177,6 +177,9 @@ func (x *session) list(ctx context.Context, in listInput) (tools.Answer, error) 
 		no := func(match *bool) bool { return match != nil && !*match }
 		e := entry{Name: r.Name, Kind: string(r.Kind), Agent: r.Agent, Session: r.Session, Scope: string(r.Scope), Status: string(r.Status),
 			Image: r.Image, Outdated: no(r.ImageMatch) || no(r.ConfigMatch), CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt}
+		if !x.bound.Tenant { // others may share it
+			e.Session = x.bound.Who.Session
+		}
 		out.Sandboxes = append(out.Sandboxes, e)
 		fmt.Fprintf(&text, "%s\t%s\t%s\tagent %s\tsession %s\n", e.Name, e.Kind, e.Status, e.Agent, e.Session)
 	}
@@ -217,6 +220,10 @@ func (x *session) takeAway(ctx context.Context, name string) (manager.Row, error
 	if err != nil {
 		return r, err
 	}
+	if !x.owns(r) {
+		return r, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "remove", Resource: r.Name, Message: "others share this sandbox",
+			Hint: "leave it to a client that acts for all who share it"}
+	}
 	if done := x.o.Manager.Recreate(ctx, []manager.Row{r}); len(done.Failed) > 0 {
 		f := done.Failed[0]
 		e := &sandbox.Error{Code: f.Code, Op: "remove", Resource: f.Name, Message: "the sandbox was not taken away: " + f.Error}
@@ -226,6 +233,15 @@ func (x *session) takeAway(ctx context.Context, name string) (manager.Row, error
 		return r, e
 	}
 	return r, nil
+}
+
+// owns reports whether a sandbox that the client reaches is its own to take
+// away.
+func (x *session) owns(r manager.Row) bool {
+	if x.bound.Owns != nil {
+		return x.bound.Owns(r)
+	}
+	return x.bound.Tenant || r.Scope == sandbox.ScopeSession
 }
 
 func (x *session) remove(ctx context.Context, in nameInput) (tools.Answer, error) {

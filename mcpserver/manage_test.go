@@ -98,3 +98,49 @@ func TestMistakesStayInside(t *testing.T) {
 		t.Errorf("%q", text(res))
 	}
 }
+
+// TestSharedSandboxesStay holds that a client which is bound to its session does
+// not take a sandbox away from those who share it, and who acts for all of them
+// may.
+func TestSharedSandboxesStay(t *testing.T) {
+	for _, scope := range []string{"agent", "shared"} {
+		t.Run(scope, func(t *testing.T) {
+			r := newRig(t, settingsWith(`"scope": "`+scope+`"`))
+			shared, err := r.manager.Ready(deadline(t), manager.Request{Who: who("first")})
+			must(t, err)
+			c := r.connect(bound("second"), nil)
+			if res := call(t, c, "exec", `{"command":"echo kept > /tmp/mark"}`); res.IsError {
+				t.Fatalf("%q", text(res))
+			}
+			for _, tool := range []string{"sandbox_remove", "sandbox_recreate"} {
+				for _, input := range []string{`{}`, `{"name":"` + shared.Name + `"}`} {
+					if res := call(t, c, tool, input); codeOf(t, res) != "SANDBOX.PERMISSION_DENY" || !strings.Contains(text(res), "others share") {
+						t.Errorf("%s %s: %q", tool, input, text(res))
+					}
+				}
+			}
+			if got := text(call(t, c, "exec", `{"command":"cat /tmp/mark"}`)); !strings.Contains(got, "kept") {
+				t.Errorf("the sandbox is another one: %q", got)
+			}
+			if got := text(call(t, c, "sandbox_list", `{}`)); !strings.Contains(got, shared.Name) || strings.Contains(got, "first") {
+				t.Errorf("it is listed as %q", got)
+			}
+			wide, owner := bound("second"), bound("third")
+			wide.Tenant = true
+			owner.Owns = func(row manager.Row) bool { return row.Name == shared.Name }
+			for _, b := range []mcpserver.Binding{wide, owner} {
+				own := r.connect(b, nil)
+				for _, tool := range []string{"sandbox_recreate", "sandbox_remove", "sandbox_create"} {
+					if res := call(t, own, tool, `{}`); res.IsError {
+						t.Errorf("%s: %q", tool, text(res))
+					}
+				}
+			}
+			none := bound("fourth")
+			none.Tenant, none.Owns = true, func(manager.Row) bool { return false }
+			if res := call(t, r.connect(none, nil), "sandbox_remove", `{}`); codeOf(t, res) != "SANDBOX.PERMISSION_DENY" {
+				t.Errorf("%q", text(res))
+			}
+		})
+	}
+}

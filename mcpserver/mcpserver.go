@@ -70,6 +70,10 @@ type Binding struct {
 	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
 	// sandbox of the tenant; otherwise they reach the session's own.
 	Tenant bool
+	// Owns reports whether a sandbox that the client reaches is its own to take
+	// away or have made anew, and not only its to use with others. Nil is usual:
+	// with Tenant all are, otherwise what no other session shares.
+	Owns func(manager.Row) bool
 	// Answers is what the person behind this client may allow.
 	Answers Answers
 }

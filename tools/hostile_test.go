@@ -29,7 +29,7 @@ func inputs() map[string][]obj {
 	out := map[string][]obj{
 		"exec": {
 			{}, {"command": ""}, {"command": "x\x00y"}, {"command": "a\rb"}, {"command": "echo \u200b"}, {"command": strings.Repeat("(", 100_000)}, {"command": "cat <<E"}, {"command": `echo "`}, {"command": "true", "timeout": -1},
-			{"command": "true", "timeout": 1 << 40}, {"command": "true", "env": obj{"A": "b"}}, {"command": "true", "background": true, "env": obj{"": "x"}}, {"command": "true", "background": true, "env": obj{"A=B": "x"}},
+			{"command": "true", "timeout": 1 << 40}, {"command": "true", "env": obj{"A": "b"}}, {"command": "true", "background": true, "env": obj{"": "x"}}, {"command": "true", "background": true, "env": obj{"A=B": "x"}}, {"command": "true", "background": true, "env": obj{"A\nB": "x"}},
 			{"command": "true", "background": true, "env": obj{"A": "x\x00"}}, {"command": "true", "tty": true, "env": obj{"LD_PRELOAD": "/x.so"}}, {"command": "true", "tty": true, "dir": "relative"}, {"command": "true", "tty": true, "dir": "/none"},
 			{"command": "true", "tty": true, "dir": "x\x00"}, {"command": "true", "tty": true, "rows": 0}, {"command": "true", "tty": true, "cols": 1001}, {"command": []string{"true"}}, {"command": "rm -rf /"}, {"command": "true", "restart": true, "background": true},
 		},

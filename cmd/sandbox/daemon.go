@@ -192,6 +192,7 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID()}
 	// A token for one agent reaches none of the others.
 	b.Tenant = t.Caller.Reaches(token.Tenant) && t.Caller.Agent == ""
+	b.Owns = func(r manager.Row) bool { return named.Owns(t.Caller, r.Tenant, r.Agent, r.Session, r.Scope) }
 	// As at /v1/approvals: a token for one session is what its agent may hold.
 	switch {
 	case t.Caller.Reaches(token.Admin):

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -111,10 +110,8 @@ func requestOf(in api.Exec, at named.Sandbox, admin bool) (manager.Request, erro
 	case in.Stdin != "" && in.StdinBase64 != nil:
 		return req, route.Invalid("stdin", "only one of stdin and stdinBase64 is taken")
 	}
-	for name := range maps.Keys(in.Env) {
-		if name == "" || len(name) > 256 || strings.ContainsAny(name, "=\x00") {
-			return req, route.Invalid("env", "has a name that no variable can have")
-		}
+	if err := sandbox.CheckEnv(in.Env); err != nil {
+		return req, err
 	}
 	req.Command = sandbox.Command{Args: in.Args, Env: in.Env, Dir: in.Dir, Stdin: Input(in.Stdin, in.StdinBase64), Grace: grace}
 	if in.Line != "" {

@@ -2,26 +2,13 @@ package commands
 
 import (
 	"bytes"
-	"maps"
-	"strings"
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/violation"
 )
-
-// CheckEnv refuses variables that there cannot be.
-func CheckEnv(env map[string]string) error {
-	for name := range maps.Keys(env) {
-		if name == "" || len(name) > 256 || strings.ContainsAny(name, "=\x00") {
-			return route.Invalid("env", "has a name that no variable can have")
-		}
-	}
-	return nil
-}
 
 // A Kept keeps the start of an output and counts all of it. It is safe for
 // concurrent use.

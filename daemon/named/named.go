@@ -6,6 +6,7 @@ package named
 import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/registry"
@@ -90,7 +91,12 @@ func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manage
 // Allowed reports whether what belongs to that session is the caller's to
 // name. What agents or sessions share is not one session's.
 func Allowed(c *route.Call, tenant, agent, session string, scope sandbox.Scope) bool {
-	claims := token.Claims{Role: c.Caller.Role, Tenant: c.Caller.Tenant, Agent: c.Caller.Agent, Session: c.Caller.Session}
+	return Owns(c.Caller, tenant, agent, session, scope)
+}
+
+// Owns is [Allowed] for who has no call of a route.
+func Owns(c caller.Caller, tenant, agent, session string, scope sandbox.Scope) bool {
+	claims := token.Claims{Role: c.Role, Tenant: c.Tenant, Agent: c.Agent, Session: c.Session}
 	switch scope {
 	case sandbox.ScopeAgent:
 		session = ""

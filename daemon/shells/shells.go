@@ -121,7 +121,7 @@ func (x *Resource) open(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := commands.CheckEnv(in.Env); err != nil {
+	if err := sandbox.CheckEnv(in.Env); err != nil {
 		return nil, err
 	}
 	release, err := c.Admitted(c.Context())

@@ -83,7 +83,11 @@ func TestShellsKeepState(t *testing.T) {
 		r.Want(404, "acme", "POST", r.base+"/shells/"+sh.ID+"/run", `{"line":"true"}`)
 		r.Want(422, "acme", "POST", r.base+"/shells/main/run", `{}`)
 		r.Want(422, "acme", "POST", r.base+"/shells/main/run", `{"line":"x","stdin":"a","stdinBase64":"YQ=="}`)
-		r.Want(422, "acme", "POST", r.base+"/shells", `{"env":{"a=b":"c"}}`)
+		for _, env := range []string{`"a=b":"c"`, `"a\nb":"c"`, `"":"c"`, `"a\u0000":"c"`, `"a":"\u0000"`} {
+			if res := r.Want(422, "acme", "POST", r.base+"/shells", `{"env":{`+env+`}}`); !strings.Contains(res.Body, `"field":"env"`) {
+				t.Errorf("%s: %s", env, res.Body)
+			}
+		}
 	})
 }
 

@@ -80,7 +80,7 @@ func asked(c *route.Call, at named.Sandbox, q stream.Request, cmd sandbox.Comman
 			return req, err
 		}
 	}
-	if err := commands.CheckEnv(cmd.Env); err != nil {
+	if err := sandbox.CheckEnv(cmd.Env); err != nil {
 		return req, err
 	}
 	req.Tool, req.Ask, req.Command = cmp.Or(req.Tool, more.Tool), more.Ask, cmd

@@ -201,6 +201,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// Cut ends the connection at once, and waits for nothing. The guest ends every
+// command started over it that is not detached when it finds that out: for one
+// that is frozen, when it is thawed.
+func (c *Client) Cut() {
+	c.mu.Lock()
+	c.ending = true
+	c.mu.Unlock()
+	c.end(errors.New("the connection was cut"))
+}
+
 // Ping asks the guest for a sign of life. One that gives none for half a
 // minute, whatever ctx allows, is given up: the connection ends.
 func (c *Client) Ping(ctx context.Context) error {

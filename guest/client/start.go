@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"maps"
 	"reflect"
 	"sort"
 	"strings"
@@ -176,12 +177,10 @@ func same(a, b io.Writer) bool {
 func environment(layers ...map[string]string) ([]string, error) {
 	merged := map[string]string{}
 	for _, l := range layers {
-		for k, v := range l {
-			if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
-				return nil, invalid("env", "a variable has no name, or holds a NUL byte or an equals sign in its name")
-			}
-			merged[k] = v
+		if err := sandbox.CheckEnv(l); err != nil {
+			return nil, err
 		}
+		maps.Copy(merged, l)
 	}
 	list := make([]string, 0, len(merged))
 	for k, v := range merged {

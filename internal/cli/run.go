@@ -97,8 +97,13 @@ func (f *runFlags) process() []ucli.Flag {
 
 // checkEnv refuses what no environment can hold.
 func checkEnv(s string) error {
-	if name, _, _ := strings.Cut(s, "="); name == "" {
+	name, value, _ := strings.Cut(s, "=")
+	if name == "" {
 		return errors.New("it must be NAME=VALUE or NAME")
+	}
+	var e *sandbox.Error
+	if errors.As(sandbox.CheckEnv(map[string]string{name: value}), &e) {
+		return errors.New(e.Message) // the flag is named beside it
 	}
 	return nil
 }

@@ -31,4 +31,8 @@ func (h *handle) Ping(ctx context.Context) error { return h.guest.Ping(ctx) }
 
 func (h *handle) Close() error { return h.guest.Close() }
 
+// Cut ends the connection at once, without waiting until the guest has ended
+// what was begun over it.
+func (h *handle) Cut() { h.guest.Cut() }
+
 var _ sandbox.Sandbox = (*handle)(nil)

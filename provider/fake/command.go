@@ -181,12 +181,7 @@ func checkArgs(c sandbox.Command) error {
 			return refuse(fmt.Sprintf("args[%d]", i), "an argument holds a NUL")
 		}
 	}
-	for k, v := range c.Env {
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
-			return refuse("env", fmt.Sprintf("the variable %q cannot be set", k))
-		}
-	}
-	return nil
+	return sandbox.CheckEnv(c.Env)
 }
 
 // mergeLimits takes the stricter of two bounds: a command cannot loosen what

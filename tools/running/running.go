@@ -271,7 +271,7 @@ func (h *House) clear() {
 	}
 	h.mu.Unlock()
 	var ending sync.WaitGroup
-	for _, who := range whos { // all at one time: the shell of a frozen sandbox is waited for
+	for _, who := range whos { // all at one time: a guest may take its time
 		ending.Go(func() {
 			if err := h.endSession(who, errClosing); err != nil {
 				h.o.Log.WithError(err).Warn("a shell is not closed in order")
