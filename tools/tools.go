@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/pages"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
@@ -49,7 +50,7 @@ type Options struct {
 type Tools struct {
 	o     Options
 	turns turns
-	pages *pages
+	pages *pages.Pages
 }
 
 // New returns the tools of all sessions.
@@ -62,17 +63,17 @@ func New(o Options) *Tools {
 		silent.SetLevel(logrus.PanicLevel)
 		o.Log = silent
 	}
-	return &Tools{o: o, pages: newPages(o)}
+	return &Tools{o: o, pages: pages.New(o.Browser)}
 }
 
 // Close ends the browser sessions that calls have left open. What runs in the
 // background belongs to its house. Calls that are at it are waited for, at most
 // until ctx ends.
-func (t *Tools) Close(ctx context.Context) error { return t.pages.close(ctx) }
+func (t *Tools) Close(ctx context.Context) error { return t.pages.Close(ctx) }
 
 // EndSession ends the browser session that calls of a session have left open.
 func (t *Tools) EndSession(ctx context.Context, who config.Who) error {
-	_, err := t.pages.end(ctx, who)
+	_, err := t.pages.End(ctx, who)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/pages"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
@@ -44,7 +45,7 @@ type Resource struct {
 	desk   Desk
 	keeper Keeper
 	log    logrus.FieldLogger
-	pages  *pages
+	pages  *pages.Pages
 
 	mu     sync.Mutex
 	lives  map[config.Who][]order.Life
@@ -54,14 +55,15 @@ type Resource struct {
 // New returns the resource.
 func New(d Desk, k Keeper, log logrus.FieldLogger) *Resource {
 	x := &Resource{desk: d, keeper: k, log: log, lives: map[config.Who][]order.Life{}}
-	x.pages = newPages(func(ctx context.Context, who config.Who) (browser.Session, error) {
+	x.pages = pages.New(func(ctx context.Context, who config.Who) (browser.Session, error) {
 		return d.Session(ctx, order.Request{Who: who}, browser.Rights{Write: true})
 	})
 	return x
 }
 
-// Close ends every page and way in. Browsers stay.
-func (x *Resource) Close() {
+// Close ends every page and way in. Browsers stay. What is done with a page is
+// waited for, at most until ctx ends.
+func (x *Resource) Close(ctx context.Context) error {
 	x.mu.Lock()
 	x.closed = true
 	lives := x.lives
@@ -70,7 +72,7 @@ func (x *Resource) Close() {
 	for _, l := range lives {
 		x.end(l)
 	}
-	x.pages.close()
+	return x.pages.Close(ctx)
 }
 
 func (x *Resource) end(lives []order.Life) {
@@ -233,7 +235,9 @@ func (x *Resource) stop(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.pages.drop(at.Who)
+	if _, err := x.pages.End(c.Context(), at.Who); err != nil && c.Context().Err() != nil {
+		return nil, err // any other failure ends with the browser
+	}
 	x.mu.Lock()
 	lives := x.lives[at.Who]
 	delete(x.lives, at.Who)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -132,7 +133,11 @@ func newRig(t *testing.T) (*served.Rig, *desk, string) {
 	d := &desk{}
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
 		x := browsers.New(d, r.Manager, r.Log)
-		t.Cleanup(x.Close)
+		t.Cleanup(func() {
+			if err := x.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 		return []route.Resource{x}
 	}})
 	return r, d, "/v1/sandboxes/" + r.Ready("acme", "s1") + "/browser"
@@ -199,6 +204,24 @@ func TestStart(t *testing.T) {
 		if !strings.HasSuffix(a, " acme/s1") {
 			t.Error(a)
 		}
+	}
+}
+
+// TestPagesLeaveRoom holds that a tenant with many sessions leaves pages to
+// others.
+func TestPagesLeaveRoom(t *testing.T) {
+	r, _, _ := newRig(t)
+	open := func(tenant, session string) served.Answer {
+		return r.Ask(tenant, "POST", "/v1/sandboxes/"+r.Ready(tenant, session)+"/browser/navigate", `{"url":"https://one.test/"}`)
+	}
+	n := 0
+	for ; open("acme", fmt.Sprint(n)).Status == 200; n++ {
+		if n > 64 {
+			t.Fatal("a tenant opens pages without end")
+		}
+	}
+	if got := open("evil", "a"); n == 0 || got.Status != 200 {
+		t.Errorf("after %d pages of one tenant another's is answered %d %s", n, got.Status, got.Body)
 	}
 }
 

@@ -128,8 +128,8 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 		if err := (action{}).check(in); err != nil {
 			return nil, err
 		}
-		x.pages.drop(at.Who)
-		return BrowserAnswer{}, nil
+		_, err := x.pages.End(c.Context(), at.Who)
+		return BrowserAnswer{}, err
 	}
 	do, ok := actions()[name]
 	if !ok {
@@ -144,7 +144,7 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 	}
 	defer release()
 	var out BrowserAnswer
-	err = x.pages.use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
+	err = x.pages.Use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
 	if err != nil {
 		return nil, err
 	}

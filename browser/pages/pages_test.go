@@ -1,4 +1,4 @@
-package tools
+package pages
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // TestPagesLeaveRoom holds that one tenant cannot open so many pages that there
 // are none for others, and that all together are bounded.
 func TestPagesLeaveRoom(t *testing.T) {
-	open := func(p *pages, tenant string) (n int) {
+	open := func(p *Pages, tenant string) (n int) {
 		for ; ; n++ {
 			if n > maxPages {
 				t.Fatalf("tenant %q opens more than %d pages", tenant, maxPages)
@@ -24,7 +24,7 @@ func TestPagesLeaveRoom(t *testing.T) {
 			}
 		}
 	}
-	p := newPages(Options{})
+	p := New(nil)
 	if n := open(p, "greedy"); n != maxTheirs {
 		t.Errorf("one tenant opens %d", n)
 	}
@@ -38,7 +38,7 @@ func TestPagesLeaveRoom(t *testing.T) {
 	if all != maxPages {
 		t.Errorf("%d pages are open", all)
 	}
-	if n := open(newPages(Options{}), ""); n != maxPages {
+	if n := open(New(nil), ""); n != maxPages {
 		t.Errorf("who is alone opens %d", n)
 	}
 }
