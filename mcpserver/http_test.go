@@ -2,12 +2,14 @@ package mcpserver_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -25,6 +27,15 @@ func (r *rig) serve() (*httptest.Server, *mcpserver.Handler) {
 		}
 		b := bound("default")
 		b.Caller = caller
+		if caller == "lost" {
+			b.Watch = func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithCancelCause(ctx)
+				undo := context.AfterFunc(r.lost, func() {
+					cancel(&sandbox.Error{Code: sandbox.CodePermissionDeny, Message: "the token is not good any more"})
+				})
+				return ctx, func() { undo(); cancel(nil) }
+			}
+		}
 		b.Who.Tenant = cmp.Or(q.Header.Get("Tenant"), b.Who.Tenant)
 		if s := q.Header.Get("Session"); s != "" {
 			b.Who.Session = s
@@ -60,6 +71,45 @@ func (r *rig) dial(s *httptest.Server, h headers) (*mcp.ClientSession, error) {
 		})
 	}
 	return c, err
+}
+
+// TestCallsEndWithTheirCaller holds that a call, which outlasts the request that
+// brought it, does not outlast the right to make it.
+func TestCallsEndWithTheirCaller(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	var lose func()
+	r.lost, lose = context.WithCancel(context.Background())
+	defer lose()
+	s, _ := r.serve()
+	begun := make(chan *mcp.CallToolResult, 2)
+	for _, caller := range []string{"lost", "kept"} {
+		c, err := r.dial(s, headers{"Caller": caller, "Session": caller})
+		must(t, err)
+		if res := call(t, c, "exec", `{"command":"echo hello"}`); !strings.Contains(text(res), "hello") {
+			t.Fatalf("control: %q", text(res))
+		}
+		ctx := deadline(t)
+		go func() {
+			res, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"command": "sleep 20"}})
+			if caller == "lost" || err != nil {
+				begun <- res
+			}
+		}()
+	}
+	select {
+	case res := <-begun:
+		t.Fatalf("control: it ends by itself: %+v", res)
+	case <-time.After(300 * time.Millisecond):
+	}
+	lose()
+	select {
+	case res := <-begun:
+		if res == nil || !res.IsError {
+			t.Errorf("%+v", res)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("the call goes on")
+	}
 }
 
 func TestHTTP(t *testing.T) {

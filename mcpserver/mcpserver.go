@@ -72,6 +72,10 @@ type Binding struct {
 	Tenant bool
 	// Answers is what the person behind this client may allow.
 	Answers Answers
+	// Watch returns a context that ends with ctx, and when the caller may speak
+	// no more; stop has to be called. Over HTTP a call outlasts its request, so
+	// nothing else ends it then. Nil is a caller who may always speak.
+	Watch func(ctx context.Context) (watched context.Context, stop func())
 }
 
 // A Server speaks with any number of clients. It is safe for concurrent use.

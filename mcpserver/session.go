@@ -159,6 +159,11 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(x.life, func() { stop(errEnded) })()
+	if x.bound.Watch != nil {
+		var done func()
+		ctx, done = x.bound.Watch(ctx)
+		defer done()
+	}
 	tell, done := x.progress(ctx, r)
 	defer done()
 	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)
