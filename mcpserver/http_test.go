@@ -181,7 +181,7 @@ func TestSessionsBelongToTheirCallers(t *testing.T) {
 }
 
 func TestHTTPSessionsAreBounded(t *testing.T) {
-	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerTenant, o.Sessions = 2, 3, 3 })
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerSession, o.PerTenant, o.Sessions = 2, 3, 3, 3 })
 	s, h := r.serve()
 	open := func(caller string) error {
 		_, err := r.dial(s, headers{"Caller": caller})
@@ -208,7 +208,7 @@ func TestHTTPSessionsAreBounded(t *testing.T) {
 // TestTenantsLeaveRoom holds that a tenant with many tokens has no more sessions
 // than a tenant may have, so that there is room for others.
 func TestTenantsLeaveRoom(t *testing.T) {
-	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerTenant, o.Sessions = 2, 3, 100 })
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerSession, o.PerTenant, o.Sessions = 2, 3, 3, 100 })
 	s, _ := r.serve()
 	opened := 0
 	for i := range 6 {
@@ -221,6 +221,25 @@ func TestTenantsLeaveRoom(t *testing.T) {
 	}
 	if _, err := r.dial(s, headers{"Caller": "bob", "Tenant": "other"}); err != nil {
 		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestSessionsLeaveRoom holds that one session of a tenant, whose agent makes
+// callers of its own, leaves room for the tenant's others.
+func TestSessionsLeaveRoom(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerSession, o.PerTenant = 2, 3, 100 })
+	s, _ := r.serve()
+	opened := 0
+	for i := range 6 {
+		if _, err := r.dial(s, headers{"Caller": fmt.Sprint("token ", i), "Session": "greedy"}); err == nil {
+			opened++
+		}
+	}
+	if opened != 3 {
+		t.Errorf("one session has %d", opened)
+	}
+	if _, err := r.dial(s, headers{"Caller": "bob", "Session": "other"}); err != nil {
+		t.Errorf("another session: %v", err)
 	}
 }
 
