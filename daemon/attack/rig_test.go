@@ -62,8 +62,9 @@ func build(t *testing.T, dir string) string {
 	return program
 }
 
-// open starts the daemon. What it has made is removed at the end.
-func open(t *testing.T) *house {
+// open starts the daemon with those settings. What it has made is removed at
+// the end.
+func open(t *testing.T, settings string) *house {
 	t.Helper()
 	testenv.Require(t, "docker")
 	dir := t.TempDir()
@@ -78,8 +79,10 @@ func open(t *testing.T) *house {
 		return cmd
 	}
 	t.Cleanup(func() {
-		if out, err := command("recreate", "--all", "--force").CombinedOutput(); err != nil {
-			t.Errorf("clean up: %v\n%s", err, out)
+		for _, what := range [][]string{{"recreate", "--all", "--force"}, {"recreate", "--all", "--force", "--browser"}} {
+			if out, err := command(what...).CombinedOutput(); err != nil {
+				t.Errorf("clean up: %v\n%s", err, out)
+			}
 		}
 	})
 	cmd := command("serve", "--listen", "unix:"+socket, "--listen", "tcp:127.0.0.1:0")

@@ -34,7 +34,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{house: open(t), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
+	w := &world{house: open(t, settings), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
 	w.people()
 	w.things()
 	w.hidden = map[string]string{
