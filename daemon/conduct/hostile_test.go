@@ -77,3 +77,51 @@ func TestTimeLimitHolds(t *testing.T) {
 		t.Errorf("control: an admin: %s", text)
 	}
 }
+
+// TestSharedSandboxStays holds that a session does not remove behind its command
+// what all of an agent share, with what they have in it.
+func TestSharedSandboxStays(t *testing.T) {
+	const first = `{"args":["true"],"noStdin":true,"extra":{"remove":true}}`
+	r := serve(t, "", `"provider": "local", "scope": "agent"`)
+	name := r.Ready("acme", "s2")
+	ctx, conn := attach(t, r, "acme-s1", "s1", first)
+	if kind, text := last(ctx, t, conn); kind != "error" || !strings.Contains(text, "PERMISSION_DENY") {
+		t.Errorf("it is removed: %s", text)
+	}
+	if _, err := r.Manager.Recorded("acme", name); err != nil {
+		t.Error(err)
+	}
+	ctx, conn = attach(t, r, "acme", "s1", first)
+	if kind, text := last(ctx, t, conn); kind != "exit" {
+		t.Errorf("control: the tenant: %s", text)
+	}
+	own := serve(t, "", `"provider": "local"`)
+	name = own.Ready("acme", "s1")
+	ctx, conn = attach(t, own, "acme-s1", "s1", first)
+	if kind, text := last(ctx, t, conn); kind != "exit" {
+		t.Errorf("control: a session's own: %s", text)
+	}
+	if _, err := own.Manager.Recorded("acme", name); err == nil {
+		t.Error("control: a session's own is not removed")
+	}
+}
+
+// TestGraceIsBounded holds that a command which does not want to end goes on
+// for a moment and no longer when its caller's token was taken back.
+func TestGraceIsBounded(t *testing.T) {
+	r := serve(t, "docker", `"provider": "docker"`)
+	ctx, conn := attach(t, r, "acme-s1", "s1", `{"args":["sh","-c","trap '' TERM; echo begun; while :; do sleep 1; done"],"noStdin":true,"graceSeconds":3600}`)
+	for {
+		_, data, err := conn.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), "begun") {
+			break
+		}
+	}
+	if _, err := r.Tokens.Revoke(r.IDs["acme-s1"]); err != nil {
+		t.Fatal(err)
+	}
+	last(ctx, t, conn)
+}
