@@ -103,7 +103,9 @@ func (r *rig) resources(s *served.Rig, c *control.Control) []route.Resource {
 	r.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), patience)
 		defer done()
-		pages.Close()
+		if err := pages.Close(ctx); err != nil {
+			r.Error(err)
+		}
 		boxes.Close()
 		if err := kits.Close(ctx); err != nil {
 			r.Error(err)

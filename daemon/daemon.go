@@ -50,6 +50,12 @@ type Options struct {
 	// shows to others than admins.
 	Private []string
 
+	// AtOnce is how many requests of one tenant there are at a time, streams and
+	// sockets among them; 0 is 4096. It is no quota but what keeps connections
+	// for others: every request has one, and a process may have so many. Admins
+	// are not counted.
+	AtOnce int
+
 	RequestTimeout time.Duration // of routes that say nothing else; 0 is one minute
 	MaxBody        int64         // bytes, of routes that say nothing else; 0 is 1 MiB
 	SlowWrite      time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
@@ -94,6 +100,7 @@ type Server struct {
 	ebb      context.Context // of requests that nobody waits for; ends when a drain begins
 	turn     context.CancelCauseFunc
 	busy     crowd
+	present  present
 
 	mu       sync.Mutex
 	servers  []*http.Server // that serve with this one
@@ -114,6 +121,9 @@ func New(o Options) (*Server, error) {
 	}
 	if s.o.MaxBody <= 0 {
 		s.o.MaxBody = 1 << 20
+	}
+	if s.present.most = s.o.AtOnce; s.present.most <= 0 {
+		s.present.most = 4096
 	}
 	if s.o.SlowWrite <= 0 {
 		s.o.SlowWrite = 30 * time.Second

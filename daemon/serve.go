@@ -111,6 +111,13 @@ func (q *request) do(who *caller.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
+		if !c.Admin() && !exempt {
+			leave, err := q.s.present.enter(c.Who.Tenant)
+			if err != nil {
+				return err
+			}
+			defer leave()
+		}
 		if a := q.s.o.Admission; a != nil && !exempt {
 			if err := a.Request(c.Caller, c.Who.Tenant); err != nil {
 				return err

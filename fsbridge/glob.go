@@ -19,13 +19,15 @@ const (
 	maxBraces  = 8
 	maxChoices = 256 // ways to choose from all braces: each is tried
 	maxMatches = 100_000
+	maxPath    = 4095 // bytes of the longest path of Linux; a tree may be deeper
 )
 
 // Glob returns the paths that match pattern, in the order of a walk. The
 // pattern is absolute or relative to the workspace, and so are the results.
 // Its words are those of doublestar: *, ?, [class], {a,b} and ** for any
 // number of folders. Links are matched and not followed; folders that may not
-// be read, or that vanish meanwhile, are left out as a shell does.
+// be read, that vanish meanwhile, or that are too deep to have a path, are left
+// out as a shell does.
 //
 // A malformed or oversized pattern is [sandbox.CodeValidation], more than
 // 100,000 matches [sandbox.CodeBudgetExceeded].
@@ -89,8 +91,12 @@ func collapse(pattern string) (string, int) {
 // depth of the tree to the power of their number.
 func matched(ctx context.Context, f sandbox.Files, pattern, root, rest string) ([]string, error) {
 	var found []string
-	err := Walk(ctx, f, root, func(name string, _ fs.DirEntry, err error) error {
+	err := Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
 		switch {
+		case len(name) > maxPath && d.IsDir():
+			return fs.SkipDir
+		case len(name) > maxPath:
+			return nil
 		case err != nil && name != root && (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)):
 			return nil
 		case err != nil || name == root:

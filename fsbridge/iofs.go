@@ -49,7 +49,11 @@ func (v *view) inside(op, name string) (string, error) {
 	case name == ".":
 		return v.root, nil
 	}
-	return join(v.root, name), nil
+	full := join(v.root, name)
+	if v.lenient && len(full) > maxPath {
+		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist} // for everybody who would name it
+	}
+	return full, nil
 }
 
 func pathError(op, name string, err error) error {
@@ -96,12 +100,15 @@ func (v *view) Stat(name string) (fs.FileInfo, error) {
 // ReadDir implements [fs.ReadDirFS].
 func (v *view) ReadDir(name string) ([]fs.DirEntry, error) {
 	full, err := v.inside("readdir", name)
-	if err != nil {
-		return nil, err
+	var entries []fs.DirEntry
+	if err == nil {
+		entries, err = v.files.ReadDir(v.ctx, full)
 	}
-	entries, err := v.files.ReadDir(v.ctx, full)
 	if v.lenient && name != "." && (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) {
 		return nil, nil
+	}
+	if full == "" {
+		return nil, err
 	}
 	return entries, pathError("readdir", name, err)
 }

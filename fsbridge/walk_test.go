@@ -126,3 +126,42 @@ func TestGlobIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A shaft is deeper than paths are long: every folder has one in it, and a file.
+type shaft struct {
+	sandbox.Files
+	entries []fs.DirEntry
+}
+
+func (s shaft) named(name string) error {
+	if len(name) > 4095 {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Field: "path", Message: "the path has more than 4095 bytes"}
+	}
+	return nil
+}
+
+func (s shaft) Stat(_ context.Context, name string) (fs.FileInfo, error) {
+	if err := s.named(name); err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(name, "/f") {
+		return s.entries[1].Info()
+	}
+	return s.entries[0].Info()
+}
+
+func (s shaft) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
+	return s.entries, s.named(name)
+}
+
+// TestGlobInAShaft holds that what lies too deep to have a path keeps nobody
+// from finding the rest.
+func TestGlobInAShaft(t *testing.T) {
+	s := shaft{entries: fsinfo.Entries([]fsinfo.Info{fsinfo.New(strings.Repeat("d", 200), 0o040755, 0, time.Time{}), fsinfo.New("f", 0o100644, 0, time.Time{})})}
+	for pattern, want := range map[string]int{"/w/**/f": 21, "/w/**": 43, "/w/**/d*/**/f": 20, "/w/*": 2} {
+		found, err := fsbridge.Glob(context.Background(), s, pattern)
+		if err != nil || len(found) != want {
+			t.Errorf("%s: %d, %v", pattern, len(found), err)
+		}
+	}
+}

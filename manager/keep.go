@@ -126,6 +126,7 @@ func (m *Manager) Extend(ctx context.Context, tenant, name string, until time.Ti
 type Usable struct {
 	Place   Place
 	Reason  string
+	Scope   sandbox.Scope // who shares its sandbox
 	Access  sandbox.Access
 	Browser bool          // the settings have one
 	Timeout time.Duration // limits.timeout of its commands
@@ -147,7 +148,7 @@ func (m *Manager) Usable(who config.Who, flags *config.SandboxSettings) (Usable,
 }
 
 func (m *Manager) usableBy(res config.Resolved) (u Usable, err error) {
-	u = Usable{Access: res.WorkspaceAccess, Browser: res.Browser.Enabled, Timeout: time.Duration(res.Limits.Timeout), Output: int64(res.Limits.MaxOutputBytes)}
+	u = Usable{Scope: res.Scope, Access: res.WorkspaceAccess, Browser: res.Browser.Enabled, Timeout: time.Duration(res.Limits.Timeout), Output: int64(res.Limits.MaxOutputBytes)}
 	if u.policy, err = config.ToolPolicy(res); err != nil {
 		return Usable{}, err
 	}

@@ -142,7 +142,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	}
 	defer release()
 	limit := req.Timeout
-	if limit == 0 {
+	if limit <= 0 {
 		limit = live.spec.Limits.Timeout
 	}
 	if limit > 0 {

@@ -102,19 +102,22 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 		}
 		return g, nil
 	}
-	mine, ours := 0, 0
+	mine, same, ours := 0, 0, 0
 	for _, g := range h.open {
 		if g.bound.Caller == b.Caller {
 			mine++
 		}
 		if g.bound.Who.Tenant == b.Who.Tenant {
 			ours++
+			if g.bound.Who.Session == b.Who.Session {
+				same++
+			}
 		}
 	}
 	switch {
 	case h.over:
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "session", Retryable: true, Message: "the program ends"}
-	case len(h.open) >= h.o.Sessions || ours >= h.o.PerTenant || mine >= h.o.PerCaller:
+	case len(h.open) >= h.o.Sessions || ours >= h.o.PerTenant || same >= h.o.PerSession || mine >= h.o.PerCaller:
 		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Retryable: true, Message: "too many sessions are open"}
 	}
 	g := &guest{id: rand.Text()}

@@ -2,12 +2,14 @@ package mcpserver_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -25,6 +27,15 @@ func (r *rig) serve() (*httptest.Server, *mcpserver.Handler) {
 		}
 		b := bound("default")
 		b.Caller = caller
+		if caller == "lost" {
+			b.Watch = func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithCancelCause(ctx)
+				undo := context.AfterFunc(r.lost, func() {
+					cancel(&sandbox.Error{Code: sandbox.CodePermissionDeny, Message: "the token is not good any more"})
+				})
+				return ctx, func() { undo(); cancel(nil) }
+			}
+		}
 		b.Who.Tenant = cmp.Or(q.Header.Get("Tenant"), b.Who.Tenant)
 		if s := q.Header.Get("Session"); s != "" {
 			b.Who.Session = s
@@ -60,6 +71,45 @@ func (r *rig) dial(s *httptest.Server, h headers) (*mcp.ClientSession, error) {
 		})
 	}
 	return c, err
+}
+
+// TestCallsEndWithTheirCaller holds that a call, which outlasts the request that
+// brought it, does not outlast the right to make it.
+func TestCallsEndWithTheirCaller(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	var lose func()
+	r.lost, lose = context.WithCancel(context.Background())
+	defer lose()
+	s, _ := r.serve()
+	begun := make(chan *mcp.CallToolResult, 2)
+	for _, caller := range []string{"lost", "kept"} {
+		c, err := r.dial(s, headers{"Caller": caller, "Session": caller})
+		must(t, err)
+		if res := call(t, c, "exec", `{"command":"echo hello"}`); !strings.Contains(text(res), "hello") {
+			t.Fatalf("control: %q", text(res))
+		}
+		ctx := deadline(t)
+		go func() {
+			res, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"command": "sleep 20"}})
+			if caller == "lost" || err != nil {
+				begun <- res
+			}
+		}()
+	}
+	select {
+	case res := <-begun:
+		t.Fatalf("control: it ends by itself: %+v", res)
+	case <-time.After(300 * time.Millisecond):
+	}
+	lose()
+	select {
+	case res := <-begun:
+		if res == nil || !res.IsError {
+			t.Errorf("%+v", res)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("the call goes on")
+	}
 }
 
 func TestHTTP(t *testing.T) {
@@ -131,7 +181,7 @@ func TestSessionsBelongToTheirCallers(t *testing.T) {
 }
 
 func TestHTTPSessionsAreBounded(t *testing.T) {
-	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerTenant, o.Sessions = 2, 3, 3 })
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerSession, o.PerTenant, o.Sessions = 2, 3, 3, 3 })
 	s, h := r.serve()
 	open := func(caller string) error {
 		_, err := r.dial(s, headers{"Caller": caller})
@@ -158,7 +208,7 @@ func TestHTTPSessionsAreBounded(t *testing.T) {
 // TestTenantsLeaveRoom holds that a tenant with many tokens has no more sessions
 // than a tenant may have, so that there is room for others.
 func TestTenantsLeaveRoom(t *testing.T) {
-	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerTenant, o.Sessions = 2, 3, 100 })
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerSession, o.PerTenant, o.Sessions = 2, 3, 3, 100 })
 	s, _ := r.serve()
 	opened := 0
 	for i := range 6 {
@@ -171,6 +221,25 @@ func TestTenantsLeaveRoom(t *testing.T) {
 	}
 	if _, err := r.dial(s, headers{"Caller": "bob", "Tenant": "other"}); err != nil {
 		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestSessionsLeaveRoom holds that one session of a tenant, whose agent makes
+// callers of its own, leaves room for the tenant's others.
+func TestSessionsLeaveRoom(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.PerCaller, o.PerSession, o.PerTenant = 2, 3, 100 })
+	s, _ := r.serve()
+	opened := 0
+	for i := range 6 {
+		if _, err := r.dial(s, headers{"Caller": fmt.Sprint("token ", i), "Session": "greedy"}); err == nil {
+			opened++
+		}
+	}
+	if opened != 3 {
+		t.Errorf("one session has %d", opened)
+	}
+	if _, err := r.dial(s, headers{"Caller": "bob", "Session": "other"}); err != nil {
+		t.Errorf("another session: %v", err)
 	}
 }
 

@@ -51,13 +51,14 @@ type Options struct {
 	// clients that are of the same user as the program.
 	Private []string
 
-	Calls     int           // of one session that run at one time; usually 32
-	Sessions  int           // over HTTP, of all callers; usually 4096
-	PerTenant int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions
-	PerCaller int           // over HTTP, of one caller; usually 64
-	Idle      time.Duration // a session over HTTP without requests ends; usually 30 minutes
-	Heartbeat time.Duration // between two notes of progress where nothing happens; usually 5 s
-	Refresh   time.Duration // between two looks at whether a session's tools are others now; usually 30 s
+	Calls      int           // of one session that run at one time; usually 32
+	Sessions   int           // over HTTP, of all callers; usually 4096
+	PerTenant  int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions
+	PerSession int           // over HTTP, for one session of a tenant, whose agent may make callers too; usually a quarter of PerTenant
+	PerCaller  int           // over HTTP, of one caller; usually 64
+	Idle       time.Duration // a session over HTTP without requests ends; usually 30 minutes
+	Heartbeat  time.Duration // between two notes of progress where nothing happens; usually 5 s
+	Refresh    time.Duration // between two looks at whether a session's tools are others now; usually 30 s
 }
 
 // A Binding says whom a session of the protocol is for.
@@ -76,6 +77,10 @@ type Binding struct {
 	Owns func(manager.Row) bool
 	// Answers is what the person behind this client may allow.
 	Answers Answers
+	// Watch returns a context that ends with ctx, and when the caller may speak
+	// no more; stop has to be called. Over HTTP a call outlasts its request, so
+	// nothing else ends it then. Nil is a caller who may always speak.
+	Watch func(ctx context.Context) (watched context.Context, stop func())
 }
 
 // A Server speaks with any number of clients. It is safe for concurrent use.
@@ -93,6 +98,7 @@ func New(o Options) *Server {
 	usual(&o.Calls, 32)
 	usual(&o.Sessions, 4096)
 	usual(&o.PerTenant, max(o.Sessions/4, 1))
+	usual(&o.PerSession, max(o.PerTenant/4, 1))
 	usual(&o.PerCaller, 64)
 	for d, value := range map[*time.Duration]time.Duration{&o.Idle: 30 * time.Minute, &o.Heartbeat: 5 * time.Second, &o.Refresh: 30 * time.Second} {
 		if *d <= 0 {

@@ -36,19 +36,24 @@ func (x *session) template() *mcp.ResourceTemplate {
 }
 
 // files lends the files of the sandbox, as the tool read has them.
-func (x *session) files(ctx context.Context, fn func(manager.Share) error) error {
+func (x *session) files(ctx context.Context, fn func(context.Context, manager.Share) error) error {
+	ctx, leave, err := x.admit(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	r := x.request(x.bound.Who)
 	r.Tool, r.MustExist = "read", true
-	return x.o.Manager.Files(ctx, r, fn)
+	return x.o.Manager.Files(ctx, r, func(s manager.Share) error { return fn(ctx, s) })
 }
 
 // listResources lists files of the workspace, at most so many. It makes no
 // sandbox: without one, and where the session may not read, there are none.
 func (x *session) listResources(ctx context.Context) (*mcp.ListResourcesResult, error) {
 	out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
-	w := walk{ctx: ctx, left: maxLooked}
-	err := x.files(ctx, func(s manager.Share) error {
-		w.files = s
+	w := walk{left: maxLooked}
+	err := x.files(ctx, func(ctx context.Context, s manager.Share) error {
+		w.ctx, w.files = ctx, s
 		return w.folder(sandbox.WorkspaceDir, 0)
 	})
 	switch sandbox.CodeOf(err) {
@@ -149,7 +154,7 @@ func (x *session) readResource(ctx context.Context, r *mcp.ReadResourceRequest) 
 		return nil, mcp.ResourceNotFoundError(r.Params.URI)
 	}
 	var data []byte
-	err := x.files(ctx, func(s manager.Share) error {
+	err := x.files(ctx, func(ctx context.Context, s manager.Share) error {
 		f, err := s.Read(ctx, at, 0, maxResource+1)
 		if err != nil {
 			return err

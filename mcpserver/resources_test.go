@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/mcpserver"
 )
 
 // put writes a file into the sandbox of a session.
@@ -19,6 +20,38 @@ func (r *rig) put(session, path, content string) {
 	must(r.t, r.manager.Files(deadline(r.t), manager.Request{Who: who(session)}, func(s manager.Share) error {
 		return s.Write(context.Background(), path, strings.NewReader(content), sandbox.WriteOptions{})
 	}))
+}
+
+// TestResourcesAreCalls holds that resources, which take time and memory as
+// tools do, count among the calls that run at one time.
+func TestResourcesAreCalls(t *testing.T) {
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { o.Calls = 1 })
+	r.put("s", "/workspace/a", "text")
+	c := r.connect(bound("s"), nil)
+	read := func() error {
+		_, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: "sandbox:///workspace/a"})
+		return err
+	}
+	must(t, read())
+	ctx, stop := context.WithCancel(deadline(t))
+	defer stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil { // it is refused while something is read, and cancelled in the end
+			_, _ = c.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"command": "sleep 1000"}})
+		}
+	}()
+	until(t, "a call is begun while another runs", func() bool { return read() != nil })
+	if err := read(); err == nil || !strings.Contains(err.Error(), "too many calls") {
+		t.Error(err)
+	}
+	if _, err := c.ListResources(deadline(t), nil); err == nil {
+		t.Error("they are listed while a call runs")
+	}
+	stop()
+	<-ended
+	until(t, "nothing is read afterwards", func() bool { return read() == nil })
 }
 
 func TestResources(t *testing.T) {

@@ -36,7 +36,8 @@ type rig struct {
 	t       *testing.T
 	manager *manager.Manager
 	engine  *fake.Engine
-	host    string // a folder of the host, which no rule opens
+	host    string          // a folder of the host, which no rule opens
+	lost    context.Context // ends when the caller "lost" may speak no more
 
 	mu       sync.Mutex
 	settings *config.Settings

@@ -148,17 +148,36 @@ func described(t schema.Tool) *mcp.Tool {
 	}
 }
 
-// call carries a call of a tool out.
-func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// admit lets one request that works in the sandbox begin, of those that may run
+// at one time. Its context ends with the session, and when the caller may speak
+// no more. done has to be called.
+func (x *session) admit(ctx context.Context) (_ context.Context, done func(), err error) {
 	select {
 	case x.calls <- struct{}{}:
-		defer func() { <-x.calls }()
 	default:
-		return x.failed(&sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "call", Retryable: true, Message: "too many calls of this session run at one time", Hint: "wait for some of them"}), nil
+		return nil, nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "call", Retryable: true, Message: "too many calls of this session run at one time", Hint: "wait for some of them"}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(x.life, func() { stop(errEnded) })()
+	undo := context.AfterFunc(x.life, func() { stop(errEnded) })
+	watched := func() {}
+	if x.bound.Watch != nil {
+		ctx, watched = x.bound.Watch(ctx)
+	}
+	return ctx, func() {
+		watched()
+		undo()
+		stop(nil)
+		<-x.calls
+	}, nil
+}
+
+// call carries a call of a tool out.
+func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	ctx, leave, err := x.admit(ctx)
+	if err != nil {
+		return x.failed(err), nil
+	}
+	defer leave()
 	tell, done := x.progress(ctx, r)
 	defer done()
 	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)

@@ -20,7 +20,7 @@ import (
 func (c *call) browse(ctx context.Context, in schema.Browser) (Answer, error) {
 	d := schema.BrowserResult{Action: in.Action, Path: in.Path}
 	if in.Action == "close" {
-		open, err := c.tools.pages.end(ctx, c.session.Who)
+		open, err := c.tools.pages.End(ctx, c.session.Who)
 		text := "the page is closed"
 		if !open {
 			text = "there was no page open"
@@ -28,7 +28,7 @@ func (c *call) browse(ctx context.Context, in schema.Browser) (Answer, error) {
 		return Answer{Text: text, Data: d}, err
 	}
 	var a Answer
-	err := c.tools.pages.use(ctx, c.session.Who, func(s browser.Session) (err error) {
+	err := c.tools.pages.Use(ctx, c.session.Who, func(s browser.Session) (err error) {
 		a, err = c.act(ctx, s, in, d)
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A call is one call of a tool.
@@ -99,10 +100,19 @@ func (c *call) files(ctx context.Context, fn func(*fsbridge.Bridge) error) error
 	return c.tools.o.Manager.Files(ctx, c.request(), func(s manager.Share) error { return fn(s.Bridge) })
 }
 
+// looking is files for what looks through folders, in its turn.
+func (c *call) looking(ctx context.Context, fn func(*fsbridge.Bridge) error) error {
+	return c.inTurn(ctx, &c.tools.looks, fn)
+}
+
 // changing is files for what changes some, in its turn.
 func (c *call) changing(ctx context.Context, fn func(*fsbridge.Bridge) error) error {
+	return c.inTurn(ctx, &c.tools.turns, fn)
+}
+
+func (c *call) inTurn(ctx context.Context, of *turns.Turns, fn func(*fsbridge.Bridge) error) error {
 	return c.tools.o.Manager.Files(ctx, c.request(), func(s manager.Share) error {
-		give, err := c.tools.turns.take(ctx, s.Name)
+		give, err := of.Enter(ctx, s.Name)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ var errLooked = errors.New("the time for looking is over")
 func (c *call) ls(ctx context.Context, in schema.Ls) (Answer, error) {
 	d := schema.LsResult{Path: in.Path, Entries: []schema.Entry{}}
 	var page show.Page
-	err := c.files(ctx, func(f *fsbridge.Bridge) error {
+	err := c.looking(ctx, func(f *fsbridge.Bridge) error {
 		entries, err := f.ReadDir(ctx, in.Path)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (c *call) glob(ctx context.Context, in schema.Glob) (Answer, error) {
 	bounded, done := context.WithTimeoutCause(ctx, lookFor, errLooked)
 	defer done()
 	var found []string
-	err := c.files(ctx, func(f *fsbridge.Bridge) (err error) {
+	err := c.looking(ctx, func(f *fsbridge.Bridge) (err error) {
 		found, err = fsbridge.Glob(bounded, f, pattern)
 		return err
 	})
@@ -139,7 +139,7 @@ func (c *call) grep(ctx context.Context, in schema.Grep) (Answer, error) {
 	bounded, done := context.WithTimeoutCause(ctx, lookFor, errLooked)
 	defer done()
 	var tally search.Tally
-	err = c.files(ctx, func(f *fsbridge.Bridge) (err error) {
+	err = c.looking(ctx, func(f *fsbridge.Bridge) (err error) {
 		tally, err = search.Run(bounded, f, q, found.add)
 		return err
 	})

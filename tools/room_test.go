@@ -1,44 +1,60 @@
 package tools
 
 import (
-	"fmt"
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestPagesLeaveRoom holds that one tenant cannot open so many pages that there
-// are none for others, and that all together are bounded.
-func TestPagesLeaveRoom(t *testing.T) {
-	open := func(p *pages, tenant string) (n int) {
-		for ; ; n++ {
-			if n > maxPages {
-				t.Fatalf("tenant %q opens more than %d pages", tenant, maxPages)
-			}
-			if _, err := p.claim(config.Who{Tenant: tenant, Agent: "main", Session: fmt.Sprint(n)}); err != nil {
-				if sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
-					t.Fatal(err)
-				}
-				return n
+// lending lends no files at all, of a sandbox by the name of the session.
+type lending struct{ Conductor }
+
+func (lending) Files(_ context.Context, req manager.Request, fn func(manager.Share) error) error {
+	return fn(manager.Share{Name: req.Who.Session})
+}
+
+// TestRoom holds that calls which look through folders, and so take memory by
+// what lies in a sandbox, run few at a time in one sandbox, and that those in
+// another do not wait for them.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kits := New(Options{Manager: lending{}})
+		now, highest := map[string]int{}, map[string]int{}
+		var mu sync.Mutex
+		count := func(name string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			now[name] += n
+			highest[name] = max(highest[name], now[name])
+			now["all"] += n
+			highest["all"] = max(highest["all"], now["all"])
+		}
+		var all sync.WaitGroup
+		for _, name := range []string{"a", "b", "c"} {
+			c := &call{Kit: &Kit{tools: kits}}
+			c.session.Who.Session = name
+			for range 10 {
+				all.Go(func() {
+					err := c.looking(t.Context(), func(*fsbridge.Bridge) error {
+						count(name, 1)
+						time.Sleep(time.Second)
+						count(name, -1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
 			}
 		}
-	}
-	p := newPages(Options{})
-	if n := open(p, "greedy"); n != maxTheirs {
-		t.Errorf("one tenant opens %d", n)
-	}
-	if _, err := p.claim(config.Who{Tenant: "greedy", Agent: "main", Session: "0"}); err != nil {
-		t.Errorf("a page that is open: %v", err)
-	}
-	all := maxTheirs
-	for i := range maxPages {
-		all += open(p, fmt.Sprint("tenant", i))
-	}
-	if all != maxPages {
-		t.Errorf("%d pages are open", all)
-	}
-	if n := open(newPages(Options{}), ""); n != maxPages {
-		t.Errorf("who is alone opens %d", n)
-	}
+		all.Wait()
+		if highest["a"] > 2 || highest["b"] > 2 || highest["c"] > 2 || highest["all"] != 6 {
+			t.Errorf("%v at a time", highest)
+		}
+	})
 }

@@ -10,17 +10,18 @@ package tools
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/pages"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Conductor is what tools need of a [manager.Manager].
@@ -48,9 +49,14 @@ type Options struct {
 // have to be closed.
 type Tools struct {
 	o     Options
-	turns turns
-	pages *pages
+	turns turns.Turns // by sandbox: of two edits of one file neither loses what the other one did
+	looks turns.Turns // by sandbox: what is in folders is held while it is told
+	pages *pages.Pages
 }
+
+// maxLooks is how many calls look through folders of one sandbox at a time;
+// others wait. A folder with 300,000 files takes 100 MB while it is listed.
+const maxLooks = 2
 
 // New returns the tools of all sessions.
 func New(o Options) *Tools {
@@ -62,17 +68,17 @@ func New(o Options) *Tools {
 		silent.SetLevel(logrus.PanicLevel)
 		o.Log = silent
 	}
-	return &Tools{o: o, pages: newPages(o)}
+	return &Tools{o: o, looks: turns.Turns{Most: maxLooks}, pages: pages.New(o.Browser)}
 }
 
 // Close ends the browser sessions that calls have left open. What runs in the
 // background belongs to its house. Calls that are at it are waited for, at most
 // until ctx ends.
-func (t *Tools) Close(ctx context.Context) error { return t.pages.close(ctx) }
+func (t *Tools) Close(ctx context.Context) error { return t.pages.Close(ctx) }
 
 // EndSession ends the browser session that calls of a session have left open.
 func (t *Tools) EndSession(ctx context.Context, who config.Who) error {
-	_, err := t.pages.end(ctx, who)
+	_, err := t.pages.End(ctx, who)
 	return err
 }
 
@@ -169,45 +175,4 @@ func (k *Kit) listed(u manager.Usable, name string) error {
 			Message: "this session runs without a wall (" + u.Reason + "), and " + name + " works on files of a sandbox only", Hint: "use exec, or a session that is sandboxed"}
 	}
 	return nil
-}
-
-// turns lets those who change files of one sandbox take turns, so that of two
-// edits of one file neither loses what the other one did.
-type turns struct {
-	mu sync.Mutex
-	of map[string]*turn // by sandbox
-}
-
-type turn struct {
-	token chan struct{}
-	users int
-}
-
-// take waits for the turn of a sandbox; give ends it.
-func (t *turns) take(ctx context.Context, name string) (give func(), err error) {
-	t.mu.Lock()
-	if t.of == nil {
-		t.of = map[string]*turn{}
-	}
-	mine := t.of[name]
-	if mine == nil {
-		mine = &turn{token: make(chan struct{}, 1)}
-		t.of[name] = mine
-	}
-	mine.users++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if mine.users--; mine.users == 0 {
-			delete(t.of, name)
-		}
-	}
-	select {
-	case mine.token <- struct{}{}:
-		return func() { <-mine.token; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
 }

@@ -64,7 +64,11 @@ func TestBrowsers(t *testing.T) {
 	x := &desk{}
 	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
 		b := browsers.New(x, r.Manager, r.Log)
-		t.Cleanup(b.Close)
+		t.Cleanup(func() {
+			if err := b.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 		return []route.Resource{b}
 	}})}
 	req := order.Request{Who: session("s1"), Flags: config.Overrides{AllowDomains: []string{"a.test"}}.Layer()}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -133,7 +134,13 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 	}
 	pages := browsers.New(keeper, m, o.Log)
 	d.conduct = conduct.New(m, stream.Options{})
-	d.ends = append(d.ends, boxes.Close, pages.Close)
+	d.ends = append(d.ends, boxes.Close, func() {
+		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
+		defer done()
+		if err := pages.Close(ctx); err != nil {
+			o.Log.WithError(err).Warn("a page of a browser has not ended in order")
+		}
+	})
 	violations, err := d.house.Violations()
 	if err != nil {
 		return nil, err
@@ -189,7 +196,7 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 	if _, err := named.Inside(d.manager, t.Who); err != nil {
 		return mcpserver.Binding{}, err
 	}
-	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID()}
+	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Watch: t.Caller.Watch}
 	// A token for one agent reaches none of the others.
 	b.Tenant = t.Caller.Reaches(token.Tenant) && t.Caller.Agent == ""
 	b.Owns = func(r manager.Row) bool { return named.Owns(t.Caller, r.Tenant, r.Agent, r.Session, r.Scope) }

@@ -110,8 +110,23 @@ func table() []attempt {
 func TestTenantsAreApart(t *testing.T) {
 	w := newWorld(t)
 	all := table()
+	refused := w.tries(t, all)
+	if refused < 60 {
+		t.Errorf("%d attempts were refused, at least 60 are wanted", refused)
+	}
+	t.Run("nothing is seen", w.looks)
+	t.Run("not there is not yours", w.alike)
+	t.Run("handles are not told", w.noHandles)
+	t.Run("a grant of the same id", w.sameGrant)
+	t.Run("tools of one agent", w.oneAgent)
+	t.Run("quotas", w.quotas)
+	t.Run("untouched", func(*testing.T) { w.untouched() })
+	w.controls(t, all)
+}
+
+// tries makes the attempts, and returns how many of them were refused.
+func (w *world) tries(t *testing.T, all []attempt) (refused int) {
 	names := map[string]bool{}
-	refused := 0
 	for _, a := range all {
 		if names[a.name] {
 			t.Errorf("two attempts are called %q", a.name)
@@ -133,16 +148,11 @@ func TestTenantsAreApart(t *testing.T) {
 			w.wellTold(t, got)
 		})
 	}
-	if refused < 60 {
-		t.Errorf("%d attempts were refused, at least 60 are wanted", refused)
-	}
-	t.Run("nothing is seen", w.looks)
-	t.Run("not there is not yours", w.alike)
-	t.Run("handles are not told", w.noHandles)
-	t.Run("a grant of the same id", w.sameGrant)
-	t.Run("tools of one agent", w.oneAgent)
-	t.Run("quotas", w.quotas)
-	t.Run("untouched", func(*testing.T) { w.untouched() })
+	return refused
+}
+
+// controls has those who may do the same.
+func (w *world) controls(t *testing.T, all []attempt) {
 	for _, a := range all {
 		t.Run("control/"+a.name, func(t *testing.T) {
 			right := a.ask.over(a.right)

@@ -62,15 +62,15 @@ func build(t *testing.T, dir string) string {
 	return program
 }
 
-// open starts the daemon, which is told of an orchestrator elsewhere. What it
-// has made is removed at the end.
-func open(t *testing.T, instance string) *house {
+// open starts the daemon with those settings. What it has made is removed at
+// the end.
+func open(t *testing.T, settings string) *house {
 	t.Helper()
 	testenv.Require(t, "docker")
 	dir := t.TempDir()
 	h := &house{t: t, state: filepath.Join(dir, "state-of-the-host")}
 	file := filepath.Join(dir, "settings.json")
-	must(t, os.WriteFile(file, []byte(strings.Replace(settings, "{instance}", instance, 1)), 0o600))
+	must(t, os.WriteFile(file, []byte(settings), 0o600))
 	program, socket := build(t, dir), filepath.Join(dir, "d.sock")
 	env := append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+h.state, "SANDBOX_CONFIG="+file)
 	command := func(args ...string) *exec.Cmd {
@@ -79,8 +79,10 @@ func open(t *testing.T, instance string) *house {
 		return cmd
 	}
 	t.Cleanup(func() {
-		if out, err := command("recreate", "--all", "--force").CombinedOutput(); err != nil {
-			t.Errorf("clean up: %v\n%s", err, out)
+		for _, what := range [][]string{{"recreate", "--all", "--force"}, {"recreate", "--all", "--force", "--browser"}} {
+			if out, err := command(what...).CombinedOutput(); err != nil {
+				t.Errorf("clean up: %v\n%s", err, out)
+			}
 		}
 	})
 	cmd := command("serve", "--listen", "unix:"+socket, "--listen", "tcp:127.0.0.1:0")

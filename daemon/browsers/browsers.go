@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/pages"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
@@ -45,7 +46,7 @@ type Resource struct {
 	desk   Desk
 	keeper Keeper
 	log    logrus.FieldLogger
-	pages  *pages
+	pages  *pages.Pages
 
 	mu     sync.Mutex
 	lives  map[config.Who][]order.Life
@@ -55,14 +56,15 @@ type Resource struct {
 // New returns the resource.
 func New(d Desk, k Keeper, log logrus.FieldLogger) *Resource {
 	x := &Resource{desk: d, keeper: k, log: log, lives: map[config.Who][]order.Life{}}
-	x.pages = newPages(func(ctx context.Context, who config.Who) (browser.Session, error) {
+	x.pages = pages.New(func(ctx context.Context, who config.Who) (browser.Session, error) {
 		return d.Session(ctx, order.Request{Who: who}, browser.Rights{Write: true})
 	})
 	return x
 }
 
-// Close ends every page and way in. Browsers stay.
-func (x *Resource) Close() {
+// Close ends every page and way in. Browsers stay. What is done with a page is
+// waited for, at most until ctx ends.
+func (x *Resource) Close(ctx context.Context) error {
 	x.mu.Lock()
 	x.closed = true
 	lives := x.lives
@@ -71,7 +73,7 @@ func (x *Resource) Close() {
 	for _, l := range lives {
 		x.end(l)
 	}
-	x.pages.close()
+	return x.pages.Close(ctx)
 }
 
 func (x *Resource) end(lives []order.Life) {
@@ -99,11 +101,11 @@ func (x *Resource) Routes() []route.Route {
 		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
 	}, {
 		ID: "startBrowser", Method: http.MethodPost, Path: base, Tag: "browser", Role: token.Session,
-		Summary: "Bring the browser up", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, at the machine of the server, and hold secrets.",
+		Summary: "Bring the browser up", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, not longer than the token of who asks, at the machine of the server, and hold secrets.",
 		Request: api.StartBrowser{}, Response: api.Browser{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.start,
 	}, {
 		ID: "stopBrowser", Method: http.MethodDelete, Path: base, Tag: "browser", Role: token.Session,
-		Summary: "Remove the browser with all profiles in it", Doc: "The workspace stays. That there is none is no failure.",
+		Summary: "Remove the browser with all profiles in it", Doc: "The workspace stays. That there is none is no failure. One that other sessions share takes a token for all of them.",
 		Query:  []route.Param{{Name: "force", Type: route.Boolean, Doc: "Also when it is in use"}},
 		Errors: []int{404, 409}, Timeout: starting, Do: x.stop,
 	}, {
@@ -171,7 +173,7 @@ func (x *Resource) start(c *route.Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := x.keep(at.Who, w.Life, w.Expires); err != nil {
+		if err := x.keep(c, at.Who, w.Life); err != nil {
 			return nil, err
 		}
 		out.WatchURL = w.URL
@@ -181,7 +183,7 @@ func (x *Resource) start(c *route.Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := x.keep(at.Who, s.Life, time.Now().Add(watching)); err != nil {
+		if err := x.keep(c, at.Who, s.Life); err != nil {
 			return nil, err
 		}
 		out.CDPURL = s.WebSocketDebuggerURL
@@ -189,9 +191,10 @@ func (x *Resource) start(c *route.Call) (any, error) {
 	return out, nil
 }
 
-// keep holds a way in open until it ends, its time is over, or somebody closes
-// it. It is closed at once where there are too many.
-func (x *Resource) keep(who config.Who, l order.Life, until time.Time) error {
+// keep holds a way in open until it ends, its time is over, somebody closes it,
+// or the token that asked for it is not good any more: it needs no other secret
+// than its own. It is closed at once where there are too many.
+func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 	x.mu.Lock()
 	full := x.closed || len(x.lives[who]) >= maxLives
 	if !full {
@@ -203,11 +206,13 @@ func (x *Resource) keep(who config.Who, l order.Life, until time.Time) error {
 		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: "the session has too many ways into its browser open", Hint: "stop the browser, or wait until one ends"}
 	}
 	go func() {
-		over := time.NewTimer(time.Until(until))
-		defer over.Stop()
+		ctx, done := context.WithTimeout(context.Background(), watching)
+		defer done()
+		ctx, stop := c.Caller.Watch(ctx)
+		defer stop()
 		select {
 		case <-l.Done():
-		case <-over.C:
+		case <-ctx.Done():
 			x.end([]order.Life{l})
 		}
 		x.forget(who, l)
@@ -230,7 +235,7 @@ func (x *Resource) forget(who config.Who, l order.Life) {
 }
 
 func (x *Resource) stop(c *route.Call) (any, error) {
-	at, err := named.Find(c, x.keeper)
+	at, err := named.Own(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +245,9 @@ func (x *Resource) stop(c *route.Call) (any, error) {
 
 // remove ends what there is of a session, and its browser.
 func (x *Resource) remove(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error) {
-	x.pages.drop(r.Who)
+	if _, err := x.pages.End(ctx, r.Who); err != nil && ctx.Err() != nil {
+		return false, "", err // any other failure ends with the browser
+	}
 	x.mu.Lock()
 	lives := x.lives[r.Who]
 	delete(x.lives, r.Who)

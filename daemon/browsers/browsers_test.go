@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,7 +60,7 @@ func (d *desk) Watch(_ context.Context, r order.Request, control bool) (order.Wa
 	if d.closed || control {
 		return order.Watched{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "watch", Field: "browser.enableNoVnc", Message: "the settings let nobody watch"}
 	}
-	return order.Watched{Life: d.life(), URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
+	return order.Watched{Life: d.life(), URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
 }
 
 func (d *desk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {
@@ -133,11 +135,17 @@ func (s *session) Close() error {
 	return nil
 }
 
-func newRig(t *testing.T) (*served.Rig, *desk, string) {
+func newRig(t *testing.T) (*served.Rig, *desk, string) { return newRigWith(t, "") }
+
+func newRigWith(t *testing.T, settings string) (*served.Rig, *desk, string) {
 	d := &desk{}
-	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
+	r := served.New(t, served.Options{Settings: settings, Resources: func(r *served.Rig) []route.Resource {
 		x := browsers.New(d, r.Manager, r.Log)
-		t.Cleanup(x.Close)
+		t.Cleanup(func() {
+			if err := x.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 		return []route.Resource{x}
 	}})
 	return r, d, "/v1/sandboxes/" + r.Ready("acme", "s1") + "/browser"
@@ -186,6 +194,13 @@ func TestStart(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`)
+	for i, l := range d.lives {
+		select {
+		case <-l.done:
+			t.Errorf("way %d has ended with its link", i)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 	r.Want(429, "acme", "POST", base, `{"watch":true}`)
 	r.Want(204, "acme", "DELETE", base+"?force", "")
 	for i, l := range d.lives {
@@ -204,6 +219,79 @@ func TestStart(t *testing.T) {
 		if !strings.HasSuffix(a, " acme/s1") {
 			t.Error(a)
 		}
+	}
+}
+
+// TestWaysEndWithTheirToken holds that a way in is not good for longer than the
+// token that asked for it, though nobody is asked for that token there.
+func TestWaysEndWithTheirToken(t *testing.T) {
+	r, d, base := newRig(t)
+	lost, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Tenant: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, _, err := r.Tokens.Create(token.Claims{Role: token.Session, Tenant: "acme", Session: "s1", Expires: time.Now().Add(5 * time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Want(200, lost, "POST", base, `{"cdp":true}`)
+	r.Want(200, lost, "POST", base, `{"watch":true}`)
+	r.Want(200, "acme", "POST", base, `{"cdp":true}`)
+	if _, err := r.Tokens.Revoke(id); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range d.lives[:2] {
+		select {
+		case <-l.done:
+		case <-time.After(30 * time.Second):
+			t.Errorf("way %d outlives its token, which was revoked", i)
+		}
+	}
+	if answer := r.Ask(short, "POST", base, `{"cdp":true}`); answer.Status == 200 { // else it has expired already
+		select {
+		case <-d.lives[3].done:
+		case <-time.After(30 * time.Second):
+			t.Error("a way outlives its token, which has expired")
+		}
+	}
+	select {
+	case <-d.lives[2].done:
+		t.Error("a way ends with the token of another")
+	default:
+	}
+}
+
+// TestSharedBrowser holds that a session does not take away from the others
+// what all of an agent share, and drives it all the same.
+func TestSharedBrowser(t *testing.T) {
+	r, d, base := newRigWith(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "scope": "agent", "tools": {"alsoAllow": ["browser"]}}}}}`)
+	r.Want(200, "acme", "POST", base, `{"cdp":true}`)
+	r.Want(200, "acme-s1", "POST", base+"/navigate", `{"url":"https://one.test/"}`)
+	r.Want(403, "acme-s2", "DELETE", base+"?force", "")
+	select {
+	case <-d.lives[0].done:
+		t.Error("the way of another session is closed")
+	default:
+	}
+	r.Want(200, "acme-s1", "POST", base+"/close", "")
+	r.Want(204, "acme", "DELETE", base+"?force", "")
+}
+
+// TestPagesLeaveRoom holds that a tenant with many sessions leaves pages to
+// others.
+func TestPagesLeaveRoom(t *testing.T) {
+	r, _, _ := newRig(t)
+	open := func(tenant, session string) served.Answer {
+		return r.Ask(tenant, "POST", "/v1/sandboxes/"+r.Ready(tenant, session)+"/browser/navigate", `{"url":"https://one.test/"}`)
+	}
+	n := 0
+	for ; open("acme", fmt.Sprint(n)).Status == 200; n++ {
+		if n > 64 {
+			t.Fatal("a tenant opens pages without end")
+		}
+	}
+	if got := open("evil", "a"); n == 0 || got.Status != 200 {
+		t.Errorf("after %d pages of one tenant another's is answered %d %s", n, got.Status, got.Body)
 	}
 }
 

@@ -122,8 +122,8 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 		if err := (action{}).check(in); err != nil {
 			return nil, err
 		}
-		x.pages.drop(at.Who)
-		return form.BrowserAnswer{}, nil
+		_, err := x.pages.End(c.Context(), at.Who)
+		return form.BrowserAnswer{}, err
 	}
 	do, ok := actions()[name]
 	if !ok {
@@ -138,7 +138,7 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 	}
 	defer release()
 	var out form.BrowserAnswer
-	err = x.pages.use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
+	err = x.pages.Use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -134,9 +135,10 @@ func Input(text string, data []byte) io.Reader {
 
 // Timeout is the time limit of a command that its caller asks for, in seconds.
 // Only an admin gets more than the settings give, which is most, where that is
-// not 0.
+// not 0. However many seconds there are, it is no negative time, which would be
+// no limit.
 func Timeout(seconds float64, most time.Duration, admin bool) time.Duration {
-	d := time.Duration(seconds * float64(time.Second))
+	d := stream.Seconds(seconds)
 	if most > 0 && d > most && !admin {
 		return most
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/commands"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
+	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -40,6 +42,10 @@ func (s *Resource) attach(c *route.Call) (any, error) {
 	return route.Sent{}, nil
 }
 
+// longestGrace is how long a command may go on after its end was asked for, such
+// as by the end of its caller's token.
+const longestGrace = 10 * time.Second
+
 // A runner is the way in which a manager runs a request.
 type runner func(context.Context, manager.Request) (manager.Outcome, error)
 
@@ -64,6 +70,10 @@ func (s *Resource) request(c *route.Call, who config.Who, r stream.Request, cmd 
 	}
 	run := s.m.Run
 	switch {
+	case u.Remove && !named.Allowed(c, who.Tenant, who.Agent, who.Session, inside.Scope):
+		return req, nil, &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "serve", Field: "remove", Message: "others share this sandbox", Hint: "this needs a token for all who share it",
+		}
 	case r.Detach:
 		return req, nil, route.Invalid("detach", "commands over this route end with their socket")
 	case r.Line != "" && len(r.Args) > 0:
@@ -74,6 +84,9 @@ func (s *Resource) request(c *route.Call, who config.Who, r stream.Request, cmd 
 		run = s.m.Shell
 	}
 	req.MustExist, req.Remove, req.Subagent, req.Ask, req.Tool = u.MustExist, u.Remove, u.Subagent, u.Ask, cmp.Or(c.Tool("exec"), u.Tool)
+	if !c.Admin() {
+		req.Command.Grace = min(req.Command.Grace, longestGrace)
+	}
 	req.Timeout = commands.Timeout(r.TimeoutSeconds, inside.Timeout, c.Admin())
 	return req, run, nil
 }

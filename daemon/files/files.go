@@ -35,6 +35,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Tree is the files of one sandbox, by paths inside alone; a Bridge is one
@@ -69,11 +70,23 @@ func (l Limits) orDefaults() Limits {
 // serves all sandboxes of a process.
 type Server struct {
 	limits Limits
-	turns  Turns
+	turns  turns.Turns // by file: of requests that change it, with the same condition, one wins
+	looks  turns.Turns // by sandbox: what is in folders is held while it is told
+	trees  turns.Turns // by sandbox: archives, of which the same is true for as long as a client takes
 }
 
 // New returns a server.
-func New(l Limits) *Server { return &Server{limits: l.orDefaults()} }
+func New(l Limits) *Server {
+	return &Server{limits: l.orDefaults(), looks: turns.Turns{Most: maxLooks}, trees: turns.Turns{Most: maxTrees}}
+}
+
+// So many requests look through folders of one sandbox, and move its archives,
+// at a time; others wait. A folder with 300,000 files takes 100 MB while it is
+// listed, so without a bound one sandbox takes all memory that the daemon has.
+const (
+	maxLooks = 2
+	maxTrees = 4
+)
 
 func precondition(name, header string) error {
 	return &route.Fault{Status: http.StatusPreconditionFailed, Err: &sandbox.Error{
@@ -148,7 +161,7 @@ func regular(name string, isDir, isRegular bool) error {
 
 // changing takes the turn for a file of a sandbox.
 func (s *Server) changing(ctx context.Context, scope, name string) (func(), error) {
-	back, err := s.turns.take(ctx, scope+"\x00"+name)
+	back, err := s.turns.Enter(ctx, scope+"\x00"+name)
 	if err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeTimeout, Op: "write", Field: "path", Resource: termsafe.Line(name),
 			Message: "another request is changing " + termsafe.Line(name), Retryable: true, Err: err}

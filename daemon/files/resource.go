@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Lender lends the files of sandboxes; a [manager.Manager] is one.
@@ -125,11 +126,19 @@ func (x *Resource) changes() []route.Route {
 // changeTime is how long walking or removing a tree may take.
 const changeTime = 10 * time.Minute
 
-// with lends the files of the call's sandbox to fn.
-func (x *Resource) with(c *route.Call, fn func(t Tree, scope string) error) error {
+// with lends the files of the call's sandbox to fn, when it is its turn among
+// those of the sandbox in room; nil is no such turn.
+func (x *Resource) with(c *route.Call, room *turns.Turns, fn func(t Tree, scope string) error) error {
 	box, err := named.InWall(c, x.lender)
 	if err != nil {
 		return err
+	}
+	if room != nil {
+		leave, err := room.Enter(c.Context(), box.Name)
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
 	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(toolOf(c))}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }
@@ -143,9 +152,9 @@ func toolOf(c *route.Call) string {
 }
 
 // within is with for answers that are JSON.
-func within[T any](x *Resource, c *route.Call, fn func(t Tree, scope string) (T, error)) (any, error) {
+func within[T any](x *Resource, c *route.Call, room *turns.Turns, fn func(t Tree, scope string) (T, error)) (any, error) {
 	var out T
-	err := x.with(c, func(t Tree, scope string) (err error) {
+	err := x.with(c, room, func(t Tree, scope string) (err error) {
 		out, err = fn(t, scope)
 		return err
 	})
@@ -165,16 +174,16 @@ func (x *Resource) get(c *route.Call) (any, error) {
 	case list && stat:
 		return nil, route.Invalid("stat", "list and stat exclude each other")
 	case list:
-		return within(x, c, func(t Tree, _ string) (api.FileList, error) {
+		return within(x, c, &x.server.looks, func(t Tree, _ string) (api.FileList, error) {
 			return x.server.List(ctx, t, name, int(c.Number("limit", 0)), c.Text("cursor"))
 		})
 	case stat:
-		return within(x, c, func(t Tree, _ string) (api.FileList, error) {
+		return within(x, c, nil, func(t Tree, _ string) (api.FileList, error) {
 			f, err := x.server.Stat(ctx, t, name, c.True("follow"))
 			return api.FileList{Items: []api.File{f}}, err
 		})
 	}
-	return route.Sent{}, x.with(c, func(t Tree, _ string) error { return x.server.Get(c.Writer, c.Request, t, name) })
+	return route.Sent{}, x.with(c, nil, func(t Tree, _ string) error { return x.server.Get(c.Writer, c.Request, t, name) })
 }
 
 func (x *Resource) put(c *route.Call) (any, error) {
@@ -183,7 +192,7 @@ func (x *Resource) put(c *route.Call) (any, error) {
 		return nil, err
 	}
 	var out api.WrittenFile
-	err = x.with(c, func(t Tree, scope string) (err error) {
+	err = x.with(c, nil, func(t Tree, scope string) (err error) {
 		out, err = x.server.Put(c.Writer, c.Request, t, scope, name)
 		return err
 	})
@@ -202,7 +211,7 @@ func (x *Resource) remove(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, x.with(c, func(t Tree, scope string) error {
+	return nil, x.with(c, nil, func(t Tree, scope string) error {
 		return x.server.Remove(c.Request, t, scope, name, c.True("recursive"))
 	})
 }
@@ -212,7 +221,7 @@ func (x *Resource) move(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return within(x, c, func(t Tree, scope string) (api.File, error) { return x.server.Move(c.Context(), t, scope, m) })
+	return within(x, c, nil, func(t Tree, scope string) (api.File, error) { return x.server.Move(c.Context(), t, scope, m) })
 }
 
 func (x *Resource) mkdir(c *route.Call) (any, error) {
@@ -220,7 +229,7 @@ func (x *Resource) mkdir(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return within(x, c, func(t Tree, _ string) (api.File, error) { return x.server.Mkdir(c.Context(), t, m) })
+	return within(x, c, nil, func(t Tree, _ string) (api.File, error) { return x.server.Mkdir(c.Context(), t, m) })
 }
 
 func (x *Resource) glob(c *route.Call) (any, error) {
@@ -228,7 +237,7 @@ func (x *Resource) glob(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return within(x, c, func(t Tree, _ string) (api.GlobResult, error) { return x.server.Glob(c.Context(), t, g) })
+	return within(x, c, &x.server.looks, func(t Tree, _ string) (api.GlobResult, error) { return x.server.Glob(c.Context(), t, g) })
 }
 
 func (x *Resource) pack(c *route.Call) (any, error) {
@@ -236,7 +245,7 @@ func (x *Resource) pack(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.Sent{}, x.with(c, func(t Tree, _ string) error { return x.server.Pack(c.Writer, c.Request, t, name) })
+	return route.Sent{}, x.with(c, &x.server.trees, func(t Tree, _ string) error { return x.server.Pack(c.Writer, c.Request, t, name) })
 }
 
 func (x *Resource) unpack(c *route.Call) (any, error) {
@@ -244,7 +253,7 @@ func (x *Resource) unpack(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return within(x, c, func(t Tree, _ string) (api.UnpackedArchive, error) {
+	return within(x, c, &x.server.trees, func(t Tree, _ string) (api.UnpackedArchive, error) {
 		return x.server.Unpack(c.Writer, c.Request, t, name)
 	})
 }

@@ -24,6 +24,10 @@ type Limits struct {
 	Total   int64 // bytes of all files; 16 GiB
 }
 
+// maxNames bounds the names and targets of one archive, in bytes: most of them
+// are held until its end.
+const maxNames = 64 << 20
+
 func (l Limits) orDefaults() Limits {
 	if l.Entries <= 0 {
 		l.Entries = 200_000
@@ -41,6 +45,16 @@ func (l Limits) orDefaults() Limits {
 type count struct {
 	limits         Limits
 	entries, total int64
+	names          int64
+}
+
+// hold counts the name and the target of one entry and says no when they are
+// too much to be held.
+func (c *count) hold(op, name, target string) error {
+	if c.names += int64(len(name) + len(target)); c.names > maxNames {
+		return tooMuch(op, name, "the names in the archive are too long for their number")
+	}
+	return nil
 }
 
 // add counts one entry of size bytes and says no when it is one too many.

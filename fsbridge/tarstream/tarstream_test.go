@@ -100,3 +100,40 @@ func ExampleUnpack() {
 	fmt.Println(err)
 	// Output: SANDBOX.CAPABILITY_BLOCKED: unpack: archive: entry ../escape has ".." in its name
 }
+
+// TestNamesAreBounded holds that an archive of nothing but names, which are
+// held until its end, cannot have as many as its entries allow.
+func TestNamesAreBounded(t *testing.T) {
+	segment := strings.Repeat("n", 250)
+	deep := strings.Repeat(segment+"/", 15)
+	for _, tt := range []struct {
+		name string
+		h    tar.Header
+		n    int
+		want sandbox.Code
+	}{
+		{"links with long names", tar.Header{Name: deep + "%d", Linkname: deep, Typeflag: tar.TypeSymlink}, 9_500, sandbox.CodeBudgetExceeded},
+		{"files with long names", tar.Header{Name: deep + "%d", Typeflag: tar.TypeReg}, 18_500, sandbox.CodeBudgetExceeded},
+		{"control: as many of usual length", tar.Header{Name: "src/module/%d", Linkname: "x", Typeflag: tar.TypeSymlink}, 18_500, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, w := io.Pipe()
+			go func() {
+				out := tar.NewWriter(w)
+				for i := range tt.n {
+					h := tt.h
+					h.Name = fmt.Sprintf(h.Name, i)
+					if out.WriteHeader(&h) != nil {
+						return // it reads no more
+					}
+				}
+				_ = w.CloseWithError(out.Close())
+			}()
+			defer r.Close()
+			err := tarstream.Unpack(t.Context(), &memory{links: map[string]string{}}, "/workspace", r, tarstream.Limits{})
+			if sandbox.CodeOf(err) != tt.want {
+				t.Error(err)
+			}
+		})
+	}
+}

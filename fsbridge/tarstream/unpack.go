@@ -77,6 +77,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if err := u.count.add("unpack", name, size); err != nil {
 		return err
 	}
+	if err := u.count.hold("unpack", name, h.Linkname); err != nil {
+		return err
+	}
 	for p := path.Dir(name); p != "."; p = path.Dir(p) {
 		if _, ok := u.links[p]; ok {
 			return refused(name, "goes through a link of the archive")

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/provider/turns"
+	"github.com/bulkhead-dev/sandbox/turns"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )

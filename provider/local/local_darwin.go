@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
-	"github.com/bulkhead-dev/sandbox/provider/turns"
+	"github.com/bulkhead-dev/sandbox/turns"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
-	"github.com/bulkhead-dev/sandbox/provider/turns"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // format is the version of the definitions.

@@ -27,7 +27,30 @@ const (
 	// maxPerTenant bounds the tokens of a tenant: one that makes children for
 	// ever does not fill the disk.
 	maxPerTenant = 16384
+
+	// maxPerSession bounds those of one session of a tenant. Who has such a
+	// token may be an agent, which leaves the tenant's other sessions theirs.
+	maxPerSession = 512
 )
+
+// An account is what tokens are counted for: a tenant, or one session of it.
+type account struct{ tenant, session string }
+
+func (a account) most() int {
+	if a.session != "" {
+		return maxPerSession
+	}
+	return maxPerTenant
+}
+
+// accountsOf are those that a token counts for.
+func accountsOf(c Claims) []account {
+	out := []account{{tenant: c.Tenant}}
+	if c.Session != "" {
+		out = append(out, account{c.Tenant, c.Session})
+	}
+	return out
+}
 
 // A Listing is what there is.
 type Listing struct {
@@ -158,17 +181,19 @@ func (s *Store) Sweep() (Swept, error) {
 	if err != nil {
 		return out, statedir.Unavailable(op, s.dir, err)
 	}
-	count := map[string]int{}
+	count := map[account]int{}
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
-		tenant, over, err := s.over(path, e)
+		of, over, err := s.over(path, e)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			out.Damaged = append(out.Damaged, path)
 		case !over:
 			out.Kept++
-			count[tenant]++
+			for _, a := range accountsOf(of) {
+				count[a]++
+			}
 		default:
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return out, statedir.Unavailable(op, path, err)
@@ -185,23 +210,23 @@ func (s *Store) Sweep() (Swept, error) {
 // over reports whose token lies at path and whether it can go. A parent is
 // looked for now, as a folder that changes while it is listed may lack what was
 // made meanwhile.
-func (s *Store) over(path string, e fs.DirEntry) (tenant string, over bool, err error) {
+func (s *Store) over(path string, e fs.DirEntry) (of Claims, over bool, err error) {
 	if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
 		fi, err := e.Info()
-		return "", err == nil && s.now().Sub(fi.ModTime()) > leftover, err
+		return Claims{}, err == nil && s.now().Sub(fi.ModTime()) > leftover, err
 	}
 	r, _, err := read(path)
 	if err != nil {
-		return "", false, err
+		return Claims{}, false, err
 	}
 	if !r.Expires.IsZero() && s.now().Sub(r.Expires) > grace {
-		return r.Tenant, true, nil
+		return r.Claims, true, nil
 	}
 	if r.Parent == "" {
-		return r.Tenant, false, nil
+		return r.Claims, false, nil
 	}
 	_, err = os.Lstat(s.path(r.Parent))
-	return r.Tenant, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
+	return r.Claims, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
 }
 
 // tidy sweeps now and then, which also counts. Whoever waits for an answer does
@@ -218,15 +243,20 @@ func (s *Store) tidy(now time.Time) {
 	}
 }
 
-// admit counts one more token of the tenant. What others make and take away is
+// admit counts one more token. What others make, and what is taken away, is
 // counted by the next sweep.
-func (s *Store) admit(tenant string) error {
+func (s *Store) admit(c Claims) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.count[tenant]; n >= maxPerTenant {
-		e := &quota.Exceeded{Account: tenant, Quota: "tokens", Limit: maxPerTenant, Used: int64(n), Want: 1, RetryAfter: tidying}
-		return e.Wrap(create)
+	accounts := accountsOf(c)
+	for _, a := range accounts {
+		if n := s.count[a]; n >= a.most() {
+			e := &quota.Exceeded{Account: a.tenant, Quota: "tokens", Limit: int64(a.most()), Used: int64(n), Want: 1, RetryAfter: tidying}
+			return e.Wrap(create)
+		}
 	}
-	s.count[tenant]++
+	for _, a := range accounts {
+		s.count[a]++
+	}
 	return nil
 }

@@ -71,7 +71,7 @@ type Store struct {
 	known map[string]known // records by id
 	gone  map[string]bool  // what this process has revoked where the disk failed
 	swept time.Time
-	count map[string]int // tokens by tenant, about
+	count map[account]int // tokens, about
 }
 
 type known struct {
@@ -87,7 +87,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{dir: path, now: time.Now, known: map[string]known{}, gone: map[string]bool{}, count: map[string]int{}}, nil
+	return &Store{dir: path, now: time.Now, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int{}}, nil
 }
 
 // Create makes a token. The secret is returned once and cannot be had again;
@@ -120,7 +120,7 @@ func (s *Store) Create(c Claims) (secret, id string, err error) {
 		}
 	}
 	s.tidy(now)
-	if err := s.admit(c.Tenant); err != nil {
+	if err := s.admit(c); err != nil {
 		return "", "", err
 	}
 	secret = newSecret()

@@ -235,7 +235,7 @@ func TestAtOnce(t *testing.T) {
 func TestOneTenantIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
 	make1(t, s, acme())
-	s.count["acme"] = maxPerTenant
+	s.count[account{tenant: "acme"}] = maxPerTenant
 	_, _, err := s.Create(acme())
 	wantCode(t, err, sandbox.CodeBudgetExceeded, "quota.tokens")
 	if after, ok := quota.RetryAfter(err); !ok || after != tidying {
@@ -244,9 +244,45 @@ func TestOneTenantIsBounded(t *testing.T) {
 	make1(t, s, Claims{Role: Tenant, Tenant: "other"})
 	s.swept = time.Time{}
 	make1(t, s, acme()) // counted anew
-	if s.count["acme"] != 2 || s.count["other"] != 1 {
+	if s.count[account{tenant: "acme"}] != 2 || s.count[account{tenant: "other"}] != 1 {
 		t.Errorf("counted %v", s.count)
 	}
+}
+
+// TestOneSessionIsBounded holds that who has the token of a session, which makes
+// others and takes them back, leaves the other sessions of the tenant theirs.
+func TestOneSessionIsBounded(t *testing.T) {
+	s := open(t, t.TempDir())
+	soon := s.now().Add(time.Hour)
+	of := func(session string) Claims {
+		return Claims{Role: Session, Tenant: "acme", Session: session, Expires: soon}
+	}
+	_, parent := make1(t, s, of("greedy"))
+	child := of("greedy")
+	child.Parent = parent
+	n := 1
+	for ; ; n++ {
+		if n > 2000 {
+			t.Fatal("a session makes tokens without end")
+		}
+		_, id, err := s.Create(child)
+		if err != nil {
+			wantCode(t, err, sandbox.CodeBudgetExceeded, "quota.tokens")
+			break
+		}
+		if n%2 == 0 {
+			if _, err := s.Revoke(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n != maxPerSession {
+		t.Errorf("a session makes %d", n)
+	}
+	make1(t, s, of("other"))
+	make1(t, s, acme())
+	s.swept = time.Time{}
+	make1(t, s, child) // counted anew, without those that were taken back
 }
 
 // TestForgets holds that a process remembers a bounded number of records.

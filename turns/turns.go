@@ -1,4 +1,4 @@
-// Package turns lets callers that name the same sandbox take turns.
+// Package turns lets callers that name the same thing take turns.
 package turns
 
 import (
@@ -8,20 +8,22 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Turns admits one caller at a time per name. The zero value is ready for
+// Turns admits so many callers at a time per name. The zero value is ready for
 // use, and safe for concurrent use.
 type Turns struct {
+	Most int // at a time; 0 is one. Not to be changed once somebody has entered
+
 	mu   sync.Mutex
 	busy map[string]*gate
 }
 
 type gate struct {
 	ch      chan struct{}
-	waiting int
+	waiting int // who have entered or want to; guarded by Turns.mu
 }
 
-// Enter waits until nobody else has entered with name, or ctx ends, which is
-// [sandbox.CodeTimeout]. Who has entered calls release.
+// Enter waits until there is room among those who have entered with name, or
+// ctx ends, which is [sandbox.CodeTimeout]. Who has entered calls release, once.
 func (t *Turns) Enter(ctx context.Context, name string) (release func(), err error) {
 	t.mu.Lock()
 	if t.busy == nil {
@@ -29,7 +31,7 @@ func (t *Turns) Enter(ctx context.Context, name string) (release func(), err err
 	}
 	g := t.busy[name]
 	if g == nil {
-		g = &gate{ch: make(chan struct{}, 1)}
+		g = &gate{ch: make(chan struct{}, max(t.Most, 1))}
 		t.busy[name] = g
 	}
 	g.waiting++
@@ -46,6 +48,6 @@ func (t *Turns) Enter(ctx context.Context, name string) (release func(), err err
 		return func() { <-g.ch; leave() }, nil
 	case <-ctx.Done():
 		leave()
-		return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for "+name, "another call is bringing it up: %w", ctx.Err())
+		return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for "+name, "others are at it: %w", ctx.Err())
 	}
 }

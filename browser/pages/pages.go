@@ -1,4 +1,7 @@
-package tools
+// Package pages keeps one page of a browser for each session, which stays from
+// call to call until it is closed or nobody has used it for a while. Whoever has
+// calls that follow one another uses it: tools of agents, and requests over HTTP.
+package pages
 
 import (
 	"context"
@@ -19,11 +22,10 @@ const (
 	idleAfter = 10 * time.Minute // without a call a page is closed
 )
 
-// pages are the browser sessions that calls have left open, one for each
-// session. It is safe for concurrent use.
-type pages struct {
+// Pages are the browser sessions that calls have left open, one for each
+// session. They are safe for concurrent use, and have to be closed.
+type Pages struct {
 	open func(context.Context, config.Who) (browser.Session, error)
-	idle time.Duration
 
 	mu     sync.Mutex
 	of     map[config.Who]*page
@@ -33,19 +35,20 @@ type pages struct {
 // A page is the browser session of one session.
 type page struct {
 	turn    chan struct{} // holds what may be done next: one token
-	users   int           // that have it or wait for it; guarded by pages.mu
+	users   int           // that have it or wait for it; guarded by Pages.mu
 	session browser.Session
-	timer   *time.Timer // closes the page, while nobody uses it; guarded by pages.mu
+	timer   *time.Timer // closes the page, while nobody uses it; guarded by Pages.mu
 }
 
-func newPages(o Options) *pages {
-	return &pages{open: o.Browser, idle: idleAfter, of: map[config.Who]*page{}}
+// New returns no pages yet. Those that are wanted open opens.
+func New(open func(context.Context, config.Who) (browser.Session, error)) *Pages {
+	return &Pages{open: open, of: map[config.Who]*page{}}
 }
 
-// use hands the page of a session to fn, alone, and opens it where there is
+// Use hands the page of a session to fn, alone, and opens it where there is
 // none. After an error that says that the browser is gone the next call opens
-// a new one.
-func (p *pages) use(ctx context.Context, who config.Who, fn func(browser.Session) error) error {
+// a new one. Where too many are open it is [sandbox.CodeBudgetExceeded].
+func (p *Pages) Use(ctx context.Context, who config.Who, fn func(browser.Session) error) error {
 	pg, err := p.claim(who)
 	if err != nil {
 		return err
@@ -58,7 +61,7 @@ func (p *pages) use(ctx context.Context, who config.Who, fn func(browser.Session
 	}
 	defer func() { <-pg.turn }()
 	if p.gone() {
-		return errPagesClosed()
+		return errClosed()
 	}
 	if pg.session == nil {
 		if pg.session, err = p.open(ctx, who); err != nil {
@@ -74,22 +77,22 @@ func (p *pages) use(ctx context.Context, who config.Who, fn func(browser.Session
 	return err
 }
 
-func errPagesClosed() error {
+func errClosed() error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser", Message: "this program is about to end", Retryable: true}
 }
 
-func (p *pages) gone() bool {
+func (p *Pages) gone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
 }
 
 // claim takes the page of a session, so that it is not closed for idleness.
-func (p *pages) claim(who config.Who) (*page, error) {
+func (p *Pages) claim(who config.Who) (*page, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, errPagesClosed()
+		return nil, errClosed()
 	}
 	pg := p.of[who]
 	if pg == nil {
@@ -108,7 +111,7 @@ func (p *pages) claim(who config.Who) (*page, error) {
 }
 
 // room is an error where a tenant may not open one more page. The lock is held.
-func (p *pages) room(tenant string) error {
+func (p *Pages) room(tenant string) error {
 	theirs := 0
 	for who := range p.of {
 		if who.Tenant == tenant {
@@ -127,7 +130,7 @@ func (p *pages) room(tenant string) error {
 
 // release is the end of claim. The last one starts the time of idleness, or
 // forgets a page that is none.
-func (p *pages) release(who config.Who, pg *page) {
+func (p *Pages) release(who config.Who, pg *page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if pg.users--; pg.users > 0 {
@@ -137,12 +140,12 @@ func (p *pages) release(who config.Who, pg *page) {
 	case pg.session == nil && p.of[who] == pg:
 		delete(p.of, who)
 	case pg.session != nil && !p.closed:
-		pg.timer = time.AfterFunc(p.idle, func() { p.expire(who, pg) })
+		pg.timer = time.AfterFunc(idleAfter, func() { p.expire(who, pg) })
 	}
 }
 
 // expire closes a page that nobody has used.
-func (p *pages) expire(who config.Who, pg *page) {
+func (p *Pages) expire(who config.Who, pg *page) {
 	p.mu.Lock()
 	if pg.users > 0 || p.of[who] != pg || pg.timer == nil {
 		p.mu.Unlock()
@@ -156,9 +159,9 @@ func (p *pages) expire(who config.Who, pg *page) {
 	}
 }
 
-// end closes the page of a session, and tells whether there was one. What is
+// End closes the page of a session, and tells whether there was one. What is
 // done with it at the moment is done first.
-func (p *pages) end(ctx context.Context, who config.Who) (open bool, err error) {
+func (p *Pages) End(ctx context.Context, who config.Who) (open bool, err error) {
 	p.mu.Lock()
 	pg := p.of[who]
 	if pg == nil {
@@ -186,9 +189,9 @@ func (p *pages) end(ctx context.Context, who config.Who) (open bool, err error) 
 	return true, err
 }
 
-// close closes all pages and refuses new ones. It waits for what is done with
+// Close closes all pages and refuses new ones. It waits for what is done with
 // them until ctx ends.
-func (p *pages) close(ctx context.Context) error {
+func (p *Pages) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	var all []config.Who
@@ -198,7 +201,7 @@ func (p *pages) close(ctx context.Context) error {
 	p.mu.Unlock()
 	var errs []error
 	for _, who := range all {
-		_, err := p.end(ctx, who)
+		_, err := p.End(ctx, who)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

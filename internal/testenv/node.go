@@ -1,0 +1,79 @@
+package testenv
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// A nodeProgram is one that a script installs into the bin folder of this tree,
+// together with the node that runs it.
+type nodeProgram struct {
+	what string // it is, for who lacks it
+	name string // of the need, the target of make, and the folder
+	file string // below its node_modules
+}
+
+var (
+	inspector = nodeProgram{"the inspector", "inspector", "@modelcontextprotocol/inspector/clients/launcher/build/index.js"}
+	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
+)
+
+// Inspector returns a command of the official inspector of the Model Context
+// Protocol, as scripts/inspector.sh installs it, with these arguments. Its own
+// settings lie in a folder of the test's.
+func Inspector(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := inspector.command(ctx, t, append([]string{"--cli"}, args...))
+	cmd.Env = append(cmd.Env, "MCP_AUTO_OPEN_ENABLED=false")
+	return cmd
+}
+
+// Redocly returns a command of the linter of OpenAPI documents, as
+// scripts/redocly.sh installs it, with these arguments.
+func Redocly(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := redocly.command(ctx, t, args)
+	cmd.Env = append(cmd.Env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1")
+	return cmd
+}
+
+func (p nodeProgram) command(ctx context.Context, t testing.TB, args []string) *exec.Cmd {
+	t.Helper()
+	Require(t, p.name)
+	program, node := p.files()
+	cmd := exec.CommandContext(ctx, node, append([]string{program}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return cmd
+}
+
+// Both ask once a process for what the scripts install.
+var (
+	inspectorMissing = sync.OnceValue(inspector.missing)
+	redoclyMissing   = sync.OnceValue(redocly.missing)
+)
+
+func (p nodeProgram) missing() string {
+	program, node := p.files()
+	for _, file := range []string{program, node} {
+		if _, err := os.Stat(file); err != nil {
+			return p.what + " is not installed, which `make " + p.name + "` does: " + err.Error()
+		}
+	}
+	return ""
+}
+
+// files lie in the bin folder of the tree that this file is of.
+func (p nodeProgram) files() (program, node string) {
+	_, here, _, _ := runtime.Caller(0)
+	modules := filepath.Join(filepath.Dir(here), "..", "..", "bin", p.name, "node_modules")
+	machine := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if machine == "" {
+		machine = runtime.GOARCH
+	}
+	return filepath.Join(modules, filepath.FromSlash(p.file)), filepath.Join(modules, "node-linux-"+machine, "bin", "node")
+}
