@@ -76,6 +76,7 @@ type Observer interface {
 type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
+	Unpaid  bool   // nobody counts what is done there, so it is for nobody who has a budget
 	Handler http.Handler
 	// Follows picks requests of which the same is true as of routes with
 	// [route.Route].Follows; nil is none.

@@ -111,7 +111,11 @@ func (q *request) do(who *caller.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
-		if a := q.s.o.Admission; a != nil && !exempt {
+		a := q.s.o.Admission
+		if a == nil && len(who.Budgeted()) > 0 {
+			return caller.Uncharged()
+		}
+		if a != nil && !exempt {
 			if err := a.Request(c.Caller, c.Who.Tenant); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
@@ -79,9 +80,13 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	}
 	d.ends = append(d.ends, d.house.Close)
 	set := config.DaemonOf(d.settings())
+	accounts, err := ledger.Open(d.house.State().Budget(), ledger.Options{})
+	if err != nil {
+		return d, err
+	}
 	d.admission, err = admission.New(admission.Options{
 		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
-		Dir: filepath.Join(d.house.State().Path(), "admission"),
+		Dir: filepath.Join(d.house.State().Path(), "admission"), Ledger: accounts,
 	})
 	if err != nil {
 		return d, err
@@ -163,7 +168,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 	}
 	return []daemon.Mount{
 		{Pattern: "/mcp", Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
-		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
+		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}
 }

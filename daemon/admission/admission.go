@@ -1,6 +1,7 @@
 // Package admission lets tenants have what is theirs of the machine and no
 // more: requests by the second, commands at one time and in fair turns, and the
-// sandboxes that exist, with the memory, processors and disk that they take.
+// sandboxes that exist, with the memory, processors and disk that they take. It
+// also knows out of which budgets is paid for what a caller does.
 //
 // What is held is held in memory. Sandboxes outlive the program, so they are
 // counted from what exists: before the first request, each minute, and each
@@ -17,6 +18,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -43,6 +45,10 @@ type Options struct {
 	// tenant alone once the program was started again.
 	Dir string
 
+	// Ledger keeps the accounts of tokens that have a budget. Without one they are
+	// refused.
+	Ledger *ledger.Ledger
+
 	Log logrus.FieldLogger // nil logs nothing
 }
 
@@ -54,6 +60,7 @@ type Admission struct {
 	hold   time.Duration
 	log    logrus.FieldLogger
 	marks  marks
+	ledger *ledger.Ledger // or nil
 
 	mu    sync.Mutex
 	now   uint64           // counts what happens to places
@@ -67,7 +74,7 @@ var _ manager.Accounting = (*Admission)(nil)
 // New returns an Admission in which nothing is held. Who serves requests calls
 // [Admission.Reconcile] before the first one.
 func New(o Options) (*Admission, error) {
-	a := &Admission{keeper: o.Keeper, rules: o.Rules, hold: o.Hold, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
+	a := &Admission{keeper: o.Keeper, rules: o.Rules, hold: o.Hold, ledger: o.Ledger, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
 	if a.log == nil {
 		silent := logrus.New()
 		silent.SetLevel(logrus.PanicLevel)
@@ -151,6 +158,9 @@ func (a *Admission) Held(tenant string) quota.Want {
 
 // accounts are whom the caller takes from when it acts for the tenant.
 func (a *Admission) accounts(c caller.Caller, tenant string) ([]quota.Account, error) {
+	if err := a.unpaid(c); err != nil {
+		return nil, err
+	}
 	rules := a.rules(tenant)
 	if rules.Refused {
 		return nil, &sandbox.Error{

@@ -144,7 +144,9 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 	}
 	defer release()
 	var out BrowserAnswer
-	err = x.pages.use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
+	err = x.keeper.Spend(c.Context(), func(ctx context.Context) error {
+		return x.pages.use(ctx, at.Who, func(s browser.Session) error { return do.do(ctx, s, in, &out) })
+	})
 	if err != nil {
 		return nil, err
 	}

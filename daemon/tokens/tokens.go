@@ -115,6 +115,11 @@ func (x *Resource) create(c *route.Call) (any, error) {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}
 	claims.Parent = ownID(c)
+	if t := c.Caller.Token; t != nil {
+		claims.Budget = in.Budget.Under(t.Budget)
+	} else {
+		claims.Budget = in.Budget.Under(nil)
+	}
 	if err := named(claims); err != nil {
 		return nil, err
 	}

@@ -61,6 +61,18 @@ func (t Token) Accounts(tenant string, limits quota.Limits) []quota.Account {
 	return out
 }
 
+// Budgeted returns the token and those above it, in that order, as far as they
+// have budgets.
+func (t Token) Budgeted() []Token {
+	var out []Token
+	for _, one := range append([]Token{t}, t.Above...) {
+		if one.Budget != nil {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
 // A Store keeps tokens below one folder. It is safe for concurrent use, also by
 // other processes, and holds nothing open.
 type Store struct {
