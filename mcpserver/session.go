@@ -78,6 +78,14 @@ func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
 		switch method {
 		case "tools/list":
 			x.sync()
+		case "resources/list", "resources/read", "tools/call":
+			// What does something in the sandbox may last, and ends with the caller's
+			// right to it: its connection may be cut before, which ends no call.
+			var done func()
+			ctx, done = x.bound.watch(ctx)
+			defer done()
+		}
+		switch method {
 		case "resources/list":
 			return x.listResources(ctx)
 		case "tools/call":
@@ -163,9 +171,18 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	defer done()
 	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)
 	if err != nil {
-		return x.failed(err), nil
+		return x.failed(ended(ctx, err)), nil
 	}
 	return answered(a), nil
+}
+
+// ended is err, or in its place why the call was ended.
+func ended(ctx context.Context, err error) error {
+	var e *sandbox.Error
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &e) {
+		return e
+	}
+	return err
 }
 
 var errPanicked = errors.New("a request has panicked")

@@ -191,7 +191,7 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 	if _, err := named.Inside(d.manager, t.Who); err != nil {
 		return mcpserver.Binding{}, err
 	}
-	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID()}
+	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Watch: t.Caller.Watch}
 	// A token for one agent reaches none of the others.
 	b.Tenant = t.Caller.Reaches(token.Tenant) && t.Caller.Agent == ""
 	// As at /v1/approvals: a token for one session is what its agent may hold.
