@@ -144,10 +144,11 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if err := contentOf(q.r, q.route); err != nil {
 		return err
 	}
-	ctx, done := q.life(who)
+	bounds := q.s.bounds()
+	ctx, done := q.life(who, bounds.Timeout)
 	defer done()
 	r := q.r.WithContext(ctx)
-	r.Body = q.body(r)
+	r.Body = q.body(r, bounds.Body)
 	c = c.With(r, query)
 	q.w.plain = q.route.Socket
 	out, err := q.route.Do(c)
@@ -161,8 +162,9 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 }
 
 // life is the context of a request: it ends with the connection, with the
-// server's patience, with the token of a stream, and at the deadline.
-func (q *request) life(who *caller.Caller) (context.Context, func()) {
+// server's patience, with the token of a stream, and at the deadline, for which
+// there is limit where the route says nothing else.
+func (q *request) life(who *caller.Caller, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(q.caused(q.r.Context()))
 	if who != nil {
 		ctx = admission.WithCaller(ctx, *who)
@@ -173,7 +175,6 @@ func (q *request) life(who *caller.Caller) (context.Context, func()) {
 	}
 	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
-	limit := q.s.o.RequestTimeout
 	if q.route.Timeout != 0 {
 		limit = q.route.Timeout
 	}

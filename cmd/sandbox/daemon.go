@@ -79,13 +79,12 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		return d, err
 	}
 	d.ends = append(d.ends, d.house.Close)
-	set := config.DaemonOf(d.settings())
 	accounts, err := ledger.Open(d.house.State().Budget(), ledger.Options{})
 	if err != nil {
 		return d, err
 	}
 	d.admission, err = admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
+		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Turns: d.turns, Log: o.Log,
 		Dir: filepath.Join(d.house.State().Path(), "admission"), Ledger: accounts,
 	})
 	if err != nil {
@@ -101,11 +100,11 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	if d.answers, err = replay.Open(filepath.Join(state.Path(), "answers")); err != nil {
 		return d, err
 	}
-	return d, d.serve(o, set, version)
+	return d, d.serve(o, version)
 }
 
 // serve makes the server.
-func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
+func (d *daemonParts) serve(o cli.Options, version string) error {
 	kit := agentTools(o, d.manager, d.house.Browsers, nil)
 	d.ends = append(d.ends, kit.end)
 	resources, err := d.resources(o, kit)
@@ -123,7 +122,7 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
 		Checks: d.checks(), Private: d.private(),
-		RequestTimeout: set.RequestTimeout, MaxBody: set.MaxBody,
+		Bounds: d.bounds,
 	})
 	return err
 }
@@ -202,6 +201,18 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 		b.Answers = mcpserver.AnswersForNow
 	}
 	return b, nil
+}
+
+// turns are how commands begin by the settings as they are now.
+func (d *daemonParts) turns() admission.Turns {
+	set := config.DaemonOf(d.settings())
+	return admission.Turns{Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold}
+}
+
+// bounds are those of requests by the settings as they are now.
+func (d *daemonParts) bounds() daemon.Bounds {
+	set := config.DaemonOf(d.settings())
+	return daemon.Bounds{Timeout: set.RequestTimeout, Body: set.MaxBody}
 }
 
 // grace is how long requests may go on after the daemon was asked to end.

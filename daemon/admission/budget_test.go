@@ -45,7 +45,7 @@ func pays(t *testing.T, wall, dir string) *paying {
 	t.Helper()
 	p := &paying{}
 	o := served.Options{Wall: wall}
-	ao := admission.Options{Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Slots: 64, Waiting: 4096, Hold: time.Second}
+	ao := admission.Options{Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns}
 	var err error
 	if dir != "" {
 		ao.Ledger, err = ledger.Open(dir, ledger.Options{})
@@ -168,7 +168,7 @@ func TestAccountsOutliveTheProgram(t *testing.T) {
 	again, err := ledger.Open(dir, ledger.Options{})
 	must(t, err)
 	a, err := admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Slots: 4, Waiting: 4, Hold: time.Second, Ledger: again,
+		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns, Ledger: again,
 	})
 	must(t, err)
 	tok, err := p.Tokens.Get(id)
