@@ -83,8 +83,9 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	if err != nil {
 		return d, err
 	}
+	rules := admission.Rules(d.settings)
 	d.admission, err = admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Turns: d.turns, Log: o.Log,
+		Keeper: quota.New(time.Now), Rules: rules, Turns: d.turns, Log: o.Log,
 		Dir: filepath.Join(d.house.State().Path(), "admission"), Ledger: accounts,
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		return d, err
 	}
 	state := d.house.State()
-	if d.tokens, err = token.Open(state.Tokens()); err != nil {
+	if d.tokens, err = token.Open(state.Tokens(), token.AtMost(func(tenant string) int64 { return rules(tenant).Tokens })); err != nil {
 		return d, err
 	}
 	if d.answers, err = replay.Open(filepath.Join(state.Path(), "answers")); err != nil {

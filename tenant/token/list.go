@@ -110,6 +110,9 @@ func (s *Store) Revoke(id string) (fallen []string, err error) {
 		s.mu.Unlock()
 		return nil, statedir.Unavailable(op, s.path(id), err)
 	}
+	s.mu.Lock()
+	s.revoked = true
+	s.mu.Unlock()
 	if err := syncDir(s.dir); err != nil {
 		return nil, statedir.Unavailable(op, s.dir, err)
 	}
@@ -153,22 +156,30 @@ type Swept struct {
 // gone.
 func (s *Store) Sweep() (Swept, error) {
 	const op = "sweep tokens"
+	s.making.Lock() // or what is being made would be counted by nobody
+	defer s.making.Unlock()
+	s.mu.Lock()
+	s.revoked = false
+	s.mu.Unlock()
 	var out Swept
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return out, statedir.Unavailable(op, s.dir, err)
 	}
-	count := map[string]int{}
+	count, children := map[string]int64{}, map[string]int64{}
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
-		tenant, over, err := s.over(path, e)
+		r, over, err := s.over(path, e)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			out.Damaged = append(out.Damaged, path)
 		case !over:
 			out.Kept++
-			count[tenant]++
+			count[r.Tenant]++
+			if r.Parent != "" && (r.Expires.IsZero() || s.now().Before(r.Expires)) {
+				children[r.Tenant]++
+			}
 		default:
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return out, statedir.Unavailable(op, path, err)
@@ -178,30 +189,29 @@ func (s *Store) Sweep() (Swept, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count = count
+	s.swept, s.count, s.children = s.now(), count, children
 	return out, nil
 }
 
-// over reports whose token lies at path and whether it can go. A parent is
+// over returns the token that lies at path and whether it can go. A parent is
 // looked for now, as a folder that changes while it is listed may lack what was
 // made meanwhile.
-func (s *Store) over(path string, e fs.DirEntry) (tenant string, over bool, err error) {
+func (s *Store) over(path string, e fs.DirEntry) (r record, over bool, err error) {
 	if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
 		fi, err := e.Info()
-		return "", err == nil && s.now().Sub(fi.ModTime()) > leftover, err
+		return r, err == nil && s.now().Sub(fi.ModTime()) > leftover, err
 	}
-	r, _, err := read(path)
-	if err != nil {
-		return "", false, err
+	if r, _, err = read(path); err != nil {
+		return r, false, err
 	}
 	if !r.Expires.IsZero() && s.now().Sub(r.Expires) > grace {
-		return r.Tenant, true, nil
+		return r, true, nil
 	}
 	if r.Parent == "" {
-		return r.Tenant, false, nil
+		return r, false, nil
 	}
 	_, err = os.Lstat(s.path(r.Parent))
-	return r.Tenant, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
+	return r, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
 }
 
 // tidy sweeps now and then, which also counts. Whoever waits for an answer does
@@ -218,15 +228,72 @@ func (s *Store) tidy(now time.Time) {
 	}
 }
 
-// admit counts one more token of the tenant. What others make and take away is
-// counted by the next sweep.
-func (s *Store) admit(tenant string) error {
+// recounting is the time between two counts that are made because there seem to
+// be too many tokens.
+const recounting = time.Second
+
+// enter counts one more token with the claims, or says that there are too many.
+// What others make and take away, and what expires, is counted by the next
+// sweep; so there is one before somebody is sent away for that. Whoever may go
+// on calls leave, with whether the token was made.
+func (s *Store) enter(c Claims) (leave func(made bool), err error) {
+	leave, err = s.admit(c)
+	if err != nil && s.recount() {
+		leave, err = s.admit(c)
+	}
+	return leave, err
+}
+
+func (s *Store) admit(c Claims) (leave func(made bool), err error) {
+	most := quota.Unlimited
+	if c.Parent != "" {
+		most = s.most(c.Tenant)
+	}
+	s.making.RLock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.count[tenant]; n >= maxPerTenant {
-		e := &quota.Exceeded{Account: tenant, Quota: "tokens", Limit: maxPerTenant, Used: int64(n), Want: 1, RetryAfter: tidying}
-		return e.Wrap(create)
+	switch n, children := s.count[c.Tenant], s.children[c.Tenant]; {
+	case n >= maxPerTenant:
+		err = tooMany(c.Tenant, maxPerTenant, n, tidying)
+	case most >= 0 && children >= most:
+		err = tooMany(c.Tenant, most, children, recounting)
 	}
-	s.count[tenant]++
-	return nil
+	if err != nil {
+		s.making.RUnlock()
+		return nil, err
+	}
+	s.add(c, 1)
+	return func(made bool) {
+		if !made {
+			s.mu.Lock()
+			s.add(c, -1)
+			s.mu.Unlock()
+		}
+		s.making.RUnlock()
+	}, nil
+}
+
+func tooMany(tenant string, limit, used int64, retry time.Duration) error {
+	e := &quota.Exceeded{Account: "tenant " + tenant, Quota: "tokens", Limit: limit, Used: used, Want: 1, RetryAfter: retry}
+	return e.Wrap(create)
+}
+
+// add counts n more tokens with the claims. The mutex is held.
+func (s *Store) add(c Claims, n int64) {
+	s.count[c.Tenant] += n
+	if c.Parent != "" {
+		s.children[c.Tenant] += n
+	}
+}
+
+// recount counts anew, unless that was just done and nothing was revoked since.
+func (s *Store) recount() bool {
+	s.mu.Lock()
+	due := s.revoked || s.now().Sub(s.swept) >= recounting
+	s.mu.Unlock()
+	if !due {
+		return false
+	}
+	_, err := s.Sweep()
+	return err == nil
 }
