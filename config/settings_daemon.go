@@ -20,7 +20,7 @@ type FairSettings struct {
 // TenantsSettings say what tenants may hold and use at one time.
 type TenantsSettings struct {
 	Closed   *bool            `json:"closed,omitempty" doc:"Whether tenants that the list does not name are refused; default false."`
-	Defaults *TenantLimits    `json:"defaults,omitempty" doc:"Limits of each tenant where the list says nothing else. What is not set, or -1, is not bounded; 0 is nothing of it."`
+	Defaults *TenantLimits    `json:"defaults,omitempty" doc:"Limits of each tenant where the list says nothing else. What is not set (but tokens), or -1, is not bounded; 0 is nothing of it."`
 	List     []TenantSettings `json:"list,omitempty" doc:"Limits of single tenants, by id, laid over those of all."`
 }
 
@@ -34,6 +34,7 @@ type TenantLimits struct {
 	RequestsPerSecond *int64   `json:"requestsPerSecond,omitempty" min:"-1" max:"1000000" doc:"Requests in a second, on average."`
 	RequestBurst      *int64   `json:"requestBurst,omitempty" min:"0" max:"1000000" doc:"Requests at once after a rest; default as many as in a second."`
 	Weight            *int64   `json:"weight,omitempty" min:"1" max:"1000" doc:"How many commands begin when it is the tenant's turn; default 1."`
+	Tokens            *int64   `json:"tokens,omitempty" min:"-1" max:"16384" doc:"Tokens that are good at one time and were made from others; default 4096, and never more than 16384."`
 }
 
 // TenantSettings are those of one tenant. Beside the id they have the fields of
@@ -48,13 +49,14 @@ type TenantSettings struct {
 	RequestsPerSecond *int64   `json:"requestsPerSecond,omitempty" min:"-1" max:"1000000" doc:"Requests in a second, on average."`
 	RequestBurst      *int64   `json:"requestBurst,omitempty" min:"0" max:"1000000" doc:"Requests at once after a rest; default as many as in a second."`
 	Weight            *int64   `json:"weight,omitempty" min:"1" max:"1000" doc:"How many commands begin when it is the tenant's turn; default 1."`
+	Tokens            *int64   `json:"tokens,omitempty" min:"-1" max:"16384" doc:"Tokens that are good at one time and were made from others; default 4096, and never more than 16384."`
 }
 
 // limits are the settings without the id.
 func (t TenantSettings) limits() *TenantLimits {
 	return &TenantLimits{
 		Sandboxes: t.Sandboxes, Commands: t.Commands, Memory: t.Memory, CPUs: t.CPUs, Disk: t.Disk,
-		RequestsPerSecond: t.RequestsPerSecond, RequestBurst: t.RequestBurst, Weight: t.Weight,
+		RequestsPerSecond: t.RequestsPerSecond, RequestBurst: t.RequestBurst, Weight: t.Weight, Tokens: t.Tokens,
 	}
 }
 

@@ -7,6 +7,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
+// defaultTokens is how many tokens of a tenant that were made from others may be
+// good where nothing is said: enough for a conversation each of many people, and
+// few enough to be looked through.
+const defaultTokens = 4096
+
 // maxTenants bounds the list of tenants.
 const maxTenants = 10_000
 
@@ -14,6 +19,7 @@ const maxTenants = 10_000
 type TenantRules struct {
 	Limits  quota.Limits `json:"limits"` // -1 is no bound
 	Weight  int          `json:"weight"` // commands that begin when it is its turn
+	Tokens  int64        `json:"tokens"` // made from others, that are good; -1 is no bound
 	Listed  bool         `json:"listed"`
 	Refused bool         `json:"refused"` // it is not listed, and the list is closed
 }
@@ -28,7 +34,7 @@ type Tenants struct {
 
 // TenantsOf returns the rules for tenants. s may be nil.
 func TenantsOf(s *Settings) Tenants {
-	t := Tenants{rest: TenantRules{Limits: quota.NoLimits(), Weight: 1}}
+	t := Tenants{rest: TenantRules{Limits: quota.NoLimits(), Weight: 1, Tokens: defaultTokens}}
 	if s == nil || s.Tenants == nil {
 		return t
 	}
@@ -82,6 +88,7 @@ func (r TenantRules) under(l *TenantLimits) TenantRules {
 		r.Limits.RequestBurst = *l.RequestBurst
 	}
 	lay(&r.Weight, l.Weight)
+	lay(&r.Tokens, l.Tokens)
 	return r
 }
 

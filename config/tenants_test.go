@@ -39,11 +39,11 @@ func TestTenantSettingsHaveTheFieldsOfAll(t *testing.T) {
 
 func TestTenantsOf(t *testing.T) {
 	s := parsed(t, `{"tenants": {
-		"defaults": {"sandboxes": 10, "memory": "16g", "cpus": 2.5, "disk": "100g", "requestsPerSecond": 50, "requestBurst": 100, "weight": 2},
+		"defaults": {"sandboxes": 10, "memory": "16g", "cpus": 2.5, "disk": "100g", "requestsPerSecond": 50, "requestBurst": 100, "weight": 2, "tokens": 7},
 		"list": [
 			{"id": "big", "sandboxes": -1, "cpus": -1, "weight": 5},
 			{"id": "none", "sandboxes": 0, "commands": 0, "memory": 0, "cpus": 0, "disk": 0, "requestsPerSecond": 0},
-			{"id": "slow", "requestsPerSecond": 5},
+			{"id": "slow", "requestsPerSecond": 5, "tokens": -1},
 			{"id": "bursts", "requestBurst": 500},
 			{"id": "free", "requestsPerSecond": -1, "requestBurst": 3}
 		]}}`)
@@ -54,13 +54,13 @@ func TestTenantsOf(t *testing.T) {
 		return l
 	}
 	tests := map[string]config.TenantRules{
-		"":       {Limits: all, Weight: 2},
-		"other":  {Limits: all, Weight: 2},
-		"big":    {Limits: with(func(l *quota.Limits) { l.Sandboxes, l.NanoCPUs = -1, -1 }), Weight: 5, Listed: true},
-		"none":   {Weight: 2, Listed: true},
-		"slow":   {Limits: with(func(l *quota.Limits) { l.RequestsPerSecond, l.RequestBurst = 5, 0 }), Weight: 2, Listed: true},
-		"bursts": {Limits: with(func(l *quota.Limits) { l.RequestBurst = 500 }), Weight: 2, Listed: true},
-		"free":   {Limits: with(func(l *quota.Limits) { l.RequestsPerSecond, l.RequestBurst = -1, -1 }), Weight: 2, Listed: true},
+		"":       {Limits: all, Weight: 2, Tokens: 7},
+		"other":  {Limits: all, Weight: 2, Tokens: 7},
+		"big":    {Limits: with(func(l *quota.Limits) { l.Sandboxes, l.NanoCPUs = -1, -1 }), Weight: 5, Tokens: 7, Listed: true},
+		"none":   {Weight: 2, Tokens: 7, Listed: true},
+		"slow":   {Limits: with(func(l *quota.Limits) { l.RequestsPerSecond, l.RequestBurst = 5, 0 }), Weight: 2, Tokens: -1, Listed: true},
+		"bursts": {Limits: with(func(l *quota.Limits) { l.RequestBurst = 500 }), Weight: 2, Tokens: 7, Listed: true},
+		"free":   {Limits: with(func(l *quota.Limits) { l.RequestsPerSecond, l.RequestBurst = -1, -1 }), Weight: 2, Tokens: 7, Listed: true},
 	}
 	for tenant, want := range tests {
 		t.Run(tenant, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestTenantsOf(t *testing.T) {
 }
 
 func TestTenantsThatAreNotSetAreNotBounded(t *testing.T) {
-	want := config.TenantRules{Limits: quota.NoLimits(), Weight: 1}
+	want := config.TenantRules{Limits: quota.NoLimits(), Weight: 1, Tokens: 4096}
 	for name, s := range map[string]*config.Settings{"no file": nil, "empty file": parsed(t, "{}"), "empty object": parsed(t, `{"tenants":{}}`)} {
 		if got := config.TenantsOf(s).Of("acme"); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)

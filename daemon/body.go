@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
 
-// body is the body of a request with its bound, and with time for each piece.
-func (q *request) body(r *http.Request) io.ReadCloser {
-	limit := q.s.o.MaxBody
+// body is the body of a request with its bound, which is limit where the route
+// has no other, and with time for each piece.
+func (q *request) body(r *http.Request, limit int64) io.ReadCloser {
 	if q.route.Body != 0 {
 		limit = q.route.Body
 	}

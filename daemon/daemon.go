@@ -50,16 +50,39 @@ type Options struct {
 	// shows to others than admins.
 	Private []string
 
+	// Bounds are those of routes that say nothing else, asked for with each
+	// request. Nil is usual.
+	Bounds func() Bounds
+
 	// AtOnce is how many requests of one tenant there are at a time, streams and
 	// sockets among them; 0 is 4096. It is no quota but what keeps connections
 	// for others: every request has one, and a process may have so many. Admins
 	// are not counted.
 	AtOnce int
 
-	RequestTimeout time.Duration // of routes that say nothing else; 0 is one minute
-	MaxBody        int64         // bytes, of routes that say nothing else; 0 is 1 MiB
-	SlowWrite      time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
-	SlowRead       time.Duration // how long a piece of a request may be in coming; 0 is 30 s
+	SlowWrite time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
+	SlowRead  time.Duration // how long a piece of a request may be in coming; 0 is 30 s
+}
+
+// Bounds are those of a request.
+type Bounds struct {
+	Timeout time.Duration // 0 is one minute
+	Body    int64         // bytes; 0 is 1 MiB
+}
+
+// bounds are those of a request that comes now.
+func (s *Server) bounds() Bounds {
+	var b Bounds
+	if s.o.Bounds != nil {
+		b = s.o.Bounds()
+	}
+	if b.Timeout <= 0 {
+		b.Timeout = time.Minute
+	}
+	if b.Body <= 0 {
+		b.Body = 1 << 20
+	}
+	return b
 }
 
 // Admission counts what callers do, against their quotas.
@@ -82,6 +105,7 @@ type Observer interface {
 type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
+	Unpaid  bool   // nobody counts what is done there, so it is for nobody who has a budget
 	Handler http.Handler
 	// Follows picks requests of which the same is true as of routes with
 	// [route.Route].Follows; nil is none.
@@ -116,12 +140,6 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, mux: http.NewServeMux()}
 	s.life, s.cut = context.WithCancelCause(context.Background())
 	s.ebb, s.turn = context.WithCancelCause(s.life)
-	if s.o.RequestTimeout <= 0 {
-		s.o.RequestTimeout = time.Minute
-	}
-	if s.o.MaxBody <= 0 {
-		s.o.MaxBody = 1 << 20
-	}
 	if s.present.most = s.o.AtOnce; s.present.most <= 0 {
 		s.present.most = 4096
 	}

@@ -43,6 +43,9 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	if q.m.mount.Admin && !c.Admin() {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
 	}
+	if q.m.mount.Unpaid && len(who.Budgeted()) > 0 {
+		return caller.Uncharged()
+	}
 	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
 	defer cancel(nil)
 	end := q.s.life

@@ -111,6 +111,10 @@ func (q *request) do(who *caller.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
+		a := q.s.o.Admission
+		if a == nil && len(who.Budgeted()) > 0 {
+			return caller.Uncharged()
+		}
 		if !c.Admin() && !exempt {
 			leave, err := q.s.present.enter(c.Who.Tenant)
 			if err != nil {
@@ -118,7 +122,7 @@ func (q *request) do(who *caller.Caller) error {
 			}
 			defer leave()
 		}
-		if a := q.s.o.Admission; a != nil && !exempt {
+		if a != nil && !exempt {
 			if err := a.Request(c.Caller, c.Who.Tenant); err != nil {
 				return err
 			}
@@ -147,10 +151,11 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if err := contentOf(q.r, q.route); err != nil {
 		return err
 	}
-	ctx, done := q.life(who)
+	bounds := q.s.bounds()
+	ctx, done := q.life(who, bounds.Timeout)
 	defer done()
 	r := q.r.WithContext(ctx)
-	r.Body = q.body(r)
+	r.Body = q.body(r, bounds.Body)
 	c = c.With(r, query)
 	q.w.plain = q.route.Socket
 	out, err := q.route.Do(c)
@@ -164,8 +169,9 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 }
 
 // life is the context of a request: it ends with the connection, with the
-// server's patience, with the token of a stream, and at the deadline.
-func (q *request) life(who *caller.Caller) (context.Context, func()) {
+// server's patience, with the token of a stream, and at the deadline, for which
+// there is limit where the route says nothing else.
+func (q *request) life(who *caller.Caller, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(q.caused(q.r.Context()))
 	if who != nil {
 		ctx = admission.WithCaller(ctx, *who)
@@ -176,7 +182,6 @@ func (q *request) life(who *caller.Caller) (context.Context, func()) {
 	}
 	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}
-	limit := q.s.o.RequestTimeout
 	if q.route.Timeout != 0 {
 		limit = q.route.Timeout
 	}

@@ -30,6 +30,19 @@ type Bridge struct {
 	files     sandbox.Files
 	transport Transport
 	inside    bool // paths of the host are not recognised
+	toll      Toll // or nil
+}
+
+// A Toll is paid for what is done through a [Bridge]. It is safe for concurrent
+// use. Errors of it, and of what its readers return, end the operation.
+type Toll interface {
+	// Open is asked before each operation.
+	Open() error
+	// File is asked before a file is written.
+	File() error
+	// In counts the content of files that are read, Out of those written.
+	In(r io.Reader) io.Reader
+	Out(r io.Reader) io.Reader
 }
 
 var (
@@ -60,7 +73,27 @@ func (b *Bridge) Locate(path string) (mountpath.Place, error) {
 // nothing there. It is for callers who may not learn what the host calls their
 // folders.
 func (b *Bridge) Inside() *Bridge {
-	return &Bridge{table: b.table, files: b.files, transport: b.transport, inside: true}
+	inside := *b
+	inside.inside = true
+	return &inside
+}
+
+// Paying returns a view of which everything is paid for, and so is every view
+// of that.
+func (b *Bridge) Paying(t Toll) *Bridge {
+	paying := *b
+	paying.toll = t
+	return &paying
+}
+
+// place is the place of an operation, which may be done.
+func (b *Bridge) place(path string) (mountpath.Place, error) {
+	if b.toll != nil {
+		if err := b.toll.Open(); err != nil {
+			return mountpath.Place{}, err
+		}
+	}
+	return b.Locate(path)
 }
 
 // WithoutLinks implements [sandbox.LinkRefuser]. The view is a Bridge, too,
@@ -75,7 +108,9 @@ func (b *Bridge) WithoutLinks() (sandbox.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bridge{table: b.table, files: files, transport: b.transport, inside: true}, nil
+	plain := b.Inside()
+	plain.files = files
+	return plain, nil
 }
 
 // Clear implements [sandbox.Clearer].
@@ -93,11 +128,21 @@ func (b *Bridge) Clear(ctx context.Context, path string) error {
 
 // Read implements [sandbox.Files].
 func (b *Bridge) Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err != nil {
 		return nil, err
 	}
-	return b.files.Read(ctx, p.Path(), offset, limit)
+	r, err := b.files.Read(ctx, p.Path(), offset, limit)
+	if err != nil || b.toll == nil {
+		return r, err
+	}
+	return paid{b.toll.In(r), r}, nil
+}
+
+// paid is content that is counted when it is read.
+type paid struct {
+	io.Reader
+	io.Closer
 }
 
 // Write implements [sandbox.Files].
@@ -105,6 +150,12 @@ func (b *Bridge) Write(ctx context.Context, path string, r io.Reader, o sandbox.
 	p, err := b.writable("write", path)
 	if err != nil {
 		return err
+	}
+	if b.toll != nil {
+		if err := b.toll.File(); err != nil {
+			return err
+		}
+		r = b.toll.Out(r)
 	}
 	return b.files.Write(ctx, p.Path(), r, o)
 }
@@ -117,7 +168,7 @@ func (b *Bridge) CreateExclusive(ctx context.Context, path string, r io.Reader, 
 
 // Mkdir implements [sandbox.Files]. The parent must exist; see [MkdirAll].
 func (b *Bridge) Mkdir(ctx context.Context, path string, perm fs.FileMode) error {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err != nil {
 		return err
 	}
@@ -157,7 +208,7 @@ func (b *Bridge) Rename(ctx context.Context, from, to string) error {
 
 // Stat implements [sandbox.Files]. Links are followed within their mount.
 func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +217,7 @@ func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 
 // ReadDir implements [sandbox.Files].
 func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +226,7 @@ func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error
 
 // Lstat implements [Linker].
 func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +239,7 @@ func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
 
 // ReadLink implements [Linker].
 func (b *Bridge) ReadLink(ctx context.Context, path string) (string, error) {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err != nil {
 		return "", err
 	}
@@ -230,7 +281,7 @@ func lacks(op, what string) error {
 
 // writable locates a path that is going to be changed.
 func (b *Bridge) writable(op, path string) (mountpath.Place, error) {
-	p, err := b.Locate(path)
+	p, err := b.place(path)
 	if err == nil && p.Root.ReadOnly {
 		err = fserr.New(op, p.Path(), syscall.EROFS)
 	}

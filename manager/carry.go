@@ -95,6 +95,9 @@ const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // GPU is not told to us, and where the sandbox has one it can be used.
 func (o *order) meterable() error {
 	_, bound := o.call.payer()
+	if o.payer.Source != nil {
+		bound = budget.Min(bound, o.payer.Bound)
+	}
 	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && bound.GPUMs != budget.Unlimited {
 		return budget.Unmetered(budget.GPUMs)
 	}

@@ -42,7 +42,7 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 		if err != nil {
 			return err
 		}
-		return fn(Share{Bridge: bridge, Name: l.name(), Exposed: exposed})
+		return fn(Share{Bridge: l.spent.files(bridge), Name: l.name(), Exposed: exposed})
 	})
 }
 

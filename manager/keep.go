@@ -30,6 +30,7 @@ func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
 	if err := onlySession(req); err != nil {
 		return p, err
 	}
+	req.bare = true
 	err := m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
 		p = Prepared{Name: l.name(), Created: l.created, Claimed: l.claimed, Cold: l.cold, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
 		return nil

@@ -99,7 +99,7 @@ func (c *call) pay(ctx context.Context, o *order) error {
 // affords refuses an operation of a call that has been refused for its budget
 // and would be again: it is not begun then, because what is begun is kept on
 // record one by one, and asking costs nothing.
-func (c *call) affords(ctx context.Context) error {
+func (c *call) affords(ctx context.Context, beside Payer) error {
 	c.mu.Lock()
 	spent, account := c.spent, c.account
 	c.mu.Unlock()
@@ -110,7 +110,14 @@ func (c *call) affords(ctx context.Context) error {
 	if err == nil {
 		_, err = budget.Draw(chain, firstDraw())
 	}
-	return err
+	if err != nil || beside.Source == nil {
+		return err
+	}
+	r, err := beside.Reserve(ctx, firstDraw())
+	if err != nil {
+		return err
+	}
+	return r.Settle(ctx, budget.Amount{})
 }
 
 // short notes that an operation was refused for its budget.

@@ -67,6 +67,7 @@ type order struct {
 	call *call
 
 	admission *admission
+	payer     Payer // beside the accounts of grants and settings
 	guard     *grant.Guard
 	vetted    grant.Vetted
 	start     time.Time
@@ -157,7 +158,10 @@ func (o *order) admit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.call.affords(ctx); err != nil {
+	if o.payer, err = o.m.payer(ctx); err != nil {
+		return err
+	}
+	if err := o.call.affords(ctx, o.payer); err != nil {
 		return err
 	}
 	o.vetted = o.admission.ruling.judged.Vetted
@@ -219,8 +223,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(o.call.life, func() { end(context.Cause(o.call.life)) })()
-	account, _ := o.call.payer()
-	count, ctx, err := meter.Start(ctx, account, budget.One(budget.Calls, 1))
+	count, ctx, err := meter.Start(ctx, o.source(), budget.One(budget.Calls, 1))
 	if err != nil {
 		o.call.short(err)
 		return metered{}, err
@@ -240,6 +243,15 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	done.begun = len(done.effects) > 0 || used.BytesIn+used.BytesOut+used.Files > 0
 	o.call.count(used)
 	return done, err
+}
+
+// source is what the operation draws from.
+func (o *order) source() budget.Source {
+	account, _ := o.call.payer()
+	if o.payer.Source == nil {
+		return account
+	}
+	return budget.All(account, o.payer.Source)
 }
 
 // errOperationTime is the cause of a context that ends at the time limit of

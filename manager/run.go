@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
 )
@@ -35,6 +36,9 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 // what an agent wrote goes through Run, Shell and Capture.
 func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
 	return m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
+		if err := l.spent.only(budget.Calls, budget.WallMs); err != nil {
+			return err
+		}
 		if l.want.gate.Place != InWall {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "lend", Field: l.want.gate.Field, Message: "this session has no sandbox: " + l.want.gate.Reason}
 		}
@@ -45,16 +49,21 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 // lend is the chain of steps around whatever fn does with the live sandbox.
 func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) error {
 	a, err := m.admit(ctx, req, call)
+	var spent *spending
+	if err == nil {
+		spent, err = m.spend(ctx, firstOf(req))
+	}
 	if err != nil {
 		m.refusedCommand(ctx, a, err)
 		return err
 	}
-	return m.witnessed(ctx, a, func(t *testimony) error {
+	ctx = spent.context(ctx)
+	return spent.end(m.witnessed(ctx, a, func(t *testimony) error {
 		return m.bring(ctx, a, func(l *live) error {
-			l.seen = t
-			return fn(l)
+			l.seen, l.spent = t, spent
+			return spent.why(fn(l))
 		})
-	})
+	}))
 }
 
 // An admission is a request that the gate lets pass.
@@ -136,6 +145,8 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 // execute starts the command in the live sandbox and waits for its end.
 func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
 	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Cold: live.cold}
+	ctx, done := live.spent.within(ctx)
+	defer done()
 	release, err := m.turn(ctx, live)
 	if err != nil {
 		return out, err
@@ -158,11 +169,16 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	defer exit.end()
 	watch, command := lookOut(live, req)
 	live.seen.hear(&command)
+	run, err := live.spent.command(live, &command)
+	if err != nil {
+		return out, err
+	}
 	proc, err := exit.start(ctx, command)
 	if err != nil {
 		out.Duration = m.now().Sub(start)
 		return out, m.timeLimit(ctx, &out, limit, err)
 	}
+	run.runs(proc)
 	if req.Started != nil {
 		req.Started(proc)
 	}

@@ -48,6 +48,9 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 		return nil, err
 	}
 	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool}) // settings of all → of the agent → of this call
+	if err == nil {
+		err = m.Unpaid(ctx) // what is run in it directly nobody counts
+	}
 	if err != nil {
 		m.refusedCommand(ctx, a, err)
 		return nil, err

@@ -60,7 +60,9 @@ func (m *Manager) OpenShell(ctx context.Context, req Request, o sandbox.ShellOpt
 	}
 	s := &Shell{m: m, base: req, options: o, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	s.turn <- struct{}{}
-	err := m.lend(ctx, req, gate.Call{Tool: req.Tool, Dir: o.Dir}, func(l *live) error {
+	opening := req
+	opening.bare = true
+	err := m.lend(ctx, opening, gate.Call{Tool: req.Tool, Dir: o.Dir}, func(l *live) error {
 		return s.settle(ctx, l, &req)
 	})
 	if err != nil {

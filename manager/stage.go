@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
@@ -47,12 +48,16 @@ func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]m
 	if at.gate.Place != InWall {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: opStage, Message: "this session has no sandbox whose workspace files could be staged in", Hint: "it runs on the host: " + at.gate.Reason}
 	}
-	begun, err := m.declareStaging(ctx, a, refs)
+	spent, err := m.spend(ctx, budget.One(budget.Calls, 1))
 	if err != nil {
 		return nil, err
 	}
-	staged, err := m.stage(ctx, a, at.provider, refs)
-	if err = begun.end(ctx, err); err != nil {
+	begun, err := m.declareStaging(ctx, a, refs)
+	if err != nil {
+		return nil, spent.end(err)
+	}
+	staged, err := m.stage(spent.context(ctx), a, at.provider, spent, refs)
+	if err = begun.end(ctx, spent.end(err)); err != nil {
 		return nil, err
 	}
 	return staged, nil
@@ -75,7 +80,7 @@ func (m *Manager) declareStaging(ctx context.Context, a *admission, refs []strin
 }
 
 // stage does it, for an admitted call inside of walls.
-func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, refs []string) ([]media.Staged, error) {
+func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, spent *spending, refs []string) ([]media.Staged, error) {
 	from := config.MediaOf(a.settings, a.res.Tenant)
 	src, err := m.mediaSource(a.settings, from)
 	if err != nil {
@@ -93,7 +98,7 @@ func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, r
 	if err != nil {
 		return nil, err
 	}
-	return s.Stage(ctx, src, refs)
+	return s.Stage(ctx, spent.source(src), refs)
 }
 
 // readyWorkspace brings the workspace of a session up without its sandbox, and

@@ -77,10 +77,18 @@ type Binding struct {
 	Owns func(manager.Row) bool
 	// Answers is what the person behind this client may allow.
 	Answers Answers
-	// Watch returns a context that ends with ctx, and when the caller may speak
-	// no more; stop has to be called. Over HTTP a call outlasts its request, so
-	// nothing else ends it then. Nil is a caller who may always speak.
-	Watch func(ctx context.Context) (watched context.Context, stop func())
+	// Watch returns a context that ends, soon, when the caller may do nothing any
+	// more, with the reason as its cause; stop has to be called. Calls run in it.
+	// nil is a caller who may for as long as the session is there.
+	Watch func(context.Context) (watched context.Context, stop func())
+}
+
+// watch is Watch, also where there is none.
+func (b Binding) watch(ctx context.Context) (watched context.Context, stop func()) {
+	if b.Watch == nil {
+		return ctx, func() {}
+	}
+	return b.Watch(ctx)
 }
 
 // A Server speaks with any number of clients. It is safe for concurrent use.

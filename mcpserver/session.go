@@ -159,10 +159,7 @@ func (x *session) admit(ctx context.Context) (_ context.Context, done func(), er
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	undo := context.AfterFunc(x.life, func() { stop(errEnded) })
-	watched := func() {}
-	if x.bound.Watch != nil {
-		ctx, watched = x.bound.Watch(ctx)
-	}
+	ctx, watched := x.bound.watch(ctx)
 	return ctx, func() {
 		watched()
 		undo()
@@ -182,9 +179,18 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	defer done()
 	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)
 	if err != nil {
-		return x.failed(err), nil
+		return x.failed(ended(ctx, err)), nil
 	}
 	return answered(a), nil
+}
+
+// ended is err, or in its place why the call was ended.
+func ended(ctx context.Context, err error) error {
+	var e *sandbox.Error
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &e) {
+		return e
+	}
+	return err
 }
 
 var errPanicked = errors.New("a request has panicked")

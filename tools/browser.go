@@ -28,9 +28,11 @@ func (c *call) browse(ctx context.Context, in schema.Browser) (Answer, error) {
 		return Answer{Text: text, Data: d}, err
 	}
 	var a Answer
-	err := c.tools.pages.Use(ctx, c.session.Who, func(s browser.Session) (err error) {
-		a, err = c.act(ctx, s, in, d)
-		return err
+	err := c.tools.o.Manager.Spend(ctx, func(ctx context.Context) error {
+		return c.tools.pages.Use(ctx, c.session.Who, func(s browser.Session) (err error) {
+			a, err = c.act(ctx, s, in, d)
+			return err
+		})
 	})
 	return a, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/pages"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
@@ -29,6 +30,7 @@ type Conductor interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 	Shell(ctx context.Context, req manager.Request) (manager.Outcome, error)
+	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
 }
 
 var _ Conductor = (*manager.Manager)(nil)

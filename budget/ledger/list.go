@@ -31,12 +31,16 @@ func (l *Ledger) Entries(ctx context.Context, fn func(Entry) bool) error {
 			}
 		}
 		defer f.close()
-		e := Entry{ID: f.rec.id, Root: f.rec.parent == key{}, Used: f.rec.used}
-		if f.rec.expires != 0 {
-			e.Expires = time.UnixMilli(f.rec.expires)
-		}
-		return fn(e), nil
+		return fn(f.entry()), nil
 	})
+}
+
+func (f *file) entry() Entry {
+	e := Entry{ID: f.rec.id, Root: f.rec.parent == key{}, Used: f.rec.used}
+	if f.rec.expires != 0 {
+		e.Expires = time.UnixMilli(f.rec.expires)
+	}
+	return e
 }
 
 // walk calls fn for every file that may be an account's until it returns false.

@@ -114,6 +114,32 @@ func (s *Swept) remove(path string, now time.Time) error {
 	return nil
 }
 
+// Remove removes all accounts of which gone says so, whatever they have used:
+// of somebody who will never draw again. Whoever has such an account open cannot
+// draw from it any more.
+func (l *Ledger) Remove(ctx context.Context, gone func(Entry) bool) (removed int, err error) {
+	const op = "remove budget accounts"
+	err = l.walk(ctx, op, func(root, path string) (bool, error) {
+		f, err := openPath(path)
+		if err != nil {
+			return true, nil // it is gone, is written at this moment, or is damaged and stays
+		}
+		e := f.entry()
+		f.close()
+		if !gone(e) {
+			return true, nil
+		}
+		removed++
+		return true, l.locked(ctx, op, root, func() error {
+			if err := unix.Unlink(path); err != nil && !isMissing(err) {
+				return err
+			}
+			return nil
+		})
+	})
+	return removed, err
+}
+
 // list returns the names in a folder; one that is missing is empty.
 func list(dir string) ([]string, error) {
 	f, err := os.Open(dir)

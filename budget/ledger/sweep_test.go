@@ -139,3 +139,24 @@ func TestFull(t *testing.T) {
 	spend(t, first, 1)
 	wantUsed(t, first, 1, 1)
 }
+
+// TestRemove takes away what is said to be gone and nothing else, also while it is
+// in use: whoever has it open draws from nothing any more.
+func TestRemove(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	tenant := calls("tenant:t", 100)
+	kept := account(t, l, calls("token:kept", 10), tenant)
+	gone := account(t, l, calls("token:gone", 10), calls("token:kept", 10), tenant)
+	r := reserve(t, gone, 3)
+	n, err := l.Remove(bg(), func(e Entry) bool { return e.ID == "token:gone" })
+	if err != nil || n != 1 {
+		t.Fatalf("removed %d, %v", n, err)
+	}
+	_, err = r.More(bg(), call(1), call(1))
+	wantCode(t, err, sandbox.CodeUnavailable, "removed")
+	if err := r.Settle(bg(), call(1)); err != nil { // what is left of the chain gets back what it is due
+		t.Fatal(err)
+	}
+	spend(t, kept, 1)
+	wantUsed(t, kept, 2, 2)
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
@@ -79,10 +80,14 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		return d, err
 	}
 	d.ends = append(d.ends, d.house.Close)
-	set := config.DaemonOf(d.settings())
+	accounts, err := ledger.Open(d.house.State().Budget(), ledger.Options{})
+	if err != nil {
+		return d, err
+	}
+	rules := admission.Rules(d.settings)
 	d.admission, err = admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(d.settings), Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold, Log: o.Log,
-		Dir: filepath.Join(d.house.State().Path(), "admission"),
+		Keeper: quota.New(time.Now), Rules: rules, Turns: d.turns, Log: o.Log,
+		Dir: filepath.Join(d.house.State().Path(), "admission"), Ledger: accounts,
 	})
 	if err != nil {
 		return d, err
@@ -91,17 +96,17 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		return d, err
 	}
 	state := d.house.State()
-	if d.tokens, err = token.Open(state.Tokens()); err != nil {
+	if d.tokens, err = token.Open(state.Tokens(), token.AtMost(func(tenant string) int64 { return rules(tenant).Tokens })); err != nil {
 		return d, err
 	}
 	if d.answers, err = replay.Open(filepath.Join(state.Path(), "answers")); err != nil {
 		return d, err
 	}
-	return d, d.serve(o, set, version)
+	return d, d.serve(o, version)
 }
 
 // serve makes the server.
-func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) error {
+func (d *daemonParts) serve(o cli.Options, version string) error {
 	kit := agentTools(o, d.manager, d.house.Browsers, nil)
 	d.ends = append(d.ends, kit.end)
 	resources, err := d.resources(o, kit)
@@ -119,7 +124,7 @@ func (d *daemonParts) serve(o cli.Options, set config.Daemon, version string) er
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
 		Checks: d.checks(), Private: d.private(),
-		RequestTimeout: set.RequestTimeout, MaxBody: set.MaxBody,
+		Bounds: d.bounds,
 	})
 	return err
 }
@@ -170,7 +175,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 	}
 	return []daemon.Mount{
 		{Pattern: "/mcp", Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
-		{Pattern: "/v1/walls/", Admin: true, Handler: providers},
+		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}
 }
@@ -208,6 +213,18 @@ func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
 		b.Answers = mcpserver.AnswersForNow
 	}
 	return b, nil
+}
+
+// turns are how commands begin by the settings as they are now.
+func (d *daemonParts) turns() admission.Turns {
+	set := config.DaemonOf(d.settings())
+	return admission.Turns{Slots: set.FairSlots, Waiting: set.FairWaiting, Hold: set.FairHold}
+}
+
+// bounds are those of requests by the settings as they are now.
+func (d *daemonParts) bounds() daemon.Bounds {
+	set := config.DaemonOf(d.settings())
+	return daemon.Bounds{Timeout: set.RequestTimeout, Body: set.MaxBody}
 }
 
 // grace is how long requests may go on after the daemon was asked to end.

@@ -37,10 +37,7 @@ func (d *daemonParts) loops() []service.Loop {
 		{Name: "quotas", Every: time.Minute, Do: func(ctx context.Context) (time.Duration, error) {
 			return 0, d.admission.Round(ctx, d.manager, time.Now())
 		}},
-		{Name: "tokens", Every: rarely, Do: func(context.Context) (time.Duration, error) {
-			_, err := d.tokens.Sweep()
-			return 0, err
-		}},
+		{Name: "tokens", Every: rarely, Within: sweepWithin, Do: d.sweepTokens},
 		{Name: "media", Every: rarely, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
 			_, err := d.manager.SweepMedia(ctx)
 			return 0, err
@@ -57,6 +54,18 @@ func (d *daemonParts) loops() []service.Loop {
 		}})
 	}
 	return out
+}
+
+// sweepTokens forgets tokens that are over, and then what those have used that are
+// no more.
+func (d *daemonParts) sweepTokens(ctx context.Context) (time.Duration, error) {
+	if _, err := d.tokens.Sweep(); err != nil {
+		return 0, err
+	}
+	return 0, d.admission.Forget(ctx, func(id string) bool {
+		_, err := d.tokens.Get(id)
+		return sandbox.IsNotFound(err)
+	})
 }
 
 // prune sweeps sandboxes as often as the settings say.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A server is `sandbox serve`, and a client of its socket.
@@ -176,6 +178,61 @@ func TestServe(t *testing.T) {
 			t.Errorf("the socket is still there: %v", err)
 		}
 	})
+}
+
+// TestServeTakesBoundsOver holds that what bounds requests and commands follows
+// the settings file while the daemon runs, and that a broken file changes nothing.
+func TestServeTakesBoundsOver(t *testing.T) {
+	testenv.Require(t, "local")
+	s := newSite(t)
+	file := settingsFile(t, "local")
+	s.env = append(s.env, "SANDBOX_CONFIG="+file)
+	d := s.server(filepath.Join(t.TempDir(), "d.sock"))
+	box := d.made("a")
+	say := func(daemon string) {
+		t.Helper()
+		text := `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}, "daemon": ` + daemon + `}`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := `{"path":"` + strings.Repeat("x", 1500) + `"}`
+	post := func(path, body string) int {
+		t.Helper()
+		res, err := d.Post("http://sandbox/v1/sandboxes/"+box.Name+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	posts := func(want int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("it is never answered %d", want), func() bool { return post("/files:mkdir", body) == want })
+	}
+	before := post("/files:mkdir", body) // a name that is too long, which is another matter
+	if before == 413 {
+		t.Fatal("the body is too large from the start")
+	}
+	say(`{"maxBody": 1024}`)
+	posts(413)
+	say(`{"maxBody": 1024, "fair": {"slots": "many"}}`)
+	posts(413)
+	say(`{"fair": {"slots": 1, "waiting": 0, "hold": "1m"}}`)
+	posts(before)
+	running := d.stream(box.Name, "echo begun; sleep 600")
+	if !until(running, "begun") {
+		t.Fatal("the command does not begin")
+	}
+	runs := func() int { return post("/exec", `{"line":"true"}`) }
+	if got := runs(); got != 429 {
+		t.Errorf("with the only slot held a command is answered %d", got)
+	}
+	say(`{"fair": {"slots": 2, "waiting": 0, "hold": "1m"}}`)
+	eventually(t, "a second slot is never there", func() bool { return runs() == 200 })
 }
 
 func settingsFile(t *testing.T, wall string) string {

@@ -1,6 +1,7 @@
 // Package admission lets tenants have what is theirs of the machine and no
 // more: requests by the second, commands at one time and in fair turns, and the
-// sandboxes that exist, with the memory, processors and disk that they take.
+// sandboxes that exist, with the memory, processors and disk that they take. It
+// also knows out of which budgets is paid for what a caller does.
 //
 // What is held is held in memory. Sandboxes outlive the program, so they are
 // counted from what exists: before the first request, each minute, and each
@@ -18,6 +19,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -35,16 +37,35 @@ type Options struct {
 	// to answer at once. See [Rules].
 	Rules func(tenant string) config.TenantRules
 
-	Slots   int           // commands that begin at one time
-	Waiting int           // commands of one tenant that may wait for their turn
-	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner
+	// Turns say how commands begin. They are asked for with each command, so they
+	// have to answer at once.
+	Turns func() Turns
 
 	// Dir is a folder of ours alone that remembers which tokens sandboxes count
 	// for; it is made when it is missing. Without one a sandbox counts for its
 	// tenant alone once the program was started again.
 	Dir string
 
+	// Ledger keeps the accounts of tokens that have a budget. Without one they are
+	// refused.
+	Ledger *ledger.Ledger
+
 	Log logrus.FieldLogger // nil logs nothing
+}
+
+// Turns are how commands begin.
+type Turns struct {
+	Slots   int           // commands that begin at one time; at least 1
+	Waiting int           // commands of one tenant that may wait for their turn; at least 0
+	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner; more than 0
+}
+
+// check refuses what is no time; the queue knows about the rest.
+func (t Turns) check() error {
+	if t.Hold <= 0 {
+		return sandbox.Errorf(sandbox.CodeValidation, "take turns", "commands hold their slots for no time")
+	}
+	return nil
 }
 
 // An Admission decides who may go ahead. It is safe for concurrent use.
@@ -52,9 +73,13 @@ type Admission struct {
 	keeper *quota.Keeper
 	queue  *fair.Queue
 	rules  func(tenant string) config.TenantRules
-	hold   time.Duration
+	turns  func() Turns // see renew
 	log    logrus.FieldLogger
 	marks  marks
+	ledger *ledger.Ledger // or nil
+
+	renewing sync.Mutex
+	inForce  Turns // that the queue goes by; guarded by renewing
 
 	mu    sync.Mutex
 	now   uint64           // counts what happens to places
@@ -71,20 +96,24 @@ var _ manager.Accounting = (*Admission)(nil)
 // New returns an Admission in which nothing is held. Who serves requests calls
 // [Admission.Reconcile] before the first one.
 func New(o Options) (*Admission, error) {
-	a := &Admission{keeper: o.Keeper, rules: o.Rules, hold: o.Hold, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
+	a := &Admission{keeper: o.Keeper, rules: o.Rules, turns: o.Turns, ledger: o.Ledger, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
 	if a.log == nil {
 		silent := logrus.New()
 		silent.SetLevel(logrus.PanicLevel)
 		a.log = silent
 	}
+	if o.Keeper == nil || o.Rules == nil || o.Turns == nil {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, "make admission", "a keeper, rules and turns are needed")
+	}
 	var err error
+	a.inForce = o.Turns()
+	if err := a.inForce.check(); err != nil {
+		return nil, err
+	}
 	a.queue, err = fair.New(fair.Options{
-		Slots: o.Slots, Waiting: o.Waiting,
+		Slots: a.inForce.Slots, Waiting: a.inForce.Waiting,
 		Weight: func(tenant string) int { return o.Rules(tenant).Weight },
 	})
-	if err == nil && (o.Keeper == nil || o.Rules == nil || o.Hold <= 0) {
-		err = sandbox.Errorf(sandbox.CodeValidation, "make admission", "a keeper, rules and a time to hold slots are needed")
-	}
 	if err == nil && o.Dir != "" {
 		a.marks.dir, err = statedir.MakePrivate(o.Dir)
 	}
@@ -121,18 +150,40 @@ func (a *Admission) Command(ctx context.Context, c caller.Caller, tenant string)
 	if err != nil {
 		return nil, err
 	}
+	turns := a.renew()
 	slot, err := a.queue.Acquire(ctx, tenant)
 	if err != nil {
 		giveBack()
 		return nil, err
 	}
-	begun := time.AfterFunc(a.hold, slot.Release)
+	begun := time.AfterFunc(turns.Hold, slot.Release)
 	release = func() {
 		begun.Stop()
 		slot.Release()
 		giveBack()
 	}
 	return ticketOf(ctx).leave(tenant, release), nil
+}
+
+// renew has commands take turns as is said now, and returns how. What cannot be
+// leaves it as it was.
+func (a *Admission) renew() Turns {
+	now := a.turns()
+	a.renewing.Lock()
+	defer a.renewing.Unlock()
+	if now == a.inForce {
+		return now
+	}
+	err := now.check()
+	if err == nil {
+		err = a.queue.Resize(now.Slots, now.Waiting)
+	}
+	if err != nil {
+		a.log.WithError(err).Error("commands go on taking turns as before")
+		return a.inForce
+	}
+	a.inForce = now
+	return now
 }
 
 // Begin implements [manager.Accounting]: the command has the turn that its
@@ -155,6 +206,9 @@ func (a *Admission) Held(tenant string) quota.Want {
 
 // accounts are whom the caller takes from when it acts for the tenant.
 func (a *Admission) accounts(c caller.Caller, tenant string) ([]quota.Account, error) {
+	if err := a.unpaid(c); err != nil {
+		return nil, err
+	}
 	rules := a.rules(tenant)
 	if rules.Refused {
 		return nil, &sandbox.Error{

@@ -125,7 +125,7 @@ func TestBurstDelaysOthersByTheirShare(t *testing.T) {
 		for _, slots := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%d slots, commands of %v", slots, lasts), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a := admission(t, Options{Rules: limited(quota.NoLimits()), Slots: slots, Waiting: 1000, Hold: hold})
+					a := admission(t, Options{Rules: limited(quota.NoLimits()), Turns: always(slots, 1000, hold)})
 					ctx, cancel := context.WithCancel(t.Context())
 					var wg sync.WaitGroup
 					var ran atomic.Int64
@@ -170,7 +170,7 @@ func TestBurstDelaysOthersByTheirShare(t *testing.T) {
 
 func TestTooManyWaitForATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := admission(t, Options{Rules: limited(quota.NoLimits()), Slots: 1, Waiting: 2, Hold: time.Minute})
+		a := admission(t, Options{Rules: limited(quota.NoLimits()), Turns: always(1, 2, time.Minute)})
 		release, err := a.Command(t.Context(), local, "a")
 		if err != nil {
 			t.Fatal(err)
@@ -219,10 +219,10 @@ func TestRulesFollowTheSettings(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	good := Options{Keeper: quota.New(time.Now), Rules: limited(quota.NoLimits()), Slots: 1, Hold: time.Second}
+	good := Options{Keeper: quota.New(time.Now), Rules: limited(quota.NoLimits()), Turns: always(1, 0, time.Second)}
 	for name, change := range map[string]func(*Options){
-		"no slots": func(o *Options) { o.Slots = 0 }, "waiting below nothing": func(o *Options) { o.Waiting = -1 },
-		"no keeper": func(o *Options) { o.Keeper = nil }, "no rules": func(o *Options) { o.Rules = nil }, "no hold": func(o *Options) { o.Hold = 0 },
+		"no slots": func(o *Options) { o.Turns = always(0, 0, time.Second) }, "waiting below nothing": func(o *Options) { o.Turns = always(1, -1, time.Second) },
+		"no keeper": func(o *Options) { o.Keeper = nil }, "no rules": func(o *Options) { o.Rules = nil }, "no hold": func(o *Options) { o.Turns = always(1, 0, 0) }, "no turns": func(o *Options) { o.Turns = nil },
 	} {
 		o := good
 		change(&o)
@@ -233,4 +233,65 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	if _, err := New(good); err != nil {
 		t.Errorf("control: %v", err)
 	}
+}
+
+// TestTurnsChange holds that commands begin as is said when they come, that those
+// who wait have the slots that there are more, and that what cannot be leaves
+// everything as it was.
+func TestTurnsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := Turns{Slots: 1, Waiting: 1, Hold: time.Hour}
+		a := admission(t, Options{Rules: limited(quota.NoLimits()), Turns: func() Turns { return now }})
+		run := func() (begun chan func()) {
+			begun = make(chan func(), 1)
+			go func() {
+				release, err := a.Command(t.Context(), local, "a")
+				if err != nil {
+					t.Error(err)
+				}
+				begun <- release
+			}()
+			synctest.Wait()
+			return begun
+		}
+		first, second := run(), run()
+		if len(first) != 1 || len(second) != 0 {
+			t.Fatalf("with one slot %d and %d begin", len(first), len(second))
+		}
+		now = Turns{Slots: 3, Waiting: 1, Hold: time.Hour}
+		third := run()
+		if len(second) != 1 || len(third) != 1 {
+			t.Fatalf("with three slots %d and %d begin", len(second), len(third))
+		}
+		now = Turns{Slots: 0, Waiting: 1, Hold: time.Hour} // as nobody may say
+		fourth := run()
+		if got := a.Load(); got.Held != 3 || got.Waiting != 1 {
+			t.Errorf("after turns that cannot be the load is %+v", got)
+		}
+		now = Turns{Slots: 1, Waiting: 0, Hold: time.Minute}
+		if _, err := a.Command(t.Context(), local, "a"); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+			t.Errorf("where nobody may wait any more: %v", err)
+		}
+		(<-first)()
+		(<-second)()
+		synctest.Wait()
+		if len(fourth) != 0 {
+			t.Error("slots that are there no more were handed on")
+		}
+		(<-third)()
+		synctest.Wait()
+		if got := a.Load(); len(fourth) != 1 || got.Held != 1 {
+			t.Errorf("the last one has not begun: %+v", got)
+		}
+		(<-fourth)()
+		last := run()
+		if len(last) != 1 {
+			t.Fatal("nobody holds a slot, and nobody gets one")
+		}
+		time.Sleep(time.Minute + time.Second) // the new time to hold one
+		if got := a.Load(); got.Held != 0 {
+			t.Errorf("it is held for longer than is said now: %+v", got)
+		}
+		(<-last)()
+	})
 }

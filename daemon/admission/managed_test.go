@@ -60,7 +60,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	var err error
 	r.Admission, err = admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return r.settings }), Slots: 4, Waiting: 1000, Hold: time.Second,
+		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return r.settings }), Turns: turns,
 	})
 	must(r.t, err)
 	set, err := provider.New(r.wall)
@@ -76,6 +76,10 @@ func (r *rig) start() {
 	must(r.t, err)
 	r.t.Cleanup(func() { r.Manager.Close() })
 	must(r.t, r.Reconcile(r.t.Context(), r.Manager))
+}
+
+func turns() admission.Turns {
+	return admission.Turns{Slots: 64, Waiting: 4096, Hold: time.Second}
 }
 
 func must(t testing.TB, err error) {

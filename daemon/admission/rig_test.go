@@ -29,16 +29,18 @@ func limited(limits quota.Limits) func(string) config.TenantRules {
 	return func(string) config.TenantRules { return config.TenantRules{Limits: limits, Weight: 1} }
 }
 
+// always are turns that do not change.
+func always(slots, waiting int, hold time.Duration) func() Turns {
+	return func() Turns { return Turns{slots, waiting, hold} }
+}
+
 func admission(t testing.TB, o Options) *Admission {
 	t.Helper()
 	if o.Keeper == nil {
 		o.Keeper = quota.New(time.Now)
 	}
-	if o.Slots == 0 {
-		o.Slots, o.Waiting = 1000, 1000
-	}
-	if o.Hold == 0 {
-		o.Hold = 100 * time.Millisecond
+	if o.Turns == nil {
+		o.Turns = always(1000, 1000, 100*time.Millisecond)
 	}
 	a, err := New(o)
 	if err != nil {

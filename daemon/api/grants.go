@@ -38,8 +38,43 @@ type CreateToken struct {
 	Session    string        `json:"session,omitempty" maxlen:"256"`
 	TTLSeconds int64         `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the caller's own"`
 	Quota      *quota.Limits `json:"quota,omitempty"`
+	Budget     *TokenBudget  `json:"budget,omitempty" doc:"What may be used in all with the token and all that are made from it; without, the caller's own"`
 	Note       string        `json:"note,omitempty" maxlen:"256"`
 	Parent     string        `json:"parent,omitempty" maxlen:"64" doc:"Made from this token, which is the caller's own or below it, or any for admins; the caller's own without"`
+}
+
+// A TokenBudget bounds what is used with a token, once and for all. What is left
+// out is as in the caller's own, or has no bound; 0 is nothing of it.
+type TokenBudget struct {
+	Calls    *int64 `json:"calls,omitempty" min:"0" doc:"Commands, lines, calls of tools and operations"`
+	BytesIn  *int64 `json:"bytesIn,omitempty" min:"0" doc:"Bytes that come out of sandboxes to the caller"`
+	BytesOut *int64 `json:"bytesOut,omitempty" min:"0" doc:"Bytes that the caller gives to sandboxes"`
+	CPUMs    *int64 `json:"cpuMs,omitempty" min:"0" doc:"Milliseconds of processor time"`
+	GPUMs    *int64 `json:"gpuMs,omitempty" min:"0" doc:"Milliseconds of a GPU, which nobody can count: with a bound nothing runs in sandboxes that have one"`
+	Files    *int64 `json:"files,omitempty" min:"0" doc:"Files that are written"`
+	WallMs   *int64 `json:"wallMs,omitempty" min:"0" doc:"Milliseconds that calls take"`
+}
+
+// Under is the budget laid over that of the caller, which is nil where it has
+// none. Of no budget it is nil: a token gets its parent's then.
+func (b *TokenBudget) Under(own *grant.Budget) *grant.Budget {
+	if b == nil {
+		return nil
+	}
+	const no = grant.Unlimited
+	out := grant.Budget{Calls: no, BytesIn: no, BytesOut: no, CPUMs: no, GPUMs: no, Files: no, WallMs: no}
+	if own != nil {
+		out = *own
+	}
+	for _, f := range []struct{ to, from *int64 }{
+		{&out.Calls, b.Calls}, {&out.BytesIn, b.BytesIn}, {&out.BytesOut, b.BytesOut}, {&out.CPUMs, b.CPUMs},
+		{&out.GPUMs, b.GPUMs}, {&out.Files, b.Files}, {&out.WallMs, b.WallMs},
+	} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	return &out
 }
 
 // A NewToken is one that was made. The secret is shown this once.

@@ -120,6 +120,8 @@ func TestTenantsAreApart(t *testing.T) {
 	t.Run("a grant of the same id", w.sameGrant)
 	t.Run("tools of one agent", w.oneAgent)
 	t.Run("quotas", w.quotas)
+	t.Run("budgets", w.budgets)
+	t.Run("a call whose token is taken back", w.endsWithItsToken)
 	t.Run("untouched", func(*testing.T) { w.untouched() })
 	w.controls(t, all)
 }

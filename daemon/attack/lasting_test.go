@@ -189,6 +189,12 @@ func (w *world) quotas(t *testing.T) {
 			t.Errorf("statuses %v, want at most %d of 200", got, most)
 		}
 	})
+	t.Run("tokens", func(t *testing.T) {
+		got := all(64, func(i int) said { return w.send(secrets[i%2], "POST", "/v1/tokens", `{"role":"tenant"}`) })
+		if got[201] != 2 || got[201]+got[429] != 64 {
+			t.Errorf("statuses %v, want two children more", got)
+		}
+	})
 	t.Run("nobody else", func(t *testing.T) {
 		if got := w.exec(w.tokens["a"], w.ids["mine"], "echo fine"); got.Stdout != "fine\n" {
 			t.Errorf("another tenant's command says %q", got.Stdout)

@@ -28,7 +28,7 @@ const settings = `{
     "list": [{"id": "asker", "sandbox": {"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}]
   },
   "tenants": {"list": [
-    {"id": "small", "sandboxes": 1, "commands": 1, "requestsPerSecond": 200},
+    {"id": "small", "sandboxes": 1, "commands": 1, "requestsPerSecond": 200, "tokens": 3},
     {"id": "slow", "requestsPerSecond": 2, "requestBurst": 2}
   ]},
   "daemon": {"drainTimeout": "5s", "instances": ["{instance}"]}

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/browser/pages"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
@@ -38,6 +39,8 @@ type Keeper interface {
 	named.Finder
 	Find(ctx context.Context, tenant, name string) (manager.Row, error)
 	BrowserName(who config.Who, flags *config.SandboxSettings) (name string, p sandbox.Provider, err error)
+	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
+	Unpaid(ctx context.Context) error
 }
 
 // A Resource has the routes, and the pages and ways in that are open. It has
@@ -160,7 +163,16 @@ func (x *Resource) start(c *route.Call) (any, error) {
 		}
 	}
 	req := order.Request{Who: at.Who, For: watching}
-	s, err := x.desk.Start(c.Context(), req)
+	if in.Watch || in.CDP { // what is done through it nobody counts
+		if err := x.keeper.Unpaid(c.Context()); err != nil {
+			return nil, err
+		}
+	}
+	var s order.Started
+	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
+		s, err = x.desk.Start(ctx, req)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

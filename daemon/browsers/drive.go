@@ -138,7 +138,9 @@ func (x *Resource) drive(c *route.Call) (any, error) {
 	}
 	defer release()
 	var out form.BrowserAnswer
-	err = x.pages.Use(c.Context(), at.Who, func(s browser.Session) error { return do.do(c.Context(), s, in, &out) })
+	err = x.keeper.Spend(c.Context(), func(ctx context.Context) error {
+		return x.pages.Use(ctx, at.Who, func(s browser.Session) error { return do.do(ctx, s, in, &out) })
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -61,12 +60,6 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 		if err != nil {
 			return Caller{}, err
 		}
-		if bounded(t) {
-			return Caller{}, &sandbox.Error{
-				Code: sandbox.CodePermissionDeny, Op: op, Field: "budget", Message: "the token has a budget, which nobody charges here, so it is good for nothing",
-				Hint: "make one with a quota instead",
-			}
-		}
 		return Caller{Role: t.Role, Token: &t, Tenant: t.Tenant, Agent: t.Agent, Session: t.Session, Local: local, store: store}, nil
 	}
 	switch {
@@ -80,9 +73,22 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 	return Caller{Role: token.Admin, Local: true}, nil
 }
 
-// bounded reports whether the token or one above it has a budget.
-func bounded(t token.Token) bool {
-	return t.Budget != nil || slices.ContainsFunc(t.Above, func(a token.Token) bool { return a.Budget != nil })
+// Budgeted returns the caller's token and those that it was made from, the first
+// ones first, as far as they have budgets. What the caller uses is charged to
+// all of them.
+func (c Caller) Budgeted() []token.Token {
+	if c.Token == nil {
+		return nil
+	}
+	return c.Token.Budgeted()
+}
+
+// Uncharged is the error about a token with a budget that nobody charges.
+func Uncharged() error {
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: op, Field: "budget", Message: "the token has a budget, which nobody charges here, so it is good for nothing",
+		Hint: "use one without a budget",
+	}
 }
 
 // Challenge returns the value of the header WWW-Authenticate for an error that

@@ -2,6 +2,7 @@ package caller
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,20 +172,25 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestBudgetThatNobodyCharges holds that a token with a bound that is not kept
-// to is good for nothing, and so are its children.
-func TestBudgetThatNobodyCharges(t *testing.T) {
+// TestBudgeted holds that whoever has a token pays out of its budget and out of
+// those above it, in that order.
+func TestBudgeted(t *testing.T) {
 	store := openStore(t)
 	bound := budget.One(budget.Calls, 3)
-	mine, id := mint(t, store, token.Claims{Role: token.Tenant, Tenant: "acme", Budget: &bound})
-	child, _ := mint(t, store, token.Claims{Role: token.Session, Session: "s", Parent: id, Expires: time.Now().Add(time.Hour)})
-	for name, secret := range map[string]string{"its own": mine, "inherited": child} {
+	_, top := mint(t, store, token.Claims{Role: token.Tenant, Tenant: "acme"})
+	mine, id := mint(t, store, token.Claims{Role: token.Tenant, Parent: top, Budget: &bound})
+	child, below := mint(t, store, token.Claims{Role: token.Session, Session: "s", Parent: id, Expires: time.Now().Add(time.Hour)})
+	for secret, want := range map[string][]string{mine: {id}, child: {below, id}} {
 		a := overTCP(t, store)(bearing(secret))
-		if sandbox.CodeOf(a.err) != sandbox.CodePermissionDeny || a.caller.Role != "" {
-			t.Errorf("%s: %+v, %v", name, a.caller, a.err)
+		var got []string
+		for _, one := range a.caller.Budgeted() {
+			got = append(got, one.ID)
 		}
-		if _, ok := Challenge(a.err); ok {
-			t.Errorf("%s: another token is asked for as if this one were none", name)
+		if a.err != nil || !slices.Equal(got, want) {
+			t.Errorf("budgets of %v, want %v; %v", got, want, a.err)
 		}
+	}
+	if got := (Caller{Role: token.Admin, Local: true}).Budgeted(); len(got) != 0 {
+		t.Errorf("a user of this machine has %v", got)
 	}
 }

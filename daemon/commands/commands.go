@@ -52,7 +52,7 @@ func (s Resource) Routes() []route.Route {
 			"A stream that ends without an event exit or error is one that was cut off: nobody knows then how the command ended. " +
 			"The command ends when the caller goes.",
 		Request: api.Exec{}, Response: api.ExecResult{}, Stream: true, Events: Events(), Body: maxBody, Timeout: route.Endless,
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusGatewayTimeout}, Do: s.exec,
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout}, Do: s.exec,
 	}}
 }
 

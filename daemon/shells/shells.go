@@ -87,7 +87,7 @@ func (x *Resource) Routes() []route.Route {
 		Doc: "Lines of one shell take turns. The shell main need not be opened. With Accept: text/event-stream the answer is a stream, as that of exec. " +
 			"The line ends when the caller goes, and the next one finds the shell as it was before it.",
 		Request: api.RunLine{}, Response: api.ExecResult{}, Stream: true, Events: commands.Events(), Body: maxBody, Timeout: route.Endless,
-		Errors: []int{404, 409, 504}, Do: x.run,
+		Errors: []int{404, 409, 501, 504}, Do: x.run,
 	}}, x.sockets()...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -140,14 +141,18 @@ func (x *Resource) create(c *route.Call) (any, error) {
 	if claims.Role != token.Admin {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}
-	claims.Parent = ownID(c)
+	var above *grant.Budget
+	if t := c.Caller.Token; t != nil {
+		claims.Parent, above = t.ID, t.Budget
+	}
 	if in.Parent != "" {
 		parent, err := x.one(c, in.Parent)
 		if err != nil {
 			return nil, err
 		}
-		claims.Parent = parent.ID
+		claims.Parent, above = parent.ID, parent.Budget
 	}
+	claims.Budget = in.Budget.Under(above)
 	if err := named(claims); err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func TestNeverMore(t *testing.T) {
 		{"acme-s1", `{"role":"session","session":"s1","ttlSeconds":86400}`, 403},
 		{"acme", `{"role":"root"}`, 422}, {"acme", `{}`, 422}, {"acme", `{"role":"session","ttlSeconds":60}`, 422}, {"acme", `{"role":"session","session":"s1"}`, 422},
 		{"acme", `{"role":"tenant","ttlSeconds":-1}`, 422}, {"acme", `{"role":"tenant","ttlSeconds":99999999999}`, 422}, {"acme", `{"role":"tenant","parent":"x"}`, 404}, {"acme", `{"role":"tenant","parent":"` + r.IDs["evil"] + `"}`, 404}, {"acme", `{"role":"tenant","parent":"` + r.IDs["root"] + `"}`, 404},
-		{"acme", `{"role":"tenant","budget":{"calls":1}}`, 422}, {"acme", `{"role":"tenant","agent":"../x"}`, 422}, {"nobody", `{"role":"session"}`, 401},
+		{"acme", `{"role":"tenant","budget":{"calls":-1}}`, 422}, {"acme", `{"role":"tenant","agent":"../x"}`, 422}, {"nobody", `{"role":"session"}`, 401},
 	} {
 		r.Want(tt.status, tt.as, "POST", "/v1/tokens", tt.body)
 	}

@@ -9,6 +9,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -49,7 +50,8 @@ func (a *app) tokenCreateCommand() *ucli.Command {
 			"--role session and --session; with --role admin it is for every tenant.\n" +
 			"--parent makes one with less than the token with that id, or as much; it falls with it. Through a daemon the token\n" +
 			"of --token-file is the parent unless another is named.\n" +
-			"--quota bounds what is held with the token, in addition to what bounds the tenant: " + strings.Join(quotaNames(), ", ") + ".",
+			"--quota bounds what is held with the token, in addition to what bounds the tenant: " + strings.Join(quotaNames(), ", ") + ".\n" +
+			"--budget bounds what is used with the token in all, which a restart does not give back: " + strings.Join(budgetNames(), ", ") + ".",
 		Flags: w.flags(),
 		Action: func(c *ucli.Context) error {
 			claims, err := w.claims(a, time.Now())
@@ -62,6 +64,9 @@ func (a *app) tokenCreateCommand() *ucli.Command {
 			return a.withTokens(func(s TokenStore) error {
 				var err error
 				if claims.Quota, err = w.quota(c.Context, s); err != nil {
+					return err
+				}
+				if claims.Budget, err = w.budget(c.Context, s); err != nil {
 					return err
 				}
 				return a.createToken(c.Context, s, claims)
@@ -105,7 +110,7 @@ func (a *app) tokenRevokeCommand() *ucli.Command {
 // A tokenWish is what the flags say about a token to be made.
 type tokenWish struct {
 	role, expires, parent, note text
-	quotas                      texts
+	quotas, budgets             texts
 }
 
 func (w *tokenWish) flags() []ucli.Flag {
@@ -114,11 +119,13 @@ func (w *tokenWish) flags() []ucli.Flag {
 	w.expires.check = checkExpiry
 	w.parent.check = notEmpty
 	w.quotas.check = func(s string) error { _, err := parseQuota(quota.NoLimits(), s); return err }
+	w.budgets.check = func(s string) error { _, err := parseBudget(budget.NoBound(), s); return err }
 	return []ucli.Flag{
 		&ucli.GenericFlag{Name: "role", Usage: "how far it reaches: admin, tenant, session", Value: &w.role},
 		&ucli.GenericFlag{Name: "expires", Usage: "after this `TIME`, an age like 8h or 30d, or " + noExpiry + "; default 90d, or the parent's", Value: &w.expires},
 		&ucli.GenericFlag{Name: "parent", Usage: "make it from the token with this `ID`", Value: &w.parent},
 		&ucli.GenericFlag{Name: "quota", Usage: "at most this of something, like sandboxes=5 or memory=2g; may be repeated (`NAME=N`)", Value: &w.quotas},
+		&ucli.GenericFlag{Name: "budget", Usage: "this much of something in all, like calls=1000 or bytesIn=2g; may be repeated (`NAME=N`)", Value: &w.budgets},
 		&ucli.GenericFlag{Name: "note", Usage: "what it is for, for people (`TEXT`)", Value: &w.note},
 	}
 }
@@ -185,6 +192,30 @@ func (w *tokenWish) quota(ctx context.Context, s TokenStore) (*quota.Limits, err
 		}
 	}
 	return &limits, nil
+}
+
+// budget is quota for budgets.
+func (w *tokenWish) budget(ctx context.Context, s TokenStore) (*budget.Amount, error) {
+	if len(w.budgets.values) == 0 {
+		return nil, nil
+	}
+	most := budget.NoBound()
+	if w.parent.given {
+		parent, err := s.Get(ctx, w.parent.value)
+		if err != nil {
+			return nil, err
+		}
+		if parent.Budget != nil {
+			most = *parent.Budget
+		}
+	}
+	for _, b := range w.budgets.values {
+		var err error
+		if most, err = parseBudget(most, b); err != nil {
+			return nil, usagef("token create", "%v", err)
+		}
+	}
+	return &most, nil
 }
 
 func (a *app) withTokens(fn func(TokenStore) error) error {

@@ -103,6 +103,8 @@ func TestTokenCreate(t *testing.T) {
 	const day = 24 * time.Hour
 	some := quota.NoLimits().With(quota.Memory, 2<<30).With(quota.NanoCPUs, 15e8).With(quota.RequestsPerSecond, 5)
 	below := quota.Limits{Sandboxes: 1, Commands: 7}
+	once, less := budget.NoBound(), budget.Amount{Calls: 3, BytesIn: 9}
+	once.Calls, once.BytesIn = 1000, 2<<30
 	for _, tt := range []struct {
 		args string
 		want token.Claims
@@ -114,10 +116,13 @@ func TestTokenCreate(t *testing.T) {
 		{"--tenant acme --role session --session s", token.Claims{Role: token.Session, Tenant: "acme", Session: "s"}, 90 * day},
 		{"--parent 0a", token.Claims{Role: token.Tenant, Parent: "0a"}, 0},
 		{"--tenant a --expires never --quota memory=2g --quota cpus=1.5 --quota requestsPerSecond=5", token.Claims{Role: token.Tenant, Tenant: "a", Quota: &some}, 0},
+		{"--tenant a --expires never --budget calls=1000 --budget bytesIn=2g", token.Claims{Role: token.Tenant, Tenant: "a", Budget: &once}, 0},
+		{"--parent 0a --budget calls=3", token.Claims{Role: token.Tenant, Parent: "0a", Budget: &less}, 0},
 		{"--parent 0a --role session --session s --quota sandboxes=1", token.Claims{Role: token.Session, Session: "s", Parent: "0a", Quota: &below}, 0},
 	} {
 		f := &fake{}
 		f.tokens.parent.Quota = &quota.Limits{Sandboxes: 3, Commands: 7}
+		f.tokens.parent.Budget = &budget.Amount{Calls: 5, BytesIn: 9}
 		began := time.Now()
 		r := call(t, f, append([]string{"token", "create"}, strings.Fields(tt.args)...)...)
 		if r.status != 0 || r.stdout != fakeSecret+"\n" || !strings.Contains(r.stderr, fakeID) || strings.Contains(r.stderr, fakeSecret) {

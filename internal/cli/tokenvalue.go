@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
@@ -69,6 +70,48 @@ func parseQuota(l quota.Limits, s string) (quota.Limits, error) {
 		return l.With(k, n), nil
 	}
 	return l, fmt.Errorf("%q is none of %s", name, strings.Join(quotaNames(), ", "))
+}
+
+// budgetNames are the names of what --budget bounds.
+func budgetNames() []string {
+	var out []string
+	for k := range budget.NumKinds {
+		out = append(out, k.String())
+	}
+	return out
+}
+
+// parseBudget returns the bound with what NAME=N says.
+func parseBudget(a budget.Amount, s string) (budget.Amount, error) {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok {
+		return a, errors.New("write it as NAME=N")
+	}
+	v := budget.Values(a)
+	for k := range budget.NumKinds {
+		if k.String() != name {
+			continue
+		}
+		n, err := budgetValue(k, value)
+		if err != nil {
+			return a, fmt.Errorf("%s: %w", name, err)
+		}
+		v[k] = n
+		return budget.FromValues(v), nil
+	}
+	return a, fmt.Errorf("%q is none of %s", name, strings.Join(budgetNames(), ", "))
+}
+
+func budgetValue(k budget.Kind, value string) (int64, error) {
+	if k == budget.BytesIn || k == budget.BytesOut {
+		size, err := config.ParseSize(value)
+		return int64(size), err
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return 0, errors.New("it must be a number that is not negative")
+	}
+	return n, nil
 }
 
 func quotaValue(k quota.Kind, value string) (int64, error) {

@@ -40,11 +40,11 @@ type Options struct {
 // A Queue hands out slots. It is safe for concurrent use, and runs nothing of
 // its own: a slot that is given back is handed over by who gives it back.
 type Queue struct {
-	waiting int
-	weight  func(string) int
+	weight func(string) int
 
 	mu      sync.Mutex
-	free    int // when it is not 0 nobody waits
+	waiting int // that may wait, of one tenant
+	free    int // when it is more than 0 nobody waits; less where slots were taken away that are held
 	held    int
 	line    int // callers that wait
 	tenants map[string]*tenant
@@ -71,17 +71,43 @@ type waiter struct {
 
 // New returns a queue with all slots free.
 func New(o Options) (*Queue, error) {
-	switch {
-	case o.Slots < 1:
-		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "make queue", Field: "slots", Message: "there has to be one at least"}
-	case o.Waiting < 0:
-		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "make queue", Field: "waiting", Message: "it is negative"}
+	if err := check("make queue", o.Slots, o.Waiting); err != nil {
+		return nil, err
 	}
 	q := &Queue{waiting: o.Waiting, weight: o.Weight, free: o.Slots, tenants: map[string]*tenant{}}
 	if q.weight == nil {
 		q.weight = func(string) int { return 1 }
 	}
 	return q, nil
+}
+
+func check(op string, slots, waiting int) error {
+	switch {
+	case slots < 1:
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "slots", Message: "there has to be one at least"}
+	case waiting < 0:
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "waiting", Message: "it is negative"}
+	}
+	return nil
+}
+
+// Resize makes it so many slots, and so many callers of one tenant that may
+// wait. New slots are handed to those who wait; of those that are too many
+// the next ones that come back are kept. Who waits already goes on waiting.
+func (q *Queue) Resize(slots, waiting int) error {
+	if err := check("resize queue", slots, waiting); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = waiting
+	q.free = slots - q.held
+	for q.free > 0 && q.turn != nil {
+		q.free--
+		q.held++
+		q.serve()
+	}
+	return nil
 }
 
 // A Slot is the right to go ahead.
@@ -185,14 +211,20 @@ func (q *Queue) leave(w *waiter) {
 	}
 }
 
-// handOn gives a slot that came back to the next caller. The mutex is held.
+// handOn gives a slot that came back to the next caller, unless there are too
+// many. The mutex is held.
 func (q *Queue) handOn() {
-	t := q.turn
-	if t == nil {
+	if q.turn == nil || q.free < 0 {
 		q.free++
 		q.held--
 		return
 	}
+	q.serve()
+}
+
+// serve gives a slot to the next caller, of whom there is one. The mutex is held.
+func (q *Queue) serve() {
+	t := q.turn
 	if t.left == 0 {
 		t.left = max(1, q.weight(t.name))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,6 +116,51 @@ func TestTurns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestResize has slots come and go under callers who take and give back all the
+// time: never are more held than the most that there were, and all come back.
+func TestResize(t *testing.T) {
+	q := queue(t, Options{Slots: 4, Waiting: 100})
+	if err := errors.Join(q.Resize(0, 1), q.Resize(1, -1)); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		t.Errorf("what cannot be: %v", err)
+	}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for range 300 {
+				s := acquire(t, q, fmt.Sprint("t", i%3))
+				if n := q.Load().Held; n > 8 {
+					t.Errorf("%d are held", n)
+				}
+				s.Release()
+			}
+		})
+	}
+	for i := range 600 {
+		if err := q.Resize(1+i%8, 100); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	wantLoad(t, q, Load{})
+	if err := q.Resize(2, 0); err != nil {
+		t.Fatal(err)
+	}
+	one, two := acquire(t, q, "a"), acquire(t, q, "a")
+	if _, err := q.Acquire(context.Background(), "a"); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("a third of two: %v", err)
+	}
+	if err := q.Resize(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	one.Release()
+	if _, err := q.Acquire(context.Background(), "a"); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("a second of one: %v", err)
+	}
+	two.Release()
+	acquire(t, q, "a").Release()
+	wantLoad(t, q, Load{})
 }
 
 func TestSlots(t *testing.T) {

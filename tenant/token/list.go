@@ -33,21 +33,33 @@ const (
 	maxPerSession = 512
 )
 
-// An account is what tokens are counted for: a tenant, or one session of it.
-type account struct{ tenant, session string }
+// An account is what tokens are counted for: a tenant, one session of it, or
+// those of the tenant that were made from others and are good.
+type account struct {
+	tenant, session string
+	children        bool
+}
 
-func (a account) most() int {
-	if a.session != "" {
-		return maxPerSession
+// bound is how many tokens an account may have, negative for any number, and
+// when it is worth to ask again.
+func (s *Store) bound(a account) (most int64, retry time.Duration) {
+	switch {
+	case a.session != "":
+		return maxPerSession, tidying
+	case a.children:
+		return s.most(a.tenant), recounting
 	}
-	return maxPerTenant
+	return maxPerTenant, tidying
 }
 
 // accountsOf are those that a token counts for.
 func accountsOf(c Claims) []account {
 	out := []account{{tenant: c.Tenant}}
 	if c.Session != "" {
-		out = append(out, account{c.Tenant, c.Session})
+		out = append(out, account{tenant: c.Tenant, session: c.Session})
+	}
+	if c.Parent != "" {
+		out = append(out, account{tenant: c.Tenant, children: true})
 	}
 	return out
 }
@@ -133,6 +145,9 @@ func (s *Store) Revoke(id string) (fallen []string, err error) {
 		s.mu.Unlock()
 		return nil, statedir.Unavailable(op, s.path(id), err)
 	}
+	s.mu.Lock()
+	s.revoked = true
+	s.mu.Unlock()
 	if err := syncDir(s.dir); err != nil {
 		return nil, statedir.Unavailable(op, s.dir, err)
 	}
@@ -176,23 +191,30 @@ type Swept struct {
 // gone.
 func (s *Store) Sweep() (Swept, error) {
 	const op = "sweep tokens"
+	s.making.Lock() // or what is being made would be counted by nobody
+	defer s.making.Unlock()
+	s.mu.Lock()
+	s.revoked = false
+	s.mu.Unlock()
 	var out Swept
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return out, statedir.Unavailable(op, s.dir, err)
 	}
-	count := map[account]int{}
+	count := map[account]int64{}
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
-		of, over, err := s.over(path, e)
+		r, over, err := s.over(path, e)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			out.Damaged = append(out.Damaged, path)
 		case !over:
 			out.Kept++
-			for _, a := range accountsOf(of) {
-				count[a]++
+			for _, a := range accountsOf(r.Claims) {
+				if !a.children || r.Expires.IsZero() || s.now().Before(r.Expires) {
+					count[a]++
+				}
 			}
 		default:
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -203,30 +225,29 @@ func (s *Store) Sweep() (Swept, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count = count
+	s.swept, s.count = s.now(), count
 	return out, nil
 }
 
-// over reports whose token lies at path and whether it can go. A parent is
+// over returns the token that lies at path and whether it can go. A parent is
 // looked for now, as a folder that changes while it is listed may lack what was
 // made meanwhile.
-func (s *Store) over(path string, e fs.DirEntry) (of Claims, over bool, err error) {
+func (s *Store) over(path string, e fs.DirEntry) (r record, over bool, err error) {
 	if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
 		fi, err := e.Info()
-		return Claims{}, err == nil && s.now().Sub(fi.ModTime()) > leftover, err
+		return r, err == nil && s.now().Sub(fi.ModTime()) > leftover, err
 	}
-	r, _, err := read(path)
-	if err != nil {
-		return Claims{}, false, err
+	if r, _, err = read(path); err != nil {
+		return r, false, err
 	}
 	if !r.Expires.IsZero() && s.now().Sub(r.Expires) > grace {
-		return r.Claims, true, nil
+		return r, true, nil
 	}
 	if r.Parent == "" {
-		return r.Claims, false, nil
+		return r, false, nil
 	}
 	_, err = os.Lstat(s.path(r.Parent))
-	return r.Claims, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
+	return r, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
 }
 
 // tidy sweeps now and then, which also counts. Whoever waits for an answer does
@@ -243,20 +264,60 @@ func (s *Store) tidy(now time.Time) {
 	}
 }
 
-// admit counts one more token. What others make, and what is taken away, is
-// counted by the next sweep.
-func (s *Store) admit(c Claims) error {
+// recounting is the time between two counts that are made because there seem to
+// be too many tokens.
+const recounting = time.Second
+
+// enter counts one more token with the claims, or says that there are too many.
+// What others make and take away, and what expires, is counted by the next
+// sweep; so there is one before somebody is sent away for that. Whoever may go
+// on calls leave, with whether the token was made.
+func (s *Store) enter(c Claims) (leave func(made bool), err error) {
+	leave, err = s.admit(c)
+	if err != nil && s.recount() {
+		leave, err = s.admit(c)
+	}
+	return leave, err
+}
+
+func (s *Store) admit(c Claims) (leave func(made bool), err error) {
+	accounts := accountsOf(c)
+	s.making.RLock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	accounts := accountsOf(c)
 	for _, a := range accounts {
-		if n := s.count[a]; n >= a.most() {
-			e := &quota.Exceeded{Account: a.tenant, Quota: "tokens", Limit: int64(a.most()), Used: int64(n), Want: 1, RetryAfter: tidying}
-			return e.Wrap(create)
+		if most, retry := s.bound(a); most >= 0 && s.count[a] >= most {
+			s.making.RUnlock()
+			e := &quota.Exceeded{Account: "tenant " + a.tenant, Quota: "tokens", Limit: most, Used: s.count[a], Want: 1, RetryAfter: retry}
+			return nil, e.Wrap(create)
 		}
 	}
+	s.add(accounts, 1)
+	return func(made bool) {
+		if !made {
+			s.mu.Lock()
+			s.add(accounts, -1)
+			s.mu.Unlock()
+		}
+		s.making.RUnlock()
+	}, nil
+}
+
+// add counts n more tokens for the accounts. The mutex is held.
+func (s *Store) add(accounts []account, n int64) {
 	for _, a := range accounts {
-		s.count[a]++
+		s.count[a] += n
 	}
-	return nil
+}
+
+// recount counts anew, unless that was just done and nothing was revoked since.
+func (s *Store) recount() bool {
+	s.mu.Lock()
+	due := s.revoked || s.now().Sub(s.swept) >= recounting
+	s.mu.Unlock()
+	if !due {
+		return false
+	}
+	_, err := s.Sweep()
+	return err == nil
 }

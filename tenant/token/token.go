@@ -61,17 +61,34 @@ func (t Token) Accounts(tenant string, limits quota.Limits) []quota.Account {
 	return out
 }
 
+// Budgeted returns the token and those above it, in that order, as far as they
+// have budgets.
+func (t Token) Budgeted() []Token {
+	var out []Token
+	for _, one := range append([]Token{t}, t.Above...) {
+		if one.Budget != nil {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
 // A Store keeps tokens below one folder. It is safe for concurrent use, also by
 // other processes, and holds nothing open.
 type Store struct {
 	dir string
 	now func() time.Time
 
-	mu    sync.Mutex
-	known map[string]known // records by id
-	gone  map[string]bool  // what this process has revoked where the disk failed
-	swept time.Time
-	count map[account]int // tokens, about
+	most func(tenant string) int64 // children that are good; negative is no bound
+
+	making sync.RWMutex // held to read while a token is made, and to write while all are counted
+
+	mu      sync.Mutex
+	known   map[string]known // records by id
+	gone    map[string]bool  // what this process has revoked where the disk failed
+	swept   time.Time
+	revoked bool              // something was revoked since
+	count   map[account]int64 // tokens, about
 }
 
 type known struct {
@@ -79,22 +96,38 @@ type known struct {
 	record record
 }
 
+// An Option changes what a Store does.
+type Option func(*Store)
+
+// AtMost bounds how many tokens of a tenant, made from others, may be good at one
+// time; the empty tenant has those of admins. A negative number is no bound but
+// the one that each folder has. It is asked each time that one is made.
+func AtMost(children func(tenant string) int64) Option {
+	return func(s *Store) { s.most = children }
+}
+
 // Open returns the tokens in the folder dir, which is made with mode 0700 when
 // it is missing and refused as [statedir.MakePrivate] does. When it goes away
 // later no token is good any more.
-func Open(dir string) (*Store, error) {
+func Open(dir string, options ...Option) (*Store, error) {
 	path, err := statedir.MakePrivate(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{dir: path, now: time.Now, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int{}}, nil
+	s := &Store{dir: path, now: time.Now, most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
+	for _, o := range options {
+		o(s)
+	}
+	return s, nil
 }
 
 // Create makes a token. The secret is returned once and cannot be had again;
 // the id is what the token is called from then on. Of a child, one with a
 // Parent, the claims that are left out are the parent's; claims that are more
 // than the parent's are [sandbox.CodePermissionDeny], as is a parent that is not
-// good. It returns when the token will survive a loss of power.
+// good. Where the tenant has too many already it is
+// [sandbox.CodeBudgetExceeded]. It returns when the token will survive a loss of
+// power.
 func (s *Store) Create(c Claims) (secret, id string, err error) {
 	now := s.now()
 	var parent Token
@@ -120,9 +153,11 @@ func (s *Store) Create(c Claims) (secret, id string, err error) {
 		}
 	}
 	s.tidy(now)
-	if err := s.admit(c); err != nil {
+	leave, err := s.enter(c)
+	if err != nil {
 		return "", "", err
 	}
+	defer func() { leave(err == nil) }()
 	secret = newSecret()
 	hash := hashOf(secret)
 	r := record{ID: idOf(secret), Hash: hex.EncodeToString(hash[:]), Claims: c, Created: now.UTC().Truncate(time.Millisecond)}

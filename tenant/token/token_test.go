@@ -281,8 +281,62 @@ func TestOneSessionIsBounded(t *testing.T) {
 	}
 	make1(t, s, of("other"))
 	make1(t, s, acme())
-	s.swept = time.Time{}
-	make1(t, s, child) // counted anew, without those that were taken back
+}
+
+// TestChildrenAreBounded holds that a tenant has no more tokens made from others
+// than it may, however many ask at one time; that those that are taken back or have
+// expired make room at once; and that nobody else feels it.
+func TestChildrenAreBounded(t *testing.T) {
+	most := map[string]int64{"acme": 5, "other": 5}
+	s, err := Open(t.TempDir(), AtMost(func(tenant string) int64 { return most[tenant] }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, root := make1(t, s, acme())
+	_, other := make1(t, s, Claims{Role: Tenant, Tenant: "other"})
+	child := Claims{Role: Tenant, Parent: root}
+	var mu sync.Mutex
+	var made []string
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			_, id, err := s.Create(child)
+			if err != nil {
+				wantCode(t, err, sandbox.CodeBudgetExceeded, "quota.tokens")
+				return
+			}
+			mu.Lock()
+			made = append(made, id)
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if len(made) != 5 {
+		t.Fatalf("%d were made", len(made))
+	}
+	grandchild := Claims{Role: Tenant, Parent: made[0]}
+	if _, _, err := s.Create(grandchild); err == nil {
+		t.Error("a child makes one more")
+	} else if after, ok := quota.RetryAfter(err); !ok || after > time.Second {
+		t.Errorf("to retry after %v", after)
+	}
+	make1(t, s, acme()) // from none
+	make1(t, s, Claims{Role: Tenant, Parent: other})
+	if _, err := s.Revoke(made[1]); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	make1(t, s, Claims{Role: Tenant, Parent: root, Expires: now.Add(time.Minute)})
+	if _, _, err := s.Create(child); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("one more than there is room for: %v", err)
+	}
+	s.now = func() time.Time { return now.Add(2 * time.Minute) }
+	make1(t, s, child) // instead of the one that has expired
+	if _, _, err := s.Create(child); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("one more than there is room for: %v", err)
+	}
+	most["acme"] = -1
+	make1(t, s, child)
 }
 
 // TestForgets holds that a process remembers a bounded number of records.

@@ -1,0 +1,319 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/budget/ledger"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/admission"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/commands"
+	"github.com/bulkhead-dev/sandbox/daemon/files"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/daemon/shells"
+	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/daemon/tokens"
+	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/tools"
+	"github.com/bulkhead-dev/sandbox/tools/running"
+)
+
+// A paying is a daemon whose tokens have budgets, and where the accounts are.
+type paying struct {
+	*served.Rig
+	admission *admission.Admission
+	accounts  *ledger.Ledger
+	box       string
+}
+
+// pays serves with accounts in the folder dir; an empty one has none.
+func pays(t *testing.T, wall, dir string) *paying {
+	t.Helper()
+	p := &paying{}
+	o := served.Options{Wall: wall}
+	ao := admission.Options{Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns}
+	var err error
+	if dir != "" {
+		ao.Ledger, err = ledger.Open(dir, ledger.Options{})
+		must(t, err)
+	}
+	p.accounts = ao.Ledger
+	p.admission, err = admission.New(ao)
+	must(t, err)
+	o.Change = func(m *manager.Options) { m.Accounting = p.admission }
+	o.Daemon = func(d *daemon.Options) { d.Admission = p.admission }
+	o.Resources = func(r *served.Rig) []route.Resource {
+		house := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+		t.Cleanup(func() {
+			ctx, done := context.WithTimeout(context.Background(), time.Minute)
+			defer done()
+			must(t, house.Close(ctx))
+		})
+		kits := tools.New(tools.Options{Manager: r.Manager, Running: house, Log: r.Log})
+		return []route.Resource{
+			commands.New(r.Manager), shells.New(r.Manager, house, stream.Options{}), files.NewResource(r.Manager, files.Limits{}),
+			toolcalls.New(r.Manager, kits), tokens.New(r.Tokens),
+		}
+	}
+	p.Rig = served.New(t, o)
+	p.box = "/v1/sandboxes/" + p.Ready("acme", "s1")
+	return p
+}
+
+// token makes one for the tenant, below the one of parent.
+func (p *paying) token(parent string, most budget.Amount) (secret, id string) {
+	p.T.Helper()
+	secret, id, err := p.Tokens.Create(token.Claims{Role: token.Tenant, Tenant: "acme", Parent: parent, Budget: &most})
+	must(p.T, err)
+	return secret, id
+}
+
+func most(change func(*budget.Amount)) budget.Amount {
+	b := budget.NoBound()
+	change(&b)
+	return b
+}
+
+func calls(n int64) budget.Amount { return most(func(b *budget.Amount) { b.Calls = n }) }
+
+// used is what the account of a token has used.
+func (p *paying) used(id string) budget.Amount {
+	p.T.Helper()
+	out := budget.One(budget.Calls, -1)
+	must(p.T, p.accounts.Entries(context.Background(), func(e ledger.Entry) bool {
+		if e.ID == "token:"+id {
+			out = e.Used
+		}
+		return true
+	}))
+	return out
+}
+
+// exceeded holds that an answer says that a budget is used up.
+func (p *paying) exceeded(a served.Answer, account, field string) {
+	p.T.Helper()
+	if a.Status != http.StatusTooManyRequests {
+		p.T.Fatalf("%d: %s", a.Status, a.Body)
+	}
+	if got := a.Problem(p.T); got.Code != "QUOTA.BUDGET_EXCEEDED" || got.Resource != account || got.Field != field {
+		p.T.Errorf("%s", a.Body)
+	}
+}
+
+const echo = `{"line":"echo hello"}`
+
+// TestChildrenSpendTheirParents has a token and two that were made from it spend
+// at one time, by commands, tools, lines and files: together they get exactly
+// what the first one has, and none of the children more than its own.
+func TestChildrenSpendTheirParents(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	parent, top := p.token("", calls(40))
+	first, a := p.token(top, calls(40))
+	second, b := p.token(top, calls(7))
+	ways := [][3]string{
+		{"POST", p.box + "/exec", echo},
+		{"POST", p.box + "/tools/exec", `{"command":"echo hello"}`},
+		{"POST", p.box + "/shells/main/run", echo},
+		{"PUT", p.box + "/files/workspace/f%d", "text"},
+		{"POST", p.box + "/tools/read", `{"path":"/workspace"}`},
+	}
+	var got [3]atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 90 {
+		wg.Go(func() {
+			way := ways[i/3%len(ways)]
+			secret := [...]string{parent, first, second}[i%3]
+			answer := p.Ask(secret, way[0], strings.Replace(way[1], "%d", fmt.Sprint(i), 1), way[2])
+			switch {
+			case answer.Status < 300, answer.Status == 422: // a folder cannot be read, and asking is a call, too
+				got[i%3].Add(1)
+			case answer.Status != http.StatusTooManyRequests:
+				t.Errorf("%s %s: %d %s", way[0], way[1], answer.Status, answer.Body)
+			}
+		})
+	}
+	wg.Wait()
+	all := got[0].Load() + got[1].Load() + got[2].Load()
+	if all != 40 || got[2].Load() > 7 {
+		t.Errorf("%d calls were carried out, %d of the smaller child", all, got[2].Load())
+	}
+	for id, n := range map[string]int64{top: 40, a: got[1].Load(), b: got[2].Load()} {
+		if have := p.used(id).Calls; have != n {
+			t.Errorf("token %s has used %d calls, want %d", id, have, n)
+		}
+	}
+}
+
+// TestAccountsOutliveTheProgram holds that what was used stays used when the
+// program is started again, also what a command was about to use.
+func TestAccountsOutliveTheProgram(t *testing.T) {
+	dir := t.TempDir()
+	p := pays(t, "", dir)
+	secret, id := p.token("", calls(2))
+	p.Want(200, secret, "POST", p.box+"/exec", echo)
+	again, err := ledger.Open(dir, ledger.Options{})
+	must(t, err)
+	a, err := admission.New(admission.Options{
+		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns, Ledger: again,
+	})
+	must(t, err)
+	tok, err := p.Tokens.Get(id)
+	must(t, err)
+	payer, err := a.Payer(admission.WithCaller(t.Context(), callerWith(tok)))
+	must(t, err)
+	if payer.Bound.Calls != 2 {
+		t.Errorf("the bound is %v", payer.Bound)
+	}
+	if _, err := payer.Reserve(t.Context(), budget.One(budget.Calls, 1)); err != nil {
+		t.Error(err)
+	}
+	// It was never settled, as if the program had been killed: it is used.
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.calls")
+}
+
+// TestOthersAccountsAreNotTold holds that a child learns that something above
+// has too little, and neither whose nor how much that is.
+func TestOthersAccountsAreNotTold(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	parent, top := p.token("", calls(12345))
+	child, own := p.token(top, calls(3))
+	tok, err := p.Tokens.Get(top)
+	must(t, err)
+	payer, err := p.admission.Payer(admission.WithCaller(t.Context(), callerWith(tok)))
+	must(t, err)
+	_, err = payer.Reserve(t.Context(), budget.One(budget.Calls, 12344))
+	must(t, err)
+	p.Want(200, child, "POST", p.box+"/exec", echo)
+	for _, way := range []string{"/exec", "/shells/main/run"} {
+		answer := p.Ask(child, "POST", p.box+way, echo)
+		p.exceeded(answer, "", "budget.calls")
+		if strings.Contains(answer.Body, top) || strings.Contains(answer.Body, "1234") {
+			t.Errorf("it tells %s", answer.Body)
+		}
+	}
+	p.exceeded(p.Ask(parent, "POST", p.box+"/exec", echo), "token:"+top, "budget.calls")
+	if n := p.used(own).Calls; n != 1 {
+		t.Errorf("the child has used %d", n)
+	}
+}
+
+// TestBytesAndFilesCount holds that each way in and out counts, to the byte, and
+// that the one too many is not handed over.
+func TestBytesAndFilesCount(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	secret, id := p.token("", most(func(b *budget.Amount) { b.BytesIn, b.BytesOut, b.Files = 10, 10, 2 }))
+	p.Want(200, secret, "POST", p.box+"/exec", `{"line":"cat","stdin":"four"}`)
+	p.Want(201, secret, "PUT", p.box+"/files/workspace/a", "xyz")
+	if got := p.used(id); got.BytesIn != 4 || got.BytesOut != 7 || got.Files != 1 {
+		t.Fatalf("used is %+v", got)
+	}
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", `{"line":"printf 1234567"}`), "token:"+id, "budget.bytesIn")
+	p.exceeded(p.Ask(secret, "PUT", p.box+"/files/workspace/b", "12345"), "token:"+id, "budget.bytesOut")
+	p.exceeded(p.Ask(secret, "PUT", p.box+"/files/workspace/c", ""), "token:"+id, "budget.files")
+	if got := p.used(id); got.BytesIn != 10 || got.BytesOut != 10 || got.Files != 2 {
+		t.Errorf("used is %+v", got)
+	}
+	p.Want(404, "acme", "GET", p.box+"/files/workspace/b", "")
+}
+
+// TestTimeEndsACommand holds that a command ends when the time of a token is
+// used up, and that the background is no way around it.
+func TestTimeEndsACommand(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 2000 }))
+	p.Want(200, secret, "POST", p.box+"/tools/exec", `{"command":"sleep 600","background":true}`)
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(p.Ask("acme", "POST", p.box+"/tools/process", `{"action":"list"}`).Body, `"state":"failed"`) {
+		if time.Now().After(deadline) {
+			t.Fatal("it goes on")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.wallMs")
+}
+
+// TestUnmeteredIsRefused holds that where a bound could not be held nothing runs.
+func TestUnmeteredIsRefused(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	secret, _ := p.token("", most(func(b *budget.Amount) { b.CPUMs = 1000 }))
+	p.Want(501, secret, "POST", p.box+"/shells/main/run", echo) // whose parts are not told apart
+
+	none := pays(t, "", "") // no accounts
+	bare, _ := none.token("", calls(100))
+	for _, path := range []string{none.box + "/exec", "/v1/tokens"} {
+		if a := none.Ask(bare, "POST", path, echo); a.Status != 403 || a.Problem(t).Field != "budget" {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
+		}
+	}
+}
+
+// TestProcessorTimeCounts runs a program that computes behind a real wall until
+// the budget of its token is used up.
+func TestProcessorTimeCounts(t *testing.T) {
+	p := pays(t, "local", t.TempDir())
+	secret, id := p.token("", most(func(b *budget.Amount) { b.CPUMs = 400 }))
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", `{"args":["sh","-c","while :; do :; done"]}`), "token:"+id, "budget.cpuMs")
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", `{"args":["true"]}`), "token:"+id, "budget.cpuMs")
+	if got := p.used(id); got.CPUMs < 400 || got.Calls != 2 {
+		t.Errorf("used is %+v", got)
+	}
+}
+
+// TestAccountsGoWithTheirTokens holds that nothing is kept of tokens that are no
+// more, and everything of the others.
+func TestAccountsGoWithTheirTokens(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	kept, id := p.token("", calls(5))
+	lost, gone := p.token(id, calls(5))
+	for _, secret := range []string{kept, lost} {
+		p.Want(200, secret, "POST", p.box+"/exec", echo)
+	}
+	_, err := p.Tokens.Revoke(gone)
+	must(t, err)
+	must(t, p.admission.Forget(t.Context(), func(id string) bool { return id == gone }))
+	if n := p.used(id).Calls; n != 2 {
+		t.Errorf("the token that stays has used %d, want 2", n)
+	}
+	if n := p.used(gone).Calls; n != -1 {
+		t.Errorf("there is an account of the token that is gone, with %d calls", n)
+	}
+}
+
+// TestMakingABudget holds that a token is made with as much as is asked for, and
+// never with more than who makes it has.
+func TestMakingABudget(t *testing.T) {
+	p := pays(t, "", t.TempDir())
+	own, _ := p.token("", most(func(b *budget.Amount) { b.Calls, b.Files = 10, 3 }))
+	for body, status := range map[string]int{
+		`{"role":"tenant","budget":{"calls":11}}`:          403,
+		`{"role":"tenant","budget":{"calls":-1}}`:          422,
+		`{"role":"tenant","budget":{"calls":4}}`:           201,
+		`{"role":"tenant","budget":{"calls":4,"gifts":1}}`: 422,
+	} {
+		p.Want(status, own, "POST", "/v1/tokens", body)
+	}
+	made := served.JSON[api.NewToken](t, p.Want(201, own, "POST", "/v1/tokens", `{"role":"tenant","budget":{"calls":4}}`))
+	got, err := p.Tokens.Get(made.ID)
+	must(t, err)
+	if want := most(func(b *budget.Amount) { b.Calls, b.Files = 4, 3 }); *got.Budget != want {
+		t.Errorf("its budget is %+v, want %+v", *got.Budget, want)
+	}
+}
+
+func callerWith(t token.Token) caller.Caller {
+	return caller.Caller{Role: t.Role, Token: &t, Tenant: t.Tenant}
+}

@@ -1,0 +1,275 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/budget/meter"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/workspace/media"
+)
+
+// A spending is what one call uses, by whoever pays for it beside grants and
+// settings. A nil one is of nobody, and counts nothing.
+type spending struct {
+	m     *Manager
+	meter *meter.Meter
+	ctx   context.Context // ends when something is used up
+	bound budget.Amount
+}
+
+// payer is who pays for what is done with ctx.
+func (m *Manager) payer(ctx context.Context) (Payer, error) {
+	if m.accounting == nil {
+		return Payer{}, nil
+	}
+	return m.accounting.Payer(ctx)
+}
+
+// spend begins to count what a call uses that is done with ctx, of which first
+// is known beforehand. Where nothing is left of that it is refused, before
+// anything is made for it. end has to be called.
+func (m *Manager) spend(ctx context.Context, first budget.Amount) (*spending, error) {
+	p, err := m.payer(ctx)
+	if err != nil || p.Source == nil {
+		return nil, err
+	}
+	count, ctx, err := meter.Start(ctx, p.Source, first)
+	if err != nil {
+		return nil, err
+	}
+	return &spending{m: m, meter: count, ctx: ctx, bound: p.Bound}, nil
+}
+
+// firstOf is what a request uses for being made.
+func firstOf(req Request) budget.Amount {
+	if req.bare {
+		return budget.Amount{}
+	}
+	return budget.One(budget.Calls, 1)
+}
+
+// Spend has fn paid for as one call by whoever pays for what is done with ctx,
+// with the time that it takes. Nothing else of it can be counted, so whoever has
+// a bound on anything else is refused with [sandbox.CodeUnsupported], before fn
+// is called; kinds are counted by fn itself, or cannot be used by it.
+//
+// It is for what is done beside sandboxes, as in browsers. The context of fn
+// ends when a budget is used up.
+func (m *Manager) Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error {
+	s, err := m.spend(ctx, budget.One(budget.Calls, 1))
+	if err != nil {
+		return err
+	}
+	if err := s.only(append(kinds, budget.Calls, budget.WallMs)...); err != nil {
+		return s.end(err)
+	}
+	return s.end(fn(s.context(ctx)))
+}
+
+// Unpaid refuses whoever has a budget what cannot be counted at all.
+func (m *Manager) Unpaid(ctx context.Context) error {
+	p, err := m.payer(ctx)
+	if err != nil || p.Source == nil {
+		return err
+	}
+	return (&spending{bound: p.Bound}).only()
+}
+
+// only refuses bounds on anything but kinds, also such that leave nothing.
+func (s *spending) only(kinds ...budget.Kind) error {
+	if s == nil {
+		return nil
+	}
+	for k, n := range budget.Values(s.bound) {
+		if n != budget.Unlimited && !slices.Contains(kinds, budget.Kind(k)) {
+			return budget.Unmetered(budget.Kind(k))
+		}
+	}
+	return nil
+}
+
+// context is the one that the call is carried out in, instead of ctx.
+func (s *spending) context(ctx context.Context) context.Context {
+	if s == nil {
+		return ctx
+	}
+	return s.ctx
+}
+
+// within is ctx, ended also when something is used up. The returned function
+// must be called.
+func (s *spending) within(ctx context.Context) (context.Context, func()) {
+	if s == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	undo := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	return ctx, func() {
+		undo()
+		cancel(nil)
+	}
+}
+
+// end settles what was used. It returns what why says of err.
+func (s *spending) end(err error) error {
+	if s == nil {
+		return err
+	}
+	err = s.why(err)
+	if _, lost := s.meter.End(); lost != nil {
+		s.m.log.WithError(lost).Error("what a call has used cannot be settled: all that was reserved stays charged")
+	}
+	return err
+}
+
+// why is err, or in its place what has ended the call. A call that came to its
+// end all the same has succeeded where it was only slow; where it did not get
+// all the bytes or files that it wanted it has not.
+func (s *spending) why(err error) error {
+	if s == nil || s.ctx.Err() == nil {
+		return err
+	}
+	var e *sandbox.Error
+	cause := context.Cause(s.ctx)
+	if !errors.As(cause, &e) || err == nil && !slices.Contains(wholeKinds, e.Field) {
+		return err
+	}
+	return cause
+}
+
+// wholeKinds are the fields of errors about what a call has wanted and did not
+// get.
+var wholeKinds = []string{"budget." + budget.BytesIn.String(), "budget." + budget.BytesOut.String(), "budget." + budget.Files.String()}
+
+// command has the streams of a command in l counted, and gets ready to count its
+// processor time where that has a bound: what cannot be counted is not begun.
+func (s *spending) command(l *live, c *sandbox.Command) (*stopwatch, error) {
+	if s == nil {
+		return nil, nil
+	}
+	if l.want.res.Docker.GPUs != "" && s.bound.GPUMs != budget.Unlimited {
+		return nil, budget.Unmetered(budget.GPUMs)
+	}
+	w := &stopwatch{}
+	if s.bound.CPUMs != budget.Unlimited {
+		if l.shell != nil { // the parts of a shell are not told apart
+			return nil, budget.Unmetered(budget.CPUMs)
+		}
+		if err := s.meter.Watch(budget.CPUMs, w.used); err != nil {
+			return nil, err
+		}
+	}
+	if c.Stdin != nil {
+		c.Stdin = s.meter.Reader(budget.BytesOut, c.Stdin)
+	}
+	c.Stdout = s.counted(c.Stdout)
+	if c.TTY == nil {
+		c.Stderr = s.counted(c.Stderr)
+	}
+	return w, nil
+}
+
+func (s *spending) counted(w io.Writer) io.Writer {
+	if w == nil {
+		w = io.Discard
+	}
+	return s.meter.Writer(budget.BytesIn, w)
+}
+
+// files is the bridge with what is read and written through it counted.
+func (s *spending) files(b *fsbridge.Bridge) *fsbridge.Bridge {
+	if s == nil {
+		return b
+	}
+	return b.Paying(toll{s})
+}
+
+// A toll is paid for files.
+type toll struct{ *spending }
+
+// Open implements [fsbridge.Toll].
+func (t toll) Open() error {
+	if t.ctx.Err() != nil {
+		return context.Cause(t.ctx)
+	}
+	return nil
+}
+
+// File implements [fsbridge.Toll].
+func (t toll) File() error { return t.meter.Add(budget.Files, 1) }
+
+// In implements [fsbridge.Toll].
+func (t toll) In(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesIn, r) }
+
+// Out implements [fsbridge.Toll].
+func (t toll) Out(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesOut, r) }
+
+// source is src with what comes from it counted as files that are written.
+func (s *spending) source(src media.Source) media.Source {
+	if s == nil {
+		return src
+	}
+	return paidSource{src, toll{s}}
+}
+
+type paidSource struct {
+	media.Source
+	toll toll
+}
+
+// Open implements [media.Source].
+func (p paidSource) Open(ctx context.Context, ref string) (io.ReadCloser, media.Info, error) {
+	if err := p.toll.File(); err != nil {
+		return nil, media.Info{}, err
+	}
+	r, info, err := p.Source.Open(ctx, ref)
+	if err != nil {
+		return nil, info, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{p.toll.Out(r), r}, info, nil
+}
+
+// A stopwatch shows the processor time of a command with all that it has
+// started. It is read from before the start until after the end. A nil one is
+// read by nobody.
+type stopwatch struct {
+	mu      sync.Mutex
+	process sandbox.Process // nil before it runs
+}
+
+// runs hears of the command.
+func (w *stopwatch) runs(p sandbox.Process) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.process = p
+}
+
+// used is the time so far; see [sandbox.Metered]. That nobody can tell ends the
+// call.
+func (w *stopwatch) used() (time.Duration, error) {
+	w.mu.Lock()
+	p := w.process
+	w.mu.Unlock()
+	if p == nil {
+		return 0, nil
+	}
+	m, ok := p.(sandbox.Metered)
+	if !ok {
+		return 0, budget.Unmetered(budget.CPUMs)
+	}
+	u, err := m.Used(context.Background())
+	return u.User + u.System, err
+}

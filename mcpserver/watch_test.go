@@ -1,0 +1,70 @@
+package mcpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// TestCallsEndWithTheRightToThem holds that what runs ends when its caller may do
+// nothing any more, says why, and tells of no progress afterwards; and that a
+// call that comes later does nothing.
+func TestCallsEndWithTheRightToThem(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	over := make(chan struct{})
+	var watches atomic.Int64
+	b := bound("default")
+	b.Watch = func(ctx context.Context) (context.Context, func()) {
+		watches.Add(1)
+		ctx, end := context.WithCancelCause(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			select {
+			case <-over:
+				end(&sandbox.Error{Code: sandbox.CodePermissionDeny, Message: "the token is not good any more"})
+			case <-ctx.Done():
+			}
+		}()
+		return ctx, func() { end(nil); <-done; watches.Add(-1) }
+	}
+	var notes atomic.Int64
+	c := r.connect(b, &mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { notes.Add(1) }})
+	answer := make(chan *mcp.CallToolResult, 1)
+	go func() {
+		p := &mcp.CallToolParams{Name: "exec", Arguments: json.RawMessage(`{"command":"sleep 600; echo survived > /workspace/note"}`)}
+		p.SetProgressToken("p")
+		res, err := c.CallTool(deadline(t), p)
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- res
+	}()
+	until(t, "it tells of no progress", func() bool { return notes.Load() > 2 })
+	close(over)
+	select {
+	case res := <-answer:
+		if res == nil || codeOf(t, res) != string(sandbox.CodePermissionDeny) {
+			t.Errorf("it ends with %+v", res)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it goes on")
+	}
+	told := notes.Load()
+	if res := call(t, c, "write", `{"path":"/workspace/late","content":"x"}`); codeOf(t, res) == "" {
+		t.Errorf("a later call is answered %q", text(res))
+	}
+	if _, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: "sandbox:///workspace/late"}); err == nil {
+		t.Error("a later call has written")
+	}
+	if notes.Load() > told+1 { // one may have been under way
+		t.Errorf("progress is told of after the end: %d, then %d", told, notes.Load())
+	}
+	until(t, "something is watched for", func() bool { return watches.Load() == 0 })
+}
