@@ -195,6 +195,9 @@ func TestOthersSandboxesAreNotThere(t *testing.T) {
 	} {
 		one := h.send(a, do.method, "/v1/sandboxes/"+theirs+do.path, do.body).fails(404, sandbox.CodeNotFound)
 		two := h.send(a, do.method, "/v1/sandboxes/"+never+do.path, do.body).fails(404, sandbox.CodeNotFound)
+		if !strings.Contains(one.Hint, "GET /v1/sandboxes") || strings.Contains(one.Hint, "sandbox list") {
+			t.Errorf("the hint is not for who asks over HTTP: %q", one.Hint)
+		}
 		one.RequestID, two.RequestID, one.Resource, two.Resource = "", "", "", ""
 		if one != two {
 			t.Errorf("%s %s: theirs is %+v, and one that never was %+v", do.method, do.path, one, two)

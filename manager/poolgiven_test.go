@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,6 +80,48 @@ func TestClaimGivenUp(t *testing.T) {
 			t.Errorf("%s: %+v", session, o)
 		}
 	}
+}
+
+// TestPruneSparesFreeSlots holds that a sweep takes no slot away because nobody
+// uses it, neither by the keeper of the pool nor by others; and that it takes
+// those that are too old, broken, or more than settings want.
+func TestPruneSparesFreeSlots(t *testing.T) {
+	r := newRig(t)
+	ctx := context.Background()
+	keeper := r.manager(pooled(3))
+	fillPool(t, keeper)
+	mustRun(t, keeper, "s", "true")
+	fillPool(t, keeper)
+	r.clock.advance(25 * time.Hour)
+	idle := time.Nanosecond
+	sweep := func(m *manager.Manager, o manager.PruneOptions, want string, slots int) {
+		t.Helper()
+		p, err := m.Prune(ctx, o)
+		if err != nil || len(p.Failed) != 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
+		got := ""
+		for _, one := range p.Removed {
+			what, _, _ := strings.Cut(one.Reason, ":")
+			got += what + " "
+		}
+		if got != want || slotsOf(t, keeper) != slots {
+			t.Errorf("swept %q and left %d slots; want %q and %d (%+v)", got, slotsOf(t, keeper), want, slots, p)
+		}
+	}
+	sweep(keeper, manager.PruneOptions{}, "idle ", 3)
+	other := r.manager(pooled(3))
+	sweep(keeper, manager.PruneOptions{Idle: &idle}, "", 3)
+	sweep(other, manager.PruneOptions{Idle: &idle}, "", 3)
+	sweep(r.manager(pooled(2)), manager.PruneOptions{Idle: &idle, DryRun: true}, "surplus ", 3)
+	sweep(r.manager(pooled(2)), manager.PruneOptions{}, "surplus ", 2)
+	l, err := other.List(ctx, manager.ListOptions{All: true})
+	must(t, err)
+	must(t, r.engine.Kill(ctx, l.Containers[0].ID))
+	sweep(other, manager.PruneOptions{Idle: &idle}, "never-started ", 1) // lists do not tell that it was
+	r.clock.advance(7 * 24 * time.Hour)
+	sweep(other, manager.PruneOptions{}, "max-age ", 0)
+	r.holds("in the end", 0, 1, 0, 1) // of the session there is the workspace, with its claim
 }
 
 // TestClaimSkipsDeadSlots holds that a slot whose container somebody has ended

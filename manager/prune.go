@@ -116,15 +116,26 @@ func (m *Manager) recordOf(info sandbox.Info) registry.Record {
 // those that no record names, and carries the plans out.
 func (b *broom) sweep(ctx context.Context, p sandbox.Provider, records []registry.Record, infos []sandbox.Info) error {
 	groups := map[string][]registry.Record{}
+	var slots []registry.Record
 	for _, r := range records {
-		if r.Provider == p.Name() && (b.o.Tenant == "" || r.Tenant == b.o.Tenant) {
+		switch {
+		case r.Provider != p.Name() || b.o.Tenant != "" && r.Tenant != b.o.Tenant:
+			continue
+		case r.Kind == sandbox.KindPool:
+			slots = append(slots, r)
+		default:
 			groups[r.Agent] = append(groups[r.Agent], r)
-			b.out.Kept++
 		}
+		b.out.Kept++
 	}
 	byName := make(map[string]sandbox.Info, len(infos))
 	for _, i := range infos {
 		byName[i.Name] = i
+	}
+	plan, slotsErr := b.planSlots(ctx, p, records, slots, byName)
+	b.carryOut(ctx, p, plan)
+	for _, r := range slots {
+		delete(byName, r.Name)
 	}
 	for agent, group := range groups {
 		rules, err := b.rulesOf(agent)
@@ -144,7 +155,7 @@ func (b *broom) sweep(ctx context.Context, p sandbox.Provider, records []registr
 	b.out.Kept += len(orphans)
 	// An orphan keeps the full grace: nothing but its age tells that it is one.
 	b.carryOut(ctx, p, b.plan(p, prune.Rules{Grace: prune.OrphanGrace}, orphans, nil))
-	return nil
+	return slotsErr
 }
 
 func (b *broom) plan(p sandbox.Provider, rules prune.Rules, infos []sandbox.Info, records []registry.Record) []prune.Removal {

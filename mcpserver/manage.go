@@ -199,6 +199,7 @@ func (x *session) named(ctx context.Context, name string) (manager.Row, error) {
 		return manager.Row{}, err
 	}
 	name = cmp.Or(name, own)
+	none := &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "sandbox_list says which there are"}
 	if name != own && !x.bound.Tenant {
 		rows, err := x.rows(ctx)
 		if err != nil {
@@ -209,9 +210,13 @@ func (x *session) named(ctx context.Context, name string) (manager.Row, error) {
 				return r, nil
 			}
 		}
-		return manager.Row{}, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "sandbox_list says which there are"}
+		return manager.Row{}, none
 	}
-	return x.o.Manager.Find(ctx, x.bound.Who.Tenant, name)
+	r, err := x.o.Manager.Find(ctx, x.bound.Who.Tenant, name)
+	if sandbox.IsNotFound(err) {
+		return r, none
+	}
+	return r, err
 }
 
 // takeAway removes a sandbox that is named.

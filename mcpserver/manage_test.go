@@ -46,6 +46,11 @@ func TestOwnSandboxOnly(t *testing.T) {
 			t.Errorf("%s: %q", tool, text(res))
 		}
 	}
+	for what, c := range map[string]*mcp.ClientSession{"own": own, "all": all} {
+		if got := text(call(t, c, "sandbox_remove", `{"name":"sbx-none-0"}`)); !strings.Contains(got, "sandbox_list says") {
+			t.Errorf("%s: the hint is another one's: %q", what, got)
+		}
+	}
 	if res := call(t, own, "sandbox_create", `{"session":"third"}`); codeOf(t, res) != "SANDBOX.PERMISSION_DENY" {
 		t.Errorf("%q", text(res))
 	}

@@ -40,6 +40,7 @@ const (
 	Missing      Reason = "missing"       // recorded, and gone: only the record is removed
 	Remnant      Reason = "remnant"       // recorded, and its container is gone, but not all that belongs to it
 	NeverStarted Reason = "never-started" // made, and its start did not happen
+	Surplus      Reason = "surplus"       // kept ready for nobody yet, and not wanted any more; see package pool
 )
 
 // Rules say what is too long.

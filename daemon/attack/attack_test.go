@@ -184,8 +184,8 @@ func (w *world) wellTold(t *testing.T, s said) {
 	if err := json.Unmarshal([]byte(s.body), &p); err != nil || p.Code == "" || p.Status != s.status || p.RequestID == "" {
 		t.Errorf("the problem is %s, %v", s.body, err)
 	}
-	if s.status == http.StatusTooManyRequests && s.header.Get("Retry-After") == "" {
-		t.Error("nothing says when to come again")
+	if s.status == http.StatusTooManyRequests && p.Retryable != (s.header.Get("Retry-After") != "") {
+		t.Errorf("it is not told when to come again, or told in vain: %s", s.body)
 	}
 }
 

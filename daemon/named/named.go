@@ -36,6 +36,9 @@ type Sandbox struct {
 func Find(c *route.Call, f Finder) (Sandbox, error) {
 	name := c.Path("name")
 	rec, err := f.Recorded(c.Who.Tenant, name)
+	if sandbox.IsNotFound(err) {
+		return Sandbox{}, NotFound(name) // in our words, which fit who asks
+	}
 	if err != nil {
 		return Sandbox{}, err
 	}
@@ -109,5 +112,5 @@ func Owns(c caller.Caller, tenant, agent, session string, scope sandbox.Scope) b
 // NotFound is the error about a sandbox that there is not, or that is somebody
 // else's.
 func NotFound(name string) error {
-	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "see which there are with: sandbox list"}
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "GET /v1/sandboxes lists those that there are"}
 }

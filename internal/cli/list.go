@@ -5,6 +5,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -21,6 +22,7 @@ func (a *app) listing(browsers *bool) *ucli.Command {
 	var o manager.ListOptions
 	return &ucli.Command{
 		Description: "IMAGE and CONFIG say whether a new sandbox would get the same: ok, changed, or ? when it cannot be told.\n" +
+			"A free slot is a sandbox that is kept ready and nobody's yet; idleness does not remove it.\n" +
 			"Without an answer from the engine the status is unknown and the exit status 1.",
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &o.All},
@@ -67,8 +69,15 @@ func listTable(rows []manager.Row, foreign bool) *table {
 	}
 	t := newTable(columns...)
 	for _, r := range rows {
-		cells := []string{r.Name, string(r.Status), string(r.Scope), r.ScopeKey, r.Tenant, r.Agent,
-			imageCell(r), marked(short(r.ConfigHash), r.ConfigMatch), age(r.AgeSeconds), age(r.IdleSeconds)}
+		scope, key, idle := string(r.Scope), r.ScopeKey, age(r.IdleSeconds)
+		if r.Kind == sandbox.KindPool { // nobody's, so it is not idle either
+			scope, key, idle = "pool", "free slot", ""
+		}
+		if r.Kind == sandbox.KindPool && foreign { // whose it is stands in records that are not ours
+			key = ""
+		}
+		cells := []string{r.Name, string(r.Status), scope, key, r.Tenant, r.Agent,
+			imageCell(r), marked(short(r.ConfigHash), r.ConfigMatch), age(r.AgeSeconds), idle}
 		if foreign {
 			cells = append(cells, r.Instance)
 		}

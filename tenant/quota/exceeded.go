@@ -10,8 +10,8 @@ import (
 
 const op = "take from quota"
 
-// heldRetry is when to try again where somebody has to give something back
-// first, which nobody can foretell.
+// heldRetry is when to try again where a command has to end first, which nobody
+// can foretell.
 const heldRetry = time.Second
 
 // An Exceeded says which quota has stopped a caller. It is the cause of an
@@ -24,9 +24,14 @@ type Exceeded struct {
 	Want    int64
 
 	// RetryAfter is when the same may be possible, at the soonest: exact for
-	// requests, a guess for all else. 0 means never.
+	// requests, a guess for commands. 0 means that waiting is of no use: it is
+	// more than the whole quota, or something has to be given up first.
 	RetryAfter time.Duration
 }
+
+// full reports whether there would be room if something were given up that
+// stays until somebody removes it.
+func (e *Exceeded) full() bool { return e.RetryAfter <= 0 && e.Used > 0 && e.Want <= e.Limit }
 
 // Error implements error.
 func (e *Exceeded) Error() string {
@@ -40,7 +45,10 @@ func (e *Exceeded) Wrap(op string) error {
 		Code: sandbox.CodeBudgetExceeded, Op: op, Field: "quota." + e.Quota, Resource: e.Account, Err: e,
 		Message: "that is more than the whole quota", Hint: "ask for less, or have the quota raised",
 	}
-	if e.RetryAfter > 0 {
+	switch {
+	case e.full():
+		out.Message, out.Hint = "the quota is used up", "remove sandboxes that are not needed any more, or have the quota raised"
+	case e.RetryAfter > 0:
 		out.Message, out.Retryable = "the quota is used up", true
 		out.Hint = fmt.Sprintf("try again in %v", roundUp(e.RetryAfter))
 	}

@@ -131,7 +131,7 @@ func (a *account) exceeded(w Want, limits Account) (worst *Exceeded) {
 			continue
 		}
 		e := &Exceeded{Account: limits.Name, Quota: Kind(kind).String(), Limit: bound, Used: held, Want: n}
-		if n <= room(bound, 0) {
+		if n <= room(bound, 0) && Kind(kind) == Commands { // they end by themselves; sandboxes stay, with what they take
 			e.RetryAfter = heldRetry
 		}
 		worst = worse(worst, e)
@@ -139,12 +139,18 @@ func (a *account) exceeded(w Want, limits Account) (worst *Exceeded) {
 	return worst
 }
 
-// worse returns the one to wait for longer; never is the longest.
+// worse returns the one to wait for longer. What is more than the whole quota is
+// worse than what becomes possible when something is given up, and that is worse
+// than what time alone makes possible.
 func worse(a, b *Exceeded) *Exceeded {
 	switch {
 	case a == nil:
 		return b
-	case b == nil || a.RetryAfter == 0:
+	case b == nil:
+		return a
+	case a.full() && b.RetryAfter == 0 && !b.full():
+		return b
+	case a.RetryAfter == 0:
 		return a
 	case b.RetryAfter == 0 || b.RetryAfter > a.RetryAfter:
 		return b

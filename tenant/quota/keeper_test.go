@@ -45,9 +45,12 @@ func TestAcquire(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = k.Acquire(one, acme)
-	wantExceeded(t, err, "acme", "sandboxes", time.Second)
+	wantExceeded(t, err, "acme", "sandboxes", 0)
+	if text := err.Error(); !strings.Contains(text, "used up") || !strings.Contains(text, "remove sandboxes") || strings.Contains(text, "try again") {
+		t.Errorf("where waiting is of no use it says %q", text)
+	}
 	_, err = k.Acquire(Want{Memory: 21}, acme)
-	wantExceeded(t, err, "acme", "memory", time.Second)
+	wantExceeded(t, err, "acme", "memory", 0)
 	_, err = k.Acquire(Want{Memory: 101}, acme)
 	wantExceeded(t, err, "acme", "memory", 0)
 	_, err = k.Acquire(Want{Sandboxes: 1, Memory: 101}, acme) // never is worse than later
@@ -149,7 +152,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = k.Acquire(Want{Sandboxes: 1}, a)
-	wantExceeded(t, err, "a", "sandboxes", time.Second)
+	wantExceeded(t, err, "a", "sandboxes", 0)
 	more, err := k.Adopt(Want{Memory: math.MaxInt64}, a)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +178,7 @@ func TestChangedLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = k.Acquire(Want{Sandboxes: 1}, Account{"a", Limits{Sandboxes: 2}})
-	wantExceeded(t, err, "a", "sandboxes", time.Second)
+	wantExceeded(t, err, "a", "sandboxes", 0)
 	release()
 	if _, err = k.Acquire(Want{Sandboxes: 2}, Account{"a", Limits{Sandboxes: 2}}); err != nil {
 		t.Error(err)

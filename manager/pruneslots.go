@@ -1,0 +1,76 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/prune"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// planSlots plans for slots of the pool, of one agent each. That nobody uses a
+// slot is what it is for, so idleness is no reason. It goes when it is as old as
+// a sandbox may become, since that is what it would be made of; when its
+// container is gone; and when the pool does not want it any more. Who keeps the
+// pool sees to the last by Refill. Slots that are claimed have no part in it.
+func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, all, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+	var plan []prune.Removal
+	var free []registry.Record
+	for _, r := range slots {
+		if _, claimed, err := b.m.records.ClaimOn(r.Name); claimed || err != nil {
+			continue
+		}
+		rules, err := b.rulesOf(r.Agent)
+		if err != nil {
+			return nil, err
+		}
+		rules.Idle = 0
+		var mine []sandbox.Info
+		if i, ok := live[r.Name]; ok {
+			mine = []sandbox.Info{i}
+		}
+		due := b.plan(p, rules, mine, []registry.Record{r})
+		plan = append(plan, due...)
+		if len(due) == 0 && len(mine) > 0 {
+			free = append(free, r)
+		}
+	}
+	if len(free) == 0 || b.m.keepsPool() {
+		return plan, nil
+	}
+	unwanted, err := b.unwanted(ctx, all, free, live)
+	return append(plan, unwanted...), err
+}
+
+// unwanted are the free slots that the next Refill would remove. Without an
+// answer to what is wanted there are none.
+func (b *broom) unwanted(ctx context.Context, all, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+	wants, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current(), b.m.poolTenants(all))
+	if err != nil {
+		return nil, err
+	}
+	v := pool.View{Now: b.m.now(), StartLimit: slotReady}
+	for _, w := range wants {
+		v.Wants = append(v.Wants, w.Want)
+	}
+	known := map[string]*registry.Record{}
+	for i, r := range free {
+		known[r.Name] = &free[i]
+		state := pool.Broken
+		switch {
+		case b.m.busySlot(r.Name):
+			state = pool.Starting
+		case live[r.Name].Status == sandbox.StatusRunning:
+			state = pool.Ready
+		}
+		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: slotKey(r.Tenant, r.Shape), State: state, Since: r.CreatedAt})
+	}
+	var plan []prune.Removal
+	for _, a := range pool.Plan(v) {
+		if a.Kind == pool.Remove && !b.m.leased(a.Slot) {
+			plan = append(plan, prune.Removal{Name: a.Slot, Kind: sandbox.KindPool, Reason: prune.Surplus, Detail: a.Why, Record: known[a.Slot]})
+		}
+	}
+	return plan, nil
+}
