@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
@@ -42,6 +43,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/metrics"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
@@ -118,8 +121,12 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 		return err
 	}
 	d.figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mounts, err := d.mounts(o, kit, version)
+	if err != nil {
+		return err
+	}
 	d.server, err = daemon.New(daemon.Options{
-		Log: o.Log, Resources: resources, Mounts: d.mounts(o, kit, version),
+		Log: o.Log, Resources: resources, Mounts: mounts,
 		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
@@ -163,9 +170,13 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 }
 
 // mounts are the handlers that speak protocols of their own.
-func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daemon.Mount {
+func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]daemon.Mount, error) {
+	set, err := realWalls(d.house.Walls())
+	if err != nil {
+		return nil, err
+	}
 	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: d.house.Walls(), Instances: d.declared, Caller: callerOf})
+	providers := remotewalls.New(remotewalls.Options{Providers: set, Instances: d.declared, Caller: callerOf})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -177,7 +188,23 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) []daem
 		{Pattern: "/mcp", Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
+	}, nil
+}
+
+// realWalls are all of a set but the one that is none: nothing runs outside of
+// walls over HTTP, whoever asks.
+func realWalls(all *provider.Set) (*provider.Set, error) {
+	var walls []sandbox.Provider
+	for _, name := range all.Names() {
+		p, err := all.Get(name)
+		if err != nil {
+			return nil, err
+		}
+		if name != host.Name {
+			walls = append(walls, p)
+		}
 	}
+	return provider.New(walls...)
 }
 
 // callerOf is who sends a request to a mount, as far as it is known by a token.

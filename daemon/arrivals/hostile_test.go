@@ -73,6 +73,7 @@ func either() map[string]lie {
 func TestServerBelievesNothing(t *testing.T) {
 	lies := either()
 	lies["a connection of the client's own"] = binaries(frame(open, 2, `{"local":{"network":"tcp","addr":"1.2.3.4:5"},"remote":{"network":"tcp","addr":"1.2.3.4:6"}}`))
+	lies["to close it twice"] = texts(`{"type":"close"}`, `{"type":"close"}`)
 	lies["what the server says"] = texts(`{"type":"listening","at":{"network":"tcp","addr":"1.2.3.4:5"}}`)
 	for name, l := range lies {
 		t.Run(name, func(t *testing.T) {

@@ -50,6 +50,7 @@ type server struct {
 	ctx  context.Context // ends with what Serve was given, and with the session
 	room *semaphore.Weighted
 
+	asked   bool // to close; the reader's
 	closing sync.Once
 	shut    chan struct{}  // closed when the listener is being closed
 	carries sync.WaitGroup // connections, and who accepts them
@@ -93,9 +94,10 @@ func (s *server) close() (err error) {
 
 // told implements side.
 func (s *server) told(c control) error {
-	if c.Type != typeClose {
-		return violation("a text that is not the client's")
+	if c.Type != typeClose || s.asked {
+		return violation("a text that is not the client's, or is told twice")
 	}
+	s.asked = true
 	go func() { // it may take a while, for which the reader does not wait
 		answer := control{Type: typeClosed}
 		if err := s.close(); err != nil && !errors.Is(err, net.ErrClosed) {

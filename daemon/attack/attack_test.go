@@ -117,6 +117,7 @@ func TestTenantsAreApart(t *testing.T) {
 	t.Run("nothing is seen", w.looks)
 	t.Run("not there is not yours", w.alike)
 	t.Run("handles are not told", w.noHandles)
+	t.Run("nothing outside of walls", w.noHost)
 	t.Run("a grant of the same id", w.sameGrant)
 	t.Run("tools of one agent", w.oneAgent)
 	t.Run("quotas", w.quotas)

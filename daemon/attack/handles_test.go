@@ -118,3 +118,17 @@ func (w *world) noHandles(t *testing.T) {
 		}
 	}
 }
+
+// noHost holds that not even an admin runs something on the host itself: what
+// the daemon has for its own sessions that need no wall is not served.
+func (w *world) noHost(t *testing.T) {
+	for name, want := range map[string]int{"host": 422, "docker": 101} {
+		if got, _ := w.does(ask{as: "admin", path: form.Prefix + "/providers/" + name + "/open", header: upgrade()}); got.status != want {
+			t.Errorf("opening something of %s is answered %d, want %d: %s", name, got.status, want, got.body)
+		}
+	}
+	all := is[form.Providers](t, w.send("", "GET", form.Prefix+"/providers", ""), 200)
+	if slices.ContainsFunc(all.Items, func(p form.Provider) bool { return p.Name == "host" }) || len(all.Items) == 0 {
+		t.Errorf("the walls are %+v", all.Items)
+	}
+}
