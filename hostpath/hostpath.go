@@ -39,6 +39,11 @@ func Expand(path, home string, env map[string]string) (string, error) {
 // A relative path, a NUL byte and a loop of links are [sandbox.CodeValidation];
 // an ancestor that cannot be read is [sandbox.CodeUnavailable].
 func Canonical(path string) (string, error) {
+	if strings.HasPrefix(path, "/") && strings.IndexByte(path, 0) < 0 {
+		if canonical, ok := straight(path); ok {
+			return canonical, nil
+		}
+	}
 	canonical, _, err := Trace(path)
 	return canonical, err
 }

@@ -107,7 +107,7 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 
 // openPipes makes what connects the guest with the shell and its holder,
 // and returns the ends of the shell, and of the holder those for control
-// (as Stdout) and state (as Stderr).
+// (as Stdout), which the shell has too, and state (as Stderr).
 func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	shell = &streams{}
 	var socket int
@@ -121,7 +121,6 @@ func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	}
 	p.script = script.ours[wire.Stdin]
 	shell.closes = append(shell.closes, script.closes...)
-	shell.child = [3]int{socket, script.child[wire.Stdin], p.prog.conn.srv.nullFD}
 	if p.text, err = memoryFile(); err != nil {
 		return shell, control, err
 	}
@@ -129,6 +128,7 @@ func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 		return shell, control, err
 	}
 	p.control = control.ours[wire.Stdout]
+	shell.child = [3]int{socket, script.child[wire.Stdin], control.child[wire.Stdout]}
 	var state [2]int
 	if err = unix.Pipe2(state[:], unix.O_CLOEXEC); err != nil {
 		return shell, control, err

@@ -69,6 +69,18 @@ func TestScriptSizes(t *testing.T) {
 	}
 }
 
+// TestAnswersOpenTheStateAlone holds what an answer costs: where opening for
+// writing is observed, each one is a round trip to the guest.
+func TestAnswersOpenTheStateAlone(t *testing.T) {
+	for _, program := range []string{"bash", "sh"} {
+		d, _ := dialect.For(program, 7)
+		text := d.Prelude(false)
+		if n := strings.Count(text, ">|/proc/7/fd/"); n != 1 {
+			t.Errorf("%s opens %d slots for an answer:\n%s", program, n, text)
+		}
+	}
+}
+
 func TestAnswer(t *testing.T) {
 	const first, second = "\x00" + token + " 42\n", "\x00" + token + ".\n"
 	for _, tt := range []struct {

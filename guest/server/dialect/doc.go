@@ -21,15 +21,18 @@
 // # The answer
 //
 // __sandbox is a function that the prelude defines. It answers over the
-// holder's control slot with a zero byte, the token and the status of the
-// line. Then it writes the state of the shell as a script into the slot for
-// it, and says over the control slot that the state is whole. The token is
+// shell's standard error, which is a pipe to the guest, with a zero byte, the
+// token and the status of the line. Before that it has opened the slot for
+// the state of the shell, which it then writes there as a script, and says
+// over standard error that the state is whole. The token is
 // drawn anew for each line and no variable can hold a zero byte, so no
 // output of any kind is taken for a mark, not even a trace of this
-// function. The state is not parsed: only a new shell ever reads it.
+// function, nor what a trap or the shell itself says there between lines.
+// The state is not parsed: only a new shell ever reads it.
 //
-// The redirections of __sandbox need as many free descriptors as those of
-// the line, so a shell that could not run a line cannot answer for it.
+// The redirections of __sandbox need at least as many free descriptors as
+// those of the line, so a shell that could not run a line cannot answer for
+// it.
 //
 // # What can go wrong inside
 //

@@ -18,7 +18,7 @@ func (d Dialect) Prelude(restore bool) string {
 		text += more
 	}
 	return strings.NewReplacer(
-		"@CONTROL@", d.slot(hold.SlotControl), "@STATE@", d.slot(hold.SlotState), "@RESTORE@", d.slot(hold.SlotRestore),
+		"@STATE@", d.slot(hold.SlotState), "@RESTORE@", d.slot(hold.SlotRestore),
 	).Replace(text)
 }
 
@@ -39,6 +39,9 @@ func (d Dialect) Prelude(restore bool) string {
 // is what it says when called for nothing. The names it prints are comments.
 // Under nocasematch it would not tell __SANDBOX from this function.
 //
+// What it says to the guest goes to standard error, with both outputs saved:
+// that takes the descriptors that a line takes, and opens nothing.
+//
 // An answer keeps the line's status for the next line to see, except under
 // errexit, where it would end the shell.
 const bashPrelude = `\builtin shopt -s expand_aliases
@@ -49,7 +52,7 @@ case $?:${1-}:$- in
 *:*:*T*) builtin set -- "$?" "$1"; builtin set +T; __sandbox "$2" "$1" :functrace; builtin set -T;;
 *) builtin set -- "${2-$?}" "$1" "${3-}"
 {
-builtin printf '\0%s %d\n' "$2" "$1" >&2
+builtin printf '\0%s %d\n' "$2" "$1" >&2 2>&1
 builtin printf '__sandbox_begin %q %s\n' "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
 builtin declare -p
 [[ -o posix ]] && builtin printf 'builtin set +o posix\n'
@@ -62,7 +65,7 @@ builtin declare -Fx
 }
 builtin printf '__sandbox_end %s %s\n' "$BASHOPTS" "$SHELLOPTS$3"
 builtin eval && builtin printf '\0%s.\n' "$2" >&2
-} </dev/null >|@STATE@ 2>|@CONTROL@;;
+} </dev/null >|@STATE@;;
 esac
 case $- in *e*) builtin return 0;; esac
 builtin return "$1"
@@ -122,12 +125,12 @@ fi
 // there is no way to list them.
 const shPrelude = `__sandbox() {
 set -- "$?" "$1"
-__sandbox_state "$1" "$2" </dev/null >|@STATE@ 2>|@CONTROL@
+__sandbox_state "$1" "$2" </dev/null >|@STATE@
 case $- in *e*) return 0;; esac
 return "$1"
 }
 __sandbox_state() {
-command printf '\000%s %d\n' "$2" "$1" >&2
+command printf '\000%s %d\n' "$2" "$1" >&2 2>&1
 set
 export -p
 command printf 'umask '

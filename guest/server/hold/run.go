@@ -12,12 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors that "hold run" is started with.
+// Descriptors that "hold run" is started with. Its standard error is the write
+// end of what the shell tells the guest, and stays that of the shell.
 const (
 	socketFD = 0 // also the holder's
 	scriptFD = 1 // read end of the script
-	nullFD   = 2
 )
+
+// nullFD is the standard error of the holder.
+const nullFD = 2
 
 const (
 	selfExe = "/proc/self/exe"
@@ -97,11 +100,15 @@ func run(limits []Limit, bare bool) int {
 	if bare {
 		env = nil
 	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(socketFD, err)
+	}
 	// CLONE_PARENT makes the holder a child of the stage. It has a process
 	// group of its own, because signals go to that of the shell.
-	_, err := syscall.ForkExec(selfExe, []string{"sandbox-guest", "hold", "keep"}, &syscall.ProcAttr{
+	_, err = syscall.ForkExec(selfExe, []string{"sandbox-guest", "hold", "keep"}, &syscall.ProcAttr{
 		Env:   []string{"GOMAXPROCS=1"},
-		Files: []uintptr{socketFD, nullFD, nullFD},
+		Files: []uintptr{socketFD, uintptr(null), uintptr(null)},
 		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT, Setpgid: true},
 	})
 	if err != nil {
@@ -113,7 +120,7 @@ func run(limits []Limit, bare bool) int {
 	if err != nil {
 		return fail(socketFD, err)
 	}
-	for _, fds := range [][2]int{{scriptFD, 0}, {nullFD, 1}} {
+	for _, fds := range [][2]int{{scriptFD, 0}, {null, 1}} {
 		if err := unix.Dup3(fds[0], fds[1], 0); err != nil {
 			return fail(socket, err)
 		}
