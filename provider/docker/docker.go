@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/turns"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // Engine is what the provider needs of a Docker engine; *container.Engine is one.

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
-	"github.com/bulkhead-dev/sandbox/turns"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 const format = "1"
