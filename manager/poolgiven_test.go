@@ -24,6 +24,8 @@ func (s *stingy) Hold(context.Context, manager.Footprint) (func(bool), error) {
 
 func (*stingy) Gone(string) {}
 
+func (*stingy) Payer(context.Context) (manager.Payer, error) { return manager.Payer{}, nil }
+
 func (*stingy) Begin(context.Context, string) (func(), error) { return func() {}, nil }
 
 // TestRefusedClaim holds that a caller who may have no sandbox leaves the slot
