@@ -43,11 +43,6 @@ func threadsFor(c wire.Config) int {
 // settle makes the first stage, and lets commands start once the threads are
 // there too.
 func (s *Server) settle(c wire.Config, warmed <-chan struct{}) error {
-	// Before the stage, which inherits it. It leaves room for our threads,
-	// which nobody else takes yet.
-	if err := limitProcesses(c.Processes); err != nil {
-		return err
-	}
 	if err := s.firstStage(c); err != nil {
 		return err
 	}
@@ -56,22 +51,43 @@ func (s *Server) settle(c wire.Config, warmed <-chan struct{}) error {
 	return nil
 }
 
-// limitProcesses bounds the processes and threads of our user in the user
-// namespace of the wall. A bound that is there already and lower stays.
-func limitProcesses(n uint32) error {
-	if n == 0 {
-		return nil
+// A room is what processes and threads of our user there may be.
+type room struct {
+	commands uint64 // from stages on; 0 is as many as for us
+	threads  int    // that have to be made before there are commands
+}
+
+// makeRoom bounds the processes and threads of our user in the user namespace
+// of the wall as c says. A bound that is there already and lower stays.
+//
+// We need so many threads, at some time. Where our own bound may be above that of
+// commands they cannot take the room for those, and none is made before it is
+// needed: to make them takes more than a millisecond, for which the first
+// command would wait. Otherwise all are made at once.
+func makeRoom(c wire.Config) (room, error) {
+	ours := warmThreads + threadsFor(c) + 1 // one more than commands need: the first checks may take one along
+	if c.Processes == 0 {
+		return room{threads: ours}, nil
 	}
-	if n < fewestProcesses {
-		return errors.New("a bound of " + strconv.Itoa(int(n)) + " processes is below the least one, " + strconv.Itoa(fewestProcesses))
+	if c.Processes < fewestProcesses {
+		return room{}, errors.New("a bound of " + strconv.Itoa(int(c.Processes)) + " processes is below the least one, " + strconv.Itoa(fewestProcesses))
 	}
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &l); err != nil {
-		return os.NewSyscallError("getrlimit", err)
+		return room{}, os.NewSyscallError("getrlimit", err)
 	}
-	l.Max = min(l.Max, uint64(n))
-	l.Cur = l.Max
-	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NPROC, &l))
+	r, limit := roomIn(l.Max, uint64(c.Processes), ours)
+	l.Cur, l.Max = limit, limit
+	return r, os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NPROC, &l))
+}
+
+// roomIn decides about makeRoom where there may be hard processes now and are to
+// be bound, and returns the limit of our own.
+func roomIn(hard, bound uint64, ours int) (r room, limit uint64) {
+	if hard > bound && hard-bound >= uint64(ours) {
+		return room{commands: bound}, bound + uint64(ours)
+	}
+	return room{threads: ours}, min(hard, bound)
 }
 
 // setLimits sets limits on us and on all that will be started. Who may not

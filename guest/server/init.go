@@ -147,10 +147,13 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
-	// One more than commands need: the first checks may take one along.
+	room, err := makeRoom(conf)
+	if err != nil {
+		return err
+	}
 	warmed := make(chan struct{})
-	go func() { defer close(warmed); warmUp(threadsFor(conf) + 1) }()
-	s, err := newServer(c.base(), conf, isolation, runtime.GOMAXPROCS(0))
+	go func() { defer close(warmed); warmUp(room.threads) }()
+	s, err := newServer(c.base(), conf, isolation, room.commands, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return err
 	}

@@ -55,14 +55,15 @@ type Server struct {
 	sessions map[int]bool       // of running commands, by their program's pid
 }
 
-// newServer returns a Server whose commands are laid over base and held by conf.
-func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, processors int) (*Server, error) {
+// newServer returns a Server whose commands are laid over base and held by conf,
+// with that limit of processes, where it is not 0.
+func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, processes uint64, processors int) (*Server, error) {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	maker, err := stage.NewMaker(base, int(null.Fd()), stage.Confinement{
-		Landlock: conf.Landlock, Readable: conf.Readable, Writable: conf.Writable, Filter: conf.Filter, Observe: conf.Observe,
+		Landlock: conf.Landlock, Readable: conf.Readable, Writable: conf.Writable, Filter: conf.Filter, Observe: conf.Observe, Processes: processes,
 	})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// warmThreads is how many threads the runtime gets at the start. It
+	// warmThreads is how many threads the runtime needs, and gets at the start
+	// where commands could take the room for them: see makeRoom. It
 	// never gives a thread back, and takes a new one only when all others
 	// are busy or inside a system call. Nothing here stays inside one for
 	// long: sockets, pipes and terminals are polled, forks are one at a
@@ -29,17 +30,16 @@ const (
 	gcPercent = 25
 )
 
-// warmUp makes the threads that the process will ever need: warmThreads, and
-// some more.
-func warmUp(more int) {
+// warmUp makes so many threads, of which the process never needs more.
+func warmUp(threads int) {
 	debug.SetGCPercent(gcPercent)
 	if n := runtime.GOMAXPROCS(0); n > maxProcs { // setting it stops the world
 		runtime.GOMAXPROCS(maxProcs)
 	}
 	var meet, done sync.WaitGroup
-	meet.Add(warmThreads + more)
-	done.Add(warmThreads + more)
-	for range warmThreads + more {
+	meet.Add(threads)
+	done.Add(threads)
+	for range threads {
 		go func() {
 			defer done.Done()
 			runtime.LockOSThread()

@@ -28,6 +28,9 @@ type Confinement struct {
 	Filter []byte
 	// Observe makes a listener for the Filter of each stage.
 	Observe bool
+	// Processes is the limit of processes and threads of our user, from each
+	// stage on; 0 leaves the one that there is.
+	Processes uint64
 }
 
 // Rights of Landlock.

@@ -57,6 +57,7 @@ func NewMaker(base wire.Start, null int, c Confinement) (*Maker, error) {
 		}
 		m.hard[resource] = l.Max
 	}
+	m.birth.processes = c.Processes
 	m.birth.nofile = int(min(m.hard[unix.RLIMIT_NOFILE], 1<<16))
 	return m, m.setFilter(c)
 }

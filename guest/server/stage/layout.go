@@ -59,6 +59,7 @@ type birth struct {
 	titleSize int
 	filter    uintptr // instructions of the filter at filterAt, 0: none
 	observe   uintptr // 1: the filter has a listener, which the guest gets
+	processes uint64  // limit of processes and threads, 0: as it is
 }
 
 // A program is the kernel's sock_fprog.

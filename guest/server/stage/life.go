@@ -23,7 +23,7 @@ const (
 //go:nosplit
 func live(b *workbench) {
 	anchor(b)
-	if shed(b) && furnish(b) {
+	if shed(b) && furnish(b) && bound(b) {
 		settle(b)
 		for held := restrict(b); held && receive(b) && serve(b); {
 		}
@@ -156,6 +156,19 @@ func settle(b *workbench) {
 		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	}
 	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
+}
+
+// bound sets the limit of processes, below that of the guest.
+//
+//go:norace
+//go:nosplit
+func bound(b *workbench) bool {
+	if b.birth.processes == 0 {
+		return true
+	}
+	limit := unix.Rlimit{Cur: b.birth.processes, Max: b.birth.processes}
+	_, _, errno := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
+	return errno == 0
 }
 
 // receive waits for the next request. false means that the guest let go.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +79,22 @@ func TestForkBomb(t *testing.T) {
 	if got := say(t, b.sb, "echo alive"); got != "alive" {
 		t.Errorf("the neighbour says %q", got)
 	}
+	// The guest makes threads when it needs them, and the bomb has left no room
+	// for any but those: whatever comes of this, the guest stands it.
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			if _, err := a.sb.Usage(t.Context()); err != nil {
+				t.Errorf("what it uses: %v", err)
+			}
+			ctx, done := context.WithTimeout(t.Context(), patience)
+			defer done()
+			if p, err := a.sb.Start(ctx, sandbox.Command{Args: []string{"true"}}); err == nil {
+				_, _ = p.Wait()
+			}
+		})
+	}
+	wg.Wait()
 	usage, err := a.sb.Usage(t.Context())
 	must(t, err)
 	if most := a.spec.Resources.PIDs; usage.PIDs > most {
