@@ -153,7 +153,8 @@ grep -q '"text":"45\\n"' "$dir/body" || differs "the program should say 45"
 
 say "A second sandbox is more than acme may have."
 ask acme 429 'QUOTA.BUDGET_EXCEEDED' --json '{"session":"another"}' "$url/v1/sandboxes"
-[ -n "$(head_field Retry-After)" ] || differs "Retry-After is missing"
+grep -q '"hint":"remove' "$dir/body" || differs "it does not say what would help"
+[ -z "$(head_field Retry-After)" ] || differs "to wait would not help"
 
 say "globex knows the name of acme's sandbox, and gets what it gets for one that never was."
 ask globex 404 'SANDBOX.NOT_FOUND' "$at"
