@@ -15,7 +15,10 @@ import (
 
 // fewestProcesses is the least bound of processes under which the guest
 // itself can live, with some room for commands.
-const fewestProcesses = warmThreads + observerThreads + 16
+const fewestProcesses = warmThreads + observerThreads + fewestCommands
+
+// fewestCommands is how many processes and threads commands may have at least.
+const fewestCommands = 16
 
 // wall reads the configuration.
 func (c initConfig) wall() (wire.Config, error) {
@@ -60,10 +63,10 @@ type room struct {
 // makeRoom bounds the processes and threads of our user in the user namespace
 // of the wall as c says. A bound that is there already and lower stays.
 //
-// We need so many threads, at some time. Where our own bound may be above that of
-// commands they cannot take the room for those, and none is made before it is
-// needed: to make them takes more than a millisecond, for which the first
-// command would wait. Otherwise all are made at once.
+// We need so many threads, at some time, which are made at once where commands
+// could take the room for them. Under a bound of ours they get a lower one, and
+// no thread is made before it is needed: to make them takes more than a
+// millisecond, for which the first command would wait.
 func makeRoom(c wire.Config) (room, error) {
 	ours := warmThreads + threadsFor(c) + 1 // one more than commands need: the first checks may take one along
 	if c.Processes == 0 {
@@ -84,10 +87,11 @@ func makeRoom(c wire.Config) (room, error) {
 // roomIn decides about makeRoom where there may be hard processes now and are to
 // be bound, and returns the limit of our own.
 func roomIn(hard, bound uint64, ours int) (r room, limit uint64) {
-	if hard > bound && hard-bound >= uint64(ours) {
-		return room{commands: bound}, bound + uint64(ours)
+	limit = min(hard, bound)
+	if limit < uint64(ours)+fewestCommands {
+		return room{threads: ours}, limit
 	}
-	return room{threads: ours}, min(hard, bound)
+	return room{commands: limit - uint64(ours)}, limit
 }
 
 // setLimits sets limits on us and on all that will be started. Who may not

@@ -17,12 +17,12 @@ func TestRoomIn(t *testing.T) {
 		want        room
 		limit       uint64
 	}{
-		{"no limit", math.MaxUint64, 256, room{commands: 256}, 276},
-		{"just enough above", 276, 256, room{commands: 256}, 276},
-		{"one too few above", 275, 256, room{threads: ours}, 256},
-		{"no more than is wanted", 256, 256, room{threads: ours}, 256},
-		{"less than is wanted", 100, 256, room{threads: ours}, 100},
-		{"at the end of numbers", math.MaxUint64, math.MaxUint64 - 3, room{threads: ours}, math.MaxUint64 - 3},
+		{"no limit", math.MaxUint64, 256, room{commands: 236}, 256},
+		{"a lower limit", 100, 256, room{commands: 80}, 100},
+		{"the least room", 36, 256, room{commands: 16}, 36},
+		{"less than that", 35, 256, room{threads: ours}, 35},
+		{"none at all", 0, 256, room{threads: ours}, 0},
+		{"at the end of numbers", math.MaxUint64, math.MaxUint64, room{commands: math.MaxUint64 - 20}, math.MaxUint64},
 	} {
 		r, limit := roomIn(tt.hard, tt.bound, ours)
 		if r != tt.want || limit != tt.limit {
