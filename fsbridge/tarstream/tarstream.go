@@ -22,11 +22,8 @@ type Limits struct {
 	Entries int64 // at most that many; 200,000
 	File    int64 // bytes of one file; 4 GiB
 	Total   int64 // bytes of all files; 16 GiB
+	Names   int64 // bytes of all names and targets, most of which are held until the end; 64 MiB
 }
-
-// maxNames bounds the names and targets of one archive, in bytes: most of them
-// are held until its end.
-const maxNames = 64 << 20
 
 func (l Limits) orDefaults() Limits {
 	if l.Entries <= 0 {
@@ -37,6 +34,9 @@ func (l Limits) orDefaults() Limits {
 	}
 	if l.Total <= 0 {
 		l.Total = 16 << 30
+	}
+	if l.Names <= 0 {
+		l.Names = 64 << 20
 	}
 	return l
 }
@@ -51,7 +51,7 @@ type count struct {
 // hold counts the name and the target of one entry and says no when they are
 // too much to be held.
 func (c *count) hold(op, name, target string) error {
-	if c.names += int64(len(name) + len(target)); c.names > maxNames {
+	if c.names += int64(len(name) + len(target)); c.names > c.limits.Names {
 		return tooMuch(op, name, "the names in the archive are too long for their number")
 	}
 	return nil
