@@ -103,14 +103,12 @@ func (v *view) ReadDir(name string) ([]fs.DirEntry, error) {
 	var entries []fs.DirEntry
 	if err == nil {
 		entries, err = v.files.ReadDir(v.ctx, full)
+		err = pathError("readdir", name, err)
 	}
 	if v.lenient && name != "." && (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) {
 		return nil, nil
 	}
-	if full == "" {
-		return nil, err
-	}
-	return entries, pathError("readdir", name, err)
+	return entries, err
 }
 
 // ReadFile implements [fs.ReadFileFS].
