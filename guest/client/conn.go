@@ -143,7 +143,17 @@ func (c *Client) read(r *wire.Reader) {
 			c.end(err)
 			return
 		}
+		if c.idle() {
+			r.Release()
+		}
 	}
+}
+
+// idle reports whether nothing is under way.
+func (c *Client) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams) == 0
 }
 
 // dispatch gives a frame to its stream. It never waits.

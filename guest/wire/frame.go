@@ -122,25 +122,19 @@ func AppendFrame(b []byte, f Frame) []byte {
 	return append(append(b, h[:]...), f.Payload...)
 }
 
-// A Reader reads frames. It is not safe for concurrent use. While it waits for
-// the next frame it holds little, because a program may have hundreds that
-// wait.
+// A Reader reads frames. It is not safe for concurrent use. It holds little
+// before the first large payload and after [Reader.Release], because a program
+// may have hundreds that wait.
 type Reader struct {
 	r          *bufio.Reader
 	small      []byte // for payloads of up to readAhead bytes
-	large      []byte // for more, up to MaxData; nil while there are none such
-	since      int    // payloads without a need for large, up to keepLarge
+	large      []byte // for more, up to MaxData; nil until there is one such
 	maxRequest int
 }
 
-const (
-	// readAhead is how many bytes are read at once where that many are there: a
-	// crowd's frames are small. What is longer goes straight to where it belongs.
-	readAhead = 4 << 10
-	// keepLarge is how many small frames in turn end the need for large ones: a
-	// few come between those of a stream, and more at its end.
-	keepLarge = 2
-)
+// readAhead is how many bytes are read at once where that many are there: a
+// crowd's frames are small. What is longer goes straight to where it belongs.
+const readAhead = 4 << 10
 
 // NewReader returns a Reader on r that takes requests of up to maxRequest
 // bytes; below MaxData the limit is MaxData.
@@ -187,19 +181,20 @@ func (r *Reader) payload(n int) ([]byte, error) {
 		return r.request(n)
 	}
 	if n > readAhead {
-		if r.since = 0; r.large == nil {
+		if r.large == nil {
 			r.large = make([]byte, MaxData)
 		}
 		return r.fill(r.large[:n:n])
-	}
-	if r.since++; r.since >= keepLarge {
-		r.since, r.large = keepLarge, nil
 	}
 	if cap(r.small) < n {
 		r.small = make([]byte, n, min(2*n, readAhead))
 	}
 	return r.fill(r.small[:n:n])
 }
+
+// Release gives up what large payloads were read into, until there is one
+// again. It is for when none is expected.
+func (r *Reader) Release() { r.large = nil }
 
 // request reads n bytes into memory that grows as they arrive.
 func (r *Reader) request(n int) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -31,6 +32,7 @@ func TestReaderHoldsLittle(t *testing.T) {
 		if _, err := all[i].Next(); err != io.EOF {
 			t.Fatal(err)
 		}
+		all[i].Release()
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -46,11 +48,11 @@ func TestReaderKeepsItsBuffer(t *testing.T) {
 	const frames = 64
 	one := wire.AppendFrame(nil, wire.Frame{Type: wire.TypeData, Stream: 1, Payload: make([]byte, wire.MaxData)})
 	small := wire.AppendFrame(nil, wire.Frame{Type: wire.TypeCredit, Stream: 1, Payload: make([]byte, 9)})
-	in := bytes.Repeat(append(one, small...), frames)
+	in := bytes.Repeat(slices.Concat(one, small, small, small), frames)
 	allocated := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
 			r := wire.NewReader(bytes.NewReader(in), wire.MaxData)
-			for range 2 * frames {
+			for range 4 * frames {
 				if _, err := r.Next(); err != nil {
 					b.Fatal(err)
 				}
