@@ -260,8 +260,8 @@ func TestOneSessionIsBounded(t *testing.T) {
 	_, parent := make1(t, s, of("greedy"))
 	child := of("greedy")
 	child.Parent = parent
-	n := 1
-	for ; ; n++ {
+	has, last := 1, ""
+	for n := 1; ; n++ {
 		if n > 2000 {
 			t.Fatal("a session makes tokens without end")
 		}
@@ -270,14 +270,22 @@ func TestOneSessionIsBounded(t *testing.T) {
 			wantCode(t, err, sandbox.CodeBudgetExceeded, "quota.tokens")
 			break
 		}
-		if n%2 == 0 {
+		if has, last = has+1, id; n%8 == 0 {
 			if _, err := s.Revoke(id); err != nil {
 				t.Fatal(err)
 			}
+			has--
 		}
 	}
-	if n != maxPerSession {
-		t.Errorf("a session makes %d", n)
+	if has != maxPerSession {
+		t.Errorf("a session has %d", has)
+	}
+	if _, err := s.Revoke(last); err != nil {
+		t.Fatal(err)
+	}
+	make1(t, s, child) // what was taken back makes room
+	if _, _, err := s.Create(child); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("one more than there is room for: %v", err)
 	}
 	make1(t, s, of("other"))
 	make1(t, s, acme())
