@@ -47,7 +47,7 @@ import (
 type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
 	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
-	Provider   string // for all calls; empty leaves it to the settings
+	Provider   string // that the Flags of all calls name, so that the silence of others matters less; it names none itself
 
 	Log      logrus.FieldLogger // nil is silent
 	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
