@@ -79,7 +79,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	home := filepath.Join(k.dir, "u")
 	must(t, os.Mkdir(home, 0o700))
 	must(t, os.Chown(home, ordinaryUser, ordinaryUser))
-	cmd := exec.Command(k.tool, "-test.timeout=5m", "-test.v")
+	cmd := exec.Command(k.tool, "-test.timeout=15m", "-test.v")
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8", "SANDBOX_GUEST=" + k.guest,
