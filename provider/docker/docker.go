@@ -199,26 +199,29 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if plan, err = p.giveNetwork(ctx, s, hash, plan); err != nil {
 		return sandbox.Info{}, err
 	}
-	info, err := p.build(ctx, s, hash, plan)
-	if err != nil {
-		p.dropNetwork(ctx, s, err)
-	}
-	return info, err
+	return p.build(ctx, s, hash, plan)
 }
 
-// build makes the container of plan and starts it.
+// build makes the container of plan and starts it. What it made, and the
+// network, are gone when it fails.
 func (p *Provider) build(ctx context.Context, s sandbox.Spec, hash string, plan container.Plan) (sandbox.Info, error) {
 	made := p.make(ctx, s, plan)
-	if made.err != nil {
-		// A create whose answer was lost may have made the container.
-		if code := sandbox.CodeOf(made.err); code == sandbox.CodeTimeout || code == sandbox.CodeUnavailable {
-			p.discardOurs(ctx, s, hash)
-		}
+	switch sandbox.CodeOf(made.err) {
+	case "":
+	case sandbox.CodeBusy:
+		p.leaveNetwork(ctx, s)
+		return sandbox.Info{}, made.err
+	case sandbox.CodeTimeout, sandbox.CodeUnavailable: // the answer may have been lost
+		p.discardOurs(ctx, s, hash)
+		fallthrough
+	default:
+		p.dropNetwork(ctx, s)
 		return sandbox.Info{}, made.err
 	}
 	info, err := p.bringUp(ctx, made.id, s)
 	if err != nil {
 		p.discard(ctx, made.id)
+		p.dropNetwork(ctx, s)
 		return sandbox.Info{}, err
 	}
 	for _, w := range made.warnings {
@@ -254,7 +257,7 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, plan container.Plan
 	}, func(m made) {
 		if m.err == nil {
 			p.discard(ctx, m.id)
-			p.dropNetwork(ctx, s, nil)
+			p.dropNetwork(ctx, s)
 		}
 	})
 }
@@ -301,7 +304,7 @@ func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sand
 
 // discard removes what a failed Create made, also when ctx has ended.
 func (p *Provider) discard(ctx context.Context, id string) {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer done()
 	if err := p.engine.Remove(ctx, id); err != nil {
 		p.opts.Warn(id, "could not remove a half-made container: "+err.Error())

@@ -56,30 +56,45 @@ func (p *Provider) sweepNetworks(ctx context.Context, name string, mine func(san
 	return nil
 }
 
-// dropNetwork removes the network of s after its create has failed with
-// cause, also when ctx has ended. One that another create has won stays: when
-// the engine has refused the container because of its name, the other one is
-// waited for, which engines show some time after they have taken the name.
-func (p *Provider) dropNetwork(ctx context.Context, s sandbox.Spec, cause error) {
+// cleanup is how long the removal of what a failed create has left may take.
+const cleanup = 10 * time.Second
+
+// dropNetwork removes the network of s after its create has failed, also when
+// ctx has ended. The one that the container of that name is on stays.
+func (p *Provider) dropNetwork(ctx context.Context, s sandbox.Spec) {
 	if s.Network != sandbox.NetworkOwn {
 		return
 	}
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer done()
-	if sandbox.CodeOf(cause) == sandbox.CodeBusy {
-		await(ctx, func() bool {
-			_, err := p.engine.Inspect(ctx, s.Name)
-			return !sandbox.IsNotFound(err)
-		})
-	}
 	if err := p.sweepNetworks(ctx, s.Name, s.Owner.Same); err != nil {
 		p.opts.Warn(s.Name, "could not remove the network of a sandbox that was not made: "+err.Error())
 	}
 }
 
+// leaveNetwork ends a create that the engine has refused because another one
+// has taken the name. The network is the other's now, which removes it when
+// it fails. A second one is removed once the other's container tells which
+// one it is on; engines show it some time after they have taken the name. One
+// that does not show in time may be on either, so both stay.
+func (p *Provider) leaveNetwork(ctx context.Context, s sandbox.Spec) {
+	if s.Network != sandbox.NetworkOwn {
+		return
+	}
+	there := false
+	await(context.WithoutCancel(ctx), func() bool {
+		_, err := p.engine.Inspect(ctx, s.Name)
+		there = err == nil
+		return !sandbox.IsNotFound(err)
+	})
+	if there {
+		p.dropNetwork(ctx, s)
+	}
+}
+
 // discardNetwork removes the network id, which was made a moment ago.
 func (p *Provider) discardNetwork(ctx context.Context, name, id string) {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer done()
 	if err := p.engine.RemoveNetwork(ctx, id); err != nil {
 		p.opts.Warn(name, "could not remove the network of a sandbox that was not made: "+err.Error())

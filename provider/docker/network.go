@@ -164,7 +164,7 @@ func (p *Provider) newNetwork(ctx context.Context, s sandbox.Spec, plan containe
 		}
 	})
 	if code := sandbox.CodeOf(m.err); code == sandbox.CodeTimeout || code == sandbox.CodeUnavailable {
-		p.dropNetwork(ctx, s, m.err) // the answer may have been lost
+		p.dropNetwork(ctx, s) // the answer may have been lost
 	}
 	if m.err != nil {
 		return "", m.err

@@ -79,6 +79,56 @@ func TestOwnNetworkFailedCreate(t *testing.T) {
 	}
 }
 
+// slowToShow is an engine that is busy making the container: it has taken the
+// name, and shows no container of it until on is closed.
+type slowToShow struct {
+	docker.Engine
+	took chan<- struct{}
+	on   <-chan struct{}
+}
+
+func (s slowToShow) Create(ctx context.Context, p container.Plan) (string, []string, error) {
+	close(s.took)
+	<-s.on
+	return s.Engine.Create(ctx, p)
+}
+
+// TestOwnNetworkOfTheWinner lets a create lose the name to one that the engine
+// takes long for: the loser leaves the network to it.
+func TestOwnNetworkOfTheWinner(t *testing.T) {
+	r, ctx := wall.New(t), context.Background()
+	s := ownSpec(r, "winner")
+	took, on := make(chan struct{}), make(chan struct{})
+	opts := docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World}
+	first := make(chan error, 1)
+	go func() {
+		_, err := docker.New(slowToShow{Engine: r.Engine, took: took, on: on}, opts).Create(ctx, s)
+		first <- err
+	}()
+	<-took
+	taken := sandbox.Errorf(sandbox.CodeBusy, "create", "the name is taken")
+	if _, err := docker.New(refusing{r.Engine, taken}, opts).Create(ctx, s); sandbox.CodeOf(err) != sandbox.CodeBusy {
+		t.Errorf("the second says %v", err)
+	}
+	close(on)
+	must(t, <-first)
+	if out, code := sh(t, r.Reopen(s), "echo ran"); out != "ran" || code != 0 {
+		t.Errorf("%q, %d", out, code)
+	}
+	must(t, r.P.Remove(ctx, s.Name))
+	noNetworks(t, r)
+}
+
+// refusing is an engine that makes no container.
+type refusing struct {
+	docker.Engine
+	err error
+}
+
+func (r refusing) Create(context.Context, container.Plan) (string, []string, error) {
+	return "", nil, r.err
+}
+
 // TestOwnNetworkCancelledCreate ends the caller's context at different moments.
 func TestOwnNetworkCancelledCreate(t *testing.T) {
 	r := wall.New(t)
