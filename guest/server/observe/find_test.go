@@ -55,16 +55,16 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreNoPlaces holds that of the paths which are not looked at
+// TestEverywhere holds that of the paths which are not looked at
 // closer none could have been about anything.
-func TestDescriptorsAreNoPlaces(t *testing.T) {
+func TestEverywhere(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	must(t, err)
 	defer f.Close()
 	dir := "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/"
-	for _, p := range []string{dir + strconv.Itoa(int(f.Fd())), dir + "0", dir + "1000000", "/proc/999999999/fd/3", "/proc/0/fd/1"} {
-		if !isDescriptor(p) {
-			t.Errorf("%s is none", p)
+	for _, p := range []string{dir + strconv.Itoa(int(f.Fd())), dir + "0", dir + "1000000", "/proc/999999999/fd/3", "/proc/0/fd/1", "/dev/null"} {
+		if !everywhere(p) {
+			t.Errorf("%s is not one of them", p)
 		}
 		for _, follow := range []bool{true, false} {
 			if at, ok := find(p, follow); ok && !harmless(at.path) {
@@ -75,9 +75,10 @@ func TestDescriptorsAreNoPlaces(t *testing.T) {
 	for _, p := range []string{
 		"/proc/self/fd/0", dir + "3/file", dir + "../cwd/file", dir, dir + "0/", "/proc/1/root/fd/0", "/proc/1/task/1/fd/0", "/proc/../fd/0",
 		"/proc//fd/0", "//proc/1/fd/0", "/proc/1/fd/fd/0", "/workspace/proc/1/fd/0", "/proc/1/fd/-1", "",
+		"/dev/null/", "/dev/../dev/null", "/dev/nullx", "/workspace/dev/null", "/dev",
 	} {
-		if isDescriptor(p) {
-			t.Errorf("%q is one", p)
+		if everywhere(p) {
+			t.Errorf("%q is one of them", p)
 		}
 	}
 }

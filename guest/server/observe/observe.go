@@ -106,7 +106,7 @@ func readAsk(n *notice, t target) (ask, bool) {
 	}
 	if name[0] == '/' {
 		a.path = name
-		return a, t.kind != open || !isDescriptor(name)
+		return a, t.kind != open || !everywhere(name)
 	}
 	base := "/proc/" + strconv.Itoa(int(n.pid)) + "/cwd"
 	if t.dir != absent && int32(n.args[t.dir]) != unix.AT_FDCWD {
@@ -119,6 +119,10 @@ func readAsk(n *notice, t target) (ask, bool) {
 	a.path = join(folder, name)
 	return a, true
 }
+
+// everywhere reports whether a path is one that anybody may open for writing in
+// any wall, and that is opened all the time.
+func everywhere(p string) bool { return p == os.DevNull || isDescriptor(p) }
 
 // isDescriptor reports whether a path is that of an open file, /proc/PID/fd/N,
 // which [find] finds nowhere that anything is refused. Each line of a shell
