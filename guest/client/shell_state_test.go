@@ -40,7 +40,7 @@ var stateCases = []struct {
 	{name: "function without compgen", only: "bash", set: "enable -n compgen; f() { echo f; }", look: "f", want: "f\n"},
 	{name: "function that is compgen", only: "bash", set: "compgen() { return 1; }; f() { echo f; }", look: "f; compgen; echo $?", want: "f\n1\n"},
 	{name: "function of a traced shell", only: "bash", set: "set -eETu; trap : DEBUG ERR RETURN; f() { echo f; }", look: "f", want: "f\n"},
-	{name: "no function", only: "bash", set: "f() { :; }; unset -f f", look: "declare -F | grep -vc __sandbox; true", want: "0\n"},
+	{name: "no function", only: "bash", set: "f() { :; }; unset -f f", look: "declare -F | grep -vic __sandbox; true", want: "0\n"},
 	{name: "array", only: "bash", set: "a=(1 'two words' $'x\\ny')", look: `printf '<%s>' "${a[@]}"`, want: "<1><two words><x\ny>"},
 	{name: "map", only: "bash", set: "declare -A m; m[k]=v; m['a b']=c", look: `echo "${m[k]} ${m[a b]}"`, want: "v c\n"},
 	{name: "integer and reference", only: "bash", set: "declare -i n=5; declare -n ref=n", look: "echo $((ref + 2))", want: "7\n"},

@@ -68,11 +68,12 @@ func (h *holder) greet() (pid int, program string, err error) {
 	return pid, program, nil
 }
 
-// receive returns the next message, which has at least one byte.
+// receive returns the next message, which has at least one byte. The end of
+// the socket is io.EOF, also where something was left that nobody has read.
 func (h *holder) receive() ([]byte, error) {
 	b := make([]byte, hold.MaxMessage)
 	n, err := h.sock.Read(b)
-	if err == nil && n == 0 {
+	if err == nil && n == 0 || errors.Is(err, unix.ECONNRESET) {
 		err = io.EOF
 	}
 	return b[:n], err
@@ -96,6 +97,10 @@ func (h *holder) put(puts ...put) error {
 	h.owed++
 	return h.send(message, fds)
 }
+
+// tell gives what will be the shell its standard output, before anything
+// else is sent.
+func (h *holder) tell(fd int) error { return h.send([]byte{hold.Tell}, []int{fd}) }
 
 // drain has the holder read and forget what comes from fd, for as long as
 // somebody can write there.

@@ -28,12 +28,12 @@ var errNotQuick = errors.New("the line takes its time")
 func (l *shellLine) hear(p *shellProc, a *dialect.Answer) error {
 	ended := func() bool { _, ok := a.Ended(); return ok }
 	if l.cmd.inbox == nil && !l.carried() {
-		if err := p.hear(a, ended, quick, func() error { return errNotQuick }); err != errNotQuick {
+		if err := p.hear(a, l.shell.state, ended, quick, func() error { return errNotQuick }); err != errNotQuick {
 			return err
 		}
 	}
 	l.carry(p)
-	return p.hear(a, ended, firstLook, nil)
+	return p.hear(a, l.shell.state, ended, firstLook, nil)
 }
 
 // deliver makes ready what the line has written, and is sent with its end,

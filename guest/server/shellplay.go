@@ -101,8 +101,9 @@ func (p *shellProc) say(writes []string) error {
 //
 // It looks after the shell from time to time, the first time after first
 // and then less and less often; with idle always after first, and calls it,
-// and an error of it ends the wait.
-func (p *shellProc) hear(a *dialect.Answer, done func() bool, first time.Duration, idle func() error) error {
+// and an error of it ends the wait. With each look it takes what has been
+// written of the state, or the shell could wait for that.
+func (p *shellProc) hear(a *dialect.Answer, state *shellState, done func() bool, first time.Duration, idle func() error) error {
 	if err := p.control.SetReadDeadline(time.Now().Add(first)); err != nil {
 		return err
 	}
@@ -117,6 +118,9 @@ func (p *shellProc) hear(a *dialect.Answer, done func() bool, first time.Duratio
 			return errWedged
 		}
 		a.Feed(p.buf[:n])
+		if late && err == nil {
+			err = p.take(a, state)
+		}
 		if late && err == nil && idle != nil {
 			err = idle()
 		}
@@ -223,30 +227,34 @@ func (p *shellProc) deserted(f *os.File) bool {
 // shell waits until somebody has looked.
 func (p *shellProc) keepState(a *dialect.Answer, state *shellState) error {
 	deadline := time.Now().Add(stateWithin)
-	err := p.hear(a, a.Complete, stateLook, func() error {
+	err := p.hear(a, state, a.Complete, stateLook, func() error {
 		for {
 			if time.Now().After(deadline) || state.size > maxAnswer {
 				return errSlow
 			}
 			before := state.size
-			if err := p.take(state); err != nil || state.size == before {
+			if err := p.take(a, state); err != nil || state.size == before {
 				return err
 			}
 			time.Sleep(stateLook / 10)
 		}
 	})
 	if err == nil {
-		err = p.take(state)
+		err = p.take(a, state)
 	}
-	if err == nil {
-		state.commit()
+	switch {
+	case err != nil:
+		return err
+	case !a.Told():
+		return errWedged
 	}
-	return err
+	state.commit()
+	return nil
 }
 
 // take reads what has been written of the state by now, at most what fits
 // into a pipe of any size.
-func (p *shellProc) take(state *shellState) error {
+func (p *shellProc) take(a *dialect.Answer, state *shellState) error {
 	for range maxPipe / len(p.buf) {
 		n, err := unix.Read(p.told, p.buf)
 		switch {
@@ -256,7 +264,7 @@ func (p *shellProc) take(state *shellState) error {
 		case err != nil:
 			return err
 		default:
-			state.write(p.buf[:n])
+			state.write(a.State(p.buf[:n]))
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ type shellProc struct {
 	hold    *holder
 	script  *os.File // write end
 	control *os.File // read end
-	told    int      // read end of what it tells of its state; not polled, so that nobody wakes up for its parts. -1 for none
+	told    int      // read end of its standard output, where it tells its state; not polled, so that nobody wakes up for its parts. -1 for none
 	text    *os.File // the file in hold.SlotText
 	dialect dialect.Dialect
 	program string
@@ -106,8 +106,8 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 }
 
 // openPipes makes what connects the guest with the shell and its holder,
-// and returns the ends of the shell, and of the holder those for control
-// (as Stdout), which the shell has too, and state (as Stderr).
+// and returns the ends of the shell, and that for control (as Stdout), which
+// the holder has too.
 func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	shell = &streams{}
 	var socket int
@@ -133,10 +133,12 @@ func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	if err = unix.Pipe2(state[:], unix.O_CLOEXEC); err != nil {
 		return shell, control, err
 	}
+	defer unix.Close(state[1])
 	p.told = state[0]
-	control.child[wire.Stderr] = state[1]
-	control.closes = append(control.closes, state[1])
-	return shell, control, unix.SetNonblock(p.told, true)
+	if err := unix.SetNonblock(p.told, true); err != nil {
+		return shell, control, err
+	}
+	return shell, control, p.hold.tell(state[1])
 }
 
 // memoryFile makes a file that has no name anywhere.
@@ -195,7 +197,7 @@ func shellFailure(errno unix.Errno) *wire.Failed {
 
 func (p *shellProc) fillSlots(ends [3]int, restore *os.File) error {
 	puts := []put{
-		{hold.SlotControl, ends[wire.Stdout]}, {hold.SlotState, ends[wire.Stderr]}, {hold.SlotText, int(p.text.Fd())},
+		{hold.SlotControl, ends[wire.Stdout]}, {hold.SlotText, int(p.text.Fd())},
 	}
 	if restore != nil {
 		puts = append(puts, put{hold.SlotRestore, int(restore.Fd())})

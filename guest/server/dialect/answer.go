@@ -2,15 +2,20 @@ package dialect
 
 import "bytes"
 
-// An Answer finds the marks in what a shell writes to its control slot. Any
-// process of the shell can write there, so anything may come; what is no
-// mark is dropped.
+// An Answer finds the marks in what a shell writes to its standard error, and
+// its state in what it writes to its standard output. Any process of the
+// shell can write there, so anything may come; what is no mark, and what is
+// not between the marks of the state, is dropped.
 type Answer struct {
 	token    []byte
 	held     []byte // what may be the beginning of a mark
 	status   uint8
 	ended    bool // the first mark came
 	complete bool // and the second
+
+	before []byte // of the state: what may be the beginning of its mark
+	within bool   // that came
+	told   bool   // and the end of the state
 }
 
 // NewAnswer returns an Answer that waits for the marks of token.
@@ -21,6 +26,41 @@ func (a *Answer) Ended() (status uint8, ok bool) { return a.status, a.ended }
 
 // Complete reports whether the whole state was written.
 func (a *Answer) Complete() bool { return a.complete }
+
+// Told reports whether the state has come to its end.
+func (a *Answer) Told() bool { return a.told }
+
+// State takes the next bytes from the shell's standard output, and returns
+// those of the state, which it shares with p. The state begins after NUL token
+// LF and ends before the next NUL, which no part of it can hold.
+func (a *Answer) State(p []byte) []byte {
+	if !a.within {
+		p = a.begin(p)
+	}
+	if !a.within || a.told {
+		return nil
+	}
+	if end := bytes.IndexByte(p, 0); end >= 0 {
+		a.told = true
+		return p[:end]
+	}
+	return p
+}
+
+// begin looks for the beginning of the state, and returns what follows it.
+func (a *Answer) begin(p []byte) []byte {
+	mark := append(append([]byte{0}, a.token...), '\n')
+	a.before = append(a.before, p...)
+	at := bytes.Index(a.before, mark)
+	if at < 0 {
+		a.before = a.before[max(0, len(a.before)-len(mark)+1):]
+		return nil
+	}
+	a.within = true
+	rest := len(a.before) - at - len(mark)
+	a.before = nil
+	return p[len(p)-rest:]
+}
 
 // Feed takes the next bytes.
 func (a *Answer) Feed(p []byte) {

@@ -69,15 +69,47 @@ func TestScriptSizes(t *testing.T) {
 	}
 }
 
-// TestAnswersOpenTheStateAlone holds what an answer costs: where opening for
-// writing is observed, each one is a round trip to the guest.
-func TestAnswersOpenTheStateAlone(t *testing.T) {
+// TestAnswersOpenNothing holds what an answer costs: where opening for
+// writing is observed, each file is a round trip to the guest.
+func TestAnswersOpenNothing(t *testing.T) {
 	for _, program := range []string{"bash", "sh"} {
 		d, _ := dialect.For(program, 7)
-		text := d.Prelude(false)
-		if n := strings.Count(text, ">|/proc/7/fd/"); n != 1 {
-			t.Errorf("%s opens %d slots for an answer:\n%s", program, n, text)
+		text, _, _ := strings.Cut(strings.ReplaceAll(d.Prelude(false), "eval ')' 2>|/dev/null", ""), "readonly -f")
+		if strings.Contains(text, "</") || strings.Contains(text, ">/") || strings.Contains(text, "|/") {
+			t.Errorf("%s opens something for an answer:\n%s", program, text)
 		}
+	}
+}
+
+// TestState holds what of a shell's standard output is its state.
+func TestState(t *testing.T) {
+	const begin = "\x00" + token + "\n"
+	for _, tt := range []struct {
+		name, in, want string
+		told           bool
+	}{
+		{"alone", begin + "a\nb\n\x00", "a\nb\n", true},
+		{"empty", begin + "\x00", "", true},
+		{"noise around", "x\x00y" + token + "\n" + begin + "a\n\x00trap\n", "a\n", true},
+		{"of another line", "\x00fedcba9876543210\na\n\x00" + begin + "b\n\x00", "b\n", true},
+		{"two beginnings", begin + "a\n" + begin + "b\n\x00", "a\n", true},
+		{"half a beginning first", begin[:9] + begin + "a\n\x00", "a\n", true},
+		{"no end", begin + "a\n", "a\n", false},
+		{"no beginning", "a\n\x00" + token, "", false},
+		{"nothing", "", "", false},
+		{"much noise", strings.Repeat("\x00", 100000) + begin + "a\x00", "a", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, step := range []int{1, 2, 3, 7, len(tt.in) + 1} {
+				a, got := dialect.NewAnswer(token), ""
+				for p := []byte(tt.in); len(p) > 0; p = p[min(step, len(p)):] {
+					got += string(a.State(p[:min(step, len(p))]))
+				}
+				if got != tt.want || a.Told() != tt.told {
+					t.Errorf("in steps of %d: got %q, %v", step, got, a.Told())
+				}
+			}
+		})
 	}
 }
 

@@ -22,17 +22,18 @@
 //
 // __sandbox is a function that the prelude defines. It answers over the
 // shell's standard error, which is a pipe to the guest, with a zero byte, the
-// token and the status of the line. Before that it has opened the slot for
-// the state of the shell, which it then writes there as a script, and says
-// over standard error that the state is whole. The token is
-// drawn anew for each line and no variable can hold a zero byte, so no
-// output of any kind is taken for a mark, not even a trace of this
-// function, nor what a trap or the shell itself says there between lines.
-// The state is not parsed: only a new shell ever reads it.
+// token and the status of the line. Then it writes its state, as a script, to
+// the shell's standard output, which is a pipe to the guest too, after a zero
+// byte and the token and before another zero byte, and says over standard
+// error that the state is whole. The token is drawn anew for each line and no
+// variable can hold a zero byte, so no output of any kind is taken for a mark,
+// not even a trace of this function, nor what a trap or the shell itself says
+// there between lines. The state is not parsed: only a new shell ever reads it.
 //
 // The redirections of __sandbox need at least as many free descriptors as
-// those of the line, so a shell that could not run a line cannot answer for
-// it.
+// those of the line, and it looks whether the holder is still there, so a
+// shell that could not run a line does not answer for it. It opens nothing:
+// where opening is observed, each file is a round trip to the guest.
 //
 // # What can go wrong inside
 //

@@ -18,29 +18,34 @@ func (d Dialect) Prelude(restore bool) string {
 		text += more
 	}
 	return strings.NewReplacer(
-		"@STATE@", d.slot(hold.SlotState), "@RESTORE@", d.slot(hold.SlotRestore),
+		"@STDOUT@", d.slot(hold.SlotStdout), "@RESTORE@", d.slot(hold.SlotRestore),
 	).Replace(text)
 }
 
-// bashPrelude defines how bash answers, in one function: each costs a name
-// to ask for and a place in the lists of functions. Called with a token it
-// answers, and with "all" or nothing it mends: it makes an error of syntax,
-// the one thing after which bash forgets all that its parser has in hand.
+// bashPrelude defines how bash answers, in two functions: each costs a name
+// to ask for and a place in the lists of functions, but bash copies the whole
+// of a function each time that it is called, and the first is called twice
+// for a line. Called with a token it answers, and with "all" or nothing it
+// mends: it makes an error of syntax, the one thing after which bash forgets
+// all that its parser has in hand.
 //
 // A trap on DEBUG prints wherever it is at that moment, so the state is
 // written where no traps are inherited: functrace, with which they would
-// be, is off meanwhile, and the function calls itself. The state's parts
-// are in an order in which they can be read again: aliases must be there
-// before functions could change what their commands mean, and options that
-// change how a script is read come last.
+// be, is off meanwhile. The state's parts are in an order in which they can be
+// read again: aliases must be there before functions could change what their
+// commands mean, and options that change how a script is read come last.
 //
-// To list functions takes bash long even when there is only this one, so it
+// To list functions takes bash long even when there are only these, so it
 // is asked first whether there are others. That compgen is there to be asked
 // is what it says when called for nothing. The names it prints are comments.
-// Under nocasematch it would not tell __SANDBOX from this function.
+// Under nocasematch it would not tell __SANDBOX from these functions.
 //
-// What it says to the guest goes to standard error, with both outputs saved:
-// that takes the descriptors that a line takes, and opens nothing.
+// The state goes to standard output and what else it says to the guest to
+// standard error, which are pipes of the shell itself: it opens nothing. What
+// it says to the guest takes as many descriptors as a line, though, and where
+// no line can have its outputs, because the holder is gone or the shell is a
+// restricted one (r), it does not answer. What it has for standard input
+// cannot be read, and is not the script.
 //
 // An answer keeps the line's status for the next line to see, except under
 // errexit, where it would end the shell.
@@ -48,29 +53,30 @@ const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $?:${1-}:$- in
 2::*|*:all:*) builtin set -- "$?"; [[ -o posix ]] || builtin eval ')' 2>|/dev/null; builtin return "$1";;
-*::*) builtin return;;
-*:*:*T*) builtin set -- "$?" "$1"; builtin set +T; __sandbox "$2" "$1" :functrace; builtin set -T;;
-*) builtin set -- "${2-$?}" "$1" "${3-}"
-{
-builtin printf '\0%s %d\n' "$2" "$1" >&2 2>&1
-builtin printf '__sandbox_begin %q %s\n' "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
+*::*|*:*:*r*) builtin return;;
+*:*:*T*) builtin set -- "$?" "$1"; builtin set +T; __Sandbox "$@" :functrace; builtin set -T;;
+*) builtin set -- "$?" "$1"; __Sandbox "$@" '';;
+esac
+case $- in *e*) builtin return 0;; esac
+builtin return "$1"
+}
+__Sandbox() {
+[[ -e @STDOUT@ ]] || builtin return
+builtin printf '\0%s %d\n' "$2" "$1" >&2 2>&1 3>&2
+builtin printf '\0%s\n__sandbox_begin %q %s\n' "$2" "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
 builtin declare -p
 [[ -o posix ]] && builtin printf 'builtin set +o posix\n'
 builtin alias -p
 builtin trap -p
 builtin umask -p
-[[ $BASHOPTS != *nocasematch* ]] && builtin compgen && ! builtin compgen -A function -P '#' -X __sandbox || {
+[[ $BASHOPTS != *nocasematch* ]] && builtin compgen && ! builtin compgen -A function -P '#' -X '__[sS]andbox' || {
 builtin declare -f
 builtin declare -Fx
 }
-builtin printf '__sandbox_end %s %s\n' "$BASHOPTS" "$SHELLOPTS$3"
+builtin printf '__sandbox_end %s %s\n\0' "$BASHOPTS" "$SHELLOPTS$3"
 builtin eval && builtin printf '\0%s.\n' "$2" >&2
-} </dev/null >|@STATE@;;
-esac
-case $- in *e*) builtin return 0;; esac
-builtin return "$1"
-}
-\builtin readonly -f __sandbox
+} <&1
+\builtin readonly -f __sandbox __Sandbox
 `
 
 // bashRestore reads the state. What cannot be set again (read-only
@@ -125,12 +131,14 @@ fi
 // there is no way to list them.
 const shPrelude = `__sandbox() {
 set -- "$?" "$1"
-__sandbox_state "$1" "$2" </dev/null >|@STATE@
+__sandbox_state "$1" "$2" <&1
 case $- in *e*) return 0;; esac
 return "$1"
 }
 __sandbox_state() {
-command printf '\000%s %d\n' "$2" "$1" >&2 2>&1
+command test -e @STDOUT@ || return
+command printf '\000%s %d\n' "$2" "$1" >&2 2>&1 3>&2
+command printf '\000%s\n' "$2"
 set
 export -p
 command printf 'umask '
@@ -142,7 +150,7 @@ trap
 command printf '__sandbox_cd\n'
 readonly -p
 set +o
-command printf '__sandbox_end\n'
+command printf '__sandbox_end\n\000'
 command printf '\000%s.\n' "$2" >&2
 }
 `

@@ -11,12 +11,12 @@
 // runs to the end of its socket. No descriptor of the guest is open in the
 // programs of a line but those of the line itself.
 //
-// What a shell answers goes to its own standard error, which a line has
-// redirected while it runs. So it need not open anything for that: where
-// opening for writing is observed, that costs as much as all else of an answer
-// that the next line waits for. The holder has that pipe too, so that it ends
-// with the last process of the shell, and not when a line becomes another
-// program.
+// What a shell answers goes to its own standard error, and its state to its
+// own standard output, which a line has redirected while it runs. So it need
+// not open anything for that: where opening for writing is observed, each time
+// costs as much as all else of an answer that the next line waits for. The
+// holder has the pipe of answers too, so that it ends with the last process of
+// the shell, and not when a line becomes another program.
 //
 // The program of the stage is "hold run": it starts the holder, as a child
 // of the stage like itself, and becomes the shell. So the stage, which user

@@ -12,8 +12,7 @@ const (
 	SlotStdin   = 5 // read end for the next line
 	SlotControl = 6 // write end of what the shell tells the guest
 	SlotText    = 7 // a line that is too long for the script
-	SlotState   = 8 // write end of its state
-	SlotRestore = 9 // the state that a new shell starts from
+	SlotRestore = 8 // the state that a new shell starts from
 
 	firstSlot = SlotStdout
 	lastSlot  = SlotRestore
@@ -26,6 +25,9 @@ const (
 	Put = 'P'
 	// Drain has one descriptor, which is read and forgotten until its end.
 	Drain = 'D'
+	// Tell has one descriptor, which becomes the shell's standard output. It
+	// is the first message, and what becomes the shell takes it.
+	Tell = 'T'
 
 	Ready   = 'R' // from the holder: its process number
 	Done    = 'A' // from the holder

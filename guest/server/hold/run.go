@@ -13,7 +13,8 @@ import (
 )
 
 // Descriptors that "hold run" is started with. Its standard error is the write
-// end of what the shell tells the guest, and stays that of the shell.
+// end of what the shell tells the guest, and stays that of the shell, whose
+// standard output comes in a message.
 const (
 	socketFD = 0 // also the holder's
 	scriptFD = 1 // read end of the script
@@ -100,6 +101,10 @@ func run(limits []Limit, bare bool) int {
 	if bare {
 		env = nil
 	}
+	told, err := receiveTold()
+	if err != nil {
+		return fail(socketFD, err)
+	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fail(socketFD, err)
@@ -120,7 +125,7 @@ func run(limits []Limit, bare bool) int {
 	if err != nil {
 		return fail(socketFD, err)
 	}
-	for _, fds := range [][2]int{{scriptFD, 0}, {null, 1}} {
+	for _, fds := range [][2]int{{scriptFD, 0}, {told, 1}} {
 		if err := unix.Dup3(fds[0], fds[1], 0); err != nil {
 			return fail(socket, err)
 		}
@@ -131,6 +136,28 @@ func run(limits []Limit, bare bool) int {
 		}
 	}
 	return fail(socket, unix.Exec(s.path, s.argv, env))
+}
+
+// receiveTold takes the write end of what the shell tells of its state.
+func receiveTold() (int, error) {
+	var message [MaxMessage]byte
+	oob := make([]byte, unix.CmsgSpace(fdSize))
+	n, got, _, _, err := unix.Recvmsg(socketFD, message[:], oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	if n != 1 || message[0] != Tell {
+		return -1, unix.EPROTO
+	}
+	all, err := unix.ParseSocketControlMessage(oob[:got])
+	if err != nil || len(all) != 1 {
+		return -1, unix.EPROTO
+	}
+	fds, err := unix.ParseUnixRights(&all[0])
+	if err != nil || len(fds) != 1 {
+		return -1, unix.EPROTO
+	}
+	return fds[0], nil
 }
 
 // A shell is a program that can be one.
