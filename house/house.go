@@ -47,7 +47,7 @@ import (
 type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
 	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
-	Provider   string // that the Flags of all calls name, so that the silence of others matters less; it names none itself
+	Provider   string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
 
 	Log      logrus.FieldLogger // nil is silent
 	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
