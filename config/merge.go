@@ -12,7 +12,7 @@ import (
 type layer struct {
 	name     string // as Origin gives it: "agents.list[researcher]"
 	path     string // JSON path of the sandbox object: "agents.list[0].sandbox"
-	flag     bool   // of the call, not of a file
+	flag     bool   // of the call or of the program, not of a file
 	agent    bool   // of one agent
 	settings *SandboxSettings
 

@@ -92,8 +92,8 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 }
 
 // Origin returns the name of the layer that the value at path came from:
-// "default", "preset restricted", "agents.defaults", "agents.list[ID]" or
-// "flag". For a list it is the last layer that had a part in it, for an
+// "default", "preset restricted", "agents.defaults", "agents.list[ID]",
+// "program" or "flag". For a list it is the last layer that had a part in it, for an
 // element or key that of the element, with the permission rule if it comes
 // from one: "agents.defaults permissions.allow[0]". A path that no layer set is "default".
 func (r Resolved) Origin(path string) string {
@@ -140,6 +140,9 @@ func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, erro
 		if !l.agent || l.name == "agents.list["+agent+"]" {
 			upper = append(upper, l)
 		}
+	}
+	if s != nil && s.Program != nil {
+		upper = append(upper, layer{name: "program", path: "program", flag: true, settings: s.Program})
 	}
 	if flags != nil {
 		upper = append(upper, layer{name: "flag", path: "flag", flag: true, settings: flags})

@@ -3,11 +3,13 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +177,37 @@ func TestOrigin(t *testing.T) {
 		if got := m[tt.mix].Origin(tt.path); got != tt.want {
 			t.Errorf("%s: Origin(%q) = %q; want %q", tt.mix, tt.path, got, tt.want)
 		}
+	}
+}
+
+// TestProgram holds that what a program lays over the settings counts for every
+// agent, more than the file and less than the flags of a call, and is checked
+// like both.
+func TestProgram(t *testing.T) {
+	who := config.Who{Agent: "b", Session: "s"}
+	s := parse(t, `{"agents": {"defaults": {"sandbox": {"provider": "auto"}}, "list": [{"id": "b", "sandbox": {"provider": "docker"}}]}}`)
+	s.Program = config.Overrides{Provider: "local"}.Layer()
+	for _, tt := range []struct {
+		flags        *config.SandboxSettings
+		want, origin string
+	}{
+		{nil, "local", "program"},
+		{config.Overrides{Provider: "docker"}.Layer(), "docker", "flag"},
+		{config.Overrides{Workdir: "/tmp"}.Layer(), "local", "program"},
+	} {
+		r, err := config.Resolve(s, who, tt.flags)
+		if err != nil || r.Provider != tt.want || r.Origin("provider") != tt.origin {
+			t.Errorf("%s by %s, %v; want %s by %s", r.Provider, r.Origin("provider"), err, tt.want, tt.origin)
+		}
+	}
+	if got := config.Providers(s); !slices.Equal(got, []string{"local"}) {
+		t.Errorf("sessions are to use %q", got)
+	}
+	s.Program = config.Overrides{Provider: "nothing"}.Layer()
+	_, err := config.Resolve(s, who, nil)
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != "program.provider" {
+		t.Errorf("a wall that there is not: %v", err)
 	}
 }
 

@@ -21,6 +21,10 @@ type Settings struct {
 	// Dir is the absolute folder of the file, in which permission rules like
 	// Edit(/src/**) lie; empty when it is not known. Parse sets it.
 	Dir string `json:"-"`
+
+	// Program are settings that a program lays over the file for all its calls,
+	// below what each of them says; nil is nothing. No file has any.
+	Program *SandboxSettings `json:"-"`
 }
 
 // Agents holds the settings of all agents and of single ones.

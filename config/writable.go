@@ -20,6 +20,9 @@ import (
 // hardening.World.Exposed. A path that cannot be expanded is left out, since
 // no sandbox can be made of it with these variables either.
 func WritableFolders(s *Settings, home string, env map[string]string) ([]string, error) {
+	if s == nil || s.Agents == nil && s.Program == nil {
+		return nil, nil // what is built in opens no folder of the host
+	}
 	var out []string
 	add := func(written string) {
 		if p, err := pathvar.Expand(written, home, env); err == nil && p != "" {

@@ -37,6 +37,18 @@ func TestWritableFolders(t *testing.T) {
 			}
 		})
 	}
+	// Who has no settings is told so without a look at what is built in.
+	for _, built := range []string{"", `"preset":"strict"`, `"preset":"restricted"`, `"preset":"normal"`, `"preset":"permissive"`} {
+		t.Run("built in "+built, func(t *testing.T) {
+			s, err := config.Parse("f", []byte(inDefaults(built)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := config.WritableFolders(s, "/home/ann", nil); err != nil || len(got) > 0 {
+				t.Fatalf("%q, %v", got, err)
+			}
+		})
+	}
 	t.Run("no file", func(t *testing.T) {
 		if got, err := config.WritableFolders(nil, "", nil); err != nil || got != nil {
 			t.Fatalf("%q, %v", got, err)

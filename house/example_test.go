@@ -35,7 +35,6 @@ func Example() {
 	}
 	r, err := m.Capture(context.Background(), manager.Request{
 		Who:     config.Who{Agent: "main", Session: "chat-42"},
-		Flags:   config.Overrides{Provider: "local"}.Layer(),
 		Command: sandbox.Command{Args: []string{"sh", "-c", "echo hello; exit 3"}},
 	})
 	if err != nil {

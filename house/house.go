@@ -47,7 +47,7 @@ import (
 type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
 	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
-	Provider   string // that the Flags of all calls name, so that the silence of others matters less; it names none itself
+	Provider   string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
 
 	Log      logrus.FieldLogger // nil is silent
 	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
@@ -116,7 +116,9 @@ func Open(o Options) (*House, error) {
 	h.exit = h.newExit()
 	h.desk = approve.New(approve.Options{Front: o.Approver})
 	h.world, err = h.look()
-	h.writable = sync.OnceValues(func() ([]string, error) { return config.WritableFolders(h.settings, h.world.Home, h.env) })
+	h.writable = config.Following(h.current, func(s *config.Settings) ([]string, error) {
+		return config.WritableFolders(s, h.world.Home, h.env)
+	})
 	if err == nil {
 		h.walls, err = provider.New(h.containers(), h.local(), host.New(os.Environ()))
 	}
@@ -137,6 +139,13 @@ func (h *House) Manager() (*manager.Manager, error) {
 
 // Settings are those in force now; with an error, the last good ones.
 func (h *House) Settings() (*config.Settings, error) { return h.source.Current() }
+
+// current are the settings in force now, the last good ones where they cannot be
+// read again.
+func (h *House) current() *config.Settings {
+	s, _ := h.source.Current() // the manager tells of the error
+	return s
+}
 
 // State is the state folder.
 func (h *House) State() *statedir.Dir { return h.state }

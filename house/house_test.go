@@ -5,6 +5,7 @@ package house_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -55,4 +56,36 @@ func TestOpen(t *testing.T) {
 	}
 	h.Close()
 	h.Close()
+}
+
+// TestWorldFollowsSettings holds that what sandboxes can write by the settings of
+// now is what walls go by: a folder that was opened since is mounted nowhere.
+func TestWorldFollowsSettings(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, shared := filepath.Join(dir, "settings.json"), filepath.Join(dir, "shared")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{}`)
+	h, err := house.Open(house.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if got := h.World().Exposed; slices.Contains(got, shared) {
+		t.Fatalf("exposed before: %q", got)
+	}
+	write(`{"agents": {"defaults": {"sandbox": {"filesystem": {"allowWrite": ["` + shared + `"]}}}}}`)
+	if got := h.World().Exposed; !slices.Contains(got, shared) {
+		t.Errorf("exposed: %q", got)
+	}
 }

@@ -36,7 +36,7 @@ func (m *Manager) unborn(res config.Resolved, name string) bool {
 	if _, claimed, err := m.records.ClaimOf(name); claimed || err != nil {
 		return false
 	}
-	if _, err := m.records.Get(sandbox.KindSandbox, name); !sandbox.IsNotFound(err) {
+	if _, err := m.records.Look(sandbox.KindSandbox, name); !sandbox.IsNotFound(err) {
 		return false
 	}
 	store, err := m.workspaces(res)

@@ -11,8 +11,9 @@ import (
 
 // A reload keeps the settings in force those of their source.
 type reload struct {
-	read func() (*config.Settings, error)
-	log  logrus.FieldLogger
+	read     func() (*config.Settings, error)
+	provider string // of Options
+	log      logrus.FieldLogger
 
 	mu   sync.Mutex
 	last *config.Settings // what read returned, which permanent permissions may have added to
@@ -24,7 +25,21 @@ func newReload(o Options) *reload {
 	if o.Reload == nil {
 		return nil
 	}
-	return &reload{read: o.Reload, log: o.Log, last: o.Settings}
+	return &reload{read: o.Reload, provider: o.Provider, log: o.Log, last: o.Settings}
+}
+
+// laidOver is s with the wall that a program has chosen for all its calls, or s
+// where it has chosen none.
+func laidOver(s *config.Settings, provider string) *config.Settings {
+	if provider == "" {
+		return s
+	}
+	var out config.Settings
+	if s != nil {
+		out = *s
+	}
+	out.Program = config.Overrides{Provider: provider}.Layer()
+	return &out
 }
 
 // current returns the settings in force for a request that comes now. Whoever
@@ -54,7 +69,7 @@ func (r *reload) into(settings *atomic.Pointer[config.Settings]) {
 	}
 	if s != r.last {
 		r.last = s
-		settings.Store(s)
+		settings.Store(laidOver(s, r.provider))
 		r.log.Info("changed settings are in force")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -94,7 +95,7 @@ func (m *Manager) exposed() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	spelled = append(spelled, m.grants.exposed()...)
+	spelled = slices.Concat(spelled, m.grants.exposed())
 	dirs := make([]string, len(spelled))
 	for i, dir := range spelled {
 		if dirs[i], err = hostpath.Canonical(dir); err != nil {

@@ -6,15 +6,19 @@ import "time"
 // ends what was begun through the handle when it finds the connection gone.
 type cutter interface{ Cut() }
 
-// frozenLook is between two looks at whether a guest that is waited for was
-// frozen meanwhile: nothing keeps others from doing that to a sandbox that
-// nobody uses.
-const frozenLook = 100 * time.Millisecond
+// A guest that runs says at once that it has ended what it was to end, and
+// nobody has to look whether it is frozen. One that has not said so is looked
+// at soon, and again and again: nothing keeps others from freezing a sandbox
+// that nobody uses.
+const (
+	firstLook  = 20 * time.Millisecond
+	frozenLook = 100 * time.Millisecond // between two looks
+)
 
 // frozen reports whether the sandbox behind h is noted as frozen. Its guest
 // gives no answer then, and nothing in it runs.
 func (m *Manager) frozen(h *handle) bool {
-	rec, err := m.records.Get(h.Info().Kind, h.name)
+	rec, err := m.records.Look(h.Info().Kind, h.name)
 	return err == nil && rec.Frozen
 }
 
@@ -28,14 +32,19 @@ func farewell(frozen func() bool, end func() error) (done <-chan struct{}, err e
 		defer close(over)
 		result = end()
 	}()
-	for !frozen() {
+	look := time.NewTimer(firstLook)
+	defer look.Stop()
+	for {
 		select {
 		case <-over:
 			return over, result
-		case <-time.After(frozenLook):
+		case <-look.C:
 		}
+		if frozen() {
+			return over, nil
+		}
+		look.Reset(frozenLook)
 	}
-	return over, nil
 }
 
 // end closes the ways out, then the handle. A frozen guest is not waited for:
@@ -48,7 +57,12 @@ func (h *handles) end(n *handle) {
 		n.ways.close()
 		return n.Close()
 	})
-	if c, ok := n.Sandbox.(cutter); ok && h.frozen(n) {
+	select {
+	case <-done:
+		return
+	default: // it is frozen
+	}
+	if c, ok := n.Sandbox.(cutter); ok {
 		c.Cut()
 	}
 	<-done

@@ -59,7 +59,7 @@ func (b *broom) forget(ctx context.Context, store *workspace.Store, e workspace.
 		return false, nil
 	}
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
-		if _, err := b.m.records.Get(kind, name); !sandbox.IsNotFound(err) {
+		if _, err := b.m.records.Look(kind, name); !sandbox.IsNotFound(err) {
 			return false, nil
 		}
 	}

@@ -52,11 +52,11 @@ func (m *Manager) nameBy(res config.Resolved) (string, error) {
 }
 
 // Recorded returns what is on record about a sandbox or browser of a tenant,
-// and asks nobody whether it runs. Another tenant's is [sandbox.CodeNotFound],
+// without its Spec, and asks nobody whether it runs. Another tenant's is [sandbox.CodeNotFound],
 // in the same words as one that there is not.
 func (m *Manager) Recorded(tenant, name string) (registry.Record, error) {
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
-		rec, err := m.records.Get(kind, name)
+		rec, err := m.records.Look(kind, name)
 		switch {
 		case err == nil && rec.Tenant == tenant && rec.Kind != sandbox.KindPool:
 			return rec, nil

@@ -71,8 +71,10 @@ type Options struct {
 	// nil keeps Settings. See settingsfile.Source.
 	Reload func() (*config.Settings, error)
 
-	// Provider is the one that the caller names for all its calls; empty
-	// leaves it to the settings. The silence of others matters less.
+	// Provider is the wall of every call that names none by its Flags, whatever
+	// the settings say: it is laid over them, in the layer "program". Empty leaves
+	// it to the settings. One that there is not is [sandbox.CodeValidation], of
+	// each call.
 	Provider string
 
 	// Begin hears of every call with what its settings came to, before
@@ -123,7 +125,6 @@ type Manager struct {
 	control    func() (*Control, error) // or nil
 	calls      *calls
 	prepared   *prepared
-	chosen     string                                                // provider named for all calls, or empty
 	begin      func(context.Context, config.Resolved, Request) error // or nil
 
 	records *registry.Store

@@ -24,12 +24,14 @@ func New(o Options) (*Manager, error) {
 		o.Now = time.Now
 	}
 	settings := &atomic.Pointer[config.Settings]{}
-	settings.Store(o.Settings)
+	settings.Store(laidOver(o.Settings, o.Provider))
 	m := &Manager{
-		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, state: o.State, providers: providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, chosen: o.Provider, begin: o.Begin,
+		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, state: o.State, providers: providers, images: o.Images, host: o.Host, log: o.Log, now: o.Now, begin: o.Begin,
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, pool: newSlots(), grants: &grants{}, names: &standing[string]{}, usables: &standing[Usable]{},
 	}
-	m.writable = func() ([]string, error) { return config.WritableFolders(m.current(), o.Host.Home, o.Host.Env) }
+	m.writable = config.Following(m.current, func(s *config.Settings) ([]string, error) {
+		return config.WritableFolders(s, o.Host.Home, o.Host.Env)
+	})
 	m.handles.frozen = m.frozen
 	return m, nil
 }

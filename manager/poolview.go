@@ -149,7 +149,7 @@ func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err err
 
 // slotProvider is that of a slot, nil where nobody knows it.
 func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provider, error) {
-	rec, err := m.records.Get(sandbox.KindPool, name)
+	rec, err := m.records.Look(sandbox.KindPool, name)
 	if err == nil {
 		return m.providers.Get(rec.Provider)
 	}

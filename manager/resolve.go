@@ -6,6 +6,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // A want is what a request asks for, ready to be compared with what exists.
@@ -91,6 +92,9 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 
 // describeAt is describe for the berth at, after change.
 func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent, change func(*want)) (*want, error) {
+	if err := provider.Trouble(p); err != nil {
+		return nil, err
+	}
 	f, agentDir, err := m.facts(ctx, res, p, at, i)
 	if err != nil {
 		return nil, err

@@ -16,8 +16,5 @@ func (m *Manager) matters(name string, records []registry.Record, problems int) 
 	if problems > 0 || slices.ContainsFunc(records, func(r registry.Record) bool { return r.Provider == name }) {
 		return true
 	}
-	if m.chosen != "" {
-		return m.chosen == name
-	}
 	return slices.Contains(config.Providers(m.current()), name)
 }

@@ -27,6 +27,7 @@ type machine struct {
 	state         *statedir.Dir
 	docker, local sandbox.Provider
 	log           *logBuffer
+	reload        func() (*config.Settings, error) // or nil
 }
 
 // noEngine is a provider of which nothing answers.
@@ -51,7 +52,7 @@ func (c *machine) manager(settings, chosen string) *manager.Manager {
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(c.log))
 	m, err := manager.New(manager.Options{
-		Settings: parsed, State: c.state, Providers: set, Images: nowhere{}, Log: log, Provider: chosen,
+		Settings: parsed, State: c.state, Providers: set, Images: nowhere{}, Log: log, Provider: chosen, Reload: c.reload,
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},
@@ -85,6 +86,39 @@ const (
 	plain  = `{}`
 	either = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}, "list": [{"id": "b", "sandbox": {"provider": "docker"}}]}}`
 )
+
+// TestProviderOfTheProgram holds that the wall that a program names is that of
+// each call that names none, whatever the settings say and also when they
+// change, and of no other.
+func TestProviderOfTheProgram(t *testing.T) {
+	for what, text := range map[string]string{"no settings": "{}", "settings say docker": `{"agents": {"list": [{"id": "main", "sandbox": {"provider": "docker"}}]}}`} {
+		t.Run(what, func(t *testing.T) {
+			c := newMachine(t)
+			now, err := config.Parse("test", []byte(text))
+			must(t, err)
+			c.reload = func() (*config.Settings, error) { return now, nil }
+			m := c.manager(text, "local")
+			c.run(m, "one", nil)
+			now, err = config.Parse("test", []byte(text))
+			must(t, err)
+			c.run(m, "two", nil)
+			req := manager.Request{Who: config.Who{Agent: "main", Session: "three"}, Flags: config.Overrides{Provider: "docker"}.Layer(), Command: sandbox.Command{Args: []string{"true"}}}
+			if _, err := m.Run(context.Background(), req); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+				t.Errorf("with a flag: %v", err)
+			}
+			l, err := m.List(context.Background(), manager.ListOptions{})
+			must(t, err)
+			for _, r := range l.Containers {
+				if r.Provider != "local" || r.ConfigMatch == nil || !*r.ConfigMatch {
+					t.Errorf("%+v", r)
+				}
+			}
+			if len(l.Containers) != 2 {
+				t.Errorf("%d sandboxes", len(l.Containers))
+			}
+		})
+	}
+}
 
 // TestSilenceOfAnEngineThatNobodyWants holds that a machine without Docker
 // lists, measures and sweeps without a failure when nobody asks for Docker,

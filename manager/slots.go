@@ -173,7 +173,7 @@ func (m *Manager) removeSlot(ctx context.Context, p sandbox.Provider, name strin
 // clearSlot removes what there is of a slot.
 func (m *Manager) clearSlot(ctx context.Context, p sandbox.Provider, name string) error {
 	m.pool.drop(name)
-	rec, err := m.records.Get(sandbox.KindPool, name)
+	rec, err := m.records.Look(sandbox.KindPool, name)
 	if err != nil && !sandbox.IsNotFound(err) {
 		return err
 	}

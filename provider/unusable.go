@@ -10,6 +10,15 @@ import (
 // it fails with err, so that only those who want it hear of it.
 func Unusable(name string, err error) sandbox.Provider { return unusable{name, err} }
 
+// Trouble is the error of an [Unusable] provider, and nil of any other: who
+// begins with something else than a call of it asks first.
+func Trouble(p sandbox.Provider) error {
+	if u, ok := p.(unusable); ok {
+		return u.err
+	}
+	return nil
+}
+
 type unusable struct {
 	name string
 	err  error

@@ -19,12 +19,16 @@ func TestUnusableFailsEveryCall(t *testing.T) {
 	_, create := p.Create(ctx, sandbox.Spec{})
 	_, open := p.Open(ctx, sandbox.Spec{})
 	_, list := p.List(ctx, sandbox.Filter{})
-	for name, err := range map[string]error{"inspect": inspect, "create": create, "open": open, "list": list, "remove": p.Remove(ctx, "x")} {
+	for name, err := range map[string]error{"inspect": inspect, "create": create, "open": open, "list": list, "remove": p.Remove(ctx, "x"), "trouble": provider.Trouble(p)} {
 		if !errors.Is(err, bad) {
 			t.Errorf("%s says %v", name, err)
 		}
 	}
-	s, err := provider.New(p, fake.New(fake.Options{Name: "local"}))
+	good := fake.New(fake.Options{Name: "local"})
+	if err := provider.Trouble(good); err != nil {
+		t.Errorf("another one: %v", err)
+	}
+	s, err := provider.New(p, good)
 	if err != nil {
 		t.Fatal(err)
 	}

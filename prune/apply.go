@@ -101,7 +101,7 @@ func apply(ctx context.Context, r Removal, rm Remover, leases *lease.Dir, record
 // unchanged reports whether r is recorded as it was when the plan was made.
 // A record that cannot be read is an error: what is not known is not removed.
 func unchanged(r Removal, records *registry.Store) (bool, error) {
-	now, err := records.Get(r.Kind, r.Name)
+	now, err := records.Look(r.Kind, r.Name)
 	switch {
 	case sandbox.IsNotFound(err):
 		return r.Record == nil, nil
@@ -110,8 +110,9 @@ func unchanged(r Removal, records *registry.Store) (bool, error) {
 	case r.Record == nil:
 		return false, nil
 	}
-	now.Spec = r.Record.Spec
-	return same(now, *r.Record), nil
+	then := *r.Record
+	then.Spec = nil
+	return same(now, then), nil
 }
 
 // same compares the instants rather than how they are written.

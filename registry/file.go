@@ -46,20 +46,15 @@ func encode(f file) ([]byte, error) {
 // decode reads the record name of the given kind from data. Every error
 // wraps ErrCorrupt or ErrNewer.
 func decode(data []byte, name string, kind sandbox.Kind) (file, error) {
-	var head struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return file{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if head.Format > Format {
-		return file{}, fmt.Errorf("%w: format %d, this program knows %d", ErrNewer, head.Format, Format)
-	}
 	var f file
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&f); err != nil {
-		return file{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	err := dec.Decode(&f)
+	if err == nil {
+		err = atEnd(dec)
+	}
+	if err != nil || f.Format > Format {
+		return file{}, unreadable(data, err)
 	}
 	want, err := kindDir(kind)
 	if err != nil {
@@ -75,6 +70,33 @@ func decode(data []byte, name string, kind sandbox.Kind) (file, error) {
 		return file{}, fmt.Errorf("%w: it is of kind %q", ErrCorrupt, f.Kind)
 	}
 	return f, nil
+}
+
+// unreadable says of a record that is not of our form whether a newer version
+// wrote it, which may have added to the form, or nobody did.
+func unreadable(data []byte, why error) error {
+	var head struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if head.Format > Format {
+		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewer, head.Format, Format)
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, why)
+}
+
+// atEnd is an error where something follows what was decoded.
+func atEnd(dec *json.Decoder) error {
+	_, err := dec.Token()
+	switch {
+	case err == io.EOF:
+		return nil
+	case err == nil:
+		return errors.New("something follows the record")
+	}
+	return err
 }
 
 // readFile reads the record at path. What is not a regular file of sensible

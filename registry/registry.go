@@ -194,16 +194,31 @@ func (s *Store) insert(path, name string, data, spec []byte) error {
 // wraps [ErrCorrupt]; one of a newer version stays, and the error wraps
 // [ErrNewer].
 func (s *Store) Get(kind sandbox.Kind, name string) (Record, error) {
-	path, err := s.path(kind, name)
+	f, err := s.read(kind, name)
 	if err != nil {
 		return Record{}, err
 	}
-	f, err := readFile(path, name, kind)
-	if err != nil {
-		return Record{}, s.problem(path, name, kind, err).Err
-	}
 	f.Record.Spec = s.readSpec(name, f.SpecDigest)
 	return f.Record, nil
+}
+
+// Look is Get without the Spec, which is most of what there is to read.
+func (s *Store) Look(kind sandbox.Kind, name string) (Record, error) {
+	f, err := s.read(kind, name)
+	return f.Record, err
+}
+
+// read returns the record as it lies on disk.
+func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
+	path, err := s.path(kind, name)
+	if err != nil {
+		return file{}, err
+	}
+	f, err := readFile(path, name, kind)
+	if err != nil {
+		return file{}, s.problem(path, name, kind, err).Err
+	}
+	return f, nil
 }
 
 // Touch sets the last use of a record to now, unless somebody set a later

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -318,9 +319,13 @@ func TestDamage(t *testing.T) {
 		{"folder", func(p string) error { return os.Mkdir(p, 0o700) }, ErrCorrupt},
 		{"fifo", func(p string) error { return unix.Mkfifo(p, 0o600) }, ErrCorrupt},
 		{"newer", func(p string) error { return os.WriteFile(p, []byte(`{"format":2,"what":{}}`), 0o600) }, ErrNewer},
+		{"newer of our form", func(p string) error {
+			return os.WriteFile(p, bytes.Replace(valid, []byte(`"format": 1`), []byte(`"format": 2`), 1), 0o600)
+		}, ErrNewer},
+		{"followed by more", func(p string) error { return os.WriteFile(p, append(slices.Clone(valid), "{}"...), 0o600) }, ErrCorrupt},
 	}
 	for _, tt := range tests {
-		for _, by := range []string{"List", "Get", "Touch", "Put"} {
+		for _, by := range []string{"List", "Get", "Look", "Touch", "Put"} {
 			t.Run(tt.name+"/"+by, func(t *testing.T) {
 				s := open(t)
 				put(t, s, record("sbx-0"), record("sbx-z"))
@@ -341,6 +346,8 @@ func TestDamage(t *testing.T) {
 					}
 				case "Get":
 					_, err = s.Get(sandbox.KindSandbox, "sbx-a")
+				case "Look":
+					_, err = s.Look(sandbox.KindSandbox, "sbx-a")
 				case "Touch":
 					err = s.Touch(sandbox.KindSandbox, "sbx-a", epoch)
 				case "Put": // rebuilding from labels works whatever lies there
@@ -421,6 +428,26 @@ func TestRefusesNamesAndKinds(t *testing.T) {
 		if err := s.Delete(r.Kind, r.Name); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("Delete %+v: %v", r, err)
 		}
+	}
+}
+
+// TestLook holds that a record is looked at without its Spec, and is the same
+// otherwise.
+func TestLook(t *testing.T) {
+	s := open(t)
+	r := record("sbx-a")
+	r.Spec = &sandbox.Spec{Name: "sbx-a"}
+	put(t, s, r)
+	whole, err := s.Get(sandbox.KindSandbox, "sbx-a")
+	if err != nil || whole.Spec == nil {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	got, err := s.Look(sandbox.KindSandbox, "sbx-a")
+	if whole.Spec = nil; err != nil || got != whole {
+		t.Errorf("%+v, %v; want %+v", got, err, whole)
+	}
+	if _, err := s.Look(sandbox.KindSandbox, "sbx-b"); !sandbox.IsNotFound(err) {
+		t.Errorf("of none: %v", err)
 	}
 }
 

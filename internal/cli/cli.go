@@ -63,7 +63,7 @@ func (a *app) cli() *ucli.App {
 		DisableSliceFlagSeparator: true,
 		Writer:                    a.Stdout,
 		ErrWriter:                 a.Stderr,
-		Flags:                     a.globals.flags(),
+		Flags:                     named(a.globals.flags()),
 		OnUsageError:              onUsageError,
 		ExitErrHandler:            func(*ucli.Context, error) {},
 		Action:                    a.noCommand,
@@ -90,7 +90,7 @@ func (a *app) complete(c *ucli.Command, above string) {
 	if !a.mentions(c.Name) {
 		return
 	}
-	c.Flags = append(c.Flags, a.globals.flagsFor(c)...)
+	c.Flags = named(append(c.Flags, a.globals.flagsFor(c)...))
 	c.Action = a.guard(name, c.Action)
 	for _, sub := range c.Subcommands {
 		a.complete(sub, name+" ")

@@ -86,14 +86,15 @@ func flagWords(flags []ucli.Flag) (all, valued []string) {
 		if v, ok := f.(ucli.VisibleFlag); ok && !v.IsVisible() {
 			continue
 		}
-		_, isBool := f.(*ucli.BoolFlag)
+		told, ok := f.(ucli.DocGenerationFlag)
+		takes := !ok || told.TakesValue()
 		for _, n := range f.Names() {
 			dashed := "--" + n
 			if len(n) == 1 {
 				dashed = "-" + n
 			}
 			all = append(all, dashed)
-			if !isBool {
+			if takes {
 				valued = append(valued, dashed)
 			}
 		}

@@ -62,11 +62,7 @@ func (a *app) tokenCreateCommand() *ucli.Command {
 				return err
 			}
 			return a.withTokens(func(s TokenStore) error {
-				var err error
-				if claims.Quota, err = w.quota(c.Context, s); err != nil {
-					return err
-				}
-				if claims.Budget, err = w.budget(c.Context, s); err != nil {
+				if err := w.bound(c.Context, s, &claims); err != nil {
 					return err
 				}
 				return a.createToken(c.Context, s, claims)
@@ -169,49 +165,34 @@ func (w *tokenWish) claims(a *app, now time.Time) (token.Claims, error) {
 	return c, nil
 }
 
-// quota returns the quota that the flags come to, nil for none. What they do not
-// say is as with the parent.
-func (w *tokenWish) quota(ctx context.Context, s TokenStore) (*quota.Limits, error) {
-	if len(w.quotas.values) == 0 {
-		return nil, nil
-	}
-	limits := quota.NoLimits()
-	if w.parent.given {
-		parent, err := s.Get(ctx, w.parent.value)
-		if err != nil {
-			return nil, err
-		}
-		if parent.Quota != nil {
-			limits = *parent.Quota
+// bound adds the bounds that the flags say to c. What they do not say is as with
+// the parent.
+func (w *tokenWish) bound(ctx context.Context, s TokenStore, c *token.Claims) (err error) {
+	var parent token.Token
+	if w.parent.given && len(w.quotas.values)+len(w.budgets.values) > 0 {
+		if parent, err = s.Get(ctx, w.parent.value); err != nil {
+			return err
 		}
 	}
-	for _, q := range w.quotas.values {
-		var err error
-		if limits, err = parseQuota(limits, q); err != nil {
-			return nil, usagef("token create", "%v", err)
-		}
+	if c.Quota, err = bounds(w.quotas.values, parent.Quota, quota.NoLimits(), parseQuota); err != nil {
+		return err
 	}
-	return &limits, nil
+	c.Budget, err = bounds(w.budgets.values, parent.Budget, budget.NoBound(), parseBudget)
+	return err
 }
 
-// budget is quota for budgets.
-func (w *tokenWish) budget(ctx context.Context, s TokenStore) (*budget.Amount, error) {
-	if len(w.budgets.values) == 0 {
+// bounds returns what the values of a flag come to, laid over those of the parent,
+// which are nil where it has none, and then over most. Of no values it is nil.
+func bounds[T any](values []string, parent *T, most T, parse func(T, string) (T, error)) (*T, error) {
+	if len(values) == 0 {
 		return nil, nil
 	}
-	most := budget.NoBound()
-	if w.parent.given {
-		parent, err := s.Get(ctx, w.parent.value)
-		if err != nil {
-			return nil, err
-		}
-		if parent.Budget != nil {
-			most = *parent.Budget
-		}
+	if parent != nil {
+		most = *parent
 	}
-	for _, b := range w.budgets.values {
+	for _, v := range values {
 		var err error
-		if most, err = parseBudget(most, b); err != nil {
+		if most, err = parse(most, v); err != nil {
 			return nil, usagef("token create", "%v", err)
 		}
 	}
