@@ -79,11 +79,13 @@ func TestSmallRun(t *testing.T) {
 	checkHanded(t, o, rep, out.String())
 }
 
-// program builds sandbox(1), whose daemon is measured.
+// program builds sandbox(1), whose daemon is measured, as "make build" does: what
+// it is made of has been compiled already then.
 func program(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sandbox")
-	c := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
