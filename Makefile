@@ -9,10 +9,16 @@ GUEST := $(BIN)/sandbox-guest
 export SANDBOX_TEST_REQUIRE ?= docker,local
 # The guest that tests and commands put into sandboxes.
 export SANDBOX_GUEST ?= $(GUEST)
+# A program with the race detector waits a second when it ends, for races that
+# what is left of it may still have. Tests start such programs by the hundred;
+# what they do is over by then, and a report under way is written all the same.
+export GORACE ?= atexit_sleep_ms=0
 # The administrator's folders, where Debian keeps dockerd and ip.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-TEST_FLAGS ?= -race -timeout 30m
+# Tests wait for much: for engines, browsers, programs. So one package more than
+# there are processors is tested at a time. make lint has vetted what they are.
+TEST_FLAGS ?= -race -vet=off -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) -timeout 30m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
 # DOC=1 it puts its table into docs/PERFORMANCE.md.
 BENCH ?= .

@@ -22,11 +22,7 @@ func newFront(t *testing.T) *frontRig { return newPart(t, "sandbox_front") }
 func newPart(t *testing.T, tag string) *frontRig {
 	t.Helper()
 	r := &frontRig{dir: t.TempDir()}
-	build := exec.Command("go", "build", "-tags", tag, "-o", filepath.Join(r.dir, "sandbox"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	buildProgram(t, filepath.Join(r.dir, "sandbox"), tag)
 	if err := os.Mkdir(filepath.Join(r.dir, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}

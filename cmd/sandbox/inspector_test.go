@@ -20,7 +20,7 @@ func (s *site) inspected(args ...string) (out, complaints string, err error) {
 	defer done()
 	var own []string
 	for _, kv := range s.env {
-		for _, name := range []string{"PATH=", "SANDBOX_GUEST=", "SANDBOX_STATE_DIR="} {
+		for _, name := range []string{"PATH=", "GORACE=", "SANDBOX_GUEST=", "SANDBOX_STATE_DIR="} {
 			if strings.HasPrefix(kv, name) {
 				own = append(own, "-e", kv)
 			}

@@ -155,6 +155,17 @@ func TestClosedOutputEndsWhatRunsInside(t *testing.T) {
 	}
 }
 
+// buildProgram builds the program, or the part of it with a tag, as "make build"
+// does: what it is made of has been compiled already then.
+func buildProgram(t *testing.T, path, tag string) {
+	t.Helper()
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs,"+tag, "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+}
+
 // maxResident is what 100 MB of output may cost us.
 const maxResident = 32 << 10 // KiB
 
@@ -164,9 +175,7 @@ const maxResident = 32 << 10 // KiB
 func TestMemory(t *testing.T) {
 	s := newSite(t)
 	program := filepath.Join(t.TempDir(), "sandbox")
-	if out, err := exec.Command("go", "build", "-tags", "sandbox_engine", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	buildProgram(t, program, "sandbox_engine")
 	const total = 100_000_000
 	cmd := exec.Command(program, "run", "-i", "--", "sh", "-c", "head -c "+strconv.Itoa(total)+" /dev/zero; read done")
 	cmd.Env = s.env

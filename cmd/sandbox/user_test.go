@@ -67,11 +67,7 @@ func newUser(t *testing.T) *user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(home, "sandbox"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	buildProgram(t, filepath.Join(home, "sandbox"), "")
 	if os.Geteuid() == 0 {
 		if err := os.Chown(home, testenv.OrdinaryUser, testenv.OrdinaryUser); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,11 @@ func (r *rig) guard() (check func()) {
 	before := r.sh(list, r.out)
 	return func() {
 		r.Helper()
-		if after := r.sh(list, r.out); after != before {
+		ctx, done := context.WithTimeout(context.Background(), patience) // of its own: the race may have taken long
+		defer done()
+		late := *r
+		late.ctx = ctx
+		if after := late.sh(list, r.out); after != before {
 			r.Errorf("beyond the mount was\n%s\nis now\n%s", before, after)
 		}
 	}

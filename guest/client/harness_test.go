@@ -103,7 +103,8 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// guestBinary builds the guest once for all tests.
+// guestBinary makes the programs of guests once for all tests: the guest, and
+// this test binary at a place that everybody may enter.
 type guestBinary struct {
 	once sync.Once
 	dir  string
@@ -112,26 +113,43 @@ type guestBinary struct {
 
 var binary guestBinary
 
+// path is where the guest is, alone in its folder.
 func (b *guestBinary) path(t testing.TB) string {
 	t.Helper()
-	b.once.Do(func() {
-		if b.dir, b.err = os.MkdirTemp("", "guest"); b.err != nil {
-			return
-		}
-		if b.err = os.Chmod(b.dir, 0o755); b.err != nil {
-			return
-		}
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, "sandbox-guest"),
-			"github.com/bulkhead-dev/sandbox/cmd/sandbox-guest")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			b.err = fmt.Errorf("%w: %s", err, out)
-		}
-	})
-	if b.err != nil {
-		t.Fatal(b.err)
+	b.once.Do(func() { b.err = b.make() })
+	must(t, b.err)
+	return filepath.Join(b.dir, "bin", "sandbox-guest")
+}
+
+// probe is where the test binary is.
+func (b *guestBinary) probe(t testing.TB) string {
+	t.Helper()
+	b.path(t)
+	return filepath.Join(b.dir, "probe")
+}
+
+func (b *guestBinary) make() (err error) {
+	if b.dir, err = os.MkdirTemp("", "guest"); err != nil {
+		return err
 	}
-	return filepath.Join(b.dir, "sandbox-guest")
+	if err := errors.Join(os.Chmod(b.dir, 0o755), os.Mkdir(filepath.Join(b.dir, "bin"), 0o755)); err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, "bin", "sandbox-guest"),
+		"github.com/bulkhead-dev/sandbox/cmd/sandbox-guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.dir, "probe"), program, 0o755)
 }
 
 func (b *guestBinary) clean() {

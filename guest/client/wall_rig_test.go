@@ -68,9 +68,6 @@ func (p wallPlan) launch(t testing.TB) (*wall, net.Conn) {
 		testenv.Lack(t, "root", "the wall gets a user of its own")
 	}
 	w := &wall{work: workspace(t)}
-	self, err := os.Executable()
-	must(t, err)
-	copyFile(t, self, filepath.Join(w.work, "..", "probe"))
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
 	arch, err := bpf.ArchOf(runtime.GOARCH)
@@ -109,7 +106,7 @@ func (p wallPlan) args(t testing.TB, work string) []string {
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
 		"--symlink", "usr/lib64", "/lib64", "--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache",
 		"--dir", "/etc", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/private",
-		"--ro-bind", filepath.Dir(binary.path(t)), "/.sandbox/bin", "--ro-bind", filepath.Join(work, "..", "probe"), "/.sandbox/probe",
+		"--ro-bind", filepath.Dir(binary.path(t)), "/.sandbox/bin", "--ro-bind", binary.probe(t), "/.sandbox/probe",
 		"--bind", work, "/workspace", "--ro-bind", work + "/closed", "/workspace/closed", "--ro-bind", work + "/key", "/workspace/key",
 		"--bind", work + "/pinned", "/workspace/pinned",
 		"--perms", "0000", "--tmpfs", "/workspace/hidden", "--remount-ro", "/workspace/hidden", "--remount-ro", "/",
@@ -153,13 +150,6 @@ func inMemory(t testing.TB, b []byte) *os.File {
 	_, err = f.WriteAt(b, 0)
 	must(t, err)
 	return f
-}
-
-func copyFile(t testing.TB, from, to string) {
-	t.Helper()
-	b, err := os.ReadFile(from)
-	must(t, err)
-	must(t, os.WriteFile(to, b, 0o755))
 }
 
 // probeEnv makes the test binary a program inside a wall: one of probes().

@@ -3,6 +3,7 @@ package client_test
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,7 +16,7 @@ import (
 
 // probe is the command that runs a probe inside.
 func probe(name string, args ...string) sandbox.Command {
-	return sandbox.Command{Args: append([]string{"/.sandbox/probe"}, args...), Env: map[string]string{probeEnv: name}}
+	return sandbox.Command{Args: append([]string{"/.sandbox/probe"}, args...), Env: map[string]string{probeEnv: name, "GORACE": os.Getenv("GORACE")}}
 }
 
 // findings are what a probe told.

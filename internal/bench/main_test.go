@@ -54,7 +54,7 @@ func TestSmallRun(t *testing.T) {
 	o := options{
 		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: t.TempDir(), program: program(t),
 		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
 	}
 	if err := os.WriteFile(o.doc, []byte("above\n"+report.Begin+"\n"+report.End+"\nbelow\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -79,11 +79,13 @@ func TestSmallRun(t *testing.T) {
 	checkHanded(t, o, rep, out.String())
 }
 
-// program builds sandbox(1), whose daemon is measured.
+// program builds sandbox(1), whose daemon is measured, as "make build" does: what
+// it is made of has been compiled already then.
 func program(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sandbox")
-	c := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -82,7 +82,7 @@ func (s *Session) Run(ctx context.Context) (report.Report, error) {
 	rep := report.Report{Machine: s.Rig.Machine(), Mode: s.Effort.Name}
 	begun := time.Now()
 	var err error
-	if s.payload, err = newPayloads(s.Rig); err != nil {
+	if s.payload, err = newPayloads(s.Rig, s.Effort.Large); err != nil {
 		return rep, err
 	}
 	if s.Only == nil {

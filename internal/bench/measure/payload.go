@@ -16,7 +16,6 @@ const (
 	benchDir = "bench"
 	listDir  = "many"
 	entries  = 10_000
-	biggest  = 64 << 20
 )
 
 // payloads hold the bytes that are read and written. They are made once, so
@@ -29,8 +28,8 @@ type payloads struct {
 	stamp   uint64
 }
 
-// newPayloads fills the workspace from the host.
-func newPayloads(r *rig.Rig) (*payloads, error) {
+// newPayloads fills the workspace from the host. No file is larger than biggest.
+func newPayloads(r *rig.Rig, biggest int) (*payloads, error) {
 	p := &payloads{root: r.Workspace, content: make([]byte, biggest), in: make([]byte, biggest+1)}
 	if _, err := io.ReadFull(rand.NewChaCha8([32]byte{1}), p.content); err != nil {
 		return nil, err

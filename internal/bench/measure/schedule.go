@@ -24,6 +24,7 @@ type Effort struct {
 	Callers int           // commands that each of many callers runs in a row
 	Walls   int           // sandboxes that have connections at once
 	Bytes   int64         // of one download
+	Large   int           // bytes of the file that is called 64 MiB, more than 1 MiB; less is for who looks at no times
 	Burst   int           // sessions that claim a sandbox at once
 	Boxes   int           // sandboxes of the daemon that is idle
 	Making  time.Duration // what there is for them to come to be
@@ -37,14 +38,14 @@ type Effort struct {
 
 // Full takes about a quarter of an hour.
 func Full() Effort {
-	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Walls: 200, Bytes: 1 << 30, Idle: 5 * time.Second, Within: 25 * time.Second,
+	return Effort{Name: "full", Percent: 100, Least: 5, Callers: 10, Walls: 200, Bytes: 1 << 30, Large: 64 << 20, Idle: 5 * time.Second, Within: 25 * time.Second,
 		Burst: 100, Boxes: 500, Making: 120 * time.Second, Settled: 65 * time.Second, Resting: 30 * time.Second}
 }
 
 // Quick takes half of that or less, and is for continuous integration: its
 // medians are good, its 99th percentiles only hints.
 func Quick() Effort {
-	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Walls: 200, Bytes: 1 << 28, Idle: 5 * time.Second, Within: 2 * time.Second,
+	return Effort{Name: "quick", Percent: 12, Least: 3, Callers: 5, Walls: 200, Bytes: 1 << 28, Large: 64 << 20, Idle: 5 * time.Second, Within: 2 * time.Second,
 		Burst: 100, Boxes: 20, Making: 30 * time.Second, Settled: 5 * time.Second, Resting: 5 * time.Second}
 }
 

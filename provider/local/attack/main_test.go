@@ -83,7 +83,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8", "SANDBOX_GUEST=" + k.guest,
-		"SANDBOX_TEST_REQUIRE=" + os.Getenv("SANDBOX_TEST_REQUIRE"),
+		"SANDBOX_TEST_REQUIRE=" + os.Getenv("SANDBOX_TEST_REQUIRE"), "GORACE=" + os.Getenv("GORACE"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
 	out, err := cmd.CombinedOutput()

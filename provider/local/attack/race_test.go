@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,9 @@ func TestSwappedRoot(t *testing.T) {
 	// The root itself is a mount inside, so that the command cannot rename it;
 	// the host's own programs can, and so can another sandbox.
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	var still sync.Mutex // held while we look, or our own look would be led astray
+	var pause atomic.Int64 // at most, between two exchanges, in milliseconds
+	pause.Store(60)        // so that it hits every step
+	var still sync.Mutex   // held while we look, or our own look would be led astray
 	go func() {
 		defer close(stopped)
 		for {
@@ -39,13 +42,20 @@ func TestSwappedRoot(t *testing.T) {
 				still.Lock()
 				_ = exchange(s.write+"/root", s.write+"/link")
 				still.Unlock()
-				time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // so that it hits every step
+				time.Sleep(time.Duration(rand.Int64N(pause.Load())) * time.Millisecond)
 			}
 		}
 	}()
 	defer func() { close(stop); <-stopped }()
 	built, refused := 0, 0
-	for i, deadline := 0, time.Now().Add(3*time.Second); built < 30 && time.Now().Before(deadline); i++ {
+	begun := time.Now()
+	more := func() bool {
+		if built == 0 || refused == 0 {
+			return time.Since(begun) < patience
+		}
+		return built < 30 && time.Since(begun) < 3*time.Second
+	}
+	for i := 0; more(); i++ {
 		// A new file that a rule closes asks for a new wall.
 		must(t, os.RemoveAll(filepath.Join(s.agent, fmt.Sprintf("round%d", i-1))))
 		dir := filepath.Join(s.agent, fmt.Sprintf("round%d", i))
@@ -53,7 +63,9 @@ func TestSwappedRoot(t *testing.T) {
 		must(t, os.WriteFile(dir+"/.env", []byte("x"), 0o600))
 		out, err := try(t, s.sb, `cat `+s.write+`/root/file `+s.write+`/link/file; echo x >`+s.write+`/root/file; echo x >`+s.write+`/root/sub/new; ls `+s.write+`/root `+s.write+`/link/`)
 		if err != nil {
-			refused++
+			if refused++; built == 0 && refused%20 == 0 {
+				pause.Store(2 * pause.Load()) // a busy machine takes longer for a wall than that
+			}
 			continue
 		}
 		built++

@@ -162,6 +162,7 @@ func (s *stage) plan() {
 	}
 	s.envs = []string{
 		"AGENT=" + s.agent, "HOMEDIR=" + s.home, "READ=" + s.read, "WRITE=" + s.write, "OUT=" + s.outside, "TOOL=" + s.kit.tool,
+		"GORACE=" + os.Getenv("GORACE"), // of the tool, which is this binary
 	}
 }
 
