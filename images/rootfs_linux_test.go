@@ -102,12 +102,13 @@ func TestScratchWithMountStays(t *testing.T) {
 }
 
 func TestDebootstrapForReal(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("takes a minute and root")
+	if testing.Short() {
+		t.Skip("takes a minute")
 	}
+	testenv.Require(t, "root")
 	tool, err := exec.LookPath("debootstrap")
 	if err != nil {
-		t.Skip("debootstrap is not installed; mmdebstrap is what is used where both are")
+		testenv.Lack(t, "debootstrap", err) // mmdebstrap is what is used where both are
 	}
 	p, err := New(newFake(), Config{}).plan(ourRecipes()[0])
 	if err != nil {

@@ -225,7 +225,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte("BKFD"), uint8(200))
 	f.Fuzz(func(t *testing.T, packet []byte, files uint8) {
 		if len(packet) > 60_000 || files > 253 {
-			t.Skip()
+			return
 		}
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		must(t, err)
@@ -239,7 +239,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		before := open(t)
 		if _, err = unix.SendmsgN(pair[1], packet, unix.UnixRights(fds...), nil, 0); err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		if len(packet) == 0 && files == 0 {
 			must(t, unix.Shutdown(pair[1], unix.SHUT_WR)) // some kernels send no empty packet
