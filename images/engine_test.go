@@ -16,6 +16,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 const testLabel = "dev.bulkhead.sandbox.test"
@@ -293,13 +294,7 @@ func TestEngineSetupCancelled(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// The engine notices the hang-up on its own time.
-	deadline := time.Now().Add(60 * time.Second)
-	for leftovers(t, c, id) != 0 {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d objects left", leftovers(t, c, id))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	poll.Until(t, "nothing is left", func() bool { return leftovers(t, c, id) == 0 })
 }
 
 func TestEngineErrors(t *testing.T) {

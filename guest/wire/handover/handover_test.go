@@ -4,6 +4,7 @@ package handover_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,11 +75,12 @@ func open(t testing.TB) int {
 
 func settled(t testing.TB, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); open(t) > want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors are open, there were %d", open(t), want)
+	poll.Success(t, func() error {
+		if n := open(t); n > want {
+			return fmt.Errorf("%d descriptors are open, there were %d", n, want)
 		}
-	}
+		return nil
+	})
 }
 
 func TestHandOver(t *testing.T) {

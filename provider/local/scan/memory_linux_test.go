@@ -10,6 +10,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -32,9 +33,8 @@ func (x *tree) tick() {
 		x.must(unix.Stat(p, &st))
 		return st.Ctim.Nano()
 	}
-	for begin := probe(); probe() <= begin; {
-		time.Sleep(time.Millisecond)
-	}
+	begin := probe()
+	poll.Until(x.t, "the clock of the file system goes on", func() bool { return probe() > begin })
 }
 
 func TestRemembersWhatHasNotChanged(t *testing.T) {
