@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -208,7 +209,7 @@ func TestExecEndsWithItsCaller(t *testing.T) {
 		t.Fatalf("got %+v", e)
 	}
 	s.stop()
-	until(t, "the command has ended", func() bool { return sleepers(h, name) == 0 })
+	poll.Until(t, "the command has ended", func() bool { return sleepers(h, name) == 0 })
 }
 
 // A caller who does not read makes the program wait, and is cut off.
@@ -217,7 +218,7 @@ func TestExecCutsOffWhoDoesNotRead(t *testing.T) {
 	name := h.made("", "s").Name
 	s := h.stream("", "/v1/sandboxes/"+name+"/exec", `{"line":"while true; do echo 0123456789012345678901234567890123456789; done"}`)
 	s.begun()
-	until(t, "the command has ended", func() bool { return len(h.engine.Processes(name)) == 0 })
+	poll.Until(t, "the command has ended", func() bool { return len(h.engine.Processes(name)) == 0 })
 	if last := s.last(); last.name == api.EventExit {
 		t.Errorf("the stream ends with %+v", last)
 	}
@@ -296,14 +297,4 @@ func sleepers(h *house, name string) int {
 		}
 	}
 	return n
-}
-
-// until waits until something is so.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

@@ -5,10 +5,10 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -44,10 +44,7 @@ func TestTenantsLeaveConnections(t *testing.T) {
 		t.Errorf("an admin: %d", got.StatusCode)
 	}
 	ends[0]()
-	for end := time.Now().Add(time.Minute); h.send(a, "GET", "/v1/sandboxes/"+box.Name, nil).StatusCode != 200; {
-		if time.Now().After(end) {
-			t.Fatal("what has ended counts")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	poll.Until(t, "what has ended counts no more", func() bool {
+		return h.send(a, "GET", "/v1/sandboxes/"+box.Name, nil).StatusCode == 200
+	})
 }

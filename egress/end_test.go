@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestProgramLeaves holds that the host learns when the program is gone.
@@ -95,7 +96,7 @@ func FuzzServe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		conn, err := net.Dial("tcp", w.addr)
 		if err != nil {
-			t.Skip("no port is free") // which many runs in a row bring about
+			testenv.Lack(t, "port", err) // many runs in a row take all that are free
 		}
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(patience))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,32 +15,24 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 const testLabel = "dev.bulkhead.sandbox.test"
 
-// engine returns a client of a live engine. Without one the test is skipped,
-// or fails when SANDBOX_TEST_REQUIRE asks for docker.
+// engine returns a client of a live engine, which -short does without.
 func engine(t *testing.T) *client.Client {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a Docker engine; not with -short")
 	}
+	testenv.Require(t, "docker")
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	if err == nil {
-		t.Cleanup(func() { c.Close() })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		_, err = c.Ping(ctx)
-	}
 	if err != nil {
-		for _, want := range strings.Split(os.Getenv("SANDBOX_TEST_REQUIRE"), ",") {
-			if want == "docker" {
-				t.Fatalf("no Docker engine, and SANDBOX_TEST_REQUIRE asks for one: %v", err)
-			}
-		}
-		t.Skipf("no Docker engine: %v", err)
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Close() })
 	return c
 }
 
@@ -303,13 +294,7 @@ func TestEngineSetupCancelled(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// The engine notices the hang-up on its own time.
-	deadline := time.Now().Add(60 * time.Second)
-	for leftovers(t, c, id) != 0 {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d objects left", leftovers(t, c, id))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	poll.Until(t, "nothing is left", func() bool { return leftovers(t, c, id) == 0 })
 }
 
 func TestEngineErrors(t *testing.T) {

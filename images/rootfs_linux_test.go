@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,17 +69,11 @@ func TestToolIsKilledWithItsChildren(t *testing.T) {
 	if err == nil || child == 0 {
 		t.Fatalf("child %d, %v", child, err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for syscall.Kill(child, 0) == nil {
+	poll.Until(t, "the child ends", func() bool {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
-		if strings.Contains(string(stat), ") Z ") {
-			break // ended, and waits for whoever adopted it
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the child lives on")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		zombie := strings.Contains(string(stat), ") Z ") // and waits for whoever adopted it
+		return zombie || syscall.Kill(child, 0) != nil
+	})
 }
 
 func TestScratchWithMountStays(t *testing.T) {
@@ -102,12 +97,13 @@ func TestScratchWithMountStays(t *testing.T) {
 }
 
 func TestDebootstrapForReal(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("takes a minute and root")
+	if testing.Short() {
+		t.Skip("takes a minute")
 	}
+	testenv.Require(t, "root")
 	tool, err := exec.LookPath("debootstrap")
 	if err != nil {
-		t.Skip("debootstrap is not installed; mmdebstrap is what is used where both are")
+		testenv.Lack(t, "debootstrap", err) // mmdebstrap is what is used where both are
 	}
 	p, err := New(newFake(), Config{}).plan(ourRecipes()[0])
 	if err != nil {

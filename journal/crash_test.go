@@ -7,7 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // helper is what the test binary does as another process: it appends notes in
@@ -82,7 +83,7 @@ func TestKilledWriters(t *testing.T) {
 	for round := range rounds {
 		who := fmt.Sprint("r", round)
 		cmd := startHelper(t, j.dir, who, 1<<30, 20)
-		seen := waitFor(t, j, who, cmd)
+		seen := waitFor(t, j, who)
 		cmd.Process.Kill()
 		cmd.Wait()
 		appendNotes(t, j, "us", round, round+1, "")
@@ -119,16 +120,14 @@ func wantInOrder(t *testing.T, j *Journal, dropped uint64) (got, damage []string
 }
 
 // waitFor waits until the process has appended and returns how much there is.
-func waitFor(t *testing.T, j *Journal, who string, cmd *exec.Cmd) int64 {
+func waitFor(t *testing.T, j *Journal, who string) (n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	poll.Until(t, who+" appends", func() bool {
 		for rec, err := range j.Records(context.Background(), Range{Backward: true}) {
-			if err == nil && strings.Contains(string(rec.Data), `"`+who+`"`) {
-				return int64(rec.Seq)
-			}
-			break
+			n = int64(rec.Seq)
+			return err == nil && strings.Contains(string(rec.Data), `"`+who+`"`)
 		}
-	}
-	t.Fatalf("%s does not append", who)
-	return 0
+		return false
+	})
+	return n
 }

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // openBelow counts the descriptors of this process that lead below dir, also
@@ -42,11 +43,7 @@ func TestHeldIsBounded(t *testing.T) {
 		t.Errorf("%d descriptors of %d journals, want %d", n, len(all), 3*maxHeld)
 	}
 	held.expire() // which a timer calls
-	for deadline := time.Now().Add(time.Minute); openBelow(t, dir) > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors stay open", openBelow(t, dir))
-		}
-	}
+	poll.Until(t, "the descriptors are closed", func() bool { return openBelow(t, dir) == 0 })
 	for _, j := range all[:5] {
 		appendNotes(t, j, "a", 2, 4, "")
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
@@ -253,11 +255,7 @@ func (f *fort) nothingUnderWay() {
 // within waits for what has to come.
 func (f *fort) within(what string, ok func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(45 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			f.t.Fatal("it does not happen: " + what)
-		}
-	}
+	poll.Until(f.t, what, ok)
 }
 
 // A load is what this process has open for ways out.
@@ -292,16 +290,13 @@ func (f *fort) load() (l load) {
 // left holds that nothing is left of a way out beyond what there was before.
 func (f *fort) left(before load) {
 	f.t.Helper()
-	var now load
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if now = f.load(); now.listeners <= before.listeners && now.goroutines <= before.goroutines {
-			return
-		}
-		if time.Now().After(deadline) {
+	poll.Success(f.t, func() error {
+		if now := f.load(); now.listeners > before.listeners || now.goroutines > before.goroutines {
 			stacks := make([]byte, 1<<20)
-			f.t.Fatalf("left %+v, there was %+v\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
+			return fmt.Errorf("left %+v, there was %+v\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
 		}
-	}
+		return nil
+	})
 }
 
 // again holds that the next command reaches what it may, and nothing else.

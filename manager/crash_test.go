@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
@@ -225,14 +226,12 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// waitFor asks until there is an answer, for at most a minute.
-func waitFor[T any](t testing.TB, ask func() *T) *T {
+// waitFor asks until there is an answer.
+func waitFor[T any](t testing.TB, ask func() *T) (answer *T) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if v := ask(); v != nil {
-			return v
-		}
-	}
-	t.Fatal("waited a minute")
-	return nil
+	poll.Until(t, "an answer", func() bool {
+		answer = ask()
+		return answer != nil
+	})
+	return answer
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/host"
@@ -177,9 +178,7 @@ func TestEndedCall(t *testing.T) {
 		done, err := c.operate(op)
 		ended <- end{done, err}
 	}()
-	for manager.Running(c.Manager, tenant, op.Grant.ID) == 0 && time.Since(start) < time.Minute {
-		time.Sleep(5 * time.Millisecond)
-	}
+	poll.Until(t, "the call runs", func() bool { return manager.Running(c.Manager, tenant, op.Grant.ID) > 0 })
 	must(t, c.EndCall(tenant, op.Grant.ID))
 	if e := <-ended; e.done.Code != sandbox.CodePermissionDeny || time.Since(start) > 50*time.Second {
 		t.Errorf("after %s: %v (%+v)", time.Since(start), e.err, e.done)

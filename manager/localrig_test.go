@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	walls "github.com/bulkhead-dev/sandbox/provider/local"
@@ -128,14 +129,7 @@ func (w *walled) kill(sb sandbox.Sandbox) {
 	}
 	must(w.t, syscall.Kill(pid, syscall.SIGKILL))
 	pinger := sb.(interface{ Ping(context.Context) error })
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if err := pinger.Ping(context.Background()); err != nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("the wall does not die")
-		}
-	}
+	poll.Until(w.t, "the wall dies", func() bool { return pinger.Ping(context.Background()) != nil })
 }
 
 // said runs a line of a shell.

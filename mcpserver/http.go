@@ -31,7 +31,8 @@ type Handler struct {
 // A guest is a session over HTTP.
 type guest struct {
 	*session
-	id string
+	id      string
+	settled bool // its first request is over; guarded by Handler.mu
 }
 
 // Handler returns what serves the protocol over HTTP. bind says whose session a
@@ -133,7 +134,7 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 // forgets one that was none, or that has begun too late for Close to end it.
 func (h *Handler) settle(g *guest) {
 	for peer := range g.server.Sessions() {
-		if !h.keep(func() { h.end(g, peer) }) {
+		if !h.keep(g, peer) {
 			_ = peer.Close() // nobody has anything of it
 			break
 		}
@@ -143,14 +144,15 @@ func (h *Handler) settle(g *guest) {
 	h.forget(g)
 }
 
-// keep has Close wait for the end of a session, unless it was called already.
-func (h *Handler) keep(end func()) bool {
+// keep has Close end a session and wait for it, unless it was called already.
+func (h *Handler) keep(g *guest, peer *mcp.ServerSession) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
 		return false
 	}
-	h.waits.Go(end)
+	g.settled = true
+	h.waits.Go(func() { h.end(g, peer) })
 	return true
 }
 
@@ -168,16 +170,24 @@ func (h *Handler) forget(g *guest) {
 }
 
 // Close takes no new sessions and ends those that are open, with what their
-// calls have begun.
+// calls have begun. One whose first request is under way ends with that
+// request: it may be half made, and the SDK ends no such session.
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	h.over = true
-	var all []*guest
+	var begun, settled []*guest
 	for _, g := range h.open {
-		all = append(all, g)
+		if g.settled {
+			settled = append(settled, g)
+		} else {
+			begun = append(begun, g)
+		}
 	}
 	h.mu.Unlock()
-	for _, g := range all {
+	for _, g := range begun {
+		g.end()
+	}
+	for _, g := range settled {
 		g.end()
 		for peer := range g.server.Sessions() {
 			peer.Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 )
@@ -42,7 +43,7 @@ func TestResourcesAreCalls(t *testing.T) {
 			_, _ = c.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"command": "sleep 1000"}})
 		}
 	}()
-	until(t, "a call is begun while another runs", func() bool { return read() != nil })
+	poll.Until(t, "a call is too many while another runs", func() bool { return read() != nil })
 	if err := read(); err == nil || !strings.Contains(err.Error(), "too many calls") {
 		t.Error(err)
 	}
@@ -51,7 +52,7 @@ func TestResourcesAreCalls(t *testing.T) {
 	}
 	stop()
 	<-ended
-	until(t, "nothing is read afterwards", func() bool { return read() == nil })
+	poll.Until(t, "it is read again afterwards", func() bool { return read() == nil })
 }
 
 func TestResources(t *testing.T) {

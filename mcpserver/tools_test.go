@@ -14,8 +14,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
 var sandboxTools = []string{"sandbox_create", "sandbox_list", "sandbox_recreate", "sandbox_remove"}
@@ -219,29 +221,20 @@ func TestCancelKills(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a call that was cancelled has an answer")
 	}
-	until(t, "the command runs on", func() bool {
-		for _, name := range r.engine.Names() {
-			for _, p := range r.engine.Processes(name) {
-				if strings.Contains(strings.Join(p.Args, " "), "sleep 1000") {
-					return false
-				}
-			}
-		}
-		return true
-	})
+	poll.Until(t, "the command ends", func() bool { return r.inside("sleep 1000") == 0 })
 	if res := call(t, c, "exec", `{"command":"echo again"}`); !strings.Contains(text(res), "again") {
 		t.Errorf("%q", text(res))
 	}
 }
 
-// until waits until ok says so.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what)
+// inside counts the sandboxes in which a process has text among its arguments.
+func (r *rig) inside(text string) (n int) {
+	for _, name := range r.engine.Names() {
+		if slices.ContainsFunc(r.engine.Processes(name), func(p fake.ProcessInfo) bool { return strings.Contains(strings.Join(p.Args, " "), text) }) {
+			n++
 		}
 	}
+	return n
 }
 
 func TestCallsAreBounded(t *testing.T) {

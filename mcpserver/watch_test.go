@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // TestCallsEndWithTheRightToThem holds that what runs ends when its caller may do
@@ -46,7 +47,7 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 		}
 		answer <- res
 	}()
-	until(t, "it tells of no progress", func() bool { return notes.Load() > 2 })
+	poll.Until(t, "it tells of progress", func() bool { return notes.Load() > 2 })
 	close(over)
 	select {
 	case res := <-answer:
@@ -66,5 +67,5 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	if notes.Load() > told+1 { // one may have been under way
 		t.Errorf("progress is told of after the end: %d, then %d", told, notes.Load())
 	}
-	until(t, "something is watched for", func() bool { return watches.Load() == 0 })
+	poll.Until(t, "nothing is watched for any more", func() bool { return watches.Load() == 0 })
 }

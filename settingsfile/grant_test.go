@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
@@ -84,9 +85,7 @@ func TestAllowPermanentRefuses(t *testing.T) {
 			return dir + "/open/s.json"
 		}, sandbox.CodePermissionDeny},
 		{"somebody else's", func(t *testing.T, dir string) string {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can give files away")
-			}
+			testenv.Require(t, "root") // which alone can give files away
 			f := write(t, dir+"/s.json", "{}", 0o600)
 			must(t, os.Chown(f, 4711, 4711))
 			return f

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // buildProgram compiles a tiny static program for goarch.
@@ -38,9 +39,7 @@ func buildProgram(t testing.TB, goarch, text string) string {
 func settle(t testing.TB, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
-		for !identifyPath(p).settled(time.Now()) {
-			time.Sleep(50 * time.Millisecond)
-		}
+		poll.Until(t, p+" is old enough", func() bool { return identifyPath(p).settled(time.Now()) })
 	}
 }
 

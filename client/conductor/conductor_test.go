@@ -28,6 +28,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -302,11 +303,7 @@ func TestLentToOne(t *testing.T) {
 		t.Errorf("whom it is lent to: %v", err)
 	}
 	talk.End(true)
-	for deadline := time.Now().Add(patience); stat("acme-s1", "s1") == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("given back it still answers")
-		}
-	}
+	poll.Until(t, "given back it answers no more", func() bool { return stat("acme-s1", "s1") != nil })
 	r.code("given back", stat("acme-s1", "s1"), sandbox.CodeUnavailable)
 }
 

@@ -5,12 +5,12 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // A room is an open sandbox in which can be dialled and listened.
@@ -54,16 +54,14 @@ func TestListenersAreBounded(t *testing.T) {
 	y.code("one more", err, sandbox.CodeBudgetExceeded)
 	y.room(y.remote, "b").listen() // another sandbox has its own
 	must(t, all[0].Close())
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	poll.Success(t, func() error { // until the place of one that has ended is given back
 		l, err := one.Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err == nil {
-			must(t, l.Close())
-			return
+		if err != nil {
+			y.code("when one has ended", err, sandbox.CodeBudgetExceeded)
+			return err
 		}
-		if y.code("when one has ended", err, sandbox.CodeBudgetExceeded); time.Now().After(end) {
-			t.Fatal("the place of one that has ended is not given back")
-		}
-	}
+		return l.Close()
+	})
 }
 
 // TestConnectionsAreBounded holds that one sandbox, one caller and all together

@@ -7,13 +7,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -157,15 +157,10 @@ func TestHandlesEnd(t *testing.T) {
 			t.Errorf("%s goes on", what)
 		}
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	poll.Until(t, "a start through a handle that has ended is refused", func() bool {
 		_, err := sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}})
-		if sandbox.CodeOf(err) == sandbox.CodeUnavailable {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("start through a handle that has ended: %v", err)
-		}
-	}
+		return sandbox.CodeOf(err) == sandbox.CodeUnavailable
+	})
 	_, err = y.remote.Open(t.Context(), s)
 	y.code("open of a daemon that has ended", err, sandbox.CodeUnavailable)
 	must(t, sb.Close())

@@ -82,39 +82,41 @@ func TestTenantThatIsNotServed(t *testing.T) {
 // time; there are never more than the limit, and all of it is given back.
 func TestParallelCommandsStayWithinTheLimit(t *testing.T) {
 	const limit = 7
-	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Commands, limit))})
-	var now, most, ran, refused atomic.Int64
-	var wg sync.WaitGroup
-	for range 64 {
-		wg.Go(func() {
-			for range 50 {
-				release, err := a.Command(t.Context(), local, "a")
-				if err != nil {
-					if sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
-						t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Commands, limit))})
+		var now, most, ran, refused atomic.Int64
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for range 50 {
+					release, err := a.Command(t.Context(), local, "a")
+					if err != nil {
+						if sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+							t.Error(err)
+						}
+						refused.Add(1)
+						continue
 					}
-					refused.Add(1)
-					continue
+					n := now.Add(1)
+					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+					}
+					time.Sleep(50 * time.Microsecond) // of the bubble's clock
+					now.Add(-1)
+					ran.Add(1)
+					release()
+					release()
 				}
-				n := now.Add(1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-				}
-				time.Sleep(50 * time.Microsecond)
-				now.Add(-1)
-				ran.Add(1)
-				release()
-				release()
-			}
-		})
-	}
-	wg.Wait()
-	if most.Load() > limit || ran.Load() < 50 || refused.Load() == 0 {
-		t.Errorf("%d ran at once, %d in all, %d were refused; %d is the limit", most.Load(), ran.Load(), refused.Load(), limit)
-	}
-	wantHeld(t, a, "a", quota.Want{})
-	if got := a.Load(); got != (fair.Load{}) {
-		t.Errorf("the queue is left as %+v", got)
-	}
+			})
+		}
+		wg.Wait()
+		if most.Load() > limit || ran.Load() < 50 || refused.Load() == 0 {
+			t.Errorf("%d ran at once, %d in all, %d were refused; %d is the limit", most.Load(), ran.Load(), refused.Load(), limit)
+		}
+		wantHeld(t, a, "a", quota.Want{})
+		if got := a.Load(); got != (fair.Load{}) {
+			t.Errorf("the queue is left as %+v", got)
+		}
+	})
 }
 
 // TestBurstDelaysOthersByTheirShare holds that 1000 commands of one tenant delay

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
@@ -236,13 +237,9 @@ func TestTimeEndsACommand(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 2000 }))
 	p.Want(200, secret, "POST", p.box+"/tools/exec", `{"command":"sleep 600","background":true}`)
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(p.Ask("acme", "POST", p.box+"/tools/process", `{"action":"list"}`).Body, `"state":"failed"`) {
-		if time.Now().After(deadline) {
-			t.Fatal("it goes on")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	poll.Until(t, "it ends", func() bool {
+		return strings.Contains(p.Ask("acme", "POST", p.box+"/tools/process", `{"action":"list"}`).Body, `"state":"failed"`)
+	})
 	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.wallMs")
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/arrivals"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestBothWays(t *testing.T) {
@@ -166,11 +167,7 @@ func TestLinger(t *testing.T) {
 
 func (r *rig) until(what string, so func() bool) {
 	r.Helper()
-	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("it does not happen: %s", what)
-		}
-	}
+	poll.Until(r, what, so)
 }
 
 // TestBounds holds that there are no more connections than there may be, and

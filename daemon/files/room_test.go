@@ -2,74 +2,99 @@ package files_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// A slow lender counts who has files lent at a time, by sandbox, and holds them
-// for a while.
-type slow struct {
+// A lender counts who comes, and holds whom it lends files to until the test
+// lets one go.
+type lender struct {
 	*manager.Manager
+	letGo chan struct{}
 
-	mu      sync.Mutex
-	now     map[string]int
-	highest map[string]int
+	mu                  sync.Mutex
+	come, held, highest int
 }
 
-func (s *slow) Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error {
-	key := req.Who.Session
-	s.mu.Lock()
-	s.now[key]++
-	s.highest[key] = max(s.highest[key], s.now[key])
-	s.mu.Unlock()
+// Usable is asked of everybody at the door.
+func (l *lender) Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
+	l.mu.Lock()
+	l.come++
+	l.mu.Unlock()
+	return l.Manager.Usable(who, flags)
+}
+
+func (l *lender) Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error {
+	l.mu.Lock()
+	l.held++
+	l.highest = max(l.highest, l.held)
+	l.mu.Unlock()
+	<-l.letGo
 	defer func() {
-		s.mu.Lock()
-		s.now[key]--
-		s.mu.Unlock()
+		l.mu.Lock()
+		l.held--
+		l.mu.Unlock()
 	}()
-	time.Sleep(50 * time.Millisecond)
-	return s.Manager.Files(ctx, req, fn)
+	return l.Manager.Files(ctx, req, fn)
+}
+
+func (l *lender) count() (come, held, highest int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.come, l.held, l.highest
 }
 
 // TestRoom holds that what takes memory by what lies in a sandbox does not run
 // as often at a time as it is asked for: whoever fills a sandbox with files
 // could take all memory of the daemon otherwise.
 func TestRoom(t *testing.T) {
-	var s *slow
+	var l *lender
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
-		s = &slow{Manager: r.Manager, now: map[string]int{}, highest: map[string]int{}}
-		return []route.Resource{files.NewResource(s, files.Limits{})}
+		l = &lender{Manager: r.Manager}
+		return []route.Resource{files.NewResource(l, files.Limits{})}
 	}})
 	base := "/v1/sandboxes/" + r.Ready("acme", "s1")
 	r.Run("acme", "s1", "mkdir d; echo x > d/f")
+	const all = 24
 	for _, tt := range []struct {
 		name, method, path, body string
 		most                     int
-		held                     bool
 	}{
-		{"list", http.MethodGet, "/files/workspace/d?list", "", 2, true},
-		{"glob", http.MethodPost, "/files:glob", `{"pattern":"**"}`, 2, true},
-		{"pack", http.MethodGet, "/archive?path=d", "", 4, true},
-		{"control: read", http.MethodGet, "/files/workspace/d/f", "", 4, false},
+		{"list", http.MethodGet, "/files/workspace/d?list", "", 2},
+		{"glob", http.MethodPost, "/files:glob", `{"pattern":"**"}`, 2},
+		{"pack", http.MethodGet, "/archive?path=d", "", 4},
+		{"control: read", http.MethodGet, "/files/workspace/d/f", "", all},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s.mu.Lock()
-			clear(s.highest)
-			s.mu.Unlock()
-			var all sync.WaitGroup
-			for range 24 {
-				all.Go(func() { r.Want(200, "acme", tt.method, base+tt.path, tt.body) })
+			l.mu.Lock()
+			l.letGo, l.come, l.highest = make(chan struct{}), 0, 0
+			l.mu.Unlock()
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer close(l.letGo)
+			for range all {
+				wg.Go(func() { r.Want(200, "acme", tt.method, base+tt.path, tt.body) })
 			}
-			all.Wait()
-			if got := s.highest["s1"]; (got > tt.most) == tt.held {
-				t.Errorf("%d at a time", got)
+			for left := all; left > 0; left-- { // who waits at the door comes in when somebody leaves
+				poll.Success(t, func() error {
+					if come, held, _ := l.count(); come < all || held < min(left, tt.most) {
+						return fmt.Errorf("%d have come, %d are held, %d are left", come, held, left)
+					}
+					return nil
+				})
+				l.letGo <- struct{}{}
+			}
+			if _, _, highest := l.count(); highest != tt.most {
+				t.Errorf("%d at a time, want %d", highest, tt.most)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/shells"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
@@ -273,16 +275,13 @@ func typeIn(t *testing.T, w io.Writer, keys string) {
 // gone waits until nothing inside sleeps for so long.
 func (r rig) gone(seconds string) {
 	r.T.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	poll.Success(r.T, func() error {
 		out := r.Run("acme", "s1", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true")
-		if !strings.Contains(out, "sleep "+seconds) {
-			return
+		if strings.Contains(out, "sleep "+seconds) {
+			return fmt.Errorf("it still runs: %q", out)
 		}
-		if time.Now().After(deadline) {
-			r.T.Fatalf("it still runs: %q", out)
-		}
-		time.Sleep(50 * time.Millisecond) // nothing outside can be watched for it
-	}
+		return nil
+	})
 }
 
 // TestTerminalStays holds that a terminal that is kept outlives its socket, is

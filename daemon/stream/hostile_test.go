@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // lines is a buffer that can be watched.
@@ -37,11 +39,12 @@ func (l *lines) String() string {
 
 func (l *lines) await(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(l.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q did not come; so far %.200q", text, l.String())
+	poll.Success(t, func() error {
+		if so := l.String(); !strings.Contains(so, text) {
+			return fmt.Errorf("%q did not come; so far %.200q", text, so)
 		}
-	}
+		return nil
+	})
 }
 
 func (r *rig) send(conn *websocket.Conn, kind websocket.MessageType, text string) {

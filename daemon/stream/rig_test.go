@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -143,13 +145,12 @@ func (r *rig) awaitServed() error {
 // awaitRunning watches until exactly n processes run inside.
 func (r *rig) awaitRunning(n int) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if got := len(r.engine.Processes(r.name)); got == n {
-			return
-		} else if time.Now().After(deadline) {
-			r.Fatalf("%d processes run, want %d", got, n)
+	poll.Success(r, func() error {
+		if got := len(r.engine.Processes(r.name)); got != n {
+			return fmt.Errorf("%d processes run, want %d", got, n)
 		}
-	}
+		return nil
+	})
 }
 
 func sh(line string) sandbox.Command { return sandbox.Command{Args: []string{"sh", "-c", line}} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestStreamsAndExit(t *testing.T) {
@@ -199,14 +200,15 @@ func TestReaderThatWaits(t *testing.T) {
 // still watches until n does not change any more.
 func still(t *testing.T, n *atomic.Int64) {
 	t.Helper()
-	for last, same := n.Load(), 0; same < 50; {
-		time.Sleep(2 * time.Millisecond) // between two looks
+	last, same := n.Load(), 0
+	poll.Until(t, "it comes to rest", func() bool {
 		if now := n.Load(); now != last || now == 0 {
 			last, same = now, 0
 		} else {
 			same++
 		}
-	}
+		return same == 10
+	})
 }
 
 type tap struct {

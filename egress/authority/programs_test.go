@@ -75,8 +75,10 @@ print(urllib.request.urlopen(sys.argv[1], context=c).read().decode())`
 // need is what a machine has to have for the program of a test.
 func need(name string) string {
 	switch name {
-	case "openssl", "perl", "ruby", "cargo", "php", "deno":
+	case "openssl", "ruby", "cargo", "php", "deno":
 		return name
+	case "perl":
+		return "perl-lwp" // Perl itself fetches nothing
 	}
 	return "nettools"
 }

@@ -161,7 +161,7 @@ func FuzzScrub(f *testing.F) {
 	f.Add([]byte(base64.StdEncoding.EncodeToString([]byte("me:"+value))), value, "12345678", uint8(7))
 	f.Fuzz(func(t *testing.T, text []byte, one, two string, step uint8) {
 		if len(one) < minValue || len(two) < minValue || len(one) > 200 || len(two) > 200 {
-			t.Skip()
+			return
 		}
 		secrets := []*held{{standIn: "<1>", seen: [][]byte{[]byte(one)}}, {standIn: "<2>", seen: [][]byte{[]byte(two)}}}
 		v := &vault{secrets: secrets, match: newMatcher(secrets)}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -205,42 +205,33 @@ func TestCommandsThatFail(t *testing.T) {
 // TestCommandIsEnded holds that one which takes too long ends with what it has
 // started.
 func TestCommandIsEnded(t *testing.T) {
-	pids := filepath.Join(t.TempDir(), "pids")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
+	alive := make(chan *os.File, 1)
 	go func() {
 		defer cancel()
-		for ctx.Err() == nil {
-			if data, _ := os.ReadFile(pids); strings.Count(string(data), "\n") == 2 {
-				return
-			}
-			time.Sleep(time.Millisecond)
+		f, err := os.Open(pipe)
+		if err != nil {
+			t.Error(err)
+			return
 		}
+		if _, err := io.ReadFull(f, make([]byte, len("both"))); err != nil {
+			t.Error(err)
+		}
+		alive <- f
 	}()
-	line := "echo $$ >>" + pids + "; sleep 1000 & echo $! >>" + pids + "; wait"
+	line := "exec 3>" + pipe + "; sleep 1000 & echo both >&3; wait" // both have the pipe open while they run
 	_, err := NewSet(ctx, []Binding{{"A", []string{"h.example"}, Source{Command: []string{"/bin/sh", "-c", line}}}}, newRig().deps())
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Fatalf("got %v", err)
 	}
-	data, err := os.ReadFile(pids)
-	must(t, err)
-	for _, text := range strings.Fields(string(data)) {
-		pid, err := strconv.Atoi(text)
-		must(t, err)
-		deadline := time.Now().Add(20 * time.Second)
-		for alive(pid) && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		if alive(pid) {
-			t.Errorf("process %d is still there", pid)
-		}
+	f := <-alive
+	defer f.Close()
+	must(t, f.SetReadDeadline(time.Now().Add(time.Minute)))
+	if _, err := io.ReadAll(f); err != nil {
+		t.Errorf("a process is still there: %v", err)
 	}
-}
-
-// alive reports whether a process runs; one that nobody has waited for does not.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return err == nil && !strings.HasPrefix(rest, "Z")
 }
 
 // TestCommandEnvironment holds that a command gets no more than it needs.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // TestFamily holds that a revocation takes along all that were derived, whoever
@@ -100,11 +101,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		c := s.Watch(ctx, "g")
 		cancel()
 		h := hubOf(s)
-		for deadline := time.Now().Add(30 * time.Second); len(h.waiting()) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("it waits for ever")
-			}
-		}
+		poll.Until(t, "it waits no more", func() bool { return len(h.waiting()) == 0 })
 		must(t, s.Revoke("g", time.Time{}))
 		wantNoSignal(t, "g", c)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // asked are limits of every kind, as a client sends them.
@@ -127,17 +128,9 @@ func TestAuditorRests(t *testing.T) {
 		t.Fatal("a command with bounds is not looked at")
 	}
 	close(m.gone)
-	for deadline := time.Now().Add(10 * time.Second); running(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a command that is gone is looked at for ever")
-		}
-	}
+	poll.Until(t, "a command that is gone is looked at no more", func() bool { return !running() })
 	m.gone = make(chan struct{})
 	o.watch(m, a, false)
 	o.release(m)
-	for deadline := time.Now().Add(10 * time.Second); running(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a command that was let go of is looked at for ever")
-		}
-	}
+	poll.Until(t, "a command that was let go of is looked at no more", func() bool { return !running() })
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // TestHeldFramesGoOut holds that frames which are held back arrive though
@@ -30,8 +31,8 @@ func TestHeldFramesGoOut(t *testing.T) {
 				t.Fatalf("round %d: %+v, %v", i, f, err)
 			}
 		}
-		for i%10 == 0 && h.armed.Load() { // until it rests
-			time.Sleep(answersHeld / 4)
+		if i%10 == 0 {
+			poll.Until(t, "it rests", func() bool { return !h.armed.Load() })
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -22,9 +22,11 @@ func TestOutputLastBytes(t *testing.T) {
 	for name, end := range map[string]func(*output){"settle": (*output).settle, "finish": (*output).finish} {
 		t.Run(name, func(t *testing.T) {
 			for i := range 50 {
-				if sent := lastBytes(t, &buffers{slots: make(chan struct{}), free: free}, end); sent != "end" {
-					t.Fatalf("round %d: %q was sent", i, sent)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					if sent := lastBytes(t, &buffers{slots: make(chan struct{}), free: free}, end); sent != "end" {
+						t.Fatalf("round %d: %q was sent", i, sent)
+					}
+				})
 			}
 		})
 	}
@@ -47,7 +49,7 @@ func lastBytes(t *testing.T, bufs *buffers, end func(*output)) string {
 	}
 	go o.pump()
 	<-bufs.slots
-	time.Sleep(200 * time.Microsecond) // for the read; a round in which that is too short tests nothing
+	synctest.Wait() // it has found nothing, and gives its buffer back
 	if _, err := w.WriteString("end"); err != nil {
 		t.Fatal(err)
 	}

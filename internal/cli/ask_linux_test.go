@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -105,14 +106,10 @@ func TestQuestionAboutAHost(t *testing.T) {
 // waitTyped waits until something typed can be read.
 func waitTyped(t *testing.T, f *os.File) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if n, err := pending(f); err != nil || n > 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("nothing arrives at the terminal")
-		}
-	}
+	poll.Until(t, "something arrives at the terminal", func() bool {
+		n, err := pending(f)
+		return err != nil || n > 0
+	})
 }
 
 func TestPromptEndsWithItsContext(t *testing.T) {

@@ -24,10 +24,12 @@ type pkg struct {
 	Doc        string
 	Standard   bool
 	GoFiles    []string
-	Imports    []string
-	Deps       []string
-	Module     *struct{ Path string }
-	Error      *struct{ Err string }
+	// Of tests, inside the package and beside it.
+	TestGoFiles, XTestGoFiles []string
+	Imports                   []string
+	Deps                      []string
+	Module                    *struct{ Path string }
+	Error                     *struct{ Err string }
 }
 
 // load lists the packages of this module and everything they import.
@@ -35,7 +37,7 @@ func load(t *testing.T) (ours []pkg, standard map[string]bool) {
 	t.Helper()
 	watchTree(t)
 	cmd := exec.Command("go", "list", "-e", "-deps",
-		"-json=ImportPath,Name,Dir,Doc,Standard,GoFiles,Imports,Deps,Module,Error", module+"/...")
+		"-json=ImportPath,Name,Dir,Doc,Standard,GoFiles,TestGoFiles,XTestGoFiles,Imports,Deps,Module,Error", module+"/...")
 	cmd.Dir = "../.."
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut

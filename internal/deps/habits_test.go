@@ -24,7 +24,7 @@ func TestHabits(t *testing.T) {
 		if slices.Contains(badNames, p.Name) || slices.Contains(badNames, filepath.Base(p.ImportPath)) {
 			t.Errorf("%s: the name %q says nothing", p.ImportPath, p.Name)
 		}
-		s := parse(t, p)
+		s := parse(t, p, p.GoFiles...)
 		for _, complaint := range s.complaints(rel) {
 			t.Error(complaint)
 		}
@@ -61,10 +61,10 @@ type source struct {
 	files map[string]*ast.File // by path below the module
 }
 
-func parse(t *testing.T, p pkg) source {
+func parse(t *testing.T, p pkg, names ...string) source {
 	t.Helper()
 	s := source{token.NewFileSet(), map[string]*ast.File{}}
-	for _, name := range p.GoFiles {
+	for _, name := range names {
 		f, err := parser.ParseFile(s.fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Errorf("%v", err)

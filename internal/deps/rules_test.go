@@ -154,6 +154,34 @@ const maxLines = 350
 // longFiles are files that may be longer, with the reason. It stays empty.
 var longFiles = map[string]string{}
 
+// skips are files and folders with tests that may skip by themselves, with the
+// reason.
+var skips = map[string]string{
+	"fsbridge/fstests":                      "a rig says what it cannot bring about",
+	"internal/testenv/testenv.go":           "is what everybody else asks",
+	"provider/local/attack/attempt_test.go": "root's run shows what only root can try",
+	"provider/local/attack/main_test.go":    "an ordinary user's run is what it would start",
+	"provider/providertest":                 "a wall says what it cannot do",
+}
+
+// sleeps are files and folders with tests that may sleep by the real clock,
+// with the reason.
+var sleeps = map[string]string{
+	"budget/ledger/rig_test.go":    "processes that meet have no test to fail",
+	"internal/testenv/poll":        "is what everybody else asks",
+	"provider/providertest/rig.go": "a harness says how long it waits",
+	"daemon/caller/watch_test.go":  "called in bubbles",
+	"tenant/fair/share_test.go":    "called in bubbles",
+
+	"browser":               "watches by loops of its own",
+	"cmd/sandbox":           "watches by loops of its own",
+	"daemon/attack":         "watches by loops of its own",
+	"guest/client":          "watches by loops of its own",
+	"internal/bench":        "what is measured sleeps",
+	"provider/docker":       "watches by loops of its own",
+	"provider/local/attack": "watches by loops of its own",
+}
+
 // variables are package-level variables that may exist, with the reason.
 var variables = map[string]string{
 	"cmd/sandbox.version":       "set by the linker",

@@ -3,6 +3,7 @@ package testenv
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,13 @@ func AsUser(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: OrdinaryUser, Gid: OrdinaryUser}
+}
+
+// UserEnviron returns the environment of this process for tests that [AsUser]
+// runs once more: root is not required of them.
+func UserEnviron() []string {
+	needs := slices.DeleteFunc(strings.Split(os.Getenv(require), ","), func(need string) bool { return need == "root" })
+	return append(os.Environ(), require+"="+strings.Join(needs, ","))
 }
 
 // userMissing asks once a process whether programs run as an ordinary user.

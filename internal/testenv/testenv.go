@@ -38,11 +38,15 @@ func Require(t testing.TB, need string) {
 // the need.
 func Lack(t testing.TB, need string, why any) {
 	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("SANDBOX_TEST_REQUIRE"), ","), need) {
-		t.Fatalf("%s is required by SANDBOX_TEST_REQUIRE, but %v", need, why)
+	if slices.Contains(strings.Split(os.Getenv(require), ","), need) {
+		t.Fatalf("%s is required by %s, but %v", need, require, why)
 	}
 	t.Skipf("needs %s: %v", need, why)
 }
+
+// require names the variable with what a machine has to have, separated by
+// commas.
+const require = "SANDBOX_TEST_REQUIRE"
 
 func missing(need string) string {
 	switch need {

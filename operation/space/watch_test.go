@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/operation/space"
 )
 
@@ -177,11 +178,6 @@ func (c *counting) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, err
 // wait waits until n more listings were asked for.
 func (c *counting) wait(t *testing.T, n int64) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for want := c.n.Load() + n; c.n.Load() < want; {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody looks")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	want := c.n.Load() + n
+	poll.Until(t, "somebody looks", func() bool { return c.n.Load() >= want })
 }

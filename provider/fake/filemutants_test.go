@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
@@ -119,6 +119,42 @@ func fileMutants() []mutant { return append(contentMutants(), changeMutants()...
 
 type writing = func(f sandbox.Files, ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error
 
+// inTwoSteps are files of which all writes but the first leave half of a file,
+// until somebody has looked at one.
+func inTwoSteps() brokenFiles {
+	var writes atomic.Int32
+	var half atomic.Bool
+	looked := make(chan struct{})
+	look := sync.OnceFunc(func() { close(looked) })
+	return brokenFiles{
+		read: func(f sandbox.Files, ctx context.Context, name string, offset, limit int64) (io.ReadCloser, error) {
+			seen := half.Load()
+			r, err := f.Read(ctx, name, offset, limit)
+			if seen {
+				look()
+			}
+			return r, err
+		},
+		write: func(f sandbox.Files, ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error {
+			b, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			if writes.Add(1) > 1 {
+				if err := f.Write(ctx, name, strings.NewReader(string(b[:len(b)/2])), o); err != nil {
+					return err
+				}
+				half.Store(true)
+				select {
+				case <-looked:
+				case <-ctx.Done():
+				}
+			}
+			return f.Write(ctx, name, strings.NewReader(string(b)), o)
+		},
+	}
+}
+
 func contentMutants() []mutant {
 	written := func(change func(name string, r io.Reader, o *sandbox.WriteOptions) (string, io.Reader)) writing {
 		return func(f sandbox.Files, ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error {
@@ -145,18 +181,7 @@ func contentMutants() []mutant {
 			read: func(f sandbox.Files, ctx context.Context, name string, offset, limit int64) (io.ReadCloser, error) {
 				return f.Read(ctx, name+".tool", offset, limit)
 			}})},
-		{"a write comes in two steps", "write replaces the file as one step", withFiles(brokenFiles{
-			write: func(f sandbox.Files, ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error {
-				b, err := io.ReadAll(r)
-				if err != nil {
-					return err
-				}
-				if err := f.Write(ctx, name, strings.NewReader(string(b[:len(b)/2])), o); err != nil {
-					return err
-				}
-				time.Sleep(5 * time.Millisecond) // for somebody to look
-				return f.Write(ctx, name, strings.NewReader(string(b)), o)
-			}})},
+		{"a write comes in two steps", "write replaces the file as one step", withFiles(inTwoSteps())},
 		{"a failed write leaves its part", "a write that fails leaves the old file and nothing else", withFiles(brokenFiles{
 			write: func(f sandbox.Files, ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error {
 				err := f.Write(ctx, name, r, o)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
@@ -143,9 +142,11 @@ func providerMutants() []mutant {
 			h.Down = func(testing.TB) sandbox.Provider { return fake.New(faked.Options()) }
 		}},
 		{"hanging has no bound", "an engine that hangs times out", func(h *providertest.Harness) {
-			h.Hanging = func(testing.TB) sandbox.Provider {
+			h.Hanging = func(t testing.TB) sandbox.Provider {
+				over := make(chan struct{})
+				t.Cleanup(func() { close(over) })
 				return faked.Faulty(func(ctx context.Context, _ fake.Step, _ string) error {
-					time.Sleep(2 * time.Second) // deaf to ctx
+					<-over // deaf to ctx
 					return ctx.Err()
 				})
 			}

@@ -2,12 +2,13 @@ package fake_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -87,9 +88,10 @@ func TestShellLeaksNothing(t *testing.T) {
 	lines(10)
 	before := open()
 	lines(200)
-	for deadline := time.Now().Add(10 * time.Second); open() > before; time.Sleep(time.Millisecond) { // between two looks
-		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors are open, %d were", open(), before)
+	poll.Success(t, func() error {
+		if n := open(); n > before {
+			return fmt.Errorf("%d descriptors are open, %d were", n, before)
 		}
-	}
+		return nil
+	})
 }

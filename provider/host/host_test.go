@@ -5,6 +5,7 @@ package host_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/host"
 )
 
@@ -91,25 +93,25 @@ func TestTreesEnd(t *testing.T) {
 			} else {
 				sb.Close()
 			}
-			for deadline := time.Now().Add(10 * time.Second); unix.Kill(pid, 0) == nil; {
-				if time.Now().After(deadline) {
-					t.Fatalf("process %d lives on", pid)
-				}
-			}
+			poll.Until(t, "the escapee ends", func() bool { return unix.Kill(pid, 0) != nil })
 		})
 	}
 }
 
-func waitForPID(t *testing.T, file string) int {
+func waitForPID(t *testing.T, file string) (pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		b, _ := os.ReadFile(file)
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && strings.HasSuffix(string(b), "\n") {
-			return pid
+	poll.Success(t, func() error {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
 		}
-	}
-	t.Fatal("no process was started")
-	return 0
+		line, whole := strings.CutSuffix(string(b), "\n")
+		if pid, err = strconv.Atoi(line); err != nil || !whole {
+			return fmt.Errorf("no process was started: %q", b)
+		}
+		return nil
+	})
+	return pid
 }
 
 // TestWithoutWorkspace holds that nothing runs somewhere else instead.

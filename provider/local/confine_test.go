@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestLimitsOfTheSpec(t *testing.T) {
@@ -109,7 +110,7 @@ func TestFilesFollowTheWall(t *testing.T) {
 	if _, err := f.Stat(context.Background(), "/workspace/a"); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the old wall stays", func() bool { return len(r.processes(t)) == 1 })
+	poll.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestRefusedSettings(t *testing.T) {

@@ -5,6 +5,7 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
@@ -90,18 +92,12 @@ func (r *rig) leaks(t testing.TB) {
 	if bytes.Contains(mounts, []byte(r.state.Path())) {
 		t.Errorf("mounts are left:\n%s", mounts)
 	}
-	deadline := time.Now().Add(5 * time.Second)
-	for {
-		of := r.processes(t)
-		if len(of) == 0 {
-			return
+	poll.Success(t, func() error {
+		if of := r.processes(t); len(of) > 0 {
+			return fmt.Errorf("processes are left: %q", of)
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("processes are left: %q", of)
-			return
-		}
-		time.Sleep(2 * time.Millisecond) // between two looks
-	}
+		return nil
+	})
 }
 
 // processes returns the command lines of bubblewrap and guests below this test.

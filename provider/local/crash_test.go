@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
@@ -100,7 +101,7 @@ func TestKilledOrchestrator(t *testing.T) {
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	eventually(t, "the wall lives on", func() bool { return !first.Alive() })
+	poll.Until(t, "the wall ends", func() bool { return !first.Alive() })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}

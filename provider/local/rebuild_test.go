@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // workspaceOf is the host folder behind the workspace of s.
@@ -96,7 +97,7 @@ func TestOldCommandsEndWithTheOldWall(t *testing.T) {
 	if exit, err := p.Wait(); err != nil || exit.Code != 0 || out.String() != "done\n" {
 		t.Errorf("the old command: %+v, %v, %q", exit, err, out.String())
 	}
-	eventually(t, "the old wall stays", func() bool { return len(r.processes(t)) == 1 })
+	poll.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
@@ -122,7 +123,7 @@ func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
 	}
 	must(t, sb.Close())
 	must(t, r.provider(t).Remove(t.Context(), s.Name))
-	eventually(t, "something is left behind", func() bool {
+	poll.Until(t, "nothing is left behind", func() bool {
 		for _, p := range []string{"deploy", ".ssh", "a"} {
 			if _, err := os.Lstat(filepath.Join(open, p)); err == nil {
 				return false
@@ -130,15 +131,6 @@ func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
 		}
 		return true
 	})
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-	}
 }
 
 func TestGrantOpensAPathForItsHandle(t *testing.T) {
@@ -206,7 +198,7 @@ func TestShellMovesIntoANewWall(t *testing.T) {
 	if !strings.HasPrefix(out, "kept\n") || strings.Contains(out, "secret") || exit.Code == 0 || !exit.Restarted {
 		t.Errorf("%q, %+v", out, exit)
 	}
-	eventually(t, "the old wall stays", func() bool { return len(r.processes(t)) == 1 })
+	poll.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestHangingBwrap(t *testing.T) {

@@ -15,9 +15,7 @@ import (
 // TestAsAnOrdinaryUser runs all other tests once more as somebody who is not
 // root and whose walls are built without root's way down.
 func TestAsAnOrdinaryUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("all tests run as an ordinary user already")
-	}
+	testenv.Require(t, "root") // else all tests run as an ordinary user already
 	testenv.Require(t, "user")
 	dir, err := os.MkdirTemp("", "local-user-")
 	must(t, err)
@@ -32,7 +30,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	cmd := exec.Command(program, "-test.v", "-test.count=1")
 	testenv.AsUser(cmd)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "SANDBOX_GUEST="+guest)
+	cmd.Env = append(testenv.UserEnviron(), "TMPDIR="+dir, "HOME="+dir, "SANDBOX_GUEST="+guest)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

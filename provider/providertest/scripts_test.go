@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // onHost runs a portable program on the machine itself: the scripts are
@@ -111,13 +113,12 @@ func TestTreeAndCount(t *testing.T) {
 		}
 		cmd.Wait()
 	})
-	deadline := time.Now().Add(20 * time.Second)
-	for len(carriers(t, marker)) != TreeSize {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d carriers, want %d", len(carriers(t, marker)), TreeSize)
+	poll.Success(t, func() error {
+		if n := len(carriers(t, marker)); n != TreeSize {
+			return fmt.Errorf("%d carriers, want %d", n, TreeSize)
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks
-	}
+		return nil
+	})
 	if got := count(); got != strconv.Itoa(TreeSize) {
 		t.Errorf("Count says %s, want %d", got, TreeSize)
 	}
