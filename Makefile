@@ -6,7 +6,7 @@ BIN := $(CURDIR)/bin
 GUEST := $(BIN)/sandbox-guest
 
 # Tests skip nothing of what is named here, see internal/testenv.
-export SANDBOX_TEST_REQUIRE ?= docker,local,quota
+export SANDBOX_TEST_REQUIRE ?= docker,local
 # The guest that tests and commands put into sandboxes.
 export SANDBOX_GUEST ?= $(GUEST)
 # A program with the race detector waits a second when it ends, for races that
