@@ -184,6 +184,38 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
+// TestPeerGoesBehindItsInput holds that the end of a socket ends a command which
+// does not read its input, also where so much of that is under way that the
+// server waits with reading.
+func TestPeerGoesBehindItsInput(t *testing.T) {
+	r := newRig(t)
+	r.o.Beat = 500 * time.Millisecond
+	conn := r.dial()
+	r.send(conn, websocket.MessageText, `{"args":["sleep","1000"]}`)
+	r.awaitRunning(1)
+	go func() { // alive: it answers what it is asked
+		for {
+			if _, _, err := conn.Read(r.ctx); err != nil {
+				return
+			}
+		}
+	}()
+	full, cancel := context.WithTimeout(r.ctx, 2*time.Second)
+	defer cancel()
+	chunk := append([]byte{stream.Stdin}, make([]byte, stream.MaxData)...)
+	for full.Err() == nil {
+		if conn.Write(full, websocket.MessageBinary, chunk) != nil {
+			break
+		}
+		if len(r.engine.Processes(r.name)) == 0 {
+			t.Fatal("the command of a client that is there has ended")
+		}
+	}
+	conn.CloseNow() // as the write that was given up has done
+	_ = r.awaitServed()
+	r.awaitRunning(0)
+}
+
 // TestLyingServer holds that the client takes nothing for a success that was
 // not told as one.
 func TestLyingServer(t *testing.T) {

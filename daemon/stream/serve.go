@@ -36,6 +36,7 @@ type Outcomer interface {
 // The end of ctx ends the command; the client hears how.
 func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) error {
 	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), kills: make(chan struct{}, maxKills), begun: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
+	s.lost = s.cut
 	r, err := s.request(ctx)
 	if err != nil {
 		return s.fail(err)
@@ -201,7 +202,8 @@ func (s *served) finish() {
 	s.cut()
 }
 
-// cut ends the streams.
+// cut ends the streams. It may be called again, and at any time after the
+// request was read.
 func (s *served) cut() {
 	if s.stdin != nil {
 		s.stdin.Close(nil)
