@@ -103,7 +103,9 @@ func TestHostileRequests(t *testing.T) {
 		"no JSON": "{", "another value": "[]", "unknown member": `{"args":["true"],"root":true}`,
 		"trailing": `{"args":["true"]} {}`, "negative time": `{"args":["true"],"graceSeconds":-1}`,
 		"a window of its own": `{"args":["true"],"window":1073741824}`, "base64 that is none": `{"args":[{"base64":"%"}]}`,
-		"a wrong type": `{"args":"true"}`,
+		"a wrong type": `{"args":"true"}`, "a member twice": `{"args":["true"],"args":["false"]}`, "a member in other letters": `{"args":["true"],"ARGS":["false"]}`,
+		"null": `{"args":null,"line":"true"}`, "a variable twice": `{"args":["true"],"env":{"A":"1","A":"2"}}`, "no UTF-8": "{\"args\":[\"rm\",\"\xff\"]}",
+		"more in what only the route knows": `{"args":["true"],"extra":{"ask":true,"ask":false}}`,
 	} {
 		conn := r.dial()
 		r.send(conn, websocket.MessageText, first)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -97,7 +98,7 @@ func (s *served) request(ctx context.Context) (Request, error) {
 	if kind != websocket.MessageText {
 		return r, invalid("", "the first frame must be a text frame with the request")
 	}
-	if err := decode(b, &r); err != nil {
+	if err := strict.Decode(b, &r); err != nil { // it says what is run: never another thing than was meant
 		return r, err
 	}
 	s.buf = nil // it may be large
