@@ -100,7 +100,7 @@ func TestKilledOrchestrator(t *testing.T) {
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	eventually(t, "the wall lives on", func() bool { return !first.Alive() })
+	eventually(t, "the wall lives on", func() bool { return !alive(t, first) })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}
@@ -160,4 +160,11 @@ func TestTwoProgramsOnOneState(t *testing.T) {
 		t.Errorf("Open: %v", err)
 	}
 	r.leaks(t)
+}
+
+func alive(t *testing.T, id procs.ID) bool {
+	t.Helper()
+	up, err := id.Alive()
+	must(t, err)
+	return up
 }
