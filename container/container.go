@@ -12,7 +12,9 @@ package container
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -77,10 +79,14 @@ func (e *Engine) Close() error { return e.api.Close() }
 // Create makes a container from p without starting it and returns its id
 // with the engine's warnings. An image that declares volumes is
 // [sandbox.CodeCapabilityBlocked]: the engine would give each a writable,
-// unbounded folder on the host's disk.
+// unbounded folder on the host's disk. So is an AppArmor profile at an engine
+// without AppArmor, which would pass it over in silence.
 func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []string, err error) {
 	if p.Host.NetworkMode == sandbox.NetworkOwn {
 		return "", nil, sandbox.Errorf(sandbox.CodeInternal, "create container", "%s is to have a network of its own, and none was made", p.Name)
+	}
+	if err := e.confines(ctx, p); err != nil {
+		return "", nil, err
 	}
 	ctx, done := context.WithTimeout(ctx, e.limit.Create)
 	defer done()
@@ -94,6 +100,22 @@ func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []stri
 		return "", nil, errors.Join(err, e.Remove(clean, r.ID))
 	}
 	return r.ID, r.Warnings, nil
+}
+
+// confines refuses a profile that nothing would hold the container to.
+func (e *Engine) confines(ctx context.Context, p Plan) error {
+	i := slices.IndexFunc(p.Host.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, appArmorOpt) })
+	if i < 0 {
+		return nil
+	}
+	has, err := e.Posture(ctx)
+	if err != nil || has.AppArmor {
+		return err
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: "create container", Field: "docker.apparmorProfile", Resource: strings.TrimPrefix(p.Host.SecurityOpt[i], appArmorOpt),
+		Message: "the engine's kernel has no AppArmor, so the profile would confine nothing", Hint: "leave the setting out, or boot the host with AppArmor; see: sandbox doctor",
+	}
 }
 
 func (e *Engine) refuseVolumes(ctx context.Context, id, name string) error {

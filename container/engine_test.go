@@ -162,3 +162,41 @@ func reply(status int, body string) http.HandlerFunc {
 		io.WriteString(w, body)
 	}
 }
+
+// TestProfilesNeedAppArmor holds that a container which is to have a profile is
+// made only where something holds it to that: engines pass over what their
+// kernel lacks.
+func TestProfilesNeedAppArmor(t *testing.T) {
+	for _, tt := range []struct {
+		name, profile, options string
+		want                   sandbox.Code
+	}{
+		{"a profile and AppArmor", "mine", `"name=apparmor","name=seccomp,profile=builtin"`, ""},
+		{"a profile and none", "mine", `"name=seccomp,profile=builtin"`, sandbox.CodeCapabilityBlocked},
+		{"no profile and none", "", `"name=seccomp,profile=builtin"`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			created := false
+			e := engineAt(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/info"):
+					reply(200, `{"SecurityOptions":[`+tt.options+`]}`)(w, r)
+				case strings.HasSuffix(r.URL.Path, "/create"):
+					created = true
+					reply(201, `{"Id":"c1"}`)(w, r)
+				default:
+					reply(200, `{"Id":"c1"}`)(w, r)
+				}
+			}, container.Deadlines{})
+			s := fullSpec()
+			s.Network, s.Security.AppArmor = "none", tt.profile
+			p, err := container.NewPlan(s, "h", time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := e.Create(context.Background(), p); sandbox.CodeOf(err) != tt.want || created != (tt.want == "") {
+				t.Errorf("%v, asked the engine: %v", err, created)
+			}
+		})
+	}
+}

@@ -15,6 +15,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
+// appArmorOpt begins the engine's option that names a profile of AppArmor.
+const appArmorOpt = "apparmor="
+
 // A Plan is what the engine is asked to create.
 type Plan struct {
 	Name    string
@@ -123,7 +126,7 @@ func securityOpts(s sandbox.Security) []string {
 		opts = append(opts, "seccomp="+s.Seccomp)
 	}
 	if s.AppArmor != "" {
-		opts = append(opts, "apparmor="+s.AppArmor)
+		opts = append(opts, appArmorOpt+s.AppArmor)
 	}
 	return opts
 }

@@ -156,7 +156,14 @@ func chownTree(ctx context.Context, path string, o Owner) error {
 	return err
 }
 
+// chownError is why path could not be given to o. What giving it by hand does not
+// mend, such as a full disk or too many open files, is told as anywhere else.
 func chownError(path string, o Owner, err error) error {
+	for _, other := range []error{unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, other) {
+			return statedir.Unavailable("make workspace", path, err)
+		}
+	}
 	e := &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "make workspace", Resource: path, Err: err,
 		Message: fmt.Sprintf("cannot give %s to uid %d", path, o.UID),

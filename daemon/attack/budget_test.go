@@ -103,9 +103,15 @@ func (w *world) carried(s said) bool {
 func (w *world) endsWithItsToken(t *testing.T) {
 	tok := w.mint(w.tokens["a"], api.CreateToken{Role: "session", Session: "mine", TTLSeconds: 600})
 	header := append(w.agent(tok.Secret), "Sandbox-Session", "mine")
-	res := w.start(tok.Secret, "POST", "/mcp", toolCall(7, "exec", `{"command":"echo begun; while :; do date +%s%N > beat; sleep 0.05; done"}`), header...)
+	res := w.start(tok.Secret, "POST", "/mcp", toolCall(7, "exec", `{"command":"echo $$ > loop; echo begun; while :; do sleep 0.05; done"}`), header...)
 	lines := bufio.NewReader(res.Body)
 	w.hears(lines, "begun")
+	lives := func() bool {
+		return w.exec(w.tokens["a"], w.ids["mine"], "test -d /proc/$(cat /workspace/loop) && echo lives; true").Stdout == "lives\n"
+	}
+	if !lives() {
+		t.Error("control: it does not run before its token is taken back")
+	}
 	is[api.Revoked](t, w.send(w.tokens["a"], "DELETE", "/v1/tokens/"+tok.ID, ""), 200)
 	began := time.Now()
 	for {
@@ -116,11 +122,7 @@ func (w *world) endsWithItsToken(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second { // a second, on a machine with nothing else to do
 		t.Errorf("its stream ends after %v", took)
 	}
-	w.until("the command ends", func() bool {
-		before := w.exec(w.tokens["a"], w.ids["mine"], "cat /workspace/beat").Stdout
-		time.Sleep(500 * time.Millisecond)
-		return before == w.exec(w.tokens["a"], w.ids["mine"], "cat /workspace/beat").Stdout
-	})
+	w.until("the command ends", func() bool { return !lives() })
 	if got := w.send(tok.Secret, "POST", "/mcp", toolCall(8, "exec", `{"command":"true"}`), header...); got.status != 401 {
 		t.Errorf("its session of tools is answered %d", got.status)
 	}

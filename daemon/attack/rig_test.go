@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,12 +35,24 @@ const settings = `{
   "daemon": {"drainTimeout": "5s", "instances": ["{instance}"]}
 }`
 
+// alone is a daemon whose walls are local ones, with an agent that is asked
+// about.
+const alone = `{
+  "agents": {
+    "defaults": {"sandbox": {"provider": "local"}},
+    "list": [{"id": "asker", "sandbox": {"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}]
+  },
+  "daemon": {"drainTimeout": "5s"}
+}`
+
 // A house is `sandbox serve`, a client of its admin on a unix socket, and one
 // of whoever has a token over TCP.
 type house struct {
 	t     *testing.T
 	state string
 	addr  string
+	pid   int
+	mine  string // the token of who sends frames
 	admin *http.Client
 	tcp   *http.Client
 }
@@ -62,13 +75,20 @@ func build(t *testing.T, dir string) string {
 	return program
 }
 
-// open starts the daemon with those settings. What it has made is removed at
-// the end.
+// open starts the daemon with those settings, in front of docker. What it has
+// made is removed at the end.
 func open(t *testing.T, settings string) *house {
 	t.Helper()
 	testenv.Require(t, "docker")
+	return start(t, settings, filepath.Join(t.TempDir(), "state-of-the-host"))
+}
+
+// start starts the daemon with that state folder, by a program in front of it
+// where one is named.
+func start(t *testing.T, settings, state string, before ...string) *house {
+	t.Helper()
 	dir := t.TempDir()
-	h := &house{t: t, state: filepath.Join(dir, "state-of-the-host")}
+	h := &house{t: t, state: state}
 	file := filepath.Join(dir, "settings.json")
 	must(t, os.WriteFile(file, []byte(settings), 0o600))
 	program, socket := build(t, dir), filepath.Join(dir, "d.sock")
@@ -86,9 +106,15 @@ func open(t *testing.T, settings string) *house {
 		}
 	})
 	cmd := command("serve", "--listen", "unix:"+socket, "--listen", "tcp:127.0.0.1:0")
+	if len(before) > 0 {
+		args := slices.Concat(before, cmd.Args)
+		cmd = exec.Command(args[0], args[1:]...)
+		cmd.Env = env
+	}
 	out, err := cmd.StderrPipe()
 	must(t, err)
 	must(t, cmd.Start())
+	h.pid = cmd.Process.Pid
 	log := bufio.NewScanner(out)
 	for h.addr == "" && log.Scan() {
 		if _, at, ok := strings.Cut(log.Text(), "listening at tcp:"); ok {

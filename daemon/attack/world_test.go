@@ -175,9 +175,14 @@ func (w *world) line(line string) string {
 // until waits until something is so.
 func (w *world) until(what string, so func() bool) {
 	w.t.Helper()
+	awaits(w.t, what, so)
+}
+
+func awaits(t *testing.T, what string, so func() bool) {
+	t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); {
 		if time.Now().After(end) {
-			w.t.Fatalf("it is not so that %s", what)
+			t.Fatalf("it is not so that %s", what)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

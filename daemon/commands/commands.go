@@ -104,7 +104,7 @@ func (s Resource) exec(c *route.Call) (any, error) {
 
 // requestOf is what the manager is asked. A line is already the shell's.
 func requestOf(in api.Exec, at named.Sandbox, admin bool) (manager.Request, error) {
-	req := manager.Request{Who: at.Who, Tool: in.Tool, Ask: in.Ask}
+	req := manager.Request{Who: at.Who, MustExist: true, Tool: in.Tool, Ask: in.Ask}
 	switch {
 	case (len(in.Args) == 0) == (in.Line == ""):
 		return req, route.Invalid("args", "exactly one of args and line is needed")

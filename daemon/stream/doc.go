@@ -28,7 +28,8 @@
 // count, each channel for itself: a reader that waits holds up that channel
 // alone. A client without it, as a browser may be, is held up by TCP, and cut
 // when it takes nothing for [Options.SendWithin]; while a program does not
-// read its input such a client's controls wait behind the input.
+// read its input such a client's controls wait behind the input, and that it
+// has gone shows when a sign of life cannot even be asked for.
 //
 // Both sides ask for a sign of life when they have heard nothing for a while,
 // by the pings of WebSocket, so that a peer that has gone without a word does

@@ -106,7 +106,9 @@ func TestHostileRequests(t *testing.T) {
 		"no JSON": "{", "another value": "[]", "unknown member": `{"args":["true"],"root":true}`,
 		"trailing": `{"args":["true"]} {}`, "negative time": `{"args":["true"],"graceSeconds":-1}`,
 		"a window of its own": `{"args":["true"],"window":1073741824}`, "base64 that is none": `{"args":[{"base64":"%"}]}`,
-		"a wrong type": `{"args":"true"}`,
+		"a wrong type": `{"args":"true"}`, "a member twice": `{"args":["true"],"args":["false"]}`, "a member in other letters": `{"args":["true"],"ARGS":["false"]}`,
+		"null": `{"args":null,"line":"true"}`, "a variable twice": `{"args":["true"],"env":{"A":"1","A":"2"}}`, "no UTF-8": "{\"args\":[\"rm\",\"\xff\"]}",
+		"more in what only the route knows": `{"args":["true"],"extra":{"ask":true,"ask":false}}`,
 	} {
 		conn := r.dial()
 		r.send(conn, websocket.MessageText, first)
@@ -185,6 +187,38 @@ func TestSilentPeer(t *testing.T) {
 	if exit, err := r.wait(p); err != nil || exit.Code != 0 {
 		t.Errorf("%+v, %v", exit, err)
 	}
+}
+
+// TestPeerGoesBehindItsInput holds that the end of a socket ends a command which
+// does not read its input, also where so much of that is under way that the
+// server waits with reading.
+func TestPeerGoesBehindItsInput(t *testing.T) {
+	r := newRig(t)
+	r.o.Beat = 500 * time.Millisecond
+	conn := r.dial()
+	r.send(conn, websocket.MessageText, `{"args":["sleep","1000"]}`)
+	r.awaitRunning(1)
+	go func() { // alive: it answers what it is asked
+		for {
+			if _, _, err := conn.Read(r.ctx); err != nil {
+				return
+			}
+		}
+	}()
+	full, cancel := context.WithTimeout(r.ctx, 2*time.Second)
+	defer cancel()
+	chunk := append([]byte{stream.Stdin}, make([]byte, stream.MaxData)...)
+	for full.Err() == nil {
+		if conn.Write(full, websocket.MessageBinary, chunk) != nil {
+			break
+		}
+		if len(r.engine.Processes(r.name)) == 0 {
+			t.Fatal("the command of a client that is there has ended")
+		}
+	}
+	conn.CloseNow() // as the write that was given up has done
+	_ = r.awaitServed()
+	r.awaitRunning(0)
 }
 
 // TestLyingServer holds that the client takes nothing for a success that was

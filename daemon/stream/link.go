@@ -50,6 +50,7 @@ type link struct {
 
 	heard  atomic.Bool // since the last beat
 	behind atomic.Bool // the reader waits for a program that does not read
+	lost   func()      // has that reader go on when the peer has gone; may be nil
 
 	beating sync.Mutex
 	beat    *time.Timer // nil before the first and after the last beat
@@ -120,16 +121,32 @@ func (l *link) live() {
 }
 
 func (l *link) check() {
-	if !l.heard.Swap(false) && !l.behind.Load() {
+	if !l.heard.Swap(false) {
 		ctx, cancel := context.WithTimeout(context.Background(), l.o.Beat)
 		err := l.conn.Ping(ctx)
 		cancel()
-		if err != nil && !l.heard.Load() && !l.behind.Load() {
+		if l.dead(err) {
 			_ = l.conn.CloseNow() // the reader tells
+			if l.lost != nil {
+				l.lost()
+			}
 			return
 		}
 	}
 	l.live()
+}
+
+// dead reports whether a ping that ended with err tells that the peer has gone.
+// While the reader waits for a program nobody reads the answer, so that none
+// comes tells nothing; a ping that cannot even be sent tells all the same.
+func (l *link) dead(err error) bool {
+	switch {
+	case err == nil || l.heard.Load():
+		return false
+	case l.behind.Load():
+		return !errors.Is(err, context.DeadlineExceeded)
+	}
+	return true
 }
 
 // end closes the link, with a handshake where the peer may still want to read

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -36,6 +37,7 @@ type Outcomer interface {
 // The end of ctx ends the command; the client hears how.
 func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) error {
 	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), kills: make(chan struct{}, maxKills), begun: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
+	s.lost = s.cut
 	r, err := s.request(ctx)
 	if err != nil {
 		return s.fail(err)
@@ -96,7 +98,7 @@ func (s *served) request(ctx context.Context) (Request, error) {
 	if kind != websocket.MessageText {
 		return r, invalid("", "the first frame must be a text frame with the request")
 	}
-	if err := decode(b, &r); err != nil {
+	if err := strict.Decode(b, &r); err != nil { // it says what is run: never another thing than was meant
 		return r, err
 	}
 	s.buf = nil // it may be large
@@ -201,7 +203,8 @@ func (s *served) finish() {
 	s.cut()
 }
 
-// cut ends the streams.
+// cut ends the streams. It may be called again, and at any time after the
+// request was read.
 func (s *served) cut() {
 	if s.stdin != nil {
 		s.stdin.Close(nil)

@@ -101,7 +101,7 @@ func TestKilledOrchestrator(t *testing.T) {
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	poll.Until(t, "the wall ends", func() bool { return !first.Alive() })
+	poll.Until(t, "the wall ends", func() bool { return !alive(t, first) })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}
@@ -161,4 +161,11 @@ func TestTwoProgramsOnOneState(t *testing.T) {
 		t.Errorf("Open: %v", err)
 	}
 	r.leaks(t)
+}
+
+func alive(t *testing.T, id procs.ID) bool {
+	t.Helper()
+	up, err := id.Alive()
+	must(t, err)
+	return up
 }

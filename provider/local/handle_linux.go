@@ -68,7 +68,8 @@ func (h *handle) sitOnce(ctx context.Context, pl planned) (_ *seat, fallen bool,
 	c, err := w.session(ctx, h.spec)
 	if err != nil {
 		h.site.leave(w)
-		return nil, !w.First().Alive(), explain(ctx, h.spec.Name, err)
+		alive, unseen := w.First().Alive()
+		return nil, !alive && unseen == nil, explain(ctx, h.spec.Name, err)
 	}
 	return &seat{h: h, wall: w, Client: c}, false, nil
 }

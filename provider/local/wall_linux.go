@@ -111,8 +111,15 @@ func (w *wall) letGo() {
 // file on the host takes the mount over it along.
 func (w *wall) intact() bool { return !w.watch.Changed() && w.stubs.Intact() }
 
-// sound reports whether the wall is up and intact.
-func (w *wall) sound() bool { return !w.fallen() && w.First().Alive() && w.intact() }
+// sound reports whether the wall is up and intact. One of which nobody can see
+// whether it is up counts as up: who wants to use it will find out.
+func (w *wall) sound() bool {
+	if w.fallen() || !w.intact() {
+		return false
+	}
+	alive, unseen := w.First().Alive()
+	return alive || unseen != nil
+}
 
 // discard ends a wall that was never admitted.
 func (w *wall) discard() {

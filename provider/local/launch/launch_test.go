@@ -119,7 +119,7 @@ func TestWallRunsCommands(t *testing.T) {
 	if !w.Close() {
 		t.Error("it does not end")
 	}
-	if w.First().Alive() {
+	if up, err := w.First().Alive(); up || err != nil {
 		t.Error("its first process lives on")
 	}
 }

@@ -35,21 +35,29 @@ func Of(pid int) (ID, error) {
 	return ID{PID: pid, Start: st.start, Boot: boot}, err
 }
 
-// Alive reports whether the process still runs; a zombie does not.
-func (id ID) Alive() bool {
+// Alive reports whether the process still runs; a zombie does not. Where that
+// cannot be seen, as by who has no descriptor left to look with, it is an error
+// and not "no": what is taken for dead is neither ended nor kept.
+func (id ID) Alive() (bool, error) {
 	if id.PID <= 0 {
-		return false
+		return false, nil
 	}
 	st, err := statOf(id.PID)
-	if err != nil || st.start != id.Start || st.state == 'Z' || st.state == 'X' {
-		return false
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		return false, nil
+	case err != nil:
+		return false, err
+	case st.start != id.Start || st.state == 'Z' || st.state == 'X':
+		return false, nil
 	}
 	boot, err := bootID()
-	return err == nil && boot == id.Boot
+	return err == nil && boot == id.Boot, err
 }
 
 // Kill sends SIGKILL to the process, if it is still that one, and waits until
-// it has ended or ctx does. One that has gone is no error.
+// it has ended or ctx does. One that has gone is no error; one of which that
+// cannot be seen is.
 func (id ID) Kill(ctx context.Context) error {
 	if id.PID <= 0 {
 		return nil
@@ -59,8 +67,8 @@ func (id ID) Kill(ctx context.Context) error {
 		defer unix.Close(fd)
 	}
 	// The descriptor is of whatever had the number when it was opened.
-	if !id.Alive() {
-		return nil
+	if alive, unseen := id.Alive(); unseen != nil || !alive {
+		return unseen
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestParseStat(t *testing.T) {
@@ -49,26 +51,35 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
+func alive(t *testing.T, id ID) bool {
+	t.Helper()
+	up, err := id.Alive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return up
+}
+
 func TestAnIDIsOneProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	id, err := Of(cmd.Process.Pid)
-	if err != nil || !id.Alive() {
+	if err != nil || !alive(t, id) {
 		t.Fatalf("%+v, %v", id, err)
 	}
 	for name, other := range map[string]ID{
 		"another start": {id.PID, id.Start + 1, id.Boot}, "another boot": {id.PID, id.Start, "x"}, "nobody": {},
 	} {
-		if other.Alive() {
+		if alive(t, other) {
 			t.Errorf("%s counts as alive", name)
 		}
 		if err := other.Kill(context.Background()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if !id.Alive() {
+	if !alive(t, id) {
 		t.Fatal("the wrong one was killed")
 	}
 	if _, err := Child(id.PID, 1); err == nil {
@@ -81,8 +92,16 @@ func TestAnIDIsOneProcess(t *testing.T) {
 	// whoever is to collect it.
 	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 	defer done()
-	if err := id.Kill(ctx); err != nil || id.Alive() {
-		t.Errorf("Kill: %v, alive %v", err, id.Alive())
+	testenv.Scarce(t, 0, func() {
+		if up, err := id.Alive(); err == nil {
+			t.Errorf("nobody can look, and its life is told as %v", up)
+		}
+		if err := id.Kill(ctx); err == nil {
+			t.Error("nobody can look, and it counts as ended")
+		}
+	})
+	if err := id.Kill(ctx); err != nil || alive(t, id) {
+		t.Errorf("Kill: %v", err)
 	}
 	_ = cmd.Wait()
 	if err := id.Kill(ctx); err != nil {

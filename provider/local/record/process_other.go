@@ -10,7 +10,7 @@ type Process struct {
 }
 
 // Alive reports whether the process may still run.
-func (p Process) Alive() bool { return true }
+func (p Process) Alive() (bool, error) { return true, nil }
 
 // Kill has nothing to end.
 func (p Process) Kill(context.Context) error { return nil }

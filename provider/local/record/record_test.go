@@ -35,6 +35,13 @@ func definition() record.Definition {
 	}
 }
 
+func alive(t *testing.T, id procs.ID) bool {
+	t.Helper()
+	up, err := id.Alive()
+	must(t, err)
+	return up
+}
+
 // sleeper is a process that stands for the first one of a wall.
 func sleeper(t *testing.T) procs.ID {
 	t.Helper()
@@ -76,7 +83,7 @@ func TestLifeOfADefinition(t *testing.T) {
 		t.Errorf("a slot for another ID: %v", err)
 	}
 	must(t, d.Remove(ctx, name))
-	if first.Alive() {
+	if alive(t, first) {
 		t.Error("its wall lives on")
 	}
 	if !s.Gone() {

@@ -135,7 +135,11 @@ func look(path string) (w Wall, up bool, err error) {
 	if n == 0 || json.Unmarshal(b[:n], &w) != nil {
 		return Wall{}, free != nil, nil // it is being put up, or never was
 	}
-	return w, free != nil && w.Process.Alive(), nil
+	if free == nil {
+		return w, false, nil
+	}
+	up, err = w.Process.Alive()
+	return w, up, err
 }
 
 func randomHex() string {

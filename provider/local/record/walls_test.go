@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 )
 
@@ -52,7 +54,36 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 		t.Errorf("%+v, %v", walls, err)
 	}
 	must(t, d.Remove(ctx, name))
-	if second.Alive() || !again.Gone() {
+	if alive(t, second) || !again.Gone() {
 		t.Error("the second wall was not ended")
+	}
+}
+
+// TestNobodyCanLook holds that a wall of which it cannot be seen whether it is
+// up counts neither as down nor as ended, however few descriptors are left.
+func TestNobodyCanLook(t *testing.T) {
+	d, _ := open(t)
+	ctx := context.Background()
+	s, err := d.Claim(ctx, name)
+	must(t, err)
+	must(t, d.Commit(ctx, s, definition()))
+	first := sleeper(t)
+	must(t, s.Started(record.Wall{Process: first}))
+	for spare := range 2 {
+		testenv.Scarce(t, spare, func() {
+			if _, walls, err := d.Get(name); err == nil && len(walls) != 1 || err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+				t.Errorf("with %d descriptors: %+v, %v", spare, walls, err)
+			}
+			if err := d.Remove(ctx, name); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+				t.Errorf("with %d descriptors it is removed: %v", spare, err)
+			}
+		})
+		if !alive(t, first) || s.Gone() {
+			t.Fatalf("with %d descriptors something of it is gone", spare)
+		}
+	}
+	must(t, d.Remove(ctx, name))
+	if alive(t, first) {
+		t.Error("it was removed, and its wall lives on")
 	}
 }
