@@ -7,7 +7,7 @@ type NetworkSettings struct {
 	AllowPrivate      *bool    `json:"allowPrivate,omitempty" doc:"Whether private addresses may be reached, of hosts that are allowed; default false."`
 	AllowPublic       *bool    `json:"allowPublic,omitempty" doc:"Whether any public host may be reached, by TLS and plain HTTP at the ports 80, 443 and from 1024 on; default false, true under permissive."`
 	Ask               *bool    `json:"ask,omitempty" doc:"Whether a host that no rule names is asked about rather than refused; default false, true under normal."`
-	AllowLocalBinding *bool    `json:"allowLocalBinding,omitempty" doc:"Whether programs inside may listen on a local port; default false."`
+	AllowLocalBinding *bool    `json:"allowLocalBinding,omitempty" doc:"Whether programs inside may listen on a local port; default false. Without effect on Linux, where they may on the loopback interface of their own sandbox anyway."`
 	HTTPProxyPort     *int64   `json:"httpProxyPort,omitempty" min:"0" max:"65535" doc:"Port of the proxy inside; 0, the default, is a free one."`
 
 	Limits  *NetworkLimitSettings     `json:"limits,omitempty" doc:"Bounds of what a sandbox sends and gets; 0 is unbounded."`

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,3 +203,24 @@ func TestProfilesNeedAppArmor(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEngineThatDoesNotLetUsIn connects to a socket of the engine that our
+// user may not open: no start of the engine would help.
+func TestAnEngineThatDoesNotLetUsIn(t *testing.T) {
+	refused := roundTripper(func(*http.Request) (*http.Response, error) {
+		return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	})
+	api, err := client.NewClientWithOpts(client.WithHTTPClient(&http.Client{Transport: refused}), client.WithVersion("1.41"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = container.New(api, container.Deadlines{}).Inspect(t.Context(), "x")
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeUnavailable || e.Retryable || !strings.Contains(e.Message, "may not speak to the engine") || !strings.Contains(e.Hint, "group docker") {
+		t.Errorf("got %v", err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

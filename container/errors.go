@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 
 	"github.com/containerd/errdefs"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 )
+
+const hintAccess = "have your user let in (mostly by the group docker, which is as good as root), or do without an engine: --provider local"
 
 // fail turns an engine error into a *sandbox.Error, nil into nil. ctx is
 // the context of the failed call: when it has ended, that is the reason.
@@ -27,6 +30,9 @@ func (e *Engine) fail(ctx context.Context, op, name string, err error) error {
 	case ctx.Err() != nil:
 		out.Retryable = true
 		out.Message, out.Err = "given up", ctx.Err()
+	case errors.Is(err, fs.ErrPermission):
+		out.Message = "our user may not speak to the engine at " + e.Host()
+		out.Hint = hintAccess
 	case client.IsErrConnectionFailed(err), isNetwork(err):
 		out.Retryable = true
 		out.Message = "cannot reach the engine at " + e.Host()

@@ -113,3 +113,17 @@ func TestRoute(t *testing.T) {
 		t.Errorf("healthz: %d %s", res.StatusCode, body)
 	}
 }
+
+// TestARoleThatIsTooLittleIsToldHowToGetMore holds the refusal of what is for
+// admins to a hint that names the role.
+func TestARoleThatIsTooLittleIsToldHowToGetMore(t *testing.T) {
+	only := echo()
+	only[0].Role = token.Admin
+	srv := serve(t, daemon.Options{Resources: []route.Resource{only}, Identify: func(*http.Request) (caller.Caller, error) {
+		return caller.Caller{Role: token.Tenant, Tenant: "acme"}, nil
+	}})
+	res, body := ask(t, srv, "POST", "/v1/echo/x", `{"text":"a"}`, "Content-Type", "application/json")
+	if p := problem(t, res, body); res.StatusCode != 403 || !strings.Contains(p.Hint, "sandbox token create --role admin") {
+		t.Errorf("%d %+v", res.StatusCode, p)
+	}
+}

@@ -208,7 +208,7 @@ func (q *request) caused(ctx context.Context) context.Context {
 }
 
 func tooLittle(r *route.Route) error {
-	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this needs a token of the role " + string(r.Role) + " or above"}
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this needs a token of the role " + string(r.Role) + " or above", Hint: "ask who runs the server for one (sandbox token create --role " + string(r.Role) + ")"}
 }
 
 // observe tells how the request ended.

@@ -125,6 +125,9 @@ func TestChecks(t *testing.T) {
 	}{
 		{"engine answers", func(*world) {}, "engine", doctor.OK, "28.1.0", ""},
 		{"engine down", func(w *world) { w.postErr = down }, "engine", doctor.Fail, "no engine", "start it"},
+		{"engine down, with a hint that sends here", func(w *world) {
+			w.postErr = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "ask engine", Message: "cannot reach it", Err: errors.New("refused"), Hint: "see sandbox doctor"}
+		}, "engine", doctor.Fail, "no engine at unix:///var/run/docker.sock: cannot reach it: refused", "docker.io"},
 		{"engine down without hint", func(w *world) { w.postErr = errors.New("refused") }, "engine", doctor.Fail, "refused", "docker.io"},
 		{"engine down and not needed", func(w *world) { w.postErr, w.settings.Provider = down, "local" }, "engine", doctor.Warn, "does without", "start it"},
 		{"nothing known of a dead engine", func(w *world) { w.postErr = down }, "seccomp", doctor.Warn, "not known", "engine answer"},

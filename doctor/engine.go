@@ -34,13 +34,15 @@ func engineAnswers(_ context.Context, e *examination) finding {
 	if err == nil {
 		return ok("%s answers at %s", orUnknown(p.Version), orUnknown(p.Host))
 	}
-	fix := startEngine
+	fix, why := startEngine, err.Error()
 	var se *sandbox.Error
-	if errors.As(err, &se) && se.Hint != "" {
-		fix = se.Hint
+	if errors.As(err, &se) {
+		if se.Hint != "" && !strings.Contains(se.Hint, "sandbox doctor") { // which would send the reader here
+			fix = se.Hint
+		}
+		why = strings.TrimPrefix((&sandbox.Error{Message: se.Message, Err: se.Err}).Error(), ": ")
 	}
-	text := fmt.Sprintf("no engine at %s: %v", orUnknown(e.EngineAddress), err)
-	return fail(fix, "%s", text)
+	return fail(fix, "no engine at %s: %s", orUnknown(e.EngineAddress), why)
 }
 
 func orUnknown(s string) string {

@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"unicode/utf8"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -21,7 +22,10 @@ var (
 	errNobody   = errors.New("nobody waits for it any more")
 )
 
-const hintEngine = "start the engine, or see what `sandbox doctor` says"
+const (
+	hintEngine = "start the engine, or see what `sandbox doctor` says"
+	hintAccess = "have your user let in (mostly by the group docker, which is as good as root), or do without an engine: --provider local"
+)
 
 // engineError turns an error of an engine call into one of ours. Only a 404
 // answer becomes CodeNotFound; silence and refusal never do. ctx is the
@@ -50,6 +54,8 @@ func engineError(ctx context.Context, op, ref string, err error) error {
 		e.Code, e.Message, e.Retryable, e.Err = sandbox.CodeUnavailable, "cancelled", true, cause
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Code, e.Message, e.Retryable, e.Hint = sandbox.CodeTimeout, "the engine did not answer in time", true, hintEngine
+	case errors.Is(err, fs.ErrPermission):
+		e.Code, e.Message, e.Hint = sandbox.CodeUnavailable, "our user may not speak to the engine", hintAccess
 	case client.IsErrConnectionFailed(err):
 		e.Code, e.Message, e.Retryable, e.Hint = sandbox.CodeUnavailable, "the engine does not answer", true, hintEngine
 	case cerrdefs.IsNotFound(err):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,22 @@ func TestDriftFromFlag(t *testing.T) {
 	_, _, err := run(m, "s", "true", func(q *manager.Request) { q.Flags = config.Overrides{Workspace: other}.Layer() })
 	if sandbox.CodeOf(err) != sandbox.CodeBusy || !strings.Contains(err.Error(), "flag of this call") {
 		t.Errorf("a flag that differs says %v", err)
+	}
+}
+
+// TestAFileIsNoFolder names a file as the workspace: to make a folder of that
+// name, as where there is nothing, cannot help.
+func TestAFileIsNoFolder(t *testing.T) {
+	r := newRig(t)
+	m := r.manager("")
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for dir, hint := range map[string]string{file: "name a folder", file + "/below": "name a folder", file + "2": "make it first: mkdir " + file + "2"} {
+		_, _, err := run(m, "s", "true", func(q *manager.Request) { q.Flags = config.Overrides{Workspace: dir}.Layer() })
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != "--workspace" || e.Hint != hint {
+			t.Errorf("%s: %v", dir, err)
+		}
 	}
 }
 

@@ -2,10 +2,13 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -180,17 +183,23 @@ func (m *Manager) folders(res config.Resolved, at berth, i intent, f *config.Fac
 
 // givenFolder makes a folder named by a flag absolute; it must exist.
 func (m *Manager) givenFolder(dir string) (string, error) {
+	refused := sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: "--workspace", Resource: dir, Message: "the folder cannot be used", Hint: "name a folder that you can open"}
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		var st os.FileInfo
-		if st, err = os.Stat(abs); err == nil && !st.IsDir() {
-			err = &os.PathError{Op: "open", Path: abs, Err: os.ErrInvalid}
+		if st, err = os.Stat(abs); err == nil && st.IsDir() {
+			return abs, nil
 		}
 	}
-	if err != nil {
-		return "", &sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: "--workspace", Resource: dir, Message: "there is no such folder", Err: err, Hint: "make it first: mkdir " + dir}
+	switch {
+	case err == nil, errors.Is(err, syscall.ENOTDIR):
+		refused.Message, refused.Hint = dir+" is no folder, or lies below a file", "name a folder"
+	case errors.Is(err, fs.ErrNotExist):
+		refused.Message, refused.Hint, refused.Err = "there is no such folder", "make it first: mkdir "+dir, err
+	default:
+		refused.Err = err
 	}
-	return abs, nil
+	return "", &refused
 }
 
 // agentFolder finds, and with effects makes, the agent's folder, and for

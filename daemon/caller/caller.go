@@ -34,8 +34,9 @@ type Caller struct {
 }
 
 const (
-	op    = "identify"
-	field = "authorization"
+	op        = "identify"
+	field     = "authorization"
+	hintToken = "send the header Authorization: Bearer TOKEN; the command line takes it from --token-file or $SANDBOX_TOKEN"
 )
 
 // Identify returns who sends r. A request with a token is the token's, wherever
@@ -64,9 +65,9 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 	}
 	switch {
 	case !local:
-		return Caller{}, refuse("no token was sent", "send the header Authorization: Bearer TOKEN")
+		return Caller{}, refuse("no token was sent", hintToken)
 	case !peer.trusted(os.Getuid()):
-		return Caller{}, refuse("the process at the other end of the socket belongs to another user", "send the header Authorization: Bearer TOKEN")
+		return Caller{}, refuse("the process at the other end of the socket belongs to another user", hintToken)
 	case passedOn(r):
 		return Caller{}, refuse("a proxy passes this request on, so it is not its user's own", "have the sender's Authorization header passed on too")
 	}

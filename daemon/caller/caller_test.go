@@ -105,6 +105,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	t.Run("tcp/no token", func(t *testing.T) { wantRefusal(t, overTCP(t, store)(nil), "no token", "") })
+	t.Run("tcp/no token from the command line", func(t *testing.T) { wantRefusal(t, overTCP(t, store)(nil), "--token-file or $SANDBOX_TOKEN", "") })
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"} {
 		t.Run("unix/no token behind a proxy/"+name, func(t *testing.T) {
 			wantRefusal(t, overUnix(t, store)(func(r *http.Request) { r.Header.Set(name, "192.0.2.1") }), "proxy", "")

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,7 +101,7 @@ func Parse(s string) (network, address string, err error) {
 	}
 	switch {
 	case !ok || address == "":
-		return "", "", bad("it is no address")
+		return "", "", bad(strconv.Quote(s) + " is no address")
 	case network == "unix" && (!filepath.IsAbs(address) || filepath.Clean(address) != address):
 		return "", "", bad("the path is not absolute, or not in its shortest form")
 	case network == "unix" && len(address) > maxPath:
@@ -108,11 +109,11 @@ func Parse(s string) (network, address string, err error) {
 	case network == "unix":
 		return network, address, nil
 	case network != "tcp":
-		return "", "", bad("it begins neither with unix: nor with tcp:")
+		return "", "", bad(strconv.Quote(s) + " begins neither with unix: nor with tcp:")
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" || host == "" {
-		return "", "", bad("it needs a host and a port")
+		return "", "", bad(strconv.Quote(s) + " needs a host and a port")
 	}
 	return network, address, nil
 }
@@ -127,9 +128,10 @@ func Loopback(l net.Listener) bool {
 }
 
 func unavailable(address string, err error) error {
-	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: address, Message: "nobody can listen there", Err: err}
+	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: address, Message: "nobody can listen at " + address, Err: err, Hint: "name another address with --listen"}
 	if errors.Is(err, unix.EADDRINUSE) {
-		e.Code, e.Message = sandbox.CodeBusy, "somebody else listens there"
+		e.Code, e.Message = sandbox.CodeBusy, "somebody else listens at "+address
+		e.Hint = "end that program first, or name another address with --listen"
 	}
 	return e
 }
@@ -190,12 +192,12 @@ func makeWay(path string) error {
 	case err != nil:
 		return unavailable("unix:"+path, err)
 	case fi.Mode().Type() != fs.ModeSocket:
-		return &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: path, Message: "there is something at this path, and it is no socket", Hint: "remove it, or name another path"}
+		return &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: path, Message: "there is something at " + path + ", and it is no socket", Hint: "remove it, or name another path"}
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		c.Close()
-		return &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: path, Message: "somebody answers at this socket", Hint: "end that program first, or name another path"}
+		return &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: path, Message: "somebody answers at the socket " + path, Hint: "end that program first, or name another path"}
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		return unavailable("unix:"+path, err)

@@ -1,6 +1,7 @@
 package socket_test
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func TestUnixSocketsMakeWayWhenNobodyAnswers(t *testing.T) {
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", fi, err)
 	}
-	if _, err := socket.Open([]string{"unix:" + path}); sandbox.CodeOf(err) != sandbox.CodeBusy {
+	if _, err := socket.Open([]string{"unix:" + path}); sandbox.CodeOf(err) != sandbox.CodeBusy || !strings.Contains(err.Error(), path) {
 		t.Errorf("somebody answers, and: %v", err)
 	}
 	socket.Close(ls)
@@ -52,6 +53,28 @@ func TestUnixSocketsMakeWayWhenNobodyAnswers(t *testing.T) {
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "mine" {
 		t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+// TestWhereNobodyCanListenIsNamed holds errors to the address that they are
+// about, and to what to do next.
+func TestWhereNobodyCanListenIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for address, code := range map[string]sandbox.Code{
+		"tcp:" + l.Addr().String():                           sandbox.CodeBusy,
+		"unix:" + filepath.Join(t.TempDir(), "no", "s.sock"): sandbox.CodeUnavailable,
+		"8080": sandbox.CodeValidation,
+	} {
+		ls, err := socket.Open([]string{address})
+		socket.Close(ls)
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Message, address) || e.Hint == "" {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }
 

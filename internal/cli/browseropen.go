@@ -26,7 +26,7 @@ func (a *app) browserOpenCommand() *ucli.Command {
 			"that was used just now has to be stopped first.",
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "control", Usage: "keys and pointer count too, not only eyes", Destination: &control},
-			&ucli.GenericFlag{Name: "for", Usage: "for this long, such as 90s, 10m or 1d", Value: &limit},
+			&ucli.GenericFlag{Name: "for", Usage: "for this `DURATION`, such as 90s, 10m or 1d", Value: &limit},
 		}, f.flags()...),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {

@@ -27,7 +27,7 @@ func (a *app) browserStartCommand() *ucli.Command {
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "headed", Usage: "with a display, which browser open shows", Destination: &f.headed},
 			&ucli.BoolFlag{Name: "serve", Usage: "stay, and let clients in at an address of this host", Destination: &serve},
-			&ucli.GenericFlag{Name: "for", Usage: "serve for this long, such as 90s, 10m or 1d", Value: &limit},
+			&ucli.GenericFlag{Name: "for", Usage: "serve for this `DURATION`, such as 90s, 10m or 1d; default until interrupted", Value: &limit},
 		}, f.flags()...),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {

@@ -84,13 +84,16 @@ func (a *app) cli() *ucli.App {
 func (a *app) complete(c *ucli.Command, above string) {
 	name := above + c.Name
 	c.OnUsageError = func(_ *ucli.Context, err error, _ bool) error {
-		return &usageError{command: name, message: err.Error()}
+		return &usageError{command: name, message: flagFault(err.Error())}
 	}
 	c.HideHelpCommand = true // or "sandbox run -- help" would not run help
 	if !a.mentions(c.Name) {
 		return
 	}
 	c.Flags = named(append(c.Flags, a.globals.flagsFor(c)...))
+	if above == "" {
+		c.Flags = append(c.Flags, ucli.HelpFlag) // the library adds it as well, but after it has listed the flags
+	}
 	c.Action = a.guard(name, c.Action)
 	for _, sub := range c.Subcommands {
 		a.complete(sub, name+" ")
@@ -113,7 +116,7 @@ func (a *app) mentions(name string) bool {
 }
 
 func onUsageError(_ *ucli.Context, err error, _ bool) error {
-	return &usageError{message: err.Error()}
+	return &usageError{message: flagFault(err.Error())}
 }
 
 // noCommand is the action of the program itself: no known command was named.

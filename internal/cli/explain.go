@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -104,7 +105,7 @@ func explainHead(e manager.Explanation) *table {
 	t.and("session", e.Session).and("agent", e.Agent).and("tenant", e.Tenant).
 		and("sandboxed", answer+": "+e.Reason).and("commands run", gateText(e.Gate)).
 		and("evidence", evidenceText(e.Evidence)).and("budgets", budgetsText(e.Budgets)).
-		and("limits", tenantText(e.TenantLimits)).and("media", mediaText(e.Media))
+		and("tenant limits", tenantText(e.TenantLimits)).and("media", mediaText(e.Media))
 	if !e.Sandboxed {
 		return t
 	}
@@ -183,7 +184,7 @@ func explainDrift(e manager.Explanation) *table {
 		if d.Tightens {
 			note = "tightens isolation"
 		}
-		t.add(d.Field, d.From+" → "+d.To, note)
+		t.add(d.Field, cmp.Or(d.From, "none")+" → "+cmp.Or(d.To, "none"), note)
 	}
 	return t
 }

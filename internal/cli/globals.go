@@ -3,7 +3,6 @@ package cli
 import (
 	"slices"
 
-	"github.com/sirupsen/logrus"
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/config"
@@ -31,10 +30,7 @@ func newGlobals() *globals {
 		agent:     text{value: config.DefaultAgent, check: notEmpty},
 		session:   text{value: config.DefaultSession, check: notEmpty},
 		format:    text{value: formatTable, check: oneOf(formatTable, formatJSON)},
-		logLevel: text{value: "warning", check: func(s string) error {
-			_, err := logrus.ParseLevel(s)
-			return err
-		}},
+		logLevel:  text{value: "warning", check: oneOf("error", "warning", "info", "debug")},
 	}
 }
 
@@ -73,11 +69,11 @@ func (g *globals) flags() []ucli.Flag {
 	}{
 		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder"},
 		{&g.stateDir, "state-dir", nil, "`FOLDER` of our records; default $SANDBOX_STATE_DIR, else sandbox in the user's state folder"},
-		{&g.provider, "provider", nil, "kind of wall: docker, local or auto; default from the settings"},
-		{&g.tenant, "tenant", nil, "who pays"},
-		{&g.agent, "agent", nil, "who speaks"},
+		{&g.provider, "provider", nil, "`KIND` of wall: docker, local or auto; default from the settings"},
+		{&g.tenant, "tenant", nil, "`ID` of the tenant, who pays"},
+		{&g.agent, "agent", nil, "`ID` of the agent, who speaks"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},
-		{&g.format, "format", []string{formatShort}, "output as table or json"},
+		{&g.format, "format", []string{formatShort}, "`FORM` of the output, table or json"},
 		{&g.host, "host", nil, "`ADDRESS` of a daemon that is to do it: unix:PATH, tcp:HOST:PORT or https://HOST; default $SANDBOX_HOST"},
 		{&g.tokenFile, "token-file", nil, "`FILE` with the token for --host; default the token in $SANDBOX_TOKEN"},
 		{&g.logLevel, "log-level", nil, "least `LEVEL` of log lines on standard error: error, warning, info, debug"},

@@ -43,7 +43,7 @@ func (a *app) runCommand() *ucli.Command {
 		Usage:     "run a command in the session's sandbox, which is made when missing",
 		UsageText: "sandbox run [flags] -- COMMAND [arguments]",
 		Description: "Output is passed on as it comes; the exit status is the command's own.\n" +
-			"Standard input is empty unless -i is given.\n" +
+			"Standard input is empty unless -i is given. Without --timeout limits.timeout of the settings holds.\n" +
 			"With --ask, a command that a rule of the wall stopped can be run again with a permission that you give.\n" +
 			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed, or the policy refuses it. 127: there is no such command. 2: wrong usage.",
 		Flags:  flags,
@@ -87,7 +87,7 @@ func (f *runFlags) process() []ucli.Flag {
 		&ucli.GenericFlag{Name: "e", Usage: "set `NAME=VALUE` in the command's environment; NAME alone takes it from ours", Value: &f.env},
 		&ucli.GenericFlag{Name: "env", Hidden: true, Value: &f.env},
 		&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "start in `FOLDER` inside", Value: &f.dir},
-		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this long, such as 90s, 10m or 1d", Value: &f.timeout},
+		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this `DURATION`, such as 90s, 10m or 1d", Value: &f.timeout},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
 		&ucli.BoolFlag{Name: "subagent", Usage: "judge the command as a sub-agent's", Destination: &f.subagent},
 		&ucli.BoolFlag{Name: "dangerously-disable-sandbox", Usage: "run on the host, without a wall, where commands.allowUnsandboxed of the settings permits it", Destination: &f.unsandboxed},

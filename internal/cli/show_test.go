@@ -216,6 +216,18 @@ func TestExplainPassesQuestionsOn(t *testing.T) {
 	}
 }
 
+// TestExplainNamesWhatIsNot shows a setting that a sandbox has and the settings
+// have no more, and tells the limits of a tenant from those of a command.
+func TestExplainNamesWhatIsNot(t *testing.T) {
+	f := &fake{explained: manager.Explanation{Drift: []confighash.Change{{Field: "network.allowedDomains", From: "https://a.example"}}}}
+	r := call(t, f, "explain")
+	for _, want := range []string{"https://a.example → none", "\ntenant limits "} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is not in %s", want, r.stdout)
+		}
+	}
+}
+
 func TestDoctorFails(t *testing.T) {
 	r := call(t, &fake{diagnosis: Diagnosis{Failed: true}}, "doctor")
 	if r.status != 1 {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -114,6 +116,7 @@ func failureStatus(err error) int {
 // its hint on lines below, which cannot be taken for one of ours. Text from
 // outside is made safe for a terminal.
 func report(w io.Writer, err error) {
+	defer sayFiles(w, err)
 	for _, e := range flatten(err) {
 		var op *operationError
 		if errors.As(e, &op) {
@@ -129,6 +132,23 @@ func report(w io.Writer, err error) {
 		if hint != "" {
 			fmt.Fprintf(w, "sandbox: hint: %s\n", termsafe.Line(hint))
 		}
+	}
+}
+
+// sayFiles names the files whose content is at fault, each once, where the
+// text of the failures does not.
+func sayFiles(w io.Writer, err error) {
+	var said []string
+	for _, one := range flatten(err) {
+		var e *sandbox.Error
+		if !errors.As(one, &e) || e.Code != sandbox.CodeValidation || !filepath.IsAbs(e.Resource) {
+			continue
+		}
+		if strings.Contains(one.Error(), e.Resource) || slices.Contains(said, e.Resource) {
+			continue
+		}
+		said = append(said, e.Resource)
+		fmt.Fprintf(w, "sandbox: in %s\n", termsafe.Line(e.Resource))
 	}
 }
 

@@ -90,7 +90,7 @@ func (a *app) tokenRevokeCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "revoke",
 		Usage:     "take tokens back, and with them all that were made from them",
-		UsageText: "sandbox token revoke ID...",
+		UsageText: "sandbox token revoke ID…",
 		Description: "Ids are those of list; an id is no secret. A token is refused from then on, by servers that run too;\n" +
 			"what was begun with it goes on.",
 		Action: func(c *ucli.Context) error {
@@ -117,12 +117,12 @@ func (w *tokenWish) flags() []ucli.Flag {
 	w.quotas.check = func(s string) error { _, err := parseQuota(quota.NoLimits(), s); return err }
 	w.budgets.check = func(s string) error { _, err := parseBudget(budget.NoBound(), s); return err }
 	return []ucli.Flag{
-		&ucli.GenericFlag{Name: "role", Usage: "how far it reaches: admin, tenant, session", Value: &w.role},
+		&ucli.GenericFlag{Name: "role", Usage: "`ROLE`, how far it reaches: admin, tenant or session", Value: &w.role},
 		&ucli.GenericFlag{Name: "expires", Usage: "after this `TIME`, an age like 8h or 30d, or " + noExpiry + "; default 90d, or the parent's", Value: &w.expires},
 		&ucli.GenericFlag{Name: "parent", Usage: "make it from the token with this `ID`", Value: &w.parent},
 		&ucli.GenericFlag{Name: "quota", Usage: "at most this of something, like sandboxes=5 or memory=2g; may be repeated (`NAME=N`)", Value: &w.quotas},
 		&ucli.GenericFlag{Name: "budget", Usage: "this much of something in all, like calls=1000 or bytesIn=2g; may be repeated (`NAME=N`)", Value: &w.budgets},
-		&ucli.GenericFlag{Name: "note", Usage: "what it is for, for people (`TEXT`)", Value: &w.note},
+		&ucli.GenericFlag{Name: "note", Usage: "`TEXT` for people, what it is for", Value: &w.note},
 	}
 }
 

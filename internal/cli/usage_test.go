@@ -130,6 +130,46 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
+// TestFlagsAreNamedAsTheyAreWritten holds messages about flags to the dashes
+// that people write, and to our own words.
+func TestFlagsAreNamedAsTheyAreWritten(t *testing.T) {
+	for args, says := range map[string]string{
+		"list --nope":                 "sandbox: there is no flag --nope\n",
+		"list -z":                     "sandbox: there is no flag -z\n",
+		"explain --path":              "sandbox: --path needs a value\n",
+		"shell -c":                    "sandbox: -c needs a value\n",
+		"run --timeout 5 -- true":     `sandbox: --timeout cannot be "5": "5" is no duration; write it like 90s, 10m, 24h or 7d` + "\n",
+		"list --all=perhaps":          `sandbox: --all cannot be "perhaps": `,
+		"-o yaml list":                `sandbox: -o cannot be "yaml": it must be one of table, json` + "\n",
+		"list --log-level loud":       `sandbox: --log-level cannot be "loud": it must be one of error, warning, info, debug` + "\n",
+		"list --tenant a --limit=1 x": "sandbox: there is no flag --limit\n",
+	} {
+		if r := call(t, &fake{}, strings.Fields(args)...); r.status != 2 || !strings.HasPrefix(r.stderr, says) {
+			t.Errorf("%s: status %d, it says %q, want %q", args, r.status, r.stderr, says)
+		}
+	}
+}
+
+// TestHelpListsItself asks every command and what is below it for its help,
+// which names that flag and gives every flag that takes a value a word for it.
+func TestHelpListsItself(t *testing.T) {
+	for _, args := range []string{
+		"run", "exec", "shell", "fs", "fs read", "cp", "list", "recreate", "prune", "explain", "check", "stats", "violations", "violations list",
+		"evidence", "evidence list", "token", "token create", "browser", "browser start", "browser open", "serve", "mcp", "images", "images build",
+		"config", "config show", "doctor", "version", "completion",
+	} {
+		r := call(t, &fake{}, append(strings.Fields(args), "--help")...)
+		if r.status != 0 || strings.Count(r.stdout, "--help, -h") != 1 {
+			t.Errorf("%s: status %d, and --help is listed %d times", args, r.status, strings.Count(r.stdout, "--help, -h"))
+		}
+		for line := range strings.Lines(r.stdout) {
+			if flag, _, _ := strings.Cut(strings.TrimSpace(line), "  "); strings.HasPrefix(flag, "-") && strings.Contains(flag, " value") {
+				t.Errorf("%s: nothing is said of the value in %q", args, line)
+			}
+		}
+	}
+}
+
 func TestHelpGoesToStandardOutput(t *testing.T) {
 	for _, args := range []string{"--help", "-h", "help", "run --help", "help run", "images build -h"} {
 		r := call(t, &fake{}, strings.Fields(args)...)
