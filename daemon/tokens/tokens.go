@@ -137,7 +137,7 @@ func (x *Resource) create(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims := token.Claims{Role: token.Role(in.Role), Tenant: in.Tenant, Agent: in.Agent, Session: in.Session, Quota: in.Quota, Note: in.Note}
+	claims := token.Claims{Role: token.Role(in.Role), Tenant: in.Tenant, Agent: in.Agent, Session: in.Session, Quota: in.Quota, Note: in.Note, Endless: in.Endless}
 	if claims.Role != token.Admin {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}
