@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -82,11 +84,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuse answers without a session.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := s.problem(err)
-	status := p.Code.HTTPStatus()
-	if p.Code == sandbox.CodeBudgetExceeded {
-		w.Header().Set("Retry-After", "1")
+	if after := quota.RetrySeconds(err); after > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(after, 10))
 	}
-	http.Error(w, string(p.Code)+": "+p.Message, status)
+	http.Error(w, string(p.Code)+": "+p.Message, p.Code.HTTPStatus())
 }
 
 // find returns the session that a request names, if it is the caller's, or
@@ -117,7 +118,9 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 	switch {
 	case h.over:
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "session", Retryable: true, Message: "the program ends"}
-	case len(h.open) >= h.o.Sessions || ours >= h.o.PerTenant || same >= h.o.PerSession || mine >= h.o.PerCaller:
+	case ours >= h.o.PerTenant || same >= h.o.PerSession || mine >= h.o.PerCaller:
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Message: "too many sessions of the caller or its tenant are open", Hint: "end some of them"}
+	case len(h.open) >= h.o.Sessions:
 		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Retryable: true, Message: "too many sessions are open"}
 	}
 	g := &guest{id: rand.Text()}
