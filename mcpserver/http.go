@@ -140,7 +140,6 @@ func (h *Handler) settle(g *guest) {
 			_ = peer.Close() // nobody has anything of it
 			break
 		}
-		g.watch()
 		return
 	}
 	h.forget(g)
@@ -157,9 +156,12 @@ func (h *Handler) keep(end func()) bool {
 	return true
 }
 
-// end waits for the end of a session.
+// end waits for the end of a session, which comes at the latest when nobody may
+// speak in it any more.
 func (h *Handler) end(g *guest, peer *mcp.ServerSession) {
+	undo := context.AfterFunc(g.open, func() { peer.Close() })
 	_ = peer.Wait() // however it ends
+	undo()
 	h.forget(g)
 }
 
@@ -182,9 +184,6 @@ func (h *Handler) Close() error {
 	h.mu.Unlock()
 	for _, g := range all {
 		g.end()
-		for peer := range g.server.Sessions() {
-			peer.Close()
-		}
 	}
 	h.waits.Wait()
 	return nil
