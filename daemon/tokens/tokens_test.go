@@ -115,3 +115,24 @@ func TestEnds(t *testing.T) {
 		t.Errorf("%+v", child)
 	}
 }
+
+// TestNotGoodAnyMore holds that a token which has expired is told of and taken
+// back like any other, by whom it was made from.
+func TestNotGoodAnyMore(t *testing.T) {
+	r := newRig(t)
+	_, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Parent: r.IDs["acme"], Expires: time.Now().Add(time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		_, err = r.Tokens.Get(id)
+	}
+	for _, as := range []string{"acme", "root"} {
+		if one := served.JSON[api.Token](t, r.Want(200, as, "GET", "/v1/tokens/"+id, "")); one.ID != id || one.Refused == "" {
+			t.Errorf("%s: %+v", as, one)
+		}
+	}
+	r.Want(404, "evil", "GET", "/v1/tokens/"+id, "")
+	r.Want(404, "evil", "DELETE", "/v1/tokens/"+id, "")
+	r.Want(200, "acme", "DELETE", "/v1/tokens/"+id, "")
+}
