@@ -102,6 +102,15 @@ type PermissionRequest struct {
 	Expires   time.Time `json:"expires"`
 }
 
+// Inward is r as those are told of it who do not learn what paths of the host are
+// called: a path as it is called inside.
+func (r PermissionRequest) Inward() PermissionRequest {
+	if r.Kind == ResourcePath {
+		r.Resource = r.Inside
+	}
+	return r
+}
+
 // A Permission is the answer to a PermissionRequest.
 type Permission string
 

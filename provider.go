@@ -90,7 +90,8 @@ type (
 	Dialer interface {
 		Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	}
-	// A Listener listens on an address inside the sandbox.
+	// A Listener listens on an address inside the sandbox. One where somebody
+	// listens already is [CodeBusy].
 	Listener interface {
 		Listen(ctx context.Context, network, addr string) (net.Listener, error)
 	}

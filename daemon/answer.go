@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -142,8 +141,8 @@ func (s *Server) Problem(err error, admin bool, requestID string) (api.Problem, 
 	if !admin && s.private(p) {
 		p.Detail, p.Field, p.Resource, p.Hint = http.StatusText(status), "", "", "tell who runs the server the id of this request"
 	}
-	if after := retryAfter(err, p); after != "" {
-		h.Set("Retry-After", after)
+	if after := quota.RetrySeconds(err); after > 0 {
+		h.Set("Retry-After", strconv.FormatInt(after, 10))
 	}
 	return p, h
 }
@@ -158,15 +157,4 @@ func (s *Server) private(p api.Problem) bool {
 		}
 	}
 	return false
-}
-
-// retryAfter is in how many seconds it is worth to try again, or empty.
-func retryAfter(err error, p api.Problem) string {
-	if d, ok := quota.RetryAfter(err); ok {
-		return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10)
-	}
-	if p.Retryable && (p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests) {
-		return "1"
-	}
-	return ""
 }

@@ -3,12 +3,16 @@ package mcpserver
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -31,8 +35,7 @@ type Handler struct {
 // A guest is a session over HTTP.
 type guest struct {
 	*session
-	id      string
-	settled bool // its first request is over; guarded by Handler.mu
+	id string
 }
 
 // Handler returns what serves the protocol over HTTP. bind says whose session a
@@ -83,11 +86,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuse answers without a session.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := s.problem(err)
-	status := p.Code.HTTPStatus()
-	if p.Code == sandbox.CodeBudgetExceeded {
-		w.Header().Set("Retry-After", "1")
+	if after := quota.RetrySeconds(err); after > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(after, 10))
 	}
-	http.Error(w, string(p.Code)+": "+p.Message, status)
+	http.Error(w, string(p.Code)+": "+p.Message, p.Code.HTTPStatus())
 }
 
 // find returns the session that a request names, if it is the caller's, or
@@ -118,7 +120,9 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 	switch {
 	case h.over:
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "session", Retryable: true, Message: "the program ends"}
-	case len(h.open) >= h.o.Sessions || ours >= h.o.PerTenant || same >= h.o.PerSession || mine >= h.o.PerCaller:
+	case ours >= h.o.PerTenant || same >= h.o.PerSession || mine >= h.o.PerCaller:
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Message: "too many sessions of the caller or its tenant are open", Hint: "end some of them"}
+	case len(h.open) >= h.o.Sessions:
 		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "session", Retryable: true, Message: "too many sessions are open"}
 	}
 	g := &guest{id: rand.Text()}
@@ -138,7 +142,6 @@ func (h *Handler) settle(g *guest) {
 			_ = peer.Close() // nobody has anything of it
 			break
 		}
-		g.watch()
 		return
 	}
 	h.forget(g)
@@ -151,14 +154,16 @@ func (h *Handler) keep(g *guest, peer *mcp.ServerSession) bool {
 	if h.over {
 		return false
 	}
-	g.settled = true
 	h.waits.Go(func() { h.end(g, peer) })
 	return true
 }
 
-// end waits for the end of a session.
+// end waits for the end of a session, which comes at the latest when nobody may
+// speak in it any more.
 func (h *Handler) end(g *guest, peer *mcp.ServerSession) {
+	undo := context.AfterFunc(g.open, func() { peer.Close() })
 	_ = peer.Wait() // however it ends
+	undo()
 	h.forget(g)
 }
 
@@ -175,23 +180,10 @@ func (h *Handler) forget(g *guest) {
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	h.over = true
-	var begun, settled []*guest
-	for _, g := range h.open {
-		if g.settled {
-			settled = append(settled, g)
-		} else {
-			begun = append(begun, g)
-		}
-	}
+	all := slices.Collect(maps.Values(h.open))
 	h.mu.Unlock()
-	for _, g := range begun {
+	for _, g := range all {
 		g.end()
-	}
-	for _, g := range settled {
-		g.end()
-		for peer := range g.server.Sessions() {
-			peer.Close()
-		}
 	}
 	h.waits.Wait()
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
 // serve serves over HTTP. A request says by headers who it is from.
@@ -75,13 +76,13 @@ func (r *rig) dial(s *httptest.Server, h headers) (*mcp.ClientSession, error) {
 }
 
 // TestCallsEndWithTheirCaller holds that a call, which outlasts the request that
-// brought it, does not outlast the right to make it.
+// brought it, does not outlast the right to make it, and nor does the session.
 func TestCallsEndWithTheirCaller(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	var lose func()
 	r.lost, lose = context.WithCancel(context.Background())
 	defer lose()
-	s, _ := r.serve()
+	s, h := r.serve()
 	begun := make(chan *mcp.CallToolResult, 2)
 	for _, caller := range []string{"lost", "kept"} {
 		c, err := r.dial(s, headers{"Caller": caller, "Session": caller})
@@ -111,6 +112,33 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 		}
 	case <-time.After(15 * time.Second):
 		t.Error("the call goes on")
+	}
+	poll.Until(t, "it is the one session", func() bool { return h.Open() == 1 })
+}
+
+// TestRefusalsSayWhen holds that who gets no session is told when to come again,
+// where that helps.
+func TestRefusalsSayWhen(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	for name, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"requests":       {(&quota.Exceeded{Quota: "requests", RetryAfter: 2500 * time.Millisecond}).Wrap("serve"), "3"},
+		"sandboxes":      {(&quota.Exceeded{Quota: "sandboxes", Limit: 1, Used: 1, Want: 1}).Wrap("serve"), ""},
+		"down":           {&sandbox.Error{Code: sandbox.CodeUnavailable, Retryable: true}, "1"},
+		"down for good":  {&sandbox.Error{Code: sandbox.CodeUnavailable}, ""},
+		"too much":       {&sandbox.Error{Code: sandbox.CodeBudgetExceeded}, ""},
+		"busy":           {&sandbox.Error{Code: sandbox.CodeBusy, Retryable: true}, ""},
+		"no such caller": {&sandbox.Error{Code: sandbox.CodePermissionDeny}, ""},
+	} {
+		h := r.Handler(func(*http.Request) (mcpserver.Binding, error) { return mcpserver.Binding{}, tt.err })
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/mcp", nil))
+		if got := w.Header().Get("Retry-After"); got != tt.want || w.Code != sandbox.CodeOf(tt.err).HTTPStatus() {
+			t.Errorf("%s: status %d, Retry-After %q, want %q", name, w.Code, got, tt.want)
+		}
+		must(t, h.Close())
 	}
 }
 

@@ -78,8 +78,8 @@ type Binding struct {
 	// Answers is what the person behind this client may allow.
 	Answers Answers
 	// Watch returns a context that ends, soon, when the caller may do nothing any
-	// more, with the reason as its cause; stop has to be called. Calls run in it.
-	// nil is a caller who may for as long as the session is there.
+	// more, with the reason as its cause; stop has to be called. The session ends
+	// with it, and with that its calls. nil is a caller who may for ever.
 	Watch func(context.Context) (watched context.Context, stop func())
 }
 
@@ -140,9 +140,8 @@ func (s *Server) Serve(ctx context.Context, t mcp.Transport, b Binding) error {
 	if err != nil {
 		return err
 	}
-	undo := context.AfterFunc(ctx, func() { ss.Close() })
-	defer undo()
-	x.watch()
+	defer context.AfterFunc(ctx, func() { ss.Close() })()
+	defer context.AfterFunc(x.open, func() { ss.Close() })()
 	err = ss.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

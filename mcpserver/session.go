@@ -28,8 +28,11 @@ type session struct {
 	kit    *tools.Kit
 	server *mcp.Server
 	calls  chan struct{} // holds a token for each call that runs
-	life   context.Context
-	end    func() // ends what its calls have begun
+
+	open   context.Context // until the session ends
+	end    func()
+	life   context.Context // of what its calls have begun: as long, or as its caller may speak
+	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	listed []string // tools that the client was told of
@@ -42,12 +45,13 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 		return nil, err
 	}
 	x := &session{Server: s, bound: b, kit: kit, calls: make(chan struct{}, s.o.Calls)}
-	life, cancel := context.WithCancel(context.Background())
-	x.life = life
+	open, end := context.WithCancelCause(context.Background())
+	x.open = open
 	x.end = func() {
-		cancel()
+		end(errEnded)
 		s.o.Asker.leave(x)
 	}
+	x.life, x.cancel = context.WithCancelCause(open)
 	x.server = mcp.NewServer(&mcp.Implementation{Name: "sandbox", Title: "Sandbox", Version: s.o.Version}, &mcp.ServerOptions{
 		Instructions: instructions, Logger: s.quiet(), SupportedProtocolVersions: versions(), GetSessionID: id,
 		Capabilities: &mcp.ServerCapabilities{
@@ -62,6 +66,7 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 	x.server.AddReceivingMiddleware(x.between)
 	x.server.AddResourceTemplate(x.template(), x.readResource)
 	x.sync()
+	go x.attend()
 	return x, nil
 }
 
@@ -119,21 +124,32 @@ func (x *session) sync() {
 	x.listed = names
 }
 
-// watch looks from time to time whether the tools have changed, until the
-// session ends.
-func (x *session) watch() {
-	go func() {
-		ticks := time.NewTicker(x.o.Refresh)
-		defer ticks.Stop()
-		for {
+// answering is for how long what has been called is answered before the session
+// of a caller who may speak no more ends: the SDK sends nothing when it closes.
+const answering = time.Second
+
+// attend looks after the session until it ends: from time to time whether the
+// tools have changed, and all the time whether its caller may still speak. If not,
+// what its calls have begun ends at once, and then the session.
+func (x *session) attend() {
+	watched, stop := x.bound.watch(x.life)
+	defer stop()
+	ticks := time.NewTicker(x.o.Refresh)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-watched.Done():
+			x.cancel(context.Cause(watched)) // what has ended before has its own cause
 			select {
-			case <-x.life.Done():
-				return
-			case <-ticks.C:
-				x.sync()
+			case <-x.open.Done():
+			case <-time.After(answering):
 			}
+			x.end()
+			return
+		case <-ticks.C:
+			x.sync()
 		}
-	}()
+	}
 }
 
 // described is a tool as the protocol has it. Besides its own result, a tool
@@ -149,19 +165,19 @@ func described(t schema.Tool) *mcp.Tool {
 }
 
 // admit lets one request that works in the sandbox begin, of those that may run
-// at one time. Its context ends with the session, and when the caller may speak
-// no more. done has to be called.
+// at one time, as long as the caller may speak. done has to be called.
 func (x *session) admit(ctx context.Context) (_ context.Context, done func(), err error) {
+	if x.life.Err() != nil {
+		return nil, nil, context.Cause(x.life)
+	}
 	select {
 	case x.calls <- struct{}{}:
 	default:
 		return nil, nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "call", Retryable: true, Message: "too many calls of this session run at one time", Hint: "wait for some of them"}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	undo := context.AfterFunc(x.life, func() { stop(errEnded) })
-	ctx, watched := x.bound.watch(ctx)
+	undo := context.AfterFunc(x.life, func() { stop(context.Cause(x.life)) })
 	return ctx, func() {
-		watched()
 		undo()
 		stop(nil)
 		<-x.calls

@@ -14,8 +14,9 @@ import (
 )
 
 // TestCallsEndWithTheRightToThem holds that what runs ends when its caller may do
-// nothing any more, says why, and tells of no progress afterwards; and that a
-// call that comes later does nothing.
+// nothing any more, says why, and tells of no progress afterwards; that a call
+// that comes later does nothing; and that it is watched for once, however many
+// calls there are.
 func TestCallsEndWithTheRightToThem(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	over := make(chan struct{})
@@ -48,6 +49,9 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 		answer <- res
 	}()
 	poll.Until(t, "it tells of progress", func() bool { return notes.Load() > 2 })
+	if n := watches.Load(); n != 1 {
+		t.Errorf("it is watched for %d times", n)
+	}
 	close(over)
 	select {
 	case res := <-answer:
@@ -58,8 +62,9 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 		t.Fatal("it goes on")
 	}
 	told := notes.Load()
-	if res := call(t, c, "write", `{"path":"/workspace/late","content":"x"}`); codeOf(t, res) == "" {
-		t.Errorf("a later call is answered %q", text(res))
+	late, err := c.CallTool(deadline(t), &mcp.CallToolParams{Name: "write", Arguments: json.RawMessage(`{"path":"/workspace/late","content":"x"}`)})
+	if err == nil && codeOf(t, late) == "" {
+		t.Errorf("a later call is answered %q", text(late))
 	}
 	if _, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: "sandbox:///workspace/late"}); err == nil {
 		t.Error("a later call has written")

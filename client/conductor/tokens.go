@@ -18,9 +18,10 @@ type Tokens struct{ d *Conductor }
 func (d *Conductor) Tokens() Tokens { return Tokens{d} }
 
 // Create makes a token from its parent, or from the one that the daemon is asked
-// with. It is good for as long as Expires is away, in whole seconds.
+// with. It is good for as long as Expires is away, in whole seconds, and without
+// for as long as the daemon has it.
 func (t Tokens) Create(ctx context.Context, c token.Claims) (secret string, made token.Token, err error) {
-	r := api.CreateToken{Role: string(c.Role), Tenant: c.Tenant, Agent: c.Agent, Session: c.Session, Quota: c.Quota, Note: c.Note, Parent: c.Parent}
+	r := api.CreateToken{Role: string(c.Role), Tenant: c.Tenant, Agent: c.Agent, Session: c.Session, Quota: c.Quota, Note: c.Note, Parent: c.Parent, Endless: c.Endless}
 	if !c.Expires.IsZero() {
 		r.TTLSeconds = max(1, int64((time.Until(c.Expires)+time.Second-1)/time.Second))
 	}

@@ -36,8 +36,11 @@ func TestTokens(t *testing.T) {
 	}
 	acme := r.as("acme").Tokens()
 	_, child, err := acme.Create(r.ctx, token.Claims{Role: token.Tenant})
-	if err != nil || child.Parent != r.IDs["acme"] || child.Tenant != "acme" || !child.Expires.IsZero() {
+	if err != nil || child.Parent != r.IDs["acme"] || child.Tenant != "acme" || child.Expires.IsZero() {
 		t.Errorf("%+v, %v", child, err)
+	}
+	if _, endless, err := r.as("").Tokens().Create(r.ctx, token.Claims{Role: token.Admin, Endless: true}); err != nil || !endless.Expires.IsZero() {
+		t.Errorf("%+v, %v", endless, err)
 	}
 	_, grandchild, err := acme.Create(r.ctx, token.Claims{Role: token.Tenant, Parent: child.ID, Quota: &limits})
 	if err != nil || grandchild.Parent != child.ID {

@@ -36,7 +36,8 @@ type CreateToken struct {
 	Tenant     string        `json:"tenant,omitempty" maxlen:"64"`
 	Agent      string        `json:"agent,omitempty" maxlen:"64"`
 	Session    string        `json:"session,omitempty" maxlen:"256"`
-	TTLSeconds int64         `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the caller's own"`
+	TTLSeconds int64         `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the token that it is made from, and 90 days where there is none or that has no end"`
+	Endless    bool          `json:"endless,omitempty" doc:"Good until it is taken back, instead of ttlSeconds; not for one session, nor where the token that it is made from has an end"`
 	Quota      *quota.Limits `json:"quota,omitempty"`
 	Budget     *TokenBudget  `json:"budget,omitempty" doc:"What may be used in all with the token and all that are made from it; without, the caller's own"`
 	Note       string        `json:"note,omitempty" maxlen:"256"`

@@ -14,7 +14,7 @@ type Approval struct {
 	Sandbox   string    `json:"sandbox"`
 	Kind      string    `json:"kind" doc:"Of the resource: path, network, command"`
 	Operation string    `json:"operation"`
-	Resource  string    `json:"resource"`
+	Resource  string    `json:"resource" doc:"Of a path as it is called inside, and for admins as the daemon's machine has it"`
 	Command   []string  `json:"command"`
 	Reason    string    `json:"reason"`
 	Expires   time.Time `json:"expires" doc:"When no answer is a no"`

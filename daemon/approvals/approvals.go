@@ -53,11 +53,14 @@ func (x *Resource) Routes() []route.Route {
 	}}
 }
 
-// pending are the questions that the caller may see.
+// pending are the questions that the caller may see, as it may see them.
 func (x *Resource) pending(c *route.Call) []sandbox.PermissionRequest {
 	var out []sandbox.PermissionRequest
 	for _, q := range x.desk.Pending(c.Who.Tenant) {
 		if q.Tenant == c.Who.Tenant && bound(c.Caller.Agent, q.Agent) && bound(c.Caller.Session, q.Session) {
+			if !c.Admin() {
+				q = q.Inward()
+			}
 			out = append(out, q)
 		}
 	}

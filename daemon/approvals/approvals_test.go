@@ -107,17 +107,25 @@ func TestWait(t *testing.T) {
 }
 
 // TestFilesOfTheHost holds that a tenant does not allow itself what is on the
-// daemon's machine, and may still deny it.
+// daemon's machine, nor learns where it is there, and may still deny it.
 func TestFilesOfTheHost(t *testing.T) {
 	r := newRig(t)
 	answer := make(chan sandbox.Permission, 1)
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	go func() {
-		p, _ := r.desk.Approve(ctx, sandbox.PermissionRequest{Tenant: "acme", Agent: "main", Session: "s1", Kind: sandbox.ResourcePath, Operation: sandbox.OpRead, Resource: "/srv/x", Command: []string{"cat", "/srv/x"}})
+		p, _ := r.desk.Approve(ctx, sandbox.PermissionRequest{Tenant: "acme", Agent: "main", Session: "s1", Kind: sandbox.ResourcePath, Operation: sandbox.OpRead, Resource: "/srv/x", Inside: "/mnt/x", Command: []string{"cat", "/mnt/x"}})
 		answer <- p
 	}()
-	at := "/v1/approvals/" + r.list("acme", "?waitSeconds=30")[0].ID
+	q := r.list("acme", "?waitSeconds=30")[0]
+	if seen := r.list("acme-s1", "")[0]; q.Resource != "/mnt/x" || seen.Resource != "/mnt/x" {
+		t.Errorf("a tenant is told of %s, a session of it of %s", q.Resource, seen.Resource)
+	}
+	all := served.JSON[api.ApprovalList](t, r.Want(200, "root", "GET", "/v1/approvals", "", "Sandbox-Tenant", "acme")).Items
+	if len(all) != 1 || all[0].Resource != "/srv/x" {
+		t.Errorf("an admin is told of %+v", all)
+	}
+	at := "/v1/approvals/" + q.ID
 	for _, p := range []string{"allow_once", "allow_session"} {
 		r.Want(403, "acme", "POST", at, `{"permission":"`+p+`"}`)
 	}

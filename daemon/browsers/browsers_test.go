@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
@@ -269,13 +270,48 @@ func TestSharedBrowser(t *testing.T) {
 	r.Want(200, "acme", "POST", base, `{"cdp":true}`)
 	r.Want(200, "acme-s1", "POST", base+"/navigate", `{"url":"https://one.test/"}`)
 	r.Want(403, "acme-s2", "DELETE", base+"?force", "")
+	r.Want(403, "acme-s2", "POST", "/v1/browser/stop", `{"force":true}`)
+	if slices.ContainsFunc(d.asked, func(a string) bool { return strings.HasPrefix(a, "stop") }) {
+		t.Errorf("the browser of the others is stopped: %v", d.asked)
+	}
 	select {
 	case <-d.lives[0].done:
 		t.Error("the way of another session is closed")
 	default:
 	}
 	r.Want(200, "acme-s1", "POST", base+"/close", "")
+	r.Want(200, "acme", "POST", "/v1/browser/stop", `{"force":true}`)
 	r.Want(204, "acme", "DELETE", base+"?force", "")
+}
+
+// A poor keeper has nobody who pays.
+type poor struct{ browsers.Keeper }
+
+func (poor) Spend(context.Context, func(context.Context) error, ...budget.Kind) error {
+	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "spend", Message: "the budget is used up"}
+}
+
+// TestWhatIsDoneIsPaidFor holds that nothing is done in a browser that nobody
+// pays for, and that it can be stopped all the same.
+func TestWhatIsDoneIsPaidFor(t *testing.T) {
+	d := &desk{}
+	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
+		x := browsers.New(d, poor{r.Manager}, r.Log)
+		t.Cleanup(func() {
+			if err := x.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return []route.Resource{x}
+	}})
+	base := "/v1/sandboxes/" + r.Ready("acme", "s1") + "/browser"
+	for path, body := range map[string]string{base: "{}", base + "/navigate": `{"url":"https://one.test/"}`, "/v1/browser/start": "{}", "/v1/browser/picture": `{"target":"x.html"}`} {
+		r.Want(429, "acme", "POST", path, body)
+	}
+	if len(d.asked) > 0 {
+		t.Errorf("it is done: %v", d.asked)
+	}
+	r.Want(200, "acme", "POST", "/v1/browser/stop", "{}")
 }
 
 // TestPagesLeaveRoom holds that a tenant with many sessions leaves pages to

@@ -1,8 +1,11 @@
 package browsers
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
@@ -25,7 +28,7 @@ func (x *Resource) ofSessions() []route.Route {
 		Request: form.Browse{}, Response: form.BrowserStarted{}, Errors: some, Timeout: starting, Do: x.startOf,
 	}, {
 		ID: "stopSessionBrowser", Method: http.MethodPost, Path: base + "stop", Tag: tag, Role: token.Session,
-		Summary: "Remove the browser of the session with all profiles in it",
+		Summary: "Remove the browser of the session with all profiles in it", Doc: "One that other sessions share takes a token for all of them.",
 		Request: form.Browse{}, Response: form.BrowserStopped{}, Errors: some, Timeout: starting, Do: x.stopOf,
 	}, {
 		ID: "takePicture", Method: http.MethodPost, Path: base + "picture", Tag: tag, Role: token.Session,
@@ -37,31 +40,34 @@ func (x *Resource) ofSessions() []route.Route {
 
 // asked reads whose browser is meant. Nothing is done for a session without a
 // wall, nor for an agent whose tools have no browser.
-func (x *Resource) asked(c *route.Call) (form.Browse, order.Request, error) {
-	in, err := route.Body[form.Browse](c)
-	if err != nil {
-		return in, order.Request{}, err
+func (x *Resource) asked(c *route.Call) (in form.Browse, req order.Request, scope sandbox.Scope, err error) {
+	if in, err = route.Body[form.Browse](c); err != nil {
+		return in, req, "", err
 	}
-	req := order.Request{Who: c.Who}
+	req.Who = c.Who
 	if req.Flags, err = conduct.Layer(c, in.Flags); err != nil {
-		return in, req, err
+		return in, req, "", err
 	}
 	u, err := named.InsideWith(x.keeper, c.Who, req.Flags)
 	if err != nil {
-		return in, req, err
+		return in, req, "", err
 	}
 	if tool := c.Tool("browser"); tool != "" {
 		err = u.Tool(tool).Err()
 	}
-	return in, req, err
+	return in, req, u.Scope, err
 }
 
 func (x *Resource) startOf(c *route.Call) (any, error) {
-	_, req, err := x.asked(c)
+	_, req, _, err := x.asked(c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := x.desk.Start(c.Context(), req)
+	var s order.Started
+	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
+		s, err = x.desk.Start(ctx, req)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +75,10 @@ func (x *Resource) startOf(c *route.Call) (any, error) {
 }
 
 func (x *Resource) stopOf(c *route.Call) (any, error) {
-	in, req, err := x.asked(c)
+	in, req, scope, err := x.asked(c)
+	if err == nil {
+		err = named.Unshared(c, req.Who, scope, "")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +90,7 @@ func (x *Resource) stopOf(c *route.Call) (any, error) {
 }
 
 func (x *Resource) pictureOf(c *route.Call) (any, error) {
-	in, req, err := x.asked(c)
+	in, req, _, err := x.asked(c)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +102,14 @@ func (x *Resource) pictureOf(c *route.Call) (any, error) {
 		return nil, err
 	}
 	defer release()
-	page, p, err := shoot.Take(c.Context(), x.desk, req, in.Target, in.Shot())
+	var (
+		page browser.Page
+		p    browser.Picture
+	)
+	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
+		page, p, err = shoot.Take(ctx, x.desk, req, in.Target, in.Shot())
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -165,6 +165,7 @@ var errnos = map[string]syscall.Errno{
 	"EEXIST": syscall.EEXIST, "ENOTEMPTY": syscall.ENOTEMPTY, "EISDIR": syscall.EISDIR, "ENOTDIR": syscall.ENOTDIR,
 	"ELOOP": syscall.ELOOP, "ENAMETOOLONG": syscall.ENAMETOOLONG, "EINVAL": syscall.EINVAL, "EXDEV": syscall.EXDEV,
 	"EOPNOTSUPP": syscall.EOPNOTSUPP, "EIO": syscall.EIO, "ECONNREFUSED": syscall.ECONNREFUSED,
+	"EADDRINUSE": syscall.EADDRINUSE,
 }
 
 // sentinels are causes that are ours and not the kernel's.

@@ -53,6 +53,7 @@ func TestCausesTravel(t *testing.T) {
 		{fserr.New("write", "/a", syscall.EROFS), []error{fs.ErrPermission, syscall.EROFS}, nil},
 		{fserr.Escape("read", "/a"), []error{fs.ErrPermission}, nil},
 		{&sandbox.Error{Code: sandbox.CodeExecution, Message: "no program", Err: fs.ErrNotExist}, []error{fs.ErrNotExist}, []error{fs.ErrPermission}},
+		{&sandbox.Error{Code: sandbox.CodeBusy, Message: "listen", Err: syscall.EADDRINUSE}, []error{syscall.EADDRINUSE}, []error{fs.ErrExist}},
 		{&sandbox.Error{Code: sandbox.CodeExecution, Message: "else", Err: errors.New("else")}, nil, []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission}},
 	} {
 		got, _ := travel(t, tt.err)

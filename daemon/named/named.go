@@ -58,13 +58,22 @@ func Find(c *route.Call, f Finder) (Sandbox, error) {
 // not that token's to take away from them.
 func Own(c *route.Call, f Finder) (Sandbox, error) {
 	s, err := Find(c, f)
-	if err == nil && !Allowed(c, s.Record.Tenant, s.Record.Agent, s.Record.Session, s.Record.Scope) {
-		err = &sandbox.Error{
-			Code: sandbox.CodePermissionDeny, Op: "find", Resource: s.Name, Message: "others share this sandbox",
-			Hint: "this needs a token for all who share it",
-		}
+	if err == nil {
+		err = Unshared(c, config.Who{Tenant: s.Record.Tenant, Agent: s.Record.Agent, Session: s.Record.Session}, s.Record.Scope, s.Name)
 	}
 	return s, err
+}
+
+// Unshared is an error where what there is of a session, by its scope, is also
+// others' than the caller's. name is what it is called, as far as that is known.
+func Unshared(c *route.Call, of config.Who, scope sandbox.Scope, name string) error {
+	if Allowed(c, of.Tenant, of.Agent, of.Session, scope) {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: "find", Resource: name, Message: "others share this sandbox",
+		Hint: "this needs a token for all who share it",
+	}
 }
 
 // InWall is [Find] for who runs something or touches files: a session that

@@ -6,8 +6,10 @@ package tokens
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
@@ -81,8 +83,20 @@ func (x *Resource) mine(c *route.Call) (token.Listing, error) {
 	return token.Listing{Tokens: out}, nil
 }
 
-// one is the token with that id, as far as it is the caller's.
+// one is the token with that id, as far as it is the caller's. Only for one that
+// is not good all are read.
 func (x *Resource) one(c *route.Call, id string) (token.Listed, error) {
+	t, err := x.store.Get(id)
+	own := func(t token.Token) bool { return t.ID == ownID(c) }
+	switch sandbox.CodeOf(err) {
+	case "":
+		if c.Admin() || own(t) || slices.ContainsFunc(t.Above, own) {
+			return token.Listed{Token: t}, nil
+		}
+		return token.Listed{}, route.Hide("token", id)
+	case sandbox.CodeNotFound, sandbox.CodeValidation:
+		return token.Listed{}, route.Hide("token", id)
+	}
 	l, err := x.mine(c)
 	if err != nil {
 		return token.Listed{}, err
@@ -137,7 +151,7 @@ func (x *Resource) create(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims := token.Claims{Role: token.Role(in.Role), Tenant: in.Tenant, Agent: in.Agent, Session: in.Session, Quota: in.Quota, Note: in.Note}
+	claims := token.Claims{Role: token.Role(in.Role), Tenant: in.Tenant, Agent: in.Agent, Session: in.Session, Quota: in.Quota, Note: in.Note, Endless: in.Endless}
 	if claims.Role != token.Admin {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}

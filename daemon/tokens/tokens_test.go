@@ -3,6 +3,7 @@ package tokens_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,7 +73,8 @@ func TestNeverMore(t *testing.T) {
 		{"acme", `{"role":"admin"}`, 403}, {"acme", `{"role":"tenant","tenant":"evil"}`, 403}, {"acme", `{"role":"session","tenant":"evil","session":"s1","ttlSeconds":60}`, 403},
 		{"acme-s1", `{"role":"tenant"}`, 403}, {"acme-s1", `{"role":"admin"}`, 403}, {"acme-s1", `{"role":"session","session":"s2","ttlSeconds":60}`, 403},
 		{"acme-s1", `{"role":"session","session":"s1","ttlSeconds":86400}`, 403},
-		{"acme", `{"role":"root"}`, 422}, {"acme", `{}`, 422}, {"acme", `{"role":"session","ttlSeconds":60}`, 422}, {"acme", `{"role":"session","session":"s1"}`, 422},
+		{"acme", `{"role":"root"}`, 422}, {"acme", `{}`, 422}, {"acme", `{"role":"session","ttlSeconds":60}`, 422}, {"acme", `{"role":"session","session":"s1","endless":true}`, 422},
+		{"acme", `{"role":"tenant","endless":true}`, 403}, {"root", `{"role":"tenant","tenant":"new","endless":true,"ttlSeconds":60}`, 422},
 		{"acme", `{"role":"tenant","ttlSeconds":-1}`, 422}, {"acme", `{"role":"tenant","ttlSeconds":99999999999}`, 422}, {"acme", `{"role":"tenant","parent":"x"}`, 404}, {"acme", `{"role":"tenant","parent":"` + r.IDs["evil"] + `"}`, 404}, {"acme", `{"role":"tenant","parent":"` + r.IDs["root"] + `"}`, 404},
 		{"acme", `{"role":"tenant","budget":{"calls":-1}}`, 422}, {"acme", `{"role":"tenant","agent":"../x"}`, 422}, {"nobody", `{"role":"session"}`, 401},
 	} {
@@ -95,4 +98,41 @@ func TestParents(t *testing.T) {
 		r.Want(403, as, "POST", "/v1/tokens", `{"role":"tenant","parent":"`+made.ID+`","ttlSeconds":6000}`)
 	}
 	r.Want(404, made.Secret, "POST", "/v1/tokens", `{"role":"tenant","parent":"`+r.IDs["acme"]+`"}`)
+}
+
+// TestEnds holds that a token without an end has to be asked for.
+func TestEnds(t *testing.T) {
+	r := newRig(t)
+	usual := served.JSON[api.NewToken](t, r.Want(201, "", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new"}`))
+	if in := time.Until(usual.Expires); in < token.Usual-time.Hour || in > token.Usual {
+		t.Errorf("%+v", usual)
+	}
+	endless := served.JSON[api.NewToken](t, r.Want(201, "", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new","endless":true}`))
+	if !endless.Expires.IsZero() {
+		t.Errorf("%+v", endless)
+	}
+	if child := served.JSON[api.NewToken](t, r.Want(201, endless.Secret, "POST", "/v1/tokens", `{"role":"session","session":"s"}`)); child.Expires.IsZero() {
+		t.Errorf("%+v", child)
+	}
+}
+
+// TestNotGoodAnyMore holds that a token which has expired is told of and taken
+// back like any other, by whom it was made from.
+func TestNotGoodAnyMore(t *testing.T) {
+	r := newRig(t)
+	_, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Parent: r.IDs["acme"], Expires: time.Now().Add(time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		_, err = r.Tokens.Get(id)
+	}
+	for _, as := range []string{"acme", "root"} {
+		if one := served.JSON[api.Token](t, r.Want(200, as, "GET", "/v1/tokens/"+id, "")); one.ID != id || one.Refused == "" {
+			t.Errorf("%s: %+v", as, one)
+		}
+	}
+	r.Want(404, "evil", "GET", "/v1/tokens/"+id, "")
+	r.Want(404, "evil", "DELETE", "/v1/tokens/"+id, "")
+	r.Want(200, "acme", "DELETE", "/v1/tokens/"+id, "")
 }

@@ -75,7 +75,8 @@ func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net
 	port := o.Rules.HTTPProxyPort
 	at := func(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 	l, err := inside.Listen(ctx, "tcp", at(port))
-	if err == nil || port == 0 || o.Fixed || sandbox.CodeOf(err) != sandbox.CodeExecution {
+	code := sandbox.CodeOf(err)
+	if err == nil || port == 0 || o.Fixed || code != sandbox.CodeBusy && code != sandbox.CodeExecution {
 		return l, err
 	}
 	if o.Warn != nil {

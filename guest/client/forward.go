@@ -210,7 +210,9 @@ func forwardError(err error, op, message string) error {
 	switch e.Err {
 	case errRefused:
 		e.Retryable, e.Hint = true, "nothing listens there: start the server first"
-	case errTimedOut, errInUse:
+	case errInUse:
+		e.Code, e.Retryable, e.Hint = sandbox.CodeBusy, true, "something listens there already: take another address, or end it"
+	case errTimedOut:
 		e.Retryable = true
 	}
 	return e

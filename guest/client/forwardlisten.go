@@ -31,7 +31,7 @@ import (
 // then, one of the other net.ErrClosed, and its peer a reset. A Unix socket's
 // path must not exist, and is removed in the end.
 //
-// Errors are those of Dial; an address in use is CodeExecution and
+// Errors are those of Dial; an address in use is CodeBusy and
 // errors.Is syscall.EADDRINUSE. Accept fails with *net.OpError.
 func (c *Client) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
 	targets, err := parseEndpoints("listen", network, addr)
@@ -47,7 +47,7 @@ func (c *Client) Listen(ctx context.Context, network, addr string) (net.Listener
 		if first == nil {
 			first = err
 		}
-		if sandbox.CodeOf(err) != sandbox.CodeExecution || ctx.Err() != nil {
+		if code := sandbox.CodeOf(err); code != sandbox.CodeExecution && code != sandbox.CodeBusy || ctx.Err() != nil {
 			break
 		}
 	}

@@ -96,8 +96,12 @@ func TestPassedErrors(t *testing.T) {
 		before := descriptors(t, os.Getpid())
 		for addr, want := range map[string]error{l.Addr().String(): syscall.EADDRINUSE, "192.0.2.1:0": syscall.EADDRNOTAVAIL, "127.0.0.1:80": syscall.EACCES} {
 			_, err := c.Listen(context.Background(), "tcp", addr)
+			code := sandbox.CodeExecution
+			if want == syscall.EADDRINUSE {
+				code = sandbox.CodeBusy
+			}
 			var e *sandbox.Error
-			if !errors.Is(err, want) || !errors.As(err, &e) || e.Code != sandbox.CodeExecution || e.Resource != "box" || e.Field != "addr" {
+			if !errors.Is(err, want) || !errors.As(err, &e) || e.Code != code || e.Resource != "box" || e.Field != "addr" {
 				t.Errorf("%s: %v", addr, err)
 			}
 		}

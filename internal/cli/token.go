@@ -23,13 +23,8 @@ type TokenStore interface {
 	Revoke(ctx context.Context, id string) (fallen []string, err error)
 }
 
-const (
-	// defaultExpiry is how long a token is good unless told otherwise.
-	defaultExpiry = 90 * 24 * time.Hour
-
-	// noExpiry is the word for a token that is good for ever.
-	noExpiry = "never"
-)
+// noExpiry is the word for a token that is good for ever.
+const noExpiry = "never"
 
 func (a *app) tokenCommand() *ucli.Command {
 	return &ucli.Command{
@@ -118,7 +113,7 @@ func (w *tokenWish) flags() []ucli.Flag {
 	w.budgets.check = func(s string) error { _, err := parseBudget(budget.NoBound(), s); return err }
 	return []ucli.Flag{
 		&ucli.GenericFlag{Name: "role", Usage: "`ROLE`, how far it reaches: admin, tenant or session", Value: &w.role},
-		&ucli.GenericFlag{Name: "expires", Usage: "after this `TIME`, an age like 8h or 30d, or " + noExpiry + "; default 90d, or the parent's", Value: &w.expires},
+		&ucli.GenericFlag{Name: "expires", Usage: "after this `TIME`, an age like 8h or 30d, or " + noExpiry + "; default the parent's end, or 90d", Value: &w.expires},
 		&ucli.GenericFlag{Name: "parent", Usage: "make it from the token with this `ID`", Value: &w.parent},
 		&ucli.GenericFlag{Name: "quota", Usage: "at most this of something, like sandboxes=5 or memory=2g; may be repeated (`NAME=N`)", Value: &w.quotas},
 		&ucli.GenericFlag{Name: "budget", Usage: "this much of something in all, like calls=1000 or bytesIn=2g; may be repeated (`NAME=N`)", Value: &w.budgets},
@@ -151,16 +146,12 @@ func (w *tokenWish) claims(a *app, now time.Time) (token.Claims, error) {
 		return c, usagef("token create", "a token for one session needs --role session")
 	case c.Role == token.Session && w.expires.value == noExpiry:
 		return c, usagef("token create", "a token for one session has to end; leave out --expires never")
-	case from && w.expires.value == noExpiry:
-		return c, usagef("token create", "a token ends with the one that it is made from; leave out --expires never")
 	}
 	switch e := w.expires.value; {
 	case e == noExpiry:
-		// The zero time.
+		c.Endless = true
 	case e != "":
 		c.Expires = now.Add(mustExpiry(e))
-	case !from:
-		c.Expires = now.Add(defaultExpiry)
 	}
 	return c, nil
 }

@@ -82,7 +82,6 @@ func TestWrongUsage(t *testing.T) {
 		{"token for no time", "token create --tenant a --expires 0s", "longer than nothing"},
 		{"token for a time that is none", "token create --tenant a --expires soon", "soon"},
 		{"token for a session for ever", "token create --role session --tenant a --session s --expires never", "has to end"},
-		{"token for longer than its parent", "token create --parent 0a --expires never", "ends with the one"},
 		{"token with a bad quota", "token create --tenant a --quota sandboxes", "NAME=N"},
 		{"token with an unknown quota", "token create --tenant a --quota x=1", "none of sandboxes"},
 		{"token with a negative quota", "token create --tenant a --quota commands=-1", "not negative"},

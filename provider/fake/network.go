@@ -148,7 +148,7 @@ func (h *handle) Listen(ctx context.Context, kind, addr string) (net.Listener, e
 	}
 	if n.listeners[at.Port()] != nil {
 		return nil, &sandbox.Error{
-			Code: sandbox.CodeUnavailable, Op: "listen", Field: "addr", Resource: h.spec.Name,
+			Code: sandbox.CodeBusy, Op: "listen", Field: "addr", Resource: h.spec.Name, Retryable: true,
 			Message: "the address is in use", Err: syscall.EADDRINUSE,
 		}
 	}

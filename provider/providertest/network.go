@@ -210,7 +210,7 @@ func netRefused(n *netRig) {
 	l := n.listen()
 	addr := l.Addr().String()
 	_, err := n.Listen(n.ctx, "tcp", addr)
-	n.wantCode("Listen where somebody listens", err, sandbox.CodeUnavailable, sandbox.CodeExecution)
+	n.wantCode("Listen where somebody listens", err, sandbox.CodeBusy)
 	if err := l.Close(); err != nil {
 		n.Errorf("Close: %v", err)
 	}

@@ -3,6 +3,7 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -64,6 +65,20 @@ func RetryAfter(err error) (time.Duration, bool) {
 		return 0, false
 	}
 	return e.RetryAfter, true
+}
+
+// RetrySeconds is in how many seconds a caller who got err by HTTP is told to try
+// again: the time of [RetryAfter], and one second where something else comes free
+// by itself, nobody knows when. 0 is where waiting is of no use.
+func RetrySeconds(err error) int64 {
+	if d, ok := RetryAfter(err); ok {
+		return int64(math.Ceil(d.Seconds()))
+	}
+	e, ok := errors.AsType[*sandbox.Error](err)
+	if ok && e.Retryable && (e.Code == sandbox.CodeUnavailable || e.Code == sandbox.CodeBudgetExceeded) {
+		return 1
+	}
+	return 0
 }
 
 // roundUp makes a time short to read without making it too early.

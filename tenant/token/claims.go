@@ -33,14 +33,19 @@ func (r Role) rank() int {
 	return 0
 }
 
-// Claims are what a token is good for. An empty Agent is every one. Expires may
-// be zero, for ever, unless the role is session.
+// Usual is how long a token is good that was made without a time, from none that
+// has an end.
+const Usual = 90 * 24 * time.Hour
+
+// Claims are what a token is good for. An empty Agent is every one. Expires of a
+// token that there is may be zero, for ever, unless the role is session.
 type Claims struct {
 	Role    Role      `json:"role"`
 	Tenant  string    `json:"tenant,omitempty"`  // required, but for admins, who have none
 	Agent   string    `json:"agent,omitempty"`   // of roles tenant and session
 	Session string    `json:"session,omitempty"` // of the role session, required there
 	Expires time.Time `json:"expires,omitzero"`
+	Endless bool      `json:"-"`                // asks [Store.Create] for a token without an end, which Expires leaves to it
 	Parent  string    `json:"parent,omitempty"` // id of the token that it was made from
 
 	// Quota and Budget bound what is held and used with the token and with all
@@ -108,6 +113,8 @@ func (c Claims) fault() (field, message string) {
 		return "session", "only a token of the role session is for one"
 	case c.Role == Session && c.Session == "":
 		return "session", "a token of this role needs one"
+	case c.Endless && !c.Expires.IsZero():
+		return "expires", "a token has an end or none"
 	case c.Role == Session && c.Expires.IsZero():
 		return "expires", "a token for one session has to end"
 	case !c.Expires.IsZero() && !inRange(c.Expires):
@@ -191,7 +198,7 @@ func (c Claims) inherit(parent Claims) Claims {
 	if c.Session == "" && c.Role == Session {
 		c.Session = parent.Session
 	}
-	if c.Expires.IsZero() {
+	if c.Expires.IsZero() && !c.Endless {
 		c.Expires = parent.Expires
 	}
 	if c.Quota == nil {

@@ -32,7 +32,8 @@ func TestClaims(t *testing.T) {
 		"tenant of one session": {Claims{Role: Tenant, Tenant: "acme", Session: "s"}, "session"},
 		"no session":            {Claims{Role: Session, Tenant: "acme", Expires: later}, "session"},
 		"session of no tenant":  {Claims{Role: Session, Session: "s", Expires: later}, "tenant"},
-		"session for ever":      {Claims{Role: Session, Tenant: "acme", Session: "s"}, "expires"},
+		"session for ever":      {Claims{Role: Session, Tenant: "acme", Session: "s", Endless: true}, "expires"},
+		"an end and none":       {Claims{Role: Admin, Expires: later, Endless: true}, "expires"},
 		"expired":               {Claims{Role: Admin, Expires: time.Now().Add(-time.Second)}, "expires"},
 		"before all time":       {Claims{Role: Admin, Expires: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}, "expires"},
 		"after all time":        {Claims{Role: Admin, Expires: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "expires"},
@@ -65,6 +66,33 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s: a token was made, or the caller's is at fault: %v", name, err)
 		}
 	}
+}
+
+// TestEnds holds that a token is without an end only where that was asked for,
+// and never outlives what it was made from.
+func TestEnds(t *testing.T) {
+	s := open(t, t.TempDir())
+	_, short := make1(t, s, Claims{Role: Tenant, Tenant: "acme", Expires: soon()})
+	_, endless := make1(t, s, Claims{Role: Tenant, Tenant: "acme", Endless: true})
+	for name, tt := range map[string]struct {
+		claims Claims
+		want   time.Time // zero: never
+	}{
+		"without a parent":                   {Claims{Role: Admin}, time.Now().Add(Usual)},
+		"without a parent, endless":          {Claims{Role: Admin, Endless: true}, time.Time{}},
+		"of one that ends":                   {Claims{Role: Tenant, Parent: short}, soon()},
+		"of one without an end":              {Claims{Role: Tenant, Parent: endless}, time.Now().Add(Usual)},
+		"for a session":                      {Claims{Role: Session, Session: "s", Parent: endless}, time.Now().Add(Usual)},
+		"of one without an end, and neither": {Claims{Role: Tenant, Parent: endless, Endless: true}, time.Time{}},
+	} {
+		secret, _ := make1(t, s, tt.claims)
+		got := wantGood(t, s, secret).Expires
+		if got.IsZero() != tt.want.IsZero() || got.Sub(tt.want).Abs() > time.Minute {
+			t.Errorf("%s: it ends %v, want %v", name, got, tt.want)
+		}
+	}
+	_, _, err := s.Create(Claims{Role: Tenant, Parent: short, Endless: true})
+	wantCode(t, err, sandbox.CodePermissionDeny, "expires")
 }
 
 func TestAllows(t *testing.T) {

@@ -125,7 +125,8 @@ func Open(dir string, options ...Option) (*Store, error) {
 // the id is what the token is called from then on. Of a child, one with a
 // Parent, the claims that are left out are the parent's; claims that are more
 // than the parent's are [sandbox.CodePermissionDeny], as is a parent that is not
-// good. Where the tenant has too many already it is
+// good. One that gets no time in this way is good for [Usual], unless it is to be
+// Endless. Where the tenant has too many already it is
 // [sandbox.CodeBudgetExceeded]. It returns when the token will survive a loss of
 // power.
 func (s *Store) Create(c Claims) (secret, id string, err error) {
@@ -136,6 +137,9 @@ func (s *Store) Create(c Claims) (secret, id string, err error) {
 			return "", "", badParent(c.Parent, err)
 		}
 		c = c.inherit(parent.Claims)
+	}
+	if c.Expires.IsZero() && !c.Endless {
+		c.Expires = now.Add(Usual)
 	}
 	c = c.own()
 	if err := c.check(); err != nil {

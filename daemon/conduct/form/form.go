@@ -92,11 +92,8 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 	}
 	answers := slices.Clone(o.Answers)
 	for i := range answers {
-		if r := &answers[i].Request; !admin {
-			answers[i].Note = ""
-			if r.Kind == sandbox.ResourcePath {
-				r.Resource = r.Inside
-			}
+		if a := &answers[i]; !admin {
+			a.Note, a.Request = "", a.Request.Inward()
 		}
 	}
 	return Outcome{
