@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -124,9 +125,10 @@ func TestNotGoodAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		_, err = r.Tokens.Get(id)
-	}
+	poll.Until(t, "it has expired", func() bool {
+		_, err := r.Tokens.Get(id)
+		return err != nil
+	})
 	for _, as := range []string{"acme", "root"} {
 		if one := served.JSON[api.Token](t, r.Want(200, as, "GET", "/v1/tokens/"+id, "")); one.ID != id || one.Refused == "" {
 			t.Errorf("%s: %+v", as, one)
