@@ -180,32 +180,50 @@ func (x *Resource) start(c *route.Call) (any, error) {
 	if b, err := x.told(c.Context(), at.Who); err == nil {
 		out = b
 	}
+	if err := x.letIn(c, req, in, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// letIn opens the ways in that are asked for, all or none.
+func (x *Resource) letIn(c *route.Call, req order.Request, in api.StartBrowser, out *api.Browser) (err error) {
+	var opened []order.Life
+	defer func() {
+		if err != nil {
+			x.end(opened)
+		}
+	}()
+	open := func(l order.Life) error {
+		opened = append(opened, l)
+		return x.keep(c, req.Who, l)
+	}
 	if in.Watch {
 		w, err := x.desk.Watch(c.Context(), req, false)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := x.keep(c, at.Who, w.Life); err != nil {
-			return nil, err
+		if err := open(w.Life); err != nil {
+			return err
 		}
 		out.WatchURL = w.URL
 	}
 	if in.CDP {
 		s, err := x.desk.Serve(c.Context(), req)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := x.keep(c, at.Who, s.Life); err != nil {
-			return nil, err
+		if err := open(s.Life); err != nil {
+			return err
 		}
 		out.CDPURL = s.WebSocketDebuggerURL
 	}
-	return out, nil
+	return nil
 }
 
 // keep holds a way in open until it ends, its time is over, somebody closes it,
 // or the token that asked for it is not good any more: it needs no other secret
-// than its own. It is closed at once where there are too many.
+// than its own. Where there are too many it is not held, and the caller closes it.
 func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 	x.mu.Lock()
 	full := x.closed || len(x.lives[who]) >= maxLives
@@ -214,7 +232,6 @@ func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 	}
 	x.mu.Unlock()
 	if full {
-		x.end([]order.Life{l})
 		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: "the session has too many ways into its browser open", Hint: "stop the browser, or wait until one ends"}
 	}
 	go func() {

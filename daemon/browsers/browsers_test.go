@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -222,6 +223,30 @@ func TestStart(t *testing.T) {
 			t.Error(a)
 		}
 	}
+}
+
+// TestAllWaysOrNone holds that of two ways that are asked for at once none stays
+// open, and takes room, when the other cannot be had.
+func TestAllWaysOrNone(t *testing.T) {
+	r, d, base := newRig(t)
+	r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`)
+	r.Want(200, "acme", "POST", base, `{"watch":true}`)
+	r.Want(429, "acme", "POST", base, `{"watch":true,"cdp":true}`)
+	for i, l := range d.lives {
+		select {
+		case <-l.done:
+			if i < 3 {
+				t.Errorf("way %d of another call has ended", i)
+			}
+		default:
+			if i >= 3 {
+				t.Errorf("way %d is open, and nobody was told of it", i)
+			}
+		}
+	}
+	poll.Until(t, "there is room for the fourth way", func() bool {
+		return r.Ask("acme", "POST", base, `{"cdp":true}`).Status == 200
+	})
 }
 
 // TestWaysEndWithTheirToken holds that a way in is not good for longer than the
