@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -24,11 +23,9 @@ const (
 
 // A conn is one end of a connection.
 type conn struct {
-	s             *session
-	number        uint32
-	local, remote net.Addr
-	in            *flow.Receiver
-	out           *flow.Sender
+	flow.Ends // a frame that is being sent takes [stream.Options].SendWithin at most
+	s         *session
+	number    uint32
 
 	gone  atomic.Bool       // the peer neither sends nor reads any more
 	ended func(broken bool) // called once when that is so; nil is nothing
@@ -37,28 +34,27 @@ type conn struct {
 	writing sync.Mutex // held while bytes or their end are sent, so that nothing follows the end
 	sentEnd bool       // guarded by writing
 	buf     []byte     // of the last frame of data; guarded by writing
-	closed  atomic.Bool
 }
 
 var _ net.Conn = (*conn)(nil)
 
 func newConn(s *session, number uint32, local, remote net.Addr) *conn {
-	return &conn{s: s, number: number, local: local, remote: remote, in: flow.NewReceiver(Window), out: flow.NewSender(Window)}
+	return &conn{Ends: flow.Ends{In: flow.NewReceiver(Window), Out: flow.NewSender(Window), Local: local, Remote: remote}, s: s, number: number}
 }
 
 // left notes that the peer has closed its end: what came before can be read.
 func (c *conn) left() {
 	c.gone.Store(true)
-	c.in.End(io.EOF)
-	c.out.Stop(broken(errPipe), false)
+	c.In.End(io.EOF)
+	c.Out.Stop(broken(errPipe), false)
 	c.once.Do(func() { c.over(false) })
 }
 
 // broke notes that the connection broke, unless the peer had closed it before.
 func (c *conn) broke(cause error) {
 	c.gone.Store(true)
-	c.in.End(broken(cause))
-	c.out.Stop(broken(cause), false)
+	c.In.End(broken(cause))
+	c.Out.Stop(broken(cause), false)
 	c.once.Do(func() { c.over(true) })
 }
 
@@ -83,12 +79,12 @@ func (c *conn) send(kind byte, content []byte) error {
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	n, grant, err := c.in.Read(p)
+	n, grant, err := c.In.Read(p)
 	if grant > 0 {
 		_ = c.send(kindCredit, creditOf(grant)) // an error is the end, which the next Read tells
 	}
 	if err != nil && err != io.EOF {
-		err = c.fail("read", err)
+		err = c.Fail("read", err)
 	}
 	return n, err
 }
@@ -99,14 +95,14 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	for done := 0; ; {
-		n, err := c.out.Take(min(len(p)-done, stream.MaxData))
+		n, err := c.Out.Take(min(len(p)-done, stream.MaxData))
 		if err != nil {
-			return done, c.fail("write", err)
+			return done, c.Fail("write", err)
 		}
 		if n > 0 {
 			c.buf = frame{kindData, c.number, p[done : done+n]}.encode(c.buf[:0])
 			if err := c.s.send(websocket.MessageBinary, c.buf); err != nil {
-				return done, c.fail("write", &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the connection to the other side ended", Err: err})
+				return done, c.Fail("write", &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the connection to the other side ended", Err: err})
 			}
 		}
 		if done += n; done == len(p) {
@@ -117,10 +113,10 @@ func (c *conn) Write(p []byte) (int, error) {
 
 // CloseWrite ends what is sent: the other end reads end of file after it.
 func (c *conn) CloseWrite() error {
-	if c.closed.Load() {
-		return c.fail("close", net.ErrClosed)
+	if c.Closed.Load() {
+		return c.Fail("close", net.ErrClosed)
 	}
-	c.out.Stop(broken(errPipe), true)
+	c.Out.Stop(broken(errPipe), true)
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.sentEnd {
@@ -128,7 +124,7 @@ func (c *conn) CloseWrite() error {
 	}
 	c.sentEnd = true
 	if err := c.send(kindEnd, nil); err != nil {
-		return c.fail("close", err)
+		return c.Fail("close", err)
 	}
 	return nil
 }
@@ -143,11 +139,11 @@ func (c *conn) abort() { _ = c.let(kindReset) }
 // let lets go of the connection. The frame that says so is sent in the
 // background: a Write may be under way.
 func (c *conn) let(kind byte) error {
-	if c.closed.Swap(true) {
-		return c.fail("close", net.ErrClosed)
+	if c.Closed.Swap(true) {
+		return c.Fail("close", net.ErrClosed)
 	}
-	c.in.Close(net.ErrClosed)
-	c.out.Stop(net.ErrClosed, true)
+	c.In.Close(net.ErrClosed)
+	c.Out.Stop(net.ErrClosed, true)
 	go func() {
 		c.writing.Lock()
 		defer c.writing.Unlock()
@@ -157,42 +153,5 @@ func (c *conn) let(kind byte) error {
 		}
 		c.s.drop(c)
 	}()
-	return nil
-}
-
-func (c *conn) fail(what string, err error) error {
-	return &net.OpError{Op: what, Net: c.local.Network(), Source: c.local, Addr: c.remote, Err: err}
-}
-
-// LocalAddr implements net.Conn: the listener's end.
-func (c *conn) LocalAddr() net.Addr { return c.local }
-
-// RemoteAddr implements net.Conn: the end of the program inside.
-func (c *conn) RemoteAddr() net.Addr { return c.remote }
-
-// SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error {
-	if err := c.SetReadDeadline(t); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(t)
-}
-
-// SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.closed.Load() {
-		return c.fail("set", net.ErrClosed)
-	}
-	c.in.SetDeadline(t)
-	return nil
-}
-
-// SetWriteDeadline implements net.Conn. A frame that is being sent is sent to
-// its end, which takes [stream.Options].SendWithin at most.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	if c.closed.Load() {
-		return c.fail("set", net.ErrClosed)
-	}
-	c.out.SetDeadline(t)
 	return nil
 }

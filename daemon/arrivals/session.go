@@ -105,11 +105,11 @@ func (s *session) next(buf []byte, to side) error {
 func (c *conn) take(f frame) error {
 	switch f.kind {
 	case kindData:
-		return c.in.Put(f.content)
+		return c.In.Put(f.content)
 	case kindEnd:
-		c.in.End(io.EOF)
+		c.In.End(io.EOF)
 	case kindCredit:
-		return c.out.Grant(binary.BigEndian.Uint32(f.content))
+		return c.Out.Grant(binary.BigEndian.Uint32(f.content))
 	case kindClose:
 		c.left()
 	case kindReset:

@@ -4,9 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -15,21 +13,17 @@ import (
 
 // A link is one forwarded connection.
 type link struct {
-	c      *Client
-	id     uint32
-	family wire.Family
-	in     *flow.Receiver
-	out    *flow.Sender
-	over   func() // called once when the stream has ended
+	flow.Ends // addresses are there once the reply came; a frame takes time only when the guest is stopped, up to ten seconds
+	c         *Client
+	id        uint32
+	family    wire.Family
+	over      func() // called once when the stream has ended
 
 	reply     reply
-	connected bool     // guarded by the reader
-	local     net.Addr // readable once the reply came, like remote
-	remote    net.Addr
+	connected bool // guarded by the reader
 
-	writing sync.Mutex // held while bytes or their end are sent, so that nothing follows the end
-	sentEnd bool       // guarded by writing
-	closed  atomic.Bool
+	writing sync.Mutex    // held while bytes or their end are sent, so that nothing follows the end
+	sentEnd bool          // guarded by writing
 	ended   chan struct{} // closed when the last answer came or the guest was lost
 }
 
@@ -37,7 +31,8 @@ var _ net.Conn = (*link)(nil)
 
 func newLink(c *Client, family wire.Family) *link {
 	return &link{
-		c: c, family: family, in: flow.NewReceiver(wire.ConnWindow), out: flow.NewSender(wire.ConnWindow), over: func() {},
+		Ends: flow.Ends{In: flow.NewReceiver(wire.ConnWindow), Out: flow.NewSender(wire.ConnWindow)},
+		c:    c, family: family, over: func() {},
 		reply: reply{came: make(chan struct{})}, ended: make(chan struct{}),
 	}
 }
@@ -62,12 +57,12 @@ func (l *link) frame(f wire.Frame) (last bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		return false, l.out.Grant(m.N)
+		return false, l.Out.Grant(m.N)
 	case wire.TypeStop:
 		if f.Channel() != wire.Inward {
 			return false, wire.Violation("stop of a channel that is not open")
 		}
-		l.out.Stop(brokenError(syscall.EPIPE), false)
+		l.Out.Stop(brokenError(syscall.EPIPE), false)
 		return false, nil
 	case wire.TypeFailed:
 		m, err := wire.DecodeFailed(f.Payload)
@@ -111,7 +106,7 @@ func (l *link) first(f wire.Frame) (last bool, err error) {
 // connect notes that the connection stands.
 func (l *link) connect(local, remote wire.Endpoint) {
 	l.connected = true
-	l.local, l.remote = address(local), address(remote)
+	l.Local, l.Remote = address(local), address(remote)
 	close(l.reply.came)
 }
 
@@ -125,12 +120,12 @@ func (l *link) data(f wire.Frame) error {
 		return wire.Violation("data on a channel that is not open")
 	}
 	if len(f.Payload) > 0 {
-		if err := l.in.Put(f.Payload); err != nil {
+		if err := l.In.Put(f.Payload); err != nil {
 			return err
 		}
 	}
 	if f.EOF() {
-		l.in.End(io.EOF)
+		l.In.End(io.EOF)
 	}
 	return nil
 }
@@ -144,17 +139,17 @@ func (l *link) finish(read, write error) {
 		l.reply.err = read
 		close(l.reply.came)
 	}
-	l.in.End(read)
-	l.out.Stop(write, false)
+	l.In.End(read)
+	l.Out.Stop(write, false)
 	close(l.ended)
 	l.over()
 }
 
 // abandon drops a link that nobody has or waits for any more.
 func (l *link) abandon() {
-	l.closed.Store(true)
-	l.in.Close(net.ErrClosed)
-	l.out.Stop(net.ErrClosed, true)
+	l.Closed.Store(true)
+	l.In.Close(net.ErrClosed)
+	l.Out.Stop(net.ErrClosed, true)
 	go l.send(killFrame(0)) // an error is the connection's end, which drops it too
 }
 
@@ -168,7 +163,7 @@ func (l *link) send(f wire.Frame) error {
 
 // Read implements net.Conn.
 func (l *link) Read(p []byte) (int, error) {
-	n, grant, err := l.in.Read(p)
+	n, grant, err := l.In.Read(p)
 	if grant > 0 {
 		// An error is the connection's end, which the next Read tells.
 		_ = l.send(wire.Frame{Type: wire.TypeCredit, Flags: wire.Outward, Payload: wire.Credit{N: grant}.Encode()})
@@ -186,13 +181,13 @@ func (l *link) Write(p []byte) (int, error) {
 	defer l.writing.Unlock()
 	done := 0
 	for {
-		n, err := l.out.Take(min(len(p)-done, wire.MaxData))
+		n, err := l.Out.Take(min(len(p)-done, wire.MaxData))
 		if err != nil {
 			return done, l.fail("write", err)
 		}
 		if n > 0 {
 			if err := l.send(wire.Frame{Type: wire.TypeData, Flags: wire.Inward, Payload: p[done : done+n]}); err != nil {
-				l.out.GiveBack(n)
+				l.Out.GiveBack(n)
 				return done, l.fail("write", err)
 			}
 		}
@@ -204,10 +199,10 @@ func (l *link) Write(p []byte) (int, error) {
 
 // CloseWrite ends what is sent: the other end reads end of file after it.
 func (l *link) CloseWrite() error {
-	if l.closed.Load() {
+	if l.Closed.Load() {
 		return l.fail("close", net.ErrClosed)
 	}
-	l.out.Stop(brokenError(syscall.EPIPE), true)
+	l.Out.Stop(brokenError(syscall.EPIPE), true)
 	if err := l.sendEnd(); err != nil {
 		return l.fail("close", err)
 	}
@@ -228,10 +223,10 @@ func (l *link) sendEnd() error {
 // CloseRead drops what was received and what is still to come. Reads
 // return io.EOF.
 func (l *link) CloseRead() error {
-	if l.closed.Load() {
+	if l.Closed.Load() {
 		return l.fail("close", net.ErrClosed)
 	}
-	l.in.Close(io.EOF)
+	l.In.Close(io.EOF)
 	if err := l.sendStop(); err != nil {
 		return l.fail("close", err)
 	}
@@ -245,11 +240,11 @@ func (l *link) sendStop() error {
 // Close implements net.Conn. What was written is still delivered, in the
 // background and within some seconds.
 func (l *link) Close() error {
-	if l.closed.Swap(true) {
+	if l.Closed.Swap(true) {
 		return l.fail("close", net.ErrClosed)
 	}
-	l.in.Close(net.ErrClosed)
-	l.out.Stop(net.ErrClosed, true)
+	l.In.Close(net.ErrClosed)
+	l.Out.Stop(net.ErrClosed, true)
 	go func() { // errors are the connection's end, which closes the link too
 		_ = l.sendEnd()
 		_ = l.sendStop()
@@ -257,41 +252,5 @@ func (l *link) Close() error {
 	return nil
 }
 
-// fail makes an error one of package net.
-func (l *link) fail(op string, err error) error {
-	return &net.OpError{Op: op, Net: networkOf(l.family), Source: l.local, Addr: l.remote, Err: l.c.named(err)}
-}
-
-// LocalAddr implements net.Conn: the guest's end, inside.
-func (l *link) LocalAddr() net.Addr { return l.local }
-
-// RemoteAddr implements net.Conn: the program's end, inside.
-func (l *link) RemoteAddr() net.Addr { return l.remote }
-
-// SetDeadline implements net.Conn.
-func (l *link) SetDeadline(t time.Time) error {
-	if err := l.SetReadDeadline(t); err != nil {
-		return err
-	}
-	return l.SetWriteDeadline(t)
-}
-
-// SetReadDeadline implements net.Conn.
-func (l *link) SetReadDeadline(t time.Time) error {
-	if l.closed.Load() {
-		return l.fail("set", net.ErrClosed)
-	}
-	l.in.SetDeadline(t)
-	return nil
-}
-
-// SetWriteDeadline implements net.Conn. A frame that is being sent is sent
-// to its end, which takes time only when the guest is stopped: then up to
-// ten seconds, after which the connection to it is given up.
-func (l *link) SetWriteDeadline(t time.Time) error {
-	if l.closed.Load() {
-		return l.fail("set", net.ErrClosed)
-	}
-	l.out.SetDeadline(t)
-	return nil
-}
+// fail makes an error one of package net, in the client's words.
+func (l *link) fail(op string, err error) error { return l.Fail(op, l.c.named(err)) }
