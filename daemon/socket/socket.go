@@ -157,7 +157,7 @@ func listenUnix(path string) (net.Listener, error) {
 // bind makes the socket under a name that nobody knows, closes it to others
 // and gives it its name then: at no time is it open to them.
 func bind(path string) (net.Listener, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := newSocket()
 	if err != nil {
 		return nil, err
 	}

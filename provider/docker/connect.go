@@ -81,8 +81,8 @@ func (p *Provider) overSocket(ctx context.Context, info sandbox.Info, s sandbox.
 	wait, opened := time.Millisecond, false
 	for {
 		c, err := dialGuest(ctx, dir, info)
-		if err == nil {
-			return c, nil
+		if err == nil || sandbox.CodeOf(err) == sandbox.CodeUnsupported {
+			return c, err
 		}
 		if !opened && sealedBefore(dir, info.StartedAt) {
 			// The guest was restarted behind our back and can listen only

@@ -1,13 +1,5 @@
 //go:build linux
 
-// Package host runs commands on the host itself: there is no wall.
-//
-// It exists for sessions that settings leave outside on purpose. What it
-// shares with walls is the guest, so that commands, their time limits and the
-// end of their process trees are the same; the guest, and with it everything
-// it starts, is the user that runs us and ends with us. Nothing is isolated:
-// of a Spec only the workspace, the environment and the limits of a command
-// hold, and nothing below docker of the settings does.
 package host
 
 import (
@@ -30,9 +22,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 )
-
-// Name is what the manager knows the provider by. Settings cannot name it.
-const Name = "host"
 
 // readyWithin bounds how long a guest may take to answer.
 const readyWithin = 10 * time.Second
