@@ -224,3 +224,17 @@ func TestAnEngineThatDoesNotLetUsIn(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestNoPasswords holds that no password of an address comes into a message.
+func TestNoPasswords(t *testing.T) {
+	for address, refused := range map[string]bool{
+		"ssh://me:hidden@127.0.0.1:1": true, "tcp://me:hidden@127.0.0.1:1/%zz": true, "tcp://:hidden@h": true,
+		"tcp://me@127.0.0.1:1": false, "unix:///var/run/docker.sock": false, "unix:///run/a:b@c": false, "": false,
+	} {
+		t.Setenv("DOCKER_HOST", address)
+		_, err := container.Dial()
+		if got := sandbox.CodeOf(err) == sandbox.CodeValidation; got != refused || err != nil && strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
