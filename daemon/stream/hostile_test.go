@@ -182,8 +182,10 @@ func TestSilentPeer(t *testing.T) {
 	r.send(conn, websocket.MessageText, `{"args":["sleep","1000"]}`)
 	_ = r.awaitServed()
 	r.awaitRunning(0)
-	// One that reads is alive, however long it says nothing.
-	p := r.open(r.ctx, sh("sleep 0.5"))
+	// One that reads is alive, however long it says nothing. On a busy machine
+	// its answers take their time.
+	r.o.Beat = 500 * time.Millisecond
+	p := r.open(r.ctx, sh("sleep 1.2"))
 	if exit, err := r.wait(p); err != nil || exit.Code != 0 {
 		t.Errorf("%+v, %v", exit, err)
 	}
