@@ -20,33 +20,26 @@ import (
 // A scripted sandbox hides that it serves files itself.
 type scripted struct{ sandbox.Sandbox }
 
-// fewer is how often a race is tried in a container where what stands against it
-// is tried in full without one: the same scripts in the same shell by
-// [TestScriptTransport], and the same guest over its socket and through a relay
-// by the tests of guest/client.
-const fewer = 500
-
 // TestDocker runs the suite in a real container, on every transport.
 func TestDocker(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		want   string // the transport
-		rounds int    // of races; 0 is all
 		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
 	}{
-		{"scripts", fsbridge.TransportScript, fewer, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"scripts", fsbridge.TransportScript, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
-		{"socket", fsbridge.TransportGuest, 0, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"socket", fsbridge.TransportGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return sb
 		}},
-		{"relay", fsbridge.TransportGuest, fewer, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+		{"relay", fsbridge.TransportGuest, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
 			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 			return w.Reopen(s)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fstests.Run(t, fstests.Harness{Rounds: tt.rounds, New: func(t testing.TB) fstests.Rig {
+			fstests.Run(t, fstests.Harness{New: func(t testing.TB) fstests.Rig {
 				w := wall.New(t)
 				s := spec(t, w)
 				sb := tt.reopen(w, w.Create(s), s)
