@@ -73,7 +73,10 @@ func Dial() (*client.Client, error) {
 // holdsPassword reports whether an address has something between a colon and the
 // at sign after it. It need not be a good one to be told in a message.
 func holdsPassword(address string) bool {
-	scheme, rest, _ := strings.Cut(address, "://")
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		rest = address
+	}
 	user, _, at := strings.Cut(rest, "@")
 	return at && scheme != "unix" && scheme != "npipe" && strings.Contains(user, ":")
 }

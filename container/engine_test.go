@@ -228,7 +228,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // TestNoPasswords holds that no password of an address comes into a message.
 func TestNoPasswords(t *testing.T) {
 	for address, refused := range map[string]bool{
-		"ssh://me:hidden@127.0.0.1:1": true, "tcp://me:hidden@127.0.0.1:1/%zz": true, "tcp://:hidden@h": true,
+		"ssh://me:hidden@127.0.0.1:1": true, "tcp://me:hidden@127.0.0.1:1/%zz": true, "tcp://:hidden@h": true, "me:hidden@h": true,
 		"tcp://me@127.0.0.1:1": false, "unix:///var/run/docker.sock": false, "unix:///run/a:b@c": false, "": false,
 	} {
 		t.Setenv("DOCKER_HOST", address)
