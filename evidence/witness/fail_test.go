@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -54,6 +55,39 @@ func TestFailingSink(t *testing.T) {
 		}
 		wantStatus(t, all, id, want)
 	}
+}
+
+// TestOwnTry holds that who comes while a write fails is not told how that went,
+// but how the next one does.
+func TestOwnTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, t.TempDir(), Options{})
+		gate := make(chan struct{})
+		g.file.set(errNoDisk, gate)
+		first := make(chan error, 1)
+		go func() {
+			_, err := g.Begin(t.Context(), write("acme"), true)
+			first <- err
+		}()
+		synctest.Wait() // in the write that will fail
+		g.file.set(nil, nil)
+		second := make(chan error, 1)
+		go func() {
+			e, err := g.Begin(t.Context(), write("acme"), true)
+			if err == nil {
+				err = e.End(t.Context(), wrote())
+			}
+			second <- err
+		}()
+		synctest.Wait()
+		close(gate)
+		if err := <-first; !errors.Is(err, errNoDisk) {
+			t.Errorf("the first: %v", err)
+		}
+		if err := <-second; err != nil {
+			t.Errorf("the second, which came when there was room: %v", err)
+		}
+	})
 }
 
 // TestLost holds that what finds no place is counted and told, and that begins

@@ -29,7 +29,7 @@ type lane struct {
 	waiting int // records in jobs
 	writing bool
 	began   time.Time     // of the write that is going on
-	ended   chan struct{} // closed when writing ends; nil: nobody waits for that
+	ended   chan struct{} // closed when writing ends or fails; nil: nobody waits for that
 	failing error         // how the last write ended
 	careful int           // so many jobs are written one by one: one of them was refused
 	losses  losses
@@ -101,6 +101,7 @@ func (l *lane) drain() {
 // them what tells of losses.
 type batch struct {
 	jobs    int
+	there   int // jobs that waited when it was taken
 	records []evidence.Record
 	lost    []loss
 	told    []evidence.Record
@@ -108,7 +109,7 @@ type batch struct {
 
 // batch returns what is written next. The jobs stay in the queue until it is.
 func (l *lane) batch() batch {
-	var b batch
+	b := batch{there: len(l.jobs)}
 	if l.careful == 0 {
 		b.lost, b.told = l.losses.take()
 	}
@@ -131,7 +132,8 @@ func (l *lane) batch() batch {
 
 // settle notes how a batch went, and reports whether to go on with what waits.
 // A batch that failed stays and waits for the next record; what can never be
-// written does not.
+// written does not. Who came while it was written hears of a try of his own: the
+// disk may have had room by then.
 func (l *lane) settle(b batch, err error) (more bool) {
 	panicked, refused := errors.Is(err, errPanic), sandbox.CodeOf(err) == sandbox.CodeValidation
 	if err != nil && !panicked {
@@ -150,10 +152,14 @@ func (l *lane) settle(b batch, err error) (more bool) {
 		l.careful = b.jobs
 	default:
 		l.count.Failures++
-		for _, j := range l.jobs {
+		for _, j := range l.jobs[:b.there] {
 			j.answer(err)
 		}
-		return l.stop()
+		if len(l.jobs) == b.there {
+			return l.stop()
+		}
+		l.tellEnd()
+		return true
 	}
 	if len(l.jobs) == 0 && len(l.losses) == 0 {
 		return l.stop()
@@ -167,11 +173,17 @@ func (l *lane) stop() (more bool) {
 	if len(l.jobs) == 0 && len(l.losses) == 0 {
 		delete(l.lanes, l.tenant)
 	}
+	l.tellEnd()
+	return false
+}
+
+// tellEnd tells who waits for it that a write has not led anywhere, or that
+// nobody writes any more.
+func (l *lane) tellEnd() {
 	if l.ended != nil {
 		close(l.ended)
 		l.ended = nil
 	}
-	return false
 }
 
 // drop takes the first jobs out of the queue and answers them.
