@@ -129,10 +129,13 @@ func (w *writer) Write(b []byte) (int, error) {
 func (p *Proc) yield(again func()) {
 	select {
 	case <-p.dead:
-		again()
-		runtime.Goexit()
 	case <-time.After(time.Millisecond):
-		again()
+	}
+	again()
+	select { // whoever is killed after this wakes it once more
+	case <-p.dead:
+		runtime.Goexit()
+	default:
 	}
 }
 
