@@ -134,7 +134,7 @@ func (s *Shell) Run(ctx context.Context, line Line) (Outcome, error) {
 		out, err = s.m.runAsking(ctx, l, req)
 		return err
 	})
-	if s.isClosed() && err != nil {
+	if s.isClosed() && (err != nil || out.Exit.Restarted && out.Exit.Signal != "") { // Close may have ended the line before it ends ctx
 		err = s.closed()
 	}
 	out.Exit.Restarted = out.Exit.Restarted || s.anew

@@ -92,6 +92,18 @@ func TestShellStays(t *testing.T) {
 			t.Errorf("%+v, %v", o, err)
 		}
 	})
+	t.Run("closed under a line", func(t *testing.T) {
+		for range 20 {
+			s, err := m.OpenShell(context.Background(), manager.Request{Who: who("closed")}, sandbox.ShellOptions{})
+			must(t, err)
+			_, err = s.Run(context.Background(), manager.Line{Text: "sleep 1000", Started: func(sandbox.Process) {
+				go s.Close()
+			}})
+			if !sandbox.IsNotFound(err) {
+				t.Fatalf("a line that Close has ended: %v", err)
+			}
+		}
+	})
 	t.Run("closed", func(t *testing.T) {
 		must(t, s.Close())
 		must(t, s.Close())
