@@ -30,6 +30,7 @@ type Server struct {
 	auditor *auditor
 	null    *os.File
 	nullFD  int
+	load    *os.File  // /proc/loadavg; nil: it cannot be read
 	frames  sync.Pool // of *[]byte, for output
 	files   *fileServer
 	proof   *proof
@@ -84,6 +85,9 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 	s.frames.New = func() any {
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b
+	}
+	if f, err := os.Open("/proc/loadavg"); err == nil {
+		s.load = f
 	}
 	s.gate, s.auditor = newGate(processors), newAuditor()
 	s.pool = newPool(s.nursery.start, rest)

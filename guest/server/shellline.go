@@ -20,6 +20,7 @@ type shellLine struct {
 
 	writes []string // what was written into the script for it
 	token  string
+	from   dialect.Outputs
 	bearer *shellProc // the one whose output is carried, or nil
 
 	// Guarded by the mutex of the shell.
@@ -144,8 +145,10 @@ func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
 func (l *shellLine) give(p *shellProc) error {
 	flags := l.cmd.start.Flags
 	l.token = randomHex(dialect.TokenLen / 2)
+	var drop bool
+	l.from, drop = p.own.next(l.text)
 	writes, text := p.dialect.Script(dialect.Line{
-		Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
+		Outputs: l.from, Drop: drop, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})

@@ -178,14 +178,35 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// settle makes the shell ready for the next line, after a line that has
-// used the channels: its pipes are kept where nobody is left who could write
-// there, and otherwise it gets new ones and the old ones are let go of; and
-// its state is kept. It overlaps with the shell's own work.
-func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) error {
+// settle makes the shell ready for the next line, and keeps its state. It
+// overlaps with the shell's own work.
+func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) error {
+	if l.from == dialect.Opened {
+		p.own.ended(l.from, p.prog.conn.srv.lastProcess(), false)
+		return p.renew(l.used(), func() error { return p.keepState(a, state) })
+	}
+	// The shell has them, or takes them, until it has said that it has not.
+	if err := p.keepState(a, state); err != nil {
+		return err
+	}
+	if !p.own.ended(l.from, p.prog.conn.srv.lastProcess(), a.Own()) {
+		return p.renew([]int{wire.Stdout, wire.Stderr}, func() error { return nil })
+	}
+	for _, ch := range l.used() {
+		if err := p.outputs[ch].SetReadDeadline(time.Time{}); err != nil { // of a pump that has ended
+			return err
+		}
+	}
+	return nil
+}
+
+// renew keeps those pipes where nobody is left who could write there. In place
+// of the others the shell gets new ones, which are in their slots when
+// meanwhile has returned, and the old ones are let go of.
+func (p *shellProc) renew(channels []int, meanwhile func() error) error {
 	var old []*os.File
 	var replace []int
-	for _, ch := range used {
+	for _, ch := range channels {
 		f := p.outputs[ch]
 		if p.deserted(f) {
 			continue
@@ -201,7 +222,7 @@ func (p *shellProc) settle(a *dialect.Answer, used []int, state *shellState) err
 	if err := p.arm(replace...); err != nil {
 		return err
 	}
-	if err := p.keepState(a, state); err != nil {
+	if err := meanwhile(); err != nil {
 		return err
 	}
 	if err := p.hold.settle(); err != nil {

@@ -46,6 +46,7 @@ type shellProc struct {
 	dialect dialect.Dialect
 	program string
 	outputs [3]*os.File // read ends of the pipes that the next line gets, by channel
+	own     own
 	buf     []byte
 
 	exit    wire.Exit // readable once prog.gone is closed, like exitErr

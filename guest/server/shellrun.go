@@ -64,7 +64,7 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
 	exit := l.cmd.audit.ended(wire.Exit{Code: status, Restarted: s.lost})
 	s.lost = false
 	l.conclude(wire.TypeExit, exit.Encode())
-	if p.settle(a, l.used(), s.state) != nil {
+	if p.settle(l, a, s.state) != nil {
 		s.abandon()
 		s.lost = true
 	}

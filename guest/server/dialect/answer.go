@@ -12,6 +12,7 @@ type Answer struct {
 	status   uint8
 	ended    bool // the first mark came
 	complete bool // and the second
+	own      bool // which says that the shell has its own outputs
 
 	before []byte // of the state: what may be the beginning of its mark
 	within bool   // that came
@@ -26,6 +27,9 @@ func (a *Answer) Ended() (status uint8, ok bool) { return a.status, a.ended }
 
 // Complete reports whether the whole state was written.
 func (a *Answer) Complete() bool { return a.complete }
+
+// Own reports whether the shell says that it has its own outputs.
+func (a *Answer) Own() bool { return a.own }
 
 // Told reports whether the state has come to its end.
 func (a *Answer) Told() bool { return a.told }
@@ -95,7 +99,7 @@ const (
 
 // parse tells whether b, which begins with NUL, begins with the mark that
 // is waited for, how long that is, and takes note of it. The first mark is
-// NUL token SPACE status LF, the second NUL token DOT LF.
+// NUL token SPACE status LF, the second NUL token DOT LF, or with PLUS.
 func (a *Answer) parse(b []byte) (n, verdict int) {
 	rest, found := bytes.CutPrefix(b[1:], a.token)
 	switch {
@@ -106,14 +110,17 @@ func (a *Answer) parse(b []byte) (n, verdict int) {
 	}
 	used := 1 + len(a.token)
 	if a.ended {
-		if len(rest) == 1 && rest[0] == '.' {
+		own := rest[0] == '+'
+		switch {
+		case rest[0] != '.' && !own:
+			return 0, no
+		case len(rest) == 1:
 			return 0, unknown
+		case rest[1] != '\n':
+			return 0, no
 		}
-		a.complete = bytes.HasPrefix(rest, []byte(".\n"))
-		if a.complete {
-			return used + 2, yes
-		}
-		return 0, no
+		a.complete, a.own = true, own
+		return used + 2, yes
 	}
 	status, digits, verdict := parseStatus(rest)
 	if verdict == yes {

@@ -36,14 +36,38 @@ func For(program string, holder int) (Dialect, bool) {
 // Packets reports whether the script's pipe has to keep packets apart.
 func (d Dialect) Packets() bool { return !d.bash }
 
+// Outputs says where a line of bash has its outputs from.
+type Outputs uint8
+
+const (
+	// Opened are opened for the line, by the holder's path.
+	Opened Outputs = iota
+	// Taken are the same, and the shell opens them for itself too when the
+	// line has ended, and says whether it could.
+	Taken
+	// Own are those that the shell has opened for itself. It says whether it
+	// has them yet when the line has ended.
+	Own
+)
+
+// Descriptors of bash for its own outputs. They are beyond what people write,
+// and beneath 255, which bash takes for itself. The programs of a line do not
+// get them.
+const (
+	ownStdout = "250"
+	ownStderr = "251"
+)
+
 // A Line is one line to run.
 type Line struct {
-	Text   string // without NUL
-	Token  string
-	Stdin  bool // from the holder; /dev/null otherwise
-	Stdout bool
-	Stderr bool
-	Merge  bool // standard error goes where standard output goes
+	Outputs Outputs // other shells than bash have Opened alone
+	Drop    bool    // bash is to close its own first
+	Text    string  // without NUL
+	Token   string
+	Stdin   bool // from the holder; /dev/null otherwise
+	Stdout  bool
+	Stderr  bool
+	Merge   bool // standard error goes where standard output goes
 }
 
 // Script returns what to write for l, one write each. When text is true,
@@ -59,7 +83,10 @@ func (d Dialect) Script(l Line) (writes []string, text bool) {
 	if text = len(run) > limit; text {
 		run = d.fromSlot() + redirect
 	}
-	return d.writes(run, l.Token), text
+	if l.Drop {
+		run = ask("drop") + run
+	}
+	return d.writes(run, l.Token, l.Outputs), text
 }
 
 // mend has bash set its parser right, before that reads anything else. After
@@ -87,20 +114,29 @@ func (d Dialect) fromSlot() string {
 }
 
 func (d Dialect) redirections(l Line) string {
-	in, out, errOut := "/dev/null", "/dev/null", "/dev/null"
+	in, out, errOut, closed := "/dev/null", "|/dev/null", "|/dev/null", ""
 	if l.Stdin {
 		in = d.slot(hold.SlotStdin)
 	}
 	if l.Stdout {
-		out = d.slot(hold.SlotStdout)
+		out = "|" + d.slot(hold.SlotStdout)
 	}
 	if l.Stderr {
-		errOut = d.slot(hold.SlotStderr)
+		errOut = "|" + d.slot(hold.SlotStderr)
+	}
+	if l.Outputs == Own {
+		closed = " " + ownStdout + ">&- " + ownStderr + ">&-"
+		if l.Stdout {
+			out = "&" + ownStdout
+		}
+		if l.Stderr {
+			errOut = "&" + ownStderr
+		}
 	}
 	if l.Merge {
-		return " <" + in + " >|" + out + " 2>&1"
+		errOut = "&1"
 	}
-	return " <" + in + " >|" + out + " 2>|" + errOut
+	return " <" + in + " >" + out + " 2>" + errOut + closed
 }
 
 // Begin returns what to write to have the shell read the prelude, which has
@@ -108,17 +144,22 @@ func (d Dialect) redirections(l Line) string {
 func (d Dialect) Begin(token string) []string {
 	null := " </dev/null >|/dev/null 2>&1\n"
 	if d.bash {
-		return d.writes(`\builtin . `+d.slot(hold.SlotText)+null, token)
+		return d.writes(`\builtin . `+d.slot(hold.SlotText)+null, token, Opened)
 	}
-	return d.writes(`\. `+d.slot(hold.SlotText)+null, token)
+	return d.writes(`\. `+d.slot(hold.SlotText)+null, token, Opened)
 }
 
 // writes adds what asks for the answer.
-func (d Dialect) writes(run, token string) []string {
-	if d.bash {
-		return []string{run + ask(token) + "\n"}
+func (d Dialect) writes(run, token string, o Outputs) []string {
+	switch {
+	case !d.bash:
+		return []string{run, ask(token), "\n"}
+	case o == Taken:
+		token += " take"
+	case o == Own:
+		token += " own"
 	}
-	return []string{run, ask(token), "\n"}
+	return []string{run + ask(token) + "\n"}
 }
 
 func (d Dialect) slot(n int) string { return d.dir + strconv.Itoa(n) }
@@ -128,13 +169,15 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func ask(token string) string { return `\__sandbox ` + token + "\n" }
+const asking = `\__sandbox `
+
+func ask(token string) string { return asking + token + "\n" }
 
 // Unread reports whether a shell that has ended, and left that much of what
 // was written for a line, had not read the line to its end. Such a shell has
 // run nothing of it: a shell runs a command once it has read the whole of it.
 func Unread(writes []string, token, left string) bool {
 	all := strings.Join(writes, "")
-	rest := len(all) - strings.LastIndex(all, ask(token))
+	rest := len(all) - strings.LastIndex(all, asking+token)
 	return rest <= len(all) && len(left) > rest && strings.HasSuffix(all, left)
 }

@@ -29,6 +29,16 @@ func TestScript(t *testing.T) {
 			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, true},
 		{"bash, what evaluates", "bash", dialect.Line{Text: "eval x"},
 			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; \__sandbox all` + "\n" + ask + "\n"}, false},
+		{"bash, takes its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Taken},
+			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandbox` + "\n" + `\__sandbox ` + token + " take\n\n"}, false},
+		{"bash, has its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Own},
+			[]string{`\builtin eval 'a' </dev/null >&250 2>&251 250>&- 251>&-; \__sandbox` + "\n" + `\__sandbox ` + token + " own\n\n"}, false},
+		{"bash, has its outputs, all", "bash", dialect.Line{Text: "a", Stdout: true, Merge: true, Outputs: dialect.Own},
+			[]string{`\builtin eval 'a' </dev/null >&250 2>&1 250>&- 251>&-; \__sandbox` + "\n" + `\__sandbox ` + token + " own\n\n"}, false},
+		{"bash, has its outputs, none", "bash", dialect.Line{Text: "a", Outputs: dialect.Own},
+			[]string{`\builtin eval 'a' </dev/null >|/dev/null 2>|/dev/null 250>&- 251>&-; \__sandbox` + "\n" + `\__sandbox ` + token + " own\n\n"}, false},
+		{"bash, drops its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Drop: true},
+			[]string{`\__sandbox drop` + "\n" + `\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, false},
 		{"sh", "sh", dialect.Line{Text: "a", Stderr: true},
 			[]string{`\eval 'a' </dev/null >|/dev/null 2>|/proc/7/fd/4` + "\n", ask, "\n"}, false},
 		{"sh, long", "sh", dialect.Line{Text: long},
@@ -75,6 +85,7 @@ func TestAnswersOpenNothing(t *testing.T) {
 	for _, program := range []string{"bash", "sh"} {
 		d, _ := dialect.For(program, 7)
 		text, _, _ := strings.Cut(strings.ReplaceAll(d.Prelude(false), "eval ')' 2>|/dev/null", ""), "readonly -f")
+		text = strings.ReplaceAll(text, "exec 250>|/proc/7/fd/3 251>|/proc/7/fd/4", "") // it was told to, for lines to come
 		if strings.Contains(text, "</") || strings.Contains(text, ">/") || strings.Contains(text, "|/") {
 			t.Errorf("%s opens something for an answer:\n%s", program, text)
 		}

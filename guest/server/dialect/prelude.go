@@ -18,15 +18,16 @@ func (d Dialect) Prelude(restore bool) string {
 		text += more
 	}
 	return strings.NewReplacer(
-		"@STDOUT@", d.slot(hold.SlotStdout), "@RESTORE@", d.slot(hold.SlotRestore),
+		"@STDOUT@", d.slot(hold.SlotStdout), "@STDERR@", d.slot(hold.SlotStderr), "@RESTORE@", d.slot(hold.SlotRestore),
+		"@OUT@", ownStdout, "@ERR@", ownStderr,
 	).Replace(text)
 }
 
 // bashPrelude defines how bash answers, in two functions: each costs a name
 // to ask for and a place in the lists of functions, but bash copies the whole
 // of a function each time that it is called, and the first is called twice
-// for a line. Called with a token it answers, and with "all" or nothing it
-// mends: it makes an error of syntax, the one thing after which bash forgets
+// for a line. Called with a token it answers, with "drop" it closes its own
+// outputs, and with "all" or nothing it mends: it makes an error of syntax, the one thing after which bash forgets
 // all that its parser has in hand.
 //
 // A trap on DEBUG prints wherever it is at that moment, so the state is
@@ -47,6 +48,11 @@ func (d Dialect) Prelude(restore bool) string {
 // restricted one (r), it does not answer. What it has for standard input
 // cannot be read, and is not the script.
 //
+// Told to take its outputs it opens them for itself last of all, where
+// nobody waits for it, unless their numbers are in use. That they are there is
+// what the last mark says then. Under builtin instead of command, exec would
+// keep nothing; and without either a posix shell would end where that fails.
+//
 // An answer keeps the line's status for the next line to see, except under
 // errexit, where it would end the shell.
 const bashPrelude = `\builtin shopt -s expand_aliases
@@ -54,8 +60,9 @@ __sandbox() {
 case $?:${1-}:$- in
 2::*|*:all:*) builtin set -- "$?"; [[ -o posix ]] || builtin eval ')' 2>|/dev/null; builtin return "$1";;
 *::*|*:*:*r*) builtin return;;
-*:*:*T*) builtin set -- "$?" "$1"; builtin set +T; __Sandbox "$@" :functrace; builtin set -T;;
-*) builtin set -- "$?" "$1"; __Sandbox "$@" '';;
+*:drop:*) builtin set -- "$?"; command exec @OUT@>&- @ERR@>&-;;
+*:*:*T*) builtin set -- "$?" "$1" "${2-}"; builtin set +T; __Sandbox "$@" :functrace; builtin set -T;;
+*) builtin set -- "$?" "$1" "${2-}"; __Sandbox "$@" '';;
 esac
 case $- in *e*) builtin return 0;; esac
 builtin return "$1"
@@ -73,8 +80,10 @@ builtin umask -p
 builtin declare -f
 builtin declare -Fx
 }
-builtin printf '__sandbox_end %s %s\n\0' "$BASHOPTS" "$SHELLOPTS$3"
-builtin eval && builtin printf '\0%s.\n' "$2" >&2
+builtin printf '__sandbox_end %s %s\n\0' "$BASHOPTS" "$SHELLOPTS$4"
+[[ $3 != take || -e /proc/self/fd/@OUT@ || -e /proc/self/fd/@ERR@ ]] || command exec @OUT@>|@STDOUT@ @ERR@>|@STDERR@ || builtin eval
+[[ $3 && -e /proc/self/fd/@OUT@ && -e /proc/self/fd/@ERR@ ]] && builtin set -- "$1" "$2" + || builtin set -- "$1" "$2" .
+builtin eval && builtin printf '\0%s%s\n' "$2" "$3" >&2
 } <&1
 \builtin readonly -f __sandbox __Sandbox
 `

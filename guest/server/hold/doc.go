@@ -5,11 +5,12 @@
 //
 // A shell gets fresh pipes unless nobody can write to the last ones any
 // more, so that what a process of an earlier line writes cannot come out
-// with a later one. A shell cannot receive descriptors, but it can open /proc/PID/fd/N of a process of its
-// own Landlock domain. That process is the holder: it takes descriptors
-// from the guest over a Unix socket, puts them into numbered slots, and
-// runs to the end of its socket. No descriptor of the guest is open in the
-// programs of a line but those of the line itself.
+// with a later one. A shell cannot receive descriptors, but it can open
+// /proc/PID/fd/N of a process of its own Landlock domain. That process is the
+// holder: it takes descriptors from the guest over a Unix socket, puts them
+// into numbered slots, and runs to the end of its socket. No descriptor of the
+// guest is open in the programs of a line but those of the line itself. While
+// its lines start no programs, bash keeps what it has opened, for the next one.
 //
 // What a shell answers goes to its own standard error, and its state to its
 // own standard output, which a line has redirected while it runs. So it need

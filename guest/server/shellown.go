@@ -1,0 +1,82 @@
+//go:build linux
+
+package server
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
+	"golang.org/x/sys/unix"
+)
+
+// calmLines is how many lines in a row must have made no process before a shell
+// takes its outputs: what follows a program is often another one.
+const calmLines = 2
+
+// own decides where the next line of a shell has its outputs from. To open them
+// costs a builtin as much as all else where opening for writing is observed, so
+// a shell keeps them open itself while its lines make no processes; then nobody
+// but the shell can write to the pipes, as when they are found deserted. With
+// the first new process of the sandbox, whoever made it, that is over: the
+// pipes are left to it, and the shell lets go of them before its next line.
+//
+// A descriptor that a line has copied (exec 3>&1) writes to nobody in later
+// lines, unless they have the same pipes: then it is heard with them.
+type own struct {
+	last  string // number of the last process of the sandbox when the last line ended; empty is not known
+	calm  int    // lines in a row without a new one
+	has   bool   // the shell has its outputs, which nobody else has
+	drop  bool   // the shell has outputs that others may have too
+	never bool   // it could not take them
+}
+
+// next says how the line of that text has its outputs, and whether the shell has
+// to close its own first. After a line that leaves fewer numbers for descriptors
+// than theirs a shell could not go on with them.
+func (o *own) next(text string) (from dialect.Outputs, drop bool) {
+	switch {
+	case strings.Contains(text, "ulimit"):
+		return dialect.Opened, o.has || o.drop
+	case o.has:
+		return dialect.Own, false
+	case o.calm >= calmLines && !o.never:
+		return dialect.Taken, o.drop
+	}
+	return dialect.Opened, o.drop
+}
+
+// ended notes how a line has ended that had its outputs from there: the number
+// of the last process, and whether the shell says that it has its own. It
+// reports whether the pipes are the shell's alone.
+func (o *own) ended(from dialect.Outputs, last string, has bool) (alone bool) {
+	quiet := last != "" && last == o.last
+	if o.last = last; quiet {
+		o.calm++
+	} else {
+		o.calm = 0
+	}
+	o.never = o.never || from == dialect.Taken && !has
+	o.has = has && quiet
+	o.drop = has && !quiet
+	return o.has
+}
+
+// lastProcess returns the number of the process that was made last in this
+// sandbox, or nothing where it cannot be told: the last word of /proc/loadavg,
+// which counts in the namespace of who reads it, see proc_loadavg(5).
+func (s *Server) lastProcess() string {
+	if s.load == nil {
+		return ""
+	}
+	var b [128]byte
+	n, err := unix.Pread(int(s.load.Fd()), b[:], 0)
+	if err != nil || n <= 0 || n == len(b) {
+		return ""
+	}
+	line, whole := bytes.CutSuffix(b[:n], []byte{'\n'})
+	if !whole {
+		return ""
+	}
+	return string(line[bytes.LastIndexByte(line, ' ')+1:])
+}
