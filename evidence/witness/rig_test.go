@@ -62,6 +62,17 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 	return g
 }
 
+// nextRig opens the next Witness over the folder dir and recovers all that others
+// left, however busy the machine: [Open] leaves what takes long to the next one.
+func nextRig(t testing.TB, dir string) *rig {
+	t.Helper()
+	g := newRig(t, dir, Options{})
+	if _, err := g.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 func openStore(t testing.TB, dir string) *evidence.Store {
 	t.Helper()
 	s, err := evidence.Open(filepath.Join(dir, "evidence"), evidence.Options{})
