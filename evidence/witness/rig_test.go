@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +48,9 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 	var err error
 	if g.memory, err = NewMemory("memory", 0); err != nil {
 		t.Fatal(err)
+	}
+	if o.Wait == 0 {
+		o.Wait = poll.Patience // what is written is there when the call returns, however busy the machine
 	}
 	o.Sinks = append([]Sink{g.file, g.memory}, more...)
 	o.Writers, o.Log = filepath.Join(dir, "writers"), g.log.logger()
