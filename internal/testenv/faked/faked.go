@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
@@ -44,7 +45,7 @@ func Harness() providertest.Harness {
 		},
 		Down:     func(testing.TB) sandbox.Provider { return Faulty(fake.Down()) },
 		Hanging:  func(testing.TB) sandbox.Provider { return Faulty(fake.Hang()) },
-		Patience: 10 * time.Second,
+		Patience: poll.Patience,
 	}
 }
 
