@@ -51,12 +51,14 @@ func Harness() providertest.Harness {
 
 // Options are those of a fake that has the programs of the harness.
 func Options() fake.Options {
-	return fake.Options{Deadline: 800 * time.Millisecond, Programs: inside()}
+	return fake.Options{Deadline: poll.Patience, Programs: inside()}
 }
 
 // Faulty is a fake with a fault.
 func Faulty(f fake.Fault) sandbox.Provider {
-	p := fake.New(Options())
+	o := Options()
+	o.Deadline = 800 * time.Millisecond // for one that hangs
+	p := fake.New(o)
 	p.Engine().Inject(f)
 	return p
 }
