@@ -122,7 +122,7 @@ func engineStops(t *testing.T, sig syscall.Signal) {
 	select {
 	case err := <-ended:
 		must(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the guest does not stop")
 	}
 	if took := time.Since(begin); took > 4*time.Second {
