@@ -260,7 +260,7 @@ func TestForwardUnderProcessLimit(t *testing.T) {
 	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
 	l := listen(t, c, "tcp", "127.0.0.1:0")
-	p, err := c.Start(context.Background(), sh(bombs["plain"]))
+	p, err := c.Start(context.Background(), filler)
 	must(t, err)
 	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	for range 20 {

@@ -153,6 +153,12 @@ func TestGuestKilledMidCommand(t *testing.T) {
 	}
 }
 
+// filler uses up the process limit, room that is made later as well, and leaves
+// the processor to others, as bombs do not.
+var filler = sandbox.Command{Args: []string{
+	"perl", "-e", "while (1) { my $p = fork; defined $p or select(undef, undef, undef, 0.001), next; $p or exec 'sleep', '1000' }",
+}}
+
 // bombs never run out by themselves, and leave the program itself alone.
 var bombs = map[string]string{
 	"plain":  "perl -e 'fork while 1' & exec sleep 1000",
