@@ -316,7 +316,7 @@ func TestLimits(t *testing.T) {
 		w.wait(1, func(e egress.Event) bool { return e.Phase == egress.PhaseDecision && e.Rule == "limits.bytesOut" })
 	})
 	t.Run("head", func(t *testing.T) {
-		w := openWithin(t, 100*time.Millisecond, allow(port, host))
+		w := openWithin(t, time.Second, allow(port, host))
 		if resp, _ := w.raw("GET http://" + host + "/ HTTP/1.1\r\nHost:"); resp.StatusCode != 408 {
 			t.Errorf("half a head: %s", resp.Status)
 		}

@@ -118,7 +118,7 @@ func TestProtocols(t *testing.T) {
 		io.WriteString(conn, "server first\n")
 		io.Copy(io.Discard, conn)
 	})
-	w := openWithin(t, 200*time.Millisecond, allow(port, "web.test:"+port, "tcp://raw.test:"+port))
+	w := openWithin(t, time.Second, allow(port, "web.test:"+port, "tcp://raw.test:"+port))
 	t.Run("raw by rule", func(t *testing.T) {
 		_, br := w.connect("raw.test:" + port)
 		if line, err := br.ReadString('\n'); line != "server first\n" {

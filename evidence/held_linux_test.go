@@ -39,6 +39,9 @@ func TestManyTenantsHoldFewFiles(t *testing.T) {
 			}
 		}
 	}
+	if err := s.Checkpoint(t.Context()); err != nil { // for which Close has no more than seconds
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

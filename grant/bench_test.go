@@ -98,45 +98,6 @@ func percentile(took []time.Duration) time.Duration {
 	return took[len(took)*95/100]
 }
 
-// TestPromises holds the promises with room for a machine that is busy: the
-// best of many small batches counts, and the bound is four times as wide; under
-// the race detector, which slows each step down, it only tells runaways.
-func TestPromises(t *testing.T) {
-	g, m, p := realistic()
-	guard := compiled3(t)
-	room := time.Duration(4)
-	if raceEnabled {
-		room = 64
-	}
-	best := func(f func() error) time.Duration {
-		out := time.Hour
-		for range 60 {
-			took := make([]time.Duration, 20)
-			for i := range took {
-				start := time.Now()
-				if err := f(); err != nil {
-					t.Fatal(err)
-				}
-				took[i] = time.Since(start)
-			}
-			out = min(out, percentile(took))
-		}
-		return out
-	}
-	if got := best(func() error { _, err := grant.Build(g, m, p, noon()); return err }); got > room*buildPromise {
-		t.Errorf("a profile takes %v at p95, promised are %v", got, buildPromise)
-	} else {
-		t.Logf("Build: p95 %v", got)
-	}
-	for name, op := range usual() {
-		if got := best(func() error { return guard.Validate(op, now()) }); got > room*validatePromise {
-			t.Errorf("%s takes %v at p95, promised are %v", name, got, validatePromise)
-		} else {
-			t.Logf("Validate %s: p95 %v", name, got)
-		}
-	}
-}
-
 func built3(t testing.TB) grant.Profile {
 	g, m, p := realistic()
 	return built(t, g, m, p)

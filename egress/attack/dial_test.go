@@ -73,7 +73,7 @@ func TestAbandoned(t *testing.T) {
 			}
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			for until := time.Now().Add(5 * time.Second); open.Load() > 0; <-tick.C {
+			for until := time.Now().Add(patience); open.Load() > 0; <-tick.C {
 				if time.Now().After(until) {
 					t.Fatalf("%d attempts go on for programs that are gone", open.Load())
 				}

@@ -256,7 +256,7 @@ func TestProxyIsSlow(t *testing.T) {
 				_, _ = io.Copy(io.Discard, c)
 				ended <- struct{}{}
 			})
-			_, _, err := dialled(t, t.Context(), "HTTPS_PROXY="+scheme+"://"+addr, func(o *Options) { o.DialTimeout = 50 * time.Millisecond })
+			_, _, err := dialled(t, t.Context(), "HTTPS_PROXY="+scheme+"://"+addr, func(o *Options) { o.DialTimeout = time.Second })
 			var unreachable *Unreachable
 			if !errors.As(err, &unreachable) || !unreachable.Timeout || sandbox.CodeOf(err) != sandbox.CodeTimeout {
 				t.Errorf("%v", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -45,6 +46,9 @@ func newRig(t testing.TB, o Options, eo evidence.Options) *rig {
 	}
 	if o.Violations == nil {
 		o.Violations = g.violations
+	}
+	if o.Wait == 0 {
+		o.Wait = poll.Patience // nothing is lost because the machine is busy
 	}
 	if o.Log == nil {
 		o.Log = g.log.logger()

@@ -157,7 +157,7 @@ func TestKilled(t *testing.T) {
 		for id, e := range said {
 			ended[id] = e
 		}
-		g := newRig(t, dir, Options{})
+		g := nextRig(t, dir)
 		if g.Counters().Aborted == 0 {
 			t.Errorf("round %d: nothing was aborted", round)
 		}
@@ -166,7 +166,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("in memory is %+v", r)
 			}
 		}
-		if again := newRig(t, dir, Options{}).Counters().Aborted; again != 0 {
+		if again := nextRig(t, dir).Counters().Aborted; again != 0 {
 			t.Errorf("round %d: %d were aborted again", round, again)
 		}
 	}
@@ -215,7 +215,7 @@ func TestLivingWriter(t *testing.T) {
 	}
 	id := strings.TrimPrefix(c.out.Text(), "b ")
 	for range 3 {
-		if n := newRig(t, dir, Options{}).Counters().Aborted; n != 0 {
+		if n := nextRig(t, dir).Counters().Aborted; n != 0 {
 			t.Errorf("%d were aborted", n)
 		}
 	}
@@ -223,7 +223,7 @@ func TestLivingWriter(t *testing.T) {
 	for c.out.Scan() {
 	}
 	c.Wait()
-	g := newRig(t, dir, Options{})
+	g := nextRig(t, dir)
 	wantStatus(t, operations(t, g.store, "acme"), id, proof.OK)
 	if left := writers(t, dir); len(left) != 0 {
 		t.Errorf("files %v are left", left)
@@ -258,7 +258,7 @@ func TestManyRecover(t *testing.T) {
 				t.Fatal("it has ended")
 			}
 		}
-		newRig(t, dir, Options{}) // one may have looked while another one did
+		nextRig(t, dir) // one may have looked while another one did
 		if left := writers(t, dir); len(left) != 0 {
 			t.Errorf("files %v are left", left)
 		}
@@ -290,7 +290,7 @@ func TestKilledRecovery(t *testing.T) {
 			c.Wait()
 		}
 	}
-	g := newRig(t, dir, Options{})
+	g := nextRig(t, dir)
 	for _, tenant := range []string{"acme", "globex"} {
 		for id, o := range operations(t, g.store, tenant) {
 			if o.Begin == nil || o.End == nil {
@@ -322,7 +322,7 @@ func TestRecoveryStopsHalfway(t *testing.T) {
 	if half.writes > 2 {
 		t.Errorf("%d writes", half.writes)
 	}
-	next := newRig(t, dir, Options{})
+	next := nextRig(t, dir)
 	if n := next.Counters().Aborted; n != 0 {
 		t.Errorf("%d were aborted again", n)
 	}

@@ -90,6 +90,48 @@ func TestOwnTry(t *testing.T) {
 	})
 }
 
+// TestFlushOwnTry holds the same of who waits until all is written, and that
+// nobody writes any more when he hears of it.
+func TestFlushOwnTry(t *testing.T) {
+	for name, after := range map[string]error{"there is room then": nil, "it fails again": errNoDisk} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t, t.TempDir(), Options{})
+				begin := func() {
+					if _, err := g.Begin(t.Context(), write("acme"), false); err != nil {
+						t.Error(err)
+					}
+				}
+				gate := make(chan struct{})
+				g.file.set(errNoDisk, gate)
+				go begin()
+				synctest.Wait() // in the write that will fail
+				g.file.set(after, nil)
+				go begin()
+				synctest.Wait()
+				flushed := make(chan error, 1)
+				writing := make(chan bool, 1)
+				go func() {
+					err := g.Flush(t.Context())
+					g.outlets[0].mu.Lock()
+					l := g.outlets[0].lanes["acme"]
+					writing <- l != nil && l.writing
+					g.outlets[0].mu.Unlock()
+					flushed <- err
+				}()
+				synctest.Wait()
+				close(gate)
+				if err := <-flushed; !errors.Is(err, after) {
+					t.Errorf("flush: %v", err)
+				}
+				if <-writing {
+					t.Error("after the flush somebody writes")
+				}
+			})
+		})
+	}
+}
+
 // TestLost holds that what finds no place is counted and told, and that begins
 // leave room for ends.
 func TestLost(t *testing.T) {

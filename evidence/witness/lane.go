@@ -30,6 +30,7 @@ type lane struct {
 	writing bool
 	began   time.Time     // of the write that is going on
 	ended   chan struct{} // closed when writing ends or fails; nil: nobody waits for that
+	next    chan struct{} // as ended, of who came during a write, which may fail for what is over
 	failing error         // how the last write ended
 	careful int           // so many jobs are written one by one: one of them was refused
 	losses  losses
@@ -109,6 +110,9 @@ type batch struct {
 
 // batch returns what is written next. The jobs stay in the queue until it is.
 func (l *lane) batch() batch {
+	if l.ended == nil {
+		l.ended, l.next = l.next, nil
+	}
 	b := batch{there: len(l.jobs)}
 	if l.careful == 0 {
 		b.lost, b.told = l.losses.take()
@@ -155,10 +159,10 @@ func (l *lane) settle(b batch, err error) (more bool) {
 		for _, j := range l.jobs[:b.there] {
 			j.answer(err)
 		}
-		if len(l.jobs) == b.there {
+		if len(l.jobs) == b.there && l.next == nil {
 			return l.stop()
 		}
-		l.tellEnd()
+		tellEnd(&l.ended)
 		return true
 	}
 	if len(l.jobs) == 0 && len(l.losses) == 0 {
@@ -173,16 +177,17 @@ func (l *lane) stop() (more bool) {
 	if len(l.jobs) == 0 && len(l.losses) == 0 {
 		delete(l.lanes, l.tenant)
 	}
-	l.tellEnd()
+	tellEnd(&l.ended)
+	tellEnd(&l.next)
 	return false
 }
 
 // tellEnd tells who waits for it that a write has not led anywhere, or that
 // nobody writes any more.
-func (l *lane) tellEnd() {
-	if l.ended != nil {
-		close(l.ended)
-		l.ended = nil
+func tellEnd(ended *chan struct{}) {
+	if *ended != nil {
+		close(*ended)
+		*ended = nil
 	}
 }
 
@@ -223,12 +228,17 @@ func (l *lane) patience(most time.Duration) time.Duration {
 }
 
 // flush sees to it that what waits is written, and returns what is closed when
-// that has ended. It is called with the lock held.
+// that has ended, which a write that is going on already does not do by failing.
+// It is called with the lock held.
 func (l *lane) flush() chan struct{} {
-	if l.ended == nil {
-		l.ended = make(chan struct{})
+	ended := &l.ended
+	if l.writing {
+		ended = &l.next
 	}
-	ended := l.ended
+	if *ended == nil {
+		*ended = make(chan struct{})
+	}
+	told := *ended
 	l.start()
-	return ended
+	return told
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/pairs"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestMain(m *testing.M) {
@@ -48,6 +49,9 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 	if g.memory, err = NewMemory("memory", 0); err != nil {
 		t.Fatal(err)
 	}
+	if o.Wait == 0 {
+		o.Wait = poll.Patience // what is written is there when the call returns, however busy the machine
+	}
 	o.Sinks = append([]Sink{g.file, g.memory}, more...)
 	o.Writers, o.Log = filepath.Join(dir, "writers"), g.log.logger()
 	if g.Witness, err = Open(o); err != nil {
@@ -59,6 +63,17 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 			t.Error(err)
 		}
 	})
+	return g
+}
+
+// nextRig opens the next Witness over the folder dir and recovers all that others
+// left, however busy the machine: [Open] leaves what takes long to the next one.
+func nextRig(t testing.TB, dir string) *rig {
+	t.Helper()
+	g := newRig(t, dir, Options{})
+	if _, err := g.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return g
 }
 

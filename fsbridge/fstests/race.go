@@ -43,6 +43,13 @@ func (r *rig) guard() (check func()) {
 // is empty, for a link that leads out; [Rig.Swap] does it instead if it can.
 func (r *rig) race(rounds int, attacker, name string, steps []func(ctx context.Context, i int)) {
 	r.Helper()
+	r.raceUntil(func() bool { return true }, rounds, attacker, name, steps)
+}
+
+// raceUntil is race with more rounds, for as long as there is time, until it is
+// enough.
+func (r *rig) raceUntil(enough func() bool, rounds int, attacker, name string, steps []func(ctx context.Context, i int)) {
+	r.Helper()
 	check := r.guard()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), time.Duration(rounds)*time.Second+patience)
 	defer cancel()
@@ -62,7 +69,7 @@ func (r *rig) race(rounds int, attacker, name string, steps []func(ctx context.C
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
-			for i := worker; i < rounds; i += 4 {
+			for i := worker; i < rounds || !enough() && ctx.Err() == nil; i += 4 {
 				one, done := context.WithTimeout(ctx, 20*time.Second)
 				steps[i%len(steps)](one, i)
 				done()

@@ -137,7 +137,7 @@ func TestFilesAtProcessLimit(t *testing.T) {
 	group := pidsCgroup(t, 256)
 	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
-	bomb, err := c.Start(t.Context(), sh(bombs["plain"]))
+	bomb, err := c.Start(t.Context(), filler)
 	must(t, err)
 	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	f := plainFiles(c, p.work)

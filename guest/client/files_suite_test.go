@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
@@ -137,7 +136,7 @@ func TestFilesSuite(t *testing.T) {
 func (g *guest) overRelay() *client.Client {
 	g.t.Helper()
 	g.connect().Close() // it is up
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := client.New(ctx, g.relay(), client.Options{})
 	must(g.t, err)

@@ -19,7 +19,7 @@ import (
 )
 
 // forwardWithin bounds what a test of forwarding waits for.
-const forwardWithin = 20 * time.Second
+const forwardWithin = patience
 
 func dial(t testing.TB, c *client.Client, network, addr string) net.Conn {
 	t.Helper()

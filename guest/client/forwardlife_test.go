@@ -243,7 +243,7 @@ func TestForwardDialIsCancelled(t *testing.T) {
 			begin := time.Now()
 			_, err := c.Dial(ctx, network, addr)
 			codeIs(t, err, sandbox.CodeTimeout)
-			if took := time.Since(begin); took > 2*time.Second {
+			if took := time.Since(begin); took > patience { // the kernel would try for longer
 				t.Errorf("took %v", took)
 			}
 			eventually(t, 5*time.Second, "the guest gives up too", func() bool { return descriptors(t, g.pid()) <= before })
@@ -260,7 +260,7 @@ func TestForwardUnderProcessLimit(t *testing.T) {
 	g := startGuest(t, inCgroup(group))
 	c := g.client(client.Options{})
 	l := listen(t, c, "tcp", "127.0.0.1:0")
-	p, err := c.Start(context.Background(), sh(bombs["plain"]))
+	p, err := c.Start(context.Background(), filler)
 	must(t, err)
 	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	for range 20 {

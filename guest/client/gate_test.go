@@ -91,6 +91,6 @@ func TestClientGoesWithACrowd(t *testing.T) {
 	done.Wait()
 	other := g.client(client.Options{})
 	must(t, execOnce(other))
-	g.settled(footprint.Footprint{Threads: 100, Descriptors: 100, Resident: 16 << 20})
+	g.settled(footprint.Footprint{Descriptors: 100, Resident: 16 << 20})
 	must(t, execOnce(other))
 }

@@ -212,7 +212,7 @@ func (g *guest) pid() int { return g.cmd.Process.Pid }
 // connect dials the guest's socket, waiting until it is there.
 func (g *guest) connect() net.Conn {
 	g.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		conn, pid, err := client.Dial(context.Background(), g.dir, "guest.sock")
 		if err == nil {
@@ -230,7 +230,7 @@ func (g *guest) connect() net.Conn {
 
 func (g *guest) client(o client.Options) *client.Client {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := client.New(ctx, g.connect(), o)
 	must(g.t, err)
@@ -246,7 +246,7 @@ type result struct {
 
 func run(t testing.TB, c *client.Client, cmd sandbox.Command) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	defer cancel()
 	return runContext(t, ctx, c, cmd)
 }

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -46,7 +45,7 @@ func startWall(t testing.TB, o client.Options) fallible {
 	theirs.Close()
 	theirSide.Close()
 	o.Descriptors = side
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := client.New(ctx, conn, o)
 	must(t, err)
@@ -65,7 +64,7 @@ func (w fallible) fall() {
 // keptShell opens a shell in w, from the state in from unless that is nil.
 func keptShell(t testing.TB, w fallible, o sandbox.ShellOptions, from *client.ShellState) client.StateKeeper {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if from != nil {
 		s, err := w.c.OpenShellFrom(ctx, o, sandbox.Limits{}, from)
@@ -80,7 +79,7 @@ func keptShell(t testing.TB, w fallible, o sandbox.ShellOptions, from *client.Sh
 // stateNow returns the state of a shell.
 func stateNow(t testing.TB, s client.StateKeeper) *client.ShellState {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	state, err := s.State(ctx)
 	must(t, err)

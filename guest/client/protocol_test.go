@@ -35,7 +35,7 @@ func connectTo(t testing.TB, say script) *client.Client {
 		go io.Copy(io.Discard, theirs)
 		say(func(f wire.Frame) { _ = w.Write(f) })
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := client.New(ctx, ours, client.Options{Name: "box"})
 	must(t, err)

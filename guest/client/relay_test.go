@@ -52,7 +52,7 @@ func (g *guest) relay() io.ReadWriteCloser {
 		_ = in.Close()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			g.t.Error("the relay does not end")
 			_ = cmd.Process.Kill()
 		}
@@ -63,7 +63,7 @@ func (g *guest) relay() io.ReadWriteCloser {
 func TestRelay(t *testing.T) {
 	g := startGuest(t)
 	g.connect().Close() // it is up
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := client.New(ctx, g.relay(), client.Options{})
 	must(t, err)

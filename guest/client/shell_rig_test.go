@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -16,7 +15,7 @@ import (
 // openShell opens a shell.
 func openShell(t testing.TB, c *client.Client, o sandbox.ShellOptions) sandbox.Shell {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s, err := c.OpenShell(ctx, o, sandbox.Limits{})
 	must(t, err)
@@ -32,7 +31,7 @@ func line(t testing.TB, s sandbox.Shell, text string) result {
 
 func lineWith(t testing.TB, s sandbox.Shell, text string, cmd sandbox.Command) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	defer cancel()
 	return lineContext(t, ctx, s, text, cmd)
 }

@@ -25,9 +25,7 @@ func TestShellAtProcessLimit(t *testing.T) {
 	s := openShell(t, c, sandbox.ShellOptions{})
 	lives := openShell(t, c, sandbox.ShellOptions{})
 	line(t, s, "kept=1")
-	bomb, err := g.client(client.Options{}).Start(context.Background(), sandbox.Command{Args: []string{
-		"perl", "-e", "while (1) { my $p = fork; defined $p or select(undef, undef, undef, 0.001), next; $p or exec 'sleep', '1000' }",
-	}})
+	bomb, err := g.client(client.Options{}).Start(context.Background(), filler)
 	must(t, err)
 	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	line(t, s, "exit")

@@ -50,7 +50,7 @@ func TestShellCloseWhileWaiting(t *testing.T) {
 			select {
 			case err := <-failed:
 				codeIs(t, err, sandbox.CodeNotFound)
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("it waits for a shell that is closed")
 			}
 		}

@@ -33,7 +33,7 @@ func TestShellNeverReady(t *testing.T) {
 		cancel()
 		codeIs(t, err, sandbox.CodeTimeout)
 		must(t, c.Ping(context.Background()))
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > patience { // what waits for the program does so for longer
 			t.Errorf("giving up took %v", took)
 		}
 	}
@@ -42,7 +42,7 @@ func TestShellNeverReady(t *testing.T) {
 	if got := line(t, s, "echo $kept"); got.stdout != "1\n" {
 		t.Errorf("got %+v", got)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > patience {
 		t.Errorf("the line after it took %v", took)
 	}
 	must(t, other.Signal(context.Background(), "TERM"))

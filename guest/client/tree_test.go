@@ -51,7 +51,7 @@ func (w *lineWriter) wait(t testing.TB) {
 	t.Helper()
 	select {
 	case <-w.seen:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("no %q in %q", w.want, w)
 	}
 }

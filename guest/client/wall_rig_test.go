@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -48,7 +47,7 @@ func observing() wallPlan {
 func (p wallPlan) start(t testing.TB) *wall {
 	t.Helper()
 	w, conn := p.launch(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
 	w.Client, err = client.New(ctx, conn, client.Options{Dir: "/workspace"})

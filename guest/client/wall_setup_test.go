@@ -37,7 +37,7 @@ func TestProcessesAreCountedByWall(t *testing.T) {
 		must(t, err)
 		select {
 		case <-out.full:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the crowd does not tell its size")
 		}
 		made = append(made, int(findings(t, out.buf.String())["made"]))
@@ -215,7 +215,7 @@ func rawGuest(t *testing.T, args []string, config []byte, said io.Writer, env ..
 	conn, err = net.FileConn(ours)
 	must(t, err)
 	return func() int {
-		stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		stuck := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		defer stuck.Stop()
 		_ = cmd.Wait()
 		return cmd.ProcessState.ExitCode()

@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"bytes"
 	"context"
 	"runtime"
 	"runtime/metrics"
@@ -31,11 +32,7 @@ type meter struct {
 }
 
 func (m *meter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b != 0 {
-			m.others++
-		}
-	}
+	m.others += int64(len(p) - bytes.Count(p, []byte{0})) // which the race detector does not slow down
 	m.n += int64(len(p))
 	if m.n >= m.next {
 		now := liveHeap()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
@@ -44,18 +45,20 @@ func Harness() providertest.Harness {
 		},
 		Down:     func(testing.TB) sandbox.Provider { return Faulty(fake.Down()) },
 		Hanging:  func(testing.TB) sandbox.Provider { return Faulty(fake.Hang()) },
-		Patience: 10 * time.Second,
+		Patience: poll.Patience,
 	}
 }
 
 // Options are those of a fake that has the programs of the harness.
 func Options() fake.Options {
-	return fake.Options{Deadline: 800 * time.Millisecond, Programs: inside()}
+	return fake.Options{Deadline: poll.Patience, Programs: inside()}
 }
 
 // Faulty is a fake with a fault.
 func Faulty(f fake.Fault) sandbox.Provider {
-	p := fake.New(Options())
+	o := Options()
+	o.Deadline = 800 * time.Millisecond // for one that hangs
+	p := fake.New(o)
 	p.Engine().Inject(f)
 	return p
 }

@@ -184,7 +184,7 @@ func (s *stage) give(path string) {
 type runner func(t testing.TB, a attempt, out *watched)
 
 // patience bounds one script.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func (s *stage) inWall(t testing.TB, a attempt, out *watched) {
 	ctx, done := context.WithTimeout(context.Background(), patience)
@@ -233,7 +233,7 @@ func (s *stage) bash(out *watched, a attempt, args []string, uid int) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.agent, out, out
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(slices.Clone(s.envs), "PATH="+os.Getenv("PATH"), "HOME="+s.home, "LANG=C.UTF-8",
+	cmd.Env = append(slices.Clone(s.envs), "PATH="+os.Getenv("PATH"), "HOME="+s.home, "LANG=C.UTF-8", "GORACE="+os.Getenv("GORACE"),
 		"WS="+s.agent, "P="+s.kit.guest+" probe", "DENIED="+s.denied())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {
