@@ -45,8 +45,9 @@ func (b *tardyBox) Ping(ctx context.Context) error {
 	return nil
 }
 
-// TestShellOutlastsASilence holds that a shell is opened anew where the guest has
-// gone or other things are wanted: once, and not for each line.
+// TestShellOutlastsASilence holds that a sandbox which once answers too late, as
+// on a busy machine, takes no shell away: neither what it holds nor what runs in
+// it. Where the guest has gone, or other things are wanted, a new one is opened.
 func TestShellOutlastsASilence(t *testing.T) {
 	parsed := func(text string) *config.Settings {
 		s, err := config.Parse("test", []byte(text))
@@ -59,6 +60,7 @@ func TestShellOutlastsASilence(t *testing.T) {
 		then       string // the settings
 		stays      bool
 	}{
+		{"late", true, false, `{}`, true},
 		{"gone", true, true, `{}`, false},
 		{"with other limits", false, false, `{"agents": {"defaults": {"sandbox": {"limits": {"cpuSeconds": 7}}}}}`, false},
 	} {
