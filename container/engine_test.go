@@ -62,7 +62,11 @@ func TestInspectFailures(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := engineAt(t, tt.answer, container.Deadlines{Query: 200 * time.Millisecond})
+			within := time.Minute
+			if tt.code == sandbox.CodeTimeout { // nobody else has to wait for it
+				within = 200 * time.Millisecond
+			}
+			e := engineAt(t, tt.answer, container.Deadlines{Query: within})
 			start := time.Now()
 			_, err := e.Inspect(context.Background(), "x")
 			if got := sandbox.CodeOf(err); got != tt.code {
@@ -72,7 +76,7 @@ func TestInspectFailures(t *testing.T) {
 			if errors.As(err, &se) && se.Retryable != tt.retryable {
 				t.Errorf("retryable %v, want %v (%v)", se.Retryable, tt.retryable, err)
 			}
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("took %s", took)
 			}
 		})

@@ -33,7 +33,7 @@ func TestNetworkLimitsBite(t *testing.T) {
 		"bytes out":     {config.NetworkLimitSettings{BytesOut: size(100 << 10)}, "head -c 200000 /dev/zero | curl" + status + "--data-binary @- ECHO >/dev/null; curl" + status + "FILES", "429 limits.bytesOut"},
 		"request bytes": {config.NetworkLimitSettings{RequestBytes: size(1000)}, "head -c 2000 /dev/zero | curl" + status + "--data-binary @- ECHO", "413 limits.requestBytes"},
 		"chunked":       {config.NetworkLimitSettings{RequestBytes: size(1000)}, "head -c 2000 /dev/zero | curl" + status + "-T - ECHO", "413 limits.requestBytes"},
-		"idle":          {config.NetworkLimitSettings{Idle: long(300 * time.Millisecond)}, "curl" + status + "SILENT", "504 reach"},
+		"idle":          {config.NetworkLimitSettings{Idle: long(2 * time.Second)}, "curl" + status + "SILENT", "504 reach"},
 		"total":         {config.NetworkLimitSettings{Total: long(time.Second)}, "curl -sN -o /dev/null HELD; curl" + status + "FILES", "429 limits.total"},
 	} {
 		t.Run(what, func(t *testing.T) {

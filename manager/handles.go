@@ -49,6 +49,13 @@ type handle struct {
 	kept  bool // for the next command
 }
 
+// alike reports whether h was opened for the same as o, so that what runs in one
+// of them is bounded and permitted as it would be in the other.
+func (h *handle) alike(o *handle) bool {
+	return h.name == o.name && h.hash == o.hash && h.limits == o.limits && !h.private && !o.private &&
+		slices.Equal(h.granted, o.granted) && h.terms.same(o.terms)
+}
+
 // get returns the handle of name for one more user.
 func (h *handles) get(name string) (*handle, bool) {
 	h.mu.Lock()
@@ -61,8 +68,9 @@ func (h *handles) get(name string) (*handle, bool) {
 }
 
 // put makes n known, with one user. It is kept for others unless there is
-// one for the name already, it is private, or it cannot tell whether it still
-// answers. One with other permissions makes way for it.
+// one like it already, it is private, or it cannot tell whether it still answers.
+// One that was opened for something else makes way for it: nobody would ask it
+// again whether it answers, and so it would stand in the way for good.
 func (h *handles) put(n *handle) *handle {
 	n.users = 1
 	h.revoke(n)
@@ -72,7 +80,7 @@ func (h *handles) put(n *handle) *handle {
 	h.mu.Lock()
 	last, taken := h.open[n.name]
 	h.mu.Unlock()
-	if taken && (!slices.Equal(last.granted, n.granted) || !last.terms.same(n.terms)) {
+	if taken && !last.alike(n) {
 		h.forget(last)
 	}
 	h.mu.Lock()
@@ -208,11 +216,20 @@ func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
 // answers reports whether the sandbox behind h does. One that does not is
 // not used again through h.
 func (m *Manager) answers(ctx context.Context, h *handle) bool {
-	ping, done := context.WithTimeout(ctx, pingPatience)
-	defer done()
-	err := h.Sandbox.(pinger).Ping(ping)
-	if err != nil && ctx.Err() == nil {
+	answers := h.answers(ctx, pingPatience)
+	if !answers && ctx.Err() == nil {
 		m.handles.forget(h)
 	}
-	return err == nil
+	return answers
+}
+
+// answers reports whether the sandbox behind h does, within so long.
+func (h *handle) answers(ctx context.Context, within time.Duration) bool {
+	p, ok := h.Sandbox.(pinger)
+	if !ok {
+		return false
+	}
+	ctx, done := context.WithTimeout(ctx, within)
+	defer done()
+	return p.Ping(ctx) == nil
 }

@@ -39,11 +39,23 @@ func (at *seat) fits(l *live) bool {
 	return at.handle == l.handle
 }
 
+// lastPatience is how long the sandbox that a shell is in may take to answer
+// there when it has just answered elsewhere: who gives a shell up loses what it
+// holds.
+const lastPatience = 5 * time.Second
+
+// stays reports whether the shell can go on where it is although l has another
+// handle. One that did not answer in time was forgotten, and on a busy machine
+// that says nothing about the sandbox; one that is gone answers nobody.
+func (at *seat) stays(ctx context.Context, l *live) bool {
+	return at.handle != nil && l.handle != nil && at.handle.alike(l.handle) && at.handle.answers(ctx, lastPatience)
+}
+
 // settle sees to it that the shell is in l, and that what it reaches is told as
 // a matter of req. The caller has the turn, or has the shell alone.
 func (s *Shell) settle(ctx context.Context, l *live, req *Request) error {
 	old := s.at()
-	if old != nil && old.fits(l) && old.exit.stands() {
+	if old != nil && old.exit.stands() && (old.fits(l) || old.stays(ctx, l)) {
 		if old.exit != nil {
 			old.exit.request.Store(req)
 		}

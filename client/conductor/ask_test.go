@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +37,18 @@ func (p person) Approve(_ context.Context, r sandbox.PermissionRequest) (sandbox
 	return p.says, p.err
 }
 
+// A told is a log that says when there is something in it.
+type told struct {
+	bytes.Buffer
+	once sync.Once
+	some chan struct{}
+}
+
+func (w *told) Write(b []byte) (int, error) {
+	defer w.once.Do(func() { close(w.some) })
+	return w.Buffer.Write(b)
+}
+
 // newAsked is a daemon whose commands ask before they run.
 func newAsked(t *testing.T) *rig {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
@@ -58,9 +71,8 @@ func newAsked(t *testing.T) *rig {
 // TestAsking holds that who runs a command answers what it asks, as far as his
 // token lets him, and that others may else.
 func TestAsking(t *testing.T) {
-	log := logrus.New()
-	var said bytes.Buffer
-	log.SetOutput(&said)
+	log, said := logrus.New(), &told{some: make(chan struct{})}
+	log.SetOutput(said)
 	for _, tt := range []struct {
 		name, as string
 		says     sandbox.Permission
@@ -101,8 +113,12 @@ func TestAsking(t *testing.T) {
 	t.Run("an agent", func(t *testing.T) {
 		r := newAsked(t)
 		p := person{says: sandbox.AllowOnce, asked: make(chan sandbox.PermissionRequest, 10)}
-		ctx, cancel := context.WithTimeout(r.ctx, 3*time.Second)
+		ctx, cancel := context.WithCancel(r.ctx)
 		defer cancel()
+		go func() {
+			<-said.some
+			time.AfterFunc(time.Second, cancel) // in which it would be asked again
+		}()
 		if _, err := r.as("acme-s1").Asking(p, log).Run(ctx, manager.Request{Who: session("s1"), Command: line("echo ran"), Ask: true}); err == nil {
 			t.Error("it allowed itself what it asked for")
 		}

@@ -121,7 +121,7 @@ func TestCopyOutThatEndsEarlyLeavesNothing(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 130 {
 		t.Errorf("status %d", got)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {

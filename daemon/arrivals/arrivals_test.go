@@ -272,7 +272,7 @@ func TestEndOfTheClient(t *testing.T) {
 		"silent": func(*websocket.Conn) {}, // it reads nothing, and so answers nothing
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, arrivals.Options{Stream: stream.Options{Beat: 300 * time.Millisecond}})
+			r := newRig(t, arrivals.Options{Stream: stream.Options{Beat: 2 * time.Second}})
 			ws := r.socket()
 			p := r.program()
 			leave(ws)

@@ -69,7 +69,7 @@ func (x *Resource) contents() []route.Route {
 		},
 		Header: reading, Response: api.FileList{}, ResponseContent: []string{content8},
 		Also: []int{http.StatusPartialContent}, Replies: []int{http.StatusNotModified},
-		Errors:  []int{404, 403, 412, 416, 503, 504},
+		Errors:  []int{403, 404, 409, 412, 416, 503, 504},
 		Timeout: transferTime, Do: x.get,
 	}, {
 		ID: "writeFile", Method: http.MethodPut, Path: base + "/files/{path...}", Tag: "files", Role: token.Session,
@@ -77,20 +77,20 @@ func (x *Resource) contents() []route.Route {
 		Doc:     pathDoc + "It is replaced or made in one step, and missing folders are made. With If-None-Match: * it must not be there.",
 		Query:   []route.Param{{Name: "mode", Length: 4, Doc: "Permissions of a new file in octal; 0644 without"}},
 		Header:  conditions, RequestContent: content8, Response: api.WrittenFile{}, Also: []int{http.StatusCreated},
-		Errors: []int{400, 404, 403, 412, 413, 429, 503, 504},
+		Errors: []int{400, 403, 404, 409, 412, 413, 429, 503, 504},
 		Body:   x.server.limits.File, Timeout: transferTime, Do: x.put,
 	}, {
 		ID: "packArchive", Method: http.MethodGet, Path: base + "/archive", Tag: "files", Role: token.Session,
 		Summary: "Take a folder or file out as a tar archive",
 		Doc:     "Of a folder the names are those that are in it. Links are kept as links when they stay in the tree; pipes, sockets and devices are left out.",
 		Query:   []route.Param{pathParam}, ResponseContent: []string{ContentTar},
-		Errors: []int{404, 403, 429, 503, 504}, Timeout: transferTime, Do: x.pack,
+		Errors: []int{403, 404, 409, 429, 503, 504}, Timeout: transferTime, Do: x.pack,
 	}, {
 		ID: "unpackArchive", Method: http.MethodPut, Path: base + "/archive", Tag: "files", Role: token.Session,
 		Summary: "Put what a tar archive holds into a folder",
 		Doc:     "The folder is made when it is missing. Links that lead out, pipes, sockets and devices are left out and told; a name that leads out ends it, and what came before is there then.",
 		Query:   []route.Param{pathParam}, RequestContent: ContentTar, Response: api.UnpackedArchive{},
-		Errors: []int{403, 404, 413, 429, 503, 504},
+		Errors: []int{403, 404, 409, 413, 429, 503, 504},
 		Body:   x.server.limits.Archive + x.server.limits.Entries*2048, Timeout: transferTime, Do: x.unpack,
 	}}
 }
@@ -106,7 +106,7 @@ func (x *Resource) changes() []route.Route {
 		Summary: "Remove a file, a link, or a folder", Doc: pathDoc + "A link is removed, not what it leads to.",
 		Query:  []route.Param{{Name: "recursive", Type: route.Boolean, Doc: "Also what is in the folder"}},
 		Header: []route.Param{conditions[0], conditions[2]},
-		Errors: []int{404, 403, 412, 503, 504}, Timeout: changeTime, Do: x.remove,
+		Errors: []int{403, 404, 409, 412, 503, 504}, Timeout: changeTime, Do: x.remove,
 	}, {
 		ID: "moveFile", Method: http.MethodPost, Path: base + "/files:move", Tag: "files", Role: token.Session,
 		Summary: "Rename a file or folder", Request: api.MoveFile{}, Response: api.File{},
@@ -119,7 +119,7 @@ func (x *Resource) changes() []route.Route {
 	}, {
 		ID: "globFiles", Method: http.MethodPost, Path: base + "/files:glob", Tag: "files", Role: token.Session,
 		Summary: "Find files by their names", Request: api.Glob{}, Response: api.GlobResult{},
-		Errors: []int{403, 404, 429, 503, 504}, Timeout: changeTime, Do: x.glob,
+		Errors: []int{403, 404, 409, 429, 503, 504}, Timeout: changeTime, Do: x.glob,
 	}}
 }
 

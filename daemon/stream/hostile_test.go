@@ -184,8 +184,8 @@ func TestSilentPeer(t *testing.T) {
 	r.awaitRunning(0)
 	// One that reads is alive, however long it says nothing. On a busy machine
 	// its answers take their time.
-	r.o.Beat = 500 * time.Millisecond
-	p := r.open(r.ctx, sh("sleep 1.2"))
+	r.o.Beat = 2 * time.Second
+	p := r.open(r.ctx, sh("sleep 5"))
 	if exit, err := r.wait(p); err != nil || exit.Code != 0 {
 		t.Errorf("%+v, %v", exit, err)
 	}
@@ -196,7 +196,7 @@ func TestSilentPeer(t *testing.T) {
 // server waits with reading.
 func TestPeerGoesBehindItsInput(t *testing.T) {
 	r := newRig(t)
-	r.o.Beat = 500 * time.Millisecond
+	r.o.Beat = 2 * time.Second // in which it answers also on a busy machine
 	conn := r.dial()
 	r.send(conn, websocket.MessageText, `{"args":["sleep","1000"]}`)
 	r.awaitRunning(1)
@@ -207,7 +207,7 @@ func TestPeerGoesBehindItsInput(t *testing.T) {
 			}
 		}
 	}()
-	full, cancel := context.WithTimeout(r.ctx, 2*time.Second)
+	full, cancel := context.WithTimeout(r.ctx, 7*time.Second)
 	defer cancel()
 	chunk := append([]byte{stream.Stdin}, make([]byte, stream.MaxData)...)
 	for full.Err() == nil {

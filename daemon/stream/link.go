@@ -140,10 +140,13 @@ func (l *link) check() {
 // While the reader waits for a program nobody reads the answer, so that none
 // comes tells nothing; a ping that cannot even be sent tells all the same.
 func (l *link) dead(err error) bool {
+	// A reader that goes on is heard before it is no longer behind: asked the
+	// other way round it would be neither.
+	behind := l.behind.Load()
 	switch {
 	case err == nil || l.heard.Load():
 		return false
-	case l.behind.Load():
+	case behind:
 		return !errors.Is(err, context.DeadlineExceeded)
 	}
 	return true

@@ -53,6 +53,32 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestView holds that one look which fails is no end, also where looks are far
+// apart because there is much to look at, and that two seconds of them are.
+func TestView(t *testing.T) {
+	const ms = time.Millisecond
+	type look struct {
+		at, took time.Duration
+		known    bool
+		lost     bool
+		next     time.Duration
+	}
+	for name, looks := range map[string][]look{
+		"far apart": {{0, 200 * ms, true, false, 4000 * ms}, {4200 * ms, 0, false, false, 50 * ms}, {4250 * ms, 200 * ms, true, false, 4000 * ms}},
+		"again":     {{0, 0, false, false, 50 * ms}, {50 * ms, 0, true, false, 50 * ms}, {2050 * ms, 0, false, false, 50 * ms}, {4049 * ms, 0, false, false, 50 * ms}, {4050 * ms, 0, false, true, 50 * ms}},
+		"slowly":    {{0, 300 * ms, false, false, 2000 * ms}, {2300 * ms, 300 * ms, false, true, 2000 * ms}},
+		"no answer": {{0, 3000 * ms, false, true, 2000 * ms}},
+	} {
+		var v view
+		for i, l := range looks {
+			begin := time.Unix(1, 0).Add(l.at)
+			if lost, next := v.after(l.known, begin, begin.Add(l.took)); lost != l.lost || next != l.next {
+				t.Errorf("%s: after look %d lost %v and the next in %v, want %v and %v", name, i, lost, next, l.lost, l.next)
+			}
+		}
+	}
+}
+
 func TestCost(t *testing.T) {
 	for size, want := range map[int64]int64{-1: 1 << 10, 0: 1 << 10, 1: 5 << 10, 4096: 5 << 10, 4097: 9 << 10, 1<<63 - 1: 1<<62 - 1} {
 		if got := cost(size); got != want {

@@ -12,8 +12,9 @@ const (
 	longest  = 5 * time.Second
 	// share is the part of the time that looking may take, as its inverse: 5 %.
 	share = 20
-	// blind is how long nobody may be able to look, because the sandbox has no
-	// descriptor left or does not answer, before what runs is stopped.
+	// blind is how long looking may fail, because the sandbox has no descriptor
+	// left or does not answer, before what runs is stopped. Who cannot look tries
+	// again before that: one failure is no end, however much there is to look at.
 	blind = 2 * time.Second
 )
 
@@ -60,7 +61,7 @@ func (s *Spaces) Watch(ctx context.Context) (context.Context, context.CancelFunc
 func (s *Spaces) look(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	sight := time.Now() // when it was last known how much there is
+	var sight view
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,14 +71,29 @@ func (s *Spaces) look(ctx context.Context) {
 		begin := time.Now()
 		err, known := s.check(ctx)
 		now := time.Now()
-		if known {
-			sight = now
-		}
-		if err != nil && (known || now.Sub(sight) >= blind) && ctx.Err() == nil {
+		lost, next := sight.after(known, begin, now)
+		if err != nil && (known || lost) && ctx.Err() == nil {
 			s.end(err)
 		}
-		timer.Reset(pace(now.Sub(begin)))
+		timer.Reset(next)
 	}
+}
+
+// A view says since when nobody has been able to look, if that is so.
+type view struct{ blind time.Time }
+
+// after notes a look from begin to now. It returns whether nobody has been able
+// to look for too long, and how long to wait before the next look.
+func (v *view) after(known bool, begin, now time.Time) (lost bool, next time.Duration) {
+	next = pace(now.Sub(begin))
+	if known {
+		v.blind = time.Time{}
+		return false, next
+	}
+	if v.blind.IsZero() {
+		v.blind = begin
+	}
+	return now.Sub(v.blind) >= blind, min(next, blind)
 }
 
 // pace is how long to wait after a look that took so long.

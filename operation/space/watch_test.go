@@ -122,8 +122,8 @@ func TestWatchBlind(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatalf("one look that failed ended it: %v", context.Cause(ctx))
 	}
-	counted.fail.Store(1 << 30)
 	begin := time.Now()
+	counted.fail.Store(1 << 30)
 	timer := time.NewTimer(30 * time.Second)
 	defer timer.Stop()
 	select {

@@ -83,9 +83,12 @@ func emptied(t testing.TB, pid int) {
 	soon(t, 10*time.Second, "nothing is left inside", func() bool { return len(insideOf(t, pid)) == 0 })
 }
 
-// waited holds that p ends within a bound, with an error of the code.
+// waited holds that p ends within a bound, with an error of the code. The bound
+// is at least 20 seconds: less than the half minute after which a guest is given
+// up that says nothing, and more than a busy machine takes.
 func waited(t testing.TB, p sandbox.Process, within time.Duration, code sandbox.Code) {
 	t.Helper()
+	within = max(within, 20*time.Second)
 	ended := make(chan error, 1)
 	go func() { _, err := p.Wait(); ended <- err }()
 	select {
