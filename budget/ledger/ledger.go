@@ -150,14 +150,16 @@ func (l *Ledger) Account(ctx context.Context, chain ...Limit) (*Account, error) 
 	a := &Account{l: l, chain: make([]link, len(chain))}
 	seen := map[string]bool{}
 	now := l.now()
+	passed, err := l.passed.Time()
+	if err != nil {
+		return nil, err
+	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		c := chain[i]
 		if err := checkLimit(op, c, now); err != nil {
 			return nil, err
 		}
-		if over, err := l.passed.Over(c.Expires); err != nil {
-			return nil, err
-		} else if over {
+		if !c.Expires.IsZero() && !c.Expires.Round(0).After(passed) {
 			return nil, ended(op, c)
 		}
 		if seen[c.ID] {

@@ -19,7 +19,7 @@ import (
 const maxFile = 1 << 10
 
 // load returns what is kept, which is nothing where there is no file. c.mu is
-// held.
+// held where it is kept in memory.
 func (c *Clock) load() (state, error) {
 	if c.Path == "" {
 		return c.memory, nil
