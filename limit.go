@@ -64,17 +64,21 @@ func (h LimitHit) String() string {
 	return fmt.Sprintf("%s: %d %s, bound %d", h.Limit, h.Current, h.Unit, h.Bound)
 }
 
-// Hint says what can be done about it.
-func (h LimitHit) Hint() string {
+// Hint says what can be done about it where settings have set the limit.
+func (h LimitHit) Hint() string { return h.HintFor(h.Limit) }
+
+// HintFor is Hint where the limit was set by something else, which it names as
+// who set it knows it: a flag.
+func (h LimitHit) HintFor(set string) string {
 	switch h.Limit {
 	case LimitTimeout:
-		return "raise limits.timeout, or do less in one command"
+		return "raise " + set + ", or do less in one command"
 	case LimitMaxOutputBytes:
-		return "raise limits.maxOutputBytes, or send the output to a file"
+		return "raise " + set + ", or send the output to a file"
 	case LimitOpenFiles:
-		return "raise limits.openFiles, or close files"
+		return "raise " + set + ", or close files"
 	}
-	return "raise " + h.Limit + ", or use less"
+	return "raise " + set + ", or use less"
 }
 
 // inBytes writes a number of bytes in the largest unit of which there is at

@@ -28,7 +28,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/watch"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
-	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
@@ -53,13 +52,7 @@ type rig struct {
 }
 
 // onBoth runs a test with walls in memory and with real ones.
-func onBoth(t *testing.T, do func(*rig)) {
-	t.Run("memory", func(t *testing.T) { do(newRig(t, "")) })
-	t.Run("docker", func(t *testing.T) {
-		testenv.Require(t, "docker")
-		do(newRig(t, "docker"))
-	})
-}
+func onBoth(t *testing.T, do func(*rig)) { served.OnBoth(t, newRig, do) }
 
 func newRig(t *testing.T, wall string) *rig {
 	t.Helper()

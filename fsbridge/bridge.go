@@ -2,6 +2,7 @@ package fsbridge
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"syscall"
@@ -31,6 +32,7 @@ type Bridge struct {
 	transport Transport
 	inside    bool // paths of the host are not recognised
 	toll      Toll // or nil
+	shared    func(host string) bool
 }
 
 // A Toll is paid for what is done through a [Bridge]. It is safe for concurrent
@@ -84,6 +86,29 @@ func (b *Bridge) Paying(t Toll) *Bridge {
 	paying := *b
 	paying.toll = t
 	return &paying
+}
+
+// OnDisk returns a view, and so is every view of that, that tells the machine's
+// full disk from a bound of the sandbox: shared says of a folder of the host that
+// is mounted whether it lies on a disk with others, which no quota bounds. It is
+// asked when there is no room.
+func (b *Bridge) OnDisk(shared func(host string) bool) *Bridge {
+	telling := *b
+	telling.shared = shared
+	return &telling
+}
+
+// room returns err, or what is the matter where it is the machine that has no
+// room at p.
+func (b *Bridge) room(p mountpath.Place, err error) error {
+	var known *sandbox.Error
+	if b.shared == nil || p.Root.Source == "" || !errors.As(err, &known) || known.Code != sandbox.CodeBudgetExceeded || !errors.Is(known.Err, syscall.ENOSPC) {
+		return err
+	}
+	if !b.shared(p.Root.Source) {
+		return err
+	}
+	return fserr.Full(known.Op, p.Path())
 }
 
 // place is the place of an operation, which may be done.
@@ -157,7 +182,7 @@ func (b *Bridge) Write(ctx context.Context, path string, r io.Reader, o sandbox.
 		}
 		r = b.toll.Out(r)
 	}
-	return b.files.Write(ctx, p.Path(), r, o)
+	return b.room(p, b.files.Write(ctx, p.Path(), r, o))
 }
 
 // CreateExclusive makes the file path with the content of r, and fails with
@@ -178,7 +203,7 @@ func (b *Bridge) Mkdir(ctx context.Context, path string, perm fs.FileMode) error
 	if p.Root.ReadOnly {
 		return fserr.New("mkdir", p.Path(), syscall.EROFS)
 	}
-	return b.files.Mkdir(ctx, p.Path(), perm)
+	return b.room(p, b.files.Mkdir(ctx, p.Path(), perm))
 }
 
 // Remove implements [sandbox.Files].
@@ -203,7 +228,7 @@ func (b *Bridge) Rename(ctx context.Context, from, to string) error {
 	if p.Root != q.Root {
 		return fserr.New("rename", q.Path(), syscall.EXDEV)
 	}
-	return b.files.Rename(ctx, p.Path(), q.Path())
+	return b.room(q, b.files.Rename(ctx, p.Path(), q.Path()))
 }
 
 // Stat implements [sandbox.Files]. Links are followed within their mount.
@@ -260,7 +285,7 @@ func (b *Bridge) Symlink(ctx context.Context, target, path string) error {
 	if err != nil {
 		return err
 	}
-	return l.Symlink(ctx, target, p.Path())
+	return b.room(p, l.Symlink(ctx, target, p.Path()))
 }
 
 func (b *Bridge) linker(op string) (Linker, error) { return linkerOf(op, b.files) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 )
 
 // A serving is a local sandbox that is a FileServer.
@@ -157,4 +160,47 @@ func ExampleOpen() {
 	_, err := fsbridge.Open(context.Background(), sb, mounts, nil)
 	fmt.Println(sandbox.CodeOf(err))
 	// Output: TOOL.EXECUTION_FAILED
+}
+
+// fullFiles has no room for anything.
+type fullFiles struct{ sandbox.Files }
+
+func (fullFiles) Write(_ context.Context, path string, _ io.Reader, _ sandbox.WriteOptions) error {
+	return fserr.New("write", path, syscall.ENOSPC)
+}
+func (fullFiles) Mkdir(_ context.Context, path string, _ fs.FileMode) error {
+	return fserr.New("mkdir", path, syscall.EDQUOT)
+}
+
+// TestFullDisk holds that a full disk of the machine is no budget of the
+// sandbox, and that its own bounds are.
+func TestFullDisk(t *testing.T) {
+	mounts := []sandbox.Mount{
+		{Source: "/host/bounded", Target: "/workspace", Role: sandbox.RoleWorkspace},
+		{Source: "/host/shared", Target: "/data", Role: sandbox.RoleBind},
+	}
+	table, err := mountpath.New(mounts, []sandbox.Tmpfs{{Target: "/tmp"}})
+	must(t, err)
+	plain := fsbridge.New(table, fullFiles{}, fsbridge.Transport{})
+	told := plain.OnDisk(func(host string) bool { return host == "/host/shared" })
+	for _, tt := range []struct {
+		b    *fsbridge.Bridge
+		path string
+		want sandbox.Code
+	}{
+		{told, "/workspace/f", sandbox.CodeBudgetExceeded},
+		{told, "/data/f", sandbox.CodeUnavailable},
+		{told.Inside(), "/data/f", sandbox.CodeUnavailable},
+		{told, "/tmp/f", sandbox.CodeBudgetExceeded},
+		{plain, "/data/f", sandbox.CodeBudgetExceeded},
+	} {
+		err := tt.b.Write(t.Context(), tt.path, strings.NewReader("x"), sandbox.WriteOptions{})
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != tt.want || !errors.Is(err, syscall.ENOSPC) || e.Retryable != (tt.want == sandbox.CodeUnavailable) {
+			t.Errorf("%s: %v, want %s", tt.path, err, tt.want)
+		}
+	}
+	if err := told.Mkdir(t.Context(), "/data/d", 0o700); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded { // a quota says so itself
+		t.Errorf("a quota of the disk: %v", err)
+	}
 }

@@ -68,7 +68,7 @@ func errOtherGrant(id string) error {
 func (s *calls) known(key, text string, o *order) (*call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep(o.m.now())
+	s.sweep(o.m.now(), o.c.Revocations.Forgotten)
 	if s.over {
 		return nil, errClosed()
 	}
@@ -140,16 +140,21 @@ func (s *calls) thin() {
 	}
 }
 
-// sweep forgets calls whose grant has expired and of which nothing runs. What
-// they hold is let go of when the grant ends, see holdings.
-func (s *calls) sweep(now time.Time) {
+// sweep forgets calls of which nothing runs and whose grant has certainly
+// expired: one that has ended would go on when the clock was set back. What they
+// hold is let go of when the grant ends, see holdings.
+func (s *calls) sweep(now time.Time, forgotten func() (time.Time, error)) {
 	if now.Sub(s.swept) < sweepCalls {
 		return
 	}
 	s.swept = now
+	passed, err := forgotten()
+	if err != nil {
+		return // nothing runs then
+	}
 	for key, c := range s.of {
 		c.mu.Lock()
-		idle := c.running == 0 && now.After(c.grant.Expires)
+		idle := c.running == 0 && passed.After(c.grant.Expires)
 		c.mu.Unlock()
 		if idle {
 			delete(s.of, key)

@@ -6,7 +6,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/files"
@@ -50,7 +49,7 @@ func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output,
 
 // inside makes the executor of an operation in the sandbox.
 func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operation.Executor, error) {
-	bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+	bridge, err := l.bridge(ctx)
 	if err != nil {
 		return nil, err
 	}

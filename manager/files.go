@@ -34,7 +34,7 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
 				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}
 		}
-		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+		bridge, err := l.bridge(ctx)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
@@ -122,7 +121,7 @@ func (m *Manager) clear(c *call, held holdings) error {
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "release temporary space", Field: l.want.gate.Field,
 				Message: "the session is in no sandbox any more, so its temporary space stays there for now: " + l.want.gate.Reason}
 		}
-		bridge, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+		bridge, err := l.bridge(ctx)
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,12 @@
 package manager
 
 import (
+	"context"
+
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A live sandbox is an open handle with the lease that protects it.
@@ -27,6 +31,15 @@ type live struct {
 }
 
 func (l *live) name() string { return l.spec.Name }
+
+// bridge opens the files of the sandbox.
+func (l *live) bridge(ctx context.Context) (*fsbridge.Bridge, error) {
+	b, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+	if err != nil {
+		return nil, err
+	}
+	return b.OnDisk(workspace.OnSharedDisk), nil
+}
 
 // settled waits until what was claimed for this call is kept for good.
 func (l *live) settled() error {

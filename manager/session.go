@@ -88,7 +88,7 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 	if s.Browser, err = m.sessionBrowser(ctx, a.res, req); err != nil {
 		return s, err
 	}
-	s.Files, err = fsbridge.Open(ctx, s.live.Sandbox, s.live.spec.Mounts, s.live.spec.Tmpfs)
+	s.Files, err = s.live.bridge(ctx)
 	return s, err
 }
 

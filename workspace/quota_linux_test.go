@@ -99,6 +99,9 @@ func TestQuota(t *testing.T) {
 	if err := unix.Statfs(p, &fs); err != nil || fs.Flags&unix.ST_NOSUID == 0 || fs.Flags&unix.ST_NODEV == 0 {
 		t.Errorf("mount flags %x, %v; want nosuid and nodev", fs.Flags, err)
 	}
+	if OnSharedDisk(p) || !OnSharedDisk(t.TempDir()) {
+		t.Error("a workspace with a quota is not told from a folder of the machine's disk")
+	}
 	write(t, filepath.Join(p, "keep"), "x")
 	if n := fill(t, filepath.Join(p, "big")); n > testQuota {
 		t.Errorf("%d bytes went into a quota of %d", n, testQuota)

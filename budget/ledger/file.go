@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -131,10 +130,10 @@ func (f *file) write(r record, sync bool) error {
 // create makes the file of r, and room for it in its shard. An account that
 // stays for ever is synced whatever the policy: it is made once, and to find it
 // damaged after a loss of power would stop everything below it.
-func (l *Ledger) create(root string, r record, now time.Time) error {
+func (l *Ledger) create(root string, r record) error {
 	k := keyOf(r.id)
 	shard := filepath.Join(root, k.shard())
-	if err := l.makeRoom(shard, now); err != nil {
+	if err := l.makeRoom(shard); err != nil {
 		return err
 	}
 	sync := l.sync || r.expires == 0

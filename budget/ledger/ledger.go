@@ -22,8 +22,9 @@
 // which no slot can be believed, or that is no such file, makes every draw from
 // its account fail until somebody looks at it.
 //
-// An account whose time has passed is removed some minutes later. It cannot be
-// opened again, because a chain with an expiry in the past is refused.
+// An account whose time has certainly passed, see package past, is removed some
+// minutes later. It cannot be opened again, because a chain that has expired by
+// then is refused, however the clock is set.
 package ledger
 
 import (
@@ -36,6 +37,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // The bounds of a ledger.
@@ -72,6 +74,7 @@ type Ledger struct {
 	sync     bool
 	perShard int
 	now      func() time.Time
+	passed   *past.Clock
 	seed     maphash.Seed
 	turns    [stripes]chan struct{} // one goroutine at a time tries for a lock
 }
@@ -93,6 +96,7 @@ func Open(dir string, o Options) (*Ledger, error) {
 		return nil, err
 	}
 	l := &Ledger{dir: path, sync: o.Sync, perShard: o.MaxAccounts / shards, now: o.Now, seed: maphash.MakeSeed()}
+	l.passed = past.In(path)
 	for i := range l.turns {
 		l.turns[i] = make(chan struct{}, 1)
 	}
@@ -146,10 +150,17 @@ func (l *Ledger) Account(ctx context.Context, chain ...Limit) (*Account, error) 
 	a := &Account{l: l, chain: make([]link, len(chain))}
 	seen := map[string]bool{}
 	now := l.now()
+	passed, err := l.passed.Time()
+	if err != nil {
+		return nil, err
+	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		c := chain[i]
 		if err := checkLimit(op, c, now); err != nil {
 			return nil, err
+		}
+		if !c.Expires.IsZero() && !c.Expires.Round(0).After(passed) {
+			return nil, ended(op, c)
 		}
 		if seen[c.ID] {
 			return nil, sandbox.Errorf(sandbox.CodeValidation, op, "the account %s stands twice in one chain", c.ID)
@@ -168,7 +179,7 @@ func (l *Ledger) Account(ctx context.Context, chain ...Limit) (*Account, error) 
 	for i := range a.chain {
 		a.chain[i].path = a.chain[i].key.path(a.root)
 	}
-	if err := l.locked(ctx, op, a.root, func() error { return a.make(now) }); err != nil {
+	if err := l.locked(ctx, op, a.root, func() error { return a.make() }); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -188,6 +199,10 @@ func checkExpiry(op string, c Limit, now time.Time) error {
 	if c.Expires.IsZero() || now.Round(0).Before(c.Expires.Round(0)) { // by the clock on the wall
 		return nil
 	}
+	return ended(op, c)
+}
+
+func ended(op string, c Limit) error {
 	return &sandbox.Error{
 		Code: sandbox.CodePermissionDeny, Op: op, Field: "expires", Resource: c.ID,
 		Message: fmt.Sprintf("the budget of %s expired at %s", c.ID, c.Expires.UTC().Format(time.RFC3339)),
@@ -197,10 +212,10 @@ func checkExpiry(op string, c Limit, now time.Time) error {
 
 // make sees to it, root first, that every account of the chain exists and stays
 // as long as those below it.
-func (a *Account) make(now time.Time) error {
+func (a *Account) make() error {
 	last := lasting(a.chain)
 	for i := len(a.chain) - 1; i >= 0; i-- {
-		if err := a.makeOne(&a.chain[i], last[i], now); err != nil {
+		if err := a.makeOne(&a.chain[i], last[i]); err != nil {
 			return err
 		}
 	}
@@ -230,10 +245,10 @@ func later(a, b int64) int64 {
 	return max(a, b)
 }
 
-func (a *Account) makeOne(c *link, last int64, now time.Time) error {
+func (a *Account) makeOne(c *link, last int64) error {
 	f, err := openFile(c)
 	if isMissing(err) {
-		return a.l.create(a.root, record{id: c.ID, parent: c.parent, expires: last, seq: 1}, now)
+		return a.l.create(a.root, record{id: c.ID, parent: c.parent, expires: last, seq: 1})
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
 )
 
 func TestDrawTakesFromAllOrNone(t *testing.T) {
@@ -107,8 +108,8 @@ func TestWhoShares(t *testing.T) {
 }
 
 func TestAccountRefuses(t *testing.T) {
-	c := &at{now: time.Now()}
-	l := open(t, t.TempDir(), Options{Now: c.Now})
+	c := clocks.New(time.Now())
+	l := openAt(t, t.TempDir(), c, Options{})
 	account(t, l, calls("grant:g", 1), calls("session:s", 1), calls("tenant:t", 1))
 	var deep []Limit
 	for i := range MaxDepth {

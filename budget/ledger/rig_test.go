@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
 )
 
 // helperEnv makes the test binary a process that draws; see helper.
@@ -39,6 +40,18 @@ func open(t testing.TB, dir string, o Options) *Ledger {
 	t.Helper()
 	l, err := Open(dir, o)
 	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// openAt is open on a machine whose clock has gone evenly for long.
+func openAt(t testing.TB, dir string, m *clocks.Machine, o Options) *Ledger {
+	t.Helper()
+	o.Now = m.Now
+	l := open(t, dir, o)
+	var err error
+	if l.passed, err = m.Seen(l.passed.Path); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -210,22 +223,4 @@ func startHelper(t *testing.T, dir, mode string, bound int64, goroutines, proces
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	return cmd, &out
-}
-
-// at is a clock that stands at a time which can be moved.
-type at struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *at) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *at) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }

@@ -24,7 +24,7 @@ const probes = 4
 // makeRoom makes the folder shard when it is missing. Otherwise it looks at some
 // of the accounts in it, at random, and removes the expired ones; at all of
 // them when it is full. It is called under the lock.
-func (l *Ledger) makeRoom(shard string, now time.Time) error {
+func (l *Ledger) makeRoom(shard string) error {
 	names, err := list(shard)
 	if err != nil {
 		return err
@@ -36,13 +36,14 @@ func (l *Ledger) makeRoom(shard string, now time.Time) error {
 		return nil
 	}
 	full := len(names) >= l.perShard
+	passed, _ := l.passed.Advance(time.Minute) // as far as it is known: more stays
 	if !full {
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		names = names[:min(probes, len(names))]
 	}
 	removed := 0
 	for _, name := range names {
-		if expired(filepath.Join(shard, name), now) == nil {
+		if expired(filepath.Join(shard, name), passed) == nil {
 			if err := unix.Unlink(filepath.Join(shard, name)); err != nil && !isMissing(err) {
 				return err
 			}
@@ -59,18 +60,19 @@ func (l *Ledger) makeRoom(shard string, now time.Time) error {
 	return nil
 }
 
-// errStays: the account has not expired.
+// errStays: the account has not certainly expired.
 var errStays = errors.New("it has not expired")
 
-// expired returns nil when the account at path can go, and otherwise why not: a
-// file that cannot be read is not known to have expired.
-func expired(path string, now time.Time) error {
+// expired returns nil when the account at path can go, as the time passed has
+// passed, and otherwise why not: a file that cannot be read is not known to have
+// expired.
+func expired(path string, passed time.Time) error {
 	f, err := openPath(path)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	if f.rec.expires == 0 || now.Before(time.UnixMilli(f.rec.expires).Add(grace)) {
+	if f.rec.expires == 0 || passed.Before(time.UnixMilli(f.rec.expires).Add(grace)) {
 		return errStays
 	}
 	return nil
@@ -83,26 +85,26 @@ type Swept struct {
 	Damaged []string // paths of files that hold no account, which stay
 }
 
-// Sweep removes all accounts that have expired some minutes ago. Each account
+// Sweep removes all accounts that have certainly expired some minutes ago. Each account
 // holds up the others of its root for microseconds only.
 func (l *Ledger) Sweep(ctx context.Context) (Swept, error) {
 	const op = "sweep budget accounts"
 	var s Swept
+	passed, late := l.passed.Advance(0)
 	err := l.walk(ctx, op, func(root, path string) (bool, error) {
-		now := l.now()
-		if errors.Is(expired(path, now), errStays) { // without the lock: most stay
+		if errors.Is(expired(path, passed), errStays) { // without the lock: most stay
 			s.Kept++
 			return true, nil
 		}
-		return true, l.locked(ctx, op, root, func() error { return s.remove(path, now) })
+		return true, l.locked(ctx, op, root, func() error { return s.remove(path, passed) })
 	})
-	return s, err
+	return s, errors.Join(err, late)
 }
 
 // remove takes the account at path away if it has expired. It is called under
 // the lock.
-func (s *Swept) remove(path string, now time.Time) error {
-	switch err := expired(path, now); {
+func (s *Swept) remove(path string, passed time.Time) error {
+	switch err := expired(path, passed); {
 	case err == nil:
 		s.Removed++
 		return unix.Unlink(path)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
 )
 
 func expiring(id string, at time.Time) Limit {
@@ -26,13 +27,13 @@ func files(t *testing.T, a *Account) int {
 }
 
 func TestExpiry(t *testing.T) {
-	c := &at{now: time.Now()}
-	l := open(t, t.TempDir(), Options{Now: c.Now})
+	c := clocks.New(time.Now())
+	l := openAt(t, t.TempDir(), c, Options{})
 	a := account(t, l, expiring("grant:g", c.Now().Add(time.Minute)), calls("tenant:t", 100))
 	r := reserve(t, a, 10)
-	c.pass(time.Minute - time.Millisecond)
+	c.Pass(time.Minute - time.Millisecond)
 	spend(t, a, 1)
-	c.pass(time.Millisecond)
+	c.Pass(time.Millisecond)
 	_, err := a.Reserve(bg(), call(1))
 	wantCode(t, err, sandbox.CodePermissionDeny, "expired")
 	_, err = r.More(bg(), call(1), call(1))
@@ -45,8 +46,8 @@ func TestExpiry(t *testing.T) {
 
 // TestSweep removes what has expired for long and nothing else.
 func TestSweep(t *testing.T) {
-	c := &at{now: time.Now()}
-	l := open(t, t.TempDir(), Options{Now: c.Now})
+	c := clocks.New(time.Now())
+	l := openAt(t, t.TempDir(), c, Options{})
 	soon, later := c.Now().Add(time.Minute), c.Now().Add(time.Hour)
 	tenant := calls("tenant:t", 100)
 	a := account(t, l, expiring("grant:short", soon), expiring("session:busy", soon), tenant)
@@ -59,16 +60,16 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c.pass(time.Minute + grace - time.Second)
+	c.Pass(time.Minute + grace - time.Second)
 	sweep(t, l, 0, 5, 1)
-	c.pass(time.Second)
+	c.Pass(time.Second)
 	sweep(t, l, 2, 3, 1) // the busy session is held by the long grant
 	wantUsed(t, b, 1, 11, 11)
 	if err := r.Settle(bg(), call(2)); err != nil { // its own account is gone
 		t.Fatal(err)
 	}
 	wantUsed(t, b, 1, 3, 3)
-	c.pass(time.Hour)
+	c.Pass(time.Hour)
 	sweep(t, l, 2, 1, 1)
 	wantUsed(t, account(t, l, tenant), 3)
 	if _, err := l.Account(bg(), expiring("grant:long", later), tenant); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
@@ -87,34 +88,34 @@ func sweep(t *testing.T, l *Ledger, removed, kept, damaged int) {
 // TestOpeningProlongs holds that a later opening keeps an account for longer,
 // and an earlier expiry does not take it back.
 func TestOpeningProlongs(t *testing.T) {
-	c := &at{now: time.Now()}
-	l := open(t, t.TempDir(), Options{Now: c.Now})
+	c := clocks.New(time.Now())
+	l := openAt(t, t.TempDir(), c, Options{})
 	tenant := calls("tenant:t", 100)
 	start := c.Now()
 	spend(t, account(t, l, expiring("session:s", start.Add(time.Minute)), tenant), 3)
 	account(t, l, expiring("session:s", start.Add(time.Hour)), tenant)
 	account(t, l, expiring("session:s", start.Add(2*time.Minute)), tenant)
-	c.pass(30 * time.Minute)
+	c.Pass(30 * time.Minute)
 	sweep(t, l, 0, 2, 0)
 	wantUsed(t, account(t, l, expiring("session:s", start.Add(time.Hour)), tenant), 3, 3)
 	account(t, l, calls("session:s", 100), tenant) // from now on for ever
 	account(t, l, expiring("session:s", start.Add(time.Hour)), tenant)
-	c.pass(1000 * time.Hour)
+	c.Pass(1000 * time.Hour)
 	sweep(t, l, 0, 2, 0)
 }
 
 // TestNewAccountsMakeRoom holds that a ledger stays small without a sweep.
 func TestNewAccountsMakeRoom(t *testing.T) {
 	const atOnce, rounds = 200, 10
-	c := &at{now: time.Now()}
-	l := open(t, t.TempDir(), Options{Now: c.Now, MaxAccounts: 8 * shards})
+	c := clocks.New(time.Now())
+	l := openAt(t, t.TempDir(), c, Options{MaxAccounts: 8 * shards})
 	tenant := calls("tenant:t", budget.Unlimited)
 	var a *Account
 	for round := range rounds {
 		for n := range atOnce {
 			a = account(t, l, expiring(fmt.Sprint("grant:", round, "-", n), c.Now().Add(time.Minute)), tenant)
 		}
-		c.pass(time.Hour)
+		c.Pass(time.Hour)
 	}
 	if n := files(t, a); n > 4*atOnce {
 		t.Errorf("%d accounts are left of %d, of which at most %d live", n, rounds*atOnce, atOnce)
@@ -159,4 +160,36 @@ func TestRemove(t *testing.T) {
 	}
 	spend(t, kept, 1)
 	wantUsed(t, kept, 2, 2)
+}
+
+// TestClockJumps holds that what was used is not forgotten because the clock is
+// wrong for a while, and that what was forgotten is not opened anew.
+func TestClockJumps(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	c := clocks.New(time.Now())
+	l := openAt(t, t.TempDir(), c, Options{MaxAccounts: shards}) // a new account looks at all of its shard
+	tenant := calls("tenant:t", 1000)
+	mine := []Limit{expiring("session:s", c.Now().Add(48*time.Hour)), tenant}
+	spend(t, account(t, l, mine...), 3)
+	c.Pass(time.Hour)
+	sweep(t, l, 0, 2, 0)
+
+	c.Set(year)
+	sweep(t, l, 0, 2, 0)
+	for n := range 2 * shards {
+		if _, err := l.Account(bg(), expiring(fmt.Sprint("grant:", n), c.Now().Add(time.Minute)), tenant); err != nil {
+			wantCode(t, err, sandbox.CodeUnavailable, "too many budget accounts")
+		}
+	}
+	c.Set(-year)
+	wantUsed(t, account(t, l, mine...), 3, 3)
+
+	_, _ = l.Sweep(bg()) // sees that it was set
+	c.Pass(72 * time.Hour)
+	if s, err := l.Sweep(bg()); err != nil || s.Removed == 0 {
+		t.Fatalf("swept %+v, %v", s, err)
+	}
+	c.Set(-60 * time.Hour) // it is as if the session were not over
+	_, err := l.Account(bg(), mine...)
+	wantCode(t, err, sandbox.CodePermissionDeny, "expired")
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -45,13 +44,7 @@ type rig struct {
 }
 
 // onBoth runs a test with walls in memory and with real ones.
-func onBoth(t *testing.T, do func(*rig)) {
-	t.Run("memory", func(t *testing.T) { do(newRig(t, "")) })
-	t.Run("docker", func(t *testing.T) {
-		testenv.Require(t, "docker")
-		do(newRig(t, "docker"))
-	})
-}
+func onBoth(t *testing.T, do func(*rig)) { served.OnBoth(t, newRig, do) }
 
 func newRig(t *testing.T, wall string) *rig {
 	t.Helper()

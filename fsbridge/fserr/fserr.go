@@ -36,7 +36,7 @@ func New(op, path string, errno syscall.Errno) *sandbox.Error {
 		e.Code, e.Hint = sandbox.CodeCapabilityBlocked, "the mount is read-only for files and commands alike; write under "+sandbox.WorkspaceDir
 	case syscall.EBUSY:
 		e.Code, e.Hint = sandbox.CodeCapabilityBlocked, "a mount itself cannot be removed, renamed or replaced"
-	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG:
+	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG: // see Full
 		e.Code, e.Hint = sandbox.CodeBudgetExceeded, "remove files, or raise the size in the settings"
 	case syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE:
 		e.Code, e.Retryable, e.Hint = sandbox.CodeBudgetExceeded, true, "the sandbox is at a limit of processes, memory or descriptors"
@@ -47,6 +47,16 @@ func New(op, path string, errno syscall.Errno) *sandbox.Error {
 	case syscall.EOPNOTSUPP:
 		e.Code = sandbox.CodeUnsupported
 	}
+	return e
+}
+
+// Full returns the error for a path that has no room because the disk of the
+// machine is full, which is nobody's budget.
+func Full(op, path string) *sandbox.Error {
+	e := New(op, path, syscall.ENOSPC)
+	e.Code, e.Retryable = sandbox.CodeUnavailable, true
+	e.Message = "the disk of the machine on which " + e.Resource + " lies is full"
+	e.Hint = "no limit of the sandbox was reached: have room made on the machine (sandbox prune --workspaces)"
 	return e
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // Unknown is the call that has used a key whose entry cannot be read. No call
@@ -26,7 +27,7 @@ const Unknown = "?"
 
 const (
 	// grace is how long an entry is kept after its grant has expired: clocks
-	// are set back, and a decision is not to be had again by that.
+	// are set back a little, and a decision is not to be had again by that.
 	grace = time.Hour
 
 	// maxText bounds tenants, keys and calls, in bytes.
@@ -45,6 +46,8 @@ type Keys struct {
 	dir string
 	now func() time.Time
 
+	passed *past.Clock // what it says has expired may be forgotten, and is refused
+
 	mu    sync.Mutex
 	known map[string]entry     // what calls of this process have used, by name
 	swept map[string]time.Time // when this process has swept a shard
@@ -58,7 +61,10 @@ func Open(dir string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keys{dir: path, now: time.Now, known: map[string]entry{}, swept: map[string]time.Time{}}, nil
+	return &Keys{
+		dir: path, now: time.Now, passed: past.In(path),
+		known: map[string]entry{}, swept: map[string]time.Time{},
+	}, nil
 }
 
 // Use has call use the key of a decision and returns the call that has used it
@@ -67,14 +73,19 @@ func Open(dir string) (*Keys, error) {
 // it.
 //
 // The entry is kept until some time after expires, which is when the grant of
-// the decision does: what has expired is [sandbox.CodePermissionDeny]. It
+// the decision does: what has expired is [sandbox.CodePermissionDeny], also when
+// the clock was set back since, see package past. It
 // returns when the entry will survive a loss of power. An error, which is
 // [sandbox.CodeUnavailable] where the folder cannot be used, is a refusal.
 func (k *Keys) Use(tenant, key, call string, expires time.Time) (usedBy string, err error) {
 	if err := check(tenant, key, call); err != nil {
 		return "", err
 	}
-	if !k.now().Before(expires) {
+	over, err := k.passed.Over(expires)
+	if err != nil {
+		return "", err
+	}
+	if over || !k.now().Before(expires) {
 		return "", &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Field: "expires", Message: "the decision has expired", Hint: "ask for a new one"}
 	}
 	e := entry{name: nameOf(tenant, key), Call: call, Until: expires.UnixMilli()}

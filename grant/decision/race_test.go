@@ -119,7 +119,7 @@ func TestKilled(t *testing.T) {
 		}
 		wantUse(t, k, "t", key, "late", by)
 	}
-	k.now = func() time.Time { return time.Now().Add(24 * time.Hour) }
+	k = later(t, dir, 24*time.Hour)
 	if s, err := k.Sweep(); err != nil || s.Kept > 0 || len(s.Damaged) > 0 || s.Removed < len(owner) {
 		t.Errorf("%d keys; swept %+v, %v", len(owner), s, err)
 	}

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // helperEnv makes the test binary a process that uses keys; see helper.
@@ -110,6 +112,24 @@ func open(t testing.TB, dir string) *Keys {
 	return k
 }
 
+// openAt is open on a machine.
+func openAt(t testing.TB, dir string, m *clocks.Machine) *Keys {
+	t.Helper()
+	k := open(t, dir)
+	k.now, k.passed = m.Now, &past.Clock{Path: k.passed.Path, Source: m.Source()}
+	return k
+}
+
+// machine is one whose clock has gone evenly for long, by what is kept in dir.
+func machine(t testing.TB, dir string) *clocks.Machine {
+	t.Helper()
+	m := clocks.New(time.Now())
+	if _, err := m.Seen(filepath.Join(dir, past.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // soon is when the grants of this process expire.
 var soon = sync.OnceValue(func() time.Time { return time.Now().Add(time.Hour) })
 
@@ -138,7 +158,7 @@ func fileOf(dir, key string) string {
 func files(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		if err == nil && !d.IsDir() && d.Name() != past.FileName {
 			all = append(all, path)
 		}
 		return err

@@ -20,29 +20,30 @@ type Swept struct {
 	Damaged []string // paths of files that nobody can read, which stay and count
 }
 
-// Sweep forgets the keys of grants that have expired an hour ago, and what
-// killed processes have left. Entries go as new ones come without it; it is for
+// Sweep forgets the keys of grants that have certainly expired an hour ago, and
+// what killed processes have left. Entries go as new ones come without it; it is for
 // whoever cleans up.
 func (k *Keys) Sweep() (Swept, error) {
 	var s Swept
+	passed, late := k.passed.Advance(0)
 	shards, err := os.ReadDir(k.dir)
 	for _, d := range shards {
 		if err == nil && d.IsDir() {
-			err = k.sweep(filepath.Join(k.dir, d.Name()), &s)
+			err = k.sweep(filepath.Join(k.dir, d.Name()), passed, &s)
 		}
 	}
-	return s, statedir.Unavailable("sweep decision keys", k.dir, err)
+	return s, errors.Join(statedir.Unavailable("sweep decision keys", k.dir, err), late)
 }
 
-// sweep is Sweep for one shard.
-func (k *Keys) sweep(shard string, s *Swept) error {
+// sweep is Sweep for one shard, of what has expired at the time passed.
+func (k *Keys) sweep(shard string, passed time.Time, s *Swept) error {
 	entries, err := os.ReadDir(shard)
 	if err != nil {
 		return err
 	}
 	for _, d := range entries {
 		path := filepath.Join(shard, d.Name())
-		over, err := k.over(path, d)
+		over, err := k.over(path, d, passed)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue // by another sweep
@@ -55,7 +56,7 @@ func (k *Keys) sweep(shard string, s *Swept) error {
 			s.Kept++
 			continue
 		}
-		gone, err := k.remove(shard, path, d)
+		gone, err := k.remove(shard, path, d, passed)
 		if err != nil {
 			return err
 		}
@@ -69,13 +70,13 @@ func (k *Keys) sweep(shard string, s *Swept) error {
 }
 
 // remove takes the file at path away, unless it was extended meanwhile.
-func (k *Keys) remove(shard, path string, d fs.DirEntry) (gone bool, err error) {
+func (k *Keys) remove(shard, path string, d fs.DirEntry, passed time.Time) (gone bool, err error) {
 	unlock, err := lock(shard)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	if over, err := k.over(path, d); err != nil || !over {
+	if over, err := k.over(path, d, passed); err != nil || !over {
 		return errors.Is(err, fs.ErrNotExist), nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,13 +86,13 @@ func (k *Keys) remove(shard, path string, d fs.DirEntry) (gone bool, err error) 
 }
 
 // over reports whether a file has served its time.
-func (k *Keys) over(path string, d fs.DirEntry) (bool, error) {
+func (k *Keys) over(path string, d fs.DirEntry, passed time.Time) (bool, error) {
 	if isNew(d.Name()) {
 		fi, err := d.Info()
 		return err == nil && k.now().Sub(fi.ModTime()) > grace, err
 	}
 	e, err := read(path)
-	return err == nil && k.now().Sub(time.UnixMilli(e.Until)) > grace, err
+	return err == nil && passed.Sub(time.UnixMilli(e.Until)) > grace, err
 }
 
 // tidy sweeps a shard now and then. Whoever waits for an answer does not care
@@ -105,6 +106,7 @@ func (k *Keys) tidy(shard string) {
 	}
 	k.mu.Unlock()
 	if due {
-		_ = k.sweep(shard, &Swept{})
+		passed, _ := k.passed.Advance(time.Minute)
+		_ = k.sweep(shard, passed, &Swept{})
 	}
 }

@@ -6,17 +6,18 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-dev/sandbox"
 )
 
 // later is a Keys on dir for which it is that much later.
 func later(t *testing.T, dir string, d time.Duration) *Keys {
 	t.Helper()
-	k := open(t, dir)
-	k.now = func() time.Time { return time.Now().Add(d) }
-	return k
+	m := machine(t, dir)
+	m.Pass(d)
+	return openAt(t, dir, m)
 }
 
 func TestSweep(t *testing.T) {
@@ -111,20 +112,18 @@ func TestTidies(t *testing.T) {
 // while what they ask about is swept.
 func TestSweepWhileUsed(t *testing.T) {
 	dir := t.TempDir()
-	var over atomic.Int64 // hours that have passed
-	clock := func() time.Time { return time.Now().Add(time.Duration(over.Load()) * time.Hour) }
+	m := machine(t, dir)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
-			k := open(t, dir)
-			k.now = clock
+			k := openAt(t, dir, m)
 			for i := range 60 {
-				by, err := k.Use("t", fmt.Sprint("key:", i%3), fmt.Sprint("call-", g), clock().Add(time.Duration(1+i%2)*time.Hour+time.Minute))
+				by, err := k.Use("t", fmt.Sprint("key:", i%3), fmt.Sprint("call-", g), m.Now().Add(time.Duration(1+i%2)*time.Hour+time.Minute))
 				if err != nil || by == Unknown {
 					t.Errorf("used by %q, %v", by, err)
 				}
 				if i%20 == 0 {
-					over.Add(1)
+					m.Pass(time.Hour)
 				}
 				if s, err := k.Sweep(); err != nil || len(s.Damaged) > 0 {
 					t.Errorf("%+v, %v", s, err)
@@ -133,4 +132,40 @@ func TestSweepWhileUsed(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestClockJumps holds that a decision is not used twice because the clock is
+// wrong for a while, nor because it is set back after the first use is forgotten.
+func TestClockJumps(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	dir := t.TempDir()
+	m := machine(t, dir)
+	expires := m.Now().Add(48 * time.Hour)
+	use := func(call string) (string, error) { return openAt(t, dir, m).Use("t", "key", call, expires) }
+	if by, err := use("call-1"); by != "call-1" || err != nil {
+		t.Fatalf("used by %q, %v", by, err)
+	}
+	m.Set(year)
+	if s, err := openAt(t, dir, m).Sweep(); err != nil || s.Removed != 0 {
+		t.Errorf("a year ahead swept %+v, %v", s, err)
+	}
+	k := openAt(t, dir, m) // which tidies
+	for n := range 1000 {
+		if _, err := k.Use("t", fmt.Sprint("other:", n), "call-3", m.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Set(-year)
+	if by, err := use("call-2"); by != "call-1" || err != nil {
+		t.Errorf("after the clock was set right it is used by %q, %v", by, err)
+	}
+
+	_, _ = openAt(t, dir, m).Sweep() // sees that it was set
+	m.Pass(72 * time.Hour)
+	if s, err := openAt(t, dir, m).Sweep(); err != nil || s.Removed != 1 {
+		t.Errorf("swept %+v, %v", s, err)
+	}
+	m.Set(-60 * time.Hour)
+	_, err := use("call-2")
+	wantCode(t, err, sandbox.CodePermissionDeny, "expired")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 const (
@@ -42,6 +43,8 @@ type Folder struct {
 	hub  hub
 	mine Memory // what this process has revoked, even where the disk failed
 
+	passed *past.Clock
+
 	mu      sync.Mutex
 	swept   time.Time
 	parents map[string]string // of derived grants that were looked up: they stay what they are
@@ -58,7 +61,7 @@ func Open(dir string) (*Folder, error) {
 	if _, err := statedir.MakePrivate(filepath.Join(path, linksDir)); err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: path}
+	f := &Folder{dir: path, passed: past.In(path)}
 	f.hub.begin = f.poll
 	return f, nil
 }
@@ -118,6 +121,9 @@ func (f *Folder) Watch(ctx context.Context, id string) <-chan struct{} {
 	}
 	return w.closed
 }
+
+// Forgotten is that of [Watcher].
+func (f *Folder) Forgotten() (time.Time, error) { return f.passed.Time() }
 
 // any reports whether one of the line was revoked.
 func (f *Folder) any(line []string) (bool, error) {
@@ -211,16 +217,17 @@ type Swept struct {
 	Damaged []string // paths of files that nobody can read, which stay and count
 }
 
-// Sweep forgets what is about grants that have expired some minutes ago.
+// Sweep forgets what is about grants that have certainly expired some minutes
+// ago.
 func (f *Folder) Sweep() (Swept, error) {
 	var s Swept
-	now := time.Now()
+	passed, late := f.passed.Advance(0)
 	for _, dir := range []string{f.dir, filepath.Join(f.dir, linksDir)} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return s, statedir.Unavailable("sweep revocations", dir, err)
 		}
-		for _, e := range slices.DeleteFunc(entries, fs.DirEntry.IsDir) {
+		for _, e := range slices.DeleteFunc(entries, isNoNote) {
 			path := filepath.Join(dir, e.Name())
 			n, err := get(path, "")
 			if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
@@ -230,7 +237,7 @@ func (f *Folder) Sweep() (Swept, error) {
 			case errors.Is(err, fs.ErrNotExist):
 			case err != nil:
 				s.Damaged = append(s.Damaged, path)
-			case !over(n.until(), now):
+			case !over(n.until(), passed):
 				s.Kept++
 			default:
 				if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -240,8 +247,11 @@ func (f *Folder) Sweep() (Swept, error) {
 			}
 		}
 	}
-	return s, nil
+	return s, late
 }
+
+// isNoNote reports whether e is neither a note nor what may become one.
+func isNoNote(e fs.DirEntry) bool { return e.IsDir() || e.Name() == past.FileName }
 
 // leftover is about a temporary file, which goes an hour after its last change.
 func leftover(e fs.DirEntry) (note, error) {

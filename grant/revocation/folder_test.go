@@ -12,7 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // TestOtherProcesses holds that what one process revokes ends in another within
@@ -127,9 +130,10 @@ func TestFolderGoesAway(t *testing.T) {
 }
 
 func TestSweepFolder(t *testing.T) {
-	f := open(t, t.TempDir())
-	now := time.Now()
-	f.swept = now // it does not sweep by itself meanwhile
+	dir := t.TempDir()
+	m := machine(t, dir)
+	f, now := openAt(t, dir, m), m.Now()
+	f.swept = time.Now() // it does not sweep by itself meanwhile
 	for id, until := range map[string]time.Time{
 		"for ever": {}, "lives": now.Add(time.Hour), "has just expired": now.Add(-time.Minute), "over": now.Add(-grace - time.Minute),
 	} {
@@ -139,8 +143,8 @@ func TestSweepFolder(t *testing.T) {
 	left := filepath.Join(f.dir, ".left")
 	must(t, os.WriteFile(left, nil, 0o600))
 	must(t, os.Chtimes(left, now, now.Add(-2*time.Hour)))
-	again := open(t, f.dir) // without what the process itself remembers
-	again.swept = now
+	again := openAt(t, dir, m) // without what the process itself remembers
+	again.swept = time.Now()
 	if s, err := again.Sweep(); err != nil || s.Removed != 3 || s.Kept != 6 || len(s.Damaged) != 0 {
 		t.Errorf("swept %+v, %v", s, err)
 	}
@@ -160,9 +164,11 @@ func TestSweepFolder(t *testing.T) {
 
 // TestNewFoldersAreTidied holds that a process sweeps without being told.
 func TestNewFoldersAreTidied(t *testing.T) {
-	f := open(t, t.TempDir())
+	dir := t.TempDir()
+	m := machine(t, dir)
+	f := openAt(t, dir, m)
 	must(t, f.Revoke("one", time.Now().Add(-time.Hour)))
-	must(t, open(t, f.dir).Revoke("two", time.Now().Add(time.Hour)))
+	must(t, openAt(t, dir, m).Revoke("two", time.Now().Add(time.Hour)))
 	if _, err := os.Lstat(f.mark("one")); !os.IsNotExist(err) {
 		t.Errorf("what has expired is still there: %v", err)
 	}
@@ -229,4 +235,65 @@ func BenchmarkContext(b *testing.B) {
 		_, cancel := Context(context.Background(), f, g)
 		cancel()
 	}
+}
+
+// TestClockJumps holds that a revocation is not forgotten because the clock is
+// wrong for a while, and that a grant is not good again because the clock is set
+// back after its revocation is forgotten.
+func TestClockJumps(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	dir := t.TempDir()
+	machines := map[string]*clocks.Machine{"folder": machine(t, dir), "memory": clocks.New(time.Now())}
+	memory := Memory{passed: past.Clock{Source: machines["memory"].Source()}}
+	others := 0
+	type sweeper struct {
+		store
+		sweep func()
+	}
+	for name, s := range map[string]sweeper{
+		"folder": {openAt(t, dir, machines["folder"]), func() {
+			_, err := openAt(t, dir, machines["folder"]).Sweep()
+			must(t, err)
+		}},
+		"memory": {&memory, func() {
+			for range 16384 { // until it looks
+				others++
+				must(t, memory.Revoke(fmt.Sprint("other", others), machines["memory"].Now().Add(-time.Hour)))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machines[name]
+			g := grant.Grant{ID: "child", Parent: "g", Expires: m.Now().Add(48 * time.Hour)}
+			must(t, s.Revoke("g", g.Expires))
+			must(t, s.Derived("child", "g", g.Expires))
+			s.sweep()
+			m.Pass(2 * time.Hour)
+			s.sweep()
+			m.Set(year)
+			s.sweep()
+			m.Set(-year)
+			wantRevoked(t, s, "g", true)
+			wantRevoked(t, s, "child", true)
+			wantCode(t, Check(s, g, m.Now()), sandbox.CodePermissionDeny, "revoked")
+
+			s.sweep()
+			m.Pass(72 * time.Hour)
+			s.sweep()
+			if name == "folder" {
+				s.store = openAt(t, dir, m) // without what the process itself remembers
+			}
+			wantRevoked(t, s, "g", false)
+			m.Set(-60 * time.Hour)
+			wantCode(t, Check(s, g, m.Now()), sandbox.CodePermissionDeny, "expired")
+		})
+	}
+}
+
+// TestForgottenUnknown holds that no grant is good where nobody can tell what
+// was forgotten.
+func TestForgottenUnknown(t *testing.T) {
+	f := open(t, t.TempDir())
+	must(t, os.WriteFile(f.passed.Path, []byte("garbage"), 0o600))
+	wantCode(t, Check(f, forever("g"), time.Now()), sandbox.CodeUnavailable, "cannot be told")
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 const (
@@ -18,15 +19,16 @@ const (
 	// MaxID bounds the id of a grant, in bytes.
 	MaxID = 256
 
-	// grace is how long a revocation is kept after the grant has expired: the
-	// clock may be set back by less.
+	// grace is how long a revocation is kept after the grant has certainly
+	// expired: the clock may be set back by less.
 	grace = 10 * time.Minute
 )
 
 // Memory keeps revocations for one process. The zero value is ready. It is a
 // [Watcher].
 type Memory struct {
-	hub hub
+	hub    hub
+	passed past.Clock
 
 	mu      sync.Mutex
 	revoked map[string]time.Time // until when it has to be kept; zero is for ever
@@ -103,6 +105,9 @@ func (m *Memory) Watch(ctx context.Context, id string) <-chan struct{} {
 	return w.closed
 }
 
+// Forgotten is that of [Watcher].
+func (m *Memory) Forgotten() (time.Time, error) { return m.passed.Time() }
+
 // any reports whether one of the line was revoked. It is called with m.mu held.
 func (m *Memory) any(line []string) bool {
 	return slices.ContainsFunc(line, func(id string) bool { _, ok := m.revoked[id]; return ok })
@@ -113,26 +118,27 @@ func (m *Memory) parent(id string) (string, error) { return m.derived[id].parent
 // sweep forgets what has expired, each time that there is twice as much as it
 // left before. It is called with m.mu held.
 func (m *Memory) sweep() {
-	if len(m.revoked)+len(m.derived) < max(m.tidy, 1024) {
+	passed, err := m.passed.Advance(time.Minute) // from the first on: it takes time to be believed
+	if err != nil || len(m.revoked)+len(m.derived) < max(m.tidy, 1024) {
 		return
 	}
-	now := time.Now()
 	for id, until := range m.revoked {
-		if over(until, now) {
+		if over(until, passed) {
 			delete(m.revoked, id)
 		}
 	}
 	for id, o := range m.derived {
-		if over(o.until, now) {
+		if over(o.until, passed) {
 			delete(m.derived, id)
 		}
 	}
 	m.tidy = 2 * (len(m.revoked) + len(m.derived))
 }
 
-// over reports whether what has to be kept until then can be forgotten.
-func over(until, now time.Time) bool {
-	return !until.IsZero() && !now.Before(until.Add(grace))
+// over reports whether what has to be kept until then can be forgotten when the
+// time passed has passed.
+func over(until, passed time.Time) bool {
+	return !until.IsZero() && !passed.Before(until.Round(0).Add(grace))
 }
 
 // later reports whether a is later than b; zero is for ever.

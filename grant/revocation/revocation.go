@@ -35,6 +35,11 @@ type Watcher interface {
 	// Watch returns a channel that is closed when Revoked has become true, at
 	// most [Delay] afterwards. It takes no more notice when ctx has ended.
 	Watch(ctx context.Context, id string) <-chan struct{}
+
+	// Forgotten returns a time that has certainly passed. What was revoked may
+	// be forgotten when it has expired by then, so it counts as expired, however
+	// the clock is set. Where it cannot be told there is an error.
+	Forgotten() (time.Time, error)
 }
 
 // Name is what a grant of a tenant is called here: the id alone where nobody is
@@ -51,13 +56,20 @@ func Name(tenant, id string) string {
 }
 
 // Check returns an error with [sandbox.CodePermissionDeny] when the grant has
-// expired at now or was revoked, and one with another code when that cannot be
+// expired, at now or so long ago that it may be forgotten, or was revoked, and one with another code when that cannot be
 // told.
 func Check(w Watcher, g grant.Grant, now time.Time) error {
 	if g.ID == "" {
 		return sandbox.Errorf(sandbox.CodeValidation, "use grant", "a grant without an id cannot be revoked")
 	}
 	if !now.Round(0).Before(g.Expires.Round(0)) { // by the clock on the wall
+		return expired(g)
+	}
+	passed, err := w.Forgotten()
+	if err != nil {
+		return unknown(g, err)
+	}
+	if !g.Expires.Round(0).After(passed) {
 		return expired(g)
 	}
 	revoked, err := w.Revoked(Name(g.Tenant, g.ID))

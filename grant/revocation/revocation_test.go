@@ -197,6 +197,8 @@ func TestContextEndsWithTheGrant(t *testing.T) {
 func TestMemoryForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Memory
+		begin := time.Now()
+		m.passed.Source.Up = func() (string, time.Duration, error) { return "bubble", time.Since(begin), nil }
 		must(t, m.Revoke("for ever", time.Time{}))
 		for n := range 20000 {
 			must(t, m.Revoke(fmt.Sprint(n), time.Now().Add(time.Second)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // helperEnv makes the test binary a process that revokes; see helper.
@@ -82,6 +85,23 @@ func open(t testing.TB, dir string) *Folder {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// openAt is open on a machine.
+func openAt(t testing.TB, dir string, m *clocks.Machine) *Folder {
+	t.Helper()
+	f := open(t, dir)
+	f.passed = &past.Clock{Path: f.passed.Path, Source: m.Source()}
+	return f
+}
+
+// machine is one whose clock has gone evenly for long, by what is kept in dir.
+func machine(t testing.TB, dir string) *clocks.Machine {
+	t.Helper()
+	m := clocks.New(time.Now())
+	_, err := m.Seen(filepath.Join(dir, past.FileName))
+	must(t, err)
+	return m
 }
 
 func forever(id string) grant.Grant { return grant.Grant{ID: id, Expires: time.Now().Add(time.Hour)} }

@@ -21,10 +21,14 @@ func (a *app) sayLimit(h *sandbox.LimitHit) error {
 	case h == nil:
 		return nil
 	case a.globals.json():
-		return writeJSON(a.Stderr, limitView{Limit: *h, Message: h.String(), Hint: h.Hint()})
+		return a.writeLimit(h, h.Hint())
 	}
 	a.say("%s; %s", h, h.Hint())
 	return nil
+}
+
+func (a *app) writeLimit(h *sandbox.LimitHit, hint string) error {
+	return writeJSON(a.Stderr, limitView{Limit: *h, Message: h.String(), Hint: hint})
 }
 
 // sayEnded does so for an outcome of which it was said already whether rules
@@ -36,17 +40,24 @@ func (a *app) sayEnded(out manager.Outcome) error {
 	return a.sayLimit(out.Exit.Limit)
 }
 
-// sayTimedOut does so for the limit that this program has held itself.
-func (a *app) sayTimedOut(out manager.Outcome) error {
-	h := out.Exit.Limit
+// sayTimedOut does so for the limit that this program has held itself, which the
+// request has set where it has one.
+func (a *app) sayTimedOut(req manager.Request, out manager.Outcome) error {
+	h, hint := out.Exit.Limit, ""
+	switch {
+	case h != nil && req.Timeout > 0:
+		hint = h.HintFor("--timeout")
+	case h != nil:
+		hint = h.Hint()
+	}
 	if h != nil && a.globals.json() {
-		return a.sayLimit(h)
+		return a.writeLimit(h, hint)
 	}
 	after := out.Duration.Round(time.Millisecond)
 	if h == nil {
 		a.say("the command was ended at its time limit after %s", after)
 		return nil
 	}
-	a.say("the command was ended at its time limit after %s: %s; %s", after, h, h.Hint())
+	a.say("the command was ended at its time limit after %s: %s; %s", after, h, hint)
 	return nil
 }

@@ -46,3 +46,21 @@ func TestLimitIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// TestFlagIsNamed holds that who has set the time limit by a flag is told of the
+// flag, which raising the setting would not change.
+func TestFlagIsNamed(t *testing.T) {
+	f := &fake{run: func(_ context.Context, req manager.Request) (manager.Outcome, error) {
+		return manager.Outcome{TimedOut: true, Duration: req.Timeout, Exit: sandbox.Exit{Code: 137, Limit: sandbox.TimeHit(req.Timeout, req.Timeout)}}, nil
+	}}
+	const hint = "raise --timeout, or do less in one command"
+	r := call(t, f, "run", "--timeout", "1s", "--", "sleep", "9")
+	if want := "sandbox: the command was ended at its time limit after 1s: limits.timeout: 1 s used, bound 1 s; " + hint + "\n"; r.status != 124 || r.stderr != want {
+		t.Errorf("status %d, says %q, want %q", r.status, r.stderr, want)
+	}
+	r = call(t, f, "run", "-o", "json", "--timeout", "1s", "--", "sleep", "9")
+	var got struct{ Hint string }
+	if err := json.Unmarshal([]byte(r.stderr), &got); err != nil || got.Hint != hint {
+		t.Errorf("%v: %s", err, r.stderr)
+	}
+}

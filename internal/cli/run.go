@@ -240,7 +240,7 @@ func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run
 	case err != nil:
 		return err
 	case out.TimedOut:
-		if err := a.sayTimedOut(out); err != nil {
+		if err := a.sayTimedOut(req, out); err != nil {
 			return err
 		}
 		return silentStatus(statusTimedOut)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -187,7 +188,7 @@ type Swept struct {
 	Damaged []string // paths, which stay
 }
 
-// Sweep forgets tokens that have expired an hour ago and those whose parent is
+// Sweep forgets tokens that have certainly expired an hour ago and those whose parent is
 // gone.
 func (s *Store) Sweep() (Swept, error) {
 	const op = "sweep tokens"
@@ -197,14 +198,16 @@ func (s *Store) Sweep() (Swept, error) {
 	s.revoked = false
 	s.mu.Unlock()
 	var out Swept
+	passed, late := s.passed.Advance(0)
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return out, statedir.Unavailable(op, s.dir, err)
 	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == past.FileName })
 	count := map[account]int64{}
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
-		r, over, err := s.over(path, e)
+		r, over, err := s.over(path, e, passed)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -226,13 +229,14 @@ func (s *Store) Sweep() (Swept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept, s.count = s.now(), count
-	return out, nil
+	return out, late
 }
 
-// over returns the token that lies at path and whether it can go. A parent is
+// over returns the token that lies at path and whether it can go, as the time
+// passed has passed. A parent is
 // looked for now, as a folder that changes while it is listed may lack what was
 // made meanwhile.
-func (s *Store) over(path string, e fs.DirEntry) (r record, over bool, err error) {
+func (s *Store) over(path string, e fs.DirEntry, passed time.Time) (r record, over bool, err error) {
 	if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
 		fi, err := e.Info()
 		return r, err == nil && s.now().Sub(fi.ModTime()) > leftover, err
@@ -240,7 +244,7 @@ func (s *Store) over(path string, e fs.DirEntry) (r record, over bool, err error
 	if r, _, err = read(path); err != nil {
 		return r, false, err
 	}
-	if !r.Expires.IsZero() && s.now().Sub(r.Expires) > grace {
+	if !r.Expires.IsZero() && passed.Sub(r.Expires) > grace {
 		return r, true, nil
 	}
 	if r.Parent == "" {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
 )
 
 // TestDamaged holds that a file that is not whole costs its token and those
@@ -144,8 +145,12 @@ func TestList(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	s := open(t, t.TempDir())
-	now := time.Now()
-	s.now = func() time.Time { return now }
+	m := clocks.New(time.Now())
+	now := m.Now()
+	var err error
+	s.passed, err = m.Seen(s.passed.Path)
+	must(t, err)
+	s.now = m.Now
 	_, stays := make1(t, s, acme())
 	_, lasting := make1(t, s, Claims{Role: Admin, Expires: now.Add(48 * time.Hour)})
 	make1(t, s, Claims{Role: Admin, Expires: now.Add(time.Hour)})
@@ -158,15 +163,15 @@ func TestSweep(t *testing.T) {
 		must(t, os.WriteFile(path, nil, 0o600))
 		must(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
 	}
-	now = now.Add(30 * time.Minute)
+	m.Pass(30 * time.Minute)
 	if got, err := s.Sweep(); err != nil || got.Removed != 2 || got.Kept != 5 {
 		t.Errorf("swept %+v, %v", got, err)
 	}
-	now = now.Add(time.Hour) // the short one has expired
+	m.Pass(time.Hour) // the short one has expired
 	if got, err := s.Sweep(); err != nil || got.Removed != 1 || got.Kept != 4 {
 		t.Errorf("just expired: swept %+v, %v", got, err)
 	}
-	now = now.Add(grace)
+	m.Pass(grace)
 	if got, err := s.Sweep(); err != nil || got.Removed != 1 || got.Kept != 3 {
 		t.Errorf("expired: swept %+v, %v", got, err)
 	}
@@ -177,11 +182,43 @@ func TestSweep(t *testing.T) {
 	}
 	make1(t, s, acme())
 	must(t, os.Remove(s.path(stays)))
-	now = now.Add(2 * tidying)
+	m.Pass(2 * tidying)
 	make1(t, s, acme()) // sweeps without being told
 	if slices.Contains(files(t, s), child) {
 		t.Error("nobody sweeps")
 	}
+}
+
+// TestClockJumps holds that a token is not lost because the clock is wrong for a
+// while, and that one that has expired is not good again when it is set back.
+func TestClockJumps(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	s := open(t, t.TempDir())
+	m := clocks.New(time.Now())
+	var err error
+	s.passed, err = m.Seen(s.passed.Path)
+	must(t, err)
+	s.now = m.Now
+	sweep := func() {
+		t.Helper()
+		_, err := s.Sweep()
+		must(t, err)
+	}
+	secret, _ := make1(t, s, Claims{Role: Admin, Expires: m.Now().Add(48 * time.Hour)})
+	sweep()
+	m.Set(year)
+	_, err = s.Verify(secret)
+	wantCode(t, err, sandbox.CodePermissionDeny, "token")
+	sweep()
+	m.Set(-year)
+	wantGood(t, s, secret)
+
+	sweep()
+	m.Pass(48 * time.Hour)
+	sweep() // it has expired, and is still listed
+	m.Set(-time.Hour)
+	_, err = s.Verify(secret)
+	wantCode(t, err, sandbox.CodePermissionDeny, "token")
 }
 
 // TestFolderGoesAway holds that nothing is good where nobody can tell, and that

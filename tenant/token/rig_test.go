@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // TestMain, as the process that revokeElsewhere starts, revokes and ends.
@@ -99,7 +100,9 @@ func files(t testing.TB, s *Store) []string {
 	must(t, err)
 	var out []string
 	for _, e := range entries {
-		out = append(out, e.Name())
+		if e.Name() != past.FileName {
+			out = append(out, e.Name())
+		}
 	}
 	return out
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -79,6 +80,8 @@ type Store struct {
 	dir string
 	now func() time.Time
 
+	passed *past.Clock // what it says has expired is over, however the clock is set
+
 	most func(tenant string) int64 // children that are good; negative is no bound
 
 	making sync.RWMutex // held to read while a token is made, and to write while all are counted
@@ -114,7 +117,7 @@ func Open(dir string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: path, now: time.Now, most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
+	s := &Store{dir: path, now: time.Now, passed: past.In(path), most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
 	for _, o := range options {
 		o(s)
 	}
@@ -234,9 +237,13 @@ func (s *Store) Get(id string) (Token, error) {
 // whole returns the token of a record with those above it, when all are good.
 func (s *Store) whole(r record) (Token, error) {
 	now := s.now()
+	passed, err := s.passed.Time()
+	if err != nil {
+		return Token{}, err
+	}
 	t := Token{ID: r.ID, Claims: r.own(), Created: r.Created}
 	for {
-		if !r.Expires.IsZero() && !now.Before(r.Expires) {
+		if !r.Expires.IsZero() && (!now.Before(r.Expires) || !passed.Before(r.Expires)) {
 			return Token{}, refuse("it has expired")
 		}
 		if r.Parent == "" {
@@ -320,31 +327,3 @@ func (s *Store) why(err error) error {
 }
 
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id) }
-
-// Refused reports whether err says that a caller has no valid token, for which
-// the HTTP interface answers 401 and not 403.
-func Refused(err error) bool {
-	var e *sandbox.Error
-	return errors.As(err, &e) && e.Code == sandbox.CodePermissionDeny && e.Op == verify && e.Field == "token"
-}
-
-func refuse(message string) error {
-	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: verify, Field: "token", Message: message, Hint: "ask who runs the server for a token (sandbox token create)"}
-}
-
-func badID(op string) error {
-	return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "id", Message: "it is not the id of a token", Hint: "an id has 20 hex digits, see sandbox token list"}
-}
-
-func noToken(op, id string) error {
-	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Resource: id, Message: "there is no token " + id, Hint: "see sandbox token list"}
-}
-
-// reason is the message of a refusal.
-func reason(err error) string {
-	var e *sandbox.Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return err.Error()
-}

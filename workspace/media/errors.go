@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/workspace"
 	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,20 @@ func inside(place string, err error) error {
 		e.Message, e.Retryable = place+" vanished meanwhile", true
 	}
 	return e
+}
+
+// room returns err, or what is the matter where it is the machine that has no
+// room.
+func (s *Stager) room(err error) error {
+	var known *sandbox.Error
+	if !errors.As(err, &known) || known.Code != sandbox.CodeBudgetExceeded || !errors.Is(known.Err, unix.ENOSPC) || !workspace.OnSharedDisk(s.o.Workspace) {
+		return err
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: known.Op, Resource: known.Resource, Err: known.Err, Retryable: true,
+		Message: "the disk of the machine on which the workspace lies is full",
+		Hint:    "no limit of the sandbox was reached: have room made on the machine (sandbox prune --workspaces)",
+	}
 }
 
 // cause strips the path of a failed call, which is one of the host.

@@ -62,18 +62,27 @@ func TestSameNameManyTimes(t *testing.T) {
 	}
 }
 
+// TestFullDisk fills a workspace that is a file system of its own, as one with a
+// quota is, and the disk that a workspace shares with others.
 func TestFullDisk(t *testing.T) {
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	r := rigIn(t, base, memory(t, 1<<20))
-	small := r.put(t, "small", "x")
-	_, err = r.stage(t, small, r.put(t, "large", strings.Repeat("x", 2<<20)))
-	wantCode(t, "full", err, sandbox.CodeBudgetExceeded)
-	if names := r.inbound(t); len(names) != 0 {
-		t.Errorf("left behind: %q", names)
-	}
-	if _, err := r.stage(t, small); err != nil {
-		t.Errorf("there is room again: %v", err)
+	for name, tt := range map[string]struct {
+		below string // the disk
+		code  sandbox.Code
+	}{"quota": {"", sandbox.CodeBudgetExceeded}, "machine": {"work", sandbox.CodeUnavailable}} {
+		t.Run(name, func(t *testing.T) {
+			base, err := filepath.EvalSymlinks(t.TempDir())
+			must(t, err)
+			r := rigIn(t, base, filepath.Join(memory(t, 1<<20), tt.below))
+			small := r.put(t, "small", "x")
+			_, err = r.stage(t, small, r.put(t, "large", strings.Repeat("x", 2<<20)))
+			wantCode(t, "full", err, tt.code)
+			if names := r.inbound(t); len(names) != 0 {
+				t.Errorf("left behind: %q", names)
+			}
+			if _, err := r.stage(t, small); err != nil {
+				t.Errorf("there is room again: %v", err)
+			}
+		})
 	}
 }
 

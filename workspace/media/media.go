@@ -125,7 +125,7 @@ func or[T int | int64 | time.Duration](v, otherwise T) T {
 // too many files, too much, and for a workspace in which media or inbound is
 // something else than a folder; CodeBudgetExceeded where the workspace is
 // full; CodeUnavailable, worth another try, for a file that changed while it
-// was copied; CodeTimeout.
+// was copied, and where the disk of the machine is full; CodeTimeout.
 func (s *Stager) Stage(ctx context.Context, src Source, refs []string) ([]Staged, error) {
 	if len(refs) == 0 {
 		return nil, nil
@@ -137,17 +137,18 @@ func (s *Stager) Stage(ctx context.Context, src Source, refs []string) ([]Staged
 	defer cancel()
 	in, err := openInbound(s.o.Workspace, s.o.Owner)
 	if err != nil {
-		return nil, err
+		return nil, s.room(err)
 	}
 	defer in.close()
 	c := call{s: s, src: src, in: in, left: s.o.MaxTotal}
 	defer c.drop()
 	for _, ref := range refs {
 		if err := c.copy(ctx, ref); err != nil {
-			return nil, timeout(ctx, ref, err)
+			return nil, timeout(ctx, ref, s.room(err))
 		}
 	}
-	return c.name()
+	out, err := c.name()
+	return out, s.room(err)
 }
 
 // A call is one run of Stage.

@@ -66,7 +66,7 @@ type reading struct {
 
 func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 	if r.n.count++; r.n.count+r.w.out.Entries > r.w.s.limits.Entries {
-		return r.w.over(r.dir, "there are too many files and folders")
+		return r.w.over(r.dir, tooMany(r.w.s.limits.Entries))
 	}
 	if kind == unix.DT_UNKNOWN {
 		var st unix.Stat_t

@@ -240,11 +240,12 @@ func TestBounds(t *testing.T) {
 		name string
 		l    Limits
 		add  string
+		says string // of what, and where
 	}{
-		{"entries", Limits{Entries: 99}, ""},
-		{"hits", Limits{Hits: 49}, ""},
-		{"time", Limits{Time: time.Nanosecond}, ""},
-		{"depth", Limits{}, deep + "/"},
+		{"entries", Limits{Entries: 99}, "", "more than 99 files and folders, at \"d"},
+		{"hits", Limits{Hits: 49}, "", "more than 49 files match, at \"d"},
+		{"time", Limits{Time: time.Nanosecond}, "", "takes too long"},
+		{"depth", Limits{}, deep + "/", "more than 256 deep in one another, at \"deep/x/x/"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -254,7 +255,7 @@ func TestBounds(t *testing.T) {
 			s := New(tt.l)
 			for range 2 { // what is remembered counts as well
 				_, err := s.Scan(context.Background(), x.request("**/.env"))
-				if sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "narrower") {
+				if sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "narrower") || !strings.Contains(err.Error(), tt.says) {
 					t.Fatalf("%v, want %s with a hint", err, sandbox.CodeCapabilityBlocked)
 				}
 			}

@@ -2,6 +2,8 @@ package scan
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 	"golang.org/x/sys/unix"
 )
 
@@ -193,7 +196,7 @@ func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
 		w.out.Folders = append(w.out.Folders, p)
 	}
 	if w.out.Entries += n.count; w.out.Entries > w.s.limits.Entries {
-		return w.over(p, "there are too many files and folders")
+		return w.over(p, tooMany(w.s.limits.Entries))
 	}
 	if o != nil {
 		if err := w.links(fd, p, n, *o); err != nil {
@@ -235,7 +238,7 @@ func (w *walk) within(p string, depth int) error {
 		return w.lost(p, err)
 	}
 	if depth > maxDepth {
-		return w.over(p, "folders lie too deep in one another")
+		return w.over(p, fmt.Sprintf("folders lie more than %d deep in one another", maxDepth))
 	}
 	if time.Now().After(w.end) {
 		return w.over(p, "looking through everything takes too long")
@@ -254,9 +257,37 @@ func (w *walk) unreadable(p string, n *node, o *origin) error {
 	return nil
 }
 
+// over is the error of a scan that has met its bound at p. Tenants are told where
+// below its root that is, and not what the host calls the root: that is in the
+// cause. No command can put it right, since none runs before a scan that ends
+// well.
 func (w *walk) over(p, why string) error {
-	return failed(sandbox.CodeCapabilityBlocked, p, "the globs of filesystem.denyRead and denyWrite cannot be held: "+why,
-		"allow a narrower folder in filesystem.allowRead or allowWrite, or move what is not needed out of it", nil)
+	root, at := w.where(p)
+	if at != "" {
+		why += ", at " + `"` + at + `"`
+	}
+	return failed(sandbox.CodeCapabilityBlocked, at, "the globs of filesystem.denyRead and denyWrite cannot be held: "+why,
+		"allow a narrower folder in filesystem.allowRead or allowWrite, or remove from it what is not needed: on the host; "+
+			"or give the sandbox up with its workspace (DELETE /v1/sandboxes/NAME?workspace=true of a daemon)", errors.New("in "+termsafe.Line(root)))
+}
+
+func tooMany(most int) string { return fmt.Sprintf("there are more than %d files and folders", most) }
+
+// maxWhere bounds the path in a message, in bytes.
+const maxWhere = 120
+
+// where returns the root that p lies below, and where below it, by as much of the
+// path as is enough to find it.
+func (w *walk) where(p string) (root, at string) {
+	for _, r := range w.roots {
+		if rest, ok := strings.CutPrefix(p, strings.TrimSuffix(r, "/")+"/"); ok {
+			if len(rest) > maxWhere {
+				rest = strings.ToValidUTF8(rest[:maxWhere], "") + "…"
+			}
+			return r, termsafe.Line(rest)
+		}
+	}
+	return p, ""
 }
 
 func (w *walk) lost(p string, cause error) error {
