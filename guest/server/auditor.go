@@ -40,6 +40,7 @@ type auditor struct {
 	watched map[*command]*watched
 	asked   map[*command]bool // commands of which a client wants to know
 	running bool              // the goroutine is there
+	awake   time.Time         // when it looks what there is to do, at the latest
 	soon    chan struct{}     // wakes it, because somebody is new
 	// For what the last look has cost: the next one is not before the first
 	// of these times, and not before the second one where somebody asks.
@@ -86,7 +87,9 @@ func (o *auditor) watch(m *command, a *audit, shell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.watched[m] = w
-	o.wake()
+	if !o.running || o.awake.After(w.due) {
+		o.wake() // which costs a short line as much as all else that is done here
+	}
 }
 
 // ask looks at a command as soon as may be and has it answer. One that is gone
@@ -187,7 +190,7 @@ func (o *auditor) next() (due time.Time, some bool) {
 			due, some = o.answerAt, true
 		}
 	}
-	o.running = some
+	o.running, o.awake = some, due
 	return due, some
 }
 

@@ -30,7 +30,7 @@ type Server struct {
 	auditor *auditor
 	null    *os.File
 	nullFD  int
-	load    *os.File  // /proc/loadavg; nil: it cannot be read
+	loadFD  int       // of /proc/loadavg; -1: it cannot be read
 	frames  sync.Pool // of *[]byte, for output
 	files   *fileServer
 	proof   *proof
@@ -86,8 +86,8 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b
 	}
-	if f, err := os.Open("/proc/loadavg"); err == nil {
-		s.load = f
+	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		s.loadFD = -1
 	}
 	s.gate, s.auditor = newGate(processors), newAuditor()
 	s.pool = newPool(s.nursery.start, rest)

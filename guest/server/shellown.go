@@ -66,11 +66,8 @@ func (o *own) ended(from dialect.Outputs, last string, has bool) (alone bool) {
 // sandbox, or nothing where it cannot be told: the last word of /proc/loadavg,
 // which counts in the namespace of who reads it, see proc_loadavg(5).
 func (s *Server) lastProcess() string {
-	if s.load == nil {
-		return ""
-	}
 	var b [128]byte
-	n, err := unix.Pread(int(s.load.Fd()), b[:], 0)
+	n, err := unix.Pread(s.loadFD, b[:], 0)
 	if err != nil || n <= 0 || n == len(b) {
 		return ""
 	}
