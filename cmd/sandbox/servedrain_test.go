@@ -163,7 +163,8 @@ func TestServeDrainingAnswers(t *testing.T) {
 		}
 		late <- err
 	}()
-	if _, err := pw.Write([]byte("begun")); err != nil {
+	// More than lies between the two, so that somebody reads it by then.
+	if _, err := pw.Write([]byte("begun" + strings.Repeat(".", 16<<20))); err != nil {
 		t.Fatal(err)
 	}
 	if got := must[api.Readiness](t, c.out, "GET", "/readyz", nil); !got.Ready {
@@ -199,7 +200,7 @@ func TestServeDrainingAnswers(t *testing.T) {
 		t.Errorf("the daemon has ended with %v", err)
 	}
 	c.d.quiet()
-	if out, err := c.command("--tenant", "acme", "--session", "a", "exec", "--", "sh", "-c", "cat late; pgrep -x sleep; ls marks 2>&1; true").Output(); err != nil || !strings.HasPrefix(string(out), "begun and done") || strings.Contains(string(out), "\n") && !strings.Contains(string(out), "No such file") {
+	if out, err := c.command("--tenant", "acme", "--session", "a", "exec", "--", "sh", "-c", "tr -d . <late; pgrep -x sleep; ls marks 2>&1; true").Output(); err != nil || !strings.HasPrefix(string(out), "begun and done") || strings.Contains(string(out), "\n") && !strings.Contains(string(out), "No such file") {
 		t.Errorf("inside there is %q, %v", out, err)
 	}
 }
