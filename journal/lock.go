@@ -141,6 +141,6 @@ func flock(f *os.File, how int) error {
 func (j *Journal) busy(op string, cause error) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeBusy, Op: op, Resource: j.dir, Err: cause, Retryable: true,
-		Message: "another process writes to " + j.dir,
+		Message: "others write to " + j.dir + ", and the time to wait for them has ended",
 	}
 }
