@@ -118,7 +118,7 @@ func (e *Executor) Execute(ctx context.Context, c *operation.Call, v grant.Vette
 		e.drop() // what goes on loading would go on costing
 	}
 	if err != nil {
-		err = explain(ctx, err)
+		err = e.explain(ctx, err)
 		if gone(err) {
 			e.drop()
 		}

@@ -283,6 +283,23 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestClosedByItsGrant holds that an operation is refused by its grant also where
+// it first hears that the session is closed, which is closed because of that.
+func TestClosedByItsGrant(t *testing.T) {
+	revoked := &sandbox.Error{Code: sandbox.CodePermissionDeny, Field: "grant.revoked", Message: "the grant was revoked"}
+	for range 200 {
+		life, end := context.WithCancelCause(t.Context())
+		f := &fake{navigate: func(context.Context, string) (browser.Page, error) {
+			end(revoked)
+			return browser.Page{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browse", Message: "the session is closed"}
+		}}
+		_, err := with(t, life, deal{}, f.opener()).do(t.Context(), nav("http://a.test/"))
+		if refused(t, err, sandbox.CodePermissionDeny, "grant.revoked"); t.Failed() {
+			return
+		}
+	}
+}
+
 // TestRevokedBetweenOperations holds that a page ends with the grant although
 // nothing runs, and that nothing is opened after.
 func TestRevokedBetweenOperations(t *testing.T) {

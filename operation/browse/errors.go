@@ -32,13 +32,16 @@ func ended(ctx context.Context) error {
 }
 
 // explain makes an error of a session one of the table. Where the operation was
-// stopped, that is why it failed.
-func explain(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ended(ctx)
+// stopped, that is why it failed; with its grant the session ends too, which may
+// be seen before ctx does.
+func (e *Executor) explain(ctx context.Context, err error) error {
+	for _, ctx := range []context.Context{ctx, e.life} {
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
 	}
-	var e *sandbox.Error
-	if errors.As(err, &e) {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
 		return err
 	}
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Message: "the browser could not do it", Err: err}
