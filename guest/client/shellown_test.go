@@ -3,31 +3,29 @@ package client_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
-// A calmShell is bash in a guest of its own that has run builtins.
+// A calmShell is bash in a wall of its own, in which is seen what it opens, that
+// has run builtins.
 type calmShell struct {
 	sandbox.Shell
 	t   *testing.T
 	pid int
-	dir string
 }
 
-func newCalmShell(t *testing.T, o sandbox.ShellOptions) *calmShell {
+func newCalmShell(t *testing.T) *calmShell {
 	t.Helper()
-	g := startGuest(t)
-	dir := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(dir), 0o755))
-	must(t, os.Chmod(dir, 0o777))
-	o.Dir = dir
-	s := &calmShell{Shell: openShell(t, g.client(client.Options{}), o), t: t, dir: dir}
-	s.pid = pidOf(t, g, "bash\x00--norc")
+	w := observing().start(t)
+	s := &calmShell{Shell: openShell(t, w.Client, sandbox.ShellOptions{}), t: t}
+	children := readFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.cmd.Process.Pid))
+	guest, err := strconv.Atoi(strings.TrimSpace(children))
+	must(t, err)
+	s.pid = pidIn(t, guest, "bash\x00--norc")
 	s.says(":", "")
 	return s
 }
@@ -62,7 +60,7 @@ func (s *calmShell) fd(n int) bool {
 // TestShellOwnOutputs holds what must not change when a shell keeps its outputs
 // from line to line: a line hears itself, and nobody else.
 func TestShellOwnOutputs(t *testing.T) {
-	s := newCalmShell(t, sandbox.ShellOptions{})
+	s := newCalmShell(t)
 	t.Run("apart and exact", func(t *testing.T) {
 		s.calm()
 		got := line(t, s, `printf 'a\000\377\nno newline'; printf 'e\r\000' >&2; set -- ${x=1}; (exit 3)`)
@@ -145,7 +143,7 @@ func TestShellOwnOutputs(t *testing.T) {
 // outputs, or loses them.
 func TestShellOwnNumbers(t *testing.T) {
 	t.Run("the numbers are somebody's", func(t *testing.T) {
-		s := newCalmShell(t, sandbox.ShellOptions{})
+		s := newCalmShell(t)
 		s.says("exec 250>mine", "")
 		for range 20 {
 			s.says("echo a", "a\n")
@@ -156,14 +154,14 @@ func TestShellOwnNumbers(t *testing.T) {
 		}
 	})
 	t.Run("few numbers", func(t *testing.T) {
-		s := newCalmShell(t, sandbox.ShellOptions{})
+		s := newCalmShell(t)
 		s.says("ulimit -n 64", "")
 		for i := range 20 {
 			s.says(fmt.Sprint("echo ", i), fmt.Sprintln(i))
 		}
 	})
 	t.Run("fewer than before", func(t *testing.T) {
-		s := newCalmShell(t, sandbox.ShellOptions{})
+		s := newCalmShell(t)
 		s.calm()
 		s.says("ulimit -n 64; echo a", "a\n")
 		for i := range 20 {
@@ -172,7 +170,7 @@ func TestShellOwnNumbers(t *testing.T) {
 		s.says("ls /proc/self/fd | { read a; read b; read c; read d; echo $a $b $c; }", "0 1 2\n")
 	})
 	t.Run("a line that closes everything", func(t *testing.T) {
-		s := newCalmShell(t, sandbox.ShellOptions{})
+		s := newCalmShell(t)
 		s.calm()
 		got := line(t, s, "for ((i = 3; i < 255; i++)); do eval \"exec $i>&-\"; done; echo a; x=1")
 		if got.stdout != "a\n" {
@@ -190,7 +188,7 @@ func TestShellOwnNumbers(t *testing.T) {
 		"no builtin": "enable -n exec command", "a trap": "trap 'echo trap >/dev/null' DEBUG; set -T", "an alias": "alias exec=false command=false builtin=false",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newCalmShell(t, sandbox.ShellOptions{})
+			s := newCalmShell(t)
 			line(t, s, first)
 			for i := range 8 {
 				if got := line(t, s, fmt.Sprint("echo ", i)); got.stdout != fmt.Sprintln(i) || got.exit != (sandbox.Exit{Usage: got.exit.Usage}) {

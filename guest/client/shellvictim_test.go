@@ -143,7 +143,13 @@ func atRest(pid int) bool {
 // pidOf returns the process inside whose command line begins so.
 func pidOf(t *testing.T, g *guest, begin string) int {
 	t.Helper()
-	belongs, err := footprint.Namespace(g.pid())
+	return pidIn(t, g.pid(), begin)
+}
+
+// pidIn is pidOf for the processes that one of them is among.
+func pidIn(t *testing.T, one int, begin string) int {
+	t.Helper()
+	belongs, err := footprint.Namespace(one)
 	must(t, err)
 	entries, err := os.ReadDir("/proc")
 	must(t, err)

@@ -15,10 +15,10 @@ import (
 const calmLines = 2
 
 // own decides where the next line of a shell has its outputs from. To open them
-// costs a builtin as much as all else where opening for writing is observed, so
-// a shell keeps them open itself while its lines make no processes; then nobody
-// but the shell can write to the pipes, as when they are found deserted. With
-// the first new process of the sandbox, whoever made it, that is over: the
+// costs a builtin as much as all else where opening for writing is observed. So
+// a shell keeps them open itself there while its lines make no processes: nobody
+// but the shell can write to the pipes then, as when they are found deserted.
+// With the first new process of the sandbox, whoever made it, that is over: the
 // pipes are left to it, and the shell lets go of them before its next line.
 //
 // A descriptor that a line has copied (exec 3>&1) writes to nobody in later
@@ -66,6 +66,9 @@ func (o *own) ended(from dialect.Outputs, last string, has bool) (alone bool) {
 // sandbox, or nothing where it cannot be told: the last word of /proc/loadavg,
 // which counts in the namespace of who reads it, see proc_loadavg(5).
 func (s *Server) lastProcess() string {
+	if s.loadFD < 0 {
+		return ""
+	}
 	var b [128]byte
 	n, err := unix.Pread(s.loadFD, b[:], 0)
 	if err != nil || n <= 0 || n == len(b) {
