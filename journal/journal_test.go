@@ -168,9 +168,9 @@ func TestWaitingEndsWithContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	wantCode(t, j.Append(ctx, note{}), sandbox.CodeBusy, "another process")
+	wantCode(t, j.Append(ctx, note{}), sandbox.CodeBusy, "others write")
 	_, err = j.Verify(ctx)
-	wantCode(t, err, sandbox.CodeBusy, "another process")
+	wantCode(t, err, sandbox.CodeBusy, "others write")
 	f.Close()
 	appendNotes(t, j, "a", 1, 2, "")
 	wantNotes(t, j, "a", 0, 2)

@@ -106,24 +106,32 @@ func unshared(name string) error {
 
 // cloned makes a process in new namespaces, which ends at once.
 func cloned(flags uintptr) error {
-	pid, _, no := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-	return forked(pid, no)
+	return ended(child(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0))
 }
 
 func cloned3(flags uintptr) error {
-	args := [8]uint64{0: uint64(flags), 4: uint64(unix.SIGCHLD)}
-	pid, _, no := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
-	return forked(pid, no)
+	args := &[8]uint64{0: uint64(flags), 4: uint64(unix.SIGCHLD)}
+	defer runtime.KeepAlive(args)
+	return ended(child(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args)))
 }
 
-func forked(pid uintptr, no unix.Errno) error {
+// child makes a process that does nothing but end. It has one thread of a
+// program that expects several, so it must not even begin another function:
+// that may wait for one of the others.
+//
+//go:norace
+//go:nosplit
+func child(nr, a, b uintptr) (pid uintptr, no unix.Errno) {
+	pid, _, no = unix.RawSyscall6(nr, a, b, 0, 0, 0, 0)
+	for pid == 0 && no == 0 {
+		unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+	return pid, no
+}
+
+func ended(pid uintptr, no unix.Errno) error {
 	if no != 0 {
 		return no
-	}
-	if pid == 0 {
-		for {
-			unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
-		}
 	}
 	_, err := unix.Wait4(int(pid), nil, 0, nil)
 	return worked(err)
