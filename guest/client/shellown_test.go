@@ -153,6 +153,23 @@ func TestShellOwnNumbers(t *testing.T) {
 			t.Error("the shell has taken its outputs")
 		}
 	})
+	t.Run("both numbers are somebody's", func(t *testing.T) {
+		s := newCalmShell(t)
+		s.says("exec 250>mine 251>too", "")
+		for range 20 {
+			s.says("echo a", "a\n")
+		}
+		s.says("echo text >&250; exec 250>&- 251>&-; read x <mine; echo $x", "text\n")
+	})
+	t.Run("a shell that cannot let go", func(t *testing.T) {
+		s := newCalmShell(t)
+		s.calm()
+		s.says("command() { :; }", "")
+		s.says("sleep 0", "")
+		for range 20 {
+			s.says("echo a", "a\n")
+		}
+	})
 	t.Run("few numbers", func(t *testing.T) {
 		s := newCalmShell(t)
 		s.says("ulimit -n 64", "")

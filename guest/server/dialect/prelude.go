@@ -81,7 +81,8 @@ builtin declare -f
 builtin declare -Fx
 }
 builtin printf '__sandbox_end %s %s\n\0' "$BASHOPTS" "$SHELLOPTS$4"
-[[ $3 != take || -e /proc/self/fd/@OUT@ || -e /proc/self/fd/@ERR@ ]] || command exec @OUT@>|@STDOUT@ @ERR@>|@STDERR@ || builtin eval
+[[ $3 == take ]] && [[ -e /proc/self/fd/@OUT@ || -e /proc/self/fd/@ERR@ ]] && builtin set -- "$1" "$2" ''
+[[ $3 != take ]] || command exec @OUT@>|@STDOUT@ @ERR@>|@STDERR@ || builtin eval
 [[ $3 && -e /proc/self/fd/@OUT@ && -e /proc/self/fd/@ERR@ ]] && builtin set -- "$1" "$2" + || builtin set -- "$1" "$2" .
 builtin eval && builtin printf '\0%s%s\n' "$2" "$3" >&2
 } <&1
