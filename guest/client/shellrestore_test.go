@@ -66,8 +66,10 @@ func TestShellRestores(t *testing.T) {
 func TestShellNoEval(t *testing.T) {
 	s := openShell(t, startGuest(t).client(client.Options{}), sandbox.ShellOptions{})
 	line(t, s, "kept=1")
-	line(t, s, "enable -n eval")
-	if got := line(t, s, "echo $kept"); got.stdout != "1\n" || !got.exit.Restarted {
+	if got := line(t, s, "enable -n eval"); !got.exit.Restarted {
+		t.Errorf("got %+v", got)
+	}
+	if got := line(t, s, "echo $kept"); got.stdout != "1\n" || got.exit.Restarted {
 		t.Errorf("got %+v", got)
 	}
 }

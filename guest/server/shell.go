@@ -91,7 +91,10 @@ func (s *shell) open() *wire.Failed {
 // abandon ends the process of the shell and forgets it.
 func (s *shell) abandon() {
 	if p := s.forget(); p != nil {
-		p.end()
+		p.kill(0)
+		<-p.prog.gone
+		p.lastWords(s.state)
+		p.release()
 	}
 }
 
@@ -105,6 +108,8 @@ func (s *shell) forget() *shellProc {
 
 // serve runs lines until the shell is to end.
 func (s *shell) serve() {
+	look := time.NewTimer(0)
+	defer look.Stop()
 	for {
 		select {
 		case <-s.stop:
@@ -112,6 +117,15 @@ func (s *shell) serve() {
 		case l := <-s.lines:
 			s.play(l)
 			s.conn.srv.pool.worked()
+			if p := s.proc; p != nil && !p.telling.over() {
+				look.Reset(keepAfter)
+			}
+		case <-look.C:
+			if p := s.proc; p != nil && !p.telling.over() {
+				if after := s.keepRest(); after > 0 {
+					look.Reset(after)
+				}
+			}
 		}
 	}
 }
@@ -188,14 +202,16 @@ func (s *shell) disconnect() { s.end() }
 func (s *shell) killLine(l *shellLine, grace time.Duration) {
 	s.mu.Lock()
 	var p *shellProc
+	var size int
 	if s.current == l && !l.over {
 		l.killed = true
 		if l.begun || s.starting {
-			p = s.proc
+			p, size = s.proc, l.size
 		}
 	}
 	s.mu.Unlock()
 	if p != nil {
+		p.awaitRead(size)
 		p.kill(grace)
 	}
 }

@@ -11,6 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// unreadLooks, with unreadLook between two of them, bound how long the kill of
+// a line waits for the end of what its shell has to do for the line before.
+const (
+	unreadLooks = 1000
+	unreadLook  = time.Millisecond
+)
+
 // A shellLine is one line of a shell. Its stream is that of a command, and
 // a command carries its bytes, but has no processes of its own.
 type shellLine struct {
@@ -18,7 +25,6 @@ type shellLine struct {
 	text  string
 	cmd   *command
 
-	writes []string // what was written into the script for it
 	token  string
 	from   dialect.Outputs
 	bearer *shellProc // the one whose output is carried, or nil
@@ -26,6 +32,7 @@ type shellLine struct {
 	// Guarded by the mutex of the shell.
 	killed bool
 	begun  bool // the shell has, or may have, read the line
+	size   int  // of its script in bytes
 	over   bool // it has come to its end, and cannot be killed any more
 }
 
@@ -143,16 +150,19 @@ func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
 
 // give writes the line into the script of p.
 func (l *shellLine) give(p *shellProc) error {
+	if err := p.takeNow(l.shell.state); err != nil {
+		return err
+	}
 	flags := l.cmd.start.Flags
 	l.token = randomHex(dialect.TokenLen / 2)
 	var drop bool
 	l.from, drop = p.own.next(l.text)
-	writes, text := p.dialect.Script(dialect.Line{
+	script := p.dialect.Script(dialect.Line{
 		Outputs: l.from, Drop: drop, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})
-	if text {
+	if script.Slot {
 		if err := p.setText(l.text); err != nil {
 			return err
 		}
@@ -162,17 +172,16 @@ func (l *shellLine) give(p *shellProc) error {
 	}
 	l.shell.mu.Lock()
 	killed := l.killed
-	l.begun = !killed
+	l.begun, l.size = !killed, script.Size()
 	l.shell.mu.Unlock()
 	if killed {
 		return errKilled
 	}
-	l.shell.state.begin(l.cmd.id)
-	l.writes = writes
+	p.expect(l.cmd.id, l.shell.state)
 	p.prog.testify(l.cmd.witness)
 	_, l.cmd.audit = newAudit(l.shell.req.Limits)
 	p.prog.conn.srv.auditor.watch(p.prog, l.cmd.audit, true)
-	if err := p.say(writes); err != nil {
+	if err := p.say(script); err != nil {
 		l.shell.takeBack(l)
 		return err
 	}
@@ -215,4 +224,15 @@ func (s *shell) takeBack(l *shellLine) bool {
 	defer s.mu.Unlock()
 	l.begun = false
 	return !l.killed
+}
+
+// awaitRead waits a little for a shell that has not begun to read a script of
+// so many bytes. What it still does belongs to the line before.
+func (p *shellProc) awaitRead(size int) {
+	for range unreadLooks {
+		if left, err := pending(p.script); size == 0 || err != nil || left < size {
+			return
+		}
+		time.Sleep(unreadLook)
+	}
 }

@@ -83,8 +83,9 @@ func (p *shellProc) release() {
 
 // say writes to the script. An error means that the shell has seen nothing:
 // one that ends with the first of several writes has been told all it needs.
-func (p *shellProc) say(writes []string) error {
-	for i, w := range writes {
+func (p *shellProc) say(s dialect.Script) error {
+	p.given = s
+	for i, w := range s.Writes {
 		if _, err := p.script.Write([]byte(w)); err != nil {
 			if i > 0 {
 				break // hear tells what has become of it
@@ -104,10 +105,13 @@ func (p *shellProc) say(writes []string) error {
 // and an error of it ends the wait. With each look it takes what has been
 // written of the state, or the shell could wait for that.
 func (p *shellProc) hear(a *dialect.Answer, state *shellState, done func() bool, first time.Duration, idle func() error) error {
-	if err := p.control.SetReadDeadline(time.Now().Add(first)); err != nil {
+	look := first
+	if !p.telling.over() {
+		look = min(look, quick)
+	}
+	if err := p.control.SetReadDeadline(time.Now().Add(look)); err != nil {
 		return err
 	}
-	look := first
 	for said := 0; !done(); {
 		n, err := p.control.Read(p.buf)
 		late := errors.Is(err, os.ErrDeadlineExceeded)
@@ -121,6 +125,9 @@ func (p *shellProc) hear(a *dialect.Answer, state *shellState, done func() bool,
 		if late && err == nil {
 			err = p.take(a, state)
 		}
+		if late && err == nil {
+			err = p.telling.inTime(state)
+		}
 		if late && err == nil && idle != nil {
 			err = idle()
 		}
@@ -128,7 +135,10 @@ func (p *shellProc) hear(a *dialect.Answer, state *shellState, done func() bool,
 			return err
 		}
 		if late {
-			if idle == nil {
+			switch {
+			case !p.telling.over():
+				look = stateLook / 10 // the shell cannot go on before
+			case idle == nil:
 				look = min(2*look, lastLook)
 			}
 			if err := p.control.SetReadDeadline(time.Now().Add(look)); err != nil {
@@ -178,18 +188,23 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// settle makes the shell ready for the next line, and keeps its state. It
-// overlaps with the shell's own work.
+// settle makes the shell ready for the next line, and keeps its state, or
+// leaves that for later. It overlaps with the shell's own work.
 func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) error {
+	keep := func() error { return p.keepState(a, state) }
+	if p.given.Silent {
+		keep = func() error { p.keepLater(a, state); return nil }
+	}
 	if l.from == dialect.Opened {
 		p.own.ended(l.from, p.prog.conn.srv.lastProcess(), false)
-		return p.renew(l.used(), func() error { return p.keepState(a, state) })
+		return p.renew(l.used(), keep)
 	}
-	// The shell has them, or takes them, until it has said that it has not.
-	if err := p.keepState(a, state); err != nil {
+	// The shell has them, or takes them, until it has said that it has not. One
+	// that has lost them does not answer.
+	if err := keep(); err != nil {
 		return err
 	}
-	if !p.own.ended(l.from, p.prog.conn.srv.lastProcess(), a.Own()) {
+	if !p.own.ended(l.from, p.prog.conn.srv.lastProcess(), l.from == dialect.Own || a.Own()) {
 		return p.renew([]int{wire.Stdout, wire.Stderr}, func() error { return nil })
 	}
 	for _, ch := range l.used() {
@@ -241,54 +256,6 @@ func (p *shellProc) renew(channels []int, meanwhile func() error) error {
 func (p *shellProc) deserted(f *os.File) bool {
 	_, err := readNow(f, p.buf)
 	return err == io.EOF && f.SetReadDeadline(time.Time{}) == nil
-}
-
-// keepState hears the state of the shell to its end. A usual one fits into
-// its pipe and is read at once when it is there; for a larger one, the
-// shell waits until somebody has looked.
-func (p *shellProc) keepState(a *dialect.Answer, state *shellState) error {
-	deadline := time.Now().Add(stateWithin)
-	err := p.hear(a, state, a.Complete, stateLook, func() error {
-		for {
-			if time.Now().After(deadline) || state.size > maxAnswer {
-				return errSlow
-			}
-			before := state.size
-			if err := p.take(a, state); err != nil || state.size == before {
-				return err
-			}
-			time.Sleep(stateLook / 10)
-		}
-	})
-	if err == nil {
-		err = p.take(a, state)
-	}
-	switch {
-	case err != nil:
-		return err
-	case !a.Told():
-		return errWedged
-	}
-	state.commit()
-	return nil
-}
-
-// take reads what has been written of the state by now, at most what fits
-// into a pipe of any size.
-func (p *shellProc) take(a *dialect.Answer, state *shellState) error {
-	for range maxPipe / len(p.buf) {
-		n, err := unix.Read(p.told, p.buf)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.EAGAIN || n == 0:
-			return nil
-		case err != nil:
-			return err
-		default:
-			state.write(a.State(p.buf[:n]))
-		}
-	}
-	return nil
 }
 
 // letGo has the holder read the rest of an old output, if there is still

@@ -47,6 +47,8 @@ type shellProc struct {
 	program string
 	outputs [3]*os.File // read ends of the pipes that the next line gets, by channel
 	own     own
+	given   dialect.Script // the last that it was given
+	telling telling
 	buf     []byte
 
 	exit    wire.Exit // readable once prog.gone is closed, like exitErr

@@ -16,7 +16,7 @@ import (
 // process that ends before it has read the line was not the line's to end,
 // and the line gets another one.
 func (s *shell) play(l *shellLine) {
-	defer s.state.over(l.cmd.id)
+	defer s.played(l)
 	if s.kept.part {
 		s.kept.part = false
 		l.fail(failure(wire.KindInternal, errors.New(partText+": "+errPart.Error())))
@@ -43,13 +43,22 @@ func (s *shell) play(l *shellLine) {
 		<-p.prog.gone
 		l.carry(p)
 		l.finish()
-		unread := ended == nil && p.unread(l) && s.takeBack(l)
+		unread := ended == nil && p.unread() && s.takeBack(l)
+		p.lastWords(s.state)
 		p.release()
 		if !unread {
 			s.bury(l, p, a)
 			return
 		}
 		ended, s.lost = p, true
+	}
+}
+
+// played says that no state will be kept of a line that has ended, unless that
+// is left for later.
+func (s *shell) played(l *shellLine) {
+	if p := s.proc; p == nil || p.telling.over() {
+		s.state.over(l.cmd.id)
 	}
 }
 
@@ -60,11 +69,12 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
 		l.settle()
 	}
 	s.conn.srv.auditor.release(p.prog)
+	lost := p.finish(a, s.state) // first: who hears of a line's end knows that the state before it is kept
 	status, _ := a.Ended()
 	exit := l.cmd.audit.ended(wire.Exit{Code: status, Restarted: s.lost})
 	s.lost = false
 	l.conclude(wire.TypeExit, exit.Encode())
-	if p.settle(l, a, s.state) != nil {
+	if lost != nil || p.settle(l, a, s.state) != nil {
 		s.abandon()
 		s.lost = true
 	}
@@ -88,9 +98,9 @@ func (s *shell) bury(l *shellLine, p *shellProc, a *dialect.Answer) {
 
 // unread reports whether a shell whose processes are gone has ended before
 // it had read the line to its end, and so before it began to run it.
-func (p *shellProc) unread(l *shellLine) bool {
+func (p *shellProc) unread() bool {
 	left, err := leftIn(p.script, len(p.buf))
-	return err == nil && dialect.Unread(l.writes, l.token, left)
+	return err == nil && p.given.Unread(left)
 }
 
 // leftIn returns what lies in the pipe of which f is the write end, at most

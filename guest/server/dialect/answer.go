@@ -35,20 +35,21 @@ func (a *Answer) Own() bool { return a.own }
 func (a *Answer) Told() bool { return a.told }
 
 // State takes the next bytes from the shell's standard output, and returns
-// those of the state, which it shares with p. The state begins after NUL token
-// LF and ends before the next NUL, which no part of it can hold.
-func (a *Answer) State(p []byte) []byte {
+// those of the state and what follows its end, which it shares with p. The state
+// begins after NUL token LF and ends before the next NUL, which no part of it can
+// hold.
+func (a *Answer) State(p []byte) (state, rest []byte) {
 	if !a.within {
 		p = a.begin(p)
 	}
 	if !a.within || a.told {
-		return nil
+		return nil, nil
 	}
 	if end := bytes.IndexByte(p, 0); end >= 0 {
 		a.told = true
-		return p[:end]
+		return p[:end], p[end+1:]
 	}
-	return p
+	return p, nil
 }
 
 // begin looks for the beginning of the state, and returns what follows it.

@@ -70,39 +70,65 @@ type Line struct {
 	Merge   bool // standard error goes where standard output goes
 }
 
-// Script returns what to write for l, one write each. When text is true,
-// the text of the line is to be put into the holder's slot for it first.
-func (d Dialect) Script(l Line) (writes []string, text bool) {
-	redirect := d.redirections(l) + d.mend(l.Text) + "\n"
-	// Not "command eval", which would outlive errors in the line's syntax:
-	// in busybox, a subshell that fails then goes on as a second shell.
-	run, limit := `\eval `+quote(l.Text)+redirect, packet
-	if d.bash {
-		run, limit = `\builtin eval `+quote(l.Text)+redirect, inline+len(redirect)
+// A Script is what to write into the pipe of a shell's script for one line.
+type Script struct {
+	Writes []string // one write each
+	Slot   bool     // the text of the line is to be put into the holder's slot for it first
+	// Silent is whether the shell says nothing but its state when that has come
+	// to its end: nobody is woken up for it.
+	Silent bool
+
+	rest int // how much of it, at its end, a shell has not read yet when it begins the line
+}
+
+// Script returns what to write for l.
+func (d Dialect) Script(l Line) Script {
+	redirect := d.redirections(l)
+	if !d.bash {
+		// Not "command eval", which would outlive errors in the line's syntax:
+		// in busybox, a subshell that fails then goes on as a second shell.
+		run := `\eval ` + quote(l.Text) + redirect + "\n"
+		slot := len(run) > packet
+		if slot {
+			run = d.fromSlot() + redirect + "\n"
+		}
+		ask := asking + l.Token + "\n"
+		return Script{Writes: []string{run, ask, "\n"}, Slot: slot, rest: len(ask) + 1}
 	}
-	if text = len(run) > limit; text {
-		run = d.fromSlot() + redirect
+	run := `\builtin eval ` + quote(l.Text)
+	slot := len(run) > inline
+	if slot {
+		run = d.fromSlot()
 	}
+	run += redirect + "; " + ask(l.Outputs.word()+mend(l.Text), l.Token)
 	if l.Drop {
-		run = ask("drop") + run
+		run = ask("drop", l.Token) + run
 	}
-	return d.writes(run, l.Token, l.Outputs), text
+	return Script{Writes: []string{run + "\n"}, Slot: slot, Silent: l.Outputs != Taken, rest: 1}
 }
 
 // mend has bash set its parser right, before that reads anything else. After
 // a command substitution that was not closed, bash 5.2 is about to write
 // beside its memory. A failed parse is told by the line's status; one in
 // what the line evaluates may be followed by something that succeeds.
-func (d Dialect) mend(text string) string {
-	if !d.bash {
-		return ""
-	}
+func mend(text string) string {
 	for _, word := range []string{"eval", "source", ". "} {
 		if strings.Contains(text, word) {
-			return `; \__sandbox all`
+			return "+"
 		}
 	}
-	return `; \__sandbox`
+	return ""
+}
+
+// word is what the line's ask says of its outputs.
+func (o Outputs) word() string {
+	switch o {
+	case Taken:
+		return "take"
+	case Own:
+		return "own"
+	}
+	return "new"
 }
 
 func (d Dialect) fromSlot() string {
@@ -125,12 +151,16 @@ func (d Dialect) redirections(l Line) string {
 		errOut = "|" + d.slot(hold.SlotStderr)
 	}
 	if l.Outputs == Own {
-		closed = " " + ownStdout + ">&- " + ownStderr + ">&-"
+		// One that is moved is closed too.
 		if l.Stdout {
-			out = "&" + ownStdout
+			out = "&" + ownStdout + "-"
+		} else {
+			closed += " " + ownStdout + ">&-"
 		}
-		if l.Stderr {
-			errOut = "&" + ownStderr
+		if l.Stderr && !l.Merge {
+			errOut = "&" + ownStderr + "-"
+		} else {
+			closed += " " + ownStderr + ">&-"
 		}
 	}
 	if l.Merge {
@@ -141,25 +171,12 @@ func (d Dialect) redirections(l Line) string {
 
 // Begin returns what to write to have the shell read the prelude, which has
 // been put into the slot for text.
-func (d Dialect) Begin(token string) []string {
+func (d Dialect) Begin(token string) Script {
 	null := " </dev/null >|/dev/null 2>&1\n"
 	if d.bash {
-		return d.writes(`\builtin . `+d.slot(hold.SlotText)+null, token, Opened)
+		return Script{Writes: []string{`\builtin . ` + d.slot(hold.SlotText) + null + ask("begin", token) + "\n"}}
 	}
-	return d.writes(`\. `+d.slot(hold.SlotText)+null, token, Opened)
-}
-
-// writes adds what asks for the answer.
-func (d Dialect) writes(run, token string, o Outputs) []string {
-	switch {
-	case !d.bash:
-		return []string{run, ask(token), "\n"}
-	case o == Taken:
-		token += " take"
-	case o == Own:
-		token += " own"
-	}
-	return []string{run + ask(token) + "\n"}
+	return Script{Writes: []string{`\. ` + d.slot(hold.SlotText) + null, asking + token + "\n", "\n"}}
 }
 
 func (d Dialect) slot(n int) string { return d.dir + strconv.Itoa(n) }
@@ -171,13 +188,21 @@ func quote(s string) string {
 
 const asking = `\__sandbox `
 
-func ask(token string) string { return asking + token + "\n" }
+// ask is how bash is asked for its answer.
+func ask(word, token string) string { return asking + `"$?" ` + word + " " + token + "\n" }
 
 // Unread reports whether a shell that has ended, and left that much of what
-// was written for a line, had not read the line to its end. Such a shell has
-// run nothing of it: a shell runs a command once it has read the whole of it.
-func Unread(writes []string, token, left string) bool {
-	all := strings.Join(writes, "")
-	rest := len(all) - strings.LastIndex(all, asking+token)
-	return rest <= len(all) && len(left) > rest && strings.HasSuffix(all, left)
+// was written, had not read the line to its end. Such a shell has run nothing
+// of it: a shell runs a command once it has read the whole of it. The empty
+// line that ends the script before may be left too.
+func (s Script) Unread(left string) bool {
+	return len(left) > s.rest && strings.HasSuffix("\n"+strings.Join(s.Writes, ""), left)
+}
+
+// Size is how much there is to be read.
+func (s Script) Size() (n int) {
+	for _, w := range s.Writes {
+		n += len(w)
+	}
+	return n
 }

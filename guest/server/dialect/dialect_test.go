@@ -11,34 +11,34 @@ import (
 const token = "0123456789abcdef"
 
 func TestScript(t *testing.T) {
-	const ask = `\__sandbox ` + token + "\n"
+	const ask, answer = `\__sandbox ` + token + "\n", `\__sandbox "$?" `
 	long := strings.Repeat("x", 2000)
 	for _, tt := range []struct {
 		name, program string
 		line          dialect.Line
 		want          []string
-		text          bool
+		slot          bool
 	}{
 		{"bash", "bash", dialect.Line{Text: "echo 'a'", Stdout: true, Stderr: true},
-			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandbox` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'echo '\''a'\''' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; ` + answer + "new " + token + "\n\n"}, false},
 		{"bash, all", "bash", dialect.Line{Text: "a\n", Stdin: true, Stdout: true, Merge: true},
-			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1; \__sandbox` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'a` + "\n" + `' </proc/7/fd/5 >|/proc/7/fd/3 2>&1; ` + answer + "new " + token + "\n\n"}, false},
 		{"bash, nothing", "bash", dialect.Line{},
-			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval '' </dev/null >|/dev/null 2>|/dev/null; ` + answer + "new " + token + "\n\n"}, false},
 		{"bash, long", "bash", dialect.Line{Text: long},
-			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, true},
+			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; ` + answer + "new " + token + "\n\n"}, true},
 		{"bash, what evaluates", "bash", dialect.Line{Text: "eval x"},
-			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; \__sandbox all` + "\n" + ask + "\n"}, false},
+			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; ` + answer + "new+ " + token + "\n\n"}, false},
 		{"bash, takes its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Taken},
-			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandbox` + "\n" + `\__sandbox ` + token + " take\n\n"}, false},
+			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; ` + answer + "take " + token + "\n\n"}, false},
 		{"bash, has its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Own},
-			[]string{`\builtin eval 'a' </dev/null >&250 2>&251 250>&- 251>&-; \__sandbox` + "\n" + `\__sandbox ` + token + " own\n\n"}, false},
+			[]string{`\builtin eval 'a' </dev/null >&250- 2>&251-; ` + answer + "own " + token + "\n\n"}, false},
 		{"bash, has its outputs, all", "bash", dialect.Line{Text: "a", Stdout: true, Merge: true, Outputs: dialect.Own},
-			[]string{`\builtin eval 'a' </dev/null >&250 2>&1 250>&- 251>&-; \__sandbox` + "\n" + `\__sandbox ` + token + " own\n\n"}, false},
+			[]string{`\builtin eval 'a' </dev/null >&250- 2>&1 251>&-; ` + answer + "own " + token + "\n\n"}, false},
 		{"bash, has its outputs, none", "bash", dialect.Line{Text: "a", Outputs: dialect.Own},
-			[]string{`\builtin eval 'a' </dev/null >|/dev/null 2>|/dev/null 250>&- 251>&-; \__sandbox` + "\n" + `\__sandbox ` + token + " own\n\n"}, false},
+			[]string{`\builtin eval 'a' </dev/null >|/dev/null 2>|/dev/null 250>&- 251>&-; ` + answer + "own " + token + "\n\n"}, false},
 		{"bash, drops its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Drop: true},
-			[]string{`\__sandbox drop` + "\n" + `\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/dev/null; \__sandbox` + "\n" + ask + "\n"}, false},
+			[]string{answer + "drop " + token + "\n" + `\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/dev/null; ` + answer + "new " + token + "\n\n"}, false},
 		{"sh", "sh", dialect.Line{Text: "a", Stderr: true},
 			[]string{`\eval 'a' </dev/null >|/dev/null 2>|/proc/7/fd/4` + "\n", ask, "\n"}, false},
 		{"sh, long", "sh", dialect.Line{Text: long},
@@ -50,9 +50,9 @@ func TestScript(t *testing.T) {
 				t.Fatal(ok)
 			}
 			tt.line.Token = token
-			got, text := d.Script(tt.line)
-			if strings.Join(got, "|") != strings.Join(tt.want, "|") || text != tt.text {
-				t.Errorf("got %q, %v", got, text)
+			got := d.Script(tt.line)
+			if strings.Join(got.Writes, "|") != strings.Join(tt.want, "|") || got.Slot != tt.slot {
+				t.Errorf("got %+v", got)
 			}
 		})
 	}
@@ -68,8 +68,8 @@ func TestScriptSizes(t *testing.T) {
 		d, _ := dialect.For(program, 1<<30-1)
 		for _, filler := range []string{"x", "'", "\n"} {
 			for n := range 1200 {
-				writes, _ := d.Script(dialect.Line{Text: strings.Repeat(filler, n), Token: token, Stdin: true, Stdout: true, Stderr: true})
-				for _, w := range append(writes, d.Begin(token)...) {
+				script := d.Script(dialect.Line{Text: strings.Repeat(filler, n), Token: token, Stdin: true, Stdout: true, Stderr: true})
+				for _, w := range append(script.Writes, d.Begin(token).Writes...) {
 					if len(w) > limit {
 						t.Fatalf("%s: %d bytes for %d of %q", program, len(w), n, filler)
 					}
@@ -98,26 +98,32 @@ func TestState(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, want string
 		told           bool
+		rest           string // what follows the state
 	}{
-		{"alone", begin + "a\nb\n\x00", "a\nb\n", true},
-		{"empty", begin + "\x00", "", true},
-		{"noise around", "x\x00y" + token + "\n" + begin + "a\n\x00trap\n", "a\n", true},
-		{"of another line", "\x00fedcba9876543210\na\n\x00" + begin + "b\n\x00", "b\n", true},
-		{"two beginnings", begin + "a\n" + begin + "b\n\x00", "a\n", true},
-		{"half a beginning first", begin[:9] + begin + "a\n\x00", "a\n", true},
-		{"no end", begin + "a\n", "a\n", false},
-		{"no beginning", "a\n\x00" + token, "", false},
-		{"nothing", "", "", false},
-		{"much noise", strings.Repeat("\x00", 100000) + begin + "a\x00", "a", true},
+		{"alone", begin + "a\nb\n\x00", "a\nb\n", true, ""},
+		{"empty", begin + "\x00", "", true, ""},
+		{"noise around", "x\x00y" + token + "\n" + begin + "a\n\x00trap\n", "a\n", true, "trap\n"},
+		{"of another line", "\x00fedcba9876543210\na\n\x00" + begin + "b\n\x00", "b\n", true, ""},
+		{"two beginnings", begin + "a\n" + begin + "b\n\x00", "a\n", true, begin[1:] + "b\n\x00"},
+		{"half a beginning first", begin[:9] + begin + "a\n\x00", "a\n", true, ""},
+		{"no end", begin + "a\n", "a\n", false, ""},
+		{"no beginning", "a\n\x00" + token, "", false, ""},
+		{"nothing", "", "", false, ""},
+		{"much noise", strings.Repeat("\x00", 100000) + begin + "a\x00", "a", true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, step := range []int{1, 2, 3, 7, len(tt.in) + 1} {
-				a, got := dialect.NewAnswer(token), ""
+				a, got, rest := dialect.NewAnswer(token), "", ""
 				for p := []byte(tt.in); len(p) > 0; p = p[min(step, len(p)):] {
-					got += string(a.State(p[:min(step, len(p))]))
+					state, after := a.State(p[:min(step, len(p))])
+					got += string(state)
+					rest += string(after)
 				}
 				if got != tt.want || a.Told() != tt.told {
 					t.Errorf("in steps of %d: got %q, %v", step, got, a.Told())
+				}
+				if step > len(tt.in) && rest != tt.rest {
+					t.Errorf("in steps of %d: %q follows", step, rest)
 				}
 			}
 		})
@@ -188,22 +194,28 @@ func FuzzAnswer(f *testing.F) {
 func TestUnread(t *testing.T) {
 	for _, program := range []string{"bash", "sh"} {
 		d, _ := dialect.For(program, 7)
-		writes, _ := d.Script(dialect.Line{Text: "echo a\necho b", Token: token})
-		all := strings.Join(writes, "")
-		rest := `\__sandbox ` + token + "\n\n"
+		script := d.Script(dialect.Line{Text: "echo a\necho b", Token: token})
+		all := strings.Join(script.Writes, "")
+		rest := "\n" // bash reads the line with what asks for its answer
+		if program == "sh" {
+			rest = `\__sandbox ` + token + "\n\n"
+		}
 		for n := range len(all) + 1 {
 			left := all[n:]
-			if got, want := dialect.Unread(writes, token, left), len(left) > len(rest); got != want {
+			if got, want := script.Unread(left), len(left) > len(rest); got != want {
 				t.Errorf("%s: %q: got %v", program, left, got)
 			}
 		}
-		for _, left := range []string{"", rest, "x" + rest, all + "\n", all + all, rest + all, all[1:] + "x"} {
-			if dialect.Unread(writes, token, left) {
+		if !script.Unread("\n" + all) {
+			t.Errorf("%s: what the line before has left makes it read", program)
+		}
+		for _, left := range []string{"", rest, "x" + rest, all + "\n", all + all, "\n" + rest + all, all[1:] + "x"} {
+			if script.Unread(left) {
 				t.Errorf("%s: %q counts as unread", program, left)
 			}
 		}
 	}
-	if dialect.Unread(nil, token, "") {
+	if (dialect.Script{}).Unread("") {
 		t.Error("nothing counts as unread")
 	}
 }

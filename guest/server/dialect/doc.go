@@ -4,19 +4,23 @@
 //
 // # A line
 //
-// For each line the guest writes three things into the script's pipe:
+// For each line the guest writes two lines into the script's pipe, for bash
 //
-//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4; \__sandbox
-//	\__sandbox TOKEN
-//	(an empty line)
+//	\builtin eval 'LINE' </dev/null >/proc/H/fd/3 2>/proc/H/fd/4; \__sandbox "$?" new TOKEN
+//	(an empty one)
 //
 // H is the holder (package hold). A shell that reads a script from a pipe
 // takes no more of it than what it executes next; bash reads single bytes,
-// and for others the pipe keeps packets apart. So while the line runs the
-// rest lies in the pipe, out of reach of what the line does to the shell,
-// and once the last byte is gone the second line has been executed. A shell
-// that has taken everything and has not answered never will: there is no
-// guessing by time.
+// and for others, which are asked for their answer in a line of its own, the
+// pipe keeps packets apart. So while the line runs the rest lies in the pipe,
+// out of reach of what the line does to the shell, and once the last byte is
+// gone all before it has been executed. A shell that has taken everything and
+// has not answered never will: there is no guessing by time. What a line of
+// LINE makes bash forget (an assignment to a read-only variable does that to
+// the rest of its line) is of LINE only, since eval ends with it.
+//
+// Each byte of the script costs bash a call, and each command of what answers
+// a copy of itself: what a builtin takes is for the most part this.
 //
 // # The answer
 //
@@ -25,14 +29,17 @@
 // token and the status of the line. Then it writes its state, as a script, to
 // the shell's standard output, which is a pipe to the guest too, after a zero
 // byte and the token and before another zero byte, and says over standard
-// error that the state is whole. The token is drawn anew for each line and no
+// error that the state is whole, where somebody has to wait for that: usually
+// nobody does. The next line may be written meanwhile, which the shell reads
+// after that. The token is drawn anew for each line and no
 // variable can hold a zero byte, so no output of any kind is taken for a mark,
 // not even a trace of this function, nor what a trap or the shell itself says
 // there between lines. The state is not parsed: only a new shell ever reads it.
 //
 // The redirections of __sandbox need at least as many free descriptors as
-// those of the line, and it looks whether the holder is still there, so a
-// shell that could not run a line does not answer for it. It opens nothing:
+// those of the line, and it looks whether the holder is still there, or its own
+// outputs are, so a shell that could not run a line does not answer for it; nor
+// does one that has lost its own outputs to the line's. It opens nothing:
 // where opening is observed, each file is a round trip to the guest.
 //
 // # What can go wrong inside

@@ -23,18 +23,26 @@ func (d Dialect) Prelude(restore bool) string {
 	).Replace(text)
 }
 
-// bashPrelude defines how bash answers, in two functions: each costs a name
-// to ask for and a place in the lists of functions, but bash copies the whole
-// of a function each time that it is called, and the first is called twice
-// for a line. Called with a token it answers, with "drop" it closes its own
-// outputs, and with "all" or nothing it mends: it makes an error of syntax, the one thing after which bash forgets
-// all that its parser has in hand.
+// bashPrelude defines how bash answers, in two functions, because bash copies
+// the whole of a function each time that it is called: the second has what is
+// rare. The first is called with the status of the line, a word, and a token.
+// The word is of the line's outputs:
+//
+//	new    they were opened for it, and are closed by now
+//	take   the same, and the shell is to open them for itself
+//	own    they are the shell's own
+//	begin  there was no line
+//	drop   the shell is to close its own, and not to answer
+//
+// With a plus after it, and after a line that could not be parsed, it mends: it
+// makes an error of syntax, the one thing after which bash forgets all that its
+// parser has in hand.
 //
 // A trap on DEBUG prints wherever it is at that moment, so the state is
 // written where no traps are inherited: functrace, with which they would
 // be, is off meanwhile. The state's parts are in an order in which they can be
 // read again: aliases must be there before functions could change what their
-// commands mean, and options that change how a script is read come last.
+// commands mean, and options come last.
 //
 // To list functions takes bash long even when there are only these, so it
 // is asked first whether there are others. That compgen is there to be asked
@@ -43,49 +51,64 @@ func (d Dialect) Prelude(restore bool) string {
 //
 // The state goes to standard output and what else it says to the guest to
 // standard error, which are pipes of the shell itself: it opens nothing. What
-// it says to the guest takes as many descriptors as a line, though, and where
-// no line can have its outputs, because the holder is gone or the shell is a
-// restricted one (r), it does not answer. What it has for standard input
-// cannot be read, and is not the script.
+// it says first takes as many descriptors as a line, though. What it has for
+// standard input cannot be read by a trap, and is not the script. Where no line can
+// have its outputs, because the holder is gone, its own are, or the shell is a
+// restricted one (r), it does not answer; nor where the line has taken what
+// bash keeps its descriptors in, so that its standard output still is the
+// line's; nor where eval is gone, without which nothing would run.
 //
-// Told to take its outputs it opens them for itself last of all, where
-// nobody waits for it, unless their numbers are in use. That they are there is
-// what the last mark says then. Under builtin instead of command, exec would
-// keep nothing; and without either a posix shell would end where that fails.
+// Told to take its outputs it opens them last of all, where nobody waits for
+// it, unless their numbers are in use, and says whether it has them. Under
+// builtin instead of command, exec would keep nothing; and without either a
+// posix shell would end where that fails.
 //
 // An answer keeps the line's status for the next line to see, except under
 // errexit, where it would end the shell.
 const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
-case $?:${1-}:$- in
-2::*|*:all:*) builtin set -- "$?"; [[ -o posix ]] || builtin eval ')' 2>|/dev/null; builtin return "$1";;
-*::*|*:*:*r*) builtin return;;
-*:drop:*) builtin set -- "$?"; command exec @OUT@>&- @ERR@>&-;;
-*:*:*T*) builtin set -- "$?" "$1" "${2-}"; builtin set +T; __Sandbox "$@" :functrace; builtin set -T;;
-*) builtin set -- "$?" "$1" "${2-}"; __Sandbox "$@" '';;
-esac
-case $- in *e*) builtin return 0;; esac
-builtin return "$1"
-}
-__Sandbox() {
-[[ -e @STDOUT@ ]] || builtin return
-builtin printf '\0%s %d\n' "$2" "$1" >&2 2>&1 3>&2
-builtin printf '\0%s\n__sandbox_begin %q %s\n' "$2" "${DIRSTACK:-${PWD-}}" "$BASHOPTS"
+case $-:$1:$2:$# in
+*[rT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
+esac && builtin eval && case $2 in
+own*) builtin printf '\0%s %d\n' "$3" "$1" >&2 3>&@OUT@ 4>&@ERR@;;
+*) [[ -e @STDOUT@ && ! /proc/self/fd/1 -ef @STDOUT@ ]] && builtin printf '\0%s %d\n' "$3" "$1" >&2 2>&1 3>&2;;
+esac && {
+builtin printf '\0%s\n__sandbox_begin %q\n' "$3" "${DIRSTACK:-${PWD-}}"
 builtin declare -p
 [[ -o posix ]] && builtin printf 'builtin set +o posix\n'
 builtin alias -p
 builtin trap -p
 builtin umask -p
-[[ $BASHOPTS != *nocasematch* ]] && builtin compgen && ! builtin compgen -A function -P '#' -X '__[sS]andbox' || {
+[[ a != A ]] && builtin compgen && ! builtin compgen -A function -P '#' -X '__[sS]andbox' || {
 builtin declare -f
 builtin declare -Fx
 }
-builtin printf '__sandbox_end %s %s\n\0' "$BASHOPTS" "$SHELLOPTS$4"
-[[ $3 == take ]] && [[ -e /proc/self/fd/@OUT@ || -e /proc/self/fd/@ERR@ ]] && builtin set -- "$1" "$2" ''
-[[ $3 != take ]] || command exec @OUT@>|@STDOUT@ @ERR@>|@STDERR@ || builtin eval
-[[ $3 && -e /proc/self/fd/@OUT@ && -e /proc/self/fd/@ERR@ ]] && builtin set -- "$1" "$2" + || builtin set -- "$1" "$2" .
-builtin eval && builtin printf '\0%s%s\n' "$2" "$3" >&2
+builtin printf '__sandbox_end %s %s\n\0' "$BASHOPTS" "$SHELLOPTS${4-}"
+case $2 in
+take*) __Sandbox "$3" || builtin printf '\0%s.\n' "$3" >&2;;
+begin) builtin printf '\0%s.\n' "$3" >&2;;
+esac
+}
+case $- in *e*) builtin return 0;; esac
+builtin return "$1"
 } <&1
+__Sandbox() {
+case $#:$- in
+1:*)
+[[ ! -e /proc/self/fd/@OUT@ && ! -e /proc/self/fd/@ERR@ ]] && command exec @OUT@>|@STDOUT@ @ERR@>|@STDERR@ &&
+[[ -e /proc/self/fd/@OUT@ && -e /proc/self/fd/@ERR@ ]] && builtin printf '\0%s+\n' "$1" >&2
+builtin return;;
+*r*) builtin return 1;;
+3:*T*)
+builtin set +T
+__sandbox "$@" :functrace
+builtin set -T
+builtin return 1;;
+esac
+case $1:$2 in 2:*|*+) [[ -o posix ]] || builtin eval ')' 2>|/dev/null;; esac
+case $2 in drop) command exec @OUT@>&- @ERR@>&-; builtin return 1;; esac
+builtin return 0
+}
 \builtin readonly -f __sandbox __Sandbox
 `
 
@@ -101,8 +124,6 @@ builtin eval && builtin printf '\0%s%s\n' "$2" "$3" >&2
 // __sandbox_end was not reached the status says so.
 const bashRestore = `__sandbox_begin() {
 builtin cd -- "$1" || __sandbox_astray() { :; }
-__sandbox_each shopt -u "$BASHOPTS" "$2"
-__sandbox_each shopt -s "$2" ''
 builtin shopt -s extglob
 builtin shopt -u expand_aliases
 }
@@ -120,8 +141,8 @@ if builtin declare -F __sandbox_astray; then
 builtin unset -f __sandbox_astray
 builtin cd -P .
 fi
-case :$1: in *:extglob:*) ;; *) builtin shopt -u extglob;; esac
-case :$1: in *:expand_aliases:*) builtin shopt -s expand_aliases;; esac
+__sandbox_each shopt -u "$BASHOPTS" "$1"
+__sandbox_each shopt -s "$1" ''
 builtin unset -f __sandbox_begin __sandbox_end
 __sandbox_each set +o "$SHELLOPTS" "$2"
 __sandbox_each set -o "$2" ''
