@@ -18,7 +18,9 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 # Tests wait for much: for engines, browsers, programs. So one package more than
 # there are processors is tested at a time. make lint has vetted what they are.
-TEST_FLAGS ?= -race -vet=off -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) -timeout 30m
+# They run programs that go test knows nothing of, so it answers none by what it
+# remembers.
+TEST_FLAGS ?= -race -count=1 -vet=off -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) -timeout 30m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
 # DOC=1 it puts its table into docs/PERFORMANCE.md.
 BENCH ?= .
