@@ -44,6 +44,7 @@ var shellCases = []struct {
 	{name: "exec closes all", steps: []step{{"exec 0<&- 1>&- 2>&-", "", 0, stays}, {"echo back", "back\n", 0, stays}}},
 	{name: "exec closes the script", only: "bash", steps: []step{{"exec 10>&- 11>&- 12>&- 13>&- 255>&-", "*", -1, either}}},
 	{name: "set -n", steps: []step{{"set -n", "", 137, restarts}}},
+	{name: "set -t", only: "bash", steps: []step{{"set -t", "", -1, restarts}}},
 	{name: "redefined echo", steps: []step{{"echo() { :; }", "", 0, stays}, {"echo a", "", 0, stays}, {"unset -f echo", "", 0, stays}}},
 	{name: "redefined printf", steps: []step{{"printf() { :; }", "", 0, stays}, {"printf a", "", 0, stays}}},
 	{name: "redefined read", steps: []step{{"read() { :; }", "", 0, stays}}},

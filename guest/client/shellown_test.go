@@ -201,6 +201,8 @@ func TestShellOwnNumbers(t *testing.T) {
 	})
 	for name, first := range map[string]string{
 		"errexit": "set -e", "nounset": "set -u", "posix": "set -o posix", "noclobber": "set -C", "noglob": "set -f", "xtrace": "set -x",
+		"nocasematch": "shopt -s nocasematch", "nocasematch and traps": "shopt -s nocasematch; set -T", "separators": "IFS=0123456789",
+		"words of ours": "set -- 2 drop own+ take begin", "few calls": "FUNCNEST=2", "descriptors": "exec 3>&2 4>&1; exec 3>/dev/null 4>/dev/null",
 		"functions":  "exec() { echo exec; }; command() { echo command; }; eval() { echo eval; }",
 		"no builtin": "enable -n exec command", "a trap": "trap 'echo trap >/dev/null' DEBUG; set -T", "an alias": "alias exec=false command=false builtin=false",
 	} {

@@ -52,11 +52,13 @@ func (d Dialect) Prelude(restore bool) string {
 // The state goes to standard output and what else it says to the guest to
 // standard error, which are pipes of the shell itself: it opens nothing. What
 // it says first takes as many descriptors as a line, though. What it has for
-// standard input cannot be read by a trap, and is not the script. Where no line can
-// have its outputs, because the holder is gone, its own are, or the shell is a
-// restricted one (r), it does not answer; nor where the line has taken what
-// bash keeps its descriptors in, so that its standard output still is the
-// line's; nor where eval is gone, without which nothing would run.
+// standard input cannot be read by a trap, and is not the script.
+//
+// Some shells do not answer: those in which no line can have its outputs,
+// because the holder is gone, their own are, or they are restricted (r); those
+// that end now (onecmd); those of which the line has closed what bash keeps its
+// descriptors in, so that their standard output still is the line's; and those
+// without eval, in which nothing would run.
 //
 // Told to take its outputs it opens them last of all, where nobody waits for
 // it, unless their numbers are in use, and says whether it has them. Under
@@ -68,7 +70,7 @@ func (d Dialect) Prelude(restore bool) string {
 const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $-:$1:$2:$# in
-*[rT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
+*[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
 esac && builtin eval && case $2 in
 own*) builtin printf '\0%s %d\n' "$3" "$1" >&2 3>&@OUT@ 4>&@ERR@;;
 *) [[ -e @STDOUT@ && ! /proc/self/fd/1 -ef @STDOUT@ ]] && builtin printf '\0%s %d\n' "$3" "$1" >&2 2>&1 3>&2;;
@@ -99,6 +101,9 @@ case $#:$- in
 [[ -e /proc/self/fd/@OUT@ && -e /proc/self/fd/@ERR@ ]] && builtin printf '\0%s+\n' "$1" >&2
 builtin return;;
 *r*) builtin return 1;;
+esac
+[[ -o onecmd ]] && builtin return 1
+case $#:$- in
 3:*T*)
 builtin set +T
 __sandbox "$@" :functrace
