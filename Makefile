@@ -73,7 +73,7 @@ lint: ## gofmt, vet and staticcheck, and whether it builds for macOS
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(GO) tool staticcheck $(PKGS)
-	GOOS=darwin CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandbox
+	GOOS=darwin CGO_ENABLED=0 $(GO) build $$(GOOS=darwin $(GO) list ./... | grep -v /internal/)
 
 fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... for some
 	@scripts/fuzz.sh $(PKGS)

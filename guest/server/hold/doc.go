@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package hold is the process that lives beside a persistent shell and
 // holds descriptors for it.
 //
