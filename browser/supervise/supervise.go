@@ -189,6 +189,10 @@ func gone(ctx context.Context, c browser.Container) bool {
 	return false
 }
 
+// noRoom is what a program says that cannot have one more process or thread, see
+// fork(2).
+const noRoom = "Resource temporarily unavailable"
+
 // failed says why there is no browser, in its own words too.
 func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code, message string, cause error) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
@@ -198,7 +202,16 @@ func (r *run) failed(ctx context.Context, c browser.Container, code sandbox.Code
 		message += "; it said:\n" + words
 	}
 	return &sandbox.Error{Code: code, Op: "start browser", Field: "browser.autoStartTimeout", Resource: c.Name(), Message: message, Err: cause, Retryable: code == sandbox.CodeTimeout,
-		Hint: "sandbox doctor looks at what a browser needs"}
+		Hint: advice(message)}
+}
+
+// advice is what to do about a browser that has said that.
+func advice(said string) string {
+	const look = "sandbox doctor looks at what a browser needs"
+	if strings.Contains(said, noRoom) {
+		return "there was no room for one more process: raise the limits of the container, docker.pidsLimit first; " + look
+	}
+	return look
 }
 
 // together returns what a supervisor said and then the log, of which the

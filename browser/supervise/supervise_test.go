@@ -1,6 +1,9 @@
 package supervise
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestTogether holds that an error tells each line once, the supervisor's
 // first.
@@ -18,5 +21,19 @@ func TestTogether(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestAdvice holds that a browser which has no room for its processes is told
+// as that, and not as one that lacks something.
+func TestAdvice(t *testing.T) {
+	for said, limits := range map[string]bool{
+		"bash: fork: retry: Resource temporarily unavailable":   true,
+		"pthread_create: Resource temporarily unavailable (11)": true,
+		"no usable sandbox": false,
+	} {
+		if got := advice(said); strings.Contains(got, "limits") != limits {
+			t.Errorf("%s: %s", said, got)
+		}
 	}
 }
