@@ -75,6 +75,7 @@ func TestTraitorSells(t *testing.T) {
 		return wareOf(t, func() (int, wire.Endpoint, error) { return bound(kind, protocol, host, listens) })
 	}
 	good := of(unix.SOCK_STREAM, 0, loopback4, true)
+	twice := of(unix.SOCK_STREAM, 0, loopback4, true) // taken the first time, it is shut down
 	elsewhereInIt := good
 	elsewhereInIt.at.Port++
 	hostFD, hostAt, err := bound(unix.SOCK_STREAM, 0, loopback4, true)
@@ -101,7 +102,7 @@ func TestTraitorSells(t *testing.T) {
 		"more than it says":        {listeningAt(good.at), func(g traitor) { g.hands(listenerPacket, good.fd, good.fd) }},
 		"less than it says":        {listeningAt(good.at), func(g traitor) { g.hands(listenerPacket) }},
 		"a ticket of nobody":       {listeningAt(good.at), func(g traitor) { g.hands("BKFD\x03\x01\x00\x00\x02\x00\x00\x00", good.fd) }},
-		"a ticket twice":           {listeningAt(good.at), func(g traitor) { g.hands(listenerPacket, good.fd); g.hands(listenerPacket, good.fd) }},
+		"a ticket twice":           {listeningAt(twice.at), func(g traitor) { g.hands(listenerPacket, twice.fd); g.hands(listenerPacket, twice.fd) }},
 		"as a state":               {listeningAt(good.at), func(g traitor) { g.hands("BKFD\x01\x01\x00\x00\x01\x00\x00\x00", good.fd) }},
 		"as what only we may send": {listeningAt(good.at), func(g traitor) { g.hands("BKFD\x02\x01\x00\x00\x01\x00\x00\x00", good.fd) }},
 		"the end of the channel":   {listeningAt(good.at), func(g traitor) { g.side.Close() }},
