@@ -18,7 +18,7 @@ import (
 // display, and agents may use it.
 const withBrowsers = `{
   "agents": {"defaults": {"sandbox": {
-    "provider": "docker", "docker": {"memory": "256m"}, "tools": {"alsoAllow": ["browser"]},
+    "provider": "docker", "docker": {"memory": "1g"}, "tools": {"alsoAllow": ["browser"]},
     "browser": {"enabled": true, "headless": false, "enableNoVnc": true, "allowDownloads": true, "autoStartTimeout": "90s"}
   }}},
   "daemon": {"drainTimeout": "5s"}
