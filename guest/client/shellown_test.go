@@ -142,25 +142,19 @@ func TestShellOwnOutputs(t *testing.T) {
 // TestShellOwnNumbers holds what becomes of a shell that cannot have its
 // outputs, or loses them.
 func TestShellOwnNumbers(t *testing.T) {
-	t.Run("the numbers are somebody's", func(t *testing.T) {
-		s := newCalmShell(t)
-		s.says("exec 250>mine", "")
-		for range 20 {
-			s.says("echo a", "a\n")
-		}
-		s.says("echo text >&250; exec 250>&-; read x <mine; echo $x", "text\n")
-		if s.fd(250) || s.fd(251) {
-			t.Error("the shell has taken its outputs")
-		}
-	})
-	t.Run("both numbers are somebody's", func(t *testing.T) {
-		s := newCalmShell(t)
-		s.says("exec 250>mine 251>too", "")
-		for range 20 {
-			s.says("echo a", "a\n")
-		}
-		s.says("echo text >&250; exec 250>&- 251>&-; read x <mine; echo $x", "text\n")
-	})
+	for name, open := range map[string]string{"a number is somebody's": "250>mine", "both numbers are somebody's": "250>mine 251>too"} {
+		t.Run(name, func(t *testing.T) {
+			s := newCalmShell(t)
+			s.says("exec "+open, "")
+			for range 20 {
+				s.says("echo a", "a\n")
+			}
+			s.says("echo text >&250; exec 250>&- 251>&-; read x <mine; echo $x", "text\n")
+			if s.fd(250) || s.fd(251) {
+				t.Error("the shell has taken its outputs")
+			}
+		})
+	}
 	t.Run("a shell that cannot let go", func(t *testing.T) {
 		s := newCalmShell(t)
 		s.calm()

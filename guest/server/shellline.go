@@ -139,7 +139,8 @@ func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
 		if err == errKilled {
 			return nil, nil, failure(wire.KindInternal, err)
 		}
-		// It has ended in this moment, and has not seen the line.
+		// It has ended in this moment, or will never tell the state after the
+		// line before, and has not seen this one.
 		s.abandon()
 		s.lost = true
 		if tries > 0 {

@@ -103,7 +103,8 @@ func (p *shellProc) say(s dialect.Script) error {
 // It looks after the shell from time to time, the first time after first
 // and then less and less often; with idle always after first, and calls it,
 // and an error of it ends the wait. With each look it takes what has been
-// written of the state, or the shell could wait for that.
+// written of the state, or the shell could wait for that; while that of the line
+// before has not come to its end, it looks often.
 func (p *shellProc) hear(a *dialect.Answer, state *shellState, done func() bool, first time.Duration, idle func() error) error {
 	look := first
 	if !p.telling.over() {
