@@ -35,12 +35,10 @@ func (c *controlled) atOnce(ops ...manager.Operation) map[sandbox.Code]int {
 }
 
 // passed holds that exactly so many of them passed, and the rest were over the
-// budget. On a busy machine some may be told that others keep the accounts; such
-// a call may have been charged, and another one does not pass in its place then.
+// budget.
 func (c *controlled) passed(what string, codes map[sandbox.Code]int, want, of int) {
 	c.t.Helper()
-	busy, over := codes[sandbox.CodeBusy], codes[sandbox.CodeBudgetExceeded]
-	if codes[""] > want || codes[""]+busy < want || codes[""]+busy+over != of {
+	if codes[""] != want || codes[sandbox.CodeBudgetExceeded] != of-want {
 		c.t.Errorf("%s: %v, want %d of %d to pass", what, codes, want, of)
 	}
 }
