@@ -27,15 +27,17 @@ const (
 
 	// patience is how long times run on while the accounts cannot be reached,
 	// because others work on them or the disk stands still; then the operation
-	// goes on with what it holds, and ends when that is used up.
-	patience = 3 * time.Second
+	// goes on with what it holds, and ends when that is used up. An operation
+	// that ends so has been charged for nothing, and a crowd on a busy disk keeps
+	// accounts for seconds; what was used meanwhile is charged all the same.
+	patience = 10 * time.Second
 
 	// silence is how long a clock may take to answer.
 	silence = time.Second
 
 	// settling bounds the wait for the accounts at the end of an operation,
 	// whose context may have ended already.
-	settling = 5 * time.Second
+	settling = 10 * time.Second
 )
 
 // A Meter counts for one operation. It is safe for concurrent use.
