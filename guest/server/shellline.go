@@ -159,7 +159,7 @@ func (l *shellLine) give(p *shellProc) error {
 	var drop bool
 	l.from, drop = p.own.next(l.text)
 	script := p.dialect.Script(dialect.Line{
-		Outputs: l.from, Drop: drop, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
+		Outputs: l.from, Drop: drop, Effect: p.effect(l), Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})
@@ -187,6 +187,18 @@ func (l *shellLine) give(p *shellProc) error {
 		return err
 	}
 	return nil
+}
+
+// effect returns what the line does at most to the state that is kept.
+func (p *shellProc) effect(l *shellLine) dialect.Effect {
+	effect := p.dialect.Effect(l.text)
+	switch {
+	case effect == dialect.Changes:
+		p.changed = l.cmd.id
+	case !l.shell.state.usualSince(p.changed):
+		return dialect.Changes
+	}
+	return effect
 }
 
 // giveInput puts the read end of the line's input where the shell finds it.

@@ -193,8 +193,14 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 // leaves that for later. It overlaps with the shell's own work.
 func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) error {
 	keep := func() error { return p.keepState(a, state) }
-	if p.given.Silent {
+	switch {
+	case p.given.Effect != dialect.Changes:
+		keep = func() error { state.stays(l.cmd.id); return nil }
+	case p.given.Silent:
 		keep = func() error { p.keepLater(a, state); return nil }
+	}
+	if p.given.Effect == dialect.Prints { // and has the same outputs, and no process
+		return errors.Join(keep(), l.quieten(p))
 	}
 	if l.from == dialect.Opened {
 		p.own.ended(l.from, p.prog.conn.srv.lastProcess(), false)
@@ -207,6 +213,14 @@ func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) e
 	}
 	if !p.own.ended(l.from, p.prog.conn.srv.lastProcess(), l.from == dialect.Own || a.Own()) {
 		return p.renew([]int{wire.Stdout, wire.Stderr}, func() error { return nil })
+	}
+	return l.quieten(p)
+}
+
+// quieten makes the outputs of a line ready for the next.
+func (l *shellLine) quieten(p *shellProc) error {
+	if l.bearer == nil {
+		return nil
 	}
 	for _, ch := range l.used() {
 		if err := p.outputs[ch].SetReadDeadline(time.Time{}); err != nil { // of a pump that has ended

@@ -49,6 +49,7 @@ type shellProc struct {
 	own     own
 	given   dialect.Script // the last that it was given
 	telling telling
+	changed uint32 // the last line that it was given that may have changed its state
 	buf     []byte
 
 	exit    wire.Exit // readable once prog.gone is closed, like exitErr

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
@@ -33,6 +34,7 @@ type shellState struct {
 	err   error
 	good  *os.File // nil: there is none yet
 	whole int64    // size of what is kept
+	usual *bool    // it is that of a usual shell of bash; nil: nobody has looked
 
 	index  *os.File        // nil: nobody wants to know
 	sum    uint32          // of what was written
@@ -85,8 +87,29 @@ func (s *shellState) commit() {
 	if s.publish(r) != nil {
 		return // the last record still speaks of the other file
 	}
-	s.good, s.whole = s.files[s.next], s.size
+	s.good, s.whole, s.usual = s.files[s.next], s.size, nil
 	s.next = 1 - s.next
+}
+
+// stays says that what is kept is the state after the line, too.
+func (s *shellState) stays(line uint32) {
+	r := s.record
+	r.Kept, r.Over = line, max(r.Over, line)
+	_ = s.publish(r) // as for over
+}
+
+// usualSince reports whether what is kept is the state after that line or a
+// later one, and that of a usual shell of bash.
+func (s *shellState) usualSince(line uint32) bool {
+	if s.good == nil || s.record.Kept < line {
+		return false
+	}
+	if s.usual == nil {
+		var b [dialect.UsualTail]byte
+		n, err := s.good.ReadAt(b[:min(s.whole, int64(len(b)))], max(0, s.whole-int64(len(b))))
+		s.usual = new(err == nil && dialect.Usual(b[:n]))
+	}
+	return *s.usual
 }
 
 // over says that no state will be kept of the line any more.

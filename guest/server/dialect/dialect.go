@@ -62,6 +62,7 @@ const (
 type Line struct {
 	Outputs Outputs // other shells than bash have Opened alone
 	Drop    bool    // bash is to close its own first
+	Effect  Effect  // what it does at most
 	Text    string  // without NUL
 	Token   string
 	Stdin   bool // from the holder; /dev/null otherwise
@@ -77,6 +78,7 @@ type Script struct {
 	// Silent is whether the shell says nothing but its state when that has come
 	// to its end: nobody is woken up for it.
 	Silent bool
+	Effect Effect // the shell tells its state if that is Changes
 
 	rest int // how much of it, at its end, a shell has not read yet when it begins the line
 }
@@ -95,16 +97,38 @@ func (d Dialect) Script(l Line) Script {
 		ask := asking + l.Token + "\n"
 		return Script{Writes: []string{run, ask, "\n"}, Slot: slot, rest: len(ask) + 1}
 	}
+	if l.Outputs == Taken {
+		l.Effect = Changes // it is heard to the end
+	}
+	if l.Effect == Prints && l.Outputs == Own && !l.Stdin && l.Stdout && (l.Stderr || l.Merge) && len(l.Text) <= inline {
+		return Script{Writes: []string{d.print(l)}, Silent: true, Effect: Prints, rest: 1}
+	}
+	l.Effect = min(l.Effect, Leaves)
 	run := `\builtin eval ` + quote(l.Text)
 	slot := len(run) > inline
 	if slot {
 		run = d.fromSlot()
 	}
-	run += redirect + "; " + ask(l.Outputs.word()+mend(l.Text), l.Token)
+	run += redirect + "; "
+	if l.Effect == Leaves {
+		run += `\__sandboX "$?" ` + l.Outputs.word() + " " + l.Token + "\n"
+	} else {
+		run += ask(l.Outputs.word()+mend(l.Text), l.Token)
+	}
 	if l.Drop {
 		run = ask("drop", l.Token) + run
 	}
-	return Script{Writes: []string{run + "\n"}, Slot: slot, Silent: l.Outputs != Taken, rest: 1}
+	return Script{Writes: []string{run + "\n"}, Slot: slot, Silent: l.Outputs != Taken, Effect: l.Effect, rest: 1}
+}
+
+// print is the script of a line that only writes, as short as it can be. The
+// line can be read as it is, and what it has to write to needs not be closed.
+func (d Dialect) print(l Line) string {
+	errOut := ownStderr
+	if l.Merge {
+		errOut = ownStdout
+	}
+	return "{ " + l.Text + "\n}>&" + ownStdout + " 2>&" + errOut + ";__SandboX \"$?\" " + l.Token + "\n\n"
 }
 
 // mend has bash set its parser right, before that reads anything else. After

@@ -39,6 +39,22 @@ func TestScript(t *testing.T) {
 			[]string{`\builtin eval 'a' </dev/null >|/dev/null 2>|/dev/null 250>&- 251>&-; ` + answer + "own " + token + "\n\n"}, false},
 		{"bash, drops its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Drop: true},
 			[]string{answer + "drop " + token + "\n" + `\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/dev/null; ` + answer + "new " + token + "\n\n"}, false},
+		{"bash, left as it is", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Effect: dialect.Leaves},
+			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandboX "$?" new ` + token + "\n\n"}, false},
+		{"bash, left as it is, has its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Own, Effect: dialect.Leaves},
+			[]string{`\builtin eval 'a' </dev/null >&250- 2>&251-; \__sandboX "$?" own ` + token + "\n\n"}, false},
+		{"bash, left as it is, takes its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Taken, Effect: dialect.Leaves},
+			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; ` + answer + "take " + token + "\n\n"}, false},
+		{"bash, prints", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Own, Effect: dialect.Prints},
+			[]string{"{ a\n}>&250 2>&251;__SandboX \"$?\" " + token + "\n\n"}, false},
+		{"bash, prints, merged", "bash", dialect.Line{Text: "a", Stdout: true, Merge: true, Outputs: dialect.Own, Effect: dialect.Prints},
+			[]string{"{ a\n}>&250 2>&250;__SandboX \"$?\" " + token + "\n\n"}, false},
+		{"bash, prints, has no outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Effect: dialect.Prints},
+			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; \__sandboX "$?" new ` + token + "\n\n"}, false},
+		{"bash, prints, with input", "bash", dialect.Line{Text: "a", Stdin: true, Stdout: true, Stderr: true, Outputs: dialect.Own, Effect: dialect.Prints},
+			[]string{`\builtin eval 'a' </proc/7/fd/5 >&250- 2>&251-; \__sandboX "$?" own ` + token + "\n\n"}, false},
+		{"bash, prints, nobody hears it", "bash", dialect.Line{Text: "a", Stdout: true, Outputs: dialect.Own, Effect: dialect.Prints},
+			[]string{`\builtin eval 'a' </dev/null >&250- 2>|/dev/null 251>&-; \__sandboX "$?" own ` + token + "\n\n"}, false},
 		{"sh", "sh", dialect.Line{Text: "a", Stderr: true},
 			[]string{`\eval 'a' </dev/null >|/dev/null 2>|/proc/7/fd/4` + "\n", ask, "\n"}, false},
 		{"sh, long", "sh", dialect.Line{Text: long},
@@ -68,7 +84,7 @@ func TestScriptSizes(t *testing.T) {
 		d, _ := dialect.For(program, 1<<30-1)
 		for _, filler := range []string{"x", "'", "\n"} {
 			for n := range 1200 {
-				script := d.Script(dialect.Line{Text: strings.Repeat(filler, n), Token: token, Stdin: true, Stdout: true, Stderr: true})
+				script := d.Script(dialect.Line{Text: strings.Repeat(filler, n), Token: token, Stdin: n%2 == 0, Stdout: true, Stderr: true, Outputs: dialect.Own, Effect: dialect.Prints})
 				for _, w := range append(script.Writes, d.Begin(token).Writes...) {
 					if len(w) > limit {
 						t.Fatalf("%s: %d bytes for %d of %q", program, len(w), n, filler)

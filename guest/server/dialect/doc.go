@@ -36,6 +36,19 @@
 // not even a trace of this function, nor what a trap or the shell itself says
 // there between lines. The state is not parsed: only a new shell ever reads it.
 //
+// A line that is known to leave its shell as it was ([Effect]), in a shell that is
+// known to be usual ([Usual]), is asked for its end alone, by __sandboX: the state
+// that is kept is the one after it, too. Of the time of a builtin, most is that of
+// the state. If all that it does is to write, and the shell has its outputs, it
+// is read as it is,
+//
+//	{ LINE
+//	}>&250 2>&251;__SandboX "$?" TOKEN
+//	(an empty one)
+//
+// since there is nothing in it that could reach the shell, its script, or its
+// other descriptors.
+//
 // The redirections of __sandbox need at least as many free descriptors as
 // those of the line, and it looks whether the holder is still there, or its own
 // outputs are, so a shell that could not run a line does not answer for it; nor

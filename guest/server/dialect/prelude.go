@@ -17,15 +17,19 @@ func (d Dialect) Prelude(restore bool) string {
 	if restore {
 		text += more
 	}
+	text = strings.ReplaceAll(text, "@ANSWER@", bashAnswer)
 	return strings.NewReplacer(
 		"@STDOUT@", d.slot(hold.SlotStdout), "@STDERR@", d.slot(hold.SlotStderr), "@RESTORE@", d.slot(hold.SlotRestore),
 		"@OUT@", ownStdout, "@ERR@", ownStderr,
 	).Replace(text)
 }
 
-// bashPrelude defines how bash answers, in two functions, because bash copies
-// the whole of a function each time that it is called: the second has what is
-// rare. The first is called with the status of the line, a word, and a token.
+// bashPrelude defines how bash answers, in several functions, because bash
+// copies the whole of a function each time that it is called: __Sandbox has what
+// is rare, __sandboX is for lines that leave the state as it is, which it does
+// not tell, and __SandboX for those that only print, after which nearly nothing of
+// what follows is of matter. The others are called with the status of the line, a
+// word, and a token.
 // The word is of the line's outputs:
 //
 //	new    they were opened for it, and are closed by now
@@ -42,11 +46,13 @@ func (d Dialect) Prelude(restore bool) string {
 // written where no traps are inherited: functrace, with which they would
 // be, is off meanwhile. The state's parts are in an order in which they can be
 // read again: aliases must be there before functions could change what their
-// commands mean, and options come last.
+// commands mean, and options come last. Between the umask and those there is
+// nothing in a usual shell, see [Usual].
 //
 // To list functions takes bash long even when there are only these, so it
-// is asked first whether there are others. That compgen is there to be asked
-// is what it says when called for nothing. The names it prints are comments.
+// is asked first whether there are others, or builtins that are disabled: those
+// are not kept, but make a shell unusual. That compgen is there to be asked is
+// what it says when called for nothing. The names it prints are comments.
 // Under nocasematch it would not tell __SANDBOX from these functions.
 //
 // The state goes to standard output and what else it says to the guest to
@@ -71,17 +77,14 @@ const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $-:$1:$2:$# in
 *[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
-esac && builtin eval && case $2 in
-own*) builtin printf '\0%s %d\n' "$3" "$1" >&2 3>&@OUT@ 4>&@ERR@;;
-*) [[ -e @STDOUT@ && ! /proc/self/fd/1 -ef @STDOUT@ ]] && builtin printf '\0%s %d\n' "$3" "$1" >&2 2>&1 3>&2;;
-esac && {
+esac && builtin eval && @ANSWER@ && {
 builtin printf '\0%s\n__sandbox_begin %q\n' "$3" "${DIRSTACK:-${PWD-}}"
 builtin declare -p
+builtin umask -p
 [[ -o posix ]] && builtin printf 'builtin set +o posix\n'
 builtin alias -p
 builtin trap -p
-builtin umask -p
-[[ a != A ]] && builtin compgen && ! builtin compgen -A function -P '#' -X '__[sS]andbox' || {
+[[ a != A ]] && builtin compgen && ! builtin compgen -A function -A disabled -P '#' -X '__[sS]andbo[xX]' || {
 builtin declare -f
 builtin declare -Fx
 }
@@ -94,6 +97,16 @@ esac
 case $- in *e*) builtin return 0;; esac
 builtin return "$1"
 } <&1
+__sandboX() {
+@ANSWER@
+case $- in *e*) builtin return 0;; esac
+builtin return "$1"
+} <&1
+__SandboX() {
+builtin printf '\0%s %d\n' "$2" "$1" >&2
+case $- in *e*) builtin return 0;; esac
+builtin return "$1"
+}
 __Sandbox() {
 case $#:$- in
 1:*)
@@ -114,8 +127,14 @@ case $1:$2 in 2:*|*+) [[ -o posix ]] || builtin eval ')' 2>|/dev/null;; esac
 case $2 in drop) command exec @OUT@>&- @ERR@>&-; builtin return 1;; esac
 builtin return 0
 }
-\builtin readonly -f __sandbox __Sandbox
+\builtin readonly -f __sandbox __Sandbox __sandboX __SandboX
 `
+
+// bashAnswer is the part of a function that tells the end of the line.
+const bashAnswer = `case $2 in
+own*) builtin printf '\0%s %d\n' "$3" "$1" >&2 3>&@OUT@ 4>&@ERR@;;
+*) [[ -e @STDOUT@ && ! /proc/self/fd/1 -ef @STDOUT@ ]] && builtin printf '\0%s %d\n' "$3" "$1" >&2 2>&1 3>&2;;
+esac`
 
 // bashRestore reads the state. What cannot be set again (read-only
 // variables of bash itself) fails and is passed over. A function named

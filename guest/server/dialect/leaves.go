@@ -1,0 +1,230 @@
+package dialect
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// maxLooked is how long a line is looked at, in bytes.
+const maxLooked = 4 << 10
+
+// An Effect is what a line does to its shell at most: to its variables,
+// functions, aliases, options, traps, working directory and umask. What bash
+// changes by itself with each command does not count: $_, PIPESTATUS and
+// RANDOM, and how old SECONDS is.
+type Effect uint8
+
+const (
+	// Changes is anything.
+	Changes Effect = iota
+	// Leaves is nothing, so that the shell need not tell its state again. The
+	// line is of commands of words that nothing is put into, which are
+	// programs, or builtins that change nothing; in lists and pipelines, with
+	// plain redirections.
+	Leaves
+	// Prints is nothing either, and all that the line does is to write to its
+	// outputs. It makes no process, and reads nothing.
+	Prints
+)
+
+// Effect returns what is known of a line for a shell whose state is Usual.
+func (d Dialect) Effect(text string) Effect {
+	if !d.bash || len(text) > maxLooked {
+		return Changes
+	}
+	l := leaver{text: text, effect: Prints}
+	for l.next() {
+	}
+	if !l.whole {
+		return Changes
+	}
+	return l.effect
+}
+
+// A leaver reads a line from its beginning for as long as it leaves everything
+// as it was.
+type leaver struct {
+	text   string   // what is left
+	words  []string // of the command so far, with their quotes
+	more   bool     // a command has to follow
+	some   bool     // there was a command
+	whole  bool     // the end was reached
+	effect Effect
+}
+
+// next reads an operator or a word, and reports whether there may be more.
+func (l *leaver) next() bool {
+	l.text = strings.TrimLeft(l.text, " \t")
+	if l.text == "" {
+		l.whole = l.command() && l.some && !l.more
+		return false
+	}
+	switch c := l.text[0]; c {
+	case '\n':
+		l.text = l.text[1:]
+		return !l.more && l.command()
+	case ';':
+		l.text = l.text[1:]
+		return len(l.words) > 0 && l.command()
+	case '&', '|':
+		twice := len(l.text) > 1 && l.text[1] == c
+		l.text = l.text[1:]
+		if twice {
+			l.text = l.text[1:]
+		} else {
+			l.effect = Leaves // a pipeline is of processes
+		}
+		ok := len(l.words) > 0 && l.command() && (twice || c == '|')
+		l.more = true
+		return ok && !strings.HasPrefix(l.text, "&")
+	case '<', '>':
+		return l.redirect()
+	}
+	word, ok := l.word()
+	if ok && l.text != "" && strings.IndexByte("<>", l.text[0]) >= 0 && strings.Trim(word, "0123456789") == "" {
+		return (word == "0" || word == "1" || word == "2") && l.redirect()
+	}
+	l.words = append(l.words, word)
+	return ok
+}
+
+// redirect reads a redirection of the three descriptors that every command has.
+// There is no number in front any more.
+func (l *leaver) redirect() bool {
+	if len(l.words) == 0 { // it would not be the first word that is the command
+		return false
+	}
+	if to, ok := strings.CutPrefix(l.text, ">&"); ok {
+		l.text = to
+		word, ok := l.word()
+		return ok && (word == "1" || word == "2")
+	}
+	l.effect = Leaves // whoever opens a file may have to wait, or get at what the shell reads
+	if to, ok := strings.CutPrefix(l.text, ">>"); ok {
+		l.text = to
+	} else {
+		l.text = l.text[1:]
+	}
+	l.text = strings.TrimLeft(l.text, " \t")
+	_, ok := l.word()
+	return ok
+}
+
+// word reads a word. It must have no part that is put in place of another, but
+// for the names of files.
+func (l *leaver) word() (word string, ok bool) {
+	for i := 0; ; i++ {
+		if i == len(l.text) || strings.IndexByte(" \t\n;&|<>", l.text[i]) >= 0 {
+			word, l.text = l.text[:i], l.text[i:]
+			return word, i > 0
+		}
+		switch c := l.text[i]; {
+		case c == '\'', c == '"':
+			n := strings.IndexByte(l.text[i+1:], c)
+			if n < 0 || c == '"' && !isPlain(l.text[i+1:i+1+n]) {
+				return "", false
+			}
+			i += n + 1
+		case !isName(c) && strings.IndexByte(",@%=^~*?", c) < 0:
+			return "", false
+		}
+	}
+}
+
+// isPlain reports whether what stands between double quotes, up to the first
+// that may be the second, is what it means.
+func isPlain(quoted string) bool {
+	return !strings.ContainsAny(quoted, "$`") && !strings.Contains(quoted, `\\`) && !strings.HasSuffix(quoted, `\`)
+}
+
+// isName reports whether c may be in the name of a command.
+func isName(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("_./:+-", c) >= 0
+}
+
+// command ends the command, and reports whether it leaves everything as it was.
+func (l *leaver) command() bool {
+	words := l.words
+	if len(words) == 0 {
+		return true
+	}
+	l.words, l.more, l.some = words[:0], false, true
+	name, args := words[0], words[1:]
+	if strings.ContainsFunc(name, func(r rune) bool { return r > 127 || !isName(byte(r)) }) || strings.IndexByte("+-", name[0]) >= 0 {
+		return false
+	}
+	switch name {
+	case ":", "true", "false", "echo":
+		return true
+	case "pwd":
+		return len(args) == 0
+	case "test": // evaluates the index of an array
+		l.effect = Leaves // it may ask for the standard input
+		return !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "[") })
+	case "printf": // can write to a variable
+		return len(args) > 0 && printsOnly(args[0])
+	}
+	l.effect = Leaves
+	return !isBash(name)
+}
+
+// printsOnly reports whether printf with that format, as it was written, sets
+// nothing.
+func printsOnly(format string) bool {
+	if strings.HasPrefix(strings.TrimLeft(format, `'"`), "-") {
+		return false
+	}
+	for _, after := range strings.Split(strings.ReplaceAll(format, "%%", ""), "%")[1:] {
+		if after == "" || strings.IndexByte("sbqdx", after[0]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isBash reports whether name is a word or a builtin of bash, and so no program.
+func isBash(name string) bool {
+	switch name {
+	case "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done", "in", "function", "time", "coproc",
+		".", ":", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen", "complete", "compopt", "continue", "declare",
+		"dirs", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash", "help", "history", "jobs",
+		"kill", "let", "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift",
+		"shopt", "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait":
+		return true
+	}
+	return false
+}
+
+// UsualTail is how many bytes at the end of a state say whether it is usual.
+const UsualTail = 1 << 10
+
+// Usual reports whether the state of a shell of bash that ends with tail has
+// neither functions nor aliases nor traps nor disabled builtins, with which a
+// line could be more than its words say, and no option of which that is so.
+func Usual(tail []byte) bool {
+	tail, whole := bytes.CutSuffix(tail, []byte{'\n'})
+	lines := bytes.Split(tail, []byte{'\n'})
+	if !whole || len(lines) < 3 {
+		return false
+	}
+	// What else there is would be told between these two.
+	mask, end := lines[len(lines)-2], strings.Split(string(lines[len(lines)-1]), " ")
+	digits, ok := bytes.CutPrefix(mask, []byte("umask "))
+	if !ok || len(bytes.Trim(digits, "01234567")) > 0 || len(end) != 3 || end[0] != "__sandbox_end" {
+		return false
+	}
+	for _, o := range strings.Split(end[1], ":") {
+		if o == "lastpipe" || o == "extdebug" {
+			return false
+		}
+	}
+	for _, o := range strings.Split(end[2], ":") {
+		switch o {
+		case "braceexpand", "hashall", "interactive-comments", "errexit", "nounset", "pipefail", "noglob", "noclobber":
+		default:
+			return false
+		}
+	}
+	return true
+}
