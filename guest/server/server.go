@@ -30,7 +30,7 @@ type Server struct {
 	auditor *auditor
 	null    *os.File
 	nullFD  int
-	loadFD  int       // of /proc/loadavg; -1: nobody wants it, or it cannot be read
+	loadFD  int       // of /proc/loadavg; -1: it cannot be read
 	frames  sync.Pool // of *[]byte, for output
 	files   *fileServer
 	proof   *proof
@@ -86,11 +86,8 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b
 	}
-	s.loadFD = -1
-	if eyes != nil { // for own, which gains nothing elsewhere
-		if fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			s.loadFD = fd
-		}
+	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		s.loadFD = -1
 	}
 	s.gate, s.auditor = newGate(processors), newAuditor()
 	s.pool = newPool(s.nursery.start, rest)

@@ -15,11 +15,12 @@ import (
 const calmLines = 2
 
 // own decides where the next line of a shell has its outputs from. To open them
-// costs a builtin as much as all else where opening for writing is observed. So
-// a shell keeps them open itself there while its lines make no processes: nobody
-// but the shell can write to the pipes then, as when they are found deserted.
-// With the first new process of the sandbox, whoever made it, that is over: the
-// pipes are left to it, and the shell lets go of them before its next line.
+// costs a line that only prints a third of its time, and as much as all else where
+// opening for writing is observed. So a shell keeps them open itself while its
+// lines make no processes: nobody but the shell can write to the pipes then, as
+// when they are found deserted. With the first new process of the sandbox, whoever
+// made it, that is over: the pipes are left to it, and the shell lets go of them
+// before its next line.
 //
 // A descriptor that a line has copied (exec 3>&1) writes to nobody in later
 // lines, unless they have the same pipes: then it is heard with them.
