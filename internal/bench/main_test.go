@@ -110,8 +110,9 @@ func checkResults(t *testing.T, rep report.Report) {
 	all := []string{report.WayEngine, report.WaySocket, report.WayRelay, report.WayHost}
 	withLocal := append(slices.Clone(all), report.WayLocal)
 	want := map[string][]string{
-		report.OpPing: all[:3], report.OpBuiltin: append(slices.Clone(all[:3]), report.WayLocal), report.OpStart: all[:2],
-		report.OpExec: withLocal, report.OpRested: withLocal, report.OpWallStart: {report.WayHand, report.WayLocal},
+		report.OpPing: all[:3], report.OpBuiltin: append(slices.Clone(all[:3]), report.WayLocal), report.OpAssign: append(slices.Clone(all[:3]), report.WayLocal),
+		report.OpStart: all[:2],
+		report.OpExec:  withLocal, report.OpRested: withLocal, report.OpWallStart: {report.WayHand, report.WayLocal},
 	}
 	for _, op := range []string{
 		report.OpStat, report.OpList, report.OpRead4K, report.OpRead1M, report.OpRead64M,

@@ -98,9 +98,14 @@ func silent(code int, out, errOut *bytes.Buffer, err error) error {
 
 // builtin runs a line without a process of its own in a shell that stays.
 // The plain engine has no such shell: it starts one for each line.
-func (s *Session) builtin(ctx context.Context) (operation, error) {
+func (s *Session) builtin(ctx context.Context) (operation, error) { return s.line(ctx, ":") }
+
+// assignment is such a line that changes its shell.
+func (s *Session) assignment(ctx context.Context) (operation, error) { return s.line(ctx, "x=1") }
+
+func (s *Session) line(ctx context.Context, text string) (operation, error) {
 	op := operation{rounds: 60, ways: []way{
-		{name: report.WayEngine, turn: 3, take: timed(s.plainExec("sh", "-c", ":"), nil)},
+		{name: report.WayEngine, turn: 3, take: timed(s.plainExec("sh", "-c", text), nil)},
 	}}
 	var open []sandbox.Shell
 	op.done = func() error {
@@ -123,7 +128,7 @@ func (s *Session) builtin(ctx context.Context) (operation, error) {
 		w := way{name: g.name, turn: 20, lacks: why}
 		if why == "" {
 			open = append(open, sh)
-			w.take = timed(runLine(sh, ":"), nil)
+			w.take = timed(runLine(sh, text), nil)
 		}
 		op.ways = append(op.ways, w)
 	}

@@ -34,6 +34,7 @@ func (s *Session) oneBox() []prepared {
 		{report.OpExec, s.exec},
 		{report.OpRested, s.rested},
 		{report.OpBuiltin, s.builtin},
+		{report.OpAssign, s.assignment},
 		{report.OpStat, s.stat},
 		{report.OpRead4K, s.read(4 << 10)},
 		{report.OpWrite4K, s.write(4 << 10)},

@@ -30,6 +30,7 @@ const (
 	OpExec      = "exec /bin/true"
 	OpRested    = "exec, 50 ms after the last"
 	OpBuiltin   = "shell builtin"
+	OpAssign    = "shell assignment"
 	OpStat      = "stat"
 	OpList      = "list 10,000 entries"
 	OpRead4K    = "read 4 KiB"
