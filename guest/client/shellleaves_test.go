@@ -144,6 +144,16 @@ func TestShellPrints(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an error that has bash forget its line", func(t *testing.T) {
+		s.calm()
+		s.says("shopt -s failglob", "")
+		for range 5 {
+			if got := line(t, s, "echo nosuch*; echo a"); got.stdout != "" || got.exit.Code != 1 || got.exit.Restarted {
+				t.Errorf("got %+v", got)
+			}
+		}
+		s.says("shopt -u failglob", "")
+	})
 	t.Run("an error that ends the shell", func(t *testing.T) {
 		s.calm()
 		s.says("set -e; y=5", "")

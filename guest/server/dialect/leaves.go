@@ -215,7 +215,8 @@ func Usual(tail []byte) bool {
 		return false
 	}
 	for _, o := range strings.Split(end[1], ":") {
-		if o == "lastpipe" || o == "extdebug" {
+		switch o {
+		case "lastpipe", "extdebug", "failglob": // the last one has bash forget more than the line
 			return false
 		}
 	}

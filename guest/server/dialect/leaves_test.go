@@ -151,6 +151,7 @@ func TestUsual(t *testing.T) {
 		{"posix", "x\numask 0022\nbuiltin set +o posix\n__sandbox_end " + opts + " " + set + ":posix\n", false},
 		{"lastpipe", "x\numask 0022\n__sandbox_end " + opts + ":lastpipe " + set + "\n", false},
 		{"extdebug", "x\numask 0022\n__sandbox_end extdebug " + set + "\n", false},
+		{"failglob", "x\numask 0022\n__sandbox_end " + opts + ":failglob " + set + "\n", false},
 		{"xtrace", "x\numask 0022\n__sandbox_end " + opts + " " + set + ":xtrace\n", false},
 		{"verbose", "x\numask 0022\n__sandbox_end " + opts + " " + set + ":verbose\n", false},
 		{"functrace", "x\numask 0022\n__sandbox_end " + opts + " " + set + ":functrace\n", false},
