@@ -122,8 +122,13 @@ END`)
 	}
 }
 
-// namespaces shows those of the first process and of a page's.
-const namespaces = `page=$(pgrep -f -- '^[^ ]* --type=renderer' | tail -n 1)
+// namespaces shows those of the first process and of a page's, once there is a
+// page: Chromium answers before.
+const namespaces = `for try in $(seq 300); do
+	page=$(pgrep -f -- '^[^ ]* --type=renderer' | tail -n 1)
+	[ -z "$page" ] || break
+	sleep 0.1
+done
 for kind in user pid net; do
 	[ "$(readlink /proc/1/ns/$kind)" = "$(readlink /proc/$page/ns/$kind)" ] && echo "same $kind"
 done
