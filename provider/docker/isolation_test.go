@@ -72,7 +72,16 @@ func TestTwoSessionsApart(t *testing.T) {
 		})
 		must(t, err)
 		soon(t, 30*time.Second, "the victim runs", func() bool { return strings.Contains(out.String(), "got input") })
-		before := insideOf(t, a.Info().PID)
+		var before map[int]string
+		soon(t, 30*time.Second, "its child is what it is to be", func() bool {
+			before = insideOf(t, a.Info().PID)
+			for _, name := range before {
+				if strings.HasPrefix(name, "sleep 86411") {
+					return true
+				}
+			}
+			return false
+		})
 		if got, _ := sh(t, b, attack); got != "tried" {
 			t.Errorf("got through:\n%s", got)
 		}
