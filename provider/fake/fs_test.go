@@ -53,11 +53,13 @@ func fileRig(t testing.TB) fstests.Rig {
 	}
 }
 
-// swapping exchanges two names by a command inside until it is told to stop.
+// swapping exchanges two names by a command inside until it is told to stop. It
+// moves nothing into a folder that somebody has made meanwhile, or that the other
+// name leads to.
 func swapping(sb sandbox.Sandbox, x, y string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `
-		while :; do mv "$1" "$1.swap"; mv "$2" "$1"; mv "$1.swap" "$2"; done`, "sh", x, y}})
+		while :; do mv -T "$1" "$1.swap" || rm -rf "$1"; mv -T "$2" "$1"; mv -T "$1.swap" "$2"; done`, "sh", x, y}})
 	return sync.OnceFunc(func() {
 		cancel()
 		if err == nil {

@@ -161,11 +161,17 @@ func mkfifo(p *Proc) int {
 }
 
 func mv(p *Proc) int {
-	_, args, ok := flags(p, "f")
+	set, args, ok := flags(p, "fT")
 	if !ok || len(args) != 2 {
 		return 1
 	}
-	return each(p, args[:1], func(from string) error { return p.Files().Rename(p.Path(from), into(p, from, args[1])) })
+	return each(p, args[:1], func(from string) error {
+		to := into(p, from, args[1])
+		if set['T'] {
+			to = p.Path(args[1])
+		}
+		return p.Files().Rename(p.Path(from), to)
+	})
 }
 
 func readlink(p *Proc) int {
