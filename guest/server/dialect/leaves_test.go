@@ -99,7 +99,7 @@ grep -Ev '^declare -[-aAirx]+ (_|PIPESTATUS|RANDOM|SRANDOM|SECONDS|EPOCH[A-Z]*|B
 		}
 		text := b.String()
 		effect := d.Effect(text)
-		if effect == dialect.Changes || lines[text] || strings.Count(text, " ") < 2 || len(lines) >= 400 {
+		if effect == dialect.Changes || lines[text] || strings.Count(text, " ") < 2 || len(lines) >= 250 {
 			continue
 		}
 		lines[text] = true
@@ -111,7 +111,7 @@ grep -Ev '^declare -[-aAirx]+ (_|PIPESTATUS|RANDOM|SRANDOM|SECONDS|EPOCH[A-Z]*|B
 		}
 		fmt.Fprintf(&script, "%s../is; cmp -s ../is ../was || { builtin printf 'CHANGED by %%q\\n' %s; diff ../was ../is; mv ../is ../was; }\n", look, quoted)
 	}
-	if len(lines) < 400 {
+	if len(lines) < 250 {
 		t.Fatalf("only %d lines", len(lines))
 	}
 	script.WriteString("builtin echo the end\n")
