@@ -155,7 +155,9 @@ type Shell interface {
 	//
 	// The end of ctx, Kill and a shell that ends itself end every process
 	// of the shell. The next line finds a new shell in the state that was
-	// kept after the last line that came to its end; see Exit.Restarted. A
+	// kept after the last line that came to its end; see Exit.Restarted. What
+	// bash counts by itself ($_, PIPESTATUS, RANDOM, SECONDS) may be that after
+	// an earlier line, since which no line could have changed anything else. A
 	// state of more than 16 MiB may not be kept, the one before it is then.
 	// Exit.Usage of a line is zero: the shell's costs are not told apart.
 	//

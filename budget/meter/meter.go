@@ -28,8 +28,8 @@ const (
 	// patience is how long times run on while the accounts cannot be reached,
 	// because others work on them or the disk stands still; then the operation
 	// goes on with what it holds, and ends when that is used up. An operation
-	// that ends so has been charged for nothing, and a crowd on a busy disk keeps
-	// accounts for seconds; what was used meanwhile is charged all the same.
+	// that ends so was charged in vain, and a crowd on a busy disk keeps accounts
+	// for seconds; what is used meanwhile is charged all the same.
 	patience = 10 * time.Second
 
 	// silence is how long a clock may take to answer.

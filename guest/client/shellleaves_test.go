@@ -95,7 +95,7 @@ func TestShellUnusualByNow(t *testing.T) {
 }
 
 func atoi(s string) (n int) {
-	_, _ = fmt.Sscan(strings.TrimSpace(s), &n)
+	_, _ = fmt.Sscan(s, &n)
 	return n
 }
 

@@ -189,7 +189,8 @@ func (l *shellLine) give(p *shellProc) error {
 	return nil
 }
 
-// effect returns what the line does at most to the state that is kept.
+// effect returns what the line does at most to the state that is kept, and takes
+// note of one that may change it.
 func (p *shellProc) effect(l *shellLine) dialect.Effect {
 	effect := p.dialect.Effect(l.text)
 	switch {

@@ -20,7 +20,8 @@ const calmLines = 2
 // lines make no processes: nobody but the shell can write to the pipes then, as
 // when they are found deserted. With the first new process of the sandbox, whoever
 // made it, that is over: the pipes are left to it, and the shell lets go of them
-// before its next line.
+// before its next line. After a line that only prints nobody looks for one; the
+// line that follows does.
 //
 // A descriptor that a line has copied (exec 3>&1) writes to nobody in later
 // lines, unless they have the same pipes: then it is heard with them.

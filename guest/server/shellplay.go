@@ -194,13 +194,13 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) error {
 	keep := func() error { return p.keepState(a, state) }
 	switch {
-	case p.given.Effect != dialect.Changes:
+	case p.given.Effect == dialect.Prints: // and has the same outputs, and no process
+		state.stays(l.cmd.id)
+		return l.quieten(p)
+	case p.given.Effect == dialect.Leaves:
 		keep = func() error { state.stays(l.cmd.id); return nil }
 	case p.given.Silent:
 		keep = func() error { p.keepLater(a, state); return nil }
-	}
-	if p.given.Effect == dialect.Prints { // and has the same outputs, and no process
-		return errors.Join(keep(), l.quieten(p))
 	}
 	if l.from == dialect.Opened {
 		p.own.ended(l.from, p.prog.conn.srv.lastProcess(), false)

@@ -20,8 +20,8 @@ const (
 )
 
 // A shellState is what a new process of a shell starts from: what the last
-// one said of itself after a line, as a script that only a shell reads. The
-// next state goes to a second file, so that there is always a whole one.
+// one said of itself after a line, as a script that only a shell reads, but for
+// its end, see [dialect.Usual]. The next state goes to a second file, so that there is always a whole one.
 //
 // Where somebody outside wants to read it after our end, there is an index
 // too, see package snapshot.

@@ -111,12 +111,12 @@ func (d Dialect) Script(l Line) Script {
 	}
 	run += redirect + "; "
 	if l.Effect == Leaves {
-		run += `\__sandboX "$?" ` + l.Outputs.word() + " " + l.Token + "\n"
+		run += ask("__sandboX", l.Outputs.word(), l.Token)
 	} else {
-		run += ask(l.Outputs.word()+mend(l.Text), l.Token)
+		run += ask("__sandbox", l.Outputs.word()+mend(l.Text), l.Token)
 	}
 	if l.Drop {
-		run = ask("drop", l.Token) + run
+		run = ask("__sandbox", "drop", l.Token) + run
 	}
 	return Script{Writes: []string{run + "\n"}, Slot: slot, Silent: l.Outputs != Taken, Effect: l.Effect, rest: 1}
 }
@@ -198,7 +198,7 @@ func (d Dialect) redirections(l Line) string {
 func (d Dialect) Begin(token string) Script {
 	null := " </dev/null >|/dev/null 2>&1\n"
 	if d.bash {
-		return Script{Writes: []string{`\builtin . ` + d.slot(hold.SlotText) + null + ask("begin", token) + "\n"}}
+		return Script{Writes: []string{`\builtin . ` + d.slot(hold.SlotText) + null + ask("__sandbox", "begin", token) + "\n"}}
 	}
 	return Script{Writes: []string{`\. ` + d.slot(hold.SlotText) + null, asking + token + "\n", "\n"}}
 }
@@ -212,8 +212,10 @@ func quote(s string) string {
 
 const asking = `\__sandbox `
 
-// ask is how bash is asked for its answer.
-func ask(word, token string) string { return asking + `"$?" ` + word + " " + token + "\n" }
+// ask is how bash is asked for its answer by a function of the prelude.
+func ask(function, word, token string) string {
+	return `\` + function + ` "$?" ` + word + " " + token + "\n"
+}
 
 // Unread reports whether a shell that has ended, and left that much of what
 // was written, had not read the line to its end. Such a shell has run nothing

@@ -34,7 +34,8 @@
 // after that. The token is drawn anew for each line and no
 // variable can hold a zero byte, so no output of any kind is taken for a mark,
 // not even a trace of this function, nor what a trap or the shell itself says
-// there between lines. The state is not parsed: only a new shell ever reads it.
+// there between lines. Of the state only its end is looked at ([Usual]): only a
+// new shell ever reads it.
 //
 // A line that is known to leave its shell as it was ([Effect]), in a shell that is
 // known to be usual ([Usual]), is asked for its end alone, by __sandboX: the state

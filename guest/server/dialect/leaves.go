@@ -201,7 +201,8 @@ const UsualTail = 1 << 10
 
 // Usual reports whether the state of a shell of bash that ends with tail has
 // neither functions nor aliases nor traps nor disabled builtins, with which a
-// line could be more than its words say, and no option of which that is so.
+// line could be more than its words say, and no option of which that is so. It
+// does not tell a builtin that was loaded in the place of another (enable -f).
 func Usual(tail []byte) bool {
 	tail, whole := bytes.CutSuffix(tail, []byte{'\n'})
 	lines := bytes.Split(tail, []byte{'\n'})

@@ -17,7 +17,6 @@ func (d Dialect) Prelude(restore bool) string {
 	if restore {
 		text += more
 	}
-	text = strings.ReplaceAll(text, "@ANSWER@", bashAnswer)
 	return strings.NewReplacer(
 		"@STDOUT@", d.slot(hold.SlotStdout), "@STDERR@", d.slot(hold.SlotStderr), "@RESTORE@", d.slot(hold.SlotRestore),
 		"@OUT@", ownStdout, "@ERR@", ownStderr,
@@ -29,8 +28,7 @@ func (d Dialect) Prelude(restore bool) string {
 // is rare, __sandboX is for lines that leave the state as it is, which it does
 // not tell, and __SandboX for those that only print, after which nearly nothing of
 // what follows is of matter. The others are called with the status of the line, a
-// word, and a token.
-// The word is of the line's outputs:
+// word, and a token. The word is of the line's outputs:
 //
 //	new    they were opened for it, and are closed by now
 //	take   the same, and the shell is to open them for itself
@@ -77,7 +75,7 @@ const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $-:$1:$2:$# in
 *[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
-esac && builtin eval && @ANSWER@ && {
+esac && builtin eval && ` + bashAnswer + ` && {
 builtin printf '\0%s\n__sandbox_begin %q\n' "$3" "${DIRSTACK:-${PWD-}}"
 builtin declare -p
 builtin umask -p
@@ -98,7 +96,7 @@ case $- in *e*) builtin return 0;; esac
 builtin return "$1"
 } <&1
 __sandboX() {
-@ANSWER@
+` + bashAnswer + `
 case $- in *e*) builtin return 0;; esac
 builtin return "$1"
 } <&1
