@@ -43,17 +43,6 @@ func threadsFor(c wire.Config) int {
 	return 0
 }
 
-// settle makes the first stage, and lets commands start once the threads are
-// there too.
-func (s *Server) settle(c wire.Config, warmed <-chan struct{}) error {
-	if err := s.firstStage(c); err != nil {
-		return err
-	}
-	<-warmed
-	s.pool.open()
-	return nil
-}
-
 // A room is what processes and threads of our user there may be.
 type room struct {
 	commands uint64 // from stages on; 0 is as many as for us
@@ -114,20 +103,5 @@ func setLimits(list []wire.Rlimit) error {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
-	return nil
-}
-
-// firstStage makes a stage, or has one be made. With a filter it is waited
-// for: a wall that cannot have its filter is not to be served.
-func (s *Server) firstStage(c wire.Config) error {
-	if c.Filter == nil {
-		s.pool.warm()
-		return nil
-	}
-	first, err := s.nursery.start()
-	if err != nil {
-		return err
-	}
-	s.pool.put(first)
 	return nil
 }

@@ -78,6 +78,7 @@ func (s *Server) serve(f *os.File, beside *side, first *firstRead) {
 		c.goAway(err)
 		return
 	}
+	<-s.furnished
 	go c.side.serve(c)
 	bye := false
 	for err == nil && !bye {

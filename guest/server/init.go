@@ -153,14 +153,10 @@ func runInit(c initConfig) error {
 	}
 	warmed := make(chan struct{})
 	go func() { defer close(warmed); warmUp(room.threads) }()
-	s, err := newServer(c.base(), conf, isolation, room.commands, runtime.GOMAXPROCS(0))
-	if err != nil {
-		return err
-	}
-	go s.watchChildren()
+	s := newServer(conf, isolation)
 	stop := make(chan error, 1)
 	go func() { stop <- awaitStop(os.NewFile(uintptr(fd), "signals"), open) }()
-	over, err := s.begin(c, conf, warmed)
+	over, err := s.begin(c, outfit{base: c.base(), conf: conf, processes: room.commands, processors: runtime.GOMAXPROCS(0), warmed: warmed})
 	if err != nil {
 		return err
 	}
@@ -172,12 +168,11 @@ func runInit(c initConfig) error {
 	return err
 }
 
-// begin makes what commands need beside the threads, and starts to serve. Whoever has a channel
-// to us from our birth on is greeted before that is all there, and has
-// something to do meanwhile; his commands wait.
-func (s *Server) begin(c initConfig, conf wire.Config, warmed <-chan struct{}) (over <-chan struct{}, err error) {
+// begin furnishes the Server and starts to serve. Whoever has a channel to us
+// from our birth on is greeted before, and his requests wait.
+func (s *Server) begin(c initConfig, o outfit) (over <-chan struct{}, err error) {
 	if c.accept < 0 {
-		if err := s.settle(conf, warmed); err != nil {
+		if err := s.furnish(o); err != nil {
 			return nil, err
 		}
 		return s.open(c)
@@ -185,7 +180,8 @@ func (s *Server) begin(c initConfig, conf wire.Config, warmed <-chan struct{}) (
 	if over, err = s.open(c); err != nil {
 		return nil, err
 	}
-	return over, s.settle(conf, warmed)
+	runtime.Gosched() // or who is there already would be greeted once we wait for something
+	return over, s.furnish(o)
 }
 
 // base is what commands are laid over.

@@ -14,22 +14,24 @@ import (
 
 // A proof is what the checks of a configuration have shown.
 type proof struct {
-	done   chan struct{} // closed once the rest can be read
+	there  <-chan struct{} // closed once there is the thread that makes them
+	done   chan struct{}   // closed once the rest can be read
 	misses []wire.Miss
 	err    error // it is not known
 }
 
-// try makes the checks on a thread that is held as commands are, and returns
-// once there is that thread: it ends with the checks, and is none of those
-// that the process keeps.
+// try has the checks be made on a thread that is held as commands are, and that
+// ends with the checks: it is none of those that the process keeps. It has to be
+// there before commands are, which could take the room for it.
 func try(checks []wire.Check, maker *stage.Maker) *proof {
 	p := &proof{done: make(chan struct{})}
 	if len(checks) == 0 {
 		p.err = errors.New("the guest was given nothing to check")
+		p.there = p.done
 		close(p.done)
 		return p
 	}
-	onThread(func() {
+	p.there = onThread(func() {
 		defer close(p.done)
 		if p.err = maker.Hold(); p.err == nil {
 			p.misses = prove.Run(checks)
@@ -39,14 +41,14 @@ func try(checks []wire.Check, maker *stage.Maker) *proof {
 }
 
 // onThread runs f on a thread that it has for itself and that ends with f. It
-// is not the process's first one, which cannot end. It returns once there is
-// the thread.
-func onThread(f func()) {
+// is not the process's first one, which cannot end. The channel is closed once
+// there is the thread.
+func onThread(f func()) (there <-chan struct{}) {
 	locked := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			onThread(f) // on another one, because this one is taken
+			<-onThread(f) // on another one, because this one is taken
 			runtime.UnlockOSThread()
 			close(locked)
 			return
@@ -54,7 +56,7 @@ func onThread(f func()) {
 		close(locked)
 		f() // and the thread ends with the goroutine that has it
 	}()
-	<-locked
+	return locked
 }
 
 // A proving is a request for the proof.

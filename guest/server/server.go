@@ -23,6 +23,9 @@ const maxWalkers = 2
 // A Server runs commands for the clients that connect to it. There is one
 // in a process: it reaps every child of the process.
 type Server struct {
+	// furnished is closed once the first group of fields is there.
+	furnished chan struct{}
+
 	nursery *nursery
 	eyes    *eyes // nil: nobody looks
 	pool    *pool
@@ -30,10 +33,11 @@ type Server struct {
 	auditor *auditor
 	null    *os.File
 	nullFD  int
-	loadFD  int       // of /proc/loadavg; -1: it cannot be read
+	loadFD  int // of /proc/loadavg; -1: it cannot be read
+	proof   *proof
+
 	frames  sync.Pool // of *[]byte, for output
 	files   *fileServer
-	proof   *proof
 	walkers chan struct{}
 	conns   chan struct{}
 	// forwards holds a token for each forwarded connection, see maxForwards.
@@ -56,44 +60,25 @@ type Server struct {
 	sessions map[int]bool       // of running commands, by their program's pid
 }
 
-// newServer returns a Server whose commands are laid over base and held by conf,
-// with that limit of processes, where it is not 0.
-func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, processes uint64, processors int) (*Server, error) {
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	maker, err := stage.NewMaker(base, int(null.Fd()), stage.Confinement{
-		Landlock: conf.Landlock, Readable: conf.Readable, Writable: conf.Writable, Filter: conf.Filter, Observe: conf.Observe, Processes: processes,
-	})
-	if err != nil {
-		return nil, err
-	}
-	eyes, err := newEyes(conf)
-	if err != nil {
-		return nil, err
-	}
+// newServer returns a Server that can say what a guest with conf does here,
+// and takes requests once it is furnished. That comes apart because the rest
+// takes a while, and who is greeted before has something to do meanwhile.
+func newServer(conf wire.Config, isolation stage.Isolation) *Server {
 	s := &Server{
-		nursery: newNursery(maker, eyes), eyes: eyes,
-		null:    null,
-		nullFD:  int(null.Fd()),
-		walkers: make(chan struct{}, maxWalkers),
-		conns:   make(chan struct{}, maxConns),
-		boot:    randomHex(16), forwards: make(chan struct{}, maxForwards),
+		furnished: make(chan struct{}),
+		walkers:   make(chan struct{}, maxWalkers),
+		conns:     make(chan struct{}, maxConns),
+		boot:      randomHex(16), forwards: make(chan struct{}, maxForwards),
 		talking: map[*conn]struct{}{}, sessions: map[int]bool{},
+		files: newFileServer(),
 	}
 	s.frames.New = func() any {
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
 		return &b
 	}
-	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		s.loadFD = -1
-	}
-	s.gate, s.auditor = newGate(processors), newAuditor()
-	s.pool = newPool(s.nursery.start, rest)
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 	s.features, s.degraded = abilities(isolation, s.keepsTrees)
-	if eyes != nil {
+	if conf.Observe {
 		s.features = append(s.features, wire.FeatureObserve)
 		if observe.Blind() {
 			s.degraded = append(s.degraded, "kernel.yama.ptrace_scope is 2 or more: what commands try and are refused is not seen")
@@ -102,10 +87,73 @@ func newServer(base wire.Start, conf wire.Config, isolation stage.Isolation, pro
 	if conf.Landlock && !isolation.Truncate {
 		s.degraded = append(s.degraded, "the kernel has no Landlock of version 3 or later: truncating a file by its name is held by mounts alone")
 	}
-	s.proof = try(conf.Checks, maker)
-	s.files = newFileServer()
 	s.features = append(s.features, s.files.features()...)
-	return s, nil
+	return s
+}
+
+// An outfit is what a Server is furnished with.
+type outfit struct {
+	base       wire.Start // what commands are laid over
+	conf       wire.Config
+	processes  uint64          // limit for commands; 0 is none of their own
+	processors int             // that run Go code
+	warmed     <-chan struct{} // closed once there are as many threads as it takes
+}
+
+// furnish makes what commands need. The Server takes requests as soon as all of
+// that is there, and lets commands start when it returns: the first stage comes
+// first, and sets its filter meanwhile.
+func (s *Server) furnish(o outfit) error {
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	s.null, s.nullFD = null, int(null.Fd())
+	maker, err := stage.NewMaker(o.base, s.nullFD, stage.Confinement{
+		Landlock: o.conf.Landlock, Readable: o.conf.Readable, Writable: o.conf.Writable,
+		Filter: o.conf.Filter, Observe: o.conf.Observe, Processes: o.processes,
+	})
+	if err != nil {
+		return err
+	}
+	s.proof = try(o.conf.Checks, maker)
+	s.nursery = newNursery(maker)
+	s.pool = newPool(s.nursery.start, rest)
+	go s.watchChildren()
+	var first *stageProc
+	if maker.Filters() {
+		if first, err = s.nursery.begin(); err != nil {
+			return err
+		}
+	}
+	if s.eyes, err = newEyes(o.conf); err != nil {
+		return err
+	}
+	s.nursery.eyes = s.eyes
+	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		s.loadFD = -1
+	}
+	s.gate, s.auditor = newGate(o.processors), newAuditor()
+	close(s.furnished)
+	return s.settle(first, o.warmed)
+}
+
+// settle lets commands start, once the first stage and all threads are there. A
+// wall that cannot have its filter is not to be served; where there is none,
+// the stage is not waited for.
+func (s *Server) settle(first *stageProc, warmed <-chan struct{}) error {
+	if first == nil {
+		s.pool.warm()
+	} else {
+		if err := s.nursery.finish(first); err != nil {
+			return err
+		}
+		s.pool.put(first)
+	}
+	<-s.proof.there
+	<-warmed
+	s.pool.open()
+	return nil
 }
 
 // abilities says what this guest can do here and what it cannot.

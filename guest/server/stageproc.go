@@ -34,7 +34,7 @@ type stageProc struct {
 // A nursery makes stages and knows which processes are stages.
 type nursery struct {
 	maker *stage.Maker
-	eyes  *eyes // nil: nobody looks
+	eyes  *eyes // nil: nobody looks; set before a stage is finished
 
 	births sync.Mutex // of stages with a filter
 
@@ -42,8 +42,8 @@ type nursery struct {
 	live map[int]chan struct{} // closed when the stage was reaped
 }
 
-func newNursery(maker *stage.Maker, e *eyes) *nursery {
-	return &nursery{maker: maker, eyes: e, live: map[int]chan struct{}{}}
+func newNursery(maker *stage.Maker) *nursery {
+	return &nursery{maker: maker, live: map[int]chan struct{}{}}
 }
 
 // is reports whether pid is a living stage.
@@ -79,6 +79,18 @@ func (n *nursery) kill(pid int) {
 
 // start makes a stage, which takes a request at once.
 func (n *nursery) start() (*stageProc, error) {
+	s, err := n.begin()
+	if err == nil {
+		err = n.finish(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin starts a stage. The caller has to finish it.
+func (n *nursery) begin() (*stageProc, error) {
 	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -96,14 +108,21 @@ func (n *nursery) start() (*stageProc, error) {
 		s.pid, err = n.fork(control[1], reports[1])
 	}
 	unix.Close(control[1])
-	if err == nil {
-		err = n.restricted(s)
-	}
 	if err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// finish waits until a stage that was begun takes a request, and lets go of it
+// when it does not.
+func (n *nursery) finish(s *stageProc) error {
+	err := n.restricted(s)
+	if err != nil {
+		s.close()
+	}
+	return err
 }
 
 // restricted waits until a new stage has its filter. It is a wait in a system
