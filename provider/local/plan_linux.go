@@ -201,11 +201,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	w, err = plan.Gather(w, host)
-	if err != nil {
-		return planned{}, err
-	}
-	made, err := plan.Make(w)
+	w, made, err := plan.Draw(w, host)
 	if err != nil {
 		return planned{}, err
 	}

@@ -17,11 +17,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestGolden(t *testing.T) {
 	for _, tt := range typicals() {
 		t.Run(tt.name, func(t *testing.T) {
-			w, err := plan.Gather(tt.world, tt.host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := plan.Make(w)
+			_, p, err := plan.Draw(tt.world, tt.host)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -83,11 +83,7 @@ func raise(t *testing.T, w plan.World, mask string) wall {
 			w.Views = append(w.Views, plan.View{Source: name, Target: name, Why: "system"})
 		}
 	}
-	w, err = plan.Gather(w, disk{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.Make(w)
+	_, p, err := plan.Draw(w, disk{})
 	if err != nil {
 		t.Fatal(err)
 	}

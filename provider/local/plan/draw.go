@@ -17,26 +17,20 @@ type Host interface {
 	Link(path string) (Target, error)
 }
 
-// Gather asks h for what [Make] has to know of the host, and only that, and
-// returns w with the answers. Kinds, Names and Links that are in w already
-// are not asked for again. Its errors are those of h, and Make's.
-func Gather(w World, h Host) (World, error) {
-	w.Kinds, w.Names, w.Links = copied(w.Kinds), copied(w.Names), copied(w.Links)
-	_, err := build(w, recorder{h, known{&w}})
-	return w, err
-}
-
-// Draw is Gather and Make in one, for who does not keep the world.
-func Draw(w World, h Host) (Plan, error) {
+// Draw asks h for what [Make] has to know of the host, and only that, and
+// returns w with the answers, and the plan that Make makes of them. Kinds, Names
+// and Links that are in w already are not asked for again. Its errors are those
+// of h, and Make's.
+func Draw(w World, h Host) (World, Plan, error) {
 	w.Kinds, w.Names, w.Links = copied(w.Kinds), copied(w.Names), copied(w.Links)
 	b, err := build(w, recorder{h, known{&w}})
 	if err != nil {
-		return Plan{}, err
+		return w, Plan{}, err
 	}
-	return b.plan, nil
+	return w, b.plan, nil
 }
 
-// Still reports whether h answers as it did when w was gathered, so that the
+// Still reports whether h answers as it did when w was drawn from, so that the
 // plan of w is the plan of now. It asks less than a plan costs. What h cannot
 // answer any more counts as changed.
 func Still(w World, h Host) bool {

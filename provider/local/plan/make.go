@@ -48,7 +48,8 @@ func build(w World, h Host) (*builder, error) {
 
 // emit turns layers and closures into steps and probes.
 func (b *builder) emit() error {
-	for _, l := range b.sortedLayers() {
+	layers := b.sortedLayers()
+	for _, l := range layers {
 		b.mount(l)
 	}
 	for target, to := range b.links {
@@ -56,7 +57,6 @@ func (b *builder) emit() error {
 		b.ops[target] = Op{Kind: OpSymlink, Source: to, Target: target}
 	}
 	// Writable views come first: they have stubs made, which others show too.
-	layers := b.sortedLayers()
 	slices.SortStableFunc(layers, func(a, b layer) int {
 		switch {
 		case a.view.Write == b.view.Write:

@@ -86,7 +86,7 @@ type Target struct {
 	Real string // canonical; what is there may be missing
 }
 
-// A World is what Make has to know of wall and host. [Gather] fills the last
+// A World is what Make has to know of wall and host. [Draw] fills the last
 // three.
 type World struct {
 	Views    []View

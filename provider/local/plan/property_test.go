@@ -13,13 +13,16 @@ import (
 // check plans the world on the host, runs the plan in the model and returns
 // what is wrong. It is not planned where Make refuses.
 func check(w World, h tree) (planned bool, wrong error) {
-	w, err := Gather(w, h)
+	w, p, err := Draw(w, h)
 	if err != nil {
 		return false, nil
 	}
-	p, err := Make(w)
+	again, err := Make(w)
 	if err != nil {
-		return true, fmt.Errorf("what Gather gathered is not enough: %w", err)
+		return true, fmt.Errorf("what Draw has asked for is not enough: %w", err)
+	}
+	if !reflect.DeepEqual(p, again) || !Still(w, h) {
+		return true, fmt.Errorf("what Draw has asked for makes another plan:\n%+v\n%+v", p, again)
 	}
 	m, err := simulate(p, h)
 	if err != nil {
@@ -247,13 +250,9 @@ func TestOrderOfDenies(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		h, paths := randomTree(r)
-		w, err := Gather(randomWorld(r, h, paths), h)
+		w, p, err := Draw(randomWorld(r, h, paths), h)
 		if err != nil {
 			continue
-		}
-		p, err := Make(w)
-		if err != nil {
-			t.Fatal(err)
 		}
 		r.Shuffle(len(w.Denies), func(i, j int) { w.Denies[i], w.Denies[j] = w.Denies[j], w.Denies[i] })
 		q, err := Make(w)

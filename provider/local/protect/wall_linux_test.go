@@ -68,9 +68,7 @@ func (r rig) raise(stubs *stub.Dir) wall {
 			w.Views = append(w.Views, plan.View{Source: name, Target: name, Why: "system"})
 		}
 	}
-	w, err = plan.Gather(w, disk{stubs})
-	r.must(err)
-	p, err := plan.Make(w)
+	_, p, err := plan.Draw(w, disk{stubs})
 	r.must(err)
 	held, err := stubs.Make(context.Background(), p.Stubs)
 	r.must(err)

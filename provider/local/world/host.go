@@ -8,8 +8,11 @@ import (
 	"slices"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
@@ -58,25 +61,26 @@ type Disk struct {
 
 // Kind implements [plan.Host].
 func (d Disk) Kind(path string) (plan.Kind, error) {
-	st, err := os.Lstat(path)
+	var st unix.Stat_t // the plain call: a plan asks for some hundred paths
+	err := nolink.Retry(func() error { return unix.Lstat(path, &st) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return plan.Missing, nil
 	case errors.Is(err, fs.ErrPermission):
 		return plan.Missing, unreachable(path)
 	case err != nil:
-		return plan.Missing, err
-	case d.Stub != nil && mayBeStub(st) && d.Stub(path):
+		return plan.Missing, &os.PathError{Op: "lstat", Path: path, Err: err}
+	case d.Stub != nil && mayBeStub(&st) && d.Stub(path):
 		return plan.Missing, nil
 	}
-	switch m := st.Mode(); {
-	case m.IsRegular():
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
 		return plan.File, nil
-	case m.IsDir():
+	case unix.S_IFDIR:
 		return plan.Dir, nil
-	case m&fs.ModeSymlink != 0:
+	case unix.S_IFLNK:
 		return plan.Link, nil
-	case m&fs.ModeSocket != 0:
+	case unix.S_IFSOCK:
 		return plan.Socket, nil
 	}
 	return plan.Other, nil
@@ -85,8 +89,9 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 // mayBeStub spares the records of stubs a look for what is none at a glance. A
 // folder may be one whatever its count of links: stubs lie in stubs, and file
 // systems count links of folders each in its own way.
-func mayBeStub(st os.FileInfo) bool {
-	return st.IsDir() || st.Mode().IsRegular() && st.Size() <= stub.MaxSize
+func mayBeStub(st *unix.Stat_t) bool {
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFDIR || kind == unix.S_IFREG && st.Size <= stub.MaxSize
 }
 
 // unreachable returns nil for a path below a folder of somebody else that does

@@ -30,7 +30,7 @@ type Place struct {
 
 // A Picture is what a Spec says of files, before the host is asked.
 type Picture struct {
-	World plan.World   // without what [plan.Gather] fills in
+	World plan.World   // without what [plan.Draw] fills in
 	Scan  scan.Request // what has to be looked for before each plan
 	// Protect asks for what is closed although no setting says so.
 	Protect protect.Request
