@@ -198,7 +198,7 @@ func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
 		return w.lost(p, err)
 	}
 	defer unix.Close(fd)
-	err = list(fd, w.buf, func(name []byte, kind uint8, ino uint64) error {
+	err = list(fd, w.names(), func(name []byte, kind uint8, ino uint64) error {
 		if kind != unix.DT_REG && kind != unix.DT_UNKNOWN || !all && !inos[ino] {
 			return nil
 		}

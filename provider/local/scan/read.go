@@ -36,7 +36,7 @@ func (w *walk) read(fd int, st *unix.Stat_t, p string, n *node, o *origin) (stop
 	next := node{id: identify(st), closed: o != nil, inodes: dev.inodes, fold: dev.fold || dev.folds && foldsHere(open)}
 	next.trusted = dev.times && next.id.settled(now, w.s.settle)
 	r := reading{w: w, dir: p, fd: fd, old: n.children(), n: &next}
-	if err := list(open, w.buf, r.entry); err != nil {
+	if err := list(open, w.names(), r.entry); err != nil {
 		n.forget()
 		return true, w.explain(p, err)
 	}

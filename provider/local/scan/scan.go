@@ -195,6 +195,7 @@ func (s *Scanner) Scan(ctx context.Context, q Request) (Result, error) {
 		return Result{}, err
 	}
 	w := newWalk(ctx, s, q)
+	defer w.close()
 	if err := w.all(); err != nil {
 		return Result{}, err
 	}

@@ -27,17 +27,56 @@ type walk struct {
 	skip    map[string]bool // folders that are not looked into from above
 	denied  []plan.Deny
 	devices map[uint64]device
-	buf     []byte
 	list    bool
 	out     Result
 	wanted  map[inode]*wanted
 	relied  []relied
+	open    folder
+	buf     []byte // see names
+}
+
+// A folder is one that a walk has open, to look at names in it. Its zero value
+// is none.
+type folder struct {
+	path string
+	fd   int
+}
+
+// folder opens the folder at p, or has it open: what is denied by path mostly
+// lies side by side. The descriptor is the walk's, and good until the next
+// call.
+func (w *walk) folder(p string) (fd int, err error) {
+	if w.open.path == p {
+		return w.open.fd, nil
+	}
+	w.close()
+	if fd, err = nolink.Folder(p, nolink.PathOnly); err == nil {
+		w.open = folder{p, fd}
+	}
+	return fd, err
+}
+
+// names is room for the names that the kernel lists. A walk that finds all as it
+// was needs none.
+func (w *walk) names() []byte {
+	if w.buf == nil {
+		w.buf = make([]byte, bufSize)
+	}
+	return w.buf
+}
+
+// close closes what the walk has open.
+func (w *walk) close() {
+	if w.open.path != "" {
+		unix.Close(w.open.fd)
+	}
+	w.open = folder{}
 }
 
 func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
 	w := &walk{
 		ctx: ctx, s: s, begin: time.Now(), denied: slices.Clone(q.Denied),
-		list: q.List, skip: map[string]bool{}, devices: map[uint64]device{}, buf: make([]byte, bufSize), wanted: map[inode]*wanted{},
+		list: q.List, skip: map[string]bool{}, devices: map[uint64]device{}, wanted: map[inode]*wanted{},
 	}
 	w.end = w.begin.Add(s.limits.Time)
 	w.id = uint64(w.begin.UnixNano())
@@ -123,14 +162,13 @@ func (w *walk) tree(p string, closed bool, o *origin) error {
 	if name == "" {
 		name = "."
 	}
-	fd, err := nolink.Folder(dir, nolink.PathOnly)
+	fd, err := w.folder(dir)
 	if err != nil {
 		if nolink.Gone(err) || closed && closedTo(err) {
 			return nil
 		}
 		return w.lost(p, err)
 	}
-	defer unix.Close(fd)
 	if o != nil {
 		var st unix.Stat_t
 		if err := nolink.Stat(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
