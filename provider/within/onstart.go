@@ -11,12 +11,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
-// MakeReady runs the OnStart lines of s unless they have been run since the
-// guest started. The guest keeps the mark in its memory, so it is gone with a
-// restart and cannot be forged from a file.
+// MakeReady runs the OnStart lines of s, if there are any, unless they have been
+// run since the guest started. The guest keeps the mark in its memory, so it is
+// gone with a restart and cannot be forged from a file.
 func MakeReady(ctx context.Context, c *client.Client, s sandbox.Spec) error {
 	const tag = "ready"
-	if c.Hello().Ready == tag {
+	if len(s.OnStart) == 0 || c.Hello().Ready == tag {
 		return nil
 	}
 	for i, line := range s.OnStart {
