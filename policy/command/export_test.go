@@ -33,7 +33,8 @@ func Tables() map[string]string {
 func rowTable(rows []row) string {
 	var b strings.Builder
 	b.WriteString("| entry | programs | with | severity | mark | what |\n|---|---|---|---|---|---|\n")
-	for _, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n",
 			r.rule, codes(r.programs), r.condition(), r.severity, r.mark.name(), cell(r.message))
 	}

@@ -25,7 +25,10 @@ type row struct {
 	message  string // what it does; the program's name is put in front
 	hint     string // what to do instead
 
-	operands, paths, arguments globs // compiled
+	// What it says, cut into what is compared: by the first command that it is
+	// about, because most calls of the program judge one or two.
+	compile                    sync.Once
+	operands, paths, arguments globs
 	subs                       [][]string
 }
 
@@ -42,7 +45,7 @@ type starryRow struct {
 	*row
 }
 
-// tables are all tables of rows, compiled.
+// tables are all tables of rows, each found by the name of a program.
 type tables struct {
 	grammars    map[string]grammar
 	pattern     table
@@ -81,7 +84,6 @@ func compileTable(check string, rows []row) table {
 	t := table{check: check, byName: make(map[string][]*row, 3*len(rows))}
 	single := make([]*row, 0, 3*len(rows))
 	for i := range rows {
-		rows[i].compile()
 		for name := range strings.FieldsSeq(rows[i].programs) {
 			if strings.HasSuffix(name, "*") {
 				t.starry = append(t.starry, starryRow{newGlobs(name), name == "*", &rows[i]})
@@ -180,6 +182,7 @@ func (t *table) report(r *row, k *call, report func(finding)) {
 // which part of the text to show.
 func (r *row) match(k *call) (policy.Span, bool) {
 	span := k.Span
+	r.compile.Do(r.cut)
 	if len(r.subs) > 0 && !k.hasSub(r.subs) || r.when != nil && !r.when(k) {
 		return span, false
 	}
@@ -194,8 +197,8 @@ func (r *row) match(k *call) (policy.Span, bool) {
 	return span, ok
 }
 
-// compile cuts what the row says into what is compared.
-func (r *row) compile() {
+// cut cuts what the row says into what is compared.
+func (r *row) cut() {
 	r.operands, r.paths, r.arguments = newGlobs(r.operand), newGlobs(r.path), newGlobs(r.argument)
 	if r.sub == "" {
 		return
