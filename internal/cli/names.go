@@ -36,6 +36,10 @@ type genericFlag struct {
 // Names implements [ucli.Flag].
 func (f *genericFlag) Names() []string { return f.names }
 
+// String implements [ucli.Flag]: the line of the help, for which the inner
+// flag would look for its names. The library keeps flags by it.
+func (f *genericFlag) String() string { return ucli.FlagStringer(f) }
+
 var (
 	_ ucli.DocGenerationFlag = (*boolFlag)(nil)
 	_ ucli.DocGenerationFlag = (*genericFlag)(nil)
