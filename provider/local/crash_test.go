@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,4 +169,20 @@ func alive(t *testing.T, id procs.ID) bool {
 	up, err := id.Alive()
 	must(t, err)
 	return up
+}
+
+// TestGuestThatCannotBegin holds that the words of a guest reach whoever asked
+// for its wall, also when it has greeted before it failed.
+func TestGuestThatCannotBegin(t *testing.T) {
+	r := newRig(t)
+	p := r.provider(t)
+	for i := range 10 {
+		s := r.spec(fmt.Sprint("few", i))
+		s.Resources.Ulimits = []sandbox.Ulimit{{Name: "nofile", Soft: 10, Hard: 10}}
+		_, err := p.Create(context.Background(), s)
+		if sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "sandbox-guest: ") || !strings.Contains(err.Error(), "too many open files") {
+			t.Errorf("%v; want %s and what the guest says", err, sandbox.CodeUnavailable)
+		}
+	}
+	r.leaks(t)
 }

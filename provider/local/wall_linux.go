@@ -169,6 +169,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	}
 	defer func() {
 		if err != nil {
+			err = w.because(ctx, c, err)
 			c.Close()
 		} else {
 			w.spare.Store(c)
@@ -190,6 +191,17 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 		w.detached.Store(true) // what they leave running is meant to stay
 	}
 	return within.MakeReady(ctx, c, spec)
+}
+
+// because returns why a wall could not be made ready. A guest greets before it
+// has all that commands need, and ends where it cannot have that: what is found
+// of its wall then, from outside, tells nobody why.
+func (w *wall) because(ctx context.Context, c *client.Client, err error) error {
+	var told *launch.Failed
+	if errors.As(err, &told) || c.Ping(ctx) == nil {
+		return err
+	}
+	return w.Explain(ctx, err)
 }
 
 // verify looks at the wall from outside while the guest tries it from inside.
