@@ -22,6 +22,12 @@ const (
 	GuestBinary = "sandbox-guest"
 
 	maxGuestSize = 64 << 20 // bytes
+
+	// guestPiece is how many bytes of the guest are written at once. What is
+	// written in large pieces the kernel keeps in large ones (folios), and a
+	// program that lies in few of them takes less time to start and to end:
+	// that is a part of each wall's start.
+	guestPiece = 4 << 20
 )
 
 // InstallGuest puts a copy of the guest binary at path into a folder named
@@ -89,7 +95,7 @@ func installGuest(src *os.File, ref sandbox.GuestRef) error {
 		return err
 	}
 	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(tmp, h), io.LimitReader(src, maxGuestSize+1)); err != nil {
+	if _, err := io.CopyBuffer(io.MultiWriter(tmp, h), io.LimitReader(src, maxGuestSize+1), make([]byte, guestPiece)); err != nil {
 		return err
 	}
 	if hex.EncodeToString(h.Sum(nil)) != ref.Digest {
