@@ -35,11 +35,12 @@ help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 build: ## build bin/sandbox and the parts beside it: -engine, -daemon and -guest
-	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(GUEST) ./cmd/sandbox-guest
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/sandbox-daemon ./cmd/sandbox
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_engine -o $(BIN)/sandbox-engine ./cmd/sandbox
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_front -o $(BIN)/sandbox ./cmd/sandbox
+	@mkdir -p $(BIN)/.built
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/.built/sandbox-guest ./cmd/sandbox-guest
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/.built/sandbox-daemon ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_engine -o $(BIN)/.built/sandbox-engine ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_front -o $(BIN)/.built/sandbox ./cmd/sandbox
+	@scripts/place.sh $(BIN)/.built $(BIN) sandbox-guest sandbox-daemon sandbox-engine sandbox
 
 setup: ## install what is missing and start a Docker engine where none answers
 	@scripts/setup.sh
