@@ -118,7 +118,7 @@ func (s *Server) furnish(o outfit) error {
 	}
 	s.proof = try(o.conf.Checks, maker)
 	s.nursery = newNursery(maker)
-	s.pool = newPool(s.nursery.start, rest)
+	s.pool = newPool(s.stage, rest)
 	go s.watchChildren()
 	var first *stageProc
 	if maker.Filters() {
@@ -136,6 +136,13 @@ func (s *Server) furnish(o outfit) error {
 	s.gate, s.auditor = newGate(o.processors), newAuditor()
 	close(s.furnished)
 	return s.settle(first, o.warmed)
+}
+
+// stage makes a stage for the pool, which may miss one while the Server is still
+// being furnished: the first can be killed.
+func (s *Server) stage() (*stageProc, error) {
+	<-s.furnished
+	return s.nursery.start()
 }
 
 // settle lets commands start, once the first stage and all threads are there. A
