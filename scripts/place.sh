@@ -11,7 +11,11 @@ from=$1 to=$2
 shift 2
 for name; do
 	cmp -s "$from/$name" "$to/$name" && continue
-	dd if="$from/$name" of="$to/.$name.new" bs=4M status=none
+	if [ "$(uname)" = Linux ]; then
+		dd if="$from/$name" of="$to/.$name.new" bs=4M status=none
+	else
+		cp "$from/$name" "$to/.$name.new"
+	fi
 	chmod 755 "$to/.$name.new"
 	mv -f "$to/.$name.new" "$to/$name"
 done
