@@ -196,10 +196,16 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.openSockets(s); err != nil {
 		return sandbox.Info{}, err
 	}
-	if plan, err = p.giveNetwork(ctx, s, hash, plan); err != nil {
-		return sandbox.Info{}, err
+	for try := 1; ; try++ {
+		on, err := p.giveNetwork(ctx, s, hash, plan)
+		if err != nil {
+			return sandbox.Info{}, err
+		}
+		info, err := p.build(ctx, s, hash, on)
+		if try == networkTries || !lostNetwork(s, err) {
+			return info, err
+		}
 	}
-	return p.build(ctx, s, hash, plan)
 }
 
 // build makes the container of plan and starts it. What it made, and the

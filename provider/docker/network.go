@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
@@ -23,6 +24,10 @@ type Networks interface {
 // rangeTries is how many address ranges are offered to the engine. One is
 // enough unless somebody makes networks at the same moment.
 const rangeTries = 8
+
+// networkTries is how often a create begins anew whose own network went away
+// under it.
+const networkTries = 3
 
 // appearsWithin is how long an engine may take between giving a range or a
 // name away and telling of the network or container that got it.
@@ -208,6 +213,15 @@ func noRange(s sandbox.Spec) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create network", Field: networkField(s), Resource: s.Name,
 		Message: "no address range is left for a network of its own: networks and routes of this host cover them all",
 		Hint:    "remove networks that nothing uses, with sandbox prune and docker network prune, or name a network that exists"}
+}
+
+// lostNetwork reports whether a create has failed because the network of its own
+// went away under it: one that was there already can be that of a create which
+// goes on, meets another of that name, and gives it up.
+func lostNetwork(s sandbox.Spec, err error) bool {
+	var e *sandbox.Error
+	return s.Network == sandbox.NetworkOwn && errors.As(err, &e) &&
+		e.Code == sandbox.CodeUnavailable && e.Op == "start" && e.Field == networkField(s)
 }
 
 func networkGone(s sandbox.Spec) error {

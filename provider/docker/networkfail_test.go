@@ -119,6 +119,50 @@ func TestOwnNetworkOfTheWinner(t *testing.T) {
 	noNetworks(t, r)
 }
 
+// givenUp is an engine at which somebody gives the network of a sandbox up each
+// time that a container was made on it, so many times.
+type givenUp struct {
+	docker.Engine
+	name  string
+	times *int
+}
+
+func (g givenUp) Create(ctx context.Context, p container.Plan) (string, []string, error) {
+	id, warnings, err := g.Engine.Create(ctx, p)
+	if *g.times--; err != nil || *g.times < 0 {
+		return id, warnings, err
+	}
+	all, err := g.Networks(ctx)
+	for _, n := range all {
+		if n.Name == g.name {
+			err = errors.Join(err, g.RemoveNetwork(ctx, n.ID))
+		}
+	}
+	return id, warnings, err
+}
+
+// TestOwnNetworkGivenUp takes the network away between container and start, as
+// a process does that has made it and meets another one of that name.
+func TestOwnNetworkGivenUp(t *testing.T) {
+	for times, want := range map[int]sandbox.Code{1: "", 2: "", 3: sandbox.CodeUnavailable} {
+		r, ctx := wall.New(t), context.Background()
+		s := ownSpec(r, "given-up")
+		left := times
+		p := docker.New(givenUp{r.Engine, s.Name, &left}, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World})
+		_, err := p.Create(ctx, s)
+		if sandbox.CodeOf(err) != want || left > 0 {
+			t.Errorf("given up %d times: %v; want %q", times, err, want)
+		}
+		if want == "" {
+			if out, code := sh(t, r.Reopen(s), "echo ran"); out != "ran" || code != 0 {
+				t.Errorf("%q, %d", out, code)
+			}
+			must(t, r.P.Remove(ctx, s.Name))
+		}
+		noNetworks(t, r)
+	}
+}
+
 // refusing is an engine that makes no container.
 type refusing struct {
 	docker.Engine
