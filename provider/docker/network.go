@@ -25,8 +25,8 @@ type Networks interface {
 // enough unless somebody makes networks at the same moment.
 const rangeTries = 8
 
-// networkTries is how often a create begins anew whose own network went away
-// under it.
+// networkTries is how often a create is tried whose own network goes away under
+// it.
 const networkTries = 3
 
 // appearsWithin is how long an engine may take between giving a range or a
