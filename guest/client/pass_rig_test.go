@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +59,9 @@ func tcpListener(t testing.TB, c *client.Client) net.Listener {
 }
 
 // elsewhere calls do in a new network with a loopback of its own, and returns
-// the descriptors that it makes there.
+// the descriptors that it makes there. Its thread comes back to the network of
+// the others and lives on: a thread that ends takes with it the processes of
+// other tests that were begun on it, see syscall.SysProcAttr.Pdeathsig.
 func elsewhere(t testing.TB, do func() ([]int, error)) []int {
 	t.Helper()
 	type result struct {
@@ -66,25 +70,70 @@ func elsewhere(t testing.TB, do func() ([]int, error)) []int {
 	}
 	made := make(chan result, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = loopbackUp()
-		}
 		var r result
-		if r.err = err; err == nil {
-			r.fds, r.err = do()
-		}
+		r.err = inNewNetwork(func() (err error) {
+			r.fds, err = do()
+			return err
+		})
 		made <- r
 	}()
 	r := <-made
-	must(t, r.err)
 	t.Cleanup(func() {
 		for _, fd := range r.fds {
 			unix.Close(fd)
 		}
 	})
+	must(t, r.err)
 	return r.fds
+}
+
+// inNewNetwork calls do in a new network, and returns in that of before. Where
+// that cannot be had back, the goroutine keeps the thread for itself.
+func inNewNetwork(do func() error) error {
+	runtime.LockOSThread()
+	ours, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer unix.Close(ours)
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	err = loopbackUp()
+	if err == nil {
+		err = do()
+	}
+	if back := unix.Setns(ours, unix.CLONE_NEWNET); back != nil {
+		return errors.Join(err, back)
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// TestElsewhereEndsNoThread holds that the rig harms no test beside it: the
+// threads that it uses are there afterwards, and in the network of the others.
+func TestElsewhereEndsNoThread(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testenv.Lack(t, "root", "namespaces need it")
+	}
+	ours, err := os.Readlink("/proc/self/ns/net")
+	must(t, err)
+	for range 100 {
+		var thread int
+		elsewhere(t, func() ([]int, error) {
+			thread = unix.Gettid()
+			if net, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || net == ours {
+				t.Errorf("within: network %q, %v", net, err)
+			}
+			return nil, nil
+		})
+		after := func() (string, error) { return os.Readlink(fmt.Sprintf("/proc/self/task/%d/ns/net", thread)) }
+		if net, err := after(); err != nil || net != ours {
+			t.Fatalf("afterwards: network %q of %q, %v", net, ours, err)
+		}
+	}
 }
 
 // bound makes a socket of that kind, at an address that is any port of host,
