@@ -7,6 +7,12 @@
 // and closes is computed by package plan from the Spec and from what there is
 // on the host, anew before each command: when a file has appeared that a rule
 // closes, or something was granted, the next command finds a new wall.
+//
+// On Linux each wall takes a thread of the program, which ends with the wall.
+// The kernel counts the end of a thread as the death of a parent, so a program
+// that starts processes of its own with syscall.SysProcAttr.Pdeathsig must
+// keep the goroutine that does on its thread while they run, with
+// runtime.LockOSThread, or a wall's end may end them.
 package local
 
 import (
