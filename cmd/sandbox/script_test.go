@@ -6,11 +6,9 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,10 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Tests wait for what a hang-up does, which whoever runs them may have
-	// ignored (nohup). Programs that they start are to begin without that.
 	if filepath.Base(os.Args[0]) != "sandbox" {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		testenv.HearSignals()
 	}
 	testscript.Main(m, map[string]func(){"sandbox": main})
 }

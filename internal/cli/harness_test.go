@@ -7,9 +7,7 @@ import (
 	"flag"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,15 +16,14 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/images/about"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 var update = flag.Bool("update", false, "write golden files")
 
-// TestMain hears hang-ups also where whoever runs the tests has them ignored
-// (nohup): tests wait for what they do.
 func TestMain(m *testing.M) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	testenv.HearSignals()
 	goleak.VerifyTestMain(m)
 }
 
