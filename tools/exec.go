@@ -26,10 +26,7 @@ func (c *call) exec(ctx context.Context, in schema.Exec) (Answer, error) {
 			return Answer{Text: "the shell is a new one: it is in the workspace, and nothing of the one before is left", Data: schema.ExecResult{State: "restarted"}}, err
 		}
 	}
-	limit := limits.Timeout
-	if t := time.Duration(in.Timeout) * time.Second; t > 0 && (limit == 0 || t < limit) {
-		limit = t
-	}
+	limit, more := timeLimit(limits.Timeout, time.Duration(in.Timeout)*time.Second)
 	if in.Background {
 		return c.background(ctx, in, limit)
 	}
@@ -38,11 +35,21 @@ func (c *call) exec(ctx context.Context, in schema.Exec) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	a := ended(o, out)
+	a := ended(o, out, more)
 	if in.Restart {
 		a.Text = lines("[the shell was started anew, as asked]", a.Text)
 	}
 	return a, nil
+}
+
+// timeLimit returns how long a command may take that the call gives the time
+// asked and the settings no more than most, zero being no bound, and what its
+// agent can do when that was not enough.
+func timeLimit(most, asked time.Duration) (limit time.Duration, more string) {
+	if asked > 0 && (most == 0 || asked < most) {
+		return asked, "give it more with timeout, or run it in the background"
+	}
+	return most, "the settings give no command more (limits.timeout), so do less at a time"
 }
 
 // restart ends the shell that stays. The next line finds a new one.
@@ -101,8 +108,9 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 	return Answer{Text: text, Data: schema.ExecResult{State: "running", ID: s.ID}}, nil
 }
 
-// ended is the answer of a command that has ended.
-func ended(o manager.Outcome, out *capture) Answer {
+// ended is the answer of a command that has ended; more is what to do when its
+// time was not enough.
+func ended(o manager.Outcome, out *capture, more string) Answer {
 	d := schema.ExecResult{
 		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
@@ -118,7 +126,7 @@ func ended(o manager.Outcome, out *capture) Answer {
 	if stderr != "" {
 		stderr = "[stderr]\n" + stderr
 	}
-	text := lines(d.Stdout.Text, stderr, remarks(said(d)...))
+	text := lines(d.Stdout.Text, stderr, remarks(said(d, more)...))
 	if text == "" {
 		text = "[no output, exit status 0]"
 	}
@@ -126,12 +134,12 @@ func ended(o manager.Outcome, out *capture) Answer {
 }
 
 // said is what there is to say about the end of a command, beside its output.
-func said(d schema.ExecResult) []string {
+func said(d schema.ExecResult, more string) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
 	case d.TimedOut:
-		add("the command was ended at its time limit after %s, with all that it had started; give it more with timeout, or run it in the background", time.Duration(d.DurationMS)*time.Millisecond)
+		add("the command was ended at its time limit after %s, with all that it had started; %s", time.Duration(d.DurationMS)*time.Millisecond, more)
 	case d.Limit != nil && d.Limit.Limit != sandbox.LimitMaxOutputBytes:
 		add("exit status %d; it has reached a limit: %s; %s", d.ExitCode, d.Limit, d.Limit.Hint())
 	case d.Signal != "":

@@ -117,20 +117,31 @@ func TestExecBoundsItsOutput(t *testing.T) {
 func TestExecTimesOut(t *testing.T) {
 	r := newRig(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "limits": {"timeout": "1s"}}}}}`)
 	for name, v := range map[string]obj{
-		"by the settings":                {"command": "sleep 600"},
-		"with more than they let":        {"command": "sleep 600", "timeout": 86400},
-		"on a terminal":                  {"command": "sleep 600", "tty": true},
-		"with more, also on a terminal ": {"command": "sleep 600", "tty": true, "timeout": 600},
+		"by the settings":               {"command": "sleep 600"},
+		"with as much as they let":      {"command": "sleep 600", "timeout": 1},
+		"with more than they let":       {"command": "sleep 600", "timeout": 86400},
+		"on a terminal":                 {"command": "sleep 600", "tty": true},
+		"with more, also on a terminal": {"command": "sleep 600", "tty": true, "timeout": 600},
 	} {
 		a := r.call("exec", v)
 		if d := data[schema.ExecResult](t, a); !d.TimedOut || !a.Failed || !strings.Contains(a.Text, "time limit") {
 			t.Errorf("%s: %+v", name, d)
+		}
+		if !strings.Contains(a.Text, "limits.timeout") || strings.Contains(a.Text, "with timeout") {
+			t.Errorf("%s: it is told to ask for what it does not get: %q", name, a.Text)
 		}
 	}
 	id := data[schema.ExecResult](t, r.call("exec", obj{"command": "sleep 600", "background": true, "timeout": 600})).ID
 	a := r.call("process", obj{"action": "poll", "id": id, "wait": 60})
 	if d := data[schema.ProcessResult](t, a); d.Commands[0].State != "ended" || !d.Commands[0].TimedOut || !a.Failed {
 		t.Errorf("in the background: %+v", d)
+	}
+	for name, settings := range map[string]string{"less than the settings let": `"1h"`, "where they let all": `"0s"`} {
+		r := newRig(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "limits": {"timeout": `+settings+`}}}}}`)
+		a := r.call("exec", obj{"command": "sleep 600", "timeout": 1})
+		if !strings.Contains(a.Text, "give it more with timeout") || strings.Contains(a.Text, "limits.timeout") {
+			t.Errorf("%s: %q", name, a.Text)
+		}
 	}
 }
 

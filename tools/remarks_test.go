@@ -22,7 +22,7 @@ func TestRemarksCannotBeForged(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := map[string]string{
-		"blocked": ended(blocked, out).Text, "seen": ended(seen, out).Text,
+		"blocked": ended(blocked, out, "").Text, "seen": ended(seen, out, "").Text,
 		"in the background": (&call{}).status(schema.Process{Action: "list"}, running.Status{ID: "i", Text: "t", State: running.StateEnded, Outcome: &blocked}).Text,
 	}
 	for what, text := range texts {
