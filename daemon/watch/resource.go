@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // most is how many watches there are of one sandbox at a time.
@@ -20,6 +21,7 @@ type Resource struct {
 	lender files.Lender
 	o      Options
 	seats  *Seats
+	looks  turns.Turns // by sandbox
 }
 
 // NewResource returns the resource.
@@ -66,9 +68,10 @@ func (x *Resource) watch(c *route.Call) (any, error) {
 	defer leave()
 	ctx, stop := context.WithCancel(c.Context())
 	defer stop()
-	h := &hearer{call: c}
+	h, o := &hearer{call: c}, x.o
+	o.Turn = func(ctx context.Context) (func(), error) { return x.looks.Enter(ctx, box.Name) }
 	err = x.lender.Files(ctx, manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool("read")}, func(s manager.Share) error {
-		return Run(ctx, s.Bridge.Inside(), at, x.o, h)
+		return Run(ctx, s.Bridge.Inside(), at, o, h)
 	})
 	if h.events == nil {
 		return nil, err

@@ -3,10 +3,11 @@
 //
 // Nothing is asked of the kernel inside, so it works with every wall and file
 // transport. What comes and goes between two looks is not seen, and a change
-// that leaves size and time as they were neither. A look is bounded in entries;
-// beyond that the watch says what it does not see. It rests at least nine times
-// as long as a look took, so that a large tree costs no more than a tenth of
-// one caller's time.
+// that leaves size and time as they were neither. A look is bounded in entries
+// and in what their paths take: the names are those of whoever is in the
+// sandbox, and the memory is not. Beyond that the watch says what it does not
+// see. It rests at least nine times as long as a look took, so that a large tree
+// costs no more than a tenth of one caller's time.
 package watch
 
 import (
@@ -58,6 +59,11 @@ type Hearer interface {
 type Options struct {
 	Interval time.Duration // between two looks, at least; 1 s
 	Entries  int           // that one look takes in; 20,000
+	Bytes    int           // of their paths; 2 MiB
+
+	// Turn is taken for each look and given back after it: a look holds all that
+	// is in a folder while it is there. Nil is none.
+	Turn func(context.Context) (release func(), err error)
 }
 
 func (o Options) orDefaults() Options {
@@ -66,6 +72,12 @@ func (o Options) orDefaults() Options {
 	}
 	if o.Entries <= 0 {
 		o.Entries = 20_000
+	}
+	if o.Bytes <= 0 {
+		o.Bytes = 2 << 20
+	}
+	if o.Turn == nil {
+		o.Turn = func(context.Context) (func(), error) { return func() {}, nil }
 	}
 	return o
 }
@@ -81,8 +93,7 @@ func Run(ctx context.Context, f sandbox.Files, root string, o Options, h Hearer)
 	if _, err := f.Stat(ctx, root); err != nil {
 		return err
 	}
-	begun := time.Now()
-	have, err := look(ctx, f, root, o.Entries)
+	have, took, err := o.look(ctx, f, root)
 	if err == nil {
 		err = h.Ready(len(have.entries))
 	}
@@ -92,12 +103,11 @@ func Run(ctx context.Context, f sandbox.Files, root string, o Options, h Hearer)
 			err = h.Note(have.note)
 		}
 		told = have.note
-		if err != nil || !rest(ctx, max(o.Interval, resting*time.Since(begun))) {
+		if err != nil || !rest(ctx, max(o.Interval, resting*took)) {
 			break
 		}
-		begun = time.Now()
 		var next *snapshot
-		if next, err = look(ctx, f, root, o.Entries); err != nil {
+		if next, took, err = o.look(ctx, f, root); err != nil {
 			break
 		}
 		err = h.Changes(diff(have, next))
@@ -121,14 +131,20 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// look walks the tree once.
-func look(ctx context.Context, f sandbox.Files, root string, most int) (*snapshot, error) {
-	s := &snapshot{entries: map[string]Entry{}}
-	err := fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
+// look walks the tree once, when it is its turn, and says how long that took.
+func (o Options) look(ctx context.Context, f sandbox.Files, root string) (s *snapshot, took time.Duration, err error) {
+	release, err := o.Turn(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+	begun := time.Now()
+	s = &snapshot{entries: map[string]Entry{}}
+	err = fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return s.unseen(name, root, err)
 		}
-		if len(s.entries) == most {
+		if len(s.entries) == o.Entries || s.bytes+len(name) > o.Bytes {
 			s.last, s.note = name, noteMore
 			return fs.SkipAll
 		}
@@ -141,20 +157,22 @@ func look(ctx context.Context, f sandbox.Files, root string, most int) (*snapsho
 			e.Size = 0
 		}
 		s.entries[name] = e
+		s.bytes += len(name)
 		return nil
 	})
-	return s, err
+	return s, time.Since(begun), err
 }
 
 // What a watch says when it does not see everything.
 const (
-	noteMore   = "there are more entries than a watch takes in; what comes after them is not watched"
+	noteMore   = "there are more entries, or longer paths, than a watch takes in; what comes after them is not watched"
 	noteClosed = "some folders cannot be read; what is in them is not watched"
 )
 
 // A snapshot is what one look has seen.
 type snapshot struct {
 	entries map[string]Entry
+	bytes   int      // of their paths
 	last    string   // not empty: the look ended here, and what comes after is not known
 	closed  []string // folders that could not be read, in the order of a walk
 	note    string
@@ -165,7 +183,10 @@ type snapshot struct {
 func (s *snapshot) unseen(name, root string, err error) error {
 	switch {
 	case sandbox.IsNotFound(err), errors.Is(err, fs.ErrNotExist):
-		delete(s.entries, name)
+		if _, seen := s.entries[name]; seen {
+			delete(s.entries, name)
+			s.bytes -= len(name)
+		}
 	case name != root && (errors.Is(err, fs.ErrPermission) || sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked || sandbox.CodeOf(err) == sandbox.CodeValidation):
 		s.closed = append(s.closed, name)
 		if s.note == "" {
@@ -196,15 +217,16 @@ func (s *snapshot) remembering(before *snapshot) *snapshot {
 	if s.last == "" && len(s.closed) == 0 {
 		return s
 	}
-	room := len(s.entries) // so that what is held stays bounded
+	room, bytes := len(s.entries), s.bytes // so that what is held stays bounded
 	for name, e := range before.entries {
+		if _, seen := s.entries[name]; seen || s.knows(name) || len(name) > bytes {
+			continue
+		}
 		if room == 0 {
 			break
 		}
-		if _, seen := s.entries[name]; !seen && !s.knows(name) {
-			s.entries[name] = e
-			room--
-		}
+		s.entries[name] = e
+		room, bytes = room-1, bytes-len(name)
 	}
 	return s
 }

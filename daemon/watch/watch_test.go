@@ -109,18 +109,28 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
-	onWalls(t, watch.Options{Interval: 20 * time.Millisecond, Entries: 5}, func(t *testing.T, r *served.Rig, base string) {
-		r.Run("acme", "s1", "for i in a b c d e f g; do echo $i > $i; done")
-		l := listen(t, r, "acme", base+"/watch")
-		l.next()
-		if name, data := l.next(); name != api.EventNote || !strings.Contains(data, "more entries") {
-			t.Errorf("%s %s", name, data)
-		}
-		r.Run("acme", "s1", "rm g; echo xx > b")
-		if got := l.change(); got != "modified file /workspace/b 3" {
-			t.Error(got)
-		}
-	})
+	for name, o := range map[string]watch.Options{
+		"entries": {Entries: 5},
+		"paths":   {Bytes: len("/workspace") + 4*len("/workspace/a")},
+	} {
+		o.Interval = 20 * time.Millisecond
+		t.Run(name, func(t *testing.T) {
+			onWalls(t, o, func(t *testing.T, r *served.Rig, base string) {
+				r.Run("acme", "s1", "for i in a b c d e f g; do echo $i > $i; done")
+				l := listen(t, r, "acme", base+"/watch")
+				if name, data := l.next(); name != api.EventReady || data != `{"entries":5}` {
+					t.Errorf("%s %s", name, data)
+				}
+				if name, data := l.next(); name != api.EventNote || !strings.Contains(data, "more entries") {
+					t.Errorf("%s %s", name, data)
+				}
+				r.Run("acme", "s1", "rm g; echo xx > b")
+				if got := l.change(); got != "modified file /workspace/b 3" {
+					t.Error(got)
+				}
+			})
+		})
+	}
 }
 
 func TestWatchRefuses(t *testing.T) {

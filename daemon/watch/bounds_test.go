@@ -1,0 +1,97 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// TestRemembersWithinBounds holds that what a watch keeps of earlier looks does
+// not grow beyond what the last one has seen, in entries and in bytes: who is in
+// the sandbox chooses the names, and in which look they are seen.
+func TestRemembersWithinBounds(t *testing.T) {
+	const most = 1 << 20
+	seen := func(entries, length int, before *snapshot) *snapshot {
+		s := &snapshot{entries: map[string]Entry{}, last: "/"}
+		for i := range entries {
+			name := fmt.Sprintf("/%08d%s", i, strings.Repeat("x", length-9))
+			s.entries[name], s.bytes = Entry{}, s.bytes+length
+		}
+		return s.remembering(before)
+	}
+	have := &snapshot{entries: map[string]Entry{}}
+	for length := 4096; length >= 64; length /= 2 {
+		have = seen(most/length, length, have)
+		held := 0
+		for name := range have.entries {
+			held += len(name)
+		}
+		if held > 2*most || len(have.entries) > 2*most/length {
+			t.Fatalf("at %d: %d entries, %d bytes of names", length, len(have.entries), held)
+		}
+		if length < 4096 && held == most {
+			t.Fatalf("at %d: nothing is remembered", length)
+		}
+	}
+}
+
+// oneAtATime fails when a folder of the host is listed without its turn.
+type oneAtATime struct {
+	sandbox.Files // nil: a walk asks for no more than what is below
+	t             *testing.T
+	held          *sync.Mutex
+}
+
+func (f oneAtATime) ReadDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
+	if f.held.TryLock() {
+		f.t.Error("a folder is listed without a turn")
+		f.held.Unlock()
+	}
+	return os.ReadDir(name)
+}
+
+func (f oneAtATime) Stat(_ context.Context, name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+// A counter hears looks, and ends after some.
+type counter struct{ left int }
+
+func (c *counter) Ready(int) error   { return nil }
+func (c *counter) Note(string) error { return nil }
+func (c *counter) Changes([]Change) error {
+	if c.left--; c.left == 0 {
+		return fs.ErrClosed
+	}
+	return nil
+}
+
+// TestTakesTurns holds that each look, and nothing but looks, has a turn.
+func TestTakesTurns(t *testing.T) {
+	var held sync.Mutex
+	files, dir := oneAtATime{t: t, held: &held}, t.TempDir()
+	turn := func(context.Context) (func(), error) { held.Lock(); return held.Unlock, nil }
+	done := make(chan error)
+	for range 2 {
+		go func() {
+			done <- Run(t.Context(), files, dir, Options{Interval: time.Millisecond, Turn: turn}, &counter{left: 5})
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != fs.ErrClosed {
+			t.Error(err)
+		}
+	}
+	if !held.TryLock() {
+		t.Error("a turn was not given back")
+	}
+	refused := func(context.Context) (func(), error) { return nil, fs.ErrPermission }
+	if err := Run(t.Context(), files, dir, Options{Turn: refused}, &counter{}); err != fs.ErrPermission {
+		t.Errorf("without a turn: %v", err)
+	}
+}
