@@ -19,7 +19,8 @@ const (
 	maxBraces  = 8
 	maxChoices = 256 // ways to choose from all braces: each is tried
 	maxMatches = 100_000
-	maxPath    = 4095 // bytes of the longest path of Linux; a tree may be deeper
+	maxMatched = 16 << 20 // bytes of all matches: the names are the sandbox's, the memory is not
+	maxPath    = 4095     // bytes of the longest path of Linux; a tree may be deeper
 )
 
 // Glob returns the paths that match pattern, in the order of a walk. The
@@ -53,24 +54,38 @@ func Glob(ctx context.Context, f sandbox.Files, pattern string) ([]string, error
 	if deep > 1 {
 		return matched(ctx, f, pattern, root, rest)
 	}
-	var found []string
+	found := matches{pattern: pattern}
 	err := doublestar.GlobWalk(view, rest, func(name string, _ fs.DirEntry) error {
-		if len(found) == maxMatches {
-			return tooMany(pattern)
+		switch {
+		case name == ".":
+			name = root
+		case root != ".":
+			name = path.Join(root, name)
 		}
-		if name == "." {
-			found = append(found, root)
-		} else if root == "." {
-			found = append(found, name)
-		} else {
-			found = append(found, path.Join(root, name))
-		}
-		return nil
+		return found.add(name)
 	}, doublestar.WithNoFollow(), doublestar.WithFailOnIOErrors())
 	if errors.Is(err, doublestar.ErrBadPattern) {
 		return nil, badPattern(pattern, "the pattern is malformed")
 	}
-	return found, unwrapPath(err)
+	return found.paths, unwrapPath(err)
+}
+
+// matches are what a pattern has found, within bounds.
+type matches struct {
+	pattern string
+	paths   []string
+	bytes   int
+}
+
+func (m *matches) add(name string) error {
+	if len(m.paths) == maxMatches || m.bytes+len(name) > maxMatched {
+		return &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "glob", Field: "pattern", Resource: termsafe.Line(m.pattern),
+			Message: "the pattern has too many matches", Hint: "use a narrower pattern",
+		}
+	}
+	m.paths, m.bytes = append(m.paths, name), m.bytes+len(name)
+	return nil
 }
 
 // collapse writes each run of ** as one, which matches the same, and counts
@@ -90,7 +105,7 @@ func collapse(pattern string) (string, int) {
 // root against it once. To look for what each of them stands for would take the
 // depth of the tree to the power of their number.
 func matched(ctx context.Context, f sandbox.Files, pattern, root, rest string) ([]string, error) {
-	var found []string
+	found := matches{pattern: pattern}
 	err := Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case len(name) > maxPath && d.IsDir():
@@ -103,23 +118,13 @@ func matched(ctx context.Context, f sandbox.Files, pattern, root, rest string) (
 			return err
 		case !doublestar.MatchUnvalidated(rest, strings.TrimPrefix(strings.TrimPrefix(name, root), "/")):
 			return nil
-		case len(found) == maxMatches:
-			return tooMany(pattern)
 		}
-		found = append(found, path.Clean(name))
-		return nil
+		return found.add(path.Clean(name))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return found, nil
-}
-
-func tooMany(pattern string) error {
-	return &sandbox.Error{
-		Code: sandbox.CodeBudgetExceeded, Op: "glob", Field: "pattern", Resource: termsafe.Line(pattern),
-		Message: "the pattern has too many matches", Hint: "use a narrower pattern",
-	}
+	return found.paths, nil
 }
 
 func literal(ctx context.Context, f sandbox.Files, name string) ([]string, error) {

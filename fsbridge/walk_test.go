@@ -127,6 +127,46 @@ func TestGlobIsBounded(t *testing.T) {
 	}
 }
 
+// TestGlobHoldsBoundedMatches holds that neither many matches nor long ones are
+// collected without end, by both ways to look for them.
+func TestGlobHoldsBoundedMatches(t *testing.T) {
+	for what, tt := range map[string]struct {
+		files   sandbox.Files
+		pattern string
+		want    sandbox.Code
+	}{
+		"many":            {flat{newPit(100_002, 0), 0}, "/w/*", sandbox.CodeBudgetExceeded},
+		"many, walked":    {flat{newPit(100_002, 0), 0}, "/w/{**/*,x/**/y}", sandbox.CodeBudgetExceeded},
+		"long":            {flat{newPit(10_000, 0), 8}, "/w/**/*", sandbox.CodeBudgetExceeded},
+		"long, walked":    {flat{newPit(10_000, 0), 8}, "/w/**/f/**/*", sandbox.CodeBudgetExceeded},
+		"fewer":           {flat{newPit(10_000, 0), 0}, "/w/*", ""},
+		"shorter":         {flat{newPit(10_000, 0), 4}, "/w/**/*", ""},
+		"shorter, walked": {flat{newPit(10_000, 0), 4}, "/w/**/f/**/*", ""},
+	} {
+		found, err := fsbridge.Glob(t.Context(), tt.files, tt.pattern)
+		if sandbox.CodeOf(err) != tt.want || err == nil && len(found) < 9_999 {
+			t.Errorf("%s: %d matches, %v", what, len(found), err)
+		}
+	}
+}
+
+// A flat is a folder of files, below some with long names.
+type flat struct {
+	pit
+	above int
+}
+
+func (f flat) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
+	if depth := strings.Count(name, "/") - 1; depth < f.above {
+		long := "f"
+		if depth > 0 {
+			long = strings.Repeat("f", 250)
+		}
+		return fsinfo.Entries([]fsinfo.Info{fsinfo.New(long, 0o040755, 0, time.Time{})}), nil
+	}
+	return f.entries[1:], nil
+}
+
 // A shaft is deeper than paths are long: every folder has one in it, and a file.
 type shaft struct {
 	sandbox.Files
