@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -102,7 +101,7 @@ func (s *Source) read(old *state) *state {
 		return &state{settled: true}
 	}
 	for range maxTries {
-		at := time.Now()
+		at := fileClock()
 		before := stampAt(s.path)
 		f, err := read(s.path)
 		if err == nil && f.seen != before || before != stampAt(s.path) {

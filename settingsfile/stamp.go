@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// grain is how far apart two changes of a file may be and still carry the
-	// same time: a tick of the kernel's clock is 10 ms at most.
+	// grain is how far apart two changes of a file may be by [fileClock] and
+	// still carry the same time: file systems that keep steps of their own keep
+	// such of 10 ms (FAT, exFAT), or seconds.
 	grain = 20 * time.Millisecond
 
 	// coarseGrain is the same where times are kept in seconds.
@@ -43,8 +44,9 @@ func stampAt(path string) stamp {
 	}
 }
 
-// fresh reports whether a file with this stamp, looked at then, may change once
-// more and keep it. A file of the future may: somebody sets the clock.
+// fresh reports whether a file with this stamp, looked at then by [fileClock],
+// may change once more and keep it. A file of the future may: somebody sets the
+// clock.
 func (s stamp) fresh(at time.Time) bool {
 	if s.errno != 0 {
 		return false
