@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
@@ -48,7 +49,7 @@ func child() {
 		childOperates()
 		return
 	}
-	r := &rig{t: childTB{}, dir: os.Getenv(childState), log: &logBuffer{}, clock: &clock{}}
+	r := &rig{t: childTB{}, dir: os.Getenv(childState), log: &logBuffer{}, clock: &clock{}, limits: testenv.Patient()}
 	r.connect()
 	if step := os.Getenv(childStop); step != "" {
 		r.wrap = func(e docker.Engine) docker.Engine { return stopping{Engine: e, at: step} }

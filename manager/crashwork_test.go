@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 )
@@ -22,7 +23,7 @@ const childWork = "SANDBOX_TEST_CHILD_WORK"
 
 // childOperates is the child. It says "ok" for each operation that has passed.
 func childOperates() {
-	r := &rig{t: childTB{}, dir: os.Getenv(childState), log: &logBuffer{}, clock: &clock{}}
+	r := &rig{t: childTB{}, dir: os.Getenv(childState), log: &logBuffer{}, clock: &clock{}, limits: testenv.Patient()}
 	r.connect()
 	store, err := evidence.Open(r.state.Evidence(), evidence.Options{})
 	must(r.t, err)

@@ -38,6 +38,7 @@ type rig struct {
 	clock  *clock
 	wrap   func(docker.Engine) docker.Engine // faults, or nil
 	host   string                            // of the engine; empty is the usual one
+	limits container.Deadlines               // of what a conductor asks the engine
 	change func(*manager.Options)            // of what a conductor is made of, or nil
 }
 
@@ -45,7 +46,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "root")
-	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "state"), log: &logBuffer{}, clock: &clock{}}
+	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "state"), log: &logBuffer{}, clock: &clock{}, limits: testenv.Patient()}
 	r.connect()
 	t.Cleanup(r.clean)
 	return r
@@ -54,7 +55,7 @@ func newRig(t testing.TB) *rig {
 func (r *rig) connect() {
 	st, err := statedir.Open(r.dir)
 	must(r.t, err)
-	r.state, r.engine = st, container.New(r.dial(), container.Deadlines{})
+	r.state, r.engine = st, container.New(r.dial(), testenv.Patient())
 }
 
 func (r *rig) dial() *client.Client {
@@ -75,7 +76,7 @@ func (r *rig) clean() {
 		// A gate or an engine of the test's own; the usual one is asked too.
 		r.engine.Close()
 		r.host = ""
-		r.engine = container.New(r.dial(), container.Deadlines{})
+		r.engine = container.New(r.dial(), testenv.Patient())
 	}
 	infos, err := r.engine.List(ctx, sandbox.Filter{Instance: r.state.Instance()})
 	if err != nil {
@@ -99,7 +100,7 @@ func (r *rig) manager(settings string) *manager.Manager {
 	parsed, err := config.Parse("test", []byte(settings))
 	must(r.t, err)
 	api := r.dial()
-	var e docker.Engine = container.New(api, container.Deadlines{Query: 5 * time.Second})
+	var e docker.Engine = container.New(api, r.limits)
 	if r.wrap != nil {
 		e = r.wrap(e)
 	}

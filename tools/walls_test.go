@@ -47,7 +47,7 @@ func newDocker(t testing.TB, more string, change ...func(*tools.Options)) *rig {
 	api, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	must(t, err)
 	t.Cleanup(func() { api.Close() })
-	engine := container.New(api, container.Deadlines{Query: 5 * time.Second})
+	engine := container.New(api, testenv.Patient())
 	t.Cleanup(func() { cleared(t, engine, state.Instance()) })
 	sensitive := []string{state.Path(), "/run/docker.sock"}
 	p := docker.New(engine, docker.Options{Sockets: state, Instance: state.Instance(), World: func() hardening.World {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
@@ -43,7 +44,7 @@ func TestConformanceOfDocker(t *testing.T) {
 		return connect(t, container.Deadlines{Query: time.Second, Create: time.Second, Change: time.Second, Start: time.Second})
 	}
 	providertest.Run(t, through(providertest.Harness{
-		New: func(t testing.TB) sandbox.Provider { return connect(t, container.Deadlines{}) },
+		New: func(t testing.TB) sandbox.Provider { return connect(t, testenv.Patient()) },
 		Spec: func(_ testing.TB, key string) sandbox.Spec {
 			s := r.Spec(key)
 			s.ImageID = strings.TrimSpace(string(id))

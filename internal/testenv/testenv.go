@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/container"
 )
@@ -31,6 +32,12 @@ func Require(t testing.TB, need string) {
 	if why := missing(need); why != "" {
 		Lack(t, need, why)
 	}
+}
+
+// Patient are deadlines for tests that claim nothing about how long an engine
+// takes: beside others, on a busy machine, it takes many times as long as usual.
+func Patient() container.Deadlines {
+	return container.Deadlines{Query: time.Minute, Create: time.Minute}
 }
 
 // Lack is for a test that found out by itself that the machine lacks what
@@ -83,7 +90,7 @@ var engineMissing = sync.OnceValue(func() string {
 	if err != nil {
 		return err.Error()
 	}
-	e := container.New(api, container.Deadlines{})
+	e := container.New(api, Patient())
 	defer e.Close()
 	if err := e.Ping(context.Background()); err != nil {
 		return err.Error()

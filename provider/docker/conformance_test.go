@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
@@ -43,7 +44,7 @@ func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
 		t.Cleanup(func() { e.Close() })
 		return docker.New(e, docker.Options{Sockets: r.State, World: r.World})
 	}
-	connect := func(t testing.TB) sandbox.Provider { return connectWith(t, container.Deadlines{}) }
+	connect := func(t testing.TB) sandbox.Provider { return connectWith(t, testenv.Patient()) }
 	connectTo := func(t testing.TB, sock string) sandbox.Provider {
 		t.Setenv("DOCKER_HOST", "unix://"+sock)
 		// What hangs does so for ever: a second tells that as well as ten.

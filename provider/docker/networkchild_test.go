@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -38,7 +39,7 @@ func runCreate(spec, state, step string) string {
 	if err != nil {
 		return err.Error()
 	}
-	p := docker.New(stopping{container.New(api, container.Deadlines{}), step}, docker.Options{Sockets: st, Instance: st.Instance()})
+	p := docker.New(stopping{container.New(api, testenv.Patient()), step}, docker.Options{Sockets: st, Instance: st.Instance()})
 	ctx := context.Background()
 	if strings.HasPrefix(step, "remove") {
 		err = p.Remove(ctx, s.Name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -54,7 +55,7 @@ func runChild(spec, state string) error {
 		return err
 	}
 	ctx := context.Background()
-	sb, err := docker.New(container.New(api, container.Deadlines{}), docker.Options{Sockets: st}).Open(ctx, s)
+	sb, err := docker.New(container.New(api, testenv.Patient()), docker.Options{Sockets: st}).Open(ctx, s)
 	if err != nil {
 		return err
 	}

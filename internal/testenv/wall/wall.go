@@ -67,7 +67,7 @@ func At(t testing.TB, dir string) *Wall {
 	must(t, err)
 	g, err := st.InstallGuest(testenv.Guest(t))
 	must(t, err)
-	w := &Wall{T: t, Engine: container.New(api, container.Deadlines{}), State: st, Guest: g}
+	w := &Wall{T: t, Engine: container.New(api, testenv.Patient()), State: st, Guest: g}
 	t.Cleanup(func() { w.Engine.Close() })
 	w.P = docker.New(w.Engine, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World})
 	return w
