@@ -85,6 +85,8 @@ type Client struct {
 	pings   []chan struct{} // waiting for a Pong, oldest first
 	ending  bool            // Close was called
 
+	shelf shelf // of the states of shells that have ended
+
 	done chan struct{} // closed when the connection has ended
 	err  error         // why; readable once done is closed
 	once sync.Once

@@ -11,14 +11,47 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
-// errDropped means that a shell was closed, and its state with it.
-var errDropped = errors.New("the state is not kept any more")
+// maxShelved bounds the states of ended shells in our memory, in bytes for each
+// client. What wrote them has gone and counts nowhere any more, and whoever has
+// the shells may leave them as they are for long.
+const maxShelved = 2 * snapshot.MaxSize
+
+var (
+	// errDropped means that a shell was closed, and its state with it.
+	errDropped = errors.New("the state is not kept any more")
+	// errShelf means that other states have taken all the room.
+	errShelf = errors.New("the states of other shells that have ended take too much memory")
+)
+
+// A shelf counts the states of a client's ended shells.
+type shelf struct {
+	mu   sync.Mutex
+	held int // bytes
+}
+
+// take reports whether there is room for n more bytes, which are then held.
+func (s *shelf) take(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held+n > maxShelved {
+		return false
+	}
+	s.held += n
+	return true
+}
+
+func (s *shelf) give(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= n
+}
 
 // A keeping is the state of one shell: as long as the shell lives in the
 // files of the guest, and then in our memory, because files are as large as
 // the guest makes them.
 type keeping struct {
-	came chan struct{} // closed when files are there, or never will be
+	came  chan struct{} // closed when files are there, or never will be
+	shelf *shelf        // of the client
 
 	mu      sync.Mutex
 	files   []*os.File // index and two contents; nil when they are not there
@@ -113,6 +146,9 @@ func (k *keeping) retire() {
 	if k.ended || k.dropped {
 		return
 	}
+	if !k.shelf.take(len(content)) {
+		content, err = nil, errShelf
+	}
 	k.ended, k.record, k.content, k.err = true, record, content, err
 	closeAll(k.files)
 	k.files = nil
@@ -123,5 +159,6 @@ func (k *keeping) drop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	closeAll(k.files)
+	k.shelf.give(len(k.content))
 	k.files, k.content, k.dropped = nil, nil, true
 }

@@ -102,6 +102,10 @@ func (s keptShell) State(ctx context.Context) (*ShellState, error) {
 	case err == nil && content == nil:
 		err = errors.New("the shell has none")
 		fallthrough
+	case errors.Is(err, errShelf):
+		return nil, s.c.named(&sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "shell state", Message: "the state of the shell was too much to be kept", Err: err, Hint: "close shells that have ended",
+		})
 	case errors.Is(err, errDropped):
 		return nil, s.c.named(&sandbox.Error{Code: sandbox.CodeNotFound, Op: "shell state", Message: "there is no state of the shell", Err: err})
 	case err != nil:
@@ -169,7 +173,7 @@ func (c *Client) requestShell(ctx context.Context, s *shell, m wire.Shell, from 
 	case c.o.Descriptors == nil || !c.hello.Has(wire.FeatureKeptShell):
 		return keepsNone("open shell")
 	default:
-		s.kept = &keeping{came: make(chan struct{})}
+		s.kept = &keeping{came: make(chan struct{}), shelf: &c.shelf}
 		if s.ticket, err = c.side.ask(s.kept); err != nil {
 			return err
 		}

@@ -1,0 +1,70 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
+)
+
+// left is the state of a shell in files, as a guest leaves it.
+func left(t *testing.T, s *shelf, content []byte) *keeping {
+	t.Helper()
+	record, at := snapshot.Record{Serial: 1, Size: uint32(len(content)), Sum: snapshot.Sum(0, content)}.Encode()
+	index := make([]byte, snapshot.IndexLen)
+	copy(index[at:], record[:])
+	k := &keeping{came: make(chan struct{}), shelf: s}
+	var files []*os.File
+	for _, b := range [][]byte{index, content, nil} {
+		f, err := snapshot.Sealed(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	k.fill(files)
+	t.Cleanup(k.drop)
+	return k
+}
+
+// TestEndedShellsTakeBoundedMemory holds that the states of shells that have
+// ended take no more of our memory than the shelf has room for, and that a
+// state which is let go of makes room.
+func TestEndedShellsTakeBoundedMemory(t *testing.T) {
+	var s shelf
+	content := bytes.Repeat([]byte("x"), snapshot.MaxSize-1)
+	var all []*keeping
+	for range 4 {
+		k := left(t, &s, content)
+		k.retire()
+		all = append(all, k)
+	}
+	kept := func(k *keeping) bool {
+		_, got, err := k.read()
+		if err != nil && !errors.Is(err, errShelf) || err == nil && !bytes.Equal(got, content) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		return err == nil
+	}
+	for i, k := range all {
+		if want := (i+1)*len(content) <= maxShelved; kept(k) != want {
+			t.Errorf("%d: kept is %v", i, !want)
+		}
+	}
+	for range 2 { // what is dropped twice makes room once
+		all[0].drop()
+	}
+	for i, want := range []bool{true, false} {
+		k := left(t, &s, content)
+		k.retire()
+		if kept(k) != want {
+			t.Errorf("%d after one was dropped: kept is %v", i, !want)
+		}
+	}
+	k := left(t, &s, content)
+	if !kept(k) {
+		t.Error("the files of a shell that lives count")
+	}
+}
