@@ -25,20 +25,22 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Deadlines bound engine calls. A zero field takes the default.
+// Deadlines bound engine calls. A zero field takes the default, which is some
+// hundred times what a call takes at rest: an engine answers one question after
+// the other while it starts many containers.
 type Deadlines struct {
-	Query  time.Duration // inspect, list, ping, info; default 10 s
-	Create time.Duration // create; default 15 s
+	Query  time.Duration // inspect, list, ping, info; default 30 s
+	Create time.Duration // create; default 60 s
 	Change time.Duration // pause, kill, remove; default 60 s
 	Start  time.Duration // start, which waits for the runtime; default 120 s
 }
 
 func (d Deadlines) withDefaults() Deadlines {
 	if d.Query == 0 {
-		d.Query = 10 * time.Second
+		d.Query = 30 * time.Second
 	}
 	if d.Create == 0 {
-		d.Create = 15 * time.Second
+		d.Create = 60 * time.Second
 	}
 	if d.Change == 0 {
 		d.Change = 60 * time.Second

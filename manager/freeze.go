@@ -10,8 +10,9 @@ import (
 )
 
 // freezeWithin bounds one freezing or thawing. While a sandbox is being frozen
-// its next user waits.
-const freezeWithin = 5 * time.Second
+// its next user waits. Both take a few milliseconds, and seconds with an engine
+// that many ask at once.
+const freezeWithin = 20 * time.Second
 
 // Pause freezes a sandbox until its next use or until Resume. Shells that are
 // open and run nothing freeze with it. One in which something runs is

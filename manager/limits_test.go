@@ -32,8 +32,8 @@ func limitsBite(t *testing.T, m *manager.Manager, who config.Who) {
 		want       sandbox.LimitHit // Current: at least
 		code       int              // -1: any failure
 	}{
-		{"timeout", "sleep 1000", config.LimitSettings{Timeout: new(config.Duration(1500 * time.Millisecond))},
-			sandbox.LimitHit{Limit: sandbox.LimitTimeout, Current: 1500, Bound: 1500, Unit: sandbox.UnitMilliseconds}, 137},
+		{"timeout", "sleep 1000", config.LimitSettings{Timeout: new(config.Duration(5 * time.Second))},
+			sandbox.LimitHit{Limit: sandbox.LimitTimeout, Current: 5, Bound: 5, Unit: sandbox.UnitSeconds}, 137},
 		{"output", "yes | head -c 5000; exit 0", config.LimitSettings{MaxOutputBytes: new(config.Size(1000))},
 			sandbox.LimitHit{Limit: sandbox.LimitMaxOutputBytes, Current: 5000, Bound: 1000, Unit: sandbox.UnitBytes}, 0},
 		{"memory", "{ head -c 90m /dev/zero; sleep 1000; } | tail -c 90m", config.LimitSettings{Memory: new(config.Size(32 * mib))},

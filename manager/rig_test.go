@@ -70,7 +70,7 @@ func (r *rig) dial() *client.Client {
 }
 
 func (r *rig) clean() {
-	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer done()
 	if r.host != "" {
 		// A gate or an engine of the test's own; the usual one is asked too.
@@ -137,7 +137,7 @@ func run(m *manager.Manager, session, line string, change ...func(*manager.Reque
 	for _, c := range change {
 		c(&req)
 	}
-	ctx, done := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer done()
 	o, err := m.Run(ctx, req)
 	return strings.TrimSpace(out.String()), o, err

@@ -142,7 +142,7 @@ func TestTimeLimit(t *testing.T) {
 	t.Run("timeout", func(t *testing.T) {
 		start := time.Now()
 		_, o, err := run(m, "s", escape, func(q *manager.Request) { q.Timeout = 300 * time.Millisecond })
-		if err != nil || !o.TimedOut || time.Since(start) > 10*time.Second {
+		if err != nil || !o.TimedOut || time.Since(start) > time.Minute {
 			t.Errorf("%+v, %v after %s", o, err, time.Since(start))
 		}
 		left(t)

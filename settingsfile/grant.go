@@ -140,7 +140,12 @@ func lock(dir string) (unlock func(), err error) {
 		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { d.Close() }, nil
+			return func() {
+				// A process that is being started holds the descriptor too until it
+				// executes its program, and with it the lock.
+				_ = unix.Flock(int(d.Fd()), unix.LOCK_UN)
+				d.Close()
+			}, nil
 		case errors.Is(err, unix.EINTR):
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			d.Close()

@@ -64,7 +64,7 @@ func newDocker(t testing.TB, more string, change ...func(*tools.Options)) *rig {
 
 // cleared removes what a test has left on the engine.
 func cleared(t testing.TB, engine *container.Engine, instance string) {
-	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer done()
 	infos, err := engine.List(ctx, sandbox.Filter{Instance: instance})
 	if err != nil {

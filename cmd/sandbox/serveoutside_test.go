@@ -55,9 +55,13 @@ func TestServeOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			must[api.ExecResult](t, in, "POST", "/v1/sandboxes/"+box.Name+"/shells/main/run", api.RunLine{Line: "cd /tmp"})
+			nap := "600" // longer than it can take to cut it off
+			if !tt.cuts {
+				nap = "2"
+			}
 			ended := make(chan error, 2)
 			for i := range 2 {
-				d := d.stream(box.Name, "echo begun; sleep 2; exit 0", "Sandbox-Tenant", "acme", "Sandbox-Session", name)
+				d := d.stream(box.Name, "echo begun; sleep "+nap+"; exit 0", "Sandbox-Tenant", "acme", "Sandbox-Session", name)
 				if !until(d, "begun") {
 					t.Fatal("a command does not begin")
 				}

@@ -37,7 +37,8 @@ func Require(t testing.TB, need string) {
 // Patient are deadlines for tests that claim nothing about how long an engine
 // takes: beside others, on a busy machine, it takes many times as long as usual.
 func Patient() container.Deadlines {
-	return container.Deadlines{Query: time.Minute, Create: time.Minute}
+	const most = 5 * time.Minute
+	return container.Deadlines{Query: time.Minute, Create: most, Change: most, Start: most}
 }
 
 // Lack is for a test that found out by itself that the machine lacks what

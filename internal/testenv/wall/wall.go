@@ -39,7 +39,7 @@ func New(t testing.TB) *Wall {
 	w := At(t, filepath.Join(t.TempDir(), "state"))
 	e, st := w.Engine, w.State
 	t.Cleanup(func() {
-		ctx, done := context.WithTimeout(context.Background(), time.Minute)
+		ctx, done := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer done()
 		infos, err := e.List(ctx, sandbox.Filter{Instance: st.Instance()})
 		if err != nil {
