@@ -70,8 +70,10 @@ echo "$((${EPOCHREALTIME/./} - begun))" >/run/took
 		t.Fatal(err)
 	}
 	t.Logf("ended in %d ms", took/1000)
-	if took > 3_000_000 {
-		t.Errorf("it took %d ms to end, more than 3 s", took/1000)
+	// Its pauses are 2 s together; each of them starts a program, which takes
+	// time on a busy machine. Who stops a container waits for 10 s.
+	if took > 8_000_000 {
+		t.Errorf("it took %d ms to end", took/1000)
 	}
 
 	if out := b.sh(start + "kill -KILL $pid\n" + left); out != "" {

@@ -101,7 +101,7 @@ func TestEngineTrouble(t *testing.T) {
 			if p, err := m.Prune(context.Background(), manager.PruneOptions{}); sandbox.CodeOf(err) != tt.code || len(p.Removed) != 0 {
 				t.Errorf("prune did %+v, %v", p, err)
 			}
-			if took := time.Since(start); took > 40*time.Second {
+			if took := time.Since(start); took > 2*time.Minute {
 				t.Errorf("it took %s", took)
 			}
 			g.mode.Store(open)

@@ -95,7 +95,7 @@ func hostile(t *testing.T, r *rig) {
 					}
 				}
 			}
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("%s %.200s took %s", tool, fmt.Sprint(v), took)
 			}
 		}

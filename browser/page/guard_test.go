@@ -56,7 +56,7 @@ func TestPageGoesWhereItMayNot(t *testing.T) {
 			// The page may have loaded before it leaves, or not.
 			_, err := s.Navigate(t.Context(), "http://site.test/")
 			if err == nil {
-				err = s.Wait(t.Context(), browser.Condition{Text: "never there", Timeout: 5 * time.Second})
+				err = s.Wait(t.Context(), browser.Condition{Text: "never there", Timeout: time.Minute})
 			}
 			want(t, err, sandbox.CodeCapabilityBlocked, "")
 			if got := p.requests("other.test"); len(got) != 0 {
@@ -167,7 +167,7 @@ func TestWebAsksForFiles(t *testing.T) {
 	visited(t, s, "x.html")
 	visited(t, s, "http://site.test/")
 	for _, no := range []string{"image-no", "fetch-no", "script-no"} {
-		if err := s.Wait(t.Context(), browser.Condition{Text: no, Timeout: 5 * time.Second}); err != nil {
+		if err := s.Wait(t.Context(), browser.Condition{Text: no, Timeout: time.Minute}); err != nil {
 			t.Errorf("%s: %v; %s", no, err, text(t, s))
 		}
 	}
@@ -195,7 +195,7 @@ func TestFilesOutOfReach(t *testing.T) {
 			await fetch(f).then(async r => out.append(f + '=' + r.status + (r.ok ? await r.text() : '') + ' '), () => out.append(f + '=no ')); out.append('end') })()</script>`)
 	s := p.open(t)
 	visited(t, s, "x.html")
-	if err := s.Wait(t.Context(), browser.Condition{Text: "end", Timeout: 10 * time.Second}); err != nil {
+	if err := s.Wait(t.Context(), browser.Condition{Text: "end", Timeout: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "plain.txt=200plain real/x.txt=200real out.txt=404 in.txt=404 folder/x.txt=404 %2e%2e/x=404 ..%2fx=no %2fetc%2fpasswd=no real=404 none=404 end"
@@ -218,7 +218,7 @@ func TestDialogsWindowsPermissions(t *testing.T) {
 	s := p.open(t)
 	visited(t, s, "http://site.test/")
 	for _, says := range []string{"confirm:false", "prompt:null", "geo:denied", "note:denied"} {
-		if err := s.Wait(t.Context(), browser.Condition{Text: says, Timeout: 5 * time.Second}); err != nil {
+		if err := s.Wait(t.Context(), browser.Condition{Text: says, Timeout: time.Minute}); err != nil {
 			t.Errorf("%s: %v; %s", says, err, text(t, s))
 		}
 	}

@@ -54,7 +54,7 @@ func TestPrerendered(t *testing.T) {
 	if err := s.Click(t.Context(), "#a"); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Wait(t.Context(), browser.Condition{Text: "never", Timeout: 10 * time.Second})
+	err := s.Wait(t.Context(), browser.Condition{Text: "never", Timeout: time.Minute})
 	want(t, err, sandbox.CodeCapabilityBlocked, "other.test")
 	if got := p.requests("other.test"); len(got) != 0 {
 		t.Errorf("it was asked for: %q", got)
@@ -102,7 +102,7 @@ func TestWorkers(t *testing.T) {
 	p.file(t, "x.txt", "content")
 	s := p.open(t)
 	visited(t, s, "x.html")
-	if err := s.Wait(t.Context(), browser.Condition{Text: "worker has content", Timeout: 5 * time.Second}); err != nil {
+	if err := s.Wait(t.Context(), browser.Condition{Text: "worker has content", Timeout: time.Minute}); err != nil {
 		t.Errorf("%v: %s", err, text(t, s))
 	}
 }

@@ -83,7 +83,7 @@ func startDaemon(e *testscript.Env) error {
 			e.T().FailNow()
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		c, err := net.Dial("unix", sock)
 		if err == nil {
 			e.Setenv("SANDBOX_HOST", "unix:"+sock)

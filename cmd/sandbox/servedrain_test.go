@@ -153,7 +153,7 @@ func (c *crowded) allThere(told []int) {
 // A daemon that ends says so to everybody who asks, lets uploads come to their
 // end too, and cuts off what is left when the time for that is over.
 func TestServeDrainingAnswers(t *testing.T) {
-	c := newCrowded(t, "15s", 1) // in which all is asked, also on a busy machine
+	c := newCrowded(t, "40s", 1) // in which all is asked, also on a busy machine
 	pr, pw := io.Pipe()
 	late := make(chan error, 1)
 	go func() {

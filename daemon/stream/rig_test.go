@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -166,10 +166,10 @@ func TestAttemptsAreBounded(t *testing.T) {
 func TestManyTrappedCalls(t *testing.T) {
 	p := observing()
 	w := p.start(t)
-	attempts, r := observed(t, w, probe("many", "10000"))
+	attempts, r := observed(t, w, probe("many", "2000"))
 	with := findings(t, r.stdout)["nanoseconds"]
 	p.config.Observe = false
-	_, r = observed(t, p.start(t), probe("many", "10000"))
+	_, r = observed(t, p.start(t), probe("many", "2000"))
 	without := findings(t, r.stdout)["nanoseconds"]
 	t.Logf("opening a file for writing takes %d ns, unobserved %d ns", with, without)
 	if len(attempts) != 0 || with == 0 || time.Duration(with) > 2*time.Millisecond {
@@ -233,13 +233,16 @@ func TestPathThatChanges(t *testing.T) {
 // TestDetachedAttempts holds that a client that has its answer hears no more.
 func TestDetachedAttempts(t *testing.T) {
 	w := observing().start(t)
-	cmd := sh("(sleep 0.2; echo x > /usr/late; echo x > done) & echo x > /usr/early")
+	cmd := sh("(until [ -e go ]; do sleep 0.01; done; echo x > /usr/late; echo x > done) & echo x > /usr/early")
 	cmd.Detach = true
 	attempts, _ := observed(t, w, cmd)
 	if len(attempts) != 1 || attempts[0].Path != "/usr/early" {
 		t.Errorf("%+v", attempts)
 	}
-	eventually(t, 10*time.Second, "the descendant lives on", func() bool {
+	if r := run(t, w.Client, sh("touch go")); r.exit.Code != 0 {
+		t.Fatal(r)
+	}
+	eventually(t, patience, "the descendant lives on", func() bool {
 		return run(t, w.Client, sh("test -e done")).exit.Code == 0
 	})
 }

@@ -297,6 +297,15 @@ func (g *guest) inside() []string {
 	return found
 }
 
+// openDir is a folder for the test that everybody may enter.
+func openDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
+	must(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
 // patience is how long what takes milliseconds may take on a machine on which
 // the tests of many packages run at the same time.
 const patience = time.Minute

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -113,7 +114,8 @@ func TestMemoryAtOnce(t *testing.T) {
 // bounded as the command was.
 func TestDetachedLimits(t *testing.T) {
 	g := startGuest(t)
-	cmd := perl(t, `use POSIX; if (!fork) { setsid; my $n = 160 << 20; sleep 1; my $x = "a" x $n; sleep 1000 }`)
+	dir := openDir(t)
+	cmd := perl(t, `use POSIX; if (!fork) { setsid; my $n = 160 << 20; select(undef, undef, undef, 0.01) until -e "`+dir+`/go"; my $x = "a" x $n; sleep 1000 }`)
 	cmd.Limits.Memory, cmd.Detach = 80<<20, true
 	c := g.client(client.Options{})
 	if r := run(t, c, cmd); r.exit.Code != 0 || r.exit.Limit != nil {
@@ -123,7 +125,8 @@ func TestDetachedLimits(t *testing.T) {
 	if len(g.inside()) == 0 {
 		t.Error("it has left nothing running")
 	}
-	g.empty(20 * time.Second)
+	must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
+	g.empty(patience)
 }
 
 // TestLimitsCostLittle holds what looking at 64 busy commands costs the guest,

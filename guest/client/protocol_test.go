@@ -146,7 +146,11 @@ func TestNewRefuses(t *testing.T) {
 					theirs.Close()
 				}
 			}()
-			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			within := patience
+			if tt.code == sandbox.CodeTimeout {
+				within = 200 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
 			_, err := client.New(ctx, ours, client.Options{})
 			codeIs(t, err, tt.code)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -156,8 +157,10 @@ func TestShellRestartedOnce(t *testing.T) {
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
 	line(t, s, "x=1")
-	line(t, s, "(sleep 0.05; kill -9 $$) & echo a")
-	eventually(t, 5*time.Second, "the shell is gone", func() bool { return len(g.inside()) == 0 })
+	now := filepath.Join(openDir(t), "now")
+	line(t, s, "(until [ -e "+now+" ]; do sleep 0.01; done; kill -9 $$) & echo a")
+	must(t, os.WriteFile(now, nil, 0o644)) // not before the line has ended
+	eventually(t, patience, "the shell is gone", func() bool { return len(g.inside()) == 0 })
 	if got := line(t, s, "echo $x"); got.stdout != "1\n" || !got.exit.Restarted {
 		t.Errorf("the next line: got %+v", got)
 	}

@@ -100,10 +100,12 @@ esac; done 2>/dev/null; exit`)
 func TestShellTextGoes(t *testing.T) {
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
-	line(t, s, `(for f in /proc/[0-9]*/fd/7; do case $(readlink $f) in
+	now := filepath.Join(openDir(t), "now")
+	line(t, s, `(until [ -e `+now+` ]; do sleep 0.01; done; for f in /proc/[0-9]*/fd/7; do case $(readlink $f) in
 *memfd*) head -c 100000000 /dev/zero >$f;;
 esac; done 2>/dev/null; kill -9 $$) & : '`+strings.Repeat("long", 100)+"'")
-	eventually(t, 20*time.Second, "the shell ends", func() bool { return len(g.inside()) == 0 })
+	must(t, os.WriteFile(now, nil, 0o644)) // not before the line has ended
+	eventually(t, patience, "the shell ends", func() bool { return len(g.inside()) == 0 })
 	eventually(t, 5*time.Second, "the memory goes with the shell", func() bool { return memoryFiles(t, g.pid()) < 1<<20 })
 	if got := line(t, s, "echo a"); got.stdout != "a\n" || !got.exit.Restarted {
 		t.Errorf("got %+v", got)

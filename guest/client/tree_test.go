@@ -116,7 +116,7 @@ func TestExitEndsTree(t *testing.T) {
 	for name, script := range map[string]string{
 		"background child holds stdout": "sleep 1000 & echo done",
 		"setsid escapee holds stdout":   "setsid sleep 1000 & sleep 0.05; echo done",
-		"background child has written":  "(echo child; exec sleep 1000) & sleep 0.1; echo done",
+		"background child has written":  "f=$(mktemp -u); (echo child; : >$f; exec sleep 1000) & until [ -e $f ]; do sleep 0.01; done; rm $f; echo done",
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()

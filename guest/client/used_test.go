@@ -19,9 +19,20 @@ const burning = `use POSIX; $| = 1; sub burn { my $end = (times)[0] + (times)[1]
 
 func used(t testing.TB, p sandbox.Process) sandbox.Rusage {
 	t.Helper()
-	u, err := p.(sandbox.Metered).Used(context.Background())
+	u, err := askUsed(p)
 	must(t, err)
 	return u
+}
+
+// askUsed asks again where the guest has not answered within its second, as it
+// may not on a busy machine.
+func askUsed(p sandbox.Process) (sandbox.Rusage, error) {
+	for end := time.Now().Add(patience); ; {
+		u, err := p.(sandbox.Metered).Used(context.Background())
+		if sandbox.CodeOf(err) != sandbox.CodeUnavailable || time.Now().After(end) {
+			return u, err
+		}
+	}
 }
 
 func cpuOf(u sandbox.Rusage) time.Duration { return u.User + u.System }
@@ -140,7 +151,7 @@ func TestUsedIsApart(t *testing.T) {
 	for _, p := range idle {
 		wg.Go(func() {
 			for range 20 {
-				if u, err := p.(sandbox.Metered).Used(context.Background()); err != nil || cpuOf(u) > 200*time.Millisecond {
+				if u, err := askUsed(p); err != nil || cpuOf(u) > 200*time.Millisecond {
 					t.Errorf("%+v, %v", u, err)
 				}
 			}

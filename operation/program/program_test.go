@@ -225,6 +225,7 @@ func TestUnmetered(t *testing.T) {
 // TestStops holds that a program ends with its context, and that the cause is
 // what is returned; its own timeout is a result.
 func TestStops(t *testing.T) {
+	const afterStart = 2 * time.Second // an account on disk is made before
 	r := newRig(memory(t, programs()))
 	revoked := &sandbox.Error{Code: sandbox.CodePermissionDeny, Message: "revoked"}
 	for _, tt := range []struct {
@@ -233,14 +234,14 @@ func TestStops(t *testing.T) {
 		code sandbox.Code
 	}{
 		{"revoked", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(ctx, 50*time.Millisecond, revoked)
+			return context.WithTimeoutCause(ctx, afterStart, revoked)
 		}, sandbox.CodePermissionDeny},
 		{"time limit", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 50*time.Millisecond)
+			return context.WithTimeout(ctx, afterStart)
 		}, sandbox.CodeTimeout},
 		{"given up", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(50*time.Millisecond, cancel)
+			time.AfterFunc(afterStart, cancel)
 			return ctx, cancel
 		}, sandbox.CodeUnavailable},
 	} {
@@ -255,10 +256,10 @@ func TestStops(t *testing.T) {
 		})
 	}
 	op := run("sleep", "1000")
-	op.Timeout = 50 * time.Millisecond
+	op.Timeout = afterStart
 	d := r.do(t, t.Context(), op)
 	must(t, d.err)
-	if e := d.out.Exit; !e.TimedOut || e.Signal != "KILL" || *d.code != e.Code {
+	if e := d.out.Exit; e == nil || !e.TimedOut || e.Signal != "KILL" || *d.code != e.Code {
 		t.Errorf("exit %+v", e)
 	}
 }

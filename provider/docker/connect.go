@@ -157,7 +157,7 @@ func newClient(ctx context.Context, conn io.ReadWriteCloser, o client.Options) (
 func (p *Provider) noGuest(ctx context.Context, info sandbox.Info, cause error) error {
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "connect to guest", Resource: info.Name, Retryable: true, Err: cause,
 		Message: "the guest does not answer", Hint: "start afresh with: sandbox recreate"}
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer done()
 	now, err := p.engine.Inspect(ctx, info.ID)
 	switch {

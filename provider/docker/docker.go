@@ -253,7 +253,7 @@ type made struct {
 
 // afterCancel is how long a cancelled create waits for the engine's answer
 // before it leaves that to the background.
-const afterCancel = 5 * time.Second
+const afterCancel = 10 * time.Second
 
 // make lets the engine create the container.
 func (p *Provider) make(ctx context.Context, s sandbox.Spec, plan container.Plan) made {
@@ -320,7 +320,7 @@ func (p *Provider) discard(ctx context.Context, id string) {
 // discardOurs removes the container named as s if it is the one that a
 // lost Create has made: same owner and hash, never started.
 func (p *Provider) discardOurs(ctx context.Context, s sandbox.Spec, hash string) {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer done()
 	info, err := p.engine.Inspect(ctx, s.Name)
 	if err == nil && info.Owner.Same(s.Owner) && info.ConfigHash == hash && info.StartedAt.IsZero() {

@@ -56,8 +56,10 @@ func (p *Provider) sweepNetworks(ctx context.Context, name string, mine func(san
 	return nil
 }
 
-// cleanup is how long the removal of what a failed create has left may take.
-const cleanup = 10 * time.Second
+// cleanup is how long the removal of what a failed create has left may take. What
+// is not removed by then is there until the next prune, so it is as long as an
+// engine may take that is full of work.
+const cleanup = 30 * time.Second
 
 // dropNetwork removes the network of s after its create has failed, also when
 // ctx has ended. The one that the container of that name is on stays.

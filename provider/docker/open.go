@@ -73,15 +73,18 @@ func (p *Provider) reach(ctx context.Context, info sandbox.Info, s sandbox.Spec)
 // guest does not answer, and reports whether there was one. Somebody else may
 // have started it again since.
 func (p *Provider) awaitEnd(ctx context.Context, info sandbox.Info) (sandbox.Info, bool) {
-	ctx, done := context.WithTimeout(ctx, noticeWithin)
-	defer done()
+	deadline := time.Now().Add(noticeWithin)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		last := time.Now().After(deadline) // who answers late was asked in time
 		now, err := p.engine.Inspect(ctx, info.ID)
 		if err != nil || now.Status != sandbox.StatusRunning {
 			return now, err == nil && now.Status == sandbox.StatusStopped
 		}
 		if now.PID != info.PID {
 			return now, true
+		}
+		if last {
+			return now, false
 		}
 		select {
 		case <-ctx.Done():

@@ -60,7 +60,7 @@ func TestConformance(t *testing.T) {
 // kill ends the wall of the sandbox name as the kernel's OOM killer might.
 func (r *rig) kill(t testing.TB, p sandbox.Provider, name string) {
 	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	info, err := p.Inspect(ctx, name)
 	must(t, err)

@@ -153,7 +153,7 @@ func TestTwoProgramsOnOneState(t *testing.T) {
 		t.Errorf("Create over it: %v", err)
 	}
 	must(t, two.Remove(context.Background(), s.Name))
-	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	if _, err := a.Start(ctx, sandbox.Command{Args: []string{"true"}}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("after the removal by the other: %v", err)

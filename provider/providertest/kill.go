@@ -71,7 +71,7 @@ func cancelKillsTree(r *rig) {
 
 func deadlineKillsTree(r *rig) {
 	_, sb := r.box("a")
-	ctx, cancel := context.WithTimeout(r.ctx, 800*time.Millisecond)
+	ctx, cancel := context.WithTimeout(r.ctx, 3*time.Second)
 	defer cancel()
 	marker := newMarker()
 	p := r.start(ctx, sb, r.h.Programs.Tree(marker))

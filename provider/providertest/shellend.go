@@ -114,7 +114,7 @@ func lineDeadline(r *rig) {
 	sb, sh := r.shellBox()
 	marker := newMarker()
 	r.plant(sb, sh, marker)
-	ctx, cancel := context.WithTimeout(r.ctx, 800*time.Millisecond)
+	ctx, cancel := context.WithTimeout(r.ctx, 3*time.Second)
 	defer cancel()
 	p := r.doomed(ctx, sh, marker)
 	r.shellKilled(sb, sh, p, marker)

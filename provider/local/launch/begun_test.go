@@ -57,7 +57,7 @@ func TestBegunWallIsFinished(t *testing.T) {
 	if !b.Fits(o) {
 		t.Error("it does not fit what it was begun for")
 	}
-	ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, done := context.WithTimeout(t.Context(), time.Minute)
 	defer done()
 	w, err := b.Finish(ctx, o)
 	if err != nil {

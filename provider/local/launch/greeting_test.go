@@ -68,7 +68,7 @@ func sent(t *testing.T, w interface{ Pass(stream, side int) error }, frames ...w
 	for _, f := range append([]wire.Frame{hello}, frames...) {
 		err = errors.Join(err, out.Write(f))
 	}
-	if err = errors.Join(err, conn.SetDeadline(time.Now().Add(10*time.Second))); err == nil {
+	if err = errors.Join(err, conn.SetDeadline(time.Now().Add(time.Minute))); err == nil {
 		_, err = conn.Write(all.Bytes())
 	}
 	if err = errors.Join(err, w.Pass(stream[1], side[1]), unix.Close(stream[1]), unix.Close(side[1])); err != nil {

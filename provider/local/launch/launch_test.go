@@ -56,7 +56,7 @@ func plain(t testing.TB) launch.Order {
 
 func output(t testing.TB, c *client.Client, args ...string) string {
 	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	var out bytes.Buffer
 	p, err := c.Start(ctx, sandbox.Command{Args: args, Stdout: &out, Stderr: &out})
@@ -71,7 +71,7 @@ func output(t testing.TB, c *client.Client, args ...string) string {
 
 func start(t testing.TB, o launch.Order) *launch.Wall {
 	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	w, err := launch.Start(ctx, o)
 	if err != nil {
@@ -87,7 +87,7 @@ func start(t testing.TB, o launch.Order) *launch.Wall {
 
 func connect(t testing.TB, w *launch.Wall) *client.Client {
 	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	c, err := w.Connect(ctx, client.Options{})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestWallSharesNothingOfOurs(t *testing.T) {
 func TestWallThatCannotBeBuilt(t *testing.T) {
 	o := plain(t)
 	o.Args = append(o.Args, "--ro-bind", "/no/such/folder", "/x")
-	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	w, err := launch.Start(ctx, o)
 	if err == nil {
