@@ -6,7 +6,6 @@ package tokens
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -15,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Store keeps tokens; *token.Store is one.
@@ -22,6 +22,8 @@ type Store interface {
 	Create(c token.Claims) (secret, id string, err error)
 	Get(id string) (token.Token, error)
 	List() (token.Listing, error)
+	ListBelow(id string) (token.Listing, error)
+	Find(id, top string) (token.Listed, error)
 	Revoke(id string) (fallen []string, err error)
 }
 
@@ -29,6 +31,7 @@ type Store interface {
 type Resource struct {
 	store Store
 	now   func() time.Time
+	lists turns.Turns // by tenant: each looks at the tokens of all
 }
 
 // New returns the resource.
@@ -57,56 +60,43 @@ func (x *Resource) Routes() []route.Route {
 
 // mine tells which tokens are the caller's to see and take back: all for
 // admins, and else its own and those below it.
+//
+// The files of all tenants' tokens are looked at for it, so one caller of a tenant
+// does that at a time, and the others of that tenant wait; all admins count as one.
 func (x *Resource) mine(c *route.Call) (token.Listing, error) {
-	l, err := x.store.List()
-	if err != nil || c.Admin() {
-		return l, err
-	}
 	own := ownID(c)
-	parent := map[string]string{}
-	for _, t := range l.Tokens {
-		parent[t.ID] = t.Parent
+	if own == "" && !c.Admin() {
+		return token.Listing{}, nil
 	}
-	var out []token.Listed
-	for _, t := range l.Tokens {
-		id := t.ID
-		for range len(parent) {
-			if id == "" || id == own {
-				break
-			}
-			id = parent[id]
-		}
-		if own != "" && id == own {
-			out = append(out, t)
-		}
+	turn := "all tokens"
+	if !c.Admin() {
+		turn = "tokens of tenant " + c.Caller.Tenant
 	}
-	return token.Listing{Tokens: out}, nil
+	release, err := x.lists.Enter(c.Context(), turn)
+	if err != nil {
+		return token.Listing{}, err
+	}
+	defer release()
+	if c.Admin() {
+		return x.store.List()
+	}
+	return x.store.ListBelow(own)
 }
 
-// one is the token with that id, as far as it is the caller's. Only for one that
-// is not good all are read.
+// one is the token with that id, as far as it is the caller's.
 func (x *Resource) one(c *route.Call, id string) (token.Listed, error) {
-	t, err := x.store.Get(id)
-	own := func(t token.Token) bool { return t.ID == ownID(c) }
-	switch sandbox.CodeOf(err) {
-	case "":
-		if c.Admin() || own(t) || slices.ContainsFunc(t.Above, own) {
-			return token.Listed{Token: t}, nil
-		}
+	top := ownID(c)
+	if c.Admin() {
+		top = ""
+	} else if top == "" {
 		return token.Listed{}, route.Hide("token", id)
+	}
+	t, err := x.store.Find(id, top)
+	switch sandbox.CodeOf(err) {
 	case sandbox.CodeNotFound, sandbox.CodeValidation:
 		return token.Listed{}, route.Hide("token", id)
 	}
-	l, err := x.mine(c)
-	if err != nil {
-		return token.Listed{}, err
-	}
-	for _, t := range l.Tokens {
-		if t.ID == id {
-			return t, nil
-		}
-	}
-	return token.Listed{}, route.Hide("token", id)
+	return t, err
 }
 
 // ownID is that of the caller's token, or empty.

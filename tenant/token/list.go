@@ -79,6 +79,12 @@ type Listed struct {
 
 // List returns all tokens. What cannot be read is told and not an error.
 func (s *Store) List() (Listing, error) {
+	return s.list(func(record) bool { return true })
+}
+
+// list returns the tokens whose records are wanted. Of others nothing is kept, and
+// nobody checks whether they are good.
+func (s *Store) list(wanted func(record) bool) (Listing, error) {
 	var l Listing
 	names, err := s.names("list tokens")
 	if err != nil {
@@ -95,11 +101,11 @@ func (s *Store) List() (Listing, error) {
 		case err != nil:
 			l.Damaged = append(l.Damaged, s.path(name))
 			continue
+		case !wanted(r):
+			continue
 		}
-		one := Listed{Token: Token{ID: r.ID, Claims: r.own(), Created: r.Created}}
-		if t, err := s.whole(r); err == nil {
-			one.Token = t
-		} else if one.Refused = reason(err); !Refused(err) {
+		one, err := s.listed(r)
+		if err != nil {
 			return l, err
 		}
 		l.Tokens = append(l.Tokens, one)
@@ -108,6 +114,18 @@ func (s *Store) List() (Listing, error) {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
 	})
 	return l, nil
+}
+
+// listed is the token of a record, with why it is not good if it is not.
+func (s *Store) listed(r record) (Listed, error) {
+	t, err := s.whole(r)
+	switch {
+	case err == nil:
+		return Listed{Token: t}, nil
+	case Refused(err):
+		return Listed{Token: Token{ID: r.ID, Claims: r.own(), Created: r.Created}, Refused: reason(err)}, nil
+	}
+	return Listed{}, err
 }
 
 // names returns the files of the folder that are no temporary ones.

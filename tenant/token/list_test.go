@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -273,4 +274,79 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%q was taken for %+v", data, r)
 		}
 	})
+}
+
+// TestListBelow holds that a list of one token's own has it and those below it,
+// in the order of all, and that others are not even checked for it.
+func TestListBelow(t *testing.T) {
+	s := open(t, t.TempDir())
+	_, root := make1(t, s, acme())
+	_, child := make1(t, s, chat(root))
+	_, grandchild := make1(t, s, Claims{Role: Session, Parent: child})
+	_, other := make1(t, s, acme())
+	_, theirs := make1(t, s, chat(other))
+	must(t, os.WriteFile(filepath.Join(s.dir, "notes.txt"), []byte("x"), 0o600))
+	all, err := s.List()
+	must(t, err)
+	checked := 0
+	s.now = func() time.Time { checked++; return time.Now() }
+	for id, want := range map[string][]string{root: {root, child, grandchild}, child: {child, grandchild}, grandchild: {grandchild}, other: {other, theirs}, "": nil, "none": nil} {
+		checked = 0
+		l, err := s.ListBelow(id)
+		must(t, err)
+		var mine []Listed
+		for _, one := range all.Tokens {
+			if slices.Contains(want, one.ID) {
+				mine = append(mine, one)
+			}
+		}
+		if !reflect.DeepEqual(l.Tokens, mine) || len(mine) != len(want) || l.Damaged != nil {
+			t.Errorf("%s: %+v, want %+v", id, l, mine)
+		}
+		if checked != len(want) {
+			t.Errorf("%s: %d were checked of %d", id, checked, len(want))
+		}
+	}
+	must(t, os.Remove(s.path(child)))
+	if l, err := s.ListBelow(root); err != nil || len(l.Tokens) != 1 {
+		t.Errorf("listed %+v, %v", l, err)
+	}
+}
+
+// TestFind holds that a token is found by who may see it, also when it is not good
+// any more, and that all others look as if there was none.
+func TestFind(t *testing.T) {
+	s := open(t, t.TempDir())
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	_, root := make1(t, s, acme())
+	_, child := make1(t, s, chat(root))
+	_, other := make1(t, s, acme())
+	for _, refused := range []string{"", "it has expired"} {
+		for top, ok := range map[string]bool{"": true, root: true, child: true, other: false, "none": false} {
+			got, err := s.Find(child, top)
+			switch {
+			case ok && (err != nil || got.ID != child || got.Refused != refused || len(got.Above) != 1 && refused == ""):
+				t.Errorf("below %q: %+v, %v", top, got, err)
+			case !ok && !sandbox.IsNotFound(err):
+				t.Errorf("below %q: %+v, %v", top, got, err)
+			}
+		}
+		now = now.Add(2 * time.Hour)
+	}
+	if _, err := s.Find(root, child); !sandbox.IsNotFound(err) {
+		t.Errorf("the parent: %v", err)
+	}
+	_, err := s.Find("../x", "")
+	wantCode(t, err, sandbox.CodeValidation, "id")
+	must(t, os.WriteFile(s.path(child), []byte("x"), 0o600))
+	for _, id := range []string{child, idOf(newSecret())} {
+		if _, err := s.Find(id, ""); !sandbox.IsNotFound(err) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	must(t, os.RemoveAll(s.dir))
+	if _, err := s.Find(root, root); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("without the folder: %v", err)
+	}
 }
