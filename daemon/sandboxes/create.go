@@ -1,7 +1,6 @@
 package sandboxes
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,12 +133,18 @@ func (s *Resource) make(c *route.Call, who config.Who, in api.CreateSandbox) (st
 
 // bring is the sandbox up, and kept for so long.
 func (s *Resource) bring(ctx context.Context, who config.Who, ttl int64) (manager.Prepared, error) {
+	p, err := s.ready(ctx, who)
+	if err == nil && ttl > 0 {
+		err = s.keep(ctx, who.Tenant, p.Name, ttl)
+	}
+	return p, err
+}
+
+// ready is the sandbox up.
+func (s *Resource) ready(ctx context.Context, who config.Who) (manager.Prepared, error) {
 	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who})
 	if err == nil && p.Place != manager.InWall {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Message: "this session has no sandbox: " + p.Reason}
-	}
-	if err == nil && ttl > 0 {
-		err = s.keep(ctx, who.Tenant, p.Name, ttl)
 	}
 	return p, err
 }
@@ -154,28 +159,6 @@ func (s *Resource) keep(ctx context.Context, tenant, name string, ttl int64) err
 		return &told
 	}
 	return err
-}
-
-// later has the sandbox come up with nobody waiting for it.
-func (s *Resource) later(from context.Context, who config.Who, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, api.Sandbox{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create", Message: "the server is going down", Retryable: true}
-	}
-	s.coming.Go(func() {
-		ctx, done := context.WithTimeout(context.WithoutCancel(from), startWithin) // it counts for who asked
-		defer done()
-		defer context.AfterFunc(s.life, done)()
-		if _, err := s.bring(ctx, who, in.TTLSeconds); err != nil {
-			s.o.Log.WithError(err).WithField("sandbox", name).Warn("a sandbox that nobody waits for did not come up")
-		}
-	})
-	now := time.Now().UTC()
-	return http.StatusAccepted, api.Sandbox{
-		Name: name, Kind: sandbox.KindSandbox, Tenant: who.Tenant, Agent: cmp.Or(who.Agent, config.DefaultAgent), Session: who.Session,
-		Status: sandbox.StatusMissing, CreatedAt: now, LastUsedAt: now, Note: "it is coming up",
-	}, nil
 }
 
 // recreate removes the sandbox of the path and makes it anew.

@@ -45,7 +45,8 @@ type Resource struct {
 
 	mu     sync.Mutex
 	closed bool
-	coming sync.WaitGroup // sandboxes that nobody waits for
+	coming map[string]map[string]*ahead // sandboxes that nobody waits for, by tenant and name
+	all    sync.WaitGroup               // of them
 	life   context.Context
 	stop   func()
 }
@@ -55,7 +56,7 @@ const startWithin = 15 * time.Minute
 
 // New returns the resource.
 func New(o Options) *Resource {
-	s := &Resource{o: o}
+	s := &Resource{o: o, coming: map[string]map[string]*ahead{}}
 	s.life, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -66,7 +67,7 @@ func (s *Resource) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
-	s.coming.Wait()
+	s.all.Wait()
 }
 
 const one = "/v1/sandboxes/{name}"

@@ -1,0 +1,140 @@
+package sandboxes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A slow keeper brings sandboxes up when it is told to.
+type slow struct {
+	Keeper
+	up chan struct{}
+
+	mu    sync.Mutex
+	asked int             // Ready
+	kept  []time.Duration // Extend
+}
+
+func (k *slow) Ready(ctx context.Context, _ manager.Request) (manager.Prepared, error) {
+	k.mu.Lock()
+	k.asked++
+	k.mu.Unlock()
+	select {
+	case <-k.up:
+		return manager.Prepared{Place: manager.InWall}, nil
+	case <-ctx.Done():
+		return manager.Prepared{}, ctx.Err()
+	}
+}
+
+func (k *slow) Extend(_ context.Context, _, _ string, until time.Time) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept = append(k.kept, time.Until(until))
+	return nil
+}
+
+func (k *slow) told() (asked int, kept []time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asked, slices.Clone(k.kept)
+}
+
+func newSlow() (*slow, *Resource) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	k := &slow{up: make(chan struct{})}
+	return k, New(Options{Manager: k, Log: log})
+}
+
+// post asks for a sandbox that it does not wait for.
+func post(t *testing.T, s *Resource, tenant, name string, ttl int64) error {
+	t.Helper()
+	status, made, err := s.later(t.Context(), config.Who{Tenant: tenant, Session: name}, name, api.CreateSandbox{TTLSeconds: ttl})
+	if err == nil && (status != http.StatusAccepted || made.Name != name || made.Tenant != tenant) {
+		t.Errorf("%d %+v", status, made)
+	}
+	return err
+}
+
+// TestLaterOnce holds that one sandbox is brought up once, however many ask for
+// it and do not wait, and that the last of them says how long it is kept.
+func TestLaterOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := newSlow()
+		defer s.Close()
+		for i := range 1000 {
+			if err := post(t, s, "acme", "one", int64(i%2)*int64(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if asked, _ := k.told(); asked != 1 {
+			t.Errorf("brought up %d times", asked)
+		}
+		close(k.up)
+		synctest.Wait()
+		if _, kept := k.told(); !slices.Equal(kept, []time.Duration{999 * time.Second}) {
+			t.Errorf("kept for %v", kept)
+		}
+		if err := post(t, s, "acme", "one", 0); err != nil { // it may have gone since
+			t.Error(err)
+		}
+		synctest.Wait()
+		if asked, kept := k.told(); asked != 2 || len(kept) != 1 || len(s.coming) != 0 {
+			t.Errorf("brought up %d times and kept for %v; left are %v", asked, kept, s.coming)
+		}
+	})
+}
+
+// TestLaterIsBounded holds that one tenant has so many sandboxes coming up and no
+// more, which takes nothing from others, and that there is room again when they
+// are up, have failed, or the server goes down.
+func TestLaterIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := newSlow()
+		fill := func() {
+			t.Helper()
+			for i := range maxComing {
+				if err := post(t, s, "acme", fmt.Sprint("s", i), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := post(t, s, "acme", "more", 0); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+				t.Errorf("one more: %v", err)
+			}
+			if err := post(t, s, "acme", "s0", 0); err != nil {
+				t.Errorf("one that is coming: %v", err)
+			}
+			if err := post(t, s, "evil", "more", 0); err != nil {
+				t.Errorf("another tenant: %v", err)
+			}
+			synctest.Wait()
+		}
+		fill()
+		time.Sleep(startWithin + time.Second) // of the bubble: they have failed
+		synctest.Wait()
+		fill()
+		if asked, _ := k.told(); asked != 2*(maxComing+1) {
+			t.Errorf("brought up %d times", asked)
+		}
+		s.Close()
+		if err := post(t, s, "acme", "s0", 0); sandbox.CodeOf(err) != sandbox.CodeUnavailable || len(s.coming) != 0 {
+			t.Errorf("closed: %v, left are %v", err, s.coming)
+		}
+	})
+}
