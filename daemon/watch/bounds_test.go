@@ -95,3 +95,46 @@ func TestTakesTurns(t *testing.T) {
 		t.Errorf("without a turn: %v", err)
 	}
 }
+
+// TestComparesWithinBounds holds that what it takes to compare two looks grows
+// with the depth of what they have seen, and not with the folders that are closed.
+func TestComparesWithinBounds(t *testing.T) {
+	const many, depth = 1000, 3
+	look := func(file string) *snapshot {
+		s := &snapshot{entries: map[string]Entry{}, closed: map[string]bool{}}
+		for i := range many {
+			closed := fmt.Sprintf("/w/closed%d", i)
+			s.entries[closed], s.closed[closed] = Entry{Mode: fs.ModeDir}, true
+			s.entries[fmt.Sprintf("/w/in/%s%d", file, i)] = Entry{}
+			s.bytes += 100
+		}
+		return s
+	}
+	before, now := look("a"), look("b")
+	before.entries["/w/closed7/kept"] = Entry{}
+	changes := diff(before, now)
+	if len(changes) != 2*many {
+		t.Errorf("%d changes", len(changes))
+	}
+	now.remembering(before)
+	if _, kept := now.entries["/w/closed7/kept"]; !kept || len(now.entries) != 2*many+1 {
+		t.Errorf("%d entries are remembered", len(now.entries))
+	}
+	if asked := before.asked + now.asked; asked == 0 || asked > depth*(3*many+2) {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// TestKnowsWhatIsClosed holds that what is below a closed folder is not known, at
+// any depth, and all else is: the folder, and what only begins like it.
+func TestKnowsWhatIsClosed(t *testing.T) {
+	s := &snapshot{closed: map[string]bool{"/w/a": true, "/w/b/c": true}}
+	for name, want := range map[string]bool{
+		"/": true, "/w": true, "/w/a": true, "/w/ab": true, "/w/a.b/c": true, "/w/b": true, "/w/b/c": true, "/w/b/d": true, "/x/w/a/y": true,
+		"/w/a/x": false, "/w/a/x/y/z": false, "/w/b/c/d": false,
+	} {
+		if got := s.knows(name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

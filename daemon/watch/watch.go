@@ -6,8 +6,9 @@
 // that leaves size and time as they were neither. A look is bounded in entries
 // and in what their paths take: the names are those of whoever is in the
 // sandbox, and the memory is not. Beyond that the watch says what it does not
-// see. It rests at least nine times as long as a look took, so that a large tree
-// costs no more than a tenth of one caller's time.
+// see. It rests at least nine times as long as a look took, with the comparison
+// to the one before, so that a large tree costs no more than a tenth of one
+// caller's time.
 package watch
 
 import (
@@ -62,7 +63,8 @@ type Options struct {
 	Bytes    int           // of their paths; 2 MiB
 
 	// Turn is taken for each look and given back after it: a look holds all that
-	// is in a folder while it is there. Nil is none.
+	// is in a folder while it is there, and comparing it to the one before takes
+	// the processor. Nil is none.
 	Turn func(context.Context) (release func(), err error)
 }
 
@@ -93,7 +95,7 @@ func Run(ctx context.Context, f sandbox.Files, root string, o Options, h Hearer)
 	if _, err := f.Stat(ctx, root); err != nil {
 		return err
 	}
-	have, took, err := o.look(ctx, f, root)
+	have, _, took, err := o.look(ctx, f, root, nil)
 	if err == nil {
 		err = h.Ready(len(have.entries))
 	}
@@ -106,12 +108,11 @@ func Run(ctx context.Context, f sandbox.Files, root string, o Options, h Hearer)
 		if err != nil || !rest(ctx, max(o.Interval, resting*took)) {
 			break
 		}
-		var next *snapshot
-		if next, took, err = o.look(ctx, f, root); err != nil {
+		var changes []Change
+		if have, changes, took, err = o.look(ctx, f, root, have); err != nil {
 			break
 		}
-		err = h.Changes(diff(have, next))
-		have = next.remembering(have)
+		err = h.Changes(changes)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -131,16 +132,27 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// look walks the tree once, when it is its turn, and says how long that took.
-func (o Options) look(ctx context.Context, f sandbox.Files, root string) (s *snapshot, took time.Duration, err error) {
+// look walks the tree once, when it is its turn, and says what has changed since
+// the look before, which is nil for the first, and how long all that took.
+func (o Options) look(ctx context.Context, f sandbox.Files, root string, before *snapshot) (s *snapshot, changes []Change, took time.Duration, err error) {
 	release, err := o.Turn(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	defer release()
 	begun := time.Now()
-	s = &snapshot{entries: map[string]Entry{}}
-	err = fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
+	s, err = o.walk(ctx, f, root)
+	if err == nil && before != nil {
+		changes = diff(before, s)
+		s = s.remembering(before)
+	}
+	return s, changes, time.Since(begun), err
+}
+
+// walk is what there is in the tree now.
+func (o Options) walk(ctx context.Context, f sandbox.Files, root string) (*snapshot, error) {
+	s := &snapshot{entries: map[string]Entry{}, closed: map[string]bool{}}
+	err := fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return s.unseen(name, root, err)
 		}
@@ -160,7 +172,7 @@ func (o Options) look(ctx context.Context, f sandbox.Files, root string) (s *sna
 		s.bytes += len(name)
 		return nil
 	})
-	return s, time.Since(begun), err
+	return s, err
 }
 
 // What a watch says when it does not see everything.
@@ -172,9 +184,10 @@ const (
 // A snapshot is what one look has seen.
 type snapshot struct {
 	entries map[string]Entry
-	bytes   int      // of their paths
-	last    string   // not empty: the look ended here, and what comes after is not known
-	closed  []string // folders that could not be read, in the order of a walk
+	bytes   int             // of their paths
+	last    string          // not empty: the look ended here, and what comes after is not known
+	closed  map[string]bool // folders that could not be read
+	asked   int             // how often closed was asked, which is what comparing costs
 	note    string
 }
 
@@ -188,7 +201,7 @@ func (s *snapshot) unseen(name, root string, err error) error {
 			s.bytes -= len(name)
 		}
 	case name != root && (errors.Is(err, fs.ErrPermission) || sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked || sandbox.CodeOf(err) == sandbox.CodeValidation):
-		s.closed = append(s.closed, name)
+		s.closed[name] = true
 		if s.note == "" {
 			s.note = noteClosed
 		}
@@ -198,13 +211,20 @@ func (s *snapshot) unseen(name, root string, err error) error {
 	return fs.SkipDir
 }
 
-// knows reports whether the look would have seen name if it were there.
+// knows reports whether the look would have seen name if it were there. It asks
+// about each folder above name, and not for each that is closed whether it is one:
+// who is in the sandbox may close thousands.
 func (s *snapshot) knows(name string) bool {
 	if s.last != "" && order(name, s.last) >= 0 {
 		return false
 	}
-	for _, dir := range s.closed {
-		if strings.HasPrefix(name, dir+"/") {
+	if len(s.closed) == 0 {
+		return true
+	}
+	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name, '/') {
+		name = name[:i]
+		s.asked++
+		if s.closed[name] {
 			return false
 		}
 	}
