@@ -29,6 +29,7 @@ type handle struct {
 
 	mu        sync.Mutex
 	shells    map[string]sandbox.Shell // by ticket
+	opening   int                      // shells that are to be
 	opened    sandbox.Files            // once somebody has asked
 	listeners int
 }
@@ -100,26 +101,42 @@ func (h *Handler) keep(ctx context.Context, cancel func(), p sandbox.Provider, p
 }
 
 // bring opens the sandbox of s.
-func (h *Handler) bring(ctx context.Context, p sandbox.Provider, s form.Spec, places *places) (*handle, error) {
+func (h *Handler) bring(ctx context.Context, p sandbox.Provider, s form.Spec, places *places) (one *handle, err error) {
 	if err := h.lawful(p, s.Spec.Owner, s.Spec.Provider, s.Spec.Name); err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	full := len(h.handles) >= maxHandles
-	h.mu.Unlock()
-	if full {
-		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "open", Message: "too many sandboxes are open", Retryable: true}
+	if err := h.oneMore(); err != nil {
+		return nil, err
 	}
+	defer func() { h.opened(one) }()
 	sb, err := p.Open(ctx, s.Whole())
 	if err != nil {
 		return nil, err
 	}
-	one := &handle{h: h, id: random(), sb: sb, places: places, shells: map[string]sandbox.Shell{}}
+	one = &handle{h: h, id: random(), sb: sb, places: places, shells: map[string]sandbox.Shell{}}
 	one.ctx, one.end = context.WithCancel(context.Background())
-	h.mu.Lock()
-	h.handles[one.id] = one
-	h.mu.Unlock()
 	return one, nil
+}
+
+// oneMore counts a handle that is to be, until opened is told what became of it.
+func (h *Handler) oneMore() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.handles)+h.opening >= maxHandles {
+		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "open", Message: "too many sandboxes are open", Retryable: true}
+	}
+	h.opening++
+	return nil
+}
+
+// opened takes a handle in; nil is one that did not come to be.
+func (h *Handler) opened(one *handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.opening--
+	if one != nil {
+		h.handles[one.id] = one
+	}
 }
 
 // close closes the sandbox, which ends what was started through it, and then

@@ -24,12 +24,12 @@ func openShell(o *handle, r *http.Request) (any, error) {
 	for name, value := range n.Env {
 		options.Env[name] = string(value)
 	}
-	o.mu.Lock()
-	full := len(o.shells) >= maxShells
-	o.mu.Unlock()
-	if full {
-		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "open shell", Message: "too many shells are open", Hint: "close some"}
+	if err := o.oneMoreShell(); err != nil {
+		return nil, err
 	}
+	ticket := random()
+	var kept sandbox.Shell
+	defer func() { o.openedShell(ticket, kept) }()
 	sh, err := o.sb.OpenShell(r.Context(), options)
 	if err != nil {
 		return nil, err
@@ -37,11 +37,30 @@ func openShell(o *handle, r *http.Request) (any, error) {
 	if r.Context().Err() != nil { // nobody will close it
 		return nil, sh.Close()
 	}
-	ticket := random()
-	o.mu.Lock()
-	o.shells[ticket] = sh
-	o.mu.Unlock()
+	kept = sh
 	return form.Shell{Ticket: ticket, ID: sh.ID(), Program: sh.Program()}, nil
+}
+
+// oneMoreShell counts a shell that is to be, until openedShell is told what became
+// of it.
+func (o *handle) oneMoreShell() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.shells)+o.opening >= maxShells {
+		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "open shell", Message: "too many shells are open", Hint: "close some"}
+	}
+	o.opening++
+	return nil
+}
+
+// openedShell takes a shell in; nil is one that did not come to be.
+func (o *handle) openedShell(ticket string, sh sandbox.Shell) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.opening--
+	if sh != nil {
+		o.shells[ticket] = sh
+	}
 }
 
 func (o *handle) shell(r *http.Request) (sandbox.Shell, error) {

@@ -100,6 +100,7 @@ type Handler struct {
 
 	mu      sync.Mutex
 	handles map[string]*handle
+	opening int                           // handles that are to be
 	calls   map[string]context.CancelFunc // by what HeaderCall says
 	open    sync.WaitGroup
 	closed  bool
