@@ -17,8 +17,9 @@ import (
 // call for a folder that cannot be read. Links are reported and not followed.
 // Paths are root joined with names and stay as root was given.
 //
-// A branch whose folders hold more than a million entries together, all of
-// which would be in memory at once, is [sandbox.CodeBudgetExceeded].
+// A branch whose folders hold entries of more than 64 MiB together, all of
+// which would be in memory at once, is [sandbox.CodeBudgetExceeded]. That is
+// 400,000 entries with names of usual length, and 170,000 with the longest.
 func Walk(ctx context.Context, f sandbox.Files, root string, fn fs.WalkDirFunc) error {
 	info, err := f.Stat(ctx, root)
 	if err != nil {
@@ -33,16 +34,22 @@ func Walk(ctx context.Context, f sandbox.Files, root string, fn fs.WalkDirFunc) 
 	return err
 }
 
-// maxHeld bounds the entries that a walk holds: those of the folder that it
-// is in, and of all folders above.
-const maxHeld = 1 << 20
+const (
+	// maxHeld bounds the bytes of the entries that a walk holds: those of the
+	// folder that it is in, and of all folders above. Any one folder with names
+	// of the greatest length that a guest can list (its listing is of at most
+	// 32 MiB) fits.
+	maxHeld = 64 << 20
+	// entrySize is about what an entry takes in memory beside its name, in bytes.
+	entrySize = 128
+)
 
 // A walker is one walk.
 type walker struct {
 	ctx   context.Context // of the Walk that it belongs to
 	files sandbox.Files
 	fn    fs.WalkDirFunc
-	held  int
+	held  int // bytes
 }
 
 func (w *walker) walk(name string, d fs.DirEntry) error {
@@ -52,8 +59,9 @@ func (w *walker) walk(name string, d fs.DirEntry) error {
 		}
 		return err
 	}
+	above := w.held
+	defer func() { w.held = above }()
 	entries, err := w.list(name)
-	defer func() { w.held -= len(entries) }()
 	if err != nil {
 		if err = w.fn(name, d, err); err != nil {
 			if errors.Is(err, fs.SkipDir) {
@@ -76,13 +84,17 @@ func (w *walker) walk(name string, d fs.DirEntry) error {
 // list returns what is in the folder name, which counts as held then.
 func (w *walker) list(name string) ([]fs.DirEntry, error) {
 	entries, err := w.files.ReadDir(w.ctx, name)
-	if w.held+len(entries) > maxHeld {
+	size := len(entries) * entrySize
+	for _, e := range entries {
+		size += len(e.Name())
+	}
+	if w.held+size > maxHeld {
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeBudgetExceeded, Op: "walk", Field: "path", Resource: termsafe.Line(name),
 			Message: termsafe.Line(name) + " and the folders above it have too many entries", Hint: "walk a part of the tree",
 		}
 	}
-	w.held += len(entries)
+	w.held += size
 	return entries, err
 }
 

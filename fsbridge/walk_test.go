@@ -28,10 +28,14 @@ type pit struct {
 	bottom  int // depth
 }
 
-func newPit(wide, bottom int) pit {
+func newPit(wide, bottom int) pit { return newLongPit(wide, bottom, 0) }
+
+// newLongPit is newPit with names that are that many bytes longer.
+func newLongPit(wide, bottom, longer int) pit {
+	more := strings.Repeat("x", longer)
 	infos := []fsinfo.Info{fsinfo.New("0", 0o040755, 0, time.Time{})}
 	for i := 1; i < wide; i++ {
-		infos = append(infos, fsinfo.New(fmt.Sprint(i), 0o100644, 0, time.Time{}))
+		infos = append(infos, fsinfo.New(fmt.Sprint(i)+more, 0o100644, 0, time.Time{}))
 	}
 	return pit{entries: fsinfo.Entries(infos), bottom: bottom}
 }
@@ -59,6 +63,21 @@ func TestWalkHoldsBoundedLists(t *testing.T) {
 	_, err := walkAll(newPit(100_000, 50))
 	if sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestWalkHoldsBoundedNames holds that the length of names counts in what a
+// walk keeps, and that one folder is walked with hundreds of thousands of usual
+// ones, or with as many of the longest as can be listed.
+func TestWalkHoldsBoundedNames(t *testing.T) {
+	if _, err := walkAll(newLongPit(20_000, 12, 240)); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("long names: %v", err)
+	}
+	for longer, entries := range map[int]int{14: 400_000, 249: 115_000} {
+		seen, err := walkAll(flat{newLongPit(entries, 0, longer), 0})
+		if err != nil || seen != entries {
+			t.Errorf("%d entries in one folder: saw %d, %v", entries, seen, err)
+		}
 	}
 }
 
