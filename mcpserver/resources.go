@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -53,8 +53,13 @@ func (x *session) listResources(ctx context.Context) (*mcp.ListResourcesResult, 
 	out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
 	w := walk{left: maxLooked}
 	err := x.files(ctx, func(ctx context.Context, s manager.Share) error {
-		w.ctx, w.files = ctx, s
-		return w.folder(sandbox.WorkspaceDir, 0)
+		release, err := x.o.Tools.Look(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		defer release()
+		w.ctx = ctx
+		return fsbridge.Walk(ctx, s, sandbox.WorkspaceDir, w.visit)
 	})
 	switch sandbox.CodeOf(err) {
 	case "":
@@ -72,37 +77,33 @@ func (x *session) listResources(ctx context.Context) (*mcp.ListResourcesResult, 
 // A walk collects files.
 type walk struct {
 	ctx   context.Context
-	files manager.Share
 	found []*mcp.Resource
 	left  int  // entries that may still be looked at
 	more  bool // not all was looked at
 }
 
-// folder collects what is in one, and goes into those that are no links.
-func (w *walk) folder(dir string, deep int) error {
-	entries, err := w.files.ReadDir(w.ctx, dir)
-	if err != nil {
-		if deep > 0 && w.ctx.Err() == nil {
-			return nil // gone meanwhile, or closed; the others are listed all the same
-		}
+// visit is called for the workspace and what is in it, folder by folder.
+func (w *walk) visit(at string, d fs.DirEntry, err error) error {
+	rest, below := strings.CutPrefix(at, sandbox.WorkspaceDir+"/")
+	switch {
+	case sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded:
+		w.more = true // more entries than are held; what is beside them is listed all the same
+		return nil
+	case err != nil && below && w.ctx.Err() == nil:
+		return nil // gone meanwhile, or closed
+	case err != nil || !below:
 		return err
 	}
-	for _, e := range entries {
-		if w.left--; w.left < 0 || len(w.found) >= maxListed {
-			w.more = true
-			return nil
-		}
-		at := path.Join(dir, e.Name())
-		switch {
-		case e.IsDir() && deep+1 >= maxDeep:
-			w.more = true
-		case e.IsDir():
-			if err := w.folder(at, deep+1); err != nil {
-				return err
-			}
-		case e.Type().IsRegular():
-			w.add(at, e)
-		}
+	if w.left--; w.left < 0 || len(w.found) >= maxListed {
+		w.more = true
+		return fs.SkipAll
+	}
+	switch {
+	case d.IsDir() && strings.Count(rest, "/")+1 >= maxDeep:
+		w.more = true
+		return fs.SkipDir
+	case d.Type().IsRegular():
+		w.add(at, d)
 	}
 	return nil
 }

@@ -3,9 +3,11 @@ package mcpserver_test
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/tools"
 )
 
 // put writes a file into the sandbox of a session.
@@ -134,5 +137,48 @@ func TestListingIsBounded(t *testing.T) {
 	must(t, err)
 	if len(l.Resources) != 500 || l.Meta["truncated"] != true {
 		t.Errorf("%d resources, %v", len(l.Resources), l.Meta)
+	}
+}
+
+// TestListingTakesTurns holds that resources are listed when there is room among
+// the calls that look through folders of the sandbox.
+func TestListingTakesTurns(t *testing.T) {
+	var kits *tools.Tools
+	r := newRig(t, settingsWith(""), func(o *mcpserver.Options) { kits = o.Tools })
+	r.put("s", "/workspace/a", "text")
+	c := r.connect(bound("s"), nil)
+	name, err := r.manager.Name(who("s"), nil)
+	must(t, err)
+	first, err := kits.Look(deadline(t), name)
+	must(t, err)
+	second, err := kits.Look(deadline(t), name)
+	must(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	if l, err := c.ListResources(ctx, nil); err == nil {
+		t.Errorf("without a turn there is %+v", l)
+	}
+	first()
+	if l, err := c.ListResources(deadline(t), nil); err != nil || len(l.Resources) != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	second()
+}
+
+// TestListingGoesSoDeep holds the order of what is listed, and how deep that
+// goes.
+func TestListingGoesSoDeep(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	for _, name := range []string{"z", "a.txt", "a/b/c/d/e/f/g/file", "a/b/c/d/e/f/g/h/deeper"} {
+		r.put("s", "/workspace/"+name, "text")
+	}
+	l, err := r.connect(bound("s"), nil).ListResources(deadline(t), nil)
+	must(t, err)
+	var got []string
+	for _, res := range l.Resources {
+		got = append(got, res.Name)
+	}
+	if want := []string{"a/b/c/d/e/f/g/file", "a.txt", "z"}; !slices.Equal(got, want) || l.Meta["truncated"] != true {
+		t.Errorf("%q, %v", got, l.Meta)
 	}
 }

@@ -73,6 +73,13 @@ func New(o Options) *Tools {
 	return &Tools{o: o, looks: turns.Turns{Most: maxLooks}, pages: pages.New(o.Browser)}
 }
 
+// Look is for who looks through folders of the sandbox name beside the tools: it
+// waits until there is room among the calls that do, or ctx ends. Who has looked
+// calls release, once.
+func (t *Tools) Look(ctx context.Context, name string) (release func(), err error) {
+	return t.looks.Enter(ctx, name)
+}
+
 // Close ends the browser sessions that calls have left open. What runs in the
 // background belongs to its house. Calls that are at it are waited for, at most
 // until ctx ends.
