@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Conductor brings sandboxes up and keeps account of them;
@@ -43,14 +44,15 @@ type Resource struct {
 	m Conductor
 	o stream.Options
 
-	mux  *http.ServeMux // of lent files
-	mu   sync.Mutex
-	lent map[string]*lent
+	mux   *http.ServeMux // of lent files
+	looks turns.Turns    // by sandbox: what is in folders is held while it is told
+	mu    sync.Mutex
+	lent  map[string]*lent
 }
 
 // New returns the resource. [Resource.Lent] is to be mounted beside its routes.
 func New(m Conductor, o stream.Options) *Resource {
-	s := &Resource{m: m, o: o, lent: map[string]*lent{}}
+	s := &Resource{m: m, o: o, lent: map[string]*lent{}, looks: turns.Turns{Most: maxLooks}}
 	s.mux = s.lentMux()
 	return s
 }

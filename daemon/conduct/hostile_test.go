@@ -4,16 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct"
+	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 // serve serves the resource with what the settings say of sandboxes.
@@ -104,6 +110,100 @@ func TestSharedSandboxStays(t *testing.T) {
 	if _, err := own.Manager.Recorded("acme", name); err == nil {
 		t.Error("control: a session's own is not removed")
 	}
+}
+
+// lend has the files of a session lent, and returns the path below which they are.
+func lend(t *testing.T, r *served.Rig, as, session string) string {
+	t.Helper()
+	ctx, done := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(done)
+	conn, _, err := websocket.Dial(ctx, "ws://daemon/v1/lend", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: r.Dial}}, HTTPHeader: http.Header{"Authorization": {"Bearer " + r.Secret(as)}, "Sandbox-Session": {session}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	if err := conn.Write(ctx, websocket.MessageText, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	_, data, err := conn.Read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l form.Lent
+	if err := json.Unmarshal(data, &l); err != nil || l.Ticket == "" {
+		t.Fatalf("%s, %v", data, err)
+	}
+	return form.LentPath + "/" + l.Ticket + "/files"
+}
+
+// TestListingsTakeTurns holds that a folder which is listed for a client that
+// does not take the answer is held twice at most, and that all else goes on.
+func TestListingsTakeTurns(t *testing.T) {
+	var c *conduct.Resource
+	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
+		c = conduct.New(r.Manager, stream.Options{})
+		return []route.Resource{c}
+	}, Daemon: func(o *daemon.Options) {
+		o.Mounts = append(o.Mounts, daemon.Mount{Pattern: form.LentPath + "/", Handler: c.Lent()})
+	}})
+	who := config.Who{Tenant: "acme", Agent: config.DefaultAgent, Session: "s1"}
+	err := r.Manager.Files(t.Context(), manager.Request{Who: who}, func(s manager.Share) error {
+		for i := range 3000 {
+			name := "/workspace/" + strconv.Itoa(i) + strings.Repeat("\x01", 240)
+			if err := s.Write(t.Context(), name, strings.NewReader(""), sandbox.WriteOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := lend(t, r, "acme-s1", "s1")
+	transport := &http.Transport{DialContext: r.Dial}
+	defer transport.CloseIdleConnections()
+	ask := func(ctx context.Context, what string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://daemon"+files+what+"?path=/workspace", nil)
+		if err != nil {
+			return nil, err
+		}
+		req.Header = http.Header{"Authorization": {"Bearer " + r.Secret("acme-s1")}, "Sandbox-Session": {"s1"}}
+		return transport.RoundTrip(req)
+	}
+	var leave []func()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		res, err := ask(ctx, "/folder")
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		leave = append(leave, func() { cancel(); res.Body.Close() })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if res, err := ask(ctx, "/folder"); err == nil {
+		t.Errorf("a third one is answered with %s", res.Status)
+		res.Body.Close()
+	}
+	if res, err := ask(t.Context(), "/stat"); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("no listing: %+v, %v", res, err)
+	} else {
+		res.Body.Close()
+	}
+	leave[0]()
+	res, err := ask(t.Context(), "/folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var all struct{ Items []any }
+	if err := json.NewDecoder(res.Body).Decode(&all); err != nil || len(all.Items) != 3000 {
+		t.Errorf("%s: %d entries, %v", res.Status, len(all.Items), err)
+	}
+	leave[1]()
 }
 
 // TestGraceIsBounded holds that a command which does not want to end goes on

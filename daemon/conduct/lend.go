@@ -25,10 +25,15 @@ const (
 	// maxLentTo is how often those of one tenant are, so that it leaves some to
 	// others.
 	maxLentTo = 128
+	// maxLooks is how many requests list folders of one sandbox at a time; others
+	// wait. Names of odd bytes are six times as long in JSON, so that one folder
+	// can take 200 MB.
+	maxLooks = 2
 )
 
 // A lent is a sandbox whose files somebody has.
 type lent struct {
+	name  string // of the sandbox
 	files sandbox.Files
 	ctx   context.Context // ends with the socket
 	owner owner
@@ -62,8 +67,8 @@ func (s *Resource) lentMux() *http.ServeMux {
 	return mux
 }
 
-// find returns the files that a request is about. Those of others are not
-// there.
+// find returns the files that a request is about, when it is its turn. Those of
+// others are not there.
 func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
 	c := daemon.TicketOf(r.Context())
 	s.mu.Lock()
@@ -74,7 +79,16 @@ func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func()
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(l.ctx, cancel)
-	return l.files, ctx, func() { stop(); cancel() }, nil
+	done := func() { stop(); cancel() }
+	if !filing.Lists(r) {
+		return l.files, ctx, done, nil
+	}
+	leave, err := s.looks.Enter(ctx, l.name)
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	return l.files, ctx, func() { leave(); done() }, nil
 }
 
 // lend lends the files of the session's sandbox until the client has gone.
@@ -113,7 +127,7 @@ func (s *Resource) keep(ctx context.Context, c *route.Call, t *stream.Talk, ask 
 		return err
 	}
 	return s.m.Files(ctx, manager.Request{Who: c.Who, Flags: flags, MustExist: ask.MustExist, Tool: c.Tool("write")}, func(share manager.Share) error {
-		ticket, err := s.register(&lent{files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
+		ticket, err := s.register(&lent{name: share.Name, files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ import (
 )
 
 // A Find returns the files that a request is about. ctx bounds what is done
-// with them; done is called when that has ended.
+// with them; done is called when that has ended and the answer was written.
 type Find func(r *http.Request) (files sandbox.Files, ctx context.Context, done func(), err error)
 
 // A Tell returns an error as whoever sent the request gets to see it; nil tells
@@ -72,7 +72,7 @@ func Mount(mux *http.ServeMux, prefix string, find Find, tell Tell) {
 			}
 			defer done()
 			v, err := do(q)
-			fault.Answer(w, v, tell.of(r, err))
+			fault.Answer(paced{w}, v, tell.of(r, err))
 		})
 	}
 	mux.HandleFunc("GET "+prefix+"/content", func(w http.ResponseWriter, r *http.Request) {
@@ -85,6 +85,10 @@ func Mount(mux *http.ServeMux, prefix string, find Find, tell Tell) {
 		read(w, q, tell)
 	})
 }
+
+// Lists reports whether a request that was handed to a [Find] is for what is in
+// a folder, which is held in memory until the answer was written.
+func Lists(r *http.Request) bool { return strings.HasSuffix(r.Pattern, "/folder") }
 
 // open finds the files that r is about, as it wants them.
 func open(find Find, r *http.Request) (*request, func(), error) {
