@@ -68,7 +68,7 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 	q.w.WriteHeader(status)
 	if q.r.Method != http.MethodHead {
-		_, _ = q.w.Write(data) // who does not read it has gone
+		_, _ = q.w.writeWhole(data) // who does not read it has gone
 	}
 }
 

@@ -46,6 +46,7 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	if q.m.mount.Unpaid && len(who.Budgeted()) > 0 {
 		return caller.Uncharged()
 	}
+	defer c.End()
 	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
 	defer cancel(nil)
 	end := q.s.life

@@ -136,7 +136,8 @@ func (q *request) do(who *caller.Caller) error {
 	return q.answer(c, who)
 }
 
-// answer calls the route's function and writes what it returns.
+// answer calls the route's function and writes what it returns. What the function
+// holds until then is given back when that is written.
 func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	if who != nil && !c.Caller.Reaches(q.route.Role) {
 		return tooLittle(q.route)
@@ -157,6 +158,7 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	r := q.r.WithContext(ctx)
 	r.Body = q.body(r, bounds.Body)
 	c = c.With(r, query)
+	defer c.End()
 	q.w.plain = q.route.Socket
 	out, err := q.route.Do(c)
 	if q.w.plain = false; q.w.refused != 0 {

@@ -8,17 +8,24 @@ import (
 	"time"
 )
 
-// piece is the most bytes that are written with one deadline.
-const piece = 64 << 10
+const (
+	// piece is the most bytes that are written with one deadline.
+	piece = 64 << 10
+	// pace is how many bytes of an answer that is held whole have to be read in a
+	// second.
+	pace = 64 << 10
+)
 
 // A writer is an answer that has to be read: each piece of it has a deadline,
-// and who does not take it by then is cut off.
+// and who does not take it by then is cut off. An answer that is held whole has
+// one beside that for all of it, or it could be held for hours.
 type writer struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
 	slow   time.Duration
-	status int  // 0 before the answer has begun
-	taken  bool // the connection is somebody else's
+	end    time.Time // by which a whole answer is read; zero while there is none
+	status int       // 0 before the answer has begun
+	taken  bool      // the connection is somebody else's
 
 	// plain takes what a library answers to no handshake of a WebSocket, in
 	// words of its own: refused is its status, and problems are written instead.
@@ -37,7 +44,21 @@ func (w *writer) begun() bool { return w.status != 0 || w.taken }
 
 // renew gives the next piece its time. Writers that have no deadlines are those
 // of tests.
-func (w *writer) renew() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.slow)) }
+func (w *writer) renew() {
+	at := time.Now().Add(w.slow)
+	if !w.end.IsZero() && w.end.Before(at) {
+		at = w.end
+	}
+	_ = w.rc.SetWriteDeadline(at)
+}
+
+// writeWhole writes an answer that is held whole, which has slow and a second for
+// each pace bytes to be read.
+func (w *writer) writeWhole(p []byte) (int, error) {
+	w.end = time.Now().Add(w.slow + time.Duration(len(p))*time.Second/pace)
+	defer func() { w.end = time.Time{} }()
+	return w.Write(p)
+}
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *writer) WriteHeader(status int) {

@@ -138,7 +138,7 @@ func (x *Resource) with(c *route.Call, room *turns.Turns, fn func(t Tree, scope 
 		if err != nil {
 			return err
 		}
-		defer leave()
+		c.Until(leave) // what is told is held until it is read
 	}
 	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(toolOf(c))}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }

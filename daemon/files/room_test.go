@@ -3,9 +3,13 @@ package files_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
@@ -98,4 +102,39 @@ func TestRoom(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRoomUntilItIsRead holds that a page of a folder takes its room for as long
+// as it is not read: it is in memory until then.
+func TestRoomUntilItIsRead(t *testing.T) {
+	r := served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
+		return []route.Resource{files.NewResource(r.Manager, files.Limits{})}
+	}})
+	dir := "/v1/sandboxes/" + r.Ready("acme", "s1") + "/files/workspace/d"
+	for i := range 400 { // a byte of these names is six as JSON: more than a socket takes
+		r.Want(201, "acme", http.MethodPut, dir+"/"+strings.Repeat("%01", 200)+strconv.Itoa(i), "")
+	}
+	var unread []net.Conn
+	for range 2 {
+		c, err := r.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "GET %s?list HTTP/1.1\r\nHost: daemon\r\nAuthorization: Bearer %s\r\n\r\n", dir, r.Secret("acme")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		unread = append(unread, c)
+	}
+	ctx, done := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer done()
+	if res, err := r.Send(ctx, "acme", http.MethodGet, dir+"?list&limit=1", nil); err == nil {
+		res.Body.Close()
+		t.Errorf("one more is answered with %d while two are not read", res.StatusCode)
+	}
+	unread[0].Close()
+	r.Want(200, "acme", http.MethodGet, dir+"?list&limit=1", "")
 }

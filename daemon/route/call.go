@@ -35,6 +35,7 @@ type Call struct {
 	Problem func(err error) api.Problem
 
 	query url.Values
+	ends  []func() // see Until
 }
 
 // Admin reports whether every tenant is the caller's to name.
@@ -54,8 +55,28 @@ func (c *Call) Tool(name string) string {
 // held against the route.
 func (c *Call) With(r *http.Request, query url.Values) *Call {
 	with := *c
-	with.Request, with.query = r, query
+	with.Request, with.query, with.ends = r, query, nil
 	return &with
+}
+
+// Until has fn called when the request is over: when what Do returned is written
+// or nobody has taken it, and also where Do fails or panics. What bounds how much
+// is held of answers is given back then and not when Do returns, because an
+// answer is in memory for as long as its reader takes. Of an answer that Do
+// writes by itself that is the same time. Functions are called in reverse order.
+//
+// Who reads slowly keeps for so long what fn gives back, so it is nothing that the
+// same request waits for once more. Until is for the goroutine of Do alone.
+func (c *Call) Until(fn func()) { c.ends = append(c.ends, fn) }
+
+// End calls what Until was given, all of it also where one panics. Who has called
+// Do calls it, once.
+func (c *Call) End() {
+	ends := c.ends
+	c.ends = nil
+	for _, fn := range ends {
+		defer fn()
+	}
 }
 
 // Context ends with the request, its deadline or the daemon.
