@@ -21,11 +21,17 @@ import (
 const (
 	DefaultPage = 1000
 	MaxPage     = 10_000
+
+	// maxTold is where a page and the answer of a glob end early, in bytes of
+	// paths and targets: paths of 4 KiB would make hundreds of megabytes of JSON,
+	// in which one byte may be six.
+	maxTold = 4 << 20
 )
 
 // List returns a page of what is in the folder name, in the order of names.
-// The cursor is what the page before had as Next. A folder may change between
-// two pages: names that stay are neither left out nor told twice.
+// A page of long paths has fewer entries than limit. The cursor is what the page
+// before had as Next. A folder may change between two pages: names that stay are
+// neither left out nor told twice.
 func (s *Server) List(ctx context.Context, t Tree, name string, limit int, cursor string) (api.FileList, error) {
 	if limit <= 0 {
 		limit = DefaultPage
@@ -51,7 +57,8 @@ func (s *Server) List(ctx context.Context, t Tree, name string, limit int, curso
 		entries = entries[:limit]
 		out.Next = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Name()))
 	}
-	for _, e := range entries {
+	told := 0
+	for i, e := range entries {
 		info, err := e.Info()
 		if err != nil {
 			return api.FileList{}, err
@@ -64,6 +71,10 @@ func (s *Server) List(ctx context.Context, t Tree, name string, limit int, curso
 			return api.FileList{}, err
 		}
 		out.Items = append(out.Items, f)
+		if told += len(f.Path) + len(f.Name) + len(f.Target); told >= maxTold && i < len(entries)-1 {
+			out.Next = base64.RawURLEncoding.EncodeToString([]byte(e.Name()))
+			break
+		}
 	}
 	return out, nil
 }

@@ -47,6 +47,13 @@ func (s *Server) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobResult, 
 	if limit = min(limit, maxMatches); len(found) > limit {
 		found, out.More = found[:limit], true
 	}
+	told := 0
+	for i, p := range found {
+		if told += len(p); told >= maxTold && i < len(found)-1 {
+			found, out.More = found[:i+1], true
+			break
+		}
+	}
 	out.Paths = append(out.Paths, found...)
 	return out, nil
 }
