@@ -46,6 +46,13 @@ func (q *request) reply(out any) error {
 	if err != nil {
 		return err
 	}
+	if q.w.hold != nil {
+		give, err := q.w.hold(int64(len(data)))
+		if err != nil {
+			return err
+		}
+		defer give()
+	}
 	q.write(status, api.ContentJSON, data)
 	return nil
 }
@@ -68,7 +75,7 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 	q.w.WriteHeader(status)
 	if q.r.Method != http.MethodHead {
-		_, _ = q.w.writeWhole(data) // who does not read it has gone
+		_, _ = q.w.put(data) // who does not read it has gone
 	}
 }
 

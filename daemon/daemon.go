@@ -60,6 +60,11 @@ type Options struct {
 	// are not counted.
 	AtOnce int
 
+	// Held is how many bytes the bodies have that the requests of one tenant hold in
+	// memory at a time, and how many beside them the answers that are not read yet;
+	// 0 is 256 MiB. The requests of all admins may hold as much together.
+	Held int64
+
 	SlowWrite time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
 	SlowRead  time.Duration // how long a piece of a request may be in coming; 0 is 30 s
 }
@@ -125,6 +130,7 @@ type Server struct {
 	turn     context.CancelCauseFunc
 	busy     crowd
 	present  present
+	answers  held
 
 	mu       sync.Mutex
 	servers  []*http.Server // that serve with this one
@@ -142,6 +148,9 @@ func New(o Options) (*Server, error) {
 	s.ebb, s.turn = context.WithCancelCause(s.life)
 	if s.present.most = s.o.AtOnce; s.present.most <= 0 {
 		s.present.most = 4096
+	}
+	if s.answers.most = s.o.Held; s.answers.most <= 0 {
+		s.answers.most = 256 << 20
 	}
 	if s.o.SlowWrite <= 0 {
 		s.o.SlowWrite = 30 * time.Second

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -14,6 +16,50 @@ type present struct {
 
 	mu sync.Mutex
 	of map[string]int // by tenant
+}
+
+// A held counts bytes that requests have in memory, by whose they are: a
+// tenant's, or all admins' together. The zero value without a bound takes none.
+type held struct {
+	most int64
+
+	mu sync.Mutex
+	of map[string]int64 // by tenant; those of admins are nobody's
+}
+
+// take counts n bytes more until give is called, once. It reports how many there
+// are where that is too many.
+func (h *held) take(whose string, n int64) (give func(), used int64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if used := h.of[whose]; n > h.most-used {
+		return nil, used, false
+	}
+	if h.of == nil {
+		h.of = map[string]int64{}
+	}
+	h.of[whose] += n
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.of[whose] -= n; h.of[whose] <= 0 {
+			delete(h.of, whose)
+		}
+	}, 0, true
+}
+
+// holdAnswer takes room for an answer. Where there is none it is not to be asked
+// for again: what it tells of has been done.
+func (s *Server) holdAnswer(whose string, n int64) (give func(), err error) {
+	give, used, ok := s.answers.take(whose, n)
+	if !ok {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "serve", Field: "quota.answerBytesAtOnce", Resource: whose,
+			Message: fmt.Sprintf("it was done, and there is no room for an answer of %d bytes: %d of %d are taken by answers that are not read yet", n, used, s.answers.most),
+			Hint:    "read the answers that are under way",
+		}
+	}
+	return give, nil
 }
 
 // retryPresent is when to come again where too many are there.

@@ -111,6 +111,11 @@ func (q *request) do(who *caller.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
+		whose := c.Who.Tenant
+		if c.Admin() {
+			whose = ""
+		}
+		q.w.hold = func(n int64) (func(), error) { return q.s.holdAnswer(whose, n) }
 		a := q.s.o.Admission
 		if a == nil && len(who.Budgeted()) > 0 {
 			return caller.Uncharged()

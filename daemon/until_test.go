@@ -57,6 +57,7 @@ func TestUntilTheAnswerIsRead(t *testing.T) {
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())
 	must(t, err)
 	defer c.Close()
+	must(t, c.(*net.TCPConn).SetReadBuffer(4096)) // or the answer has room on its way
 	_, err = fmt.Fprint(c, "GET /v1/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	must(t, err)
 	if _, err := c.Read(make([]byte, 1)); err != nil { // more than a socket takes is still to be written

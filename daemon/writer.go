@@ -11,21 +11,25 @@ import (
 const (
 	// piece is the most bytes that are written with one deadline.
 	piece = 64 << 10
-	// pace is how many bytes of an answer that is held whole have to be read in a
-	// second.
+	// pace is how many bytes of what is written at once have to be read in a second.
 	pace = 64 << 10
 )
 
 // A writer is an answer that has to be read: each piece of it has a deadline,
-// and who does not take it by then is cut off. An answer that is held whole has
-// one beside that for all of it, or it could be held for hours.
+// and who does not take it by then is cut off. What is written at once has one
+// beside that for all of it, or it could be held in memory for hours.
 type writer struct {
 	http.ResponseWriter
-	rc     *http.ResponseController
-	slow   time.Duration
-	end    time.Time // by which a whole answer is read; zero while there is none
-	status int       // 0 before the answer has begun
-	taken  bool      // the connection is somebody else's
+	rc   *http.ResponseController
+	slow time.Duration
+	end  time.Time // by which what is written at once is read; zero while there is none
+
+	// hold takes room for what is written at once until it is written; nil is
+	// always room.
+	hold func(n int64) (give func(), err error)
+
+	status int  // 0 before the answer has begun
+	taken  bool // the connection is somebody else's
 
 	// plain takes what a library answers to no handshake of a WebSocket, in
 	// words of its own: refused is its status, and problems are written instead.
@@ -52,14 +56,6 @@ func (w *writer) renew() {
 	_ = w.rc.SetWriteDeadline(at)
 }
 
-// writeWhole writes an answer that is held whole, which has slow and a second for
-// each pace bytes to be read.
-func (w *writer) writeWhole(p []byte) (int, error) {
-	w.end = time.Now().Add(w.slow + time.Duration(len(p))*time.Second/pace)
-	defer func() { w.end = time.Time{} }()
-	return w.Write(p)
-}
-
 // WriteHeader implements [http.ResponseWriter].
 func (w *writer) WriteHeader(status int) {
 	if w.plain && status >= 400 {
@@ -73,14 +69,30 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter].
+// Write implements [http.ResponseWriter]. More than a piece fails where there is
+// no room for it.
 func (w *writer) Write(p []byte) (int, error) {
+	if len(p) > piece && w.hold != nil {
+		give, err := w.hold(int64(len(p)))
+		if err != nil {
+			return 0, err
+		}
+		defer give()
+	}
+	return w.put(p)
+}
+
+// put is Write for what has its room. It has slow and a second for each pace
+// bytes to be read.
+func (w *writer) put(p []byte) (int, error) {
 	if w.refused != 0 && w.plain {
 		return len(p), nil
 	}
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+	w.end = time.Now().Add(w.slow + time.Duration(len(p))*time.Second/pace)
+	defer func() { w.end = time.Time{} }()
 	n := 0
 	for {
 		w.renew()

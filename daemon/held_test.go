@@ -1,0 +1,76 @@
+package daemon_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// aTenant is who asks as the one that a header names.
+func aTenant(r *http.Request) (caller.Caller, error) {
+	return caller.Caller{Role: token.Tenant, Tenant: r.Header.Get("Test-Tenant")}, nil
+}
+
+// TestUnreadAnswersAreBounded holds that a tenant who reads no answers does not
+// take all memory, whether they come whole or as events, and leaves it to others.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	much := api.Health{Status: strings.Repeat("a", 12<<20)}
+	told := make(chan error, 4)
+	srv := serve(t, daemon.Options{Held: 20 << 20, Identify: aTenant, Resources: []route.Resource{table{{
+		ID: "whole", Method: "GET", Path: "/v1/whole", Tag: "test", Summary: "Tell much", Response: api.Health{}, Role: token.Session,
+		Do: func(*route.Call) (any, error) { return much, nil },
+	}, {
+		ID: "events", Method: "GET", Path: "/v1/events", Tag: "test", Summary: "Tell much", Events: []route.Event{{Name: "x"}}, Stream: true, Role: token.Session,
+		Do: func(c *route.Call) (any, error) {
+			e := c.Events()
+			defer e.Close()
+			told <- e.Send("x", much)
+			return route.Sent{}, nil
+		},
+	}}}})
+	for _, path := range []string{"/v1/whole", "/v1/events"} {
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		must(t, err)
+		defer c.Close()
+		must(t, c.(*net.TCPConn).SetReadBuffer(4096)) // or the answer has room on its way
+		_, err = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\nTest-Tenant: acme\r\n\r\n", path)
+		must(t, err)
+		for got := ""; !strings.Contains(got, "aaa"); { // the answer is on its way, so it has its room
+			part := make([]byte, 128)
+			n, err := c.Read(part)
+			must(t, err)
+			got += string(part[:n])
+		}
+		res, body := ask(t, srv, "GET", "/v1/whole", "", "Test-Tenant", "acme")
+		if res.StatusCode != 429 {
+			t.Fatalf("%s is not read, and one more is answered with %d", path, res.StatusCode)
+		}
+		if p := problem(t, res, body); p.Code != sandbox.CodeBudgetExceeded || p.Retryable || p.Hint == "" {
+			t.Errorf("%+v", p)
+		}
+		if _, body := ask(t, srv, "GET", "/v1/events", "", "Test-Tenant", "acme"); len(body) > 1024 || <-told == nil {
+			t.Errorf("%s is not read, and %d bytes of events are told", path, len(body))
+		}
+		if res, _ := ask(t, srv, "GET", "/v1/whole", "", "Test-Tenant", "bob"); res.StatusCode != 200 {
+			t.Errorf("another tenant: %d", res.StatusCode)
+		}
+		c.Close()
+		poll.Until(t, "what was read counts no more", func() bool {
+			res, _ := ask(t, srv, "GET", "/v1/whole", "", "Test-Tenant", "acme")
+			return res.StatusCode == 200
+		})
+		if path == "/v1/events" {
+			<-told // of who has gone
+		}
+	}
+}
