@@ -66,7 +66,7 @@ type Options struct {
 	Held int64
 
 	SlowWrite time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
-	SlowRead  time.Duration // how long a piece of a request may be in coming; 0 is 30 s
+	SlowRead  time.Duration // how long a piece of a request may be in coming, and bodies that are read whole beside their pace; 0 is 30 s
 }
 
 // Bounds are those of a request.
@@ -106,11 +106,12 @@ type Observer interface {
 }
 
 // A Mount is a handler of its own below a path, behind who asks and the quota
-// but with no deadline; it reads the [Ticket] of its requests with [TicketOf].
+// but with no deadline other than for pieces of what it reads and writes; it reads the [Ticket] of its requests with [TicketOf].
 type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
 	Unpaid  bool   // nobody counts what is done there, so it is for nobody who has a budget
+	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON
 	Handler http.Handler
 	// Follows picks requests of which the same is true as of routes with
 	// [route.Route].Follows; nil is none.

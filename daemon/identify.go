@@ -56,6 +56,8 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	ctx, done := who.Watch(ctx)
 	defer done()
-	q.m.mount.Handler.ServeHTTP(q.w, q.r.WithContext(context.WithValue(ctx, ticketKey{}, c)))
+	r := q.r.WithContext(context.WithValue(ctx, ticketKey{}, c))
+	r.Body = q.patient(r.Body, q.m.mount.Whole)
+	q.m.mount.Handler.ServeHTTP(q.w, r)
 	return nil
 }

@@ -185,7 +185,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]dae
 		})
 	}
 	return []daemon.Mount{
-		{Pattern: "/mcp", Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
+		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
 		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
 	}, nil
