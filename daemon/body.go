@@ -14,14 +14,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 )
 
-// body is the body of a request with its bound, which is limit where the route
+// body is the body of a call with its bound, which is limit where the route
 // has no other, and with time for each piece. One that is read whole has to come
 // at a pace.
-func (q *request) body(r *http.Request, limit int64) io.ReadCloser {
+func (q *request) body(c *route.Call, limit int64) io.ReadCloser {
 	if q.route.Body != 0 {
 		limit = q.route.Body
 	}
-	b := q.patient(r.Body, q.route.Request != nil)
+	b := q.patient(c, c.Request.Body, q.route.Request != nil)
 	if limit > 0 {
 		b = http.MaxBytesReader(q.w, b, limit)
 	}
@@ -34,11 +34,25 @@ func (q *request) body(r *http.Request, limit int64) io.ReadCloser {
 // made on the way, so of that only pieces have to come in time.
 const arriving = 16 << 10
 
-func (q *request) patient(body io.ReadCloser, whole bool) io.ReadCloser {
+// step is how many bytes of a body that is read whole are counted at a time. The
+// first are not: of those there are not many with as few requests as a tenant has.
+const step = 64 << 10
+
+func (q *request) patient(c *route.Call, body io.ReadCloser, whole bool) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
 	}
-	return &patient{ReadCloser: body, rc: q.w.rc, slow: q.s.o.SlowRead, whole: whole}
+	p := &patient{ReadCloser: body, rc: q.w.rc, slow: q.s.o.SlowRead, whole: whole, room: step}
+	if whole && q.who != nil {
+		p.hold = func() error {
+			give, err := q.s.holdBody(account(c), step)
+			if err == nil {
+				c.Until(give)
+			}
+			return err
+		}
+	}
+	return p
 }
 
 // patient is a body of which each piece has to come in time. The deadline is
@@ -51,14 +65,25 @@ type patient struct {
 
 	came   int64
 	waited time.Duration // in Read alone: who is slow to read it is not its client
+	room   int64         // for how many bytes there is some
+	hold   func() error  // takes room for a step more; nil is always room
 }
 
 func (p *patient) Read(b []byte) (int, error) {
+	if p.hold != nil && p.came >= p.room {
+		if err := p.hold(); err != nil {
+			return 0, err
+		}
+		p.room += step
+	}
 	began, wait := time.Now(), p.slow
 	if p.whole {
 		wait = min(wait, p.slow+time.Duration(p.came)*time.Second/arriving-p.waited)
 	}
 	_ = p.rc.SetReadDeadline(began.Add(wait))
+	if p.hold != nil {
+		b = b[:min(int64(len(b)), p.room-p.came)]
+	}
 	n, err := p.ReadCloser.Read(b)
 	p.came += int64(n)
 	p.waited += time.Since(began)

@@ -131,6 +131,7 @@ type Server struct {
 	turn     context.CancelCauseFunc
 	busy     crowd
 	present  present
+	bodies   held // that are read whole
 	answers  held
 
 	mu       sync.Mutex
@@ -150,9 +151,10 @@ func New(o Options) (*Server, error) {
 	if s.present.most = s.o.AtOnce; s.present.most <= 0 {
 		s.present.most = 4096
 	}
-	if s.answers.most = s.o.Held; s.answers.most <= 0 {
-		s.answers.most = 256 << 20
+	if s.o.Held <= 0 {
+		s.o.Held = 256 << 20
 	}
+	s.bodies.most, s.answers.most = s.o.Held, s.o.Held
 	if s.o.SlowWrite <= 0 {
 		s.o.SlowWrite = 30 * time.Second
 	}

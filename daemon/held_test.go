@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -72,5 +73,52 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		if path == "/v1/events" {
 			<-told // of who has gone
 		}
+	}
+}
+
+// TestBodiesAreBounded holds that the bodies of a tenant do not take all memory,
+// however many requests they come with, and leave it to others.
+func TestBodiesAreBounded(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(end) })
+	defer letGo()
+	srv := serve(t, daemon.Options{Held: 5 << 20, Identify: aTenant, Resources: []route.Resource{table{{
+		ID: "keep", Method: "POST", Path: "/v1/keep", Tag: "test", Summary: "Keep a body", Request: map[string]any{}, Role: token.Session, Body: 4 << 20,
+		Do: func(c *route.Call) (any, error) {
+			if _, err := c.Raw(); err != nil {
+				return nil, err
+			}
+			if c.Request.Header.Get("Test-Keep") != "" {
+				begun <- struct{}{}
+				<-end
+			}
+			return nil, nil
+		},
+	}}}})
+	body := strings.Repeat(" ", 3<<20)
+	send := func(tenant, body string, header ...string) (*http.Response, string) {
+		return ask(t, srv, "POST", "/v1/keep", body, append(header, "Test-Tenant", tenant, "Content-Type", api.ContentJSON)...)
+	}
+	var kept sync.WaitGroup
+	kept.Go(func() {
+		if res, got := send("acme", body, "Test-Keep", "yes"); res.StatusCode != 204 {
+			t.Errorf("control: %d %s", res.StatusCode, got)
+		}
+	})
+	<-begun
+	res, got := send("acme", body)
+	if p := problem(t, res, got); res.StatusCode != 429 || p.Code != sandbox.CodeBudgetExceeded || !p.Retryable || p.Hint == "" || res.Header.Get("Retry-After") == "" {
+		t.Errorf("one more: %d %+v", res.StatusCode, p)
+	}
+	if res, got := send("acme", "{}"); res.StatusCode != 204 {
+		t.Errorf("a small one: %d %s", res.StatusCode, got)
+	}
+	if res, got := send("bob", body); res.StatusCode != 204 {
+		t.Errorf("another tenant: %d %s", res.StatusCode, got)
+	}
+	letGo()
+	kept.Wait()
+	if res, got := send("acme", body); res.StatusCode != 204 {
+		t.Errorf("when the first has ended: %d %s", res.StatusCode, got)
 	}
 }

@@ -57,7 +57,7 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	ctx, done := who.Watch(ctx)
 	defer done()
 	r := q.r.WithContext(context.WithValue(ctx, ticketKey{}, c))
-	r.Body = q.patient(r.Body, q.m.mount.Whole)
+	r.Body = q.patient(c, r.Body, q.m.mount.Whole)
 	q.m.mount.Handler.ServeHTTP(q.w, r)
 	return nil
 }

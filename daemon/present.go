@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -46,6 +47,24 @@ func (h *held) take(whose string, n int64) (give func(), used int64, ok bool) {
 			delete(h.of, whose)
 		}
 	}, 0, true
+}
+
+// account is whose what a call holds is: nobody's where an admin calls.
+func account(c *route.Call) string {
+	if c.Admin() {
+		return ""
+	}
+	return c.Who.Tenant
+}
+
+// holdBody takes room for a part of a body.
+func (s *Server) holdBody(whose string, n int64) (give func(), err error) {
+	give, used, ok := s.bodies.take(whose, n)
+	if !ok {
+		e := &quota.Exceeded{Account: whose, Quota: "bodyBytesAtOnce", Limit: s.bodies.most, Used: used, Want: n, RetryAfter: retryPresent}
+		return nil, e.Wrap("read request")
+	}
+	return give, nil
 }
 
 // holdAnswer takes room for an answer. Where there is none it is not to be asked

@@ -111,11 +111,7 @@ func (q *request) do(who *caller.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
-		whose := c.Who.Tenant
-		if c.Admin() {
-			whose = ""
-		}
-		q.w.hold = func(n int64) (func(), error) { return q.s.holdAnswer(whose, n) }
+		q.w.hold = func(n int64) (func(), error) { return q.s.holdAnswer(account(c), n) }
 		a := q.s.o.Admission
 		if a == nil && len(who.Budgeted()) > 0 {
 			return caller.Uncharged()
@@ -161,9 +157,9 @@ func (q *request) answer(c *route.Call, who *caller.Caller) error {
 	ctx, done := q.life(who, bounds.Timeout)
 	defer done()
 	r := q.r.WithContext(ctx)
-	r.Body = q.body(r, bounds.Body)
 	c = c.With(r, query)
 	defer c.End()
+	r.Body = q.body(c, bounds.Body)
 	q.w.plain = q.route.Socket
 	out, err := q.route.Do(c)
 	if q.w.plain = false; q.w.refused != 0 {

@@ -22,7 +22,10 @@ func (c *Call) Raw() ([]byte, error) {
 
 // BodyErr is the error about a body that could not be read, nil for nil.
 func BodyErr(err error) error {
-	var large *http.MaxBytesError
+	var (
+		large *http.MaxBytesError
+		known *sandbox.Error
+	)
 	switch {
 	case err == nil:
 		return nil
@@ -30,6 +33,9 @@ func BodyErr(err error) error {
 		return TooLarge(large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Fault{Status: http.StatusRequestTimeout, Close: true, Err: &sandbox.Error{Code: sandbox.CodeTimeout, Op: "read request", Message: "the body came too slowly", Retryable: true}}
+	}
+	if errors.As(err, &known) {
+		return &Fault{Close: true, Err: err}
 	}
 	return &Fault{Status: http.StatusUnprocessableEntity, Close: true, Err: &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body could not be read to its end"}}
 }

@@ -10,7 +10,7 @@ import (
 // A Fault is an error with a status or headers of its own, where those of its
 // code do not fit.
 type Fault struct {
-	Status int
+	Status int // 0 is that of its code
 	Header http.Header
 	Close  bool // the connection cannot be used again
 	Err    error
