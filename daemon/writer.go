@@ -75,6 +75,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	if len(p) > piece && w.hold != nil {
 		give, err := w.hold(int64(len(p)))
 		if err != nil {
+			if !w.begun() {
+				w.WriteHeader(http.StatusTooManyRequests) // or nothing at all would be a success
+			}
 			return 0, err
 		}
 		defer give()

@@ -72,7 +72,7 @@ func Mount(mux *http.ServeMux, prefix string, find Find, tell Tell) {
 			}
 			defer done()
 			v, err := do(q)
-			fault.Answer(paced{w}, v, tell.of(r, err))
+			fault.Answer(w, v, tell.of(r, err))
 		})
 	}
 	mux.HandleFunc("GET "+prefix+"/content", func(w http.ResponseWriter, r *http.Request) {
