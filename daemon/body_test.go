@@ -119,3 +119,18 @@ func TestMountsReadNoBodyForEver(t *testing.T) {
 		t.Errorf("%q %v", answer, err) // and the connection is not waited on for the rest
 	}
 }
+
+// TestNoConnectionWaitsForABodyThatNobodyReads holds that who is refused cannot
+// keep a connection by never sending the body that was announced.
+func TestNoConnectionWaitsForABodyThatNobodyReads(t *testing.T) {
+	srv := serve(t, daemon.Options{SlowRead: 50 * time.Millisecond})
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	must(t, err)
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(c, "POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	must(t, err)
+	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 404") {
+		t.Errorf("%q %v", answer, err)
+	}
+}

@@ -45,7 +45,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := q.serve(); err != nil {
 		q.problem(err)
 	}
-	q.w.settle()
+	q.settle()
 }
 
 // recover answers for a handler that has panicked. Where an answer has begun
@@ -66,7 +66,20 @@ func (q *request) recover() {
 		panic(http.ErrAbortHandler)
 	}
 	q.problem(&sandbox.Error{Code: sandbox.CodeInternal, Op: "serve", Message: "a handler has panicked"})
-	q.w.settle()
+	q.settle()
+}
+
+// settle leaves time for what is done behind the handler: what is left of the
+// answer is written, and the server reads what is left of a body, which may never
+// come.
+func (q *request) settle() {
+	if q.w.taken {
+		return
+	}
+	q.w.renew()
+	if q.r.Body != nil && q.r.Body != http.NoBody {
+		_ = q.w.rc.SetReadDeadline(time.Now().Add(q.s.o.SlowRead))
+	}
 }
 
 func (q *request) log() *logrus.Entry {

@@ -132,10 +132,3 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	return c, rw, err
 }
-
-// settle leaves time for what is written behind the handler.
-func (w *writer) settle() {
-	if !w.taken {
-		w.renew()
-	}
-}
