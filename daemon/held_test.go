@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -27,7 +28,9 @@ func aTenant(r *http.Request) (caller.Caller, error) {
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	much := api.Health{Status: strings.Repeat("a", 12<<20)}
 	told := make(chan error, 4)
-	srv := serve(t, daemon.Options{Held: 20 << 20, Identify: aTenant, Resources: []route.Resource{table{{
+	srv := serve(t, daemon.Options{Held: 20 << 20, Identify: aTenant, Mounts: []daemon.Mount{{
+		Pattern: "/mounted", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, much.Status) }),
+	}}, Resources: []route.Resource{table{{
 		ID: "whole", Method: "GET", Path: "/v1/whole", Tag: "test", Summary: "Tell much", Response: api.Health{}, Role: token.Session,
 		Do: func(*route.Call) (any, error) { return much, nil },
 	}, {
@@ -58,6 +61,9 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		}
 		if p := problem(t, res, body); p.Code != sandbox.CodeBudgetExceeded || p.Retryable || p.Hint == "" {
 			t.Errorf("%+v", p)
+		}
+		if res, body := ask(t, srv, "GET", "/mounted", "", "Test-Tenant", "acme"); res.StatusCode != 429 || len(body) > 0 {
+			t.Errorf("%s is not read, and a mount answers %d and %d bytes", path, res.StatusCode, len(body))
 		}
 		if _, body := ask(t, srv, "GET", "/v1/events", "", "Test-Tenant", "acme"); len(body) > 1024 || <-told == nil {
 			t.Errorf("%s is not read, and %d bytes of events are told", path, len(body))
