@@ -273,7 +273,8 @@ func (m *Manager) leased(name string) bool {
 const sweepPatience = time.Second
 
 // pruneIfDue sweeps on use, at most as often as settings say. It does not
-// fail the command: what goes wrong is logged.
+// fail the command: what goes wrong is logged, and that an engine took longer
+// than it may add to the command is nothing that is wrong with the command.
 func (m *Manager) pruneIfDue(ctx context.Context, w *want) {
 	due, err := prune.Due(m.state.PrunedAt(), time.Duration(w.res.Prune.Every), m.now())
 	if err != nil {
@@ -285,7 +286,10 @@ func (m *Manager) pruneIfDue(ctx context.Context, w *want) {
 	ctx, done := context.WithTimeout(ctx, sweepPatience)
 	defer done()
 	out, err := m.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		m.log.WithError(err).Info("the sweep is left to the next use")
+	case err != nil:
 		m.log.WithError(err).Warn("prune")
 	}
 	for _, r := range out.Removed {

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
 // A caller that finds the sandbox frozen must not end the commands of others.
@@ -148,6 +149,26 @@ func TestSweepSparesOtherFolders(t *testing.T) {
 	ws := filepath.Join(r.state.Workspaces(), other.Name)
 	if _, _, err := run(m, "thief", "true", func(q *manager.Request) { q.Flags = config.Overrides{Workspace: ws}.Layer() }); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
 		t.Errorf("another sandbox's workspace as one's own: %v", err)
+	}
+}
+
+// A slowLister is an engine that is too busy to tell of its containers.
+type slowLister struct{ docker.Engine }
+
+func (slowLister) List(ctx context.Context, _ sandbox.Filter) ([]sandbox.Info, error) {
+	<-ctx.Done()
+	return nil, sandbox.Errorf(sandbox.CodeTimeout, "list", "given up: %w", ctx.Err())
+}
+
+// A sweep that a busy engine does not let come to its end is left to the next
+// use, and no matter of the command that it was done beside.
+func TestSweepIsPutOff(t *testing.T) {
+	r := newRig(t)
+	mustRun(t, r.manager(""), "s", "true")
+	r.wrap = func(e docker.Engine) docker.Engine { return slowLister{e} }
+	mustRun(t, r.manager(`{"agents": {"defaults": {"sandbox": {"prune": {"every": "1ns"}}}}}`), "s", "true")
+	if log := r.log.String(); strings.Contains(log, "level=warning") || !strings.Contains(log, "left to the next use") {
+		t.Errorf("it says %s", log)
 	}
 }
 
