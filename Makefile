@@ -20,7 +20,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # there are processors is tested at a time. make lint has vetted what they are.
 # They run programs that go test knows nothing of, so it answers none by what it
 # remembers.
-TEST_FLAGS ?= -race -count=1 -vet=off -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) -timeout 30m
+TEST_FLAGS ?= -race -count=1 -vet=off -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) -timeout 45m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
 # DOC=1 it puts its table into docs/PERFORMANCE.md.
 BENCH ?= .
@@ -84,7 +84,7 @@ bench: image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--q
 	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/PERFORMANCE.md) $(BENCH_FLAGS)
 
 gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKGS)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 45m $(PKGS)
 
 demo: image ## run an untrusted program in a sandbox and show what it could not do
 	@scripts/demo.sh
