@@ -237,12 +237,12 @@ print(ok)'`); out != "100" || code != 0 {
 	})
 }
 
-// TestForwardThroughput moves 256 MiB each way.
+// TestForwardThroughput moves 64 MiB each way.
 func TestForwardThroughput(t *testing.T) {
 	overBoth(t, "fast", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		l := listenIn(t, sb, "127.0.0.1:0")
-		const size = 256 << 20
+		const size = 64 << 20
 		type moved struct {
 			n   int64
 			err error

@@ -166,9 +166,8 @@ func TestTwoSessionsTimeouts(t *testing.T) {
 				if n := count(first); n != 0 {
 					t.Errorf("%d processes outlived the timeout", n)
 				}
-				if count(second) == 0 {
-					t.Error("the timeout of one session killed what another one runs")
-				}
+				// One that begins again and again may be between two of its processes.
+				soon(t, time.Minute, "what the other session runs goes on after the timeout of the first", func() bool { return count(second) > 0 })
 				ended := make(chan struct{})
 				go func() { other.Wait(); close(ended) }()
 				select {
