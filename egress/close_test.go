@@ -7,7 +7,9 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress"
@@ -122,6 +124,63 @@ func TestListenerFails(t *testing.T) {
 	}
 	l.Close()
 	<-w.Done()
+}
+
+// slowToClose is a listener whose Accept ends long before it is closed, as one
+// of another process is.
+type slowToClose struct {
+	net.Listener
+	ended  chan struct{} // closed when Accept has to end
+	free   chan struct{} // closed when the address may be free
+	closed atomic.Bool
+}
+
+func (l *slowToClose) Accept() (net.Conn, error) {
+	<-l.ended
+	return nil, net.ErrClosed
+}
+
+func (l *slowToClose) Close() error {
+	close(l.ended)
+	<-l.free
+	err := l.Listener.Close()
+	l.closed.Store(true)
+	return err
+}
+
+// TestDoneAfterTheListener holds that a Way is not done before its address is
+// free.
+func TestDoneAfterTheListener(t *testing.T) {
+	some, err := network.New(network.Options{Allowed: []string{"a.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := egress.New(egress.Options{Reach: reach.New(reach.Options{})})
+	defer p.Close()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &slowToClose{Listener: plain, ended: make(chan struct{}), free: make(chan struct{})}
+	w, err := p.Open(l, egress.WayOptions{Policy: some})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan bool, 1)
+	go func() {
+		w.Close()
+		over <- l.closed.Load()
+	}()
+	<-l.ended
+	select {
+	case <-w.Done():
+		t.Error("the way out is done while its listener is not closed")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(l.free)
+	if !<-over {
+		t.Error("Close returned before the listener was closed")
+	}
 }
 
 // TestPanic holds that a fault in serving one connection ends that connection

@@ -102,7 +102,8 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 // first word of a tunnel.
 func (w *Way) headTime() time.Duration { return w.plane.head }
 
-// Done is closed when the Way has ended and no connection is left.
+// Done is closed when the Way has ended, its listener is closed and no
+// connection is left.
 func (w *Way) Done() <-chan struct{} { return w.done }
 
 // Close ends the Way. It returns when no connection is left.
@@ -114,7 +115,11 @@ func (w *Way) Close() error {
 
 // serve takes connections until the Way or its listener ends.
 func (w *Way) serve() {
-	stop := context.AfterFunc(w.ctx, func() { w.listener.Close() })
+	closed := make(chan struct{})
+	stop := context.AfterFunc(w.ctx, func() {
+		defer close(closed)
+		w.listener.Close()
+	})
 	for {
 		conn, err := w.listener.Accept()
 		if err != nil {
@@ -129,6 +134,8 @@ func (w *Way) serve() {
 	w.meter.Close()
 	if stop() {
 		w.listener.Close()
+	} else {
+		<-closed // Accept may end before the address is free
 	}
 	w.asker.wait()
 	w.conns.Wait()
