@@ -142,7 +142,7 @@ func (m *Manager) enter(ctx context.Context, res config.Resolved, o outing, i in
 	if g.Place == InWall || g.Place == Nowhere && i == observe {
 		p, why, wall = m.choose(ctx, res)
 		if wall == nil && g.Place == InWall && !res.FailIfUnavailable {
-			wall = probe(ctx, p)
+			wall = probe(ctx, p, res.ProviderOptions)
 		}
 		if g.Place == InWall && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
 			g = passage(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil, o)
@@ -162,17 +162,16 @@ func (m *Manager) enter(ctx context.Context, res config.Resolved, o outing, i in
 	return place{p, why, g}, nil
 }
 
-// probe asks whether the wall of p can be built now, where p can tell. The end
-// of ctx is no answer.
-func probe(ctx context.Context, p sandbox.Provider) error {
-	pr, ok := p.(provider.Prober)
-	if !ok {
-		return nil
-	}
-	err := pr.Probe(ctx)
+// probe asks whether the wall of p can be built now with these options, where
+// p can tell. The end of ctx is no answer, and neither are options that are
+// not valid.
+func probe(ctx context.Context, p sandbox.Provider, options map[string]any) error {
+	err := provider.Probe(ctx, p, options)
 	switch {
 	case err == nil:
 		return nil
+	case sandbox.CodeOf(err) == sandbox.CodeValidation:
+		return err
 	case ctx.Err() != nil:
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "probe", Message: "the call ended before the wall was looked at", Err: ctx.Err()}
 	}

@@ -35,6 +35,16 @@ type missing struct{ sandbox.Provider }
 
 func (missing) Probe(context.Context) error { return errors.New("no bubblewrap") }
 
+// A lacking wall can be built only where settings leave out what it lacks.
+type lacking struct{ missing }
+
+func (l lacking) ProbeWith(ctx context.Context, options map[string]any) error {
+	if options["withoutLandlock"] == true {
+		return nil
+	}
+	return l.Probe(ctx)
+}
+
 // TestRunsOutside holds where commands run in the world of the gate, and that
 // every run on the host is told of.
 func TestRunsOutside(t *testing.T) {
@@ -43,6 +53,8 @@ func TestRunsOutside(t *testing.T) {
 		broken, noHost bool
 		where          string // "local", "host", or a code
 	}{
+		{"may be missing, allowed, and lacks something", `"failIfUnavailable": false, "commands": {"allowUnsandboxed": true}, "providerOptions": {"withoutSeccomp": true}`, true, false, "host"},
+		{"may be missing, allowed, and lacks what is left out", `"failIfUnavailable": false, "commands": {"allowUnsandboxed": true}, "providerOptions": {"withoutLandlock": true}`, true, false, "local"},
 		{"as usual", ``, false, false, "local"},
 		{"not enabled", `"enabled": false`, false, false, "SANDBOX.CAPABILITY_BLOCKED"},
 		{"not enabled, allowed", `"enabled": false, "commands": {"allowUnsandboxed": true}`, false, false, "host"},
@@ -60,7 +72,7 @@ func TestRunsOutside(t *testing.T) {
 			}
 			providers := []sandbox.Provider{wall("local")}
 			if tt.broken {
-				providers[0] = missing{providers[0]}
+				providers[0] = lacking{missing{providers[0]}}
 			}
 			if !tt.noHost {
 				providers = append(providers, outside{wall("host")})

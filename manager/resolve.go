@@ -66,7 +66,7 @@ func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *confi
 // choose returns the provider that settings name, and why it is that one.
 func (m *Manager) choose(ctx context.Context, res config.Resolved) (sandbox.Provider, string, error) {
 	if res.Provider == "auto" {
-		c, err := m.providers.Auto(ctx, "docker", "local")
+		c, err := m.providers.Auto(ctx, res.ProviderOptions, "docker", "local")
 		if err != nil {
 			return nil, "", err
 		}

@@ -28,6 +28,25 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
+// An OptionProber is a Prober whose answer depends on the provider's own
+// options, as sandbox.Spec has them.
+type OptionProber interface {
+	Prober
+	ProbeWith(ctx context.Context, options map[string]any) error
+}
+
+// Probe asks p whether its wall could be built now with these options, where p
+// can tell.
+func Probe(ctx context.Context, p sandbox.Provider, options map[string]any) error {
+	switch pr := p.(type) {
+	case OptionProber:
+		return pr.ProbeWith(ctx, options)
+	case Prober:
+		return pr.Probe(ctx)
+	}
+	return nil
+}
+
 // A Set is a fixed list of providers. It is safe for concurrent use.
 type Set struct {
 	byName map[string]sandbox.Provider
@@ -89,20 +108,21 @@ type Rejection struct {
 	Err  error
 }
 
-// Auto returns the first provider of order whose wall can be built now. A
+// Auto returns the first provider of order whose wall can be built now, with
+// options for those whose answer depends on them. A
 // name that is not in the set, or whose probe fails, is rejected and the next
 // one asked; the caller must show [Choice.Reason], because a later provider
 // may isolate less than an earlier one. When none is left the error has
 // [sandbox.CodeUnavailable] and every rejection in it. The end of ctx is an
 // error ([sandbox.CodeTimeout]) and never counts as a rejection: somebody who
 // stopped waiting has not agreed to another wall.
-func (s *Set) Auto(ctx context.Context, order ...string) (Choice, error) {
+func (s *Set) Auto(ctx context.Context, options map[string]any, order ...string) (Choice, error) {
 	var rejected []Rejection
 	for _, name := range order {
 		if err := ctx.Err(); err != nil {
 			return Choice{}, interrupted(err)
 		}
-		err := s.probe(ctx, name)
+		err := s.probe(ctx, name, options)
 		if ended := ctx.Err(); err != nil && ended != nil {
 			return Choice{}, interrupted(ended)
 		}
@@ -119,18 +139,14 @@ func (s *Set) Auto(ctx context.Context, order ...string) (Choice, error) {
 }
 
 // probe asks one provider whether it can be used.
-func (s *Set) probe(ctx context.Context, name string) error {
+func (s *Set) probe(ctx context.Context, name string, options map[string]any) error {
 	p, ok := s.byName[name]
 	if !ok {
 		return errors.New("not part of this program")
 	}
-	pr, ok := p.(Prober)
-	if !ok {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return pr.Probe(ctx)
+	return Probe(ctx, p, options)
 }
 
 func (s *Set) oneOf() string {

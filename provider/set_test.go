@@ -112,7 +112,7 @@ func TestAuto(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := s.Auto(t.Context(), tt.order...)
+			c, err := s.Auto(t.Context(), nil, tt.order...)
 			if tt.want == "" {
 				if c.Provider != nil || sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 					t.Fatalf("Auto = %+v, %v; want it unavailable", c, err)
@@ -145,11 +145,11 @@ func TestAutoEndOfContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Auto(ctx, "docker", "local")
+	c, err := s.Auto(ctx, nil, "docker", "local")
 	if c.Provider != nil || sandbox.CodeOf(err) != sandbox.CodeTimeout || !errors.Is(err, context.Canceled) {
 		t.Errorf("Auto = %+v, %v; want a timeout that wraps context.Canceled", c, err)
 	}
-	if c, err := s.Auto(ctx, "local"); c.Provider != nil || err == nil {
+	if c, err := s.Auto(ctx, nil, "local"); c.Provider != nil || err == nil {
 		t.Errorf("Auto with an ended context = %+v, %v; want an error", c, err)
 	}
 }
@@ -165,7 +165,7 @@ func TestAutoBoundsAProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Auto(context.Background(), "docker", "local")
+	c, err := s.Auto(context.Background(), nil, "docker", "local")
 	if err != nil || c.Provider.Name() != "local" || len(c.Rejected) != 1 {
 		t.Errorf("Auto = %+v, %v; want local with docker rejected", c, err)
 	}
@@ -180,7 +180,7 @@ func ExampleSet_Auto() {
 		fmt.Println(err)
 		return
 	}
-	choice, err := s.Auto(context.Background(), "docker", "local")
+	choice, err := s.Auto(context.Background(), nil, "docker", "local")
 	if err != nil {
 		fmt.Println(err)
 		return

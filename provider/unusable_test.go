@@ -32,7 +32,7 @@ func TestUnusableFailsEveryCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Auto(ctx, "docker", "local")
+	c, err := s.Auto(ctx, nil, "docker", "local")
 	if err != nil || c.Provider.Name() != "local" || len(c.Rejected) != 1 {
 		t.Errorf("auto takes %+v, %v", c, err)
 	}

@@ -60,14 +60,18 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		Leftovers: func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
 		Evidence:  func(context.Context) (doctor.Evidence, error) { return recorded(o) },
 		Host:      doctor.RealHost(),
-		Local:     wallChecks(o),
 	}
+	var options map[string]any
+	if r, _, err := resolve(o, who, flags); err == nil { // what is wrong with the settings is a finding of its own
+		d.ImageRef = r.Docker.Image
+		if r.Provider != "docker" {
+			options = r.ProviderOptions
+		}
+	}
+	d.Local = wallChecks(o, options)
 	var err error
 	if d.StateDir, err = house.StateFolder(o.StateDir); err != nil {
 		return d, err
-	}
-	if r, _, err := resolve(o, who, flags); err == nil {
-		d.ImageRef = r.Docker.Image
 	}
 	api, err := container.Dial()
 	if err != nil {
@@ -80,10 +84,10 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	return d, nil
 }
 
-// wallChecks are the checks of the local wall. No program is run for them that
+// wallChecks are the checks of local walls with these options. No program is run for them that
 // code in a sandbox could have put into PATH.
-func wallChecks(o cli.Options) []doctor.WallCheck {
-	host := preflight.RealHost("")
+func wallChecks(o cli.Options, options map[string]any) []doctor.WallCheck {
+	host, invalid := local.Host(options)
 	run := host.Run
 	host.Run = func(ctx context.Context, name string, args ...string) (string, error) {
 		h, err := open(o)
@@ -97,6 +101,11 @@ func wallChecks(o cli.Options) []doctor.WallCheck {
 		return run(ctx, name, args...)
 	}
 	var out []doctor.WallCheck
+	if e := new(sandbox.Error); errors.As(invalid, &e) {
+		out = append(out, doctor.WallCheck{Name: "wall-options", Look: func(context.Context) (doctor.Status, string, string) {
+			return doctor.Fail, e.Field + ": " + e.Message, e.Hint
+		}})
+	}
 	for _, c := range preflight.Checks() {
 		out = append(out, doctor.WallCheck{Name: c.Name, Look: func(ctx context.Context) (doctor.Status, string, string) {
 			f := c.Look(ctx, host)

@@ -65,18 +65,28 @@ func explainBwrap(e *sandbox.Error, stderr string) *sandbox.Error {
 	return e
 }
 
-// Probe reports whether a wall can be put up here now, by putting up a tiny
-// one.
-func (p *Provider) Probe(ctx context.Context) error {
+// Probe is ProbeWith without options.
+func (p *Provider) Probe(ctx context.Context) error { return p.ProbeWith(ctx, nil) }
+
+// ProbeWith reports whether a wall with these options can be put up here now,
+// by putting up a tiny one.
+func (p *Provider) ProbeWith(ctx context.Context, options map[string]any) error {
 	if _, err := p.defs(); err != nil {
 		return err
 	}
-	if p.bwrapErr == nil {
-		if err := p.trusted(p.bwrap, nil); err != nil {
-			return err
-		}
+	host, err := Host(options)
+	if err != nil {
+		return err
 	}
-	host := preflight.RealHost(p.bwrap)
+	if err := refuseRelease(p.release()); err != nil {
+		return err
+	}
+	if host.Bwrap, err = p.findBwrap(host.Bwrap); err != nil {
+		return err
+	}
+	if err := p.trusted(host.Bwrap, nil); err != nil {
+		return err
+	}
 	for _, c := range preflight.Checks() {
 		if err := ended(ctx, "probe"); err != nil {
 			return err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/seccomp"
 )
 
@@ -81,6 +82,16 @@ func parseSettings(options map[string]any) (settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// Host returns this machine as the checks of package preflight see it for
+// walls with these options, as Spec.Options has them. The error says that an
+// option is not valid.
+func Host(options map[string]any) (preflight.Host, error) {
+	s, err := parseSettings(options)
+	h := preflight.RealHost(s.bwrap)
+	h.Without = preflight.Without{DisableUserns: s.withoutDisableUserns, Seccomp: s.withoutSeccomp, Landlock: s.withoutLandlock}
+	return h, err
 }
 
 // Notes returns what a person should know of the local wall of s that the

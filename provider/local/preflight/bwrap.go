@@ -9,15 +9,22 @@ import (
 // MinBwrap is the oldest bubblewrap that has all that the wall asks of it.
 const MinBwrap = "0.8.0"
 
-// Needed lists the options without which a wall would be weaker. Since
-// distributions carry changes of their own, what --help lists counts, and not
-// the version.
-func Needed() []string {
-	return []string{
-		"--args", "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+// Needed lists the options without which a wall would be weaker than the
+// settings have it. Since distributions carry changes of their own, what
+// --help lists counts, and not the version.
+func Needed(w Without) []string {
+	out := []string{
+		"--args", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop",
-		"--ro-bind", "--remount-ro", "--size", "--perms", "--proc", "--dev", "--add-seccomp-fd",
+		"--ro-bind", "--remount-ro", "--size", "--perms", "--proc", "--dev",
 	}
+	if !w.DisableUserns {
+		out = append(out, "--disable-userns")
+	}
+	if !w.Seccomp {
+		out = append(out, "--add-seccomp-fd")
+	}
+	return out
 }
 
 // bubblewrap looks for the program and what it can do.
@@ -35,7 +42,7 @@ func bubblewrap(ctx context.Context, h Host) Finding {
 	if err != nil {
 		return fail(h.install("bubblewrap"), "%s does not tell its options: %v", seen, err)
 	}
-	if lacks := missingOptions(help); len(lacks) > 0 {
+	if lacks := missingOptions(help, h.Without); len(lacks) > 0 {
 		age := ""
 		if Older(version, MinBwrap) {
 			age = " (older than " + MinBwrap + ")"
@@ -50,13 +57,13 @@ func bubblewrap(ctx context.Context, h Host) Finding {
 }
 
 // missingOptions returns what of [Needed] is not in the text of --help.
-func missingOptions(help string) []string {
+func missingOptions(help string, w Without) []string {
 	have := map[string]bool{}
 	for word := range strings.FieldsSeq(help) {
 		have[word] = true
 	}
 	var out []string
-	for _, o := range Needed() {
+	for _, o := range Needed(w) {
 		if !have[o] {
 			out = append(out, o)
 		}

@@ -46,11 +46,14 @@ func start(ctx context.Context, h Host) Finding {
 	if err != nil {
 		return fail(h.install("bubblewrap"), "not tried: bubblewrap is not installed")
 	}
-	output, err := h.Run(ctx, path,
-		"--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+	args := []string{"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"}
+	if !h.Without.DisableUserns {
+		args = append(args, "--disable-userns")
+	}
+	output, err := h.Run(ctx, path, append(args,
 		"--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL",
 		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--size", "65536", "--perms", "1777", "--tmpfs", "/tmp",
-		"--", path, "--version")
+		"--", path, "--version")...)
 	if err != nil {
 		why, fix := h.Explain(output)
 		return fail(fix, "no wall can be started: %s (%v%s)", why, err, said(output))
@@ -84,8 +87,14 @@ func (h Host) Explain(output string) (why, fix string) {
 
 // filters looks for what the wall's second layer is made of.
 func filters(_ context.Context, h Host) Finding {
-	if err := h.Filters(); err != nil {
-		return fail("use a kernel of 5.0 or later with CONFIG_SECCOMP_FILTER", "the kernel does not filter system calls as needed: %v", err)
+	const fix = "use a kernel of 5.0 or later with CONFIG_SECCOMP_FILTER"
+	switch err := h.Filters(); {
+	case err != nil && h.Without.Seccomp:
+		return warn(fix, "providerOptions.withoutSeccomp leaves them out; the kernel does not filter system calls as needed: %v", err)
+	case h.Without.Seccomp:
+		return warn("remove providerOptions.withoutSeccomp", "providerOptions.withoutSeccomp leaves them out, and the kernel has all that they need")
+	case err != nil:
+		return fail(fix, "the kernel does not filter system calls as needed: %v", err)
 	}
 	return ok("system calls can be filtered and observed")
 }
@@ -96,10 +105,15 @@ const (
 )
 
 func landlock(_ context.Context, h Host) Finding {
+	const fix = `use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK and "landlock" in its lsm= list`
 	version, err := h.Landlock()
 	switch {
+	case err != nil && h.Without.Landlock:
+		return warn(fix, "providerOptions.withoutLandlock leaves it out; the kernel has none: %v", err)
+	case h.Without.Landlock:
+		return warn("remove providerOptions.withoutLandlock", "providerOptions.withoutLandlock leaves it out, and the kernel has it")
 	case err != nil:
-		return fail(`use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK and "landlock" in its lsm= list, or accept one layer less with "providerOptions": {"withoutLandlock": true}`,
+		return fail(fix+`, or accept one layer less with "providerOptions": {"withoutLandlock": true}`,
 			"the kernel has no Landlock: %v", err)
 	case version < landlockTruncate:
 		return warn("use a kernel of 6.2 or later", "version %d does not cover truncation; the mounts alone keep files from being cut short", version)

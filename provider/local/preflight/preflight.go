@@ -43,6 +43,10 @@ type Host struct {
 	UID   int    // of this process; root's walls run as another user
 	Bwrap string // path or name of bwrap; empty is "bwrap"
 
+	// Without are the layers that settings leave out: a wall stands where
+	// they are missing.
+	Without Without
+
 	ReadFile func(path string) ([]byte, error)
 	LookPath func(name string) (string, error)
 	// SetID reports whether the program at path changes its user when it starts.
@@ -56,6 +60,9 @@ type Host struct {
 	// can tell us about them.
 	Filters func() error
 }
+
+// Without says which layers of a wall are left out.
+type Without struct{ DisableUserns, Seccomp, Landlock bool }
 
 // Checks returns the checks in the order in which their findings make sense.
 func Checks() []Check {

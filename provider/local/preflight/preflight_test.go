@@ -22,10 +22,11 @@ type machine struct {
 	landlock          int
 	landlockErr       error
 	filterErr         error
+	without           preflight.Without
 }
 
 func healthy() *machine {
-	m := &machine{os: "linux", version: "bubblewrap 0.11.0\n", help: strings.Join(preflight.Needed(), "\n"), landlock: 5, files: fstest.MapFS{}}
+	m := &machine{os: "linux", version: "bubblewrap 0.11.0\n", help: strings.Join(preflight.Needed(preflight.Without{}), "\n"), landlock: 5, files: fstest.MapFS{}}
 	m.set("proc/sys/kernel/osrelease", "6.12.0-amd64\n")
 	m.set("proc/sys/user/max_user_namespaces", "63000\n")
 	m.set("etc/os-release", "ID=debian\n")
@@ -36,7 +37,7 @@ func (m *machine) set(path, content string) { m.files[path] = &fstest.MapFile{Da
 
 func (m *machine) host() preflight.Host {
 	return preflight.Host{
-		OS:       m.os,
+		OS: m.os, Without: m.without,
 		ReadFile: func(p string) ([]byte, error) { return fs.ReadFile(m.files, strings.TrimPrefix(p, "/")) },
 		LookPath: func(name string) (string, error) {
 			if m.noBwrap {
@@ -53,6 +54,11 @@ func (m *machine) host() preflight.Host {
 				return m.help, nil
 			case m.says != "":
 				return m.says, errors.New("exit status 1")
+			}
+			for _, a := range args {
+				if strings.HasPrefix(a, "--disable-userns") && !strings.Contains(m.help, a) {
+					return "bwrap: Unknown option " + a, errors.New("exit status 1")
+				}
 			}
 			return m.version, nil
 		},
@@ -137,6 +143,20 @@ func TestChecks(t *testing.T) {
 		{"no filters", func(m *machine) { m.filterErr = errors.New("function not implemented") }, "wall-filters", fail, "not implemented", "CONFIG_SECCOMP_FILTER"},
 		{"landlock", func(*machine) {}, "landlock", ok, "version 5", ""},
 		{"no landlock", func(m *machine) { m.landlockErr = errors.New("not supported") }, "landlock", fail, "not supported", "withoutLandlock"},
+		{"landlock left out", func(m *machine) { m.without.Landlock = true }, "landlock", warn, "withoutLandlock leaves it out", "remove"},
+		{"no landlock, left out", func(m *machine) { m.without.Landlock, m.landlockErr = true, errors.New("not supported") }, "landlock", warn, "not supported", "5.13"},
+		{"filters left out", func(m *machine) { m.without.Seccomp = true }, "wall-filters", warn, "withoutSeccomp leaves them out", "remove"},
+		{"no filters, left out", func(m *machine) { m.without.Seccomp, m.filterErr = true, errors.New("not implemented") }, "wall-filters", warn, "not implemented", "CONFIG"},
+		{"old, does not do what is left out", func(m *machine) {
+			m.without.DisableUserns, m.help = true, strings.ReplaceAll(m.help, "--disable-userns", "")
+		}, "bwrap", ok, "", ""},
+		{"takes no filters, which are left out", func(m *machine) {
+			m.without.Seccomp, m.help = true, strings.ReplaceAll(m.help, "--add-seccomp-fd", "")
+		}, "bwrap", ok, "", ""},
+		{"start of one that is old", func(m *machine) { m.help = strings.ReplaceAll(m.help, "--disable-userns", "") }, "wall-start", fail, "too old", "upgrade"},
+		{"start without what is left out", func(m *machine) {
+			m.without.DisableUserns, m.help = true, strings.ReplaceAll(m.help, "--disable-userns", "")
+		}, "wall-start", ok, "", ""},
 		{"old landlock", func(m *machine) { m.landlock = 1 }, "landlock", warn, "truncation", "6.2"},
 	}
 	for _, tt := range tests {
