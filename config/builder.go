@@ -120,12 +120,14 @@ func (b *Builder) Env(name, value string) *Builder {
 	return b
 }
 
-// AllowRead opens paths or globs for reading; a deny beats it.
+// AllowRead opens paths for reading, and globs but with the local provider; a
+// deny beats it.
 func (b *Builder) AllowRead(paths ...string) *Builder {
 	return b.add(&b.filesystem().AllowRead, paths)
 }
 
-// AllowWrite opens paths or globs for writing; a deny beats it.
+// AllowWrite opens paths for writing, and globs but with the local provider; a
+// deny beats it.
 func (b *Builder) AllowWrite(paths ...string) *Builder {
 	return b.add(&b.filesystem().AllowWrite, paths)
 }

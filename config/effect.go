@@ -6,34 +6,61 @@ import (
 	"strings"
 )
 
-// An ineffective entry is about one setting.
-type ineffective struct{ path, why, except string }
+// An ineffective entry is about one setting. It holds for each provider but
+// except, or, where only is set, for that one alone.
+type ineffective struct{ path, why, except, only string }
+
+// holds reports whether the entry is about a sandbox of provider.
+func (e ineffective) holds(provider string) bool {
+	if e.only != "" {
+		return e.only == provider
+	}
+	return e.except == "" || e.except != provider
+}
+
+// A conditional notice is one that a provider may make wrong.
+type conditional struct {
+	Notice
+	entry ineffective
+}
 
 // withoutEffect is the one table of settings that are accepted and checked
-// while the feature behind them does not exist. A path stands for all below it;
-// except names a provider with which it has an effect.
+// while the feature behind them does not exist. A path stands for all below it.
 //
 // One that opens something opens nothing; one that tightens something does not
 // tighten it yet, and the notice is there to say so.
 func withoutEffect() []ineffective {
 	return []ineffective{
-		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local"},
-		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", ""},
-		{"pool", "only sandboxes of the docker provider can be kept ready", "docker"},
-		{"idle", "only sandboxes of the docker provider can be frozen", "docker"},
+		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local", ""},
+		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", "", ""},
+		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", ""},
+		{"idle", "only sandboxes of the docker provider can be frozen", "docker", ""},
+		{"docker.image", "a local wall runs the programs of this host and has no image", "", "local"},
 	}
 }
 
-// noEffect lists the values that somebody set, in a file, by a flag or by
-// naming a preset, and that do nothing.
-func noEffect(r Resolved, m merged) []Notice {
+// NoEffectWith is NoEffect of a sandbox whose provider turned out to be this
+// one, where the settings leave the choice open.
+func (r Resolved) NoEffectWith(provider string) []Notice {
 	var out []Notice
+	for _, n := range r.noEffect {
+		if n.entry.holds(provider) {
+			out = append(out, n.Notice)
+		}
+	}
+	return out
+}
+
+// noEffect lists the values that somebody set, in a file, by a flag or by
+// naming a preset, and that do nothing, whatever the provider.
+func noEffect(r Resolved, m merged) []conditional {
+	var out []conditional
 	table, named := withoutEffect(), r.Origin("preset") != "default"
 	if !r.walled() {
 		table = append(table, withoutWall(r.Docker.Network)...)
 	}
 	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
-		out = append(out, Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is told to open, and not for what pages do"})
+		out = append(out, always(Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is told to open, and not for what pages do"})...)
 	}
 	for _, path := range sortedKeys(r.Origins) {
 		origin := r.Origins[path]
@@ -41,13 +68,19 @@ func noEffect(r Resolved, m merged) []Notice {
 			continue
 		}
 		for _, e := range table {
-			if e.except == r.Provider && e.except != "" {
-				continue
-			}
 			if path == e.path || strings.HasPrefix(path, e.path+".") {
-				out = append(out, Notice{Path: r.field(path), Value: valueAt(&m.settings, path), Why: e.why})
+				out = append(out, conditional{Notice{Path: r.field(path), Value: valueAt(&m.settings, path), Why: e.why}, e})
 			}
 		}
+	}
+	return out
+}
+
+// always makes notices hold for every provider.
+func always(notices ...Notice) []conditional {
+	out := make([]conditional, len(notices))
+	for i, n := range notices {
+		out[i] = conditional{Notice: n}
 	}
 	return out
 }
@@ -58,7 +91,7 @@ func withoutWall(network string) []ineffective {
 	var out []ineffective
 	for _, name := range []string{"allowPrivate", "allowPublic", "ask", "limits"} {
 		out = append(out, ineffective{
-			"network." + name, "it holds for programs that use the proxy; docker.network is " + quoted(network) + ", with which they need not", "",
+			"network." + name, "it holds for programs that use the proxy; docker.network is " + quoted(network) + ", with which they need not", "", "",
 		})
 	}
 	return out

@@ -25,13 +25,15 @@ type Resolved struct {
 	KnownAgent     bool   `json:"knownAgent"`     // whether agents.list names the agent
 	AgentWorkspace string `json:"agentWorkspace"` // host folder of the agent as written, or empty
 
-	// NoEffect lists what the user set and what does nothing, with the reason.
+	// NoEffect lists what the user set and what does nothing with the provider
+	// that the settings name, with the reason. See [Resolved.NoEffectWith].
 	NoEffect []Notice `json:"noEffect,omitempty"`
 	// Origins gives the layer of every value by its path, such as
 	// "docker.memory", "docker.env.LANG" or "docker.binds[0]".
 	Origins map[string]string `json:"origins"`
 
-	fields map[string]string // path → JSON path in the file, for messages
+	fields   map[string]string // path → JSON path in the file, for messages
+	noEffect []conditional
 }
 
 // A Notice says something about one setting that is no error.
@@ -84,10 +86,11 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 		p.add(checkWorkspace(fmt.Sprintf("agents.list[%d].workspace", index), r.AgentWorkspace))
 	}
 	r.Sandboxed, r.Reason = decide(r)
-	r.NoEffect = append(ignored, noEffect(r, m)...)
+	r.noEffect = append(always(ignored...), noEffect(r, m)...)
 	for _, l := range layers {
-		r.NoEffect = append(r.NoEffect, l.notices...)
+		r.noEffect = append(r.noEffect, always(l.notices...)...)
 	}
+	r.NoEffect = r.NoEffectWith(r.Provider)
 	return r, p.err()
 }
 

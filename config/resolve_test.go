@@ -330,6 +330,18 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 			t.Errorf("path rules and a blocked command with the provider %s: %v", provider, r.NoEffect)
 		}
 	}
+	r = resolve(t, inDefaults(`"provider":"auto","filesystem":{"allowRead":["/srv"]},"pool":{"size":3},"docker":{"image":"x:1"}`), ann, config.Overrides{})
+	for provider, paths := range map[string][]string{
+		"auto": {"filesystem.allowRead", "pool.size"}, "docker": {"filesystem.allowRead"}, "local": {"docker.image", "pool.size"},
+	} {
+		var got []string
+		for _, n := range r.NoEffectWith(provider) {
+			got = append(got, strings.TrimPrefix(n.Path, defaultsPath))
+		}
+		if diff := cmp.Diff(paths, got); diff != "" {
+			t.Errorf("auto that has become %s (-want +got):\n%s", provider, diff)
+		}
+	}
 	r = resolve(t, inDefaults(`"preset":"strict"`), ann, config.Overrides{})
 	if len(r.NoEffect) != 0 {
 		t.Errorf("something of the preset strict has no effect: %v", r.NoEffect)

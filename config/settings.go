@@ -86,9 +86,9 @@ type SandboxSettings struct {
 // FilesystemSettings are path rules. Whitelist and blacklist are the older
 // names; the parser turns them into the four lists.
 type FilesystemSettings struct {
-	AllowRead        []string `json:"allowRead,omitempty" merge:"append" doc:"Paths or globs that may be read."`
+	AllowRead        []string `json:"allowRead,omitempty" merge:"append" doc:"Paths that may be read; globs too, which a local wall refuses here."`
 	DenyRead         []string `json:"denyRead,omitempty" merge:"append" doc:"Paths or globs that may not be read, added to the built-in ones."`
-	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths or globs that may be written."`
+	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths that may be written; globs too, which a local wall refuses here."`
 	DenyWrite        []string `json:"denyWrite,omitempty" merge:"append" doc:"Paths or globs that may not be written, added to the built-in ones."`
 	AllowUnixSockets []string `json:"allowUnixSockets,omitempty" merge:"append" doc:"Unix sockets that may be connected to."`
 	Whitelist        []string `json:"whitelist,omitempty" merge:"append" alias:"true" doc:"Older name for allowRead and allowWrite together."`

@@ -130,7 +130,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		m.answer(ctx, &e, res, q, nil)
 		return e, nil
 	}
-	e.Gate = w.gate
+	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(w.provider.Name()))
 	e.describe(w)
 	if w.gate.Place == OnHost {
 		m.answer(ctx, &e, res, q, nil)
