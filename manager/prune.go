@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/prune"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
@@ -36,7 +37,26 @@ type Pruned struct {
 func (m *Manager) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	// Whoever sweeps by command wants leftovers gone now. A create that is
 	// on its way in another process is protected by its lease.
-	return m.sweep(ctx, o, time.Nanosecond)
+	out, err := m.sweep(ctx, o, time.Nanosecond)
+	if !o.DryRun {
+		err = errors.Join(err, m.sweepHost(ctx))
+	}
+	return out, err
+}
+
+// sweepHost removes what programs that were killed have left on the host.
+func (m *Manager) sweepHost(ctx context.Context) error {
+	var errs error
+	for _, name := range m.providers.Names() {
+		p, err := m.providers.Get(name)
+		if err != nil {
+			return err
+		}
+		if s, able := p.(provider.Sweeper); able {
+			errs = errors.Join(errs, s.Sweep(ctx))
+		}
+	}
+	return errs
 }
 
 // A broom carries what one sweep needs.

@@ -47,6 +47,12 @@ func Probe(ctx context.Context, p sandbox.Provider, options map[string]any) erro
 	return nil
 }
 
+// A Sweeper can leave things on the host when its program is killed. Sweep
+// removes what no program holds any more, and nothing that one does.
+type Sweeper interface {
+	Sweep(ctx context.Context) error
+}
+
 // A Set is a fixed list of providers. It is safe for concurrent use.
 type Set struct {
 	byName map[string]sandbox.Provider

@@ -69,6 +69,11 @@ func beDoomed(order string) error {
 // TestKilledOrchestrator kills a program that has a wall up, with a process in
 // a session of its own and stubs on the host.
 func TestKilledOrchestrator(t *testing.T) {
+	t.Run("the next use clears", func(t *testing.T) { killedOrchestrator(t, false) })
+	t.Run("a sweep clears", func(t *testing.T) { killedOrchestrator(t, true) })
+}
+
+func killedOrchestrator(t *testing.T, sweep bool) {
 	r := newRig(t)
 	s := r.spec("a")
 	open := filepath.Join(r.home, "open")
@@ -105,6 +110,15 @@ func TestKilledOrchestrator(t *testing.T) {
 	poll.Until(t, "the wall ends", func() bool { return !alive(t, first) })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
+	}
+	if left := listing(t, r.home); left != stubs {
+		t.Errorf("before anybody clears there is %q, want %q", left, stubs)
+	}
+	if sweep {
+		must(t, p.Sweep(context.Background()))
+		if left := listing(t, r.home); left != "open " {
+			t.Errorf("after a sweep there is %q", left)
+		}
 	}
 	sb := r.reopen(p, s)
 	if out, code := sh(t, sb, "echo works; touch "+closed); code != 0 || out != "works" {

@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -193,21 +195,43 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	return p.site(def).open(ctx, s, e)
 }
 
-// sweep removes, once, what crashes have left behind.
+// sweep is Sweep, once. A stub that cannot be removed keeps nobody from
+// building walls.
 func (p *Provider) sweep(ctx context.Context, defs *record.Dir) (err error) {
 	p.swept.Do(func() {
-		if err = defs.Sweep(ctx); err != nil {
-			return
-		}
-		var stubs *stub.Dir
-		if stubs, err = p.stubs(); err != nil {
-			return
-		}
-		if _, undone := stubs.Sweep(ctx); undone != nil {
-			p.o.Warn("", "could not remove what held the place of a closed path: "+undone.Error())
+		var undone error
+		if err, undone = p.clear(ctx, defs); undone != nil {
+			p.o.Warn("", undone.Error())
 		}
 	})
 	return err
+}
+
+// Sweep removes what programs that were killed have left in the state folder,
+// and on the host in the places of closed paths. The first use of a Provider
+// does the same.
+func (p *Provider) Sweep(ctx context.Context) error {
+	defs, err := p.defs()
+	if err != nil {
+		return err
+	}
+	err, undone := p.clear(ctx, defs)
+	return errors.Join(err, undone)
+}
+
+// clear does a sweep; undone says which stubs are still there.
+func (p *Provider) clear(ctx context.Context, defs *record.Dir) (err, undone error) {
+	if err := defs.Sweep(ctx); err != nil {
+		return err, nil
+	}
+	stubs, err := p.stubs()
+	if err != nil {
+		return err, nil
+	}
+	if _, err := stubs.Sweep(ctx); err != nil {
+		undone = fmt.Errorf("could not remove what held the place of a closed path: %w", err)
+	}
+	return nil, undone
 }
 
 // hold has the stubs made that a plan needs.
