@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"errors"
 	"io"
 	"mime"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -42,7 +40,7 @@ func (q *request) patient(c *route.Call, body io.ReadCloser, whole bool) io.Read
 	if body == nil || body == http.NoBody {
 		return body
 	}
-	p := &patient{ReadCloser: body, rc: q.w.rc, slow: q.s.o.SlowRead, whole: whole, room: step}
+	p := &patient{ReadCloser: body, rest: q.w.rest, slow: q.s.o.SlowRead, whole: whole, room: step}
 	if whole && q.who != nil {
 		p.hold = func() error {
 			give, err := q.s.holdBody(account(c), step)
@@ -55,11 +53,10 @@ func (q *request) patient(c *route.Call, body io.ReadCloser, whole bool) io.Read
 	return p
 }
 
-// patient is a body of which each piece has to come in time. The deadline is
-// taken off at the end, or it would end the watch over the connection.
+// patient is a body of which each piece has to come in time.
 type patient struct {
 	io.ReadCloser
-	rc    *http.ResponseController
+	rest  *rest
 	slow  time.Duration
 	whole bool // it may keep us waiting for slow and a second for each arriving bytes in all
 
@@ -80,18 +77,19 @@ func (p *patient) Read(b []byte) (int, error) {
 	if p.whole {
 		wait = min(wait, p.slow+time.Duration(p.came)*time.Second/arriving-p.waited)
 	}
-	_ = p.rc.SetReadDeadline(began.Add(wait))
+	p.rest.until(began.Add(wait))
 	if p.hold != nil {
 		b = b[:min(int64(len(b)), p.room-p.came)]
 	}
 	n, err := p.ReadCloser.Read(b)
 	p.came += int64(n)
 	p.waited += time.Since(began)
-	if !errors.Is(err, os.ErrDeadlineExceeded) { // or the server waits for the rest, when we have answered
-		_ = p.rc.SetReadDeadline(time.Time{})
-	}
+	p.rest.passed(err)
 	return n, err
 }
+
+// Close implements [io.Closer]; it reads what is left.
+func (p *patient) Close() error { return p.rest.close(p.ReadCloser) }
 
 // contentOf refuses a body of another kind than the route takes.
 func contentOf(r *http.Request, of *route.Route) error {

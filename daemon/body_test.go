@@ -3,11 +3,9 @@ package daemon_test
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,40 +95,5 @@ func TestBodiesComeAtAPace(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestMountsReadNoBodyForEver holds that over a real connection.
-func TestMountsReadNoBodyForEver(t *testing.T) {
-	ended := make(chan error, 1)
-	srv := serve(t, daemon.Options{SlowRead: 50 * time.Millisecond, Mounts: []daemon.Mount{{Pattern: "/m", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := io.ReadAll(r.Body)
-		ended <- err
-	})}}})
-	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	must(t, err)
-	defer c.Close()
-	_, err = io.WriteString(c, "POST /m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-	must(t, err)
-	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the body ended with %v", err)
-	}
-	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
-		t.Errorf("%q %v", answer, err) // and the connection is not waited on for the rest
-	}
-}
-
-// TestNoConnectionWaitsForABodyThatNobodyReads holds that who is refused cannot
-// keep a connection by never sending the body that was announced.
-func TestNoConnectionWaitsForABodyThatNobodyReads(t *testing.T) {
-	srv := serve(t, daemon.Options{SlowRead: 50 * time.Millisecond})
-	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	must(t, err)
-	defer c.Close()
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-	_, err = io.WriteString(c, "POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-	must(t, err)
-	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 404") {
-		t.Errorf("%q %v", answer, err)
 	}
 }

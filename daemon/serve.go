@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.busy.enter()
 		defer s.busy.leave()
 	}
-	q := &request{s: s, w: newWriter(w, s.o.SlowWrite), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
+	q := &request{s: s, w: newWriter(w, r, s.o), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
 	h := q.w.Header()
 	h.Set(api.HeaderRequestID, q.id)
 	h.Set(api.HeaderTraceparent, q.trace)
@@ -77,9 +77,7 @@ func (q *request) settle() {
 		return
 	}
 	q.w.renew()
-	if q.r.Body != nil && q.r.Body != http.NoBody {
-		_ = q.w.rc.SetReadDeadline(time.Now().Add(q.s.o.SlowRead))
-	}
+	q.w.rest.settle()
 }
 
 func (q *request) log() *logrus.Entry {

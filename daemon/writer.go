@@ -13,6 +13,9 @@ const (
 	piece = 64 << 10
 	// pace is how many bytes of what is written at once have to be read in a second.
 	pace = 64 << 10
+	// unflushed is how many bytes of an answer net/http keeps before it writes its
+	// head.
+	unflushed = 2048
 )
 
 // A writer is an answer that has to be read: each piece of it has a deadline,
@@ -28,6 +31,12 @@ type writer struct {
 	// always room.
 	hold func(n int64) (give func(), err error)
 
+	// rest is what is left of the request's body, for which the server waits before
+	// it writes the head of the answer, which it has when headed is true.
+	rest   *rest
+	sent   int // bytes, as long as it is not
+	headed bool
+
 	status int  // 0 before the answer has begun
 	taken  bool // the connection is somebody else's
 
@@ -37,8 +46,9 @@ type writer struct {
 	refused int
 }
 
-func newWriter(w http.ResponseWriter, slow time.Duration) *writer {
-	return &writer{ResponseWriter: w, rc: http.NewResponseController(w), slow: slow}
+func newWriter(w http.ResponseWriter, r *http.Request, o Options) *writer {
+	rc := http.NewResponseController(w)
+	return &writer{ResponseWriter: w, rc: rc, slow: o.SlowWrite, rest: newRest(r, rc, o.SlowRead)}
 }
 
 // Unwrap is for [http.ResponseController].
@@ -49,11 +59,29 @@ func (w *writer) begun() bool { return w.status != 0 || w.taken }
 // renew gives the next piece its time. Writers that have no deadlines are those
 // of tests.
 func (w *writer) renew() {
-	at := time.Now().Add(w.slow)
+	at := time.Now().Add(w.waits() + w.slow)
 	if !w.end.IsZero() && w.end.Before(at) {
 		at = w.end
 	}
 	_ = w.rc.SetWriteDeadline(at)
+}
+
+// waits is how long the server may wait for the rest of the body before it writes
+// the next piece.
+func (w *writer) waits() time.Duration {
+	if w.headed || w.taken {
+		return 0
+	}
+	return w.rest.wait()
+}
+
+// SetReadDeadline implements the interface of [http.ResponseController], for who
+// reads the body.
+func (w *writer) SetReadDeadline(at time.Time) error {
+	if w.rest == nil {
+		return w.rc.SetReadDeadline(at)
+	}
+	return w.rest.end(at)
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -94,7 +122,7 @@ func (w *writer) put(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.end = time.Now().Add(w.slow + time.Duration(len(p))*time.Second/pace)
+	w.end = time.Now().Add(w.waits() + w.slow + time.Duration(len(p))*time.Second/pace)
 	defer func() { w.end = time.Time{} }()
 	n := 0
 	for {
@@ -102,6 +130,8 @@ func (w *writer) put(p []byte) (int, error) {
 		part := p[n:min(len(p), n+piece)]
 		m, err := w.ResponseWriter.Write(part)
 		n += m
+		w.sent = min(w.sent+m, unflushed+1)
+		w.headed = w.headed || w.sent > unflushed
 		if err != nil || n >= len(p) {
 			return n, err
 		}
@@ -111,6 +141,7 @@ func (w *writer) put(p []byte) (int, error) {
 // FlushError implements the interface of [http.ResponseController].
 func (w *writer) FlushError() error {
 	w.renew()
+	w.headed = true // when it has come back
 	return w.rc.Flush()
 }
 
@@ -122,6 +153,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.taken {
 		return nil, nil, errors.New("the connection is taken already")
 	}
+	w.renew() // it flushes a head
 	c, rw, err := w.rc.Hijack()
 	if err == nil {
 		w.taken = true
