@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,14 +21,12 @@ import (
 // reply writes what a handler returned.
 func (q *request) reply(out any) error {
 	status, body := q.route.Status, out
+	var header http.Header
 	switch v := out.(type) {
 	case route.Sent:
 		return nil
 	case route.Reply:
-		for name, values := range v.Header {
-			q.w.Header()[name] = values
-		}
-		body = v.Body
+		header, body = v.Header, v.Body
 		if v.Status != 0 {
 			status = v.Status
 		}
@@ -39,6 +38,7 @@ func (q *request) reply(out any) error {
 		status = http.StatusOK
 	}
 	if body == nil {
+		maps.Copy(q.w.Header(), header)
 		q.w.WriteHeader(status)
 		return nil
 	}
@@ -53,6 +53,7 @@ func (q *request) reply(out any) error {
 		}
 		defer give()
 	}
+	maps.Copy(q.w.Header(), header) // not before, or the problem would have them
 	q.write(status, api.ContentJSON, data)
 	return nil
 }
@@ -101,9 +102,12 @@ func (q *request) problem(err error) {
 	if q.w.begun() {
 		panic(http.ErrAbortHandler) // it would look like a whole answer
 	}
-	for name, values := range h {
-		q.w.Header()[name] = values
+	if q.w.instead != nil { // nothing of the other answer is told
+		q.w.instead = nil
+		clear(q.w.Header())
+		q.header()
 	}
+	maps.Copy(q.w.Header(), h)
 	data, err := marshal(p)
 	if err != nil {
 		panic(err) // a problem is text and numbers

@@ -28,8 +28,27 @@ func aTenant(r *http.Request) (caller.Caller, error) {
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	much := api.Health{Status: strings.Repeat("a", 12<<20)}
 	told := make(chan error, 4)
+	elsewhere := func(write func()) { // as those do who answer for many requests
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			write()
+		}()
+		<-done
+	}
 	srv := serve(t, daemon.Options{Held: 20 << 20, Identify: aTenant, Mounts: []daemon.Mount{{
-		Pattern: "/mounted", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, much.Status) }),
+		Pattern: "/mounted", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, much.Status)
+			w.WriteHeader(http.StatusOK)
+			_, _ = io.WriteString(w, "and more")
+		}),
+	}, {
+		Pattern: "/streamed", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			elsewhere(func() { _, _ = io.WriteString(w, much.Status) })
+			<-r.Context().Done() // the end of a stream is that of its request
+		}),
 	}}, Resources: []route.Resource{table{{
 		ID: "whole", Method: "GET", Path: "/v1/whole", Tag: "test", Summary: "Tell much", Response: api.Health{}, Role: token.Session,
 		Do: func(*route.Call) (any, error) { return much, nil },
@@ -41,7 +60,26 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			told <- e.Send("x", much)
 			return route.Sent{}, nil
 		},
+	}, {
+		ID: "reply", Method: "GET", Path: "/v1/reply", Tag: "test", Summary: "Tell much", Response: api.Health{}, Role: token.Session,
+		Do: func(*route.Call) (any, error) {
+			return route.Reply{Header: http.Header{"Location": {"/v1/whole"}}, Body: much}, nil
+		},
 	}}}})
+	cut := func(path string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+path, nil)
+		must(t, err)
+		r.Header.Set("Test-Tenant", "acme")
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			return // before anything was told
+		}
+		defer res.Body.Close()
+		if body, err := io.ReadAll(res.Body); err == nil || len(body) > 1024 {
+			t.Errorf("%s: %d bytes, and the end is %v", path, len(body), err)
+		}
+	}
 	for _, path := range []string{"/v1/whole", "/v1/events"} {
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())
 		must(t, err)
@@ -62,12 +100,20 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		if p := problem(t, res, body); p.Code != sandbox.CodeBudgetExceeded || p.Retryable || p.Hint == "" {
 			t.Errorf("%+v", p)
 		}
-		if res, body := ask(t, srv, "GET", "/mounted", "", "Test-Tenant", "acme"); res.StatusCode != 429 || len(body) > 0 {
-			t.Errorf("%s is not read, and a mount answers %d and %d bytes", path, res.StatusCode, len(body))
+		for _, other := range []string{"/mounted", "/v1/reply"} {
+			res, body := ask(t, srv, "GET", other, "", "Test-Tenant", "acme")
+			if p := problem(t, res, body); res.StatusCode != 429 || p.Code != sandbox.CodeBudgetExceeded || p.Field != "quota.answerBytesAtOnce" {
+				t.Errorf("%s is not read, and %s answers %d %+v", path, other, res.StatusCode, p)
+			}
+			if h := res.Header; h.Get("Location")+h.Get("Content-Encoding") != "" || h.Get(api.HeaderRequestID) == "" {
+				t.Errorf("%s has headers of another answer: %v", other, h)
+			}
 		}
-		if _, body := ask(t, srv, "GET", "/v1/events", "", "Test-Tenant", "acme"); len(body) > 1024 || <-told == nil {
-			t.Errorf("%s is not read, and %d bytes of events are told", path, len(body))
+		cut("/v1/events")
+		if <-told == nil {
+			t.Errorf("%s is not read, and events are told", path)
 		}
+		cut("/streamed")
 		if res, _ := ask(t, srv, "GET", "/v1/whole", "", "Test-Tenant", "bob"); res.StatusCode != 200 {
 			t.Errorf("another tenant: %d", res.StatusCode)
 		}

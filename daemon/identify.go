@@ -58,6 +58,7 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	defer done()
 	r := q.r.WithContext(context.WithValue(ctx, ticketKey{}, c))
 	r.Body = q.patient(c, r.Body, q.m.mount.Whole)
+	q.w.cut = cancel
 	q.m.mount.Handler.ServeHTTP(q.w, r)
 	return nil
 }

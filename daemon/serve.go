@@ -36,16 +36,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.busy.leave()
 	}
 	q := &request{s: s, w: newWriter(w, r, s.o), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
+	q.header()
+	defer q.observe()
+	defer q.recover()
+	err := q.serve()
+	if q.w.instead != nil {
+		err = q.w.instead // whatever was made of it
+	}
+	if err != nil {
+		q.problem(err)
+	}
+	q.settle()
+}
+
+// header is what every answer has.
+func (q *request) header() {
 	h := q.w.Header()
 	h.Set(api.HeaderRequestID, q.id)
 	h.Set(api.HeaderTraceparent, q.trace)
 	h.Set("X-Content-Type-Options", "nosniff")
-	defer q.observe()
-	defer q.recover()
-	if err := q.serve(); err != nil {
-		q.problem(err)
-	}
-	q.settle()
 }
 
 // recover answers for a handler that has panicked. Where an answer has begun

@@ -40,6 +40,11 @@ type writer struct {
 	status int  // 0 before the answer has begun
 	taken  bool // the connection is somebody else's
 
+	// instead is told in place of an answer that is none, of which nothing is written
+	// any more; where that has begun it is cut. See fail.
+	instead error
+	cut     func(error) // ends the request; nil leaves it to itself
+
 	// plain takes what a library answers to no handshake of a WebSocket, in
 	// words of its own: refused is its status, and problems are written instead.
 	plain   bool
@@ -86,6 +91,9 @@ func (w *writer) SetReadDeadline(at time.Time) error {
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *writer) WriteHeader(status int) {
+	if w.instead != nil {
+		return
+	}
 	if w.plain && status >= 400 {
 		w.refused = status
 		return
@@ -97,15 +105,22 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// fail has the answer be none. Whoever writes it hears why, in whatever goroutine
+// that is, and what was to be told is told when the handler has returned.
+func (w *writer) fail(err error) {
+	w.instead = err
+	if w.begun() && w.cut != nil {
+		w.cut(err)
+	}
+}
+
 // Write implements [http.ResponseWriter]. More than a piece fails where there is
-// no room for it.
+// no room for it, and so does the answer.
 func (w *writer) Write(p []byte) (int, error) {
-	if len(p) > piece && w.hold != nil {
+	if len(p) > piece && w.hold != nil && w.instead == nil {
 		give, err := w.hold(int64(len(p)))
 		if err != nil {
-			if !w.begun() {
-				w.WriteHeader(http.StatusTooManyRequests) // or nothing at all would be a success
-			}
+			w.fail(err)
 			return 0, err
 		}
 		defer give()
@@ -118,6 +133,9 @@ func (w *writer) Write(p []byte) (int, error) {
 func (w *writer) put(p []byte) (int, error) {
 	if w.refused != 0 && w.plain {
 		return len(p), nil
+	}
+	if w.instead != nil {
+		return 0, w.instead
 	}
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -140,6 +158,9 @@ func (w *writer) put(p []byte) (int, error) {
 
 // FlushError implements the interface of [http.ResponseController].
 func (w *writer) FlushError() error {
+	if w.instead != nil {
+		return w.instead
+	}
 	w.renew()
 	w.headed = true // when it has come back
 	return w.rc.Flush()
@@ -152,6 +173,9 @@ func (w *writer) Flush() { _ = w.FlushError() }
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.taken {
 		return nil, nil, errors.New("the connection is taken already")
+	}
+	if w.instead != nil {
+		return nil, nil, w.instead
 	}
 	w.renew() // it flushes a head
 	c, rw, err := w.rc.Hijack()

@@ -15,7 +15,9 @@ const heartbeat = 15 * time.Second
 
 // Events is an answer that goes on: server-sent events. It is safe for
 // concurrent use. The first write that fails ends it, and nothing is written
-// any more; the request's context ends then too.
+// any more. Where the client has gone the request's context ends then too; where
+// there is no room for what is written, Do goes on, and when it returns the
+// connection is cut, so that nobody takes the answer for a whole one.
 type Events struct {
 	w    http.ResponseWriter
 	stop chan struct{}

@@ -111,7 +111,7 @@ func (s Resource) call(c *route.Call) (any, error) {
 		_ = e.Send(api.EventError, c.Problem(c.Why(err))) // or the caller has gone
 		return route.Sent{}, nil
 	}
-	_ = e.Send(api.EventAnswer, told)
+	_ = e.Send(api.EventAnswer, told) // as above, or there is no room for it and the answer is cut
 	return route.Sent{}, nil
 }
 
