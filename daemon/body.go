@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -64,12 +66,13 @@ type patient struct {
 	waited time.Duration // in Read alone: who is slow to read it is not its client
 	room   int64         // for how many bytes there is some
 	hold   func() error  // takes room for a step more; nil is always room
+	refuse func(error)   // hears of what has no room or did not come in time; nil leaves that to who reads
 }
 
 func (p *patient) Read(b []byte) (int, error) {
 	if p.hold != nil && p.came >= p.room {
 		if err := p.hold(); err != nil {
-			return 0, err
+			return 0, p.refused(err)
 		}
 		p.room += step
 	}
@@ -85,7 +88,17 @@ func (p *patient) Read(b []byte) (int, error) {
 	p.came += int64(n)
 	p.waited += time.Since(began)
 	p.rest.passed(err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, p.refused(err)
+	}
 	return n, err
+}
+
+func (p *patient) refused(err error) error {
+	if p.refuse != nil {
+		p.refuse(route.BodyErr(err))
+	}
+	return err
 }
 
 // Close implements [io.Closer]; it reads what is left.

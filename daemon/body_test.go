@@ -57,7 +57,11 @@ func TestBodiesComeAtAPace(t *testing.T) {
 	json[0].Timeout, json[0].Body = route.Endless, 1<<20
 	mount := func(pattern string, whole bool) daemon.Mount {
 		return daemon.Mount{Pattern: pattern, Whole: whole, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, err := reads(r); errors.Is(err, os.ErrDeadlineExceeded) {
+			_, err := reads(r)
+			switch {
+			case err != nil && whole:
+				http.Error(w, "failed to read body", 400) // as libraries do
+			case errors.Is(err, os.ErrDeadlineExceeded):
 				w.WriteHeader(408)
 			}
 		})}

@@ -111,7 +111,7 @@ type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
 	Unpaid  bool   // nobody counts what is done there, so it is for nobody who has a budget
-	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON
+	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON, and are refused as those are
 	Handler http.Handler
 	// Follows picks requests of which the same is true as of routes with
 	// [route.Route].Follows; nil is none.

@@ -134,7 +134,12 @@ func TestBodiesAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(end) })
 	defer letGo()
-	srv := serve(t, daemon.Options{Held: 5 << 20, Identify: aTenant, Resources: []route.Resource{table{{
+	mount := daemon.Mount{Pattern: "/mounted", Whole: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			http.Error(w, "failed to read body", http.StatusBadRequest)
+		}
+	})}
+	srv := serve(t, daemon.Options{Held: 5 << 20, Identify: aTenant, Mounts: []daemon.Mount{mount}, Resources: []route.Resource{table{{
 		ID: "keep", Method: "POST", Path: "/v1/keep", Tag: "test", Summary: "Keep a body", Request: map[string]any{}, Role: token.Session, Body: 4 << 20,
 		Do: func(c *route.Call) (any, error) {
 			if _, err := c.Raw(); err != nil {
@@ -158,9 +163,11 @@ func TestBodiesAreBounded(t *testing.T) {
 		}
 	})
 	<-begun
-	res, got := send("acme", body)
-	if p := problem(t, res, got); res.StatusCode != 429 || p.Code != sandbox.CodeBudgetExceeded || !p.Retryable || p.Hint == "" || res.Header.Get("Retry-After") == "" {
-		t.Errorf("one more: %d %+v", res.StatusCode, p)
+	for _, path := range []string{"/v1/keep", "/mounted"} {
+		res, got := ask(t, srv, "POST", path, body, "Test-Tenant", "acme", "Content-Type", api.ContentJSON)
+		if p := problem(t, res, got); res.StatusCode != 429 || p.Code != sandbox.CodeBudgetExceeded || !p.Retryable || p.Hint == "" || res.Header.Get("Retry-After") == "" {
+			t.Errorf("one more at %s: %d %+v", path, res.StatusCode, p)
+		}
 	}
 	if res, got := send("acme", "{}"); res.StatusCode != 204 {
 		t.Errorf("a small one: %d %s", res.StatusCode, got)

@@ -58,6 +58,9 @@ func (q *request) handOn(c *route.Call, who *caller.Caller) error {
 	defer done()
 	r := q.r.WithContext(context.WithValue(ctx, ticketKey{}, c))
 	r.Body = q.patient(c, r.Body, q.m.mount.Whole)
+	if p, ok := r.Body.(*patient); ok && q.m.mount.Whole {
+		p.refuse = q.w.fail // its handler would call everything a bad request
+	}
 	q.w.cut = cancel
 	q.m.mount.Handler.ServeHTTP(q.w, r)
 	return nil
