@@ -114,7 +114,7 @@ func (s *Resource) make(c *route.Call, who config.Who, in api.CreateSandbox) (st
 		return 0, made, err
 	}
 	if in.Wait != nil && !*in.Wait {
-		return s.later(c.Context(), who, name, in)
+		return s.later(asker{ctx: c.Context(), id: c.Caller.ID(), who: who}, name, in)
 	}
 	p, err := s.bring(c.Context(), who, in.TTLSeconds)
 	if err != nil {

@@ -18,40 +18,55 @@ const maxComing = 64
 
 // An ahead is a sandbox that is coming up with nobody waiting for it.
 type ahead struct {
-	ttl int64 // seconds for which it is yet to be kept, as who asked last says; 0 is nothing
+	ttl  int64  // seconds for which it is yet to be kept, as who asked last says; 0 is nothing
+	by   string // for whom it is coming up; see asker
+	next *asker // who asked last of others than that; nil is nobody
+}
+
+// An asker is who asks for a sandbox: it counts for him, and comes up by what
+// he may.
+type asker struct {
+	ctx context.Context // of a request, whose end is not that of what it asks for
+	id  string          // of a token or a user
+	who config.Who
 }
 
 // later has the sandbox come up with nobody waiting for it, once however many ask
-// for that meanwhile.
-func (s *Resource) later(from context.Context, who config.Who, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
+// for that meanwhile. It comes up for who asks first, and where that fails for the
+// last of the others, who were told the same.
+func (s *Resource) later(by asker, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return 0, api.Sandbox{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create", Message: "the server is going down", Retryable: true}
 	}
+	who := by.who
 	mine := s.coming[who.Tenant]
 	one := mine[name]
 	switch {
 	case one != nil:
 		one.ttl = cmp.Or(in.TTLSeconds, one.ttl)
+		if by.id != one.by {
+			one.next = &by
+		}
 	case len(mine) >= maxComing:
 		return 0, api.Sandbox{}, &sandbox.Error{
 			Code: sandbox.CodeBudgetExceeded, Op: "create", Resource: name, Retryable: true,
 			Message: strconv.Itoa(maxComing) + " sandboxes of the tenant are coming up already that nobody waits for", Hint: "wait for this one, or until others are up",
 		}
 	default:
-		one = &ahead{ttl: in.TTLSeconds}
+		one = &ahead{ttl: in.TTLSeconds, by: by.id}
 		if mine == nil {
 			mine = map[string]*ahead{}
 			s.coming[who.Tenant] = mine
 		}
 		mine[name] = one
 		s.all.Go(func() {
-			ctx, done := context.WithTimeout(context.WithoutCancel(from), startWithin) // it counts for who asked first
-			defer done()
-			defer context.AfterFunc(s.life, done)()
-			if err := s.come(ctx, who, name, one); err != nil {
-				s.o.Log.WithError(err).WithField("sandbox", name).Warn("a sandbox that nobody waits for did not come up")
+			for next := &by; next != nil; {
+				var err error
+				if next, err = s.come(*next, name, one); err != nil {
+					s.o.Log.WithError(err).WithField("sandbox", name).Warn("a sandbox that nobody waits for did not come up")
+				}
 			}
 		})
 	}
@@ -64,29 +79,39 @@ func (s *Resource) later(from context.Context, who config.Who, name string, in a
 
 // come is the sandbox up, and kept for as long as was asked for last. It counts
 // as coming until both is done, so that whoever asks meanwhile is not forgotten.
-func (s *Resource) come(ctx context.Context, who config.Who, name string, one *ahead) error {
-	p, err := s.ready(ctx, who)
+// Where it has failed next is for whom it is to be tried again.
+func (s *Resource) come(by asker, name string, one *ahead) (next *asker, err error) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(by.ctx), startWithin)
+	defer done()
+	defer context.AfterFunc(s.life, done)()
+	p, err := s.ready(ctx, by.who)
 	for {
-		ttl := s.wanted(who.Tenant, name, one, err != nil)
+		ttl, next := s.wanted(by.who.Tenant, name, one, err != nil)
 		if ttl == 0 {
-			return err
+			return next, err
 		}
-		err = s.keep(ctx, who.Tenant, p.Name, ttl)
+		err = s.keep(ctx, by.who.Tenant, p.Name, ttl)
 	}
 }
 
 // wanted is how long the sandbox is to be kept, as far as that was not done
-// before. Where it is 0, or coming has failed, the sandbox is coming no more.
-func (s *Resource) wanted(tenant, name string, one *ahead, failed bool) (ttl int64) {
+// before, and where coming has failed, for whom it is tried again. Where it is
+// neither the sandbox is coming no more.
+func (s *Resource) wanted(tenant, name string, one *ahead, failed bool) (ttl int64, next *asker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one.ttl > 0 && !failed {
+	switch {
+	case failed && one.next != nil && !s.closed:
+		next, one.next = one.next, nil
+		one.by = next.id
+		return 0, next
+	case one.ttl > 0 && !failed:
 		ttl, one.ttl = one.ttl, 0
-		return ttl
+		return ttl, nil
 	}
 	mine := s.coming[tenant]
 	if delete(mine, name); len(mine) == 0 {
 		delete(s.coming, tenant)
 	}
-	return 0
+	return 0, nil
 }

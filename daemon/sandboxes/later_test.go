@@ -26,15 +26,25 @@ type slow struct {
 
 	mu    sync.Mutex
 	asked int             // Ready
+	by    []string        // for whom
+	none  string          // for whom it fails
 	kept  []time.Duration // Extend
 }
 
+type tokenKey struct{}
+
 func (k *slow) Ready(ctx context.Context, _ manager.Request) (manager.Prepared, error) {
+	by, _ := ctx.Value(tokenKey{}).(string)
 	k.mu.Lock()
 	k.asked++
+	k.by = append(k.by, by)
+	none := k.none != "" && by == k.none
 	k.mu.Unlock()
 	select {
 	case <-k.up:
+		if none {
+			return manager.Prepared{}, &sandbox.Error{Code: sandbox.CodeBudgetExceeded}
+		}
 		return manager.Prepared{Place: manager.InWall}, nil
 	case <-ctx.Done():
 		return manager.Prepared{}, ctx.Err()
@@ -64,7 +74,13 @@ func newSlow() (*slow, *Resource) {
 // post asks for a sandbox that it does not wait for.
 func post(t *testing.T, s *Resource, tenant, name string, ttl int64) error {
 	t.Helper()
-	status, made, err := s.later(t.Context(), config.Who{Tenant: tenant, Session: name}, name, api.CreateSandbox{TTLSeconds: ttl})
+	return postBy(t, s, "token", tenant, name, ttl)
+}
+
+func postBy(t *testing.T, s *Resource, token, tenant, name string, ttl int64) error {
+	t.Helper()
+	by := asker{ctx: context.WithValue(t.Context(), tokenKey{}, token), id: token, who: config.Who{Tenant: tenant, Session: name}}
+	status, made, err := s.later(by, name, api.CreateSandbox{TTLSeconds: ttl})
 	if err == nil && (status != http.StatusAccepted || made.Name != name || made.Tenant != tenant) {
 		t.Errorf("%d %+v", status, made)
 	}
@@ -99,6 +115,36 @@ func TestLaterOnce(t *testing.T) {
 			t.Errorf("brought up %d times and kept for %v; left are %v", asked, kept, s.coming)
 		}
 	})
+}
+
+// TestLaterForTheOthers holds that who joins a sandbox that is coming up does not
+// depend on what the first may who asked for it, and that nobody's is tried twice.
+func TestLaterForTheOthers(t *testing.T) {
+	for _, tt := range []struct {
+		none string
+		by   []string
+		kept []time.Duration
+	}{
+		{"first", []string{"first", "third"}, []time.Duration{3 * time.Second}},
+		{"", []string{"first"}, []time.Duration{3 * time.Second}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k, s := newSlow()
+			defer s.Close()
+			k.none = tt.none
+			for i, token := range []string{"first", "second", "third", "first"} {
+				if err := postBy(t, s, token, "acme", "one", int64((i+1)%4)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			close(k.up)
+			synctest.Wait()
+			if _, kept := k.told(); !slices.Equal(k.by, tt.by) || !slices.Equal(kept, tt.kept) || len(s.coming) != 0 {
+				t.Errorf("without %q it came for %v and was kept for %v; left are %v", tt.none, k.by, kept, s.coming)
+			}
+		})
+	}
 }
 
 // TestLaterIsBounded holds that one tenant has so many sandboxes coming up and no
