@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +71,52 @@ func (c *counter) Changes([]Change) error {
 		return fs.ErrClosed
 	}
 	return nil
+}
+
+// A crowded folder has more entries than a walk holds.
+type crowded struct {
+	sandbox.Files
+	folder string
+	spent  bool // instead nothing is left of a budget
+}
+
+func (f crowded) Stat(_ context.Context, name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+func (f crowded) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(name)
+	switch {
+	case name != f.folder:
+	case f.spent:
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "files"}
+	default:
+		entries = slices.Repeat(entries, 1<<19)
+	}
+	return entries, err
+}
+
+// TestPassesCrowdedFolders holds that a folder with too many entries is told of
+// and does not end the watch, that its entries do not come and go, and that a
+// budget which is spent ends it.
+func TestPassesCrowdedFolders(t *testing.T) {
+	root := t.TempDir()
+	in := filepath.Join(root, "in")
+	for _, name := range []string{in, filepath.Join(in, "x"), filepath.Join(root, "later")} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for folder, seen := range map[string]int{root: 1, in: 3} {
+		s, err := Options{}.orDefaults().walk(t.Context(), crowded{folder: folder}, root)
+		if err != nil || s.note != noteMany || len(s.entries) != seen {
+			t.Fatalf("%s: %q, %d entries, %v", folder, s.note, len(s.entries), err)
+		}
+		if s.knows(filepath.Join(folder, "x")) || !s.knows(folder) || s.knows(filepath.Join(root, "later")) != (folder == in) {
+			t.Errorf("%s: %v is not known", folder, s.closed)
+		}
+		if _, err = (Options{}).orDefaults().walk(t.Context(), crowded{folder: folder, spent: true}, root); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+			t.Errorf("%s, with a budget that is spent: %v", folder, err)
+		}
+	}
 }
 
 // TestTakesTurns holds that each look, and nothing but looks, has a turn.

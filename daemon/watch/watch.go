@@ -179,6 +179,7 @@ func (o Options) walk(ctx context.Context, f sandbox.Files, root string) (*snaps
 const (
 	noteMore   = "there are more entries, or longer paths, than a watch takes in; what comes after them is not watched"
 	noteClosed = "some folders cannot be read; what is in them is not watched"
+	noteMany   = "some folders have more entries than one look may hold; what is in them is not watched"
 )
 
 // A snapshot is what one look has seen.
@@ -186,13 +187,13 @@ type snapshot struct {
 	entries map[string]Entry
 	bytes   int             // of their paths
 	last    string          // not empty: the look ended here, and what comes after is not known
-	closed  map[string]bool // folders that could not be read
+	closed  map[string]bool // folders of which is not known what is in them
 	asked   int             // how often closed was asked, which is what comparing costs
 	note    string
 }
 
 // unseen judges what went wrong with one path: what is gone is not there, what
-// is closed is passed over, and anything else ends the watch.
+// is closed or holds too much is passed over, and anything else ends the watch.
 func (s *snapshot) unseen(name, root string, err error) error {
 	switch {
 	case sandbox.IsNotFound(err), errors.Is(err, fs.ErrNotExist):
@@ -201,14 +202,28 @@ func (s *snapshot) unseen(name, root string, err error) error {
 			s.bytes -= len(name)
 		}
 	case name != root && (errors.Is(err, fs.ErrPermission) || sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked || sandbox.CodeOf(err) == sandbox.CodeValidation):
-		s.closed[name] = true
-		if s.note == "" {
-			s.note = noteClosed
-		}
+		s.pass(name, noteClosed)
+	case tooMany(err):
+		s.pass(name, noteMany)
 	default:
 		return err
 	}
 	return fs.SkipDir
+}
+
+// pass leaves out what is in a folder.
+func (s *snapshot) pass(folder, note string) {
+	s.closed[folder] = true
+	if s.note == "" {
+		s.note = note
+	}
+}
+
+// tooMany reports whether a walk did not hold what is in a folder. A budget that
+// is spent has the same code, and ends the watch.
+func tooMany(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && e.Code == sandbox.CodeBudgetExceeded && e.Op == "walk"
 }
 
 // knows reports whether the look would have seen name if it were there. It asks
