@@ -2,17 +2,24 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
 // left is the state of a shell in files, as a guest leaves it.
 func left(t *testing.T, s *shelf, content []byte) *keeping {
 	t.Helper()
-	record, at := snapshot.Record{Serial: 1, Size: uint32(len(content)), Sum: snapshot.Sum(0, content)}.Encode()
+	return leftAs(t, s, snapshot.Record{Serial: 1, Size: uint32(len(content)), Sum: snapshot.Sum(0, content)}, content)
+}
+
+func leftAs(t *testing.T, s *shelf, r snapshot.Record, content []byte) *keeping {
+	t.Helper()
+	record, at := r.Encode()
 	index := make([]byte, snapshot.IndexLen)
 	copy(index[at:], record[:])
 	k := &keeping{came: make(chan struct{}), shelf: s}
@@ -66,5 +73,38 @@ func TestEndedShellsTakeBoundedMemory(t *testing.T) {
 	k := left(t, &s, content)
 	if !kept(k) {
 		t.Error("the files of a shell that lives count")
+	}
+}
+
+// TestStateThatIsNotThere holds how a shell without a state and one whose state
+// is lost are told apart.
+func TestStateThatIsNotThere(t *testing.T) {
+	var room, full shelf
+	full.take(maxShelved)
+	closed := left(t, &room, []byte("x"))
+	closed.drop()
+	for name, tt := range map[string]struct {
+		kept *keeping
+		want sandbox.Code
+	}{
+		"it has one":         {left(t, &room, []byte("x")), ""},
+		"none was restored":  {leftAs(t, &room, snapshot.Record{File: snapshot.None, Serial: 1}, nil), sandbox.CodeNotFound},
+		"none, and no room":  {leftAs(t, &full, snapshot.Record{File: snapshot.None, Serial: 1}, nil), sandbox.CodeNotFound},
+		"closed":             {closed, sandbox.CodeNotFound},
+		"no room":            {left(t, &full, []byte("x")), sandbox.CodeUnavailable},
+		"not all of it left": {leftAs(t, &room, snapshot.Record{Serial: 1, Size: 2}, []byte("x")), sandbox.CodeUnavailable},
+	} {
+		for _, when := range []string{"before its end", "after its end"} {
+			want := tt.want
+			if when == "after its end" {
+				tt.kept.retire()
+			} else if name == "no room" {
+				want = "" // which only those need that have ended
+			}
+			state, err := keptShell{&shell{c: &Client{}, kept: tt.kept}}.State(context.Background())
+			if sandbox.CodeOf(err) != want || (state == nil) != (err != nil) {
+				t.Errorf("%s, %s: got %v, %v", name, when, state, err)
+			}
+		}
 	}
 }

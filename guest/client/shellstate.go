@@ -52,7 +52,10 @@ type StateKeeper interface {
 	// less than a millisecond, at most until ctx ends, and takes no turn. Of
 	// one whose guest or connection has gone it returns what was kept last;
 	// so it does until the shell is closed, which is then CodeNotFound, like
-	// a shell that has no state at all because none could be restored.
+	// a shell that has no state at all because none could be restored. A
+	// state that there was and that is lost is CodeUnavailable: the guest has
+	// left no whole one, or those of other shells of the client that have
+	// ended take the room, which is 32 MiB.
 	State(ctx context.Context) (*ShellState, error)
 }
 
@@ -102,12 +105,12 @@ func (s keptShell) State(ctx context.Context) (*ShellState, error) {
 	case err == nil && content == nil:
 		err = errors.New("the shell has none")
 		fallthrough
+	case errors.Is(err, errDropped):
+		return nil, s.c.named(&sandbox.Error{Code: sandbox.CodeNotFound, Op: "shell state", Message: "there is no state of the shell", Err: err})
 	case errors.Is(err, errShelf):
 		return nil, s.c.named(&sandbox.Error{
 			Code: sandbox.CodeUnavailable, Op: "shell state", Message: "the state of the shell was too much to be kept", Err: err, Hint: "close shells that have ended",
 		})
-	case errors.Is(err, errDropped):
-		return nil, s.c.named(&sandbox.Error{Code: sandbox.CodeNotFound, Op: "shell state", Message: "there is no state of the shell", Err: err})
 	case err != nil:
 		return nil, s.c.named(&sandbox.Error{
 			Code: sandbox.CodeUnavailable, Op: "shell state", Message: "the guest has left no whole state of the shell", Err: err,
