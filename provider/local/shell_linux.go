@@ -38,7 +38,7 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "move shell", Resource: h.spec.Name, Message: "the shell is not one of this sandbox"}
 	}
 	inner, _ := old.now()
-	state, err := stateOf(ctx, inner)
+	state, err := old.stateOf(ctx, inner)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sa
 // old one.
 func (s *shell) moveTo(ctx context.Context, next *seat) error {
 	old, last := s.now()
-	state, err := stateOf(ctx, old)
+	state, err := s.stateOf(ctx, old)
 	if err != nil {
 		return err
 	}
@@ -221,9 +221,10 @@ func (s *shell) warn(what string) {
 	s.h.site.p.o.Warn(s.h.spec.Name, "shell "+s.options.ID+": "+termsafe.Line(what))
 }
 
-// stateOf returns the state of a shell, or nil when it has left none.
-func stateOf(ctx context.Context, s sandbox.Shell) (*client.ShellState, error) {
-	keeper, ok := s.(client.StateKeeper)
+// stateOf returns the state of inner, or nil when it has left none. That one is
+// lost is told.
+func (s *shell) stateOf(ctx context.Context, inner sandbox.Shell) (*client.ShellState, error) {
+	keeper, ok := inner.(client.StateKeeper)
 	if !ok {
 		return nil, nil
 	}
@@ -231,7 +232,10 @@ func stateOf(ctx context.Context, s sandbox.Shell) (*client.ShellState, error) {
 	switch sandbox.CodeOf(err) {
 	case "":
 		return state, nil
-	case sandbox.CodeNotFound, sandbox.CodeUnavailable:
+	case sandbox.CodeNotFound:
+		return nil, nil
+	case sandbox.CodeUnavailable:
+		s.warn("the state of the shell is lost: " + err.Error())
 		return nil, nil
 	}
 	return nil, err

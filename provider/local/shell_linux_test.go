@@ -52,3 +52,38 @@ func TestStateThatEndsItsShell(t *testing.T) {
 		t.Error("the next state is given up at once")
 	}
 }
+
+// A keeper is a shell of a guest that is gone.
+type keeper struct {
+	sandbox.Shell
+	state *client.ShellState
+	err   error
+}
+
+func (k keeper) State(context.Context) (*client.ShellState, error) { return k.state, k.err }
+
+// TestStateThatIsLost holds that a shell goes on without a state that is lost,
+// which is told, and that there is nothing to tell where there was none.
+func TestStateThatIsLost(t *testing.T) {
+	state := &client.ShellState{}
+	for _, tt := range []struct {
+		left   sandbox.Shell
+		want   *client.ShellState
+		warned string
+		fails  bool
+	}{
+		{left: keeper{state: state}, want: state},
+		{left: keeper{}.Shell},
+		{left: keeper{err: sandbox.Errorf(sandbox.CodeNotFound, "shell state", "there is none")}},
+		{left: keeper{err: sandbox.Errorf(sandbox.CodeUnavailable, "shell state", "it was too much")}, warned: "too much"},
+		{left: keeper{err: sandbox.Errorf(sandbox.CodeTimeout, "shell state", "given up")}, fails: true},
+	} {
+		warned := ""
+		p := New(Options{Warn: func(_, text string) { warned += text }})
+		s := &shell{h: &handle{site: &site{p: p}}, options: sandbox.ShellOptions{ID: "s"}}
+		got, err := s.stateOf(context.Background(), tt.left)
+		if got != tt.want || (err != nil) != tt.fails || !strings.Contains(warned, tt.warned) || (warned == "") != (tt.warned == "") {
+			t.Errorf("%v: got %v, %v, warned %q", tt.left, got, err, warned)
+		}
+	}
+}
