@@ -293,31 +293,54 @@ func (m *Manager) leased(name string) bool {
 const sweepPatience = time.Second
 
 // pruneIfDue sweeps on use, at most as often as settings say. It does not
-// fail the command: what goes wrong is logged, and that an engine took longer
-// than it may add to the command is nothing that is wrong with the command.
+// fail the command: what goes wrong is logged.
 func (m *Manager) pruneIfDue(ctx context.Context, w *want) {
-	due, err := prune.Due(m.state.PrunedAt(), time.Duration(w.res.Prune.Every), m.now())
+	stamp, every, now := m.state.PrunedAt(), time.Duration(w.res.Prune.Every), m.now()
+	due, err := prune.Due(stamp, every, now)
 	if err != nil {
 		m.log.WithError(err).Warn("cannot tell when the last sweep was")
 	}
 	if !due {
 		return
 	}
-	ctx, done := context.WithTimeout(ctx, sweepPatience)
+	short, done := context.WithTimeout(ctx, sweepPatience)
 	defer done()
-	out, err := m.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		m.log.WithError(err).Info("the sweep is left to the next use")
-	case err != nil:
-		m.log.WithError(err).Warn("prune")
-	}
+	out, err := m.sweep(short, PruneOptions{}, prune.OrphanGrace)
 	for _, r := range out.Removed {
 		m.log.WithField("sandbox", r.Name).Infof("pruned: %s", r.Reason)
 	}
-	for _, f := range out.Failed {
-		if ctx.Err() == nil {
+	switch whole := err == nil && len(out.Failed) == 0; {
+	case ctx.Err() != nil && !whole:
+		err = prune.Forgo(stamp, now) // the caller has gone, who says nothing of the engine
+	case short.Err() != nil && !whole:
+		err = m.tellPutOff(stamp, every, err)
+	default:
+		if err != nil {
+			m.log.WithError(err).Warn("prune")
+		}
+		for _, f := range out.Failed {
 			m.log.WithField("sandbox", f.Name).Warnf("cannot prune: %s", f.Error)
 		}
+		err = prune.Finished(stamp)
 	}
+	if err != nil {
+		m.log.WithError(err).Warn("cannot note what came of the sweep")
+	}
+}
+
+// tellPutOff logs that a sweep was given up, which is nothing that is wrong with
+// the command, but is something wrong with an engine of which no sweep comes to
+// its end.
+func (m *Manager) tellPutOff(stamp string, every time.Duration, cause error) error {
+	again, err := prune.GaveUp(stamp)
+	log := m.log
+	if cause != nil {
+		log = log.WithError(cause)
+	}
+	if again {
+		log.Warnf("the sweep was given up after %v, as the one before was; \"sandbox prune\" takes the time that it needs", sweepPatience)
+	} else {
+		log.Infof("the sweep was given up after %v; the next one is due in %v", sweepPatience, every)
+	}
+	return err
 }

@@ -161,13 +161,67 @@ func (slowLister) List(ctx context.Context, _ sandbox.Filter) ([]sandbox.Info, e
 }
 
 // A sweep that a busy engine does not let come to its end is left to the next
-// use, and no matter of the command that it was done beside.
+// one, and no matter of the command that it was done beside. That none comes to
+// its end is worth a warning, each time that one is due.
 func TestSweepIsPutOff(t *testing.T) {
 	r := newRig(t)
 	mustRun(t, r.manager(""), "s", "true")
 	r.wrap = func(e docker.Engine) docker.Engine { return slowLister{e} }
-	mustRun(t, r.manager(`{"agents": {"defaults": {"sandbox": {"prune": {"every": "1ns"}}}}}`), "s", "true")
-	if log := r.log.String(); strings.Contains(log, "level=warning") || !strings.Contains(log, "left to the next use") {
+	const once, again = "level=info msg=\"the sweep was given up after 1s; the next one is due in 5m0s\"", "level=warning msg=\"the sweep was given up after 1s, as the one before was"
+	for i, step := range []struct {
+		later       time.Duration
+		once, again int
+	}{
+		{later: 5 * time.Minute, once: 1},
+		{later: time.Minute, once: 1}, // none is due
+		{later: 5 * time.Minute, once: 1, again: 1},
+		{later: 5 * time.Minute, once: 1, again: 2},
+	} {
+		r.clock.advance(step.later)
+		mustRun(t, r.manager(""), "s", "true")
+		if log := r.log.String(); strings.Count(log, once) != step.once || strings.Count(log, again) != step.again || strings.Count(log, "level=warning") != step.again {
+			t.Errorf("step %d: it says %s", i, log)
+		}
+	}
+	r.wrap = nil // one that comes to its end ends that
+	r.clock.advance(5 * time.Minute)
+	mustRun(t, r.manager(""), "s", "true")
+	r.wrap = func(e docker.Engine) docker.Engine { return slowLister{e} }
+	r.clock.advance(5 * time.Minute)
+	mustRun(t, r.manager(""), "s", "true")
+	if log := r.log.String(); strings.Count(log, once) != 2 || strings.Count(log, again) != 2 {
+		t.Errorf("after one that came to its end it says %s", log)
+	}
+}
+
+// A deserter ends its caller's context when it is asked for a list.
+type deserter struct {
+	docker.Engine
+	end func()
+}
+
+func (d deserter) List(ctx context.Context, _ sandbox.Filter) ([]sandbox.Info, error) {
+	d.end()
+	<-ctx.Done()
+	return nil, sandbox.Errorf(sandbox.CodeTimeout, "list", "given up: %w", ctx.Err())
+}
+
+// A caller who goes while it is swept says nothing of the engine: nothing is
+// logged, and the next use sweeps.
+func TestSweepOfOneWhoGoes(t *testing.T) {
+	r := newRig(t)
+	mustRun(t, r.manager(""), "s", "true")
+	r.clock.advance(5 * time.Minute)
+	for range 2 {
+		ctx, end := context.WithCancel(context.Background())
+		asked := false
+		r.wrap = func(e docker.Engine) docker.Engine { return deserter{e, func() { asked = true; end() }} }
+		_, err := r.manager("").Run(ctx, manager.Request{Who: who("s"), Command: sandbox.Command{Args: []string{"true"}}})
+		if err == nil || !asked {
+			t.Errorf("got %v, and that a sweep began is %v", err, asked)
+		}
+	}
+	if log := r.log.String(); strings.Contains(log, "sweep") || strings.Contains(log, "level=warning") {
 		t.Errorf("it says %s", log)
 	}
 }

@@ -11,40 +11,108 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// givenUp follows the time in a stamp where the last sweep that ended was given
+// up.
+const givenUp = "given up"
+
 // Due reports whether a sweep on use is due, that is, whether none has begun
 // within every, and notes now in the file stamp if so. Of several processes
 // that ask at once one is told yes. A stamp that holds no time, or one that
 // lies ahead because the clock moved, counts as none. When every is zero or
 // less sweeps on use are switched off.
+//
+// Whoever is told yes says with Finished, GaveUp or Forgo what came of it.
 func Due(stamp string, every time.Duration, now time.Time) (bool, error) {
 	if every <= 0 {
 		return false, nil
 	}
+	due := false
+	err := change(stamp, func(m mark) mark {
+		if due = !m.within(every, now); due {
+			m.begun = now
+		}
+		return m
+	})
+	return due && err == nil, err
+}
+
+// Finished notes that a sweep has come to its end.
+func Finished(stamp string) error {
+	return change(stamp, func(m mark) mark { m.givenUp = false; return m })
+}
+
+// GaveUp notes that a sweep was given up before its end, and reports whether the
+// one that ended before it was too. The next one is due when it would have been.
+func GaveUp(stamp string) (again bool, err error) {
+	err = change(stamp, func(m mark) mark {
+		again, m.givenUp = m.givenUp, true
+		return m
+	})
+	return again, err
+}
+
+// Forgo takes back what Due noted at the time now, unless another sweep has
+// begun since: one is due at the next use.
+func Forgo(stamp string, now time.Time) error {
+	return change(stamp, func(m mark) mark {
+		if m.begun.Equal(now) {
+			m.begun = time.Time{}
+		}
+		return m
+	})
+}
+
+// A mark is what a stamp holds.
+type mark struct {
+	begun   time.Time // the last sweep; zero when that is not known
+	givenUp bool
+}
+
+// within reports whether a sweep has begun within every before now.
+func (m mark) within(every time.Duration, now time.Time) bool {
+	return !m.begun.IsZero() && !m.begun.After(now) && now.Sub(m.begun) < every
+}
+
+func (m mark) text() string {
+	text := "\n"
+	if !m.begun.IsZero() {
+		text = m.begun.UTC().Format(time.RFC3339Nano) + text
+	}
+	if m.givenUp {
+		text += givenUp + "\n"
+	}
+	return text
+}
+
+// change puts what next makes of the mark in the file stamp in its place. While
+// somebody else does so nothing is changed, and next is not called.
+func change(stamp string, next func(mark) mark) error {
 	f, err := os.OpenFile(stamp, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return false, statedir.Unavailable("prune", stamp, err)
+		return statedir.Unavailable("prune", stamp, err)
 	}
 	defer f.Close() // gives up the lock
 	// The lock is taken on this open file itself: the stamp is read and
 	// written through it and never replaced.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return false, nil // somebody else is deciding
+			return nil
 		}
-		return false, statedir.Unavailable("prune", stamp, err)
+		return statedir.Unavailable("prune", stamp, err)
 	}
-	done, err := recent(f, every, now)
+	was, err := read(f)
 	if err != nil {
-		return false, statedir.Unavailable("prune", stamp, err)
+		return statedir.Unavailable("prune", stamp, err)
 	}
-	if done {
-		return false, nil
+	m := next(was)
+	if m == was {
+		return nil
 	}
-	text := now.UTC().Format(time.RFC3339Nano) + "\n"
+	text := m.text()
 	if _, err := f.WriteAt([]byte(text), 0); err != nil {
-		return false, statedir.Unavailable("prune", stamp, err)
+		return statedir.Unavailable("prune", stamp, err)
 	}
-	return true, statedir.Unavailable("prune", stamp, f.Truncate(int64(len(text))))
+	return statedir.Unavailable("prune", stamp, f.Truncate(int64(len(text))))
 }
 
 // Overdue reports whether Due would say yes, and notes nothing. What cannot be
@@ -58,16 +126,20 @@ func Overdue(stamp string, every time.Duration, now time.Time) bool {
 		return true
 	}
 	defer f.Close()
-	done, err := recent(f, every, now)
-	return err != nil || !done
+	m, err := read(f)
+	return err != nil || !m.within(every, now)
 }
 
-// recent reports whether the stamp f tells of a sweep within every before now.
-func recent(f *os.File, every time.Duration, now time.Time) (bool, error) {
+// read returns what the stamp f tells.
+func read(f *os.File) (mark, error) {
 	data, err := io.ReadAll(io.LimitReader(f, 64))
 	if err != nil {
-		return false, err
+		return mark{}, err
 	}
-	last, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(data)))
-	return err == nil && !last.After(now) && now.Sub(last) < every, nil
+	first, rest, _ := strings.Cut(string(data), "\n")
+	m := mark{givenUp: strings.TrimSpace(rest) == givenUp}
+	if last, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(first)); err == nil {
+		m.begun = last
+	}
+	return m, nil
 }

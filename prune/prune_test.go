@@ -415,6 +415,50 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestWhatCameOfASweep holds what one sweep leaves for the next.
+func TestWhatCameOfASweep(t *testing.T) {
+	stamp, at := filepath.Join(t.TempDir(), "prune.stamp"), now
+	due := func(after time.Duration, want bool) {
+		t.Helper()
+		at = at.Add(after)
+		if over := Overdue(stamp, time.Minute, at); over != want {
+			t.Errorf("overdue is %v", over)
+		}
+		if got, err := Due(stamp, time.Minute, at); got != want || err != nil {
+			t.Errorf("due is %v, %v", got, err)
+		}
+	}
+	gaveUp := func(want bool) {
+		t.Helper()
+		if again, err := GaveUp(stamp); again != want || err != nil {
+			t.Errorf("that the one before was given up is %v, %v", again, err)
+		}
+		due(time.Minute-1, false) // one that was given up is not due earlier
+	}
+	due(0, true)
+	gaveUp(false)
+	due(1, true)
+	gaveUp(true)
+	due(1, true)
+	first := at
+	if err := Finished(stamp); err != nil {
+		t.Error(err)
+	}
+	due(time.Second, false)
+	due(time.Minute, true)
+	gaveUp(false)
+	due(1, true)
+	if err := Forgo(stamp, first); err != nil { // which is not the last
+		t.Error(err)
+	}
+	due(time.Second, false)
+	if err := Forgo(stamp, at.Add(-time.Second)); err != nil {
+		t.Error(err)
+	}
+	due(0, true)
+	gaveUp(true) // one that was forgone did not count
+}
+
 func TestDueTellsOne(t *testing.T) {
 	stamp := filepath.Join(t.TempDir(), "prune.stamp")
 	var wg sync.WaitGroup
