@@ -19,7 +19,7 @@ import (
 //
 // A branch whose folders hold entries of more than 64 MiB together, all of
 // which would be in memory at once, is [sandbox.CodeBudgetExceeded]. That is
-// 400,000 entries with names of usual length, and 170,000 with the longest.
+// 550,000 entries with names of usual length, and 190,000 with the longest.
 func Walk(ctx context.Context, f sandbox.Files, root string, fn fs.WalkDirFunc) error {
 	info, err := f.Stat(ctx, root)
 	if err != nil {
@@ -40,8 +40,9 @@ const (
 	// of the greatest length that a guest can list (its listing is of at most
 	// 32 MiB) fits.
 	maxHeld = 64 << 20
-	// entrySize is about what an entry takes in memory beside its name, in bytes.
-	entrySize = 128
+	// entrySize is what an entry of a guest takes in memory beside its name, in
+	// bytes: its place in the list, what that refers to, and a [fsinfo.Info].
+	entrySize = 16 + 16 + 64
 )
 
 // A walker is one walk.
