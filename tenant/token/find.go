@@ -3,9 +3,16 @@ package token
 import "errors"
 
 // ListBelow returns the token id and those that were made from it, as List does.
-// Whose token cannot be read nobody knows, so it says nothing of those.
+// Whose a damaged token is nobody knows, so it says nothing of those; but where one
+// cannot be read now it is [sandbox.CodeUnavailable], because that may be one of
+// them.
 func (s *Store) ListBelow(id string) (Listing, error) {
-	l, err := s.list(func(r record) bool { return s.descends(r, id) })
+	l, err := s.list(func(r record, err error) (bool, error) {
+		if err == nil {
+			return s.descends(r, id)
+		}
+		return false, ignore(err)
+	})
 	l.Damaged = nil
 	return l, err
 }
@@ -19,31 +26,43 @@ func (s *Store) Find(id, top string) (Listed, error) {
 		return Listed{}, badID(op)
 	}
 	r, err := s.look(id)
+	mine := err == nil
+	if mine && top != "" {
+		mine, err = s.descends(r, top)
+	}
 	switch {
-	case errors.Is(err, errMissing), errors.Is(err, errDamaged):
-		return Listed{}, noToken(op, id)
-	case err != nil:
+	case ignore(err) != nil:
 		return Listed{}, s.why(err)
-	case top != "" && !s.descends(r, top):
+	case !mine:
 		return Listed{}, noToken(op, id)
 	}
 	return s.listed(r)
 }
 
 // descends reports whether the record is that of the token id, or of one that was
-// made from it. One below a token that cannot be read descends from nobody.
-func (s *Store) descends(r record, id string) bool {
+// made from it. One below a token that is gone or damaged descends from nobody; that
+// one cannot be read now is an error.
+func (s *Store) descends(r record, id string) (bool, error) {
 	for range maxDepth {
 		if r.ID == id || r.Parent == id {
-			return id != ""
+			return id != "", nil
 		}
 		if r.Parent == "" {
-			return false
+			return false, nil
 		}
 		var err error
 		if r, err = s.look(r.Parent); err != nil {
-			return false
+			return false, ignore(err)
 		}
 	}
-	return false
+	return false, nil
+}
+
+// ignore returns what keeps us from telling whether there is a token: nothing where
+// it is certain that there is none that can be read.
+func ignore(err error) error {
+	if errors.Is(err, errMissing) || errors.Is(err, errDamaged) {
+		return nil
+	}
+	return err
 }

@@ -79,12 +79,13 @@ type Listed struct {
 
 // List returns all tokens. What cannot be read is told and not an error.
 func (s *Store) List() (Listing, error) {
-	return s.list(func(record) bool { return true })
+	return s.list(func(record, error) (bool, error) { return true, nil })
 }
 
 // list returns the tokens whose records are wanted. Of others nothing is kept, and
-// nobody checks whether they are good.
-func (s *Store) list(wanted func(record) bool) (Listing, error) {
+// nobody checks whether they are good. An error of wanted, which hears of what cannot
+// be read too, ends the list.
+func (s *Store) list(wanted func(record, error) (bool, error)) (Listing, error) {
 	var l Listing
 	names, err := s.names("list tokens")
 	if err != nil {
@@ -95,13 +96,16 @@ func (s *Store) list(wanted func(record) bool) (Listing, error) {
 		if isID(name) {
 			r, err = s.look(name)
 		}
-		switch {
-		case errors.Is(err, errMissing): // revoked meanwhile
+		if errors.Is(err, errMissing) { // revoked meanwhile
 			continue
+		}
+		switch want, why := wanted(r, err); {
+		case why != nil:
+			return l, s.why(why)
 		case err != nil:
 			l.Damaged = append(l.Damaged, s.path(name))
 			continue
-		case !wanted(r):
+		case !want:
 			continue
 		}
 		one, err := s.listed(r)

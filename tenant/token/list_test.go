@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -348,5 +349,39 @@ func TestFind(t *testing.T) {
 	must(t, os.RemoveAll(s.dir))
 	if _, err := s.Find(root, root); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("without the folder: %v", err)
+	}
+}
+
+// TestUnreadableForNow holds that nobody is told that there is no token, or is
+// given a list that lacks some, because a file could not be opened just now.
+func TestUnreadableForNow(t *testing.T) {
+	for _, failure := range []error{unix.EMFILE, unix.EIO} {
+		s := open(t, t.TempDir())
+		_, root := make1(t, s, acme())
+		_, child := make1(t, s, chat(root))
+		_, grandchild := make1(t, s, Claims{Role: Session, Parent: child})
+		_, other := make1(t, s, acme())
+		for _, failing := range []string{root, child, grandchild, other} {
+			s.read = func(path string) (record, stamp, error) {
+				if path == s.path(failing) {
+					return record{}, stamp{}, &fs.PathError{Op: "open", Path: path, Err: failure}
+				}
+				return read(path)
+			}
+			clear(s.known)
+			_, err := s.Find(grandchild, root)
+			if want := map[bool]sandbox.Code{false: "", true: sandbox.CodeUnavailable}[failing != other]; sandbox.CodeOf(err) != want {
+				t.Errorf("%v, %s: found %v", failure, failing, err)
+			}
+			clear(s.known)
+			if _, err := s.ListBelow(root); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !errors.Is(err, failure) {
+				t.Errorf("%v, %s: listed %v", failure, failing, err)
+			}
+		}
+		clear(s.known)
+		s.read = read
+		if l, err := s.ListBelow(root); err != nil || len(l.Tokens) != 3 {
+			t.Errorf("listed %+v, %v, when all can be read again", l, err)
+		}
 	}
 }

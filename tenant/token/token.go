@@ -77,8 +77,9 @@ func (t Token) Budgeted() []Token {
 // A Store keeps tokens below one folder. It is safe for concurrent use, also by
 // other processes, and holds nothing open.
 type Store struct {
-	dir string
-	now func() time.Time
+	dir  string
+	now  func() time.Time
+	read func(path string) (record, stamp, error) // what lies there
 
 	passed *past.Clock // what it says has expired is over, however the clock is set
 
@@ -117,7 +118,7 @@ func Open(dir string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: path, now: time.Now, passed: past.In(path), most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
+	s := &Store{dir: path, now: time.Now, read: read, passed: past.In(path), most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
 	for _, o := range options {
 		o(s)
 	}
@@ -286,7 +287,7 @@ func (s *Store) look(id string) (record, error) {
 	case had.stamp == at:
 		return had.record, nil
 	}
-	r, at, err := read(path)
+	r, at, err := s.read(path)
 	if err != nil {
 		return record{}, s.missing(err)
 	}
