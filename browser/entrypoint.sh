@@ -75,23 +75,33 @@ parts_left() {
     return 1
 }
 
-# finish ends all parts, within 3 seconds, and this script.
+deadline=
+late() { [ "${EPOCHREALTIME/./}" -gt "$deadline" ]; }
+
+# allow MILLISECONDS: it is late when they have passed.
+allow() { deadline=$((${EPOCHREALTIME/./} + $1 * 1000)); }
+
+# finish ends all parts, and this script. It waits for them for 1.7 seconds at
+# most: by the clock, because a pause takes longer on a busy machine, and by the
+# number of pauses, because a clock can be set back.
 finish() {
     trap '' TERM INT HUP
     ending=yes
     exec 2>/dev/null # how parts die that are told to is nobody's business
     signal_parts TERM
     local try
+    allow 1500
     for try in {1..30}; do
-        parts_left || break
+        if late || ! parts_left; then break; fi
         sleep 0.05
     done
     signal_parts KILL
     [ "${#parts[@]}" -eq 0 ] || wait "${parts[@]}" 2>/dev/null
     if [ -n "$keeper" ]; then
         exec {sink}>&-
+        allow 200
         for try in {1..10}; do # until it has written the rest
-            kill -0 "$keeper" 2>/dev/null || break
+            if late || ! kill -0 "$keeper" 2>/dev/null; then break; fi
             sleep 0.02
         done
         kill -KILL "$keeper" 2>/dev/null
@@ -133,9 +143,6 @@ launch() {
     parts+=($!)
     names[$!]=$name
 }
-
-deadline=
-late() { [ "${EPOCHREALTIME/./}" -gt "$deadline" ]; }
 
 # check ends everything when a part is gone.
 check() {
@@ -312,7 +319,7 @@ unset DISPLAY XAUTHORITY http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY
 unset GOOGLE_API_KEY GOOGLE_DEFAULT_CLIENT_ID GOOGLE_DEFAULT_CLIENT_SECRET
 unset LC_ALL
 
-deadline=$((${EPOCHREALTIME/./} + start_timeout * 1000000))
+allow $((start_timeout * 1000))
 for port in "$cdp_port" $([ "$vnc" = 0 ] || echo "$vnc_port $novnc_port"); do
     ! listens "$port" || fail "another program listens at port $port"
 done
