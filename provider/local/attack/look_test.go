@@ -17,7 +17,7 @@ import (
 // guarded are the files and folders that nothing inside may change.
 func (s *stage) guarded() []string {
 	list := []string{
-		s.agent + "/secret.txt", s.agent + "/vault/inner/key", s.agent + "/.env", s.agent + "/sub/.env", s.agent + "/frozen",
+		s.agent + "/secret.txt", s.agent + "/vault/inner/key", s.agent + "/.env", s.agent + "/sub/.env", s.agent + "/frozen", s.agent + "/deploy", s.write + "/deploy",
 		s.read, s.write + "/private", s.write + "/locked", s.write + "/deep/er/.env", s.outside, s.spec.Guest.Dir,
 		"/etc/passwd", "/etc/ld.so.preload", "/etc/profile",
 	}

@@ -53,6 +53,14 @@ func readGroup() group {
 		{name: "read-sendfile", script: `$TOOL attempt sendfile secret.txt; $TOOL attempt splice .env; $TOOL attempt copy-range vault/inner/key c1; cat c1`},
 		{name: "read-map", script: `$TOOL attempt map secret.txt; $TOOL attempt map $READ/private/key`},
 		{name: "read-tools", script: `cp secret.txt t1; dd if=.env of=t2 status=none; tar cf - vault sub | cat; install -m 644 secret.txt t3; . ./secret.txt; bash secret.txt; sed p .env; git hash-object -w secret.txt; git diff --no-index readme secret.txt; grep -r TOKEN . $READ $WRITE; find . -name .env -exec cat {} +; cat t1 t2 t3`},
+		{name: "read-closed-for-writing", script: `cat frozen/.env deploy/.env $AGENT/frozen/.env $WRITE/deploy/sub/.env; ln -s deploy lw; cat lw/.env; mv deploy d2; cat d2/.env; mv $WRITE/deploy/sub $WRITE/d3; cat $WRITE/d3/.env; grep -r TOKEN frozen deploy $WRITE/deploy`},
+		{name: "read-hard-link-closed-for-writing", before: func(s *stage) {
+			for name, of := range map[string]string{s.agent + "/frozen/planted9": s.agent + "/secret.txt", s.agent + "/deploy/planted10": s.agent + "/vault/inner/key"} {
+				if _, err := os.Lstat(name); err != nil {
+					s.must(os.Link(of, name))
+				}
+			}
+		}, script: `cat frozen/planted9 deploy/planted10`},
 		{name: "read-chmod", script: `chmod -R 777 secret.txt vault sub .env $READ/private $WRITE/private; chown -R $(id -u) vault secret.txt; setfacl -m u:$(id -u):rwx secret.txt; cat secret.txt vault/inner/key .env $WRITE/private/key`},
 		{name: "read-listing", script: `ls -laR $READ/private; echo $READ/private/*; find $READ; ls -i $READ/private; tar cf - $READ/private`},
 		{name: "read-io-uring", script: `$TOOL attempt uring-read secret.txt`},

@@ -125,8 +125,10 @@ func listedGroup() group {
 			s.must(os.Link(of, name))
 		}
 	}
-	return group{name: "listed", layouts: []layout{listeners, listed}, attempts: []attempt{
+	shut := func(s *stage) { s.listen("unix", s.agent+"/frozen/s"); s.listen("unix", s.write+"/deploy/s") }
+	return group{name: "listed", layouts: []layout{listeners, shut, listed}, attempts: []attempt{
 		{name: "listed-others", script: tried("dial unix host.sock", "dial unix $AGENT/host.sock", "dial unix $READ/host.sock", "dial unix $WRITE/host.sock", "send-datagram host.dgram", "send-datagram $READ/host.dgram", "pair-connect host.packet host.dgram $WRITE/host.dgram")},
+		{name: "listed-closed-for-writing", script: tried("dial unix frozen/s", "dial unix $AGENT/frozen/s", "dial unix $WRITE/deploy/s", "connect-at frozen/s")},
 		{name: "listed-links-before", script: tried("dial unix planted.sock", "send-datagram planted.dgram", "connect-at planted.sock")},
 		{name: "listed-links-during", script: `ln -s host.sock ls; ln host.sock lh; mv host.sock lm; ln $READ/host.sock $WRITE/lh; ` + tried("dial unix ls", "dial unix lh", "dial unix lm", "dial unix $WRITE/lh", "connect-at host.sock", "connect-at $READ/host.sock")},
 		{name: "listed-moved", script: `mkdir d; mv host.* d/; mv $WRITE $WRITE.x; ` + tried("dial unix d/host.sock", "dial unix $WRITE.x/host.sock", "exchange readme host.sock", "dial unix readme")},

@@ -68,7 +68,7 @@ func newStage(t testing.TB, k *kit, layouts ...layout) *stage {
 		s.file(f, s.token+"\n")
 	}
 	for _, f := range []string{
-		s.agent + "/frozen/file", s.agent + "/shared/file", s.agent + "/readme", s.read + "/note", s.write + "/note", s.write + "/locked",
+		s.agent + "/frozen/file", s.agent + "/deploy/file", s.agent + "/shared/file", s.agent + "/readme", s.read + "/note", s.write + "/note", s.write + "/locked",
 		s.home + "/.bashrc", s.home + "/.profile", s.home + "/notes/note",
 	} {
 		s.file(f, "plain\n")
@@ -94,7 +94,7 @@ func randomText() string {
 func (s *stage) secrets() []string {
 	return append([]string{
 		s.agent + "/secret.txt", s.agent + "/vault/inner/key", s.agent + "/.env", s.agent + "/sub/.env", s.agent + "/new\nline/.env",
-		s.agent + "/caf\u00e9/.env",
+		s.agent + "/caf\u00e9/.env", s.agent + "/frozen/.env", s.agent + "/deploy/.env", s.write + "/deploy/sub/.env",
 		s.read + "/private/key", s.read + "/.env", s.write + "/private/key", s.write + "/deep/er/.env",
 		s.home + "/.ssh/id", s.outside + "/file",
 	}, s.extra...)
@@ -157,7 +157,7 @@ func (s *stage) plan() {
 		Guest:     guest,
 		Filesystem: sandbox.FilesystemRules{
 			AllowRead: []string{s.read, s.kit.tool}, AllowWrite: []string{s.write},
-			DenyRead: closed, DenyWrite: append([]string{s.agent + "/frozen", s.write + "/locked"}, closed...),
+			DenyRead: closed, DenyWrite: append([]string{s.agent + "/frozen", s.write + "/locked", "**/deploy/**"}, closed...),
 		},
 	}
 	s.envs = []string{

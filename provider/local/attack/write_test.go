@@ -12,7 +12,7 @@ import (
 )
 
 // locked lists what may be read and not written.
-const locked = `$WS/frozen/file $AGENT/frozen/file $WRITE/locked $READ/note`
+const locked = `$WS/frozen/file $WS/deploy/file $AGENT/frozen/file $WRITE/locked $READ/note`
 
 // writeGroup tries to change what is closed.
 func writeGroup() group {

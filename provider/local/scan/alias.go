@@ -13,18 +13,11 @@ import (
 
 type inode struct{ dev, ino uint64 }
 
-// An origin is the denied file or folder that something was found for.
-type origin struct {
-	path string
-	rule string
-	read bool
-}
-
 // A wanted is a denied file that has more names than one.
 type wanted struct {
 	origin
 	links uint64
-	names map[string]bool // the denied ones
+	names map[string]bool // the denied ones, true where reading is
 	other map[string]bool // those found besides
 }
 
@@ -43,7 +36,7 @@ func (w *walk) want(st *unix.Stat_t, o origin) {
 		f.origin = o
 	}
 	f.links = max(f.links, uint64(st.Nlink))
-	f.names[o.path] = true
+	f.names[o.path] = f.names[o.path] || o.read
 }
 
 // A relied is a denied folder whose link counts were not looked at this time.
@@ -124,6 +117,9 @@ func (w *walk) aliases() error {
 	}
 	inos := map[uint64]bool{}
 	for key, f := range w.wanted {
+		if err := w.nearly(key, f); err != nil {
+			return err
+		}
 		if uint64(len(f.names)) < f.links {
 			inos[key.ino] = true
 		}
@@ -152,6 +148,19 @@ func (w *walk) aliases() error {
 	return nil
 }
 
+// nearly reports the names of a file that must not be read which are themselves
+// denied for writing alone.
+func (w *walk) nearly(key inode, f *wanted) error {
+	for p, read := range f.names {
+		if f.read && !read {
+			if err := w.another(p, key, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // search looks for the inodes in n, which lies at p, and below it.
 func (w *walk) search(p string, n *node, inos map[uint64]bool) error {
 	if n.scan != w.id {
@@ -165,7 +174,7 @@ func (w *walk) search(p string, n *node, inos map[uint64]bool) error {
 			return err
 		}
 	}
-	if look := !n.inodes && !n.closed; look || holds(n.inos, inos) {
+	if look := !n.inodes && n.shut == free; look || holds(n.inos, inos) {
 		if err := w.name(p, inos, look); err != nil {
 			return err
 		}
@@ -216,17 +225,24 @@ func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
 
 // alias reports the file at p if it is a wanted one under another name.
 func (w *walk) alias(p string, st *unix.Stat_t) error {
-	f := w.wanted[inode{uint64(st.Dev), st.Ino}]
-	if f == nil || f.names[p] || f.other[p] {
+	key := inode{uint64(st.Dev), st.Ino}
+	f := w.wanted[key]
+	if f == nil || f.other[p] {
 		return nil
 	}
+	if _, denied := f.names[p]; denied {
+		return nil
+	}
+	f.other[p] = true
+	return w.another(p, key, f)
+}
+
+// another reports p as a further name of the file f, whose inode is key.
+func (w *walk) another(p string, key inode, f *wanted) error {
 	if len(w.out.Aliases)+len(w.out.Hits) >= w.s.limits.Hits {
 		return w.over(p, fmt.Sprintf("more than %d files match", w.s.limits.Hits))
 	}
-	f.other[p] = true
-	w.out.Aliases = append(w.out.Aliases, Alias{
-		Path: p, Of: f.path, Dev: uint64(st.Dev), Ino: st.Ino, Read: f.read, Rule: f.rule,
-	})
+	w.out.Aliases = append(w.out.Aliases, Alias{Path: p, Of: f.path, Dev: key.dev, Ino: key.ino, Read: f.read, Rule: f.rule})
 	return nil
 }
 

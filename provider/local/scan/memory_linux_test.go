@@ -81,6 +81,7 @@ func TestSeesEveryChange(t *testing.T) {
 	x := newTree(t, "a/.env", "a/sub/.env", "a/sub/y", "b/x", "c/deep/er/.env", "plain")
 	x.settled()
 	q := x.request("**/.env", "ROOT/b/**/y", "**/shut")
+	q.Globs = append(q.Globs, Glob{Pattern: "**/still", Rule: "still"})
 	steps := []struct {
 		name string
 		do   func() error
@@ -100,6 +101,10 @@ func TestSeesEveryChange(t *testing.T) {
 		}},
 		{"folder becomes denied", func() error { return os.Rename(x.at("b2"), x.at("shut")) }},
 		{"folder is denied no longer", func() error { return os.Rename(x.at("shut"), x.at("b2")) }},
+		{"folder becomes closed for writing", func() error { return os.Rename(x.at("b2"), x.at("still")) }},
+		{"closed altogether", func() error { return os.Rename(x.at("still"), x.at("shut")) }},
+		{"and for writing alone again", func() error { return os.Rename(x.at("shut"), x.at("still")) }},
+		{"and not at all", func() error { return os.Rename(x.at("still"), x.at("b2")) }},
 		{"file becomes a folder", func() error {
 			x.must(os.Remove(x.at("b2/deep/er/.env")))
 			return os.Mkdir(x.at("b2/deep/er/.env"), 0o755)
@@ -156,7 +161,7 @@ func TestHardLinks(t *testing.T) {
 			}
 			want := []string{
 				"[b/copy a/.env] true **/.env", "[b/copy2 a/.env] true **/.env", "[c/key vault/key] false vault",
-				"[c/key2 vault/sub/key2] false vault", "[c/lit literal] true literal",
+				"[c/key2 vault/sub/key2] false vault", "[c/lit literal] true literal", "[vault/env a/.env] true **/.env",
 			}
 			if !slices.Equal(got, want) || r.Unseen != 1 {
 				t.Fatalf("aliases %q and %d unseen, want %q and one", got, r.Unseen, want)
@@ -234,8 +239,12 @@ func TestUnreadable(t *testing.T) {
 	x.must(os.Chmod(x.at("hidden"), 0o311))
 	x.must(os.Chmod(x.at("names"), 0o444))
 	t.Cleanup(func() { os.Chmod(x.at("hidden"), 0o755); os.Chmod(x.at("names"), 0o755) })
-	for range 2 {
-		r := x.scan(x.request("**/.env"))
+	for i := range 4 {
+		q := x.request("**/.env")
+		if i > 1 {
+			q.Denied = []plan.Deny{{Path: x.root, Rule: "closed for writing"}}
+		}
+		r := x.scan(q)
 		x.want("unreadable", r.Unreadable, "hidden", "names")
 		x.want("hits", hits(r), "a/.env", "ok/.env")
 		if !slices.Contains(r.Denies(), plan.Deny{Path: x.at("hidden"), Read: true, Rule: RuleUnreadable}) {

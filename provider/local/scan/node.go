@@ -27,7 +27,7 @@ const linkAge = 2 * time.Second
 type node struct {
 	id      identity
 	trusted bool // what follows holds while id does
-	closed  bool // a denied folder: nothing is matched in it, links are counted
+	shut    shut // in all but free ones links are counted
 	fold    bool // names that differ in case alone are one name here
 	count   int  // names in it
 	subs    []sub
@@ -37,8 +37,8 @@ type node struct {
 	inodes  bool     // the folder tells inode numbers
 	inos    []uint64 // of its files, if it does
 
-	files  []string // of a closed folder
-	linked []linked // of a closed folder: files with more than one name
+	files  []string // of a denied folder
+	linked []linked // of a denied folder: files with more than one name
 	looked time.Time
 
 	scan uint64 // the scan that last saw it, to be found again by the search for aliases
@@ -46,9 +46,9 @@ type node struct {
 
 // A sub is a folder in a folder.
 type sub struct {
-	name   string
-	closed bool // it is a hit
-	node   *node
+	name string
+	hit  shut // what the glob that it matches makes of it, if any does
+	node *node
 }
 
 // A match is a name that a glob matches.

@@ -33,7 +33,7 @@ func (w *walk) read(fd int, st *unix.Stat_t, p string, n *node, o *origin) (stop
 	defer unix.Close(open)
 	now := time.Now()
 	w.out.Listed++
-	next := node{id: identify(st), closed: o != nil, inodes: dev.inodes, fold: dev.fold || dev.folds && foldsHere(open)}
+	next := node{id: identify(st), shut: o.shut(), inodes: dev.inodes, fold: dev.fold || dev.folds && foldsHere(open)}
 	next.trusted = dev.times && next.id.settled(now, w.s.settle)
 	r := reading{w: w, dir: p, fd: fd, old: n.children(), n: &next}
 	if err := list(open, w.names(), r.entry); err != nil {
@@ -78,29 +78,31 @@ func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 		}
 		kind = kindOf(uint32(st.Mode))
 	}
-	hit := false
-	if !r.n.closed {
-		if glob, read := r.w.s.match.matches(r.dir, name, r.n.fold); glob >= 0 {
-			hit = true
+	hit := free
+	if r.n.shut != sealed {
+		if glob, read := r.w.s.match.matches(r.dir, name, r.n.fold); read || glob >= 0 && r.n.shut == free {
+			if hit = frozen; read {
+				hit = sealed
+			}
 			r.n.hits = append(r.n.hits, match{string(name), glob, read})
 		}
-		if r.w.s.match.finds(name, r.n.fold) {
-			r.n.found = append(r.n.found, string(name))
-		}
+	}
+	if r.n.shut == free && r.w.s.match.finds(name, r.n.fold) {
+		r.n.found = append(r.n.found, string(name))
 	}
 	switch kind {
 	case unix.DT_DIR:
 		s := sub{string(name), hit, &node{}}
-		if old, ok := r.old[s.name]; ok && old.closed == hit {
+		if old, ok := r.old[s.name]; ok && old.hit == hit {
 			s.node = old.node
 		}
 		r.n.subs = append(r.n.subs, s)
 	case unix.DT_SOCK:
-		if !hit && !r.n.closed {
+		if hit != sealed && r.n.shut != sealed { // to connect is no write to a mount
 			r.n.sockets = append(r.n.sockets, string(name))
 		}
 	case unix.DT_REG:
-		if r.n.closed {
+		if r.n.shut != free {
 			r.n.files = append(r.n.files, string(name))
 		} else if r.n.inodes {
 			r.n.inos = append(r.n.inos, ino)

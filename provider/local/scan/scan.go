@@ -6,6 +6,9 @@
 // it is built and again before each command. What appears afterwards is found
 // the next time; a wall that stands does not close it by itself.
 //
+// What a rule closes for writing alone can still be read, and so it is looked
+// through for what others close for reading, and for sockets.
+//
 // A scan looks at the names in a folder, not at the files: the kernel tells
 // the kinds along with the names. It never follows a link and holds on to
 // folders by descriptor, so whoever exchanges a folder for a link meanwhile
@@ -61,9 +64,11 @@ type Glob struct {
 
 // A Request says what to look for. Paths are absolute and canonical.
 type Request struct {
-	Roots  []string    // folders to look below: what the wall shows, but not the system's folders
-	Globs  []Glob      //
-	Denied []plan.Deny // denied by path; looked at for hard links, and not searched for matches
+	Roots []string // folders to look below: what the wall shows, but not the system's folders
+	Globs []Glob   //
+	// Denied is denied by path: looked at for hard links and, where reading is
+	// left open, for what must not be read.
+	Denied []plan.Deny
 	// Exclude lists folders that are not looked into, because the wall does
 	// not show them or shows something else there.
 	Exclude []string
@@ -103,7 +108,7 @@ type Alias struct {
 type Result struct {
 	Hits    []Hit
 	Aliases []Alias
-	Sockets []string // Unix sockets that are neither hits nor below one
+	Sockets []string // Unix sockets that no hit and no denied path closes for reading
 	Found   []string // places of the names in Request.Find
 	// Unreadable lists folders that could not be looked into. Whoever owns
 	// one can make it readable again afterwards, so the caller closes them.
@@ -233,13 +238,21 @@ func (q Request) key() string {
 		}
 		b.WriteByte(0)
 	}
+	for _, d := range q.Denied {
+		b.WriteByte(mark(d.Read))
+	}
 	for _, g := range q.Globs {
 		b.WriteString(g.Pattern + "\x00" + g.Rule + "\x00")
-		if g.Read {
-			b.WriteByte('r')
-		}
+		b.WriteByte(mark(g.Read))
 	}
 	return b.String()
+}
+
+func mark(read bool) byte {
+	if read {
+		return 'r'
+	}
+	return 'w'
 }
 
 func denied(list []plan.Deny) []string {

@@ -185,13 +185,63 @@ func TestKindsAndRules(t *testing.T) {
 		{"p.k", plan.Other, false, "write"}, {"s.k", plan.Socket, false, "write"},
 	}
 	r := x.scan(q)
-	if len(r.Hits) != len(want) || len(r.Sockets) != 0 {
+	if len(r.Hits) != len(want) {
 		t.Fatalf("%+v", r)
 	}
+	x.want("sockets, as a mount that cannot be written lets connect", r.Sockets, "s.k")
 	for i, h := range r.Hits {
 		if w := want[i]; h.Path != x.at(w.name) || h.Kind != w.kind || h.Read != w.read || h.Rule != w.rule || h.Ino == 0 || h.Dev == 0 {
 			t.Errorf("%+v, want %+v", h, w)
 		}
+	}
+}
+
+// TestClosedForWritingAlone holds that what must not be read is found below what
+// can be read and not written, whichever rule closes that.
+func TestClosedForWritingAlone(t *testing.T) {
+	x := newTree(t, "deploy/.env", "deploy/sub/.env", "deploy/sub/out", "frozen/a/.env", "frozen/vault/.env", "frozen/key/x", "other/.env")
+	socket(t, x.at("deploy/sub/s"))
+	socket(t, x.at("frozen/s"))
+	x.must(os.Link(x.at("other/.env"), x.at("frozen/copy")))
+	env := func(q Request) Request {
+		q.Globs = append(q.Globs, Glob{Pattern: "**/.env", Read: true, Rule: "env"}, Glob{Pattern: "**/out", Rule: "out"})
+		return q
+	}
+	all := env(Request{
+		Roots: []string{x.root}, Globs: []Glob{{Pattern: "**/deploy/**", Rule: "deploy"}},
+		Denied: []plan.Deny{
+			{Path: x.at("frozen"), Rule: "frozen"}, {Path: x.at("frozen/vault"), Rule: "twice"},
+			{Path: x.at("frozen/vault"), Read: true, Rule: "vault"}, {Path: x.at("frozen/key"), Rule: "inner"},
+		},
+	})
+	for range 2 {
+		r := x.scan(all)
+		x.want("hits", hits(r), "deploy", "deploy/.env", "deploy/sub/.env", "frozen/a/.env", "other/.env")
+		x.want("sockets", r.Sockets, "deploy/sub/s", "frozen/s")
+		if len(r.Aliases) != 1 || r.Aliases[0].Path != x.at("frozen/copy") || !r.Aliases[0].Read {
+			t.Errorf("another name of what must not be read, where nothing can be written: %+v", r.Aliases)
+		}
+	}
+	x.want("hits of a root that is denied", hits(x.scan(env(Request{
+		Roots: []string{x.at("frozen")}, Denied: []plan.Deny{{Path: x.at("frozen"), Rule: "frozen"}},
+	}))), "frozen/a/.env", "frozen/vault/.env")
+	x.want("hits of a root below one", hits(x.scan(env(Request{
+		Roots: []string{x.at("deploy/sub")}, Globs: []Glob{{Pattern: "**/deploy", Rule: "deploy"}},
+	}))), "deploy", "deploy/sub/.env")
+}
+
+// TestNameInTwoDenials holds that the other names of a file are closed for
+// reading when one of the folders that it lies in is.
+func TestNameInTwoDenials(t *testing.T) {
+	x := newTree(t, "vault/inner/key", "w/x")
+	x.must(os.Link(x.at("vault/inner/key"), x.at("w/copy")))
+	denied := []plan.Deny{{Path: x.at("vault"), Read: true, Rule: "vault"}, {Path: x.at("vault/inner"), Rule: "inner"}}
+	for range 2 {
+		r := x.scan(Request{Roots: []string{x.root}, Denied: denied})
+		if len(r.Aliases) != 1 || r.Aliases[0].Path != x.at("w/copy") || !r.Aliases[0].Read {
+			t.Errorf("%+v", r.Aliases)
+		}
+		slices.Reverse(denied)
 	}
 }
 

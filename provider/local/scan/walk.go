@@ -24,7 +24,10 @@ type walk struct {
 	end     time.Time
 	id      uint64
 	roots   []string
-	skip    map[string]bool // folders that are not looked into from above
+	skip    map[string]bool   // folders that are not looked into from above
+	sealed  map[string]bool   // those of them that are denied for reading
+	frozen  map[string]string // what is denied for writing alone, and the rule
+	met     map[string]bool   // what of that a walk from above has come by
 	denied  []plan.Deny
 	devices map[uint64]device
 	list    bool
@@ -76,13 +79,12 @@ func (w *walk) close() {
 func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
 	w := &walk{
 		ctx: ctx, s: s, begin: time.Now(), denied: slices.Clone(q.Denied),
-		list: q.List, skip: map[string]bool{}, devices: map[uint64]device{}, wanted: map[inode]*wanted{},
+		skip: map[string]bool{}, sealed: map[string]bool{}, frozen: map[string]string{}, met: map[string]bool{},
+		list: q.List, devices: map[uint64]device{}, wanted: map[inode]*wanted{},
 	}
 	w.end = w.begin.Add(s.limits.Time)
 	w.id = uint64(w.begin.UnixNano())
-	for _, p := range slices.Concat(q.Exclude, denied(q.Denied)) {
-		w.skip[path.Clean(p)] = true
-	}
+	w.deny(q)
 	for _, r := range q.Roots {
 		w.roots = append(w.roots, path.Clean(r))
 	}
@@ -94,20 +96,23 @@ func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
 // all looks at every root, then at what is denied by path, then for aliases.
 func (w *walk) all() error {
 	for i, r := range w.roots {
-		if err := w.above(r); err != nil {
+		o, err := w.above(r)
+		if err != nil {
 			return err
 		}
 		if w.skip[r] || slices.ContainsFunc(w.roots[:i], func(o string) bool { return w.reaches(o, r) }) {
 			continue // closed, not shown, or looked at already
 		}
-		if err := w.tree(r, false, nil); err != nil {
+		if err := w.tree(r, w.meet(r, o)); err != nil {
 			return err
 		}
 	}
 	for i := 0; i < len(w.denied); i++ { // hits that are links add to it
 		d := w.denied[i]
-		o := &origin{path: d.Path, rule: d.Rule, read: d.Read}
-		if err := w.tree(path.Clean(d.Path), true, o); err != nil {
+		if !d.Read && w.met[d.Path] {
+			continue
+		}
+		if err := w.tree(d.Path, &origin{path: d.Path, rule: d.Rule, read: d.Read}); err != nil {
 			return err
 		}
 	}
@@ -132,8 +137,9 @@ func (w *walk) reaches(root, p string) bool {
 	return true
 }
 
-// above reports a root, or a folder that it lies in, that a glob matches.
-func (w *walk) above(root string) error {
+// above reports a root, or a folder that it lies in, that a glob matches, and
+// returns what that closes the root by.
+func (w *walk) above(root string) (o *origin, err error) {
 	for p := root; p != "/"; p = path.Dir(p) {
 		glob, read := w.s.match.matches(path.Dir(p), []byte(path.Base(p)), false)
 		if glob < 0 {
@@ -144,27 +150,33 @@ func (w *walk) above(root string) error {
 			continue
 		}
 		if err != nil {
-			return w.lost(p, err)
+			return nil, w.lost(p, err)
 		}
+		before := len(w.out.Hits)
 		err = w.hit(fd, path.Dir(p), match{path.Base(p), glob, read})
 		unix.Close(fd)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		for _, h := range w.out.Hits[before:] {
+			if h.Kind == plan.Dir && (o == nil || h.Read && !o.read) {
+				o = &origin{path: p, rule: h.Rule, read: h.Read, search: !h.Read}
+			}
 		}
 	}
-	return nil
+	return o, nil
 }
 
 // tree visits the folder at p and everything below it. A denied path may be
 // a file: then it is only asked for the number of its names.
-func (w *walk) tree(p string, closed bool, o *origin) error {
+func (w *walk) tree(p string, o *origin) error {
 	dir, name := path.Split(p)
 	if name == "" {
 		name = "."
 	}
 	fd, err := w.folder(dir)
 	if err != nil {
-		if nolink.Gone(err) || closed && closedTo(err) {
+		if nolink.Gone(err) || o.shut() == sealed && closedTo(err) {
 			return nil
 		}
 		return w.lost(p, err)
@@ -173,13 +185,13 @@ func (w *walk) tree(p string, closed bool, o *origin) error {
 		var st unix.Stat_t
 		if err := nolink.Stat(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
 			if err == nil {
-				w.want(&st, *o)
+				w.want(&st, origin{path: p, rule: o.rule, read: o.read})
 			}
 			return nil
 		}
 	}
 	key := p
-	if closed {
+	if o.shut() == sealed {
 		key += "\x00"
 	}
 	n := w.s.trees[key]
@@ -196,7 +208,7 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	if err := w.within(p, depth); err != nil {
 		return err
 	}
-	if n.trusted && n.closed == (o != nil) && len(n.subs) == 0 && len(n.hits) == 0 && !n.closed {
+	if n.trusted && n.shut == free && o == nil && len(n.subs) == 0 && len(n.hits) == 0 {
 		var st unix.Stat_t
 		if err := nolink.Stat(parent, name, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_DIR && identify(&st) == n.id {
 			return w.take(-1, p, n, o, depth)
@@ -218,7 +230,7 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	if err := nolink.Retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return w.lost(p, err)
 	}
-	if !n.trusted || n.closed != (o != nil) || identify(&st) != n.id {
+	if !n.trusted || n.shut != o.shut() || identify(&st) != n.id {
 		if stop, err := w.read(fd, &st, p, n, o); stop || err != nil {
 			return err
 		}
@@ -240,30 +252,24 @@ func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
 		if err := w.links(fd, p, n, *o); err != nil {
 			return err
 		}
-	} else {
-		for _, s := range n.sockets {
-			w.out.Sockets = append(w.out.Sockets, join(p, s))
-		}
-		for _, f := range n.found {
-			w.out.Found = append(w.out.Found, join(p, f))
-		}
-		for _, m := range n.hits {
-			if err := w.hit(fd, p, m); err != nil {
-				return err
-			}
+	}
+	for _, s := range n.sockets {
+		w.out.Sockets = append(w.out.Sockets, join(p, s))
+	}
+	for _, f := range n.found {
+		w.out.Found = append(w.out.Found, join(p, f))
+	}
+	for _, m := range n.hits {
+		if err := w.hit(fd, p, m); err != nil {
+			return err
 		}
 	}
 	for _, s := range n.subs {
-		below := o
 		at := join(p, s.name)
-		if o == nil && s.closed {
-			i := slices.IndexFunc(n.hits, func(m match) bool { return m.name == s.name })
-			below = &origin{path: at, rule: w.s.match.globs[n.hits[i].glob].Rule, read: n.hits[i].read}
-		}
 		if w.skip[at] {
 			continue
 		}
-		if err := w.visit(fd, s.name, at, s.node, below, depth+1); err != nil {
+		if err := w.visit(fd, s.name, at, s.node, w.below(at, n, s, o), depth+1); err != nil {
 			return err
 		}
 	}
@@ -284,12 +290,12 @@ func (w *walk) within(p string, depth int) error {
 	return nil
 }
 
-// unreadable notes a folder that could not be looked into. In a denied one
+// unreadable notes a folder that could not be looked into. In a sealed one
 // nothing had to be found but links, and whoever cannot get in here cannot
 // get in through the wall.
 func (w *walk) unreadable(p string, n *node, o *origin) error {
 	n.forget()
-	if o == nil {
+	if o.shut() != sealed {
 		w.out.Unreadable = append(w.out.Unreadable, p)
 	}
 	return nil

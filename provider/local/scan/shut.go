@@ -1,0 +1,80 @@
+package scan
+
+import (
+	"path"
+	"slices"
+
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+// A shut says how far a folder is closed, and so what is looked for in it.
+type shut uint8
+
+const (
+	free   shut = iota // all that matches, and sockets
+	frozen             // closed for writing alone: what matches a glob that closes reading, sockets, and links
+	sealed             // links, and nothing that matches: closed for reading, or not shown
+)
+
+// An origin is the denied file or folder that something was found for.
+type origin struct {
+	path string
+	rule string
+	read bool
+	// search says that what lies below can still be read inside.
+	search bool
+}
+
+// shut says what o makes of a folder. No origin is nil.
+func (o *origin) shut() shut {
+	switch {
+	case o == nil:
+		return free
+	case o.search:
+		return frozen
+	}
+	return sealed
+}
+
+// deny notes what is denied by path. A folder that is closed for writing alone
+// is looked into from above, for what must not be read in it.
+func (w *walk) deny(q Request) {
+	for _, p := range q.Exclude {
+		w.skip[path.Clean(p)] = true
+	}
+	for i := range w.denied {
+		d := &w.denied[i]
+		if d.Path = path.Clean(d.Path); d.Read {
+			w.skip[d.Path], w.sealed[d.Path] = true, true
+		}
+	}
+	w.denied = slices.DeleteFunc(w.denied, func(d plan.Deny) bool { return !d.Read && w.sealed[d.Path] })
+	for _, d := range w.denied {
+		if !d.Read {
+			w.frozen[d.Path] = d.Rule
+		}
+	}
+}
+
+// meet returns what closes the folder at p, which a walk from above comes by: o,
+// which closes the folder that it lies in or is nil, or what denies it by path.
+func (w *walk) meet(p string, o *origin) *origin {
+	rule, denied := w.frozen[p]
+	if !denied {
+		return o
+	}
+	w.met[p] = true
+	if o == nil {
+		o = &origin{path: p, rule: rule, search: true}
+	}
+	return o
+}
+
+// below returns what closes the folder s of n, which lies at p; o closes n.
+func (w *walk) below(p string, n *node, s sub, o *origin) *origin {
+	if s.hit != free {
+		i := slices.IndexFunc(n.hits, func(m match) bool { return m.name == s.name })
+		o = &origin{path: p, rule: w.s.match.globs[n.hits[i].glob].Rule, read: n.hits[i].read, search: !n.hits[i].read}
+	}
+	return w.meet(p, o)
+}
