@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -22,6 +23,8 @@ func homeGroup() group {
 	}
 	return group{name: "home", layouts: []layout{open}, attempts: []attempt{
 		{name: "home-shell", script: `for f in .bashrc .profile .bash_profile .bash_login .bash_logout .zshrc .zshenv .zprofile .zlogin .kshrc .mkshrc .inputrc .config/fish/config.fish; do mkdir -p $HOMEDIR/.config/fish; echo 'echo ATTACK' >>$HOMEDIR/$f; done`},
+		{name: "home-shell-twins", script: `cd $HOMEDIR; mkdir -p .local/share/fish/vendor_conf.d .local/share/bash-completion/completions; for f in ` + strings.Join(twins(), " ") + `; do echo 'echo ATTACK' >$f; done`},
+		{name: "home-services", script: `cd $HOMEDIR; mkdir -p .local/share/systemd/user .local/share/dbus-1/services .config/plasma-workspace/env .config/tmux .local/share/nvim/site/plugin .vim/plugin; mv .local .l2; for f in ` + strings.Join(services(), " ") + `; do mkdir -p ${f%/*}; echo ATTACK >$f; done`},
 		{name: "home-shell-replaced", script: `cd $HOMEDIR; echo 'echo ATTACK' >n; mv -f n .bashrc; echo 'echo ATTACK' >n; ln -f n .profile; ln -sf $HOMEDIR/n .bash_profile; rm -f .bashrc; cp n .bashrc`},
 		{name: "home-git", script: `cd $HOMEDIR; for f in .gitconfig .config/git/config; do printf '[core]\n\tfsmonitor = ATTACK\n' >>$f; done; mv .config .c2; mkdir -p .config/git; printf '[core]\n\tfsmonitor = ATTACK\n' >.config/git/config`},
 		{name: "home-keys", script: `cd $HOMEDIR; cat .ssh/id; echo ATTACK >>.ssh/authorized_keys; mv .ssh .s2; mkdir .ssh; echo ATTACK >.ssh/rc`},
@@ -29,12 +32,28 @@ func homeGroup() group {
 	}}
 }
 
+// twins are run by shells beside, or in place of, the files that people write.
+func twins() []string {
+	return []string{
+		".zshrc.zwc", ".zshenv.zwc", ".zprofile.zwc", ".zlogin.zwc", ".zlogout.zwc", ".zcompdump", ".bash_completion",
+		".local/share/fish/vendor_conf.d/x.fish", ".local/share/bash-completion/completions/git",
+	}
+}
+
+// services are run by other programs at their start.
+func services() []string {
+	return []string{
+		".local/share/systemd/user/x.service", ".local/share/dbus-1/services/x.service", ".config/plasma-workspace/env/x.sh",
+		".config/tmux/tmux.conf", ".local/share/nvim/site/plugin/x.lua", ".vim/plugin/x.vim",
+	}
+}
+
 // startupTrap finds what the attempts put into files that are run later.
 func (s *stage) startupTrap() string {
-	for _, f := range []string{
+	for _, f := range slices.Concat(twins(), services(), []string{
 		".bashrc", ".profile", ".bash_profile", ".bash_login", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
 		".gitconfig", ".config/git/config", ".ssh/authorized_keys", ".ssh/rc",
-	} {
+	}) {
 		b, err := os.ReadFile(filepath.Join(s.home, f))
 		if err == nil && strings.Contains(string(b), "ATTACK") {
 			return "the home's " + f + " was changed"

@@ -164,6 +164,10 @@ func TestHomeAndTables(t *testing.T) {
 	lines := r.lines(r.rules(Request{Home: r.at("home"), Writable: []string{r.root}}).Denies)
 	for _, w := range []string{
 		"home/.bashrc keep", "home/.bash_profile keep", "home/.zshenv keep", "home/.config/fish keep dir", "home/.gitconfig keep",
+		"home/.zshrc.zwc keep", "home/.zshenv.zwc keep", "home/.zprofile.zwc keep", "home/.zlogin.zwc keep", "home/.zlogout.zwc keep",
+		"home/.zcompdump keep", "home/.bash_completion keep", "home/.config/bash_completion keep", "home/.local/share/bash-completion keep dir",
+		"home/.local/share/systemd/user keep dir", "home/.local/share/dbus-1/services keep dir", "home/.config/plasma-workspace keep dir",
+		"home/.config/tmux keep dir", "home/.local/share/fish/vendor_conf.d keep dir", "home/.local/share/nvim/site keep dir", "home/.vim keep dir",
 		"home/.config/git keep dir", "home/.claude keep dir", "home/.config/systemd keep dir", ".vscode dir", ".bashrc",
 	} {
 		if !slices.Contains(lines, w) {
@@ -173,6 +177,11 @@ func TestHomeAndTables(t *testing.T) {
 	lines = r.lines(r.rules(Request{Home: r.at("home"), Writable: []string{r.at("home/.config")}}).Denies, RuleStartup)
 	if !slices.Contains(lines, "home/.config/fish keep dir") || slices.Contains(lines, "home/.bashrc keep") {
 		t.Errorf("of a part of the home: %q", lines)
+	}
+	if lines := r.lines(r.rules(Request{Home: r.at("home"), Writable: []string{r.at("homely"), r.at("out")}}).Denies); slices.ContainsFunc(lines, func(l string) bool {
+		return strings.HasPrefix(l, "home/")
+	}) {
+		t.Errorf("of a home that cannot be written: %q", lines)
 	}
 	lines = r.lines(r.rules(Request{Home: r.at("home"), Own: r.at("own")}).Denies, RuleAgent, RuleEditor)
 	r.want(lines, "own/.agents keep dir", "own/.claude keep dir", "own/.codex keep dir", "own/.cursor keep dir", "own/.devcontainer dir",

@@ -1,6 +1,9 @@
 package protect
 
-import "path"
+import (
+	"path"
+	"slices"
+)
 
 // A place is one path to close for writing.
 type place struct {
@@ -24,14 +27,23 @@ type line struct {
 var startup = []line{
 	{".bashrc", false, true}, {".bash_profile", false, true}, {".bash_login", false, true}, {".bash_logout", false, true},
 	{".bash_aliases", false, true}, {".profile", false, true}, {".inputrc", false, true}, {".bashrc.d", true, true},
+	{".bash_completion", false, true}, {".config/bash_completion", false, true}, {".local/share/bash-completion", true, true},
 	{".zshrc", false, true}, {".zprofile", false, true}, {".zshenv", false, true}, {".zlogin", false, true}, {".zlogout", false, true},
+	// Compiled twins, which zsh runs in place of the files, and what it keeps of
+	// its completions.
+	{".zshrc.zwc", false, true}, {".zprofile.zwc", false, true}, {".zshenv.zwc", false, true}, {".zlogin.zwc", false, true},
+	{".zlogout.zwc", false, true}, {".zcompdump", false, true}, {".zcompdump.zwc", false, true},
 	{".kshrc", false, true}, {".mkshrc", false, true}, {".cshrc", false, true}, {".tcshrc", false, true}, {".login", false, true},
 	{".config/fish", true, true}, {".config/zsh", true, true}, {".config/nushell", true, true}, {".config/powershell", true, true},
+	{".local/share/fish/vendor_conf.d", true, true}, {".local/share/fish/vendor_functions.d", true, true},
+	{".local/share/fish/vendor_completions.d", true, true},
 	{".envrc", false, true}, {".config/direnv", true, true},
 	{".gitconfig", false, true}, {".config/git", true, true},
 	{".pam_environment", false, true}, {".xprofile", false, true}, {".xsession", false, true}, {".xsessionrc", false, true}, {".xinitrc", false, true},
 	{".config/systemd", true, true}, {".config/environment.d", true, true}, {".config/autostart", true, true},
-	{".tmux.conf", false, true}, {".screenrc", false, true}, {".vimrc", false, true}, {".config/nvim", true, true},
+	{".config/plasma-workspace", true, true}, {".local/share/systemd/user", true, true}, {".local/share/dbus-1/services", true, true},
+	{".tmux.conf", false, true}, {".config/tmux", true, true}, {".screenrc", false, true}, {".vimrc", false, true}, {".vim", true, true},
+	{".config/nvim", true, true}, {".local/share/nvim/site", true, true},
 	{"Library/LaunchAgents", true, true},
 }
 
@@ -71,6 +83,9 @@ func (q Request) places() []place {
 	seen := map[string]bool{}
 	roots := q.roots()
 	add := func(dir, rule string, lines []line) {
+		if !slices.ContainsFunc(roots, func(r string) bool { return within(dir, r) || within(r, dir) }) {
+			return // nothing in it can be written
+		}
 		for _, l := range lines {
 			p := place{path.Join(dir, l.rel), l.dir, l.keep, rule}
 			open := false
