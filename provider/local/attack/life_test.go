@@ -210,7 +210,7 @@ func (s *stage) untouched(t testing.TB) {
 	if bytes.Contains(mounts, []byte(s.base)) {
 		t.Errorf("mounts are left:\n%s", mounts)
 	}
-	for _, name := range []string{".git", "HEAD", ".claude", ".agents", ".mcp.json"} {
+	for _, name := range []string{".git", "HEAD", ".claude", ".agents", ".mcp.json", ".vscode", ".idea", ".zed"} {
 		if _, err := os.Lstat(filepath.Join(s.agent, name)); err == nil {
 			t.Errorf("%s is left", name)
 		}

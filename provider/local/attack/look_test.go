@@ -18,7 +18,10 @@ import (
 func (s *stage) guarded() []string {
 	list := []string{
 		s.agent + "/secret.txt", s.agent + "/vault/inner/key", s.agent + "/.env", s.agent + "/sub/.env", s.agent + "/frozen", s.agent + "/deploy", s.write + "/deploy",
-		s.read, s.write + "/private", s.write + "/locked", s.write + "/deep/er/.env", s.outside, s.spec.Guest.Dir,
+		s.read, s.write + "/private", s.write + "/locked", s.write + "/deep/er/.env", s.outside,
+		s.write + "/.claude", s.write + "/.mcp.json", s.write + "/.vscode",
+		s.agent + "/.claude/settings.json", s.agent + "/.vscode/tasks.json", s.agent + "/.idea/workspace.xml", s.agent + "/.zed/tasks.json",
+		s.spec.Guest.Dir,
 		"/etc/passwd", "/etc/ld.so.preload", "/etc/profile",
 	}
 	if s.lax && s.startup {

@@ -69,6 +69,7 @@ func newStage(t testing.TB, k *kit, layouts ...layout) *stage {
 	}
 	for _, f := range []string{
 		s.agent + "/frozen/file", s.agent + "/deploy/file", s.agent + "/shared/file", s.agent + "/readme", s.read + "/note", s.write + "/note", s.write + "/locked",
+		s.write + "/.claude/settings.json", s.write + "/.mcp.json", s.write + "/.vscode/tasks.json",
 		s.home + "/.bashrc", s.home + "/.profile", s.home + "/notes/note",
 	} {
 		s.file(f, "plain\n")

@@ -6,7 +6,8 @@
 // project; hooks and configuration of git repositories, which git runs and
 // obeys; start-up files of shells and desktops in the home folder; and in the
 // agent's own folder and the home, skills and settings of agents and editors.
-// The tables are in table.go.
+// The tables are in table.go. What there is of the latter in the other folders
+// is closed too.
 //
 // What is missing is kept missing where something on the host would trust it
 // at once. So the agent's own folder keeps its lack of a repository: one that
@@ -182,7 +183,7 @@ func (d *decision) place(p place) {
 	switch to := d.f.Targets[link]; {
 	case !detour:
 		d.deny(plan.Deny{Path: p.path, Keep: p.keep, Dir: p.dir, Rule: p.rule})
-	case p.keep:
+	case p.keep && p.rule != RuleEditor: // for an editor's link nobody's folder is frozen
 		d.deny(plan.Deny{Path: link, Keep: true, Rule: p.rule})
 		d.note(link + " is a link that has to stay, so no file can be made, renamed or removed in " + path.Dir(link))
 	case to != "" && d.writable(to) && !d.holds(to):

@@ -185,8 +185,11 @@ func TestHomeAndTables(t *testing.T) {
 	}
 	lines = r.lines(r.rules(Request{Home: r.at("home"), Own: r.at("own")}).Denies, RuleAgent, RuleEditor)
 	r.want(lines, "own/.agents keep dir", "own/.claude keep dir", "own/.codex keep dir", "own/.cursor keep dir", "own/.devcontainer dir",
-		"own/.exrc", "own/.gemini keep dir", "own/.idea dir", "own/.mcp.json", "own/.nvim.lua", "own/.opencode keep dir", "own/.vim dir",
-		"own/.vscode dir", "own/.zed dir", "own/skills dir")
+		"own/.exrc", "own/.gemini keep dir", "own/.idea keep dir", "own/.mcp.json", "own/.nvim.lua", "own/.opencode keep dir", "own/.vim dir",
+		"own/.vscode keep dir", "own/.zed keep dir", "own/skills dir")
+	lines = r.lines(r.rules(Request{Home: r.at("home"), Writable: []string{r.at("out")}}).Denies, RuleAgent, RuleEditor)
+	r.want(lines, "out/.agents dir", "out/.claude dir", "out/.codex dir", "out/.cursor dir", "out/.devcontainer dir", "out/.exrc",
+		"out/.gemini dir", "out/.idea dir", "out/.mcp.json", "out/.nvim.lua", "out/.opencode dir", "out/.vim dir", "out/.vscode dir", "out/.zed dir")
 	got := r.rules(Request{Settings: []string{r.at("conf/sandbox.json")}})
 	r.want(r.lines(got.Denies), "conf/sandbox.json keep")
 }
@@ -197,7 +200,7 @@ func TestLinksOnTheWay(t *testing.T) {
 	r := newRig(t)
 	r.dir("own/elsewhere")
 	r.link("elsewhere", "own/.claude")   // kept
-	r.link("elsewhere", "own/.vscode")   // not kept, leads inside
+	r.link("elsewhere", "own/.vscode")   // of an editor, leads inside
 	r.link("..", "own/.idea")            // would close everything
 	r.link("/usr", "own/.zed")           // not ours to close
 	r.link("nowhere/x", "own/.mcp.json") // dangling

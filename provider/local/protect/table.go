@@ -61,6 +61,12 @@ var stray = []line{
 // agents are folders from which agents on the host take instructions, skills,
 // commands and hooks. They are closed as a whole: to close single files in
 // them, missing ones would have to be made for a while, and end up in commits.
+//
+// In other folders that can be written only what is there counts: agents ask
+// before they trust a folder in which they have not been. What lies deeper,
+// such as the .claude of one part of a repository, stays open, or folders of
+// packages that hold one could not be removed: whoever starts an agent there
+// trusts what was written there.
 var agents = []line{
 	{".claude", true, true}, {".agents", true, true}, {".codex", true, true}, {".cursor", true, true}, {".gemini", true, true},
 	{".opencode", true, true}, {".mcp.json", false, false},
@@ -70,9 +76,11 @@ var agents = []line{
 // projects have another use for the name, so it counts only where it exists.
 var skills = []line{{"skills", true, false}}
 
-// editors ask before they trust a folder, so only what is there counts.
+// editors ask before they trust a folder, as agents do. The agent's own is one
+// that the person trusts already, so the folders that editors take tasks and
+// programs from stay missing there. The rest counts only where it is.
 var editors = []line{
-	{".vscode", true, false}, {".idea", true, false}, {".zed", true, false}, {".devcontainer", true, false},
+	{".vscode", true, true}, {".idea", true, true}, {".zed", true, true}, {".devcontainer", true, false},
 	{".vim", true, false}, {".exrc", false, false}, {".nvim.lua", false, false},
 }
 
@@ -110,7 +118,17 @@ func (q Request) places() []place {
 	}
 	for _, r := range roots {
 		add(r, RuleStartup, stray)
-		add(r, RuleEditor, editors)
+		add(r, RuleAgent, present(agents))
+		add(r, RuleEditor, present(editors))
+	}
+	return out
+}
+
+// present returns the lines without keeping what is missing.
+func present(lines []line) []line {
+	out := slices.Clone(lines)
+	for i := range out {
+		out[i].keep = false
 	}
 	return out
 }
