@@ -14,13 +14,14 @@ const dataRoom = 512 << 20
 
 // limits translates own, with the limits of the client where it has none.
 // There are no core dumps: they would land in the workspace or with the
-// host's handler.
+// host's handler, which the kernel starts whatever the limit is, unless it is
+// exactly one byte (core(5), fs/coredump.c). No file is as small.
 //
 // For memory there is no bound of the address space: what is written for
 // virtual machines of languages (Go, Node, the JVM) reserves far more than it
 // uses, and does not start with less than a gigabyte.
 func (c *Client) limits(own sandbox.Limits) ([]wire.Limit, error) {
-	list := []wire.Limit{{Kind: wire.LimitCore}}
+	list := []wire.Limit{{Kind: wire.LimitCore, Value: 1}}
 	add := func(kind wire.LimitKind, n int64) { list = append(list, wire.Limit{Kind: kind, Value: uint64(n)}) }
 	pick := func(own, fallback int64) int64 {
 		if own > 0 {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"golang.org/x/sys/unix"
 )
 
 func TestStartFailures(t *testing.T) {
@@ -109,6 +111,13 @@ func TestLimits(t *testing.T) {
 	}
 	if got = run(t, startGuest(t, withArg("--nofile=555")).client(client.Options{}), sh("ulimit -Sn; test $(ulimit -Hn) -gt 555 && echo hard")); got.stdout != "555\nhard\n" {
 		t.Errorf("got %+v", got)
+	}
+	// At 0 the host's handler of cores would be started.
+	var core unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_CORE, &core))
+	want := fmt.Sprintf("Max core file size %d %[1]d bytes \n", min(core.Max, 1))
+	if got = run(t, c, sh("grep core /proc/self/limits | tr -s ' '")); got.stdout != want {
+		t.Errorf("got %+v, want %q", got, want)
 	}
 	// Limits of one command are not those of the next from the same stage.
 	if got = run(t, c, sh("ulimit -t")); got.stdout != "unlimited\n" {

@@ -5,12 +5,15 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -22,6 +25,15 @@ func TestLimitsOfTheSpec(t *testing.T) {
 	sb := r.open(r.provider(t), r.spec("a"))
 	if out, _ := sh(t, sb, "ulimit -Hn; ulimit -Sn; ulimit -Hc"); out != "8192\n4096\n0" {
 		t.Errorf("limits are %q", out)
+	}
+	// At 0 the host's handler of cores would be started.
+	var core unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_CORE, &core))
+	want := fmt.Sprintf("Max core file size %d %[1]d bytes", min(core.Max, 1))
+	for _, file := range []string{"/proc/self/limits", "/proc/1/limits"} {
+		if out, _ := sh(t, sb, "grep core "+file+" | tr -s ' '"); strings.TrimSpace(out) != want {
+			t.Errorf("%s has %q, want %q", file, out, want)
+		}
 	}
 }
 

@@ -21,9 +21,26 @@ func limits(list []sandbox.Ulimit) ([]launch.Limit, error) {
 		if !ok {
 			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "docker.ulimits." + u.Name, Message: "there is no such limit"}
 		}
-		out = append(out, launch.Limit{Resource: uint32(n), Soft: boundOf(u.Soft), Hard: boundOf(u.Hard)})
+		l := launch.Limit{Resource: uint32(n), Soft: boundOf(u.Soft), Hard: boundOf(u.Hard)}
+		if n == unix.RLIMIT_CORE {
+			l = noCore(l)
+		}
+		out = append(out, l)
 	}
 	return out, nil
+}
+
+// noCore makes one byte of a core that is to have none, for which no file is
+// written either: it would be too small. Where the host hands cores to a program
+// (core_pattern with a pipe, core(5)), which runs as root and outside of every
+// wall, the kernel passes over every limit but this one: it starts the program at
+// 0, and does not at exactly 1 (fs/coredump.c). Code inside that lowers its own
+// limit to 0 has it started all the same.
+func noCore(l launch.Limit) launch.Limit {
+	if l.Soft == 0 {
+		l.Soft, l.Hard = 1, max(l.Hard, 1)
+	}
+	return l
 }
 
 // boundOf reads a value of settings, where a negative one is no bound.
