@@ -38,6 +38,9 @@ func commandRules(o Options) []rule {
 		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, Refuse(eperm))
 	}
 	on("process_vm_readv", test{}, Refuse(eperm))
+	for _, command := range leases() {
+		on("fcntl", test{kind: is, arg: 1, value: command}, Refuse(eperm))
+	}
 	if o.Observe {
 		on("utimensat", test{kind: null, arg: 1}, Allow) // of an open file
 		for _, call := range Observed() {
@@ -46,6 +49,12 @@ func commandRules(o Options) []rule {
 	}
 	return rules
 }
+
+// leases are the commands of fcntl(2) that have the kernel hold up, or tell of,
+// what others do with a file: F_SETLEASE, F_NOTIFY and F_SETDELEG. A lease can
+// be had on any file of the own user, one that can only be read too, and keeps
+// programs of the host waiting that open it, or fails them.
+func leases() []uint32 { return []uint32{1024, 1026, 1040} }
 
 // Observed returns the names of the calls that an observer is told of
 // whatever their arguments are, in alphabetical order: all that change what a

@@ -23,6 +23,7 @@ func numbers() map[string][2]int {
 		"fchmodat":                {268, 53},
 		"fchmodat2":               {452, 452},
 		"fchownat":                {260, 54},
+		"fcntl":                   {72, 25},
 		"file_setattr":            {469, 469},
 		"finit_module":            {313, 273},
 		"fsconfig":                {431, 431},

@@ -63,7 +63,20 @@ func fileTries() map[string]func([]string) error {
 		"tmpfile-link":    tmpfileLink,
 		"mknod":           func(a []string) error { return worked(unix.Mknod(a[0], unix.S_IFCHR|0o666, int(unix.Mkdev(1, 1)))) },
 		"swap-forever":    swapForever,
+		"lease":           lease,
 	}
+}
+
+// lease takes a lease on a file that it opens for reading alone, which fails
+// whoever looks at the file on the host and does not want to wait.
+func lease(a []string) error {
+	fd, err := unix.Open(a[0], unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+	return worked(err)
 }
 
 // dump prints what a descriptor holds.

@@ -66,6 +66,7 @@ func kernelGroup() group {
 		{name: "kernel-root-calls", script: probed("modules", "kexec", "admin-calls", "kernel-log"), control: nowhere, why: "it would change this machine"},
 		{name: "kernel-foreign-abi", script: probed("foreign-abi"), control: nowhere, why: "kernels may have it switched off"},
 		{name: "kernel-personality", script: tried("personality"), control: onHost},
+		{name: "kernel-lease", script: tried("lease readme", "lease $WS/frozen/file"), control: onHost},
 		{name: "kernel-knobs", script: probed("sysrq", "core-pattern", "proc-sys", "sys-writes"), control: asRoot},
 		{name: "kernel-secrets", script: probed("proc-secrets"), control: asRoot},
 		{name: "kernel-cgroup", script: probed("cgroup") + `for d in /sys/fs/cgroup /sys/fs/cgroup/*; do echo 1 >$d/notify_on_release && echo WORKED; mkdir $d/attack && echo WORKED; test -w $d/release_agent && echo WORKED; done`, control: nowhere, why: "it would change this machine"},
