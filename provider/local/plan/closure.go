@@ -113,6 +113,9 @@ func (b *builder) denyLink(d Deny, links int) error {
 	if d.Keep {
 		b.add(closure{path: path.Dir(d.Path), kind: Dir, frozen: d.Rule})
 	}
+	if d.Link {
+		return nil
+	}
 	d.Path = t.Real
 	return b.deny(d, links)
 }

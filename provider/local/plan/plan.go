@@ -76,7 +76,10 @@ type Deny struct {
 	Keep bool
 	// Dir has the stub of a missing path be a folder; otherwise it is a file.
 	// Where folders above are missing too, the first of them is the stub.
-	Dir  bool
+	Dir bool
+	// Link has a link be denied alone: what it leads to stays as it is. Of
+	// what is no link it says nothing.
+	Link bool
 	Rule string // as a person finds it in the settings, or the name of a protection
 }
 

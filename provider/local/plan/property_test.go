@@ -41,6 +41,9 @@ func check(w World, h tree) (planned bool, wrong error) {
 func denied(w World, m *model, p string) (read, write bool) {
 	for _, d := range w.Denies {
 		at := d.Path
+		if d.Link && m.host.kinds[at] == Link {
+			continue
+		}
 		for m.host.kinds[at] == Link {
 			at = m.host.links[at].Real
 		}

@@ -266,3 +266,25 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkAlone holds that a link can be kept without what it leads to.
+func TestLinkAlone(t *testing.T) {
+	made := func(alone bool) Plan {
+		_, p, err := Draw(world(func(w *World) {
+			w.Denies = []Deny{{Path: "/state/ws/l", Keep: true, Link: alone, Rule: "r"}}
+		}), host(map[string]Kind{"/state/ws/l": Link}, map[string]Target{"/state/ws/l": {"a", "/state/ws/a"}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, alone := range []bool{false, true} {
+		p := made(alone)
+		if v := p.Judge(sandbox.OpWrite, "/workspace/l"); v.Allowed {
+			t.Errorf("alone is %v: the link can be replaced: %+v", alone, v)
+		}
+		if v := p.Judge(sandbox.OpWrite, "/workspace/a/new"); v.Allowed != alone {
+			t.Errorf("alone is %v: what it leads to: %+v", alone, v)
+		}
+	}
+}
