@@ -29,8 +29,12 @@ func (d *decision) repo(r Repo) {
 		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})
 		d.note(pointer + " is a link; nothing can be committed in the sandbox")
 	}
+	d.named(r.Named)
 	for _, f := range r.Folders {
-		d.folder(f)
+		d.named(f.Named)
+		if r.Dir != "" || r.Kind != plan.Dir || !r.Own { // else it is closed as a whole
+			d.folder(f)
+		}
 	}
 	if r.Own && r.Main != "" && r.Believed {
 		d.worktree(r)
@@ -55,11 +59,26 @@ func (d *decision) folder(f Folder) {
 		}
 		d.deny(plan.Deny{Path: path.Join(w, "config.worktree"), Keep: f.WorktreeConfig, Rule: RuleConfig})
 	}
-	for _, n := range f.Named {
-		if d.writable(n.Path) && !d.holds(n.Path) {
+}
+
+// named closes what configuration names, and keeps the links on the way there.
+func (d *decision) named(list []Named) {
+	for _, n := range list {
+		if n.Path != "" && d.writable(n.Path) && !d.holds(n.Path) {
 			d.deny(plan.Deny{Path: n.Path, Keep: true, Dir: n.Dir, Rule: RuleConfig})
 		}
+		for _, link := range n.Links {
+			if _, again := d.denies[link]; !again {
+				d.kept(link)
+			}
+			d.deny(plan.Deny{Path: link, Keep: true, Link: true, Rule: RuleConfig})
+		}
 	}
+}
+
+// kept notes what it means that a link has to stay.
+func (d *decision) kept(link string) {
+	d.note(link + " is a link that has to stay, so no file can be made, renamed or removed in " + path.Dir(link))
 }
 
 // worktree opens what commits in a worktree write. What lies in a folder that

@@ -2,60 +2,120 @@ package protect
 
 import (
 	"path"
+	"slices"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"golang.org/x/sys/unix"
 )
 
-// maxIncludes bounds the files that configuration includes.
-const maxIncludes = 32
+// maxIncludes bounds the files that the configuration of one repository
+// includes.
+const maxIncludes = 64
 
-// config notes what the configuration of f has git run or read besides. Top is
-// the folder that a relative path of hooks is taken from, or empty where that
-// is not known; then it is taken from the git folder.
-func (l *look) config(f *Folder, top string) {
-	if top == "" {
-		top = f.Path
-	}
+// asked is what files of configuration have git run or read.
+type asked struct {
+	files    []Named  // more configuration
+	hooks    []string // folders of hooks as they are written there
+	tops     []string // of the files that git works on, where it says so
+	worktree bool     // config.worktree counts
+}
+
+// config notes what the configuration of f has git run or read besides. Git
+// takes a relative path of hooks from the folder that it works in, of which
+// tops are all that are known, and from the git folder where it has no other.
+func (l *look) config(f *Folder, tops []string) {
 	files := []string{f.Path + "/config", f.Path + "/config.worktree"}
-	for i := 0; i < len(files) && i < maxIncludes; i++ {
-		data, err := nolink.File(files[i], maxConfig)
-		if err != nil {
-			if !nolink.Gone(err) && i == 0 {
-				f.WorktreeConfig = true // who knows
-			}
-			continue
+	for _, w := range f.Worktrees {
+		files = append(files, w+"/config.worktree")
+	}
+	a := l.read(files, f.Path)
+	f.WorktreeConfig = a.worktree
+	f.Named = append(f.Named, a.files...)
+	for _, h := range a.hooks {
+		f.Named = append(f.Named, l.hooks(h, slices.Concat(tops, a.tops, []string{f.Path}))...)
+	}
+}
+
+// hooks returns what a folder of hooks comes to, below each of tops where its
+// path is relative.
+func (l *look) hooks(p string, tops []string) (out []Named) {
+	for _, top := range tops {
+		n, ok := l.named(p, top, true)
+		if ok && !slices.ContainsFunc(out, func(o Named) bool { return o.Path == n.Path && slices.Equal(o.Links, n.Links) }) {
+			out = append(out, n)
 		}
-		for _, s := range parseConfig(string(data)) {
-			base, dir := path.Dir(files[i]), false
-			switch {
-			case s.key == "extensions.worktreeconfig":
-				f.WorktreeConfig = true
-				continue
-			case s.key == "core.hookspath":
-				base, dir = top, true
-			case s.key == "include.path", s.key == "includeif.path":
-			default:
-				continue
-			}
-			p := s.value
-			if rest, ok := strings.CutPrefix(p, "~/"); ok && l.f.Home != "" {
-				p = path.Join(l.f.Home, rest)
-			} else if p == "" || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "%(") {
-				continue
-			}
-			if !strings.HasPrefix(p, "/") {
-				p = path.Join(base, p)
-			}
-			c, err := hostpath.Canonical(p)
-			if err != nil {
-				continue
-			}
-			f.Named = append(f.Named, Named{c, dir})
-			if !dir {
-				files = append(files, c)
+	}
+	return out
+}
+
+// read reads files and all that they include. Git is the folder that a path of
+// the work tree is taken from. What is there and is not read could name
+// anything, so it keeps the wall from being made.
+func (l *look) read(files []string, git string) asked {
+	var a asked
+	for i := 0; i < len(files); i++ {
+		if len(a.files) > maxIncludes {
+			l.fail(failed(sandbox.CodeCapabilityBlocked, files[0], "git's configuration includes too many files to protect what they name", "join some of them"))
+			return a
+		}
+		for _, s := range l.settings(files[i]) {
+			switch s.key {
+			case "extensions.worktreeconfig":
+				a.worktree = true
+			case "core.hookspath":
+				if s.value != "" {
+					a.hooks = append(a.hooks, s.value)
+				}
+			case "core.worktree":
+				if c, ok := l.canonical(s.value, git); ok && s.value != "" {
+					a.tops = append(a.tops, c)
+				}
+			case "include.path", "includeif.path":
+				n, ok := l.named(s.value, path.Dir(files[i]), false)
+				if ok && !slices.ContainsFunc(a.files, func(o Named) bool { return o.Path == n.Path }) {
+					a.files = append(a.files, n)
+				}
+				if ok && !slices.Contains(files, n.Path) {
+					files = append(files, n.Path)
+				}
 			}
 		}
 	}
+	return a
+}
+
+// settings returns what is set in one file, none where it is missing.
+func (l *look) settings(file string) []setting {
+	if s, ok := l.parsed[file]; ok {
+		return s
+	}
+	data, err := l.file(file, maxConfig)
+	if odd(err) && l.kind(file) != unix.S_IFDIR && l.kind(file) != unix.S_IFCHR { // /dev/null
+		l.fail(failed(sandbox.CodeCapabilityBlocked, file, "git's configuration is too long, or no file, so that what it names cannot be protected", "make it shorter"))
+	}
+	if l.total += len(data); l.total > maxTotal {
+		l.fail(failed(sandbox.CodeCapabilityBlocked, file, "git's configuration is too long in all repositories together to protect what it names",
+			"allow narrower folders in filesystem.allowWrite"))
+		return nil
+	}
+	l.parsed[file] = parseConfig(string(data))
+	return l.parsed[file]
+}
+
+// named returns what the path p in configuration comes to, relative to base.
+func (l *look) named(p, base string, dir bool) (Named, bool) {
+	p = strings.TrimPrefix(p, ":(optional)")
+	if rest, ok := strings.CutPrefix(p, "~/"); ok && l.f.Home != "" {
+		p = l.f.Home + "/" + rest
+	} else if p == "" || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "%(") {
+		return Named{}, false
+	}
+	if !strings.HasPrefix(p, "/") {
+		p = base + "/" + p
+	}
+	n := Named{Dir: dir}
+	var ok bool
+	n.Path, n.Links, ok = l.trace(p)
+	return n, ok
 }

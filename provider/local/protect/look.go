@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
@@ -18,16 +17,20 @@ import (
 // the others a git folder is closed as a whole.
 const (
 	maxRepos   = 512
-	maxFolders = 256 // submodules and worktrees of one repository, each
+	maxFolders = 256 // names of submodules or of worktrees in one folder
+	maxAll     = 512 // git folders of one repository and its submodules
 	maxDepth   = 6   // of submodules in submodules, and of slashes in their names
-	maxConfig  = 256 << 10
+	maxConfig  = 1 << 20
+	maxTotal   = 64 << 20 // of configuration, of all repositories
 )
 
 // Look gathers the facts. It starts no program, follows no link that it does
 // not check, and takes anything odd for what has to be closed.
 //
 // A path that is not absolute is [sandbox.CodeValidation]; more than 512
-// repositories are [sandbox.CodeCapabilityBlocked].
+// repositories, and configuration that is too long, are
+// [sandbox.CodeCapabilityBlocked]. What is there and cannot be read is that, or
+// [sandbox.CodeUnavailable].
 func Look(q Request) (Facts, error) {
 	f := Facts{Request: q, Links: map[string]string{}, Targets: map[string]string{}}
 	for _, p := range slices.Concat([]string{q.Own, q.Home}, q.Writable, q.Found, q.Settings) {
@@ -35,11 +38,11 @@ func Look(q Request) (Facts, error) {
 			return Facts{}, failed(sandbox.CodeValidation, p, fmt.Sprintf("the path %q is not absolute and clean", p), "")
 		}
 	}
-	l := look{f: &f, roots: q.roots(), kinds: map[string]uint32{}}
+	l := look{f: &f, roots: q.roots(), kinds: map[string]uint32{}, parsed: map[string][]setting{}, walked: map[string]bool{}}
 	for _, p := range q.places() {
 		if link := l.detour(p.path); link != "" {
 			f.Links[p.path] = link
-			if c, err := hostpath.Canonical(link); err == nil {
+			if c, ok := l.canonical(link, "/"); ok {
 				f.Targets[link] = c
 			}
 		}
@@ -53,18 +56,27 @@ func Look(q Request) (Facts, error) {
 	for _, p := range places {
 		f.Repos = append(f.Repos, l.repo(p))
 	}
+	if l.err != nil {
+		return Facts{}, l.err
+	}
 	return f, nil
 }
 
 // A look is Look at work.
 type look struct {
-	f     *Facts
-	roots []string
-	kinds map[string]uint32
+	f      *Facts
+	roots  []string
+	open   []string // what a worktree has opened besides
+	kinds  map[string]uint32
+	parsed map[string][]setting // files of configuration
+	total  int                  // their bytes
+	walked map[string]bool      // git folders whose submodules have been looked for
+	err    error                // the first that ends the look
 }
 
 func (l *look) writable(p string) bool {
-	return slices.ContainsFunc(l.roots, func(r string) bool { return within(p, r) })
+	in := func(r string) bool { return within(p, r) }
+	return slices.ContainsFunc(l.roots, in) || slices.ContainsFunc(l.open, in)
 }
 
 // detour returns the first link on the way to p, or "".
@@ -75,7 +87,7 @@ func (l *look) detour(p string) string {
 		}
 		kind, ok := l.kinds[p[:i]]
 		if !ok {
-			kind = lstat(p[:i])
+			kind = l.kind(p[:i])
 			l.kinds[p[:i]] = kind
 		}
 		switch kind {
@@ -111,13 +123,13 @@ func (l *look) candidates() []string {
 func (l *look) repo(place string) Repo {
 	r := Repo{Place: place, Own: place == l.f.Own && place != ""}
 	git := path.Join(place, ".git")
-	switch lstat(git) {
+	switch l.kind(git) {
 	case unix.S_IFDIR:
 		r.Kind = plan.Dir
-		if isGit(git) {
+		if l.isGit(git) {
 			r.Dir = git
 		}
-		if r.Dir != "" || !r.Own && remnant(git) { // one's own is closed as a whole
+		if r.Dir != "" || l.remnant(git) {
 			l.folder(&r, git, 0)
 		}
 	case unix.S_IFREG:
@@ -125,14 +137,18 @@ func (l *look) repo(place string) Repo {
 		l.pointer(&r)
 	case unix.S_IFLNK:
 		r.Kind = plan.Link
-		if to, err := hostpath.Canonical(git); err == nil && isGit(to) {
-			r.Dir = to
+		if to, ok := l.canonical(git, "/"); ok && (l.isGit(to) || l.remnant(to)) {
+			if l.isGit(to) {
+				r.Dir = to
+			}
 			if l.writable(to) {
 				l.folder(&r, to, 0)
+			} else {
+				l.outside(&r, to, "")
 			}
 		}
 	}
-	if r.Dir == "" && isGit(place) {
+	if r.Dir == "" && l.isBare(place) {
 		r.Dir, r.Bare = place, true
 		l.folder(&r, place, 0)
 	}
@@ -143,26 +159,50 @@ func (l *look) repo(place string) Repo {
 func (l *look) folder(r *Repo, dir string, depth int) {
 	f := Folder{Path: dir}
 	for _, name := range []string{"hooks", "config", "commondir", "config.worktree", "worktrees", "modules"} {
-		f.Odd = f.Odd || lstat(dir+"/"+name) == unix.S_IFLNK
+		f.Odd = f.Odd || l.kind(dir+"/"+name) == unix.S_IFLNK
 	}
 	names, ok := list(dir + "/worktrees")
 	f.Odd = f.Odd || !ok
 	for _, n := range names {
 		f.Worktrees = append(f.Worktrees, dir+"/worktrees/"+n)
 	}
-	top := r.Place
-	if depth > 0 || r.Main != "" {
-		top = "" // its files lie elsewhere
+	var tops []string
+	if depth == 0 { // else its files lie elsewhere
+		tops = append(tops, r.Place)
 	}
-	l.config(&f, top)
-	if to, ok := readPath(dir+"/commondir", dir); ok && to != dir && r.Main != to {
-		f.Named = append(f.Named, Named{path.Join(to, "config"), false}, Named{path.Join(to, "hooks"), true})
+	if path.Base(dir) == ".git" && path.Dir(dir) != r.Place {
+		tops = append(tops, path.Dir(dir)) // the main repository's, of a worktree
+	}
+	l.config(&f, tops)
+	if to, ok := l.readPath(dir+"/commondir", dir); ok && to != dir && r.Main != to {
+		f.Named = append(f.Named, Named{Path: path.Join(to, "config")}, Named{Path: path.Join(to, "hooks"), Dir: true})
 	}
 	at := len(r.Folders)
 	r.Folders = append(r.Folders, f)
-	if !f.Odd && !l.modules(r, dir+"/modules", depth) {
+	if f.Odd || l.walked[dir] {
+		return
+	}
+	l.walked[dir] = true
+	if !l.modules(r, dir+"/modules", depth) {
 		r.Folders[at].Odd = true
 	}
+	for _, w := range f.Worktrees { // have submodules of their own
+		if l.writable(w) && (l.kind(w+"/modules") == unix.S_IFLNK || !l.modules(r, w+"/modules", depth)) {
+			r.Folders = append(r.Folders, Folder{Path: w, Odd: true})
+		}
+	}
+}
+
+// outside notes what the git folder at dir names in folders that can be
+// written, where it cannot be written itself. Worktree is what lies in it of a
+// worktree.
+func (l *look) outside(r *Repo, dir, worktree string) {
+	f := Folder{Path: dir}
+	if worktree != "" {
+		f.Worktrees = append(f.Worktrees, worktree)
+	}
+	l.config(&f, []string{r.Place})
+	r.Named = f.Named
 }
 
 // modules looks for the git folders of submodules in dir. It reports false
@@ -174,7 +214,7 @@ func (l *look) modules(r *Repo, dir string, depth int) bool {
 	}
 	for _, n := range names {
 		sub := dir + "/" + n
-		switch lstat(sub) {
+		switch l.kind(sub) {
 		case unix.S_IFLNK:
 			return false
 		case unix.S_IFDIR:
@@ -192,10 +232,10 @@ func (l *look) modules(r *Repo, dir string, depth int) bool {
 // may be more below: a submodule's name can have a slash in it, and code
 // inside can make the folder before the slash look like a git folder.
 func (l *look) module(r *Repo, sub string, depth int) bool {
-	if len(r.Folders) >= maxFolders {
+	if len(r.Folders) >= maxAll {
 		return false
 	}
-	if !isGit(sub) && !remnant(sub) {
+	if !l.isGit(sub) && !l.remnant(sub) {
 		return l.modules(r, sub, depth+1)
 	}
 	l.folder(r, sub, depth+1)
@@ -206,8 +246,8 @@ func (l *look) module(r *Repo, sub string, depth int) bool {
 	for _, n := range names {
 		below := sub + "/" + n
 		switch {
-		case lstat(below) != unix.S_IFDIR:
-		case lstat(below+"/config") != 0, lstat(below+"/hooks") != 0, !slices.Contains(parts(), n):
+		case l.kind(below) != unix.S_IFDIR:
+		case l.kind(below+"/config") != 0, l.kind(below+"/hooks") != 0, !slices.Contains(parts(), n):
 			if depth+1 >= maxDepth || !l.module(r, below, depth+1) {
 				return false
 			}

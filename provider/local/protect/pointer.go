@@ -1,10 +1,11 @@
 package protect
 
 import (
+	"errors"
 	"path"
+	"slices"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"golang.org/x/sys/unix"
 )
@@ -26,105 +27,136 @@ func parsePath(text string, ok bool) (string, bool) {
 
 // readPath reads a file that holds one path, relative to base unless it is
 // absolute, and returns where that leads.
-func readPath(file, base string) (string, bool) {
-	data, err := nolink.File(file, maxPointer)
+func (l *look) readPath(file, base string) (string, bool) {
+	data, err := l.file(file, maxPointer)
 	if err != nil {
 		return "", false
 	}
 	p, ok := parsePath(string(data), true)
-	return canonical(p, base, ok)
-}
-
-func canonical(p, base string, ok bool) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if !strings.HasPrefix(p, "/") {
-		p = base + "/" + p
-	}
-	c, err := hostpath.Canonical(p)
-	return c, err == nil
+	return l.canonical(p, base)
 }
 
 // pointer follows the ".git" file of r. A worktree is believed only when the
 // main repository knows it: the file may have been made by anybody who could
 // ever write the folder, while what it leads to is opened for writing.
 func (l *look) pointer(r *Repo) {
-	data, err := nolink.File(r.Place+"/.git", maxPointer)
+	data, err := l.file(r.Place+"/.git", maxPointer)
 	if err != nil {
 		r.Trouble = "it cannot be read"
 		return
 	}
 	text, ok := parsePointer(data)
-	dir, ok := canonical(text, r.Place, ok)
-	if !ok || !isGit(dir) {
+	dir := ""
+	if ok {
+		dir, ok = l.canonical(text, r.Place)
+	}
+	if !ok || l.kind(dir) != unix.S_IFDIR {
 		r.Trouble = "it does not lead to a git folder"
 		return
 	}
-	main, ok := readPath(dir+"/commondir", dir)
+	main, ok := l.readPath(dir+"/commondir", dir)
 	if !ok || main == dir { // the stub of a wall that is up says "."
 		// A submodule, or a repository with its git folder elsewhere.
-		if !l.writable(dir) {
-			r.Trouble = "it leads to a git folder outside of what can be written, and is no worktree"
+		switch taken := l.isGit(dir); {
+		case !taken && !l.remnant(dir):
+			r.Trouble = "it does not lead to a git folder"
 			return
+		case !l.writable(dir):
+			r.Trouble = "it leads to a git folder outside of what can be written, and is no worktree"
+			l.outside(r, dir, "")
+			return
+		case taken:
+			r.Dir = dir
+		default:
+			r.Trouble = "it leads to a git folder that is damaged"
 		}
-		r.Dir = dir
 		l.folder(r, dir, 0)
 		return
 	}
-	back, ok := readPath(dir+"/gitdir", dir)
+	back, ok := l.readPath(dir+"/gitdir", dir)
 	switch {
-	case path.Dir(dir) != main+"/worktrees" || !isGit(main):
+	case path.Dir(dir) != main+"/worktrees":
 		r.Trouble = "it leads to a worktree that does not lie in its main repository"
 	case !ok || back != r.Place+"/.git":
 		r.Trouble = "the main repository has another place on record for this worktree"
 	case !sameOwner(main, r.Place+"/.git") || !sameOwner(main, dir):
 		r.Trouble = "the main repository belongs to somebody else"
+	case !l.isGit(dir) || !l.isGit(main):
+		r.Trouble = "it leads to a worktree that is damaged" // maybe by code inside
 	default:
 		r.Dir, r.Main, r.Believed = dir, main, true
-		l.folder(r, main, 0)
 		r.Open = append(r.Open, dir)
 		for _, name := range []string{"objects", "refs", "logs"} {
-			if lstat(main+"/"+name) == unix.S_IFDIR && sameOwner(main, main+"/"+name) {
+			if l.kind(main+"/"+name) == unix.S_IFDIR && sameOwner(main, main+"/"+name) {
 				r.Open = append(r.Open, main+"/"+name)
 			}
 		}
+		if r.Own && !l.writable(main) {
+			l.open = append(l.open, r.Open...)
+		}
+		l.folder(r, main, 0)
 		return
 	}
 	if l.writable(dir) || l.writable(main) { // closed all the same
 		l.folder(r, main, 0)
+	} else {
+		l.outside(r, main, dir)
 	}
 }
 
 // remnant reports whether dir has something in it that git would run or obey
 // if it took dir for a git folder. Code inside may damage one, so that git
 // does not take it, and mend it when it has changed what was open meanwhile.
-func remnant(dir string) bool {
-	return lstat(dir) == unix.S_IFDIR && (lstat(dir+"/HEAD") != 0 || lstat(dir+"/config") != 0 || lstat(dir+"/hooks") != 0)
+func (l *look) remnant(dir string) bool {
+	return l.kind(dir) == unix.S_IFDIR && (l.kind(dir+"/HEAD") != 0 || l.kind(dir+"/config") != 0 || l.kind(dir+"/hooks") != 0)
 }
 
 // isGit reports whether git takes dir for a git folder.
-func isGit(dir string) bool {
-	switch lstat(dir + "/HEAD") {
+func (l *look) isGit(dir string) bool {
+	switch l.kind(dir + "/HEAD") {
 	case unix.S_IFLNK:
 	case unix.S_IFREG:
-		data, err := nolink.File(dir+"/HEAD", maxPointer)
-		if err != nil || !validHead(string(data)) {
-			return false
+		data, err := l.file(dir+"/HEAD", maxPointer)
+		if err != nil && !odd(err) || err == nil && !validHead(string(data)) {
+			return false // of a long one git reads the beginning
 		}
 	default:
 		return false
 	}
-	if lstat(dir+"/commondir") == unix.S_IFREG {
+	if l.kind(dir+"/commondir") == unix.S_IFREG {
 		return true
 	}
 	var st unix.Stat_t
 	for _, name := range []string{"/objects", "/refs"} {
-		if unix.Stat(dir+name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if err := unix.Stat(dir+name, &st); err != nil && !errors.Is(err, unix.EACCES) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return false
 		}
 	}
 	return true
+}
+
+// isBare reports whether the folder at dir, in which people may have anything,
+// is a bare repository, or is one that was damaged: its configuration, which
+// code inside could not touch, says so. Many folders have a file of that name,
+// and then it may be long, or closed to us.
+func (l *look) isBare(dir string) bool {
+	if l.isGit(dir) {
+		return true
+	}
+	file := dir + "/config"
+	if l.kind(file) != unix.S_IFREG {
+		return false
+	}
+	data, err := nolink.File(file, maxConfig)
+	if errors.Is(err, unix.EAGAIN) {
+		l.fail(unread(file, err))
+	}
+	return slices.ContainsFunc(parseConfig(string(data)), func(s setting) bool {
+		return s.key == "core.repositoryformatversion" || s.key == "core.bare"
+	})
 }
 
 // validHead reports whether text is what git writes into HEAD: a reference,
@@ -135,16 +167,6 @@ func validHead(text string) bool {
 	}
 	id := strings.TrimRight(text, " \t\r\n")
 	return len(id) >= 40 && strings.Trim(id, "0123456789abcdefABCDEF") == ""
-}
-
-// lstat returns the kind of file at p, an S_IF constant, links not followed,
-// and 0 where nothing can be seen.
-func lstat(p string) uint32 {
-	var st unix.Stat_t
-	if unix.Lstat(p, &st) != nil {
-		return 0
-	}
-	return uint32(st.Mode) & unix.S_IFMT
 }
 
 func sameOwner(a, b string) bool {

@@ -29,7 +29,6 @@ package protect
 
 import (
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -82,6 +81,7 @@ type Repo struct {
 	Open     []string
 	Trouble  string // why a pointer to a git folder leads nowhere
 	Folders  []Folder
+	Named    []Named // by configuration that cannot be written anyway
 }
 
 // A Folder is a git folder with hooks and configuration: the repository's,
@@ -98,8 +98,9 @@ type Folder struct {
 
 // A Named is a path that the configuration of a repository names.
 type Named struct {
-	Path string // canonical
-	Dir  bool   // a folder of hooks; otherwise a file with more configuration
+	Path  string   // canonical; empty where it leads nowhere
+	Links []string // on the way there, where they could be exchanged
+	Dir   bool     // a folder of hooks; otherwise a file with more configuration
 }
 
 // Names of rules.
@@ -120,6 +121,11 @@ const (
 // Decide turns facts into rules. It is pure.
 func Decide(f Facts) Rules {
 	d := decision{f: f, roots: f.roots(), denies: map[string]plan.Deny{}}
+	for _, r := range f.Repos {
+		if r.Own && r.Believed {
+			d.open = append(d.open, r.Open...)
+		}
+	}
 	for _, s := range f.Settings {
 		d.deny(plan.Deny{Path: s, Keep: true, Rule: RuleSettings})
 	}
@@ -149,6 +155,7 @@ func (q Request) roots() []string {
 type decision struct {
 	f      Facts
 	roots  []string
+	open   []string // what is opened besides
 	denies map[string]plan.Deny
 	out    Rules
 }
@@ -160,6 +167,7 @@ func (d *decision) deny(n plan.Deny) {
 	}
 	old.Keep = old.Keep || n.Keep
 	old.Dir = old.Dir || n.Dir
+	old.Link = old.Link && n.Link
 	d.denies[n.Path] = old
 }
 
@@ -167,7 +175,8 @@ func (d *decision) note(s string) { d.out.Notes = append(d.out.Notes, s) }
 
 // writable reports whether p lies in a folder that can be written.
 func (d *decision) writable(p string) bool {
-	return slices.ContainsFunc(d.roots, func(r string) bool { return within(p, r) })
+	in := func(r string) bool { return within(p, r) }
+	return slices.ContainsFunc(d.roots, in) || slices.ContainsFunc(d.open, in)
 }
 
 // holds reports whether p is or holds a folder that can be written, so that
@@ -185,7 +194,7 @@ func (d *decision) place(p place) {
 		d.deny(plan.Deny{Path: p.path, Keep: p.keep, Dir: p.dir, Rule: p.rule})
 	case p.keep && p.rule != RuleEditor: // for an editor's link nobody's folder is frozen
 		d.deny(plan.Deny{Path: link, Keep: true, Rule: p.rule})
-		d.note(link + " is a link that has to stay, so no file can be made, renamed or removed in " + path.Dir(link))
+		d.kept(link)
 	case to != "" && d.writable(to) && !d.holds(to):
 		d.deny(plan.Deny{Path: to, Rule: p.rule})
 	}

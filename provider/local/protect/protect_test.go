@@ -147,12 +147,12 @@ func TestWhatConfigurationNames(t *testing.T) {
 	r.write("own/cond.conf", "[include]\npath = .\n") // holds nothing that can be read
 	got := r.rules(Request{Own: r.at("own"), Home: r.at("home")})
 	lines := r.lines(got.Denies, RuleConfig)
-	for _, w := range []string{"own/.githooks keep dir", "own/cond.conf keep", "own/more.conf keep", "own/sub/third.conf keep"} {
+	for _, w := range []string{"own/.githooks keep dir", "own/.git/.githooks keep dir", "own/cond.conf keep", "own/more.conf keep", "own/sub/third.conf keep"} {
 		if !slices.Contains(lines, w) {
 			t.Errorf("%q is not among %q", w, lines)
 		}
 	}
-	if slices.Contains(lines, "own keep") || len(lines) != 7 {
+	if slices.Contains(lines, "own keep") || len(lines) != 8 {
 		t.Errorf("closed: %q", lines)
 	}
 }

@@ -41,6 +41,11 @@ func (r rig) write(rel, text string) {
 	r.must(os.WriteFile(r.at(rel), []byte(text), 0o644))
 }
 
+func (r rig) there(rel string) bool {
+	_, err := os.Lstat(r.at(rel))
+	return err == nil
+}
+
 func (r rig) dir(rel string) { r.t.Helper(); r.must(os.MkdirAll(r.at(rel), 0o755)) }
 
 func (r rig) link(to, rel string) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +37,13 @@ func (d disk) Kind(p string) (plan.Kind, error) {
 	return plan.File, nil
 }
 
-func (disk) Names(string) ([]string, error) { return nil, errors.ErrUnsupported }
+func (disk) Names(dir string) (names []string, err error) {
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
 
 func (disk) Link(p string) (plan.Target, error) {
 	to, err := filepath.EvalSymlinks(p)
@@ -107,16 +114,18 @@ func (w wall) run(script string) (string, error) {
 	return string(out), err
 }
 
-// give makes everything below own belong to who the wall runs as.
+// give makes everything below own and main belong to who the wall runs as.
 func (r rig) give() {
 	r.t.Helper()
 	for d := r.root; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		os.Chmod(d, 0o755)
 	}
 	if os.Geteuid() == 0 {
-		r.must(filepath.WalkDir(r.at("own"), func(p string, _ fs.DirEntry, err error) error {
-			return errors.Join(err, os.Lchown(p, 65534, 65534))
-		}))
+		for _, dir := range slices.DeleteFunc([]string{"own", "main"}, func(d string) bool { return !r.there(d) }) {
+			r.must(filepath.WalkDir(r.at(dir), func(p string, _ fs.DirEntry, err error) error {
+				return errors.Join(err, os.Lchown(p, 65534, 65534))
+			}))
+		}
 	}
 }
 

@@ -1,0 +1,115 @@
+package protect
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"golang.org/x/sys/unix"
+)
+
+// fail has the look end with err. Code inside can keep us from a file, by a
+// lease on it or the mode of a folder, and must not gain by that.
+func (l *look) fail(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// file reads a small file. An error other than that it is missing, odd or
+// closed to us ends the look.
+func (l *look) file(p string, limit int64) ([]byte, error) {
+	data, err := nolink.File(p, limit)
+	switch {
+	case err == nil, nolink.Gone(err), odd(err), errors.Is(err, unix.ENAMETOOLONG):
+	case errors.Is(err, unix.EACCES) && !l.ours(p):
+	default:
+		l.fail(unread(p, err))
+	}
+	return data, err
+}
+
+// odd reports whether err says that a file is no file, or too long.
+func odd(err error) bool { return errors.Is(err, nolink.ErrOdd) }
+
+func unread(p string, err error) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "look for what to protect", Resource: p, Err: err,
+		Message: "it cannot be told what git runs, because " + p + " cannot be read: " + err.Error(),
+	}
+	if errors.Is(err, unix.EACCES) {
+		e.Code, e.Hint = sandbox.CodeCapabilityBlocked, "make it readable, and passable what it lies in, or remove it"
+	}
+	return e
+}
+
+// ours reports whether it is a file or folder of our own that keeps us from
+// p, which code inside could have closed, and could open again.
+func (l *look) ours(p string) bool {
+	for ; ; p = path.Dir(p) {
+		var st unix.Stat_t
+		err := nolink.Retry(func() error { return unix.Stat(p, &st) })
+		switch {
+		case errors.Is(err, unix.EACCES) && p != "/":
+		default:
+			return err != nil || int(st.Uid) == unix.Geteuid()
+		}
+	}
+}
+
+// kind returns the kind of file at p, an S_IF constant, links not followed,
+// and 0 where there is nothing that we, or git, could reach.
+func (l *look) kind(p string) uint32 {
+	var st unix.Stat_t
+	err := nolink.Retry(func() error { return unix.Lstat(p, &st) })
+	if err == nil {
+		return uint32(st.Mode) & unix.S_IFMT
+	}
+	if errors.Is(err, unix.EACCES) && l.ours(path.Dir(p)) {
+		l.fail(unread(p, err))
+	}
+	return 0
+}
+
+// canonical returns where the path p leads to, taken from base unless it is
+// absolute.
+func (l *look) canonical(p, base string) (string, bool) {
+	if !strings.HasPrefix(p, "/") {
+		p = base + "/" + p
+	}
+	c, err := hostpath.Canonical(p)
+	l.lost(p, err)
+	return c, err == nil
+}
+
+// trace returns where the absolute path p leads to, and the links on the way
+// there that code inside could exchange. Of a path that leads nowhere it is
+// the links alone.
+func (l *look) trace(p string) (to string, links []string, ok bool) {
+	to, via, err := hostpath.Trace(p)
+	if err != nil {
+		l.lost(p, err)
+		link := l.detour(path.Clean(p))
+		return "", []string{link}, link != "" && l.writable(link)
+	}
+	for _, v := range via {
+		if v != to && l.writable(v) && l.kind(v) == unix.S_IFLNK {
+			links = append(links, v)
+		}
+	}
+	return to, links, true
+}
+
+// lost ends the look where a path cannot be followed for a reason that code
+// inside could have made, and could undo.
+func (l *look) lost(p string, err error) {
+	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || errors.Is(err, unix.ENAMETOOLONG) {
+		return
+	}
+	if !errors.Is(err, unix.EACCES) || l.ours(path.Dir(p)) {
+		l.fail(unread(p, err))
+	}
+}
