@@ -203,7 +203,7 @@ func (p *Provider) profile(ctx context.Context, s sandbox.Spec) (profiled, error
 	}
 	pic.World.Denies = append(pic.World.Denies, found.Denies()...)
 	q := pic.Protect
-	q.Found = found.Found
+	q.Found, q.Git = found.Found, protect.UserGit(q.Home, os.Getenv)
 	seen, err := protect.Look(q)
 	if err != nil {
 		return profiled{}, err

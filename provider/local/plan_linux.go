@@ -185,7 +185,7 @@ func (p *planner) search(ctx context.Context) (seen, error) {
 	if in.Own == "" && len(in.Writable) == 0 {
 		return now, nil
 	}
-	in.Found = found.Found
+	in.Found, in.Git = found.Found, protect.UserGit(in.Home, os.Getenv)
 	now.facts, err = protect.Look(in)
 	return now, err
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxIncludes bounds the files that the configuration of one repository
-// includes.
+// maxIncludes bounds the files that the configuration of one repository, or of
+// the user, includes.
 const maxIncludes = 64
 
 // asked is what files of configuration have git run or read.
@@ -25,9 +25,9 @@ type asked struct {
 // takes a relative path of hooks from the folder that it works in, of which
 // tops are all that are known, and from the git folder where it has no other.
 func (l *look) config(f *Folder, tops []string) {
-	files := []string{f.Path + "/config", f.Path + "/config.worktree"}
+	files := []source{sourceOf(f.Path + "/config"), sourceOf(f.Path + "/config.worktree")}
 	for _, w := range f.Worktrees {
-		files = append(files, w+"/config.worktree")
+		files = append(files, sourceOf(w+"/config.worktree"))
 	}
 	a := l.read(files, f.Path)
 	f.WorktreeConfig = a.worktree
@@ -41,25 +41,31 @@ func (l *look) config(f *Folder, tops []string) {
 // path is relative.
 func (l *look) hooks(p string, tops []string) (out []Named) {
 	for _, top := range tops {
-		n, ok := l.named(p, top, true)
-		if ok && !slices.ContainsFunc(out, func(o Named) bool { return o.Path == n.Path && slices.Equal(o.Links, n.Links) }) {
+		if n, _, ok := l.named(p, top, true); ok && !slices.ContainsFunc(out, n.same) {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
+// A source is a file of configuration, and the folder that paths in it are
+// relative to: where it was named, not where links lead from there.
+type source struct{ file, dir string }
+
+func sourceOf(file string) source { return source{file, path.Dir(file)} }
+
 // read reads files and all that they include. Git is the folder that a path of
 // the work tree is taken from. What is there and is not read could name
 // anything, so it keeps the wall from being made.
-func (l *look) read(files []string, git string) asked {
+func (l *look) read(files []source, git string) asked {
 	var a asked
+	most := len(files) + maxIncludes
 	for i := 0; i < len(files); i++ {
-		if len(a.files) > maxIncludes {
-			l.fail(failed(sandbox.CodeCapabilityBlocked, files[0], "git's configuration includes too many files to protect what they name", "join some of them"))
+		if len(files) > most {
+			l.fail(failed(sandbox.CodeCapabilityBlocked, files[0].file, "git's configuration includes too many files to protect what they name", "join some of them"))
 			return a
 		}
-		for _, s := range l.settings(files[i]) {
+		for _, s := range l.settings(files[i].file) {
 			switch s.key {
 			case "extensions.worktreeconfig":
 				a.worktree = true
@@ -72,12 +78,12 @@ func (l *look) read(files []string, git string) asked {
 					a.tops = append(a.tops, c)
 				}
 			case "include.path", "includeif.path":
-				n, ok := l.named(s.value, path.Dir(files[i]), false)
-				if ok && !slices.ContainsFunc(a.files, func(o Named) bool { return o.Path == n.Path }) {
+				n, from, ok := l.named(s.value, files[i].dir, false)
+				if ok && !slices.ContainsFunc(a.files, n.same) {
 					a.files = append(a.files, n)
 				}
-				if ok && !slices.Contains(files, n.Path) {
-					files = append(files, n.Path)
+				if ok && n.Path != "" && !slices.Contains(files, from) {
+					files = append(files, from)
 				}
 			}
 		}
@@ -103,13 +109,14 @@ func (l *look) settings(file string) []setting {
 	return l.parsed[file]
 }
 
-// named returns what the path p in configuration comes to, relative to base.
-func (l *look) named(p, base string, dir bool) (Named, bool) {
+// named returns what the path p in configuration comes to, relative to base,
+// and the file at it as a source.
+func (l *look) named(p, base string, dir bool) (Named, source, bool) {
 	p = strings.TrimPrefix(p, ":(optional)")
 	if rest, ok := strings.CutPrefix(p, "~/"); ok && l.f.Home != "" {
 		p = l.f.Home + "/" + rest
 	} else if p == "" || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "%(") {
-		return Named{}, false
+		return Named{}, source{}, false
 	}
 	if !strings.HasPrefix(p, "/") {
 		p = base + "/" + p
@@ -117,5 +124,8 @@ func (l *look) named(p, base string, dir bool) (Named, bool) {
 	n := Named{Dir: dir}
 	var ok bool
 	n.Path, n.Links, ok = l.trace(p)
-	return n, ok
+	from, _ := l.canonical(p[:strings.LastIndexByte(p, '/')+1], "/")
+	return n, source{n.Path, from}, ok
 }
+
+func (n Named) same(o Named) bool { return n.Path == o.Path && slices.Equal(n.Links, o.Links) }

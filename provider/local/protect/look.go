@@ -33,7 +33,7 @@ const (
 // [sandbox.CodeUnavailable].
 func Look(q Request) (Facts, error) {
 	f := Facts{Request: q, Links: map[string]string{}, Targets: map[string]string{}}
-	for _, p := range slices.Concat([]string{q.Own, q.Home}, q.Writable, q.Found, q.Settings) {
+	for _, p := range slices.Concat([]string{q.Own, q.Home}, q.Writable, q.Found, q.Settings, q.Git) {
 		if p != "" && (!strings.HasPrefix(p, "/") || path.Clean(p) != p) {
 			return Facts{}, failed(sandbox.CodeValidation, p, fmt.Sprintf("the path %q is not absolute and clean", p), "")
 		}
@@ -56,6 +56,7 @@ func Look(q Request) (Facts, error) {
 	for _, p := range places {
 		f.Repos = append(f.Repos, l.repo(p))
 	}
+	l.user()
 	if l.err != nil {
 		return Facts{}, l.err
 	}

@@ -43,6 +43,7 @@ type Request struct {
 	Found    []string // places of ".git" that a scan found below them
 	Home     string   // of the user; empty when there is none
 	Settings []string // settings files of this project, missing ones too
+	Git      []string // files of git's configuration that are the user's own, see [UserGit]
 }
 
 // Rules are what has to be closed and what has to be opened.
@@ -64,6 +65,7 @@ type Facts struct {
 	Links map[string]string
 	// Targets tells where those links lead.
 	Targets map[string]string
+	Named   []Named // by the user's own configuration of git
 }
 
 // A Repo is a git repository, or a place where one could be made.
@@ -132,6 +134,7 @@ func Decide(f Facts) Rules {
 	for _, p := range f.places() {
 		d.place(p)
 	}
+	d.named(f.Named)
 	for _, r := range f.Repos {
 		d.repo(r)
 	}

@@ -63,7 +63,11 @@ func (r rig) raise(stubs *stub.Dir) wall {
 	r.t.Helper()
 	found, err := scan.New(scan.Limits{}).Scan(context.Background(), scan.Request{Roots: []string{r.at("own")}, Find: []string{".git"}})
 	r.must(err)
-	rules := r.rules(Request{Own: r.at("own"), Found: found.Found})
+	q := Request{Own: r.at("own"), Found: found.Found}
+	if r.there("home") {
+		q.Home, q.Git = r.at("home"), UserGit(r.at("home"), noEnv)
+	}
+	rules := r.rules(q)
 	w := plan.World{
 		ShmSize: 1 << 16, Denies: append(found.Denies(), rules.Denies...),
 		Views: append(rules.Views, plan.View{Source: r.at("own"), Target: r.at("own"), Write: true, Why: "own"}),
