@@ -29,6 +29,9 @@ func (d *decision) repo(r Repo) {
 		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})
 		d.note(pointer + " is a link; nothing can be committed in the sandbox")
 	}
+	if r.Head { // without it nobody would look here again
+		d.deny(plan.Deny{Path: path.Join(r.Place, "HEAD"), Keep: true, Rule: RuleBare})
+	}
 	d.named(r.Named)
 	for _, f := range r.Folders {
 		d.named(f.Named)

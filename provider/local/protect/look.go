@@ -107,7 +107,11 @@ func (l *look) detour(p string) string {
 func (l *look) candidates() []string {
 	out := slices.Clone(l.roots)
 	for _, p := range l.f.Found {
-		out = append(out, path.Dir(p))
+		dir := path.Dir(p)
+		if strings.EqualFold(path.Base(p), "HEAD") && (inGit(dir) || !l.isBare(dir)) {
+			continue
+		}
+		out = append(out, dir)
 	}
 	for _, r := range l.roots {
 		for p := r; p != "/"; p = path.Dir(p) {
@@ -118,6 +122,16 @@ func (l *look) candidates() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Finds returns the names that tell of repositories, whose places a scan is to
+// put into [Request.Found]: of a repository's folder, and in a bare one.
+func Finds() []string { return []string{".git", "HEAD"} }
+
+// inGit reports whether dir is or lies in a folder of git's that goes by its
+// usual name. What is in it is looked for from there.
+func inGit(dir string) bool {
+	return slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool { return strings.EqualFold(name, ".git") })
 }
 
 // repo looks at one folder.
@@ -151,6 +165,7 @@ func (l *look) repo(place string) Repo {
 	}
 	if r.Dir == "" && l.isBare(place) {
 		r.Dir, r.Bare = place, true
+		r.Head = !slices.Contains(l.roots, place) && l.kind(place+"/HEAD") == unix.S_IFREG
 		l.folder(&r, place, 0)
 	}
 	return r

@@ -261,3 +261,38 @@ func TestDamagedKeepsItsNames(t *testing.T) {
 		t.Errorf("a folder that is no repository: %q", lines)
 	}
 }
+
+// TestBareRepositoryBelow holds that a bare repository is closed wherever it
+// lies, and that it can be pushed to.
+func TestBareRepositoryBelow(t *testing.T) {
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		testenv.Lack(t, "local", err)
+	}
+	r := newRig(t)
+	r.repo("own")
+	r.git("own", "clone", "-q", "--bare", ".", "cache/x.git")
+	r.write("own/src/HEAD", "ref: refs/heads/x\n")
+	inside := []string{
+		"own/cache/x.git/HEAD keep", "own/cache/x.git/commondir keep", "own/cache/x.git/config keep", "own/cache/x.git/config.worktree",
+		"own/cache/x.git/hooks keep dir",
+	}
+	q := Request{Own: r.at("own"), Found: []string{r.at("own/.git"), r.at("own/.git/HEAD"), r.at("own/cache/x.git/HEAD"), r.at("own/src/HEAD")}}
+	r.has(q, inside...)
+	if lines := r.lines(r.rules(q).Denies, ofGit...); len(lines) != len(inside)+4 {
+		t.Errorf("closed: %q", lines)
+	}
+	r.give()
+	w := r.raise(r.stubs())
+	for _, script := range []string{
+		"echo x > hooks/post-receive", "echo x >> config", "mv hooks h", "rm -f HEAD", "mv HEAD h", "mv ../x.git ../y.git", "mv ../../cache ../../c",
+	} {
+		if out, err := w.run("cd cache/x.git; " + script); err == nil {
+			t.Errorf("%s: done\n%s", script, out)
+		}
+	}
+	if out, err := w.run("echo x >> file && git commit -qam more && git push -q cache/x.git main && git -C cache/x.git gc -q && mv cache/x.git/objects cache/x.git/o"); err != nil {
+		t.Errorf("work with it: %v\n%s", err, out)
+	}
+	r.must(w.held.Release())
+	r.has(q, inside...) // although it is damaged now
+}

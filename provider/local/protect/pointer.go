@@ -119,9 +119,14 @@ func (l *look) isGit(dir string) bool {
 	switch l.kind(dir + "/HEAD") {
 	case unix.S_IFLNK:
 	case unix.S_IFREG:
-		data, err := l.file(dir+"/HEAD", maxPointer)
-		if err != nil && !odd(err) || err == nil && !validHead(string(data)) {
-			return false // of a long one git reads the beginning
+		data, err := nolink.File(dir+"/HEAD", maxPointer)
+		switch {
+		case err == nil && !validHead(string(data)), nolink.Gone(err):
+			return false
+		case err == nil, odd(err): // of a long one git reads the beginning
+		case errors.Is(err, unix.EACCES): // it may be opened
+		default:
+			l.fail(unread(dir+"/HEAD", err))
 		}
 	default:
 		return false

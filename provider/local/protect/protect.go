@@ -40,7 +40,7 @@ import (
 type Request struct {
 	Own      string   // the agent's own folder where it is the writable workspace, or empty
 	Writable []string // sources of the other writable views, scratch workspaces left out
-	Found    []string // places of ".git" that a scan found below them
+	Found    []string // places of [Finds] that a scan found below them
 	Home     string   // of the user; empty when there is none
 	Settings []string // settings files of this project, missing ones too
 	Git      []string // files of git's configuration that are the user's own, see [UserGit]
@@ -75,6 +75,7 @@ type Repo struct {
 	Kind  plan.Kind // of Place/.git
 	Dir   string    // the git folder; empty when there is none that git would take
 	Bare  bool      // Dir is Place itself
+	Head  bool      // it is known for a repository by its HEAD alone, a file
 	// Main is, for a worktree, the git folder of the main repository, Believed
 	// whether that knows the worktree, and Open the folders of it that commits
 	// write.
@@ -114,6 +115,7 @@ const (
 	RulePointer  = "protection: git folder pointer"
 	RuleNoRepo   = "protection: no new git repository"
 	RuleNoBare   = "protection: no new bare git repository"
+	RuleBare     = "protection: bare git repository"
 	RuleStartup  = "protection: start-up files"
 	RuleAgent    = "protection: agent skills and settings"
 	RuleEditor   = "protection: editor settings that run code"

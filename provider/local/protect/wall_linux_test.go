@@ -61,7 +61,7 @@ type wall struct {
 // raise builds the wall that scan, rules, plan and stubs ask for.
 func (r rig) raise(stubs *stub.Dir) wall {
 	r.t.Helper()
-	found, err := scan.New(scan.Limits{}).Scan(context.Background(), scan.Request{Roots: []string{r.at("own")}, Find: []string{".git"}})
+	found, err := scan.New(scan.Limits{}).Scan(context.Background(), scan.Request{Roots: []string{r.at("own")}, Find: Finds()})
 	r.must(err)
 	q := Request{Own: r.at("own"), Found: found.Found}
 	if r.there("home") {

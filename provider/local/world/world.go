@@ -257,7 +257,7 @@ func (p *Picture) endangered(at Place) {
 		}
 	}
 	if q.Own != "" || len(q.Writable) > 0 {
-		p.Scan.Find = []string{".git"}
+		p.Scan.Find = protect.Finds()
 	}
 }
 
