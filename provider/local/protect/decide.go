@@ -49,7 +49,7 @@ func (d *decision) repo(r Repo) {
 func (d *decision) folder(f Folder) {
 	if f.Odd {
 		d.deny(plan.Deny{Path: f.Path, Rule: RuleLinks})
-		d.note(f.Path + " has links in it where none belong, or too many submodules; nothing can be committed there in the sandbox")
+		d.note(f.Path + " has links in it where none belong, too many submodules, or is one of too many bare repositories; nothing can be committed there in the sandbox")
 		return
 	}
 	d.deny(plan.Deny{Path: path.Join(f.Path, "hooks"), Keep: true, Dir: true, Rule: RuleHooks})

@@ -17,6 +17,7 @@ import (
 // the others a git folder is closed as a whole.
 const (
 	maxRepos   = 512
+	maxBare    = 64  // bare repositories below the folders that can be written
 	maxFolders = 256 // names of submodules or of worktrees in one folder
 	maxAll     = 512 // git folders of one repository and its submodules
 	maxDepth   = 6   // of submodules in submodules, and of slashes in their names
@@ -53,8 +54,16 @@ func Look(q Request) (Facts, error) {
 			fmt.Sprintf("more than %d git repositories lie in the folders that can be written, too many to protect", maxRepos),
 			"allow narrower folders in filesystem.allowWrite")
 	}
+	bare := 0
 	for _, p := range places {
-		f.Repos = append(f.Repos, l.repo(p))
+		r := l.repo(p)
+		if r.Head {
+			bare++
+		}
+		if r.Head && bare > maxBare {
+			r.close()
+		}
+		f.Repos = append(f.Repos, r)
 	}
 	l.user()
 	if l.err != nil {
@@ -169,6 +178,14 @@ func (l *look) repo(place string) Repo {
 		l.folder(&r, place, 0)
 	}
 	return r
+}
+
+// close has r closed as a whole.
+func (r *Repo) close() {
+	for _, f := range r.Folders {
+		r.Named = append(r.Named, f.Named...)
+	}
+	r.Head, r.Folders = false, []Folder{{Path: r.Place, Odd: true}}
 }
 
 // folder looks at a git folder and those of its submodules.

@@ -226,6 +226,17 @@ func TestBounds(t *testing.T) {
 	if _, err := Look(Request{Own: "a"}); sandbox.CodeOf(err) != sandbox.CodeValidation {
 		t.Errorf("relative path: %v", err)
 	}
+	r.git(".", "init", "-q", "--bare", "many/00")
+	found = []string{r.at("many/00/HEAD")}
+	for i := range maxBare {
+		name := fmt.Sprintf("many/%02d", i+1)
+		r.must(os.CopyFS(r.at(name), os.DirFS(r.at("many/00"))))
+		found = append(found, r.at(name+"/HEAD"))
+	}
+	lines := r.lines(r.rules(Request{Writable: []string{r.at("many")}, Found: found}).Denies, ofGit...)
+	if last := lines[len(lines)-1]; last != fmt.Sprintf("many/%02d", maxBare) || len(lines) != 5*maxBare+1 {
+		t.Errorf("of many bare repositories %d paths are closed, the last one %s", len(lines), last)
+	}
 	r.repo("own")
 	for i := range maxFolders + 1 {
 		r.dir(fmt.Sprintf("own/.git/worktrees/w%d", i))
