@@ -212,18 +212,25 @@ func (l *look) folder(r *Repo, dir string, depth int) {
 	}
 	at := len(r.Folders)
 	r.Folders = append(r.Folders, f)
-	if f.Odd || l.walked[dir] {
+	if f.Odd {
 		return
 	}
-	l.walked[dir] = true
-	if !l.modules(r, dir+"/modules", depth) {
+	if l.once(dir) && !l.modules(r, dir+"/modules", depth) {
 		r.Folders[at].Odd = true
 	}
 	for _, w := range f.Worktrees { // have submodules of their own
-		if l.writable(w) && (l.kind(w+"/modules") == unix.S_IFLNK || !l.modules(r, w+"/modules", depth)) {
+		if l.writable(w) && l.once(w) && (l.kind(w+"/modules") == unix.S_IFLNK || !l.modules(r, w+"/modules", depth)) {
 			r.Folders = append(r.Folders, Folder{Path: w, Odd: true})
 		}
 	}
+}
+
+// once reports whether submodules of the git folder at dir have not been looked
+// for yet: worktrees share one.
+func (l *look) once(dir string) bool {
+	first := !l.walked[dir]
+	l.walked[dir] = true
+	return first
 }
 
 // outside notes what the git folder at dir names in folders that can be

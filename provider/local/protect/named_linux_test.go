@@ -108,6 +108,8 @@ func TestSubmodulesOfWorktree(t *testing.T) {
 		t.Errorf("work in the submodule: %v\n%s", err, out)
 	}
 	r.must(w.held.Release())
+	r.git("main", "-c", "safe.directory=*", "worktree", "add", "-q", "-b", "aside", r.at("aside")) // comes first
+	r.has(Request{Own: r.at("own"), Writable: []string{r.at("aside")}, Found: []string{r.at("aside/.git"), r.at("own/.git")}}, module+"/hooks keep dir")
 	r.has(Request{Own: r.at("main")}, module+"/hooks keep dir", module+"/config keep") // seen from the other side
 	r.must(os.RemoveAll(r.at("main/.git/worktrees/own/modules/vendor")))
 	r.link(r.at("lib"), "main/.git/worktrees/own/modules/vendor")
