@@ -67,8 +67,12 @@ func (d *decision) folder(f Folder) {
 // named closes what configuration names, and keeps the links on the way there.
 func (d *decision) named(list []Named) {
 	for _, n := range list {
-		if n.Path != "" && d.writable(n.Path) && !d.holds(n.Path) {
+		switch {
+		case n.Path == "" || !d.writable(n.Path):
+		case !d.holds(n.Path):
 			d.deny(plan.Deny{Path: n.Path, Keep: true, Dir: n.Dir, Rule: RuleConfig})
+		case n.Dir:
+			d.note("git runs hooks from " + n.Path + ", which is to be written; set core.hooksPath to a folder of their own")
 		}
 		for _, link := range n.Links {
 			if _, again := d.denies[link]; !again {

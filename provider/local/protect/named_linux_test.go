@@ -79,6 +79,17 @@ func TestConfigurationOfWorktree(t *testing.T) {
 	r.has(q, "own/tools/hooks keep dir", "own/more keep", "own/deeper keep", "main/.git/worktrees/own/config.worktree keep")
 }
 
+// TestHooksInTheOpen holds that somebody is told of hooks that cannot be
+// closed.
+func TestHooksInTheOpen(t *testing.T) {
+	r := newRig(t)
+	r.repo("own")
+	r.git("own", "config", "core.hooksPath", ".")
+	if notes := r.rules(Request{Own: r.at("own")}).Notes; len(notes) != 1 || !strings.Contains(notes[0], "core.hooksPath") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
 // TestSubmodulesOfWorktree holds that what git keeps of them beside the
 // worktree is closed, and that they can be worked in.
 func TestSubmodulesOfWorktree(t *testing.T) {

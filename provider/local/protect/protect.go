@@ -24,6 +24,12 @@
 // [GitEnv] does. That is true of the folder above, too: code inside can put
 // such a repository into the index, and then "git status" looks into it.
 //
+// What git has left off in the middle stays open: code inside can add a line to
+// the list of a rebase or another sequence that stands still, and "git rebase
+// --continue" runs it on the host. To close it would keep agents from rebases
+// of their own, which cannot be told from a person's. Open as well are programs
+// in the work tree that configuration or hooks run by their paths.
+//
 // [Look] gathers what there is, [Decide] is pure.
 package protect
 
