@@ -65,6 +65,7 @@ func Look(q Request) (Facts, error) {
 		}
 		f.Repos = append(f.Repos, r)
 	}
+	l.outer()
 	l.user()
 	if l.err != nil {
 		return Facts{}, l.err
@@ -231,18 +232,6 @@ func (l *look) once(dir string) bool {
 	first := !l.walked[dir]
 	l.walked[dir] = true
 	return first
-}
-
-// outside notes what the git folder at dir names in folders that can be
-// written, where it cannot be written itself. Worktree is what lies in it of a
-// worktree.
-func (l *look) outside(r *Repo, dir, worktree string) {
-	f := Folder{Path: dir}
-	if worktree != "" {
-		f.Worktrees = append(f.Worktrees, worktree)
-	}
-	l.config(&f, []string{r.Place})
-	r.Named = f.Named
 }
 
 // modules looks for the git folders of submodules in dir. It reports false

@@ -29,7 +29,7 @@ func (r rig) commit() {
 	r.write("own/new", "x")
 	r.git("own", "-c", "safe.directory=*", "add", "new")
 	r.git("own", "-c", "safe.directory=*", "commit", "-qm", "by a person")
-	if r.there("ran") || r.there("own/ran") {
+	if r.there("ran") || r.there("own/ran") { // hooks run at the top of the work tree
 		r.t.Error("git on the host ran what was made inside")
 	}
 }
@@ -77,6 +77,33 @@ func TestConfigurationOfWorktree(t *testing.T) {
 	r.git("own", "config", "--worktree", "include.path", r.at("own/more"))
 	r.write("own/more", "[include]\npath = deeper\n")
 	r.has(q, "own/tools/hooks keep dir", "own/more keep", "own/deeper keep", "main/.git/worktrees/own/config.worktree keep")
+}
+
+// TestHooksOfOuterRepository holds the same where the folder is a part of a
+// repository, or of a worktree, that has put its hooks there.
+func TestHooksOfOuterRepository(t *testing.T) {
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		testenv.Lack(t, "local", err)
+	}
+	r := newRig(t)
+	r.repo(".")
+	r.git(".", "config", "core.hooksPath", "own/.husky/_")
+	r.git(".", "config", "include.path", "../own/more")
+	r.dir("own")
+	r.give()
+	w := r.raise(r.stubs())
+	w.plants(".husky/_")
+	if out, err := w.run("echo x > more"); err == nil {
+		t.Errorf("configuration is planted\n%s", out)
+	}
+	r.must(w.held.Release())
+	r.commit()
+	r.git(".", "worktree", "add", "-q", "-b", "topic", r.at("beside"))
+	r.dir("beside/own")
+	r.has(Request{Own: r.at("beside/own")}, "beside/own/.husky/_ keep dir")
+	if got := r.rules(Request{Own: r.at("beside/own")}); len(got.Views) != 0 {
+		t.Errorf("opened: %q", r.views(got.Views))
+	}
 }
 
 // TestHooksInTheOpen holds that somebody is told of hooks that cannot be
