@@ -27,6 +27,7 @@ func (w *wall) prove() error {
 	if err != nil {
 		return err
 	}
+	w.cover.built = inside
 	mask, err := w.site.p.maskFile()
 	if err != nil {
 		return err

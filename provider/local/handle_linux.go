@@ -29,9 +29,11 @@ type seat struct {
 	wall *wall
 	*client.Client
 
-	using int  // commands, shells and the like; guarded by the handle
-	left  bool // another seat has taken its place; guarded by the handle
-	gone  bool // it was given back; guarded by the handle
+	// Guarded by the handle:
+	using int    // commands, shells and the like
+	look  uint64 // the last look at the host after which the wall was found intact
+	left  bool   // another seat has taken its place
+	gone  bool   // it was given back
 }
 
 // Info implements [sandbox.Sandbox].
@@ -91,7 +93,7 @@ func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, err := h.take(pl.key, revive); s != nil || err != nil {
+	if s, err := h.take(pl, revive); s != nil || err != nil {
 		return s, err
 	}
 	release, err := h.site.p.turns.Enter(ctx, h.spec.Name)
@@ -99,7 +101,7 @@ func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
 		return nil, err
 	}
 	defer release()
-	if s, err := h.take(pl.key, revive); s != nil || err != nil {
+	if s, err := h.take(pl, revive); s != nil || err != nil {
 		return s, err // another call was first
 	}
 	next, err := h.sit(ctx)
@@ -122,16 +124,17 @@ func (h *handle) ready(revive bool) error {
 	return nil
 }
 
-// take returns the present seat when its wall is the one of that key.
-func (h *handle) take(key string, revive bool) (*seat, error) {
+// take returns the present seat when its wall is the one of that plan.
+func (h *handle) take(pl planned, revive bool) (*seat, error) {
 	if err := h.ready(revive); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seat.wall.key != key || !h.seat.wall.intact() || revive && h.seat.ended() {
+	if h.seat.wall.key != pl.key || !h.seat.wall.intact(h.seat.look == pl.look) || revive && h.seat.ended() {
 		return nil, nil
 	}
+	h.seat.look = pl.look
 	h.seat.using++
 	return h.seat, nil
 }

@@ -35,6 +35,7 @@ type planned struct {
 	world plan.World
 	at    world.Place
 	key   string
+	look  uint64 // the number of the look at the host that has found it so
 	// sockets of the host that are reached through the guest, at their paths.
 	sockets []string
 	// filters and config are what [confinement] makes of the plan.
@@ -64,7 +65,8 @@ type planner struct {
 	picture *world.Picture
 	at      world.Place // what picture was made with
 	last    planned
-	seen    seen // what last was made from
+	looks   uint64 // at the host, so far
+	seen    seen   // what last was made from
 	lull    lull
 }
 
@@ -102,6 +104,7 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 		return p.last, nil
 	}
 	began := time.Now()
+	p.looks++
 	if p.picture == nil {
 		pic, err := p.look()
 		if err != nil {
@@ -120,6 +123,7 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 		if len(p.spec.Filesystem.AllowUnixSockets) == 0 { // where they are is not watched
 			p.lull.look(began, p, now)
 		}
+		p.last.look = p.looks
 		return p.last, nil
 	}
 	p.lull.broken()
@@ -211,7 +215,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	pl := planned{plan: made, world: w, at: p.at, sockets: now.sockets}
+	pl := planned{plan: made, world: w, at: p.at, look: p.looks, sockets: now.sockets}
 	if pl.filters, pl.config, err = confinement(p.spec, set, pl); err != nil {
 		return planned{}, err
 	}

@@ -251,3 +251,35 @@ func TestReplacedFileStaysClosed(t *testing.T) {
 		t.Errorf("after it was replaced it reads %q", out)
 	}
 }
+
+// TestRenamedFileStaysClosed has the host rename what is closed, and make it
+// anew, which takes the mask to the other name and changes no mount.
+func TestRenamedFileStaysClosed(t *testing.T) {
+	for _, what := range []string{"sub/.env", "sub", "locked"} {
+		t.Run(strings.ReplaceAll(what, "/", "+"), func(t *testing.T) {
+			r := newRig(t)
+			s := r.spec("a")
+			ws := workspaceOf(s)
+			s.Filesystem.DenyWrite = append(s.Filesystem.DenyWrite, ws+"/locked")
+			fill := func() {
+				give(t, s, ws+"/sub/.env", "secret")
+				give(t, s, ws+"/locked", "fixed")
+			}
+			fill()
+			sb := r.open(r.provider(t), s)
+			for range 4 { // until nobody looks at a calm host
+				if out, code := sh(t, sb, "cat sub/.env || echo x >locked"); code == 0 {
+					t.Fatalf("it reads %q", out)
+				}
+			}
+			moved := what
+			must(t, os.Rename(ws+"/"+moved, ws+"/moved"))
+			fill()
+			for _, try := range []string{"cat sub/.env", "echo x >locked"} {
+				if out, code := sh(t, sb, try); code == 0 {
+					t.Errorf("after %s was renamed, %s succeeds: %q", moved, try, out)
+				}
+			}
+		})
+	}
+}

@@ -26,6 +26,7 @@ type wall struct {
 	site  *site
 	slot  *record.Slot
 	stubs *stub.Held
+	cover cover
 	watch *mountwatch.Watch // nil until the wall is made ready
 	noted record.Wall
 	relay *relay // to sockets of the host, or nil
@@ -107,14 +108,17 @@ func (w *wall) letGo() {
 }
 
 // intact reports whether the mounts are still those that the wall was built
-// with, and what they were put on is still there: who removes or replaces a
-// file on the host takes the mount over it along.
-func (w *wall) intact() bool { return !w.watch.Changed() && w.stubs.Intact() }
+// with, and what they were put on is still there: who removes, replaces or
+// renames a file on the host takes the mount over it along. Settled says that
+// no name has changed there since this was found to be so.
+func (w *wall) intact(settled bool) bool {
+	return !w.watch.Changed() && w.stubs.Intact() && (settled || w.covers())
+}
 
 // sound reports whether the wall is up and intact. One of which nobody can see
 // whether it is up counts as up: who wants to use it will find out.
 func (w *wall) sound() bool {
-	if w.fallen() || !w.intact() {
+	if w.fallen() || !w.intact(false) {
 		return false
 	}
 	alive, unseen := w.First().Alive()
@@ -144,11 +148,12 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *r
 	if err != nil {
 		return nil, err
 	}
+	lies := coverOf(pl.plan)
 	lw, err := s.begun.launch(ctx, order)
 	if err != nil {
 		return nil, errors.Join(err, held.Release())
 	}
-	w := &wall{Wall: lw, planned: pl, site: s, slot: slot, stubs: held}
+	w := &wall{Wall: lw, planned: pl, site: s, slot: slot, stubs: held, cover: lies}
 	defer func() {
 		if err != nil {
 			w.discard()

@@ -89,6 +89,7 @@ func differs(op plan.Op, maskFile string, outer []mounted, at map[string]mounted
 
 // A mounted is one line of mountinfo.
 type mounted struct {
+	id       string // the kernel's number of the mount, nobody else's as long as it stands
 	device   string
 	root     string // what of the file system is mounted
 	point    string
@@ -121,7 +122,7 @@ func parseMounts(text string) ([]mounted, error) {
 			return nil, sandbox.Errorf(sandbox.CodeInternal, "prove the wall", "a line of mountinfo cannot be read: %.200q", line)
 		}
 		list = append(list, mounted{
-			device: f[2], root: unescape(f[3]), point: unescape(f[4]),
+			id: f[0], device: f[2], root: unescape(f[3]), point: unescape(f[4]),
 			readOnly: slices.Contains(strings.Split(f[5], ","), "ro"), kind: f[dash+1],
 		})
 	}
