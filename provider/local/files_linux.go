@@ -186,7 +186,8 @@ func ask[T any](ctx context.Context, f *files, op func(*client.Files) (T, error)
 		return none, err
 	}
 	defer s.release()
-	return op(served)
+	out, err := op(served)
+	return out, s.wall.whyEnded("use files", err)
 }
 
 var (

@@ -118,8 +118,8 @@ func (h *handle) ready(revive bool) error {
 	switch {
 	case h.over:
 		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the handle was closed"}
-	case !revive && h.seat.wall.fallen():
-		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the wall has ended", Hint: "open the sandbox again", Retryable: true}
+	case !revive && h.seat.wall.missed():
+		return h.seat.wall.whyEnded("start", &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the wall has ended", Hint: "open the sandbox again", Retryable: true})
 	}
 	return nil
 }
@@ -136,6 +136,7 @@ func (h *handle) take(pl planned, revive bool) (*seat, error) {
 	}
 	h.seat.look = pl.look
 	h.seat.using++
+	h.seat.wall.inUse.Add(1)
 	return h.seat, nil
 }
 
@@ -149,6 +150,7 @@ func (h *handle) move(next *seat) (*seat, error) {
 	}
 	last := h.seat
 	h.seat, next.using, last.left = next, 1, true
+	next.wall.inUse.Add(1)
 	done := last.using == 0
 	if !done {
 		h.older = append(h.older, last)
@@ -168,6 +170,7 @@ func (s *seat) release() {
 	h := s.h
 	h.mu.Lock()
 	s.using--
+	s.wall.inUse.Add(-1)
 	done := s.left && s.using == 0 && !s.gone
 	if done {
 		for i, old := range h.older {

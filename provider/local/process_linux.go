@@ -17,11 +17,12 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	}
 	if c.Detach {
 		s.wall.detached.Store(true)
+		s.wall.left.Store(true)
 	}
 	p, err := s.Client.Start(ctx, within.Command(c, h.spec))
 	if err != nil {
 		s.release()
-		return nil, err
+		return nil, s.wall.whyEnded("start", err)
 	}
 	out := &process{Process: p, seat: s}
 	go out.follow()
@@ -51,7 +52,7 @@ func (p *process) Wait() (sandbox.Exit, error) {
 	if err == nil && p.reborn {
 		exit.Restarted = true
 	}
-	return exit, err
+	return exit, p.seat.wall.whyEnded("run", err)
 }
 
 // Violations implements [sandbox.Witness]: what the guest saw being tried and

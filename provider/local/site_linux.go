@@ -139,6 +139,7 @@ func (s *site) admit(w *wall) error {
 		return closedProvider(s.def.Name)
 	}
 	go s.watch(w)
+	w.guardSoon()
 	for _, old := range idle {
 		old.take()
 	}
@@ -163,6 +164,7 @@ func (s *site) watch(w *wall) {
 	s.mu.Unlock()
 	w.letGo()
 	w.slot.Release()
+	w.tellEnd()
 }
 
 // leave takes one user from w. A wall that others have replaced ends with its

@@ -38,8 +38,13 @@ type wall struct {
 	// seat takes it.
 	spare atomic.Pointer[client.Client]
 
-	// detached says that something was started that outlives its handle.
-	detached atomic.Bool
+	// detached says that something was started that outlives its handle, and
+	// left that it was by a caller.
+	detached, left atomic.Bool
+
+	guarding guarding
+	inUse    atomic.Int64 // commands, shells and the like of all seats
+	spoiled  atomic.Pointer[spoiling]
 }
 
 // fallen reports whether the wall has ended.
@@ -68,7 +73,10 @@ func (w *wall) take() { go w.Kill() }
 func (w *wall) Kill() bool {
 	w.KillGuest()
 	if w.watch != nil {
-		go w.watch.Close() // letGo waits for it
+		go func() { // letGo waits for it
+			w.unguard()
+			w.watch.Close()
+		}()
 	}
 	return w.Wall.Kill()
 }
@@ -100,6 +108,7 @@ func (w *wall) letGo() {
 		c.Close()
 	}
 	if w.watch != nil {
+		w.unguard()
 		w.watch.Close()
 	}
 	if err := w.stubs.Release(); err != nil {

@@ -7,6 +7,17 @@
 // saves by renaming, opens a closed file in every wall that stands, and the
 // plan for the next one looks the same as before. The kernel counts the
 // changes of each mount namespace, and to ask for that costs a microsecond.
+//
+// Who renames such a file, or a folder above it, takes the mount along as well,
+// but to where the file goes: the namespace counts no change, and what is made
+// anew under the old name is open. That is seen by what the mounts lie on.
+//
+// Asking is for who is about to start something. What runs already does not
+// ask, so a [Guard] is told by the kernel and looks at once. Between the change
+// on the host and the end of a wall there are a few milliseconds, in which a
+// program that has waited for that can do what the mount forbade. Nothing closes
+// them: Landlock knows what is allowed below a folder and no exception from it,
+// and the file that has taken the place is another than the one that was closed.
 package mountwatch
 
 import (

@@ -1,0 +1,133 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
+)
+
+// guardAfter is how long a wall stands before it has a guard. What is over by
+// then has not paid for one; what is not has stood unguarded no longer than this,
+// since a guard looks at once when it comes.
+const guardAfter = 50 * time.Millisecond
+
+// A guarding is the guard of a wall, which ends the wall when one of its mounts
+// is no more where it was built: whatever runs on in it would find open what
+// was closed when it was started.
+type guarding struct {
+	mu    sync.Mutex
+	soon  *time.Timer
+	guard *mountwatch.Guard
+	over  bool
+}
+
+// A spoiling is why a guard has ended its wall.
+type spoiling struct {
+	why  string
+	busy bool // something ran
+}
+
+// guardSoon has the wall be guarded if it lasts.
+func (w *wall) guardSoon() {
+	g := &w.guarding
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over {
+		g.soon = time.AfterFunc(guardAfter, w.guardNow)
+	}
+}
+
+func (w *wall) guardNow() {
+	g := &w.guarding
+	g.mu.Lock()
+	var err error
+	if !g.over {
+		g.guard, err = w.watch.Guard(w.cover.ways, w.guarded)
+	}
+	g.mu.Unlock()
+	if err != nil && !w.fallen() {
+		w.site.p.o.Warn(w.site.def.Name, "what runs already may not be stopped when a closed file is replaced on the host, only what is started afterwards is behind a new wall: "+err.Error())
+	}
+}
+
+// unguard ends the guard. It may be called again.
+func (w *wall) unguard() {
+	g := &w.guarding
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	if g.soon != nil {
+		g.soon.Stop()
+	}
+	if g.guard != nil {
+		g.guard.Close()
+	}
+}
+
+// guarded ends the wall, and with it all that runs there, unless its mounts are
+// where they were built. It reports whether it has.
+func (w *wall) guarded() (enough bool) {
+	lost, err := w.lost()
+	var why string
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return true // it is being ended
+	case err != nil:
+		why = "nobody can see any more what it closes: " + err.Error()
+	case len(lost) == 0:
+		return false
+	default:
+		why = fmt.Sprintf("on the host somebody has replaced, renamed or removed %s, which is closed inside and would have been open from then on", w.named(lost))
+	}
+	w.spoiled.Store(&spoiling{why: why, busy: w.inUse.Load() > 0 || w.busy()})
+	w.take()
+	return true
+}
+
+// named tells people of mounts by what they close on the host.
+func (w *wall) named(lost []string) string {
+	first := lost[0]
+	if host := w.cover.closed[first]; host != "" {
+		first = host
+	}
+	text := strconv.Quote(first)
+	if n := len(lost) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
+
+// whyEnded returns err with what is known of why the wall has ended.
+func (w *wall) whyEnded(op string, err error) error {
+	s := w.spoiled.Load()
+	if s == nil || sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		return err
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: op, Resource: w.site.def.Name, Message: "the wall was ended with all that ran in it: " + s.why,
+		Hint: "start it again: a new wall closes what is there now", Retryable: true,
+	}
+}
+
+// missed reports whether somebody has to be told that the wall is no more
+// before something else is started in the next one. Who waited for what ran in
+// a wall that was spoiled was told, so that leaves what nobody waits for.
+func (w *wall) missed() bool {
+	if w.spoiled.Load() != nil {
+		return w.left.Load()
+	}
+	return w.fallen()
+}
+
+// tellEnd warns of a wall that its guard has ended.
+func (w *wall) tellEnd() {
+	if s := w.spoiled.Load(); s != nil && s.busy {
+		w.site.p.o.Warn(w.site.def.Name, "the wall was ended with all that ran in it: "+s.why)
+	}
+}
