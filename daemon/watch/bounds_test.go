@@ -89,7 +89,7 @@ func (f crowded) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) 
 	case f.spent:
 		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "files"}
 	default:
-		entries = slices.Repeat(entries, 1<<19)
+		entries = slices.Repeat(entries, 1<<20)
 	}
 	return entries, err
 }
