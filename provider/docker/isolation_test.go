@@ -122,14 +122,15 @@ func (r *lateReader) Read(p []byte) (int, error) {
 }
 
 // ways are those out of a process group that user code knows. %d makes the
-// sleeps of one command known.
+// sleeps of one command known. One that begins again and again leaves all of them
+// behind, so it is slow enough for two to stay below the limit of processes.
 var ways = map[string]string{
 	"child":       `sleep %d & echo ready; wait`,
 	"setsid":      `setsid sleep %d & sleep 0.1; echo ready; wait`,
 	"double fork": `(setsid sh -c "sleep %d & sleep $((%[1]d+1)) &" &); sleep 0.1; echo ready; sleep 86499`,
 	"deaf":        `trap '' TERM HUP INT; setsid sleep %d & echo ready; while :; do sleep 1; done`,
 	"daemon":      `(setsid setsid sh -c 'exec sleep %d' </dev/null >/dev/null 2>&1 &); sleep 0.1; echo ready; sleep 86499`,
-	"respawns":    `setsid sh -c 'while :; do setsid sleep %d & sleep 0.1; done' & sleep 0.1; echo ready; wait`,
+	"respawns":    `setsid sh -c 'while :; do setsid sleep %d & sleep 0.4; done' & sleep 0.1; echo ready; wait`,
 }
 
 // TestTwoSessionsTimeouts lets the command of one session run into its
