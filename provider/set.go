@@ -18,8 +18,9 @@ import (
 const AutoName = "auto"
 
 // probeTimeout bounds one probe, so that an engine that accepts connections
-// and never answers cannot stall the choice.
-const probeTimeout = 5 * time.Second
+// and never answers cannot stall the choice. It is long, because a wall on a
+// machine with much to do takes seconds, and must not count as missing.
+const probeTimeout = 15 * time.Second
 
 // A Prober can tell cheaply whether its wall could be built now. Probe
 // returns nil when it could and the reason otherwise. A provider without it
@@ -152,7 +153,14 @@ func (s *Set) probe(ctx context.Context, name string, options map[string]any) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return Probe(ctx, p, options)
+	err := Probe(ctx, p, options)
+	if err != nil && ctx.Err() != nil { // what came of the end would tell another reason
+		return &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "probe", Resource: name, Message: fmt.Sprintf("has not answered within %v", probeTimeout),
+			Hint: "try again when the machine has less to do; sandbox doctor tells more", Err: err,
+		}
+	}
+	return err
 }
 
 func (s *Set) oneOf() string {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -154,21 +155,29 @@ func TestAutoEndOfContext(t *testing.T) {
 	}
 }
 
+// TestAutoBoundsAProbe holds that a provider which does not answer is passed over,
+// for that reason and not for what came of giving up.
 func TestAutoBoundsAProbe(t *testing.T) {
-	hanging := probed{named{name: "docker"}, func(ctx context.Context) error {
-		if _, ok := ctx.Deadline(); !ok {
-			return nil // would be taken, and the test would fail
+	synctest.Test(t, func(t *testing.T) {
+		hanging := probed{named{name: "docker"}, func(ctx context.Context) error {
+			if _, ok := ctx.Deadline(); !ok {
+				return nil // would be taken, and the test would fail
+			}
+			<-ctx.Done()
+			return errors.New("signal: killed")
+		}}
+		s, err := provider.New(hanging, answering("local", nil))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return context.DeadlineExceeded
-	}}
-	s, err := provider.New(hanging, answering("local", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.Auto(context.Background(), nil, "docker", "local")
-	if err != nil || c.Provider.Name() != "local" || len(c.Rejected) != 1 {
-		t.Errorf("Auto = %+v, %v; want local with docker rejected", c, err)
-	}
+		c, err := s.Auto(t.Context(), nil, "docker", "local")
+		if err != nil || c.Provider.Name() != "local" || len(c.Rejected) != 1 {
+			t.Fatalf("Auto = %+v, %v; want local with docker rejected", c, err)
+		}
+		if why := c.Rejected[0].Err; sandbox.CodeOf(why) != sandbox.CodeUnavailable || !strings.Contains(why.Error(), "has not answered within 15s") {
+			t.Errorf("rejected for %v", why)
+		}
+	})
 }
 
 func ExampleSet_Auto() {
