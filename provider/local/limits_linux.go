@@ -34,8 +34,8 @@ func limits(list []sandbox.Ulimit) ([]launch.Limit, error) {
 // written either: it would be too small. Where the host hands cores to a program
 // (core_pattern with a pipe, core(5)), which runs as root and outside of every
 // wall, the kernel passes over every limit but this one: it starts the program at
-// 0, and does not at exactly 1 (fs/coredump.c). Code inside that lowers its own
-// limit to 0 has it started all the same.
+// 0, and does not at exactly 1 (fs/coredump.c). The filter of commands keeps code
+// inside from lowering its own limit to 0.
 func noCore(l launch.Limit) launch.Limit {
 	if l.Soft == 0 {
 		l.Soft, l.Hard = 1, max(l.Hard, 1)

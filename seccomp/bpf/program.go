@@ -81,6 +81,9 @@ const (
 // Refuse fails the call with an error number.
 func Refuse(errno uint16) Action { return Action(0x00050000 | uint32(errno)) }
 
+// Skip answers that a call has succeeded, which is not made.
+const Skip Action = 0x00050000
+
 // Error numbers, the same on both processors.
 const (
 	eperm        = 1
