@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -114,14 +115,20 @@ func (s *stage) own() {
 		return
 	}
 	must(s, filepath.WalkDir(filepath.Dir(s.agent), func(p string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		var st fs.FileInfo
+		if err == nil {
+			st, err = os.Lstat(p)
 		}
-		st, err := os.Lstat(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a wall that runs takes its stubs away
+		}
 		if err != nil || int(st.Sys().(*syscall.Stat_t).Uid) == s.kit.uid {
 			return err // to give it once more would take capabilities away
 		}
-		return os.Lchown(p, s.kit.uid, s.kit.uid)
+		if err = os.Lchown(p, s.kit.uid, s.kit.uid); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	}))
 }
 
