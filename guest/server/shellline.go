@@ -158,8 +158,9 @@ func (l *shellLine) give(p *shellProc) error {
 	l.token = randomHex(dialect.TokenLen / 2)
 	var drop bool
 	l.from, drop = p.own.next(l.text)
+	effect := p.effect(l)
 	script := p.dialect.Script(dialect.Line{
-		Outputs: l.from, Drop: drop, Effect: p.effect(l), Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
+		Outputs: l.from, Drop: drop, Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})
@@ -190,13 +191,18 @@ func (l *shellLine) give(p *shellProc) error {
 }
 
 // effect returns what the line does at most to the state that is kept, and takes
-// note of one that may change it.
+// note of one that may change it, or give the shell traps.
 func (p *shellProc) effect(l *shellLine) dialect.Effect {
 	effect := p.dialect.Effect(l.text)
+	since := l.shell.state.isSince(p.changed)
+	if since {
+		p.traps = !l.shell.state.isUsual()
+	}
 	switch {
 	case effect == dialect.Changes:
+		p.traps = p.traps || dialect.MayTrap(l.text)
 		p.changed = l.cmd.id
-	case !l.shell.state.usualSince(p.changed):
+	case !since || p.traps:
 		return dialect.Changes
 	}
 	return effect

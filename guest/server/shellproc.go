@@ -50,6 +50,7 @@ type shellProc struct {
 	given   dialect.Script // the last that it was given
 	telling telling
 	changed uint32 // the last line that it was given that may have changed its state
+	traps   bool   // it may have traps of which it tells nothing unless it is asked to
 	buf     []byte
 
 	exit    wire.Exit // readable once prog.gone is closed, like exitErr

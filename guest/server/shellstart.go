@@ -110,7 +110,7 @@ func (s *shell) prepare(p *shellProc, restoring bool) error {
 	}
 	token := randomHex(dialect.TokenLen / 2)
 	a := dialect.NewAnswer(token)
-	if err := p.say(p.dialect.Begin(token)); err != nil {
+	if err := p.say(p.dialect.Begin(token, restoring && s.state.hasTraps())); err != nil {
 		return err
 	}
 	s.state.again()

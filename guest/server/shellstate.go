@@ -21,7 +21,7 @@ const (
 
 // A shellState is what a new process of a shell starts from: what the last
 // one said of itself after a line, as a script that only a shell reads, but for
-// its end, see [dialect.Usual]. The next state goes to a second file, so that there is always a whole one.
+// its ends, see [dialect.Usual]. The next state goes to a second file, so that there is always a whole one.
 //
 // Where somebody outside wants to read it after our end, there is an index
 // too, see package snapshot.
@@ -98,18 +98,35 @@ func (s *shellState) stays(line uint32) {
 	_ = s.publish(r) // as for over
 }
 
-// usualSince reports whether what is kept is the state after that line or a
-// later one, and that of a usual shell of bash.
-func (s *shellState) usualSince(line uint32) bool {
-	if s.good == nil || s.record.Kept < line {
-		return false
-	}
+// isSince reports whether what is kept is the state after that line or a later one.
+func (s *shellState) isSince(line uint32) bool { return s.good != nil && s.record.Kept >= line }
+
+// isUsual reports whether what is kept, which there is, is the state of a usual
+// shell of bash.
+func (s *shellState) isUsual() bool {
 	if s.usual == nil {
 		var b [dialect.UsualTail]byte
 		n, err := s.good.ReadAt(b[:min(s.whole, int64(len(b)))], max(0, s.whole-int64(len(b))))
-		s.usual = new(err == nil && dialect.Usual(b[:n]))
+		s.usual = new(err == nil && dialect.Usual(s.head(), b[:n]))
 	}
 	return *s.usual
+}
+
+// head is how what is kept begins.
+func (s *shellState) head() []byte {
+	var b [dialect.UsualHead]byte
+	n, _ := s.good.ReadAt(b[:min(s.whole, int64(len(b)))], 0) // of our memory
+	return b[:n]
+}
+
+// hasTraps reports whether what is kept tells the traps that a shell has for
+// itself.
+func (s *shellState) hasTraps() bool {
+	if s.good == nil {
+		return false
+	}
+	told, _ := dialect.HasTraps(s.head())
+	return told
 }
 
 // over says that no state will be kept of the line any more.

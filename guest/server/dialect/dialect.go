@@ -63,6 +63,7 @@ type Line struct {
 	Outputs Outputs // other shells than bash have Opened alone
 	Drop    bool    // bash is to close its own first
 	Effect  Effect  // what it does at most
+	Traps   bool    // bash is to tell the traps that it has for itself too, see [MayTrap]
 	Text    string  // without NUL
 	Token   string
 	Stdin   bool // from the holder; /dev/null otherwise
@@ -113,7 +114,7 @@ func (d Dialect) Script(l Line) Script {
 	if l.Effect == Leaves {
 		run += ask("__sandboX", l.Outputs.word(), l.Token)
 	} else {
-		run += ask("__sandbox", l.Outputs.word()+mend(l.Text), l.Token)
+		run += d.askAll(l.Outputs.word(), mend(l.Text), l.Token, l.Traps)
 	}
 	if l.Drop {
 		run = ask("__sandbox", "drop", l.Token) + run
@@ -194,11 +195,12 @@ func (d Dialect) redirections(l Line) string {
 }
 
 // Begin returns what to write to have the shell read the prelude, which has
-// been put into the slot for text.
-func (d Dialect) Begin(token string) Script {
+// been put into the slot for text. With traps it tells those for itself, see
+// [MayTrap].
+func (d Dialect) Begin(token string, traps bool) Script {
 	null := " </dev/null >|/dev/null 2>&1\n"
 	if d.bash {
-		return Script{Writes: []string{`\builtin . ` + d.slot(hold.SlotText) + null + ask("__sandbox", "begin", token) + "\n"}}
+		return Script{Writes: []string{`\builtin . ` + d.slot(hold.SlotText) + null + d.askAll("begin", "", token, traps) + "\n"}}
 	}
 	return Script{Writes: []string{`\. ` + d.slot(hold.SlotText) + null, asking + token + "\n", "\n"}}
 }
@@ -215,6 +217,25 @@ const asking = `\__sandbox `
 // ask is how bash is asked for its answer by a function of the prelude.
 func ask(function, word, token string) string {
 	return `\` + function + ` "$?" ` + word + " " + token + "\n"
+}
+
+// askAll asks for the state too. The traps that functions do not inherit can be
+// listed outside of any only. They begin the state, as a function, since a trap
+// would else have a part in what reads the rest; one on DEBUG that prints
+// meanwhile does so elsewhere. A shell that cannot answer must not begin either:
+// what bashAnswer looks at is looked at here. No [[ stands here, which bash 5.2
+// does not parse after one that was wrong, until something else was.
+func (d Dialect) askAll(word, mend, token string, traps bool) string {
+	if !traps {
+		return ask("__sandbox", word+mend, token)
+	}
+	outputs := d.slot(hold.SlotStdout)
+	able, has := `\builtin test -e `+outputs+` && \builtin test ! /proc/self/fd/1 -ef `+outputs+` && `, ""
+	if word == Own.word() {
+		able, has = "", ` 4>&`+ownStdout+` 5>&`+ownStderr
+	}
+	return `\builtin eval '` + able + `{ \builtin printf "\0%s\n` + trapsHead + `" ` + token + ` >&3; \builtin trap -p DEBUG ERR RETURN >&3; } 3>&1 >&2` + has + `; ` +
+		`\__sandbox '"$?"' ` + word + mend + " " + token + ` "" "}\n%.0s"'` + "\n"
 }
 
 // Unread reports whether a shell that has ended, and left that much of what

@@ -85,7 +85,7 @@ func TestScriptSizes(t *testing.T) {
 		for _, filler := range []string{"x", "'", "\n"} {
 			for n := range 1200 {
 				script := d.Script(dialect.Line{Text: strings.Repeat(filler, n), Token: token, Stdin: n%2 == 0, Stdout: true, Stderr: true, Outputs: dialect.Own, Effect: dialect.Prints})
-				for _, w := range append(script.Writes, d.Begin(token).Writes...) {
+				for _, w := range append(script.Writes, d.Begin(token, true).Writes...) {
 					if len(w) > limit {
 						t.Fatalf("%s: %d bytes for %d of %q", program, len(w), n, filler)
 					}

@@ -34,8 +34,12 @@
 // after that. The token is drawn anew for each line and no
 // variable can hold a zero byte, so no output of any kind is taken for a mark,
 // not even a trace of this function, nor what a trap or the shell itself says
-// there between lines. Of the state only its end is looked at ([Usual]): only a
+// there between lines. Of the state only its ends are looked at ([Usual]): only a
 // new shell ever reads it.
+//
+// Traps on DEBUG, ERR and RETURN are gone in a function, so __sandbox cannot tell
+// them. A shell that may have some ([MayTrap]), or is not usual, lists them before
+// __sandbox is called, at the beginning of the state.
 //
 // A line that is known to leave its shell as it was ([Effect]), in a shell that is
 // known to be usual ([Usual]), is asked for its end alone, by __sandboX: the state

@@ -196,14 +196,41 @@ func isBash(name string) bool {
 	return false
 }
 
-// UsualTail is how many bytes at the end of a state say whether it is usual.
-const UsualTail = 1 << 10
+// trapsHead begins the state of a shell that has told the traps that it has for
+// itself; in what the shell prints, \n is a newline. They follow line by line, and
+// a brace.
+const trapsHead = `__sandbox_traps() {\nbuiltin unset -f __sandbox_traps\n`
 
-// Usual reports whether the state of a shell of bash that ends with tail has
-// neither functions nor aliases nor traps nor disabled builtins, with which a
-// line could be more than its words say, and no option of which that is so. It
-// does not tell a builtin that was loaded in the place of another (enable -f).
-func Usual(tail []byte) bool {
+// MayTrap reports whether a line can give a usual shell of bash a trap on DEBUG,
+// ERR or RETURN, going by its words. A shell does not tell those unless it is
+// asked to, and is to be asked after such a line, and for as long as it is not
+// usual: what is in its functions and aliases is not looked at. A name of the
+// builtin that is only put together by the shell is not seen; such a trap is lost
+// with its shell.
+func MayTrap(text string) bool { return strings.Contains(text, "trap") || mend(text) != "" }
+
+// HasTraps reports whether a state that begins with head has a function for the
+// traps that bash has for itself, and whether there is one in it.
+func HasTraps(head []byte) (told, some bool) {
+	rest, told := bytes.CutPrefix(head, []byte(strings.ReplaceAll(trapsHead, `\n`, "\n")))
+	return told, told && !bytes.HasPrefix(rest, []byte("}\n"))
+}
+
+// UsualHead and UsualTail are how many bytes at the beginning and at the end of a
+// state say whether it is usual.
+const (
+	UsualHead = 128
+	UsualTail = 1 << 10
+)
+
+// Usual reports whether the state of a shell of bash that begins with head and ends
+// with tail has neither functions nor aliases nor traps nor disabled builtins, with
+// which a line could be more than its words say, and no option of which that is so.
+// It does not tell a builtin that was loaded in the place of another (enable -f).
+func Usual(head, tail []byte) bool {
+	if _, some := HasTraps(head); some {
+		return false
+	}
 	tail, whole := bytes.CutSuffix(tail, []byte{'\n'})
 	lines := bytes.Split(tail, []byte{'\n'})
 	if !whole || len(lines) < 3 {

@@ -40,6 +40,10 @@ func (d Dialect) Prelude(restore bool) string {
 // makes an error of syntax, the one thing after which bash forgets all that its
 // parser has in hand.
 //
+// Five arguments say that the state was begun already, with the traps that bash
+// has for itself (DEBUG, ERR and RETURN), which are gone in a function, see askAll.
+// The last one goes on from there, in place of the mark of the beginning.
+//
 // A trap on DEBUG prints wherever it is at that moment, so the state is
 // written where no traps are inherited: functrace, with which they would
 // be, is off meanwhile. The state's parts are in an order in which they can be
@@ -76,7 +80,7 @@ __sandbox() {
 case $-:$1:$2:$# in
 *[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
 esac && builtin eval && ` + bashAnswer + ` && {
-builtin printf '\0%s\n__sandbox_begin %q\n' "$3" "${DIRSTACK:-${PWD-}}"
+builtin printf "${5-\0%s\n}__sandbox_begin %q\n" "$3" "${DIRSTACK:-${PWD-}}"
 builtin declare -p
 builtin umask -p
 [[ -o posix ]] && builtin printf 'builtin set +o posix\n'
@@ -115,9 +119,9 @@ builtin return;;
 esac
 [[ -o onecmd ]] && builtin return 1
 case $#:$- in
-3:*T*)
+[35]:*T*)
 builtin set +T
-__sandbox "$@" :functrace
+__sandbox "$1" "$2" "$3" :functrace ${5+"$5"}
 builtin set -T
 builtin return 1;;
 esac
@@ -138,13 +142,22 @@ esac`
 // variables of bash itself) fails and is passed over. A function named
 // builtin is left out: nothing could go on with it.
 //
+// The traps that bash has for itself are set last, or they would have a part in
+// what is read. Their function is read under an alias, so that one of the user
+// with the name of trap is not in its way.
+//
 // It works without variables, because user code may have made any of them
 // read-only, and without a builtin that was not asked for by builtin, because
 // from its middle on the functions of the user are there. While it reads,
 // extglob is on, without which functions that were defined under it cannot
 // be parsed, and posix off, under which any error would be the end. When
 // __sandbox_end was not reached the status says so.
-const bashRestore = `__sandbox_begin() {
+const bashRestore = `__sandbox_traps() {
+builtin unset -f __sandbox_traps
+}
+alias trap='builtin trap'
+__sandbox_begin() {
+builtin unalias trap
 builtin cd -- "$1" || __sandbox_astray() { :; }
 builtin shopt -s extglob
 builtin shopt -u expand_aliases
@@ -168,6 +181,7 @@ __sandbox_each shopt -s "$1" ''
 builtin unset -f __sandbox_begin __sandbox_end
 __sandbox_each set +o "$SHELLOPTS" "$2"
 __sandbox_each set -o "$2" ''
+__sandbox_traps
 }
 __sandbox_rest() {
 builtin unset -f __sandbox_each __sandbox_rest
