@@ -99,13 +99,14 @@ func TestImageKeepsDownloadsInside(t *testing.T) {
 	}
 }
 
-// download clicks on a download and tells how it ended.
+// download clicks on a download and tells how it ended. It clicks again, since a
+// busy browser was seen to pass over a click.
 func (c *cdp) download(behavior, folder string) string {
 	c.t.Helper()
 	c.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": behavior, "downloadPath": folder, "eventsEnabled": true}, nil)
 	page := c.page("data:text/html,<a download=file.json href='data:application/octet-stream,abc'>get</a>")
 	c.settled(page)
-	c.must(page, "Runtime.evaluate", map[string]any{"expression": "setTimeout(() => document.querySelector('a').click())", "userGesture": true}, nil)
+	c.must(page, "Runtime.evaluate", map[string]any{"expression": "(click => { setTimeout(click); setInterval(click, 10000) })(() => document.querySelector('a').click())", "userGesture": true}, nil)
 	for {
 		if state := c.event("Browser.downloadProgress", "state"); state != "inProgress" {
 			return state
