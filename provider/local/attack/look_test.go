@@ -78,6 +78,11 @@ func (s *stage) damage(out string) []string {
 	if now := s.fingerprint(); now != s.before {
 		found = append(found, "guarded files have changed: "+firstDifference(s.before, now))
 	}
+	for _, ask := range s.ears {
+		if !ask() {
+			found = append(found, "who listens on the host does not hear any more")
+		}
+	}
 	if n := s.contacts.Swap(0); n > 0 {
 		found = append(found, fmt.Sprintf("the host was reached %d times", n))
 	}

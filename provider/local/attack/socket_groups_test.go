@@ -3,10 +3,16 @@
 package attack
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // socketGroup tries to reach what listens on the host.
@@ -62,6 +68,21 @@ func listeners(s *stage) {
 	s.envs = append(s.envs, "ABSTRACT="+abstract, "TCP="+port(tcp), "TCP6="+port(tcp6), "UDP="+port(udp), "ADDRESSES="+addresses)
 }
 
+// dialer reaches a socket also when an attempt has moved it away.
+func (s *stage) dialer(a net.Addr) func() (net.Conn, error) {
+	s.Helper()
+	network, name := a.Network(), a.String()
+	if !strings.HasPrefix(network, "unix") || name[0] == '@' {
+		return func() (net.Conn, error) { return net.Dial(network, name) }
+	}
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	s.must(err)
+	f := os.NewFile(uintptr(fd), name)
+	s.Cleanup(func() { f.Close() })
+	return func() (net.Conn, error) { return net.Dial(network, fmt.Sprintf("/proc/self/fd/%d", int(f.Fd()))) }
+}
+
+// listen counts who connects.
 func (s *stage) listen(network, addr string) net.Addr {
 	s.Helper()
 	l, err := net.Listen(network, addr)
@@ -83,9 +104,26 @@ func (s *stage) listen(network, addr string) net.Addr {
 			c.Close()
 		}
 	}()
+	// Who connects waits in a queue, and ours is let go of when all before it
+	// were counted.
+	dial := s.dialer(l.Addr())
+	s.ears = append(s.ears, func() bool {
+		c, err := dial()
+		if err != nil {
+			return true // it is closed
+		}
+		defer c.Close()
+		s.must(c.SetDeadline(time.Now().Add(patience)))
+		if _, err = c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+		s.contacts.Add(-1)
+		return true
+	})
 	return l.Addr()
 }
 
+// hear counts datagrams.
 func (s *stage) hear(network, addr string) net.Addr {
 	s.Helper()
 	l, err := net.ListenPacket(network, addr)
@@ -94,15 +132,38 @@ func (s *stage) hear(network, addr string) net.Addr {
 		s.must(os.Chmod(addr, 0o777))
 	}
 	s.Cleanup(func() { l.Close() })
+	ours, heard, dial := randomText(), make(chan struct{}, 1), s.dialer(l.LocalAddr())
 	go func() {
+		defer close(heard)
 		b := make([]byte, 64)
 		for {
-			if _, _, err := l.ReadFrom(b); err != nil {
+			n, _, err := l.ReadFrom(b)
+			switch {
+			case err != nil:
 				return
+			case string(b[:n]) == ours:
+				heard <- struct{}{}
+			default:
+				s.contacts.Add(1)
 			}
-			s.contacts.Add(1)
 		}
 	}()
+	s.ears = append(s.ears, func() bool { // what comes after all others
+		c, err := dial()
+		if err == nil {
+			defer c.Close()
+			_, err = c.Write([]byte(ours))
+		}
+		if err != nil {
+			return true // as above
+		}
+		select {
+		case <-heard:
+			return true
+		case <-time.After(patience):
+			return false
+		}
+	})
 	return l.LocalAddr()
 }
 

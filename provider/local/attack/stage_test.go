@@ -41,6 +41,7 @@ type stage struct {
 	token    string // in everything that must not be read
 	before   string // what the guarded files looked like
 	contacts atomic.Int32
+	ears     []func() bool   // each returns when its contacts until now were counted, or false
 	extra    []string        // further files that hold the token
 	lax      bool            // what lies outside is shown, and holds no secret
 	startup  bool            // the home is open, its start-up files are looked at alone
@@ -115,21 +116,24 @@ func (s *stage) own() {
 		return
 	}
 	must(s, filepath.WalkDir(filepath.Dir(s.agent), func(p string, _ fs.DirEntry, err error) error {
-		var st fs.FileInfo
 		if err == nil {
-			st, err = os.Lstat(p)
+			err = s.ownOne(p)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // a wall that runs takes its stubs away
 		}
-		if err != nil || int(st.Sys().(*syscall.Stat_t).Uid) == s.kit.uid {
-			return err // to give it once more would take capabilities away
-		}
-		if err = os.Lchown(p, s.kit.uid, s.kit.uid); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		return err
 	}))
+}
+
+// ownOne leaves alone what is his: to give it once more would take capabilities
+// away.
+func (s *stage) ownOne(p string) error {
+	st, err := os.Lstat(p)
+	if err != nil || int(st.Sys().(*syscall.Stat_t).Uid) == s.kit.uid {
+		return err
+	}
+	return os.Lchown(p, s.kit.uid, s.kit.uid)
 }
 
 // plan writes the Spec of the stage's wall.
