@@ -56,7 +56,8 @@ func commandRules(o Options) []rule {
 // limitCore is RLIMIT_CORE of getrlimit(2). Commands have one byte, at which the
 // kernel hands no core to a program of the host; at 0 it would (see package
 // guest/client). Who sets it wants to have no cores, and would not go on when
-// that fails: it is the case already.
+// that fails: it is the case already. Who also asks by the same call for the limit
+// before is not told it.
 const limitCore = 4
 
 // leases are the commands of fcntl(2) that have the kernel hold up, or tell of,
