@@ -158,11 +158,34 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	return e.fail(ctx, "start container", name, e.api.ContainerStart(ctx, name, container.StartOptions{}))
 }
 
-// Pause freezes the container.
+// Pause freezes the container. A runtime gives that up, and thaws what it had
+// frozen, when processes inside do not hold still for long enough; it is asked
+// again a few times, as its authors leave to the caller (runc, pull request
+// 4388), and then that is the error, a retryable one.
 func (e *Engine) Pause(ctx context.Context, name string) error {
 	ctx, done := context.WithTimeout(ctx, e.limit.Change)
 	defer done()
-	return e.fail(ctx, "pause container", name, e.api.ContainerPause(ctx, name))
+	err := e.api.ContainerPause(ctx, name)
+	for wait := 100 * time.Millisecond; isRestless(err) && wait < time.Second; wait *= 2 {
+		select {
+		case <-ctx.Done():
+			return e.fail(ctx, "pause container", name, err)
+		case <-time.After(wait):
+			err = e.api.ContainerPause(ctx, name)
+		}
+	}
+	if isRestless(err) && ctx.Err() == nil {
+		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "pause container", Resource: name, Retryable: true, Err: err,
+			Message: "the runtime cannot freeze the container: its processes do not hold still",
+			Hint:    "try again when it has less to do, or look for what starts processes without an end: docker top " + name}
+	}
+	return e.fail(ctx, "pause container", name, err)
+}
+
+// isRestless reports whether a runtime could not freeze what runs inside.
+// Engines have no code of its own for that.
+func isRestless(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "unable to freeze")
 }
 
 // Unpause thaws the container.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -114,6 +115,51 @@ func TestCallerGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := e.Start(ctx, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want one that wraps context.Canceled", err)
+	}
+}
+
+// TestPauseOfTheRestless holds that an engine whose runtime could not freeze is
+// asked again, but not for ever, and only then.
+func TestPauseOfTheRestless(t *testing.T) {
+	const restless = `{"message":"Cannot pause container x: OCI runtime pause failed: unable to freeze: unknown"}`
+	tests := map[string]struct {
+		answers   []http.HandlerFunc // the last one stays
+		asked     int
+		code      sandbox.Code
+		retryable bool
+	}{
+		"holds still later": {[]http.HandlerFunc{reply(500, restless), reply(500, restless), reply(204, "")}, 3, "", false},
+		"never holds still": {[]http.HandlerFunc{reply(500, restless)}, 5, sandbox.CodeUnavailable, true},
+		"fails otherwise":   {[]http.HandlerFunc{reply(500, `{"message":"broken"}`)}, 1, sandbox.CodeUnavailable, false},
+		"gone meanwhile":    {[]http.HandlerFunc{reply(500, restless), reply(404, `{"message":"No such container: x"}`)}, 2, sandbox.CodeNotFound, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			e := engineAt(t, func(w http.ResponseWriter, r *http.Request) {
+				tt.answers[min(int(asked.Add(1)), len(tt.answers))-1](w, r)
+			}, container.Deadlines{})
+			err := e.Pause(context.Background(), "x")
+			if n := int(asked.Load()); sandbox.CodeOf(err) != tt.code || n != tt.asked {
+				t.Errorf("asked %d times, want %d: %v", n, tt.asked, err)
+			}
+			var se *sandbox.Error
+			if errors.As(err, &se) && se.Retryable != tt.retryable {
+				t.Errorf("retryable %v, want %v (%v)", se.Retryable, tt.retryable, err)
+			}
+		})
+	}
+}
+
+func TestCallerGivesUpToFreeze(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	e := engineAt(t, func(w http.ResponseWriter, r *http.Request) {
+		reply(500, `{"message":"unable to freeze"}`)(w, r)
+		cancel()
+	}, container.Deadlines{})
+	if err := e.Pause(ctx, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want one that wraps context.Canceled", err)
 	}
 }
