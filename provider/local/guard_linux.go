@@ -51,7 +51,7 @@ func (w *wall) guardNow() {
 		g.guard, err = w.watch.Guard(w.cover.ways, w.guarded)
 	}
 	g.mu.Unlock()
-	if err != nil && !w.fallen() {
+	if err != nil && !errors.Is(err, os.ErrProcessDone) && !w.fallen() {
 		w.site.p.o.Warn(w.site.def.Name, "what runs already may not be stopped when a closed file is replaced on the host, only what is started afterwards is behind a new wall: "+err.Error())
 	}
 }

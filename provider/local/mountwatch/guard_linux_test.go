@@ -1,7 +1,10 @@
 package mountwatch_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,5 +152,29 @@ func TestGuardEnds(t *testing.T) {
 	if g, err := w.Guard(nil, func() bool { return true }); err == nil {
 		g.Close()
 		t.Error("a watch that was closed has a guard")
+	}
+}
+
+// TestGuardOfTheEnded holds that who comes too late is told that the process
+// has ended, and not that something was in the way.
+func TestGuardOfTheEnded(t *testing.T) {
+	pid := wall(t, place(t))
+	w, err := mountwatch.Open(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the process ends", func() bool {
+		_, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+		return err != nil
+	})
+	if g, err := w.Guard(nil, func() bool { return true }); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("%v, %v", g, err)
+	}
+	if text, err := w.Text(); err != nil || text == "" {
+		t.Errorf("its mounts cannot be read any more: %q, %v", text, err)
 	}
 }
