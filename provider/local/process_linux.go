@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -24,8 +25,8 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 		s.release()
 		return nil, s.wall.whyEnded("start", err)
 	}
-	out := &process{Process: p, seat: s}
-	go out.follow()
+	out := newProcess(p, s)
+	go out.Wait() // nobody else may
 	return out, nil
 }
 
@@ -42,13 +43,23 @@ func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 // shell, which does that for it.
 type process struct {
 	sandbox.Process
-	seat   *seat
-	reborn bool // it found a shell without the state of the one before
+	seat    *seat
+	release func() // gives the seat back; nil for a line
+	reborn  bool   // it found a shell without the state of the one before
 }
 
-// Wait implements [sandbox.Process].
+// newProcess is a command for which the seat was taken.
+func newProcess(p sandbox.Process, s *seat) *process {
+	return &process{Process: p, seat: s, release: sync.OnceFunc(s.release)}
+}
+
+// Wait implements [sandbox.Process]. The seat is given back before it returns:
+// who has been told of the end no longer counts as running something.
 func (p *process) Wait() (sandbox.Exit, error) {
 	exit, err := p.Process.Wait()
+	if p.release != nil {
+		p.release()
+	}
 	if err == nil && p.reborn {
 		exit.Restarted = true
 	}
@@ -83,12 +94,6 @@ func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 		return m.Used(ctx)
 	}
 	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "the wall does not tell what the command has used"}
-}
-
-// follow gives the seat back when the command has ended.
-func (p *process) follow() {
-	_, _ = p.Process.Wait()
-	p.seat.release()
 }
 
 var (

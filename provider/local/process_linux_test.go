@@ -1,0 +1,28 @@
+package local
+
+import (
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// An overProcess has ended.
+type overProcess struct{ sandbox.Process }
+
+func (overProcess) Wait() (sandbox.Exit, error) { return sandbox.Exit{Code: 3}, nil }
+
+// TestNothingRunsAfterWait holds that a command whose end was told counts no more
+// as one that runs in its wall, whose end would be told then too.
+func TestNothingRunsAfterWait(t *testing.T) {
+	s := &seat{h: &handle{}, wall: &wall{}, using: 1}
+	s.wall.inUse.Store(1)
+	p := newProcess(overProcess{}, s)
+	for range 2 {
+		if exit, err := p.Wait(); exit.Code != 3 || err != nil {
+			t.Errorf("%+v, %v", exit, err)
+		}
+		if n := s.wall.inUse.Load(); n != 0 || s.using != 0 {
+			t.Errorf("%d in use in the wall, %d by the session", n, s.using)
+		}
+	}
+}
