@@ -67,7 +67,7 @@ type Harness struct {
 	Leaks func(t testing.TB)
 
 	// Patience is how long something that must happen may take; zero is
-	// a minute. Only failing checks wait that long.
+	// two minutes. Only failing checks wait that long.
 	Patience time.Duration
 
 	// Without names checks that this provider cannot pass and the reason.
@@ -129,7 +129,7 @@ func (c Check) Run(t testing.TB, h Harness) {
 	}
 	h.Programs = h.Programs.orScripts()
 	if h.Patience == 0 {
-		h.Patience = time.Minute
+		h.Patience = 2 * time.Minute
 	}
 	// Clean-ups run in reverse: sandboxes go first, then the provider's
 	// own, then we look for what is left.
