@@ -122,8 +122,10 @@ func of(session string) desk.Request {
 	return desk.Request{Who: config.Who{Agent: "main", Session: session}}
 }
 
+// patient bounds a whole test with several browsers, of which each takes a
+// minute where many tests run at once.
 func patient(t testing.TB) context.Context {
-	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(done)
 	return ctx
 }
