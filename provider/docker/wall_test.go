@@ -210,8 +210,11 @@ func TestDestroyers(t *testing.T) {
 					t.Errorf("%s afterwards: %q, %d", who, out, code)
 				}
 			}
-			if out, _ := sh(t, sb, `ps -eo pid=,ppid=,args= | grep -v -e sandbox-guest -e ps -e grep -e 'sh -c'`); out != "" {
-				t.Errorf("processes are left:\n%s", out)
+			out, _ := sh(t, sb, `exec ps -eo pid=,ppid=,args=`) // alone, so that it sees no other of ours
+			for line := range strings.Lines(out) {
+				if !strings.Contains(line, "sandbox-guest") && !strings.Contains(line, "ps -eo") {
+					t.Errorf("a process is left: %s", line)
+				}
 			}
 			info, err := r.P.Inspect(context.Background(), s.Name)
 			if err != nil || info.Status != sandbox.StatusRunning || info.StartedAt != sb.Info().StartedAt {
