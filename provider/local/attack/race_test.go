@@ -163,7 +163,8 @@ func TestOldWallCannotOpenTheNew(t *testing.T) {
 	s.give(s.agent + "/go")
 	_, err := old.Wait()
 	must(t, err)
-	if _, err := next.Wait(); err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+	_, err = next.Wait()
+	if err != nil && (sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "late/.env")) {
 		t.Error(err)
 	}
 	if strings.Contains(out.String(), s.token) {
