@@ -166,26 +166,14 @@ func (e *Engine) Pause(ctx context.Context, name string) error {
 	ctx, done := context.WithTimeout(ctx, e.limit.Change)
 	defer done()
 	err := e.api.ContainerPause(ctx, name)
-	for wait := 100 * time.Millisecond; isRestless(err) && wait < time.Second; wait *= 2 {
+	for wait := 100 * time.Millisecond; isRestless(err) && wait < time.Second && ctx.Err() == nil; wait *= 2 {
 		select {
 		case <-ctx.Done():
-			return e.fail(ctx, "pause container", name, err)
 		case <-time.After(wait):
 			err = e.api.ContainerPause(ctx, name)
 		}
 	}
-	if isRestless(err) && ctx.Err() == nil {
-		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "pause container", Resource: name, Retryable: true, Err: err,
-			Message: "the runtime cannot freeze the container: its processes do not hold still",
-			Hint:    "try again when it has less to do, or look for what starts processes without an end: docker top " + name}
-	}
 	return e.fail(ctx, "pause container", name, err)
-}
-
-// isRestless reports whether a runtime could not freeze what runs inside.
-// Engines have no code of its own for that.
-func isRestless(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "unable to freeze")
 }
 
 // Unpause thaws the container.

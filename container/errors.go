@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
@@ -45,10 +46,20 @@ func (e *Engine) fail(ctx context.Context, op, name string, err error) error {
 		out.Code, out.Message = sandbox.CodePermissionDeny, "the engine refused"
 	case errdefs.IsInvalidArgument(err):
 		out.Code, out.Message = sandbox.CodeValidation, "the engine does not accept the settings"
+	case isRestless(err):
+		out.Retryable = true
+		out.Message = "the runtime cannot freeze the container: its processes do not hold still"
+		out.Hint = "try again when it has less to do, or look for what starts processes without an end: docker top " + name
 	default:
 		out.Message = "the engine failed"
 	}
 	return out
+}
+
+// isRestless reports whether a runtime could not freeze what runs inside.
+// Engines have no code of their own for that.
+func isRestless(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "unable to freeze")
 }
 
 func isNetwork(err error) bool {
