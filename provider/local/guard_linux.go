@@ -51,7 +51,8 @@ func (w *wall) guardNow() {
 		g.guard, err = w.watch.Guard(w.cover.ways, w.guarded)
 	}
 	g.mu.Unlock()
-	if err != nil && !errors.Is(err, os.ErrProcessDone) && !w.fallen() {
+	ended := errors.Is(err, os.ErrProcessDone) // the wall's first process, and with it all others
+	if err != nil && !ended && !w.fallen() {
 		w.site.p.o.Warn(w.site.def.Name, "what runs already may not be stopped when a closed file is replaced on the host, only what is started afterwards is behind a new wall: "+err.Error())
 	}
 }

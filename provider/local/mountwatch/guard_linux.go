@@ -31,8 +31,7 @@ type Guard struct {
 // look must not call. Calls of look do not overlap.
 //
 // An error beside a Guard says that renames are not all seen. Without a Guard
-// it is [os.ErrProcessDone] when the process has ended, and nothing of a wall is
-// left with it.
+// it is [os.ErrProcessDone] when the process has ended.
 func (w *Watch) Guard(paths []string, look func() (enough bool)) (*Guard, error) {
 	mounts, err := w.again()
 	if err != nil {
@@ -58,7 +57,7 @@ func (w *Watch) again() (*os.File, error) {
 	defer w.mu.Unlock()
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", w.f.Fd()), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH): // mounts_open_common of fs/proc_namespace.c
+	case errors.Is(err, unix.EINVAL): // mounts_open_common of fs/proc_namespace.c
 		return nil, os.ErrProcessDone
 	case err != nil:
 		return nil, &os.PathError{Op: "open", Path: w.f.Name(), Err: err}
