@@ -82,7 +82,7 @@ func (x *Resource) contents() []route.Route {
 	}, {
 		ID: "packArchive", Method: http.MethodGet, Path: base + "/archive", Tag: "files", Role: token.Session,
 		Summary: "Take a folder or file out as a tar archive",
-		Doc:     "Of a folder the names are those that are in it. Links are kept as links when they stay in the tree; pipes, sockets and devices are left out.",
+		Doc:     "Of a folder the names are those that are in it. Links are kept as links when they stay in the tree; pipes, sockets and devices are left out, and so is what is removed meanwhile.",
 		Query:   []route.Param{pathParam}, ResponseContent: []string{ContentTar},
 		Errors: []int{403, 404, 409, 429, 503, 504}, Timeout: transferTime, Do: x.pack,
 	}, {

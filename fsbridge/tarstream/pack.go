@@ -14,42 +14,72 @@ import (
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
+// Why [Pack] leaves out what is below its root.
+const (
+	leftIrregular = "it is a pipe, a socket or a device"
+	leftRemoved   = "it was removed while the tree was packed"
+)
+
 // Pack writes the file or tree at root to w as a tar archive. The names in
 // it are relative: "." for root itself when it is a folder, else the file's
-// name. Links are packed as links and not followed. Pipes, sockets and
-// devices have no content and are left out; skipped, which may be nil, is
-// called for each. Owners are not kept.
-func Pack(ctx context.Context, f sandbox.Files, root string, w io.Writer, limits Limits, skipped func(path string)) error {
-	p := &packer{ctx: ctx, files: f, out: tar.NewWriter(w), count: count{limits: limits.orDefaults()}, skipped: skipped}
-	err := fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		inner := strings.TrimPrefix(strings.TrimPrefix(name, root), "/")
-		if inner == "" {
-			inner = "."
-			if !d.IsDir() {
-				inner = path.Base(root)
-			}
-		}
-		return p.add(name, inner, info)
-	})
-	if err != nil {
+// name. Links are packed as links and not followed. Owners are not kept.
+//
+// Pipes, sockets and devices have no content and are left out. So is what was
+// listed and is removed before its turn, such as the file from which another
+// one is just being replaced: the archive is as if that had gone before. left,
+// which may be nil, is told of each, with the reason. That root itself is gone,
+// or the sandbox, is an error.
+func Pack(ctx context.Context, f sandbox.Files, root string, w io.Writer, limits Limits, left func(path, reason string)) error {
+	if left == nil {
+		left = func(string, string) {}
+	}
+	p := &packer{ctx: ctx, files: f, root: root, out: tar.NewWriter(w), count: count{limits: limits.orDefaults()}, left: left}
+	if err := fsbridge.Walk(ctx, f, root, p.visit); err != nil {
 		return err
 	}
 	return p.out.Close()
 }
 
 type packer struct {
-	ctx     context.Context // of the one Pack that it belongs to
-	files   sandbox.Files
-	out     *tar.Writer
-	count   count
-	skipped func(string)
+	ctx   context.Context // of the one Pack that it belongs to
+	files sandbox.Files
+	root  string
+	out   *tar.Writer
+	count count
+	left  func(path, reason string)
+}
+
+// visit packs one entry of the tree.
+func (p *packer) visit(name string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return p.unlessRemoved(name, err)
+	}
+	info, err := d.Info()
+	if err != nil {
+		return p.unlessRemoved(name, err)
+	}
+	inner := strings.TrimPrefix(strings.TrimPrefix(name, p.root), "/")
+	if inner == "" {
+		inner = "."
+		if !d.IsDir() {
+			inner = path.Base(p.root)
+		}
+	}
+	return p.add(name, inner, info)
+}
+
+// unlessRemoved returns err, which says why name could not be read, unless
+// that is only because it has been removed. What says so is not believed
+// alone: of a sandbox that is gone nothing is there.
+func (p *packer) unlessRemoved(name string, err error) error {
+	if name == p.root || !sandbox.IsNotFound(err) {
+		return err
+	}
+	if _, err := p.files.Stat(p.ctx, p.root); err != nil {
+		return err
+	}
+	p.left(name, leftRemoved)
+	return nil
 }
 
 func (p *packer) add(name, inner string, info fs.FileInfo) error {
@@ -62,13 +92,11 @@ func (p *packer) add(name, inner string, info fs.FileInfo) error {
 	case fs.ModeSymlink:
 		target, err := p.readLink(name)
 		if err != nil {
-			return err
+			return p.unlessRemoved(name, err)
 		}
 		h.Typeflag, h.Linkname = tar.TypeSymlink, target
 	default:
-		if p.skipped != nil {
-			p.skipped(name)
-		}
+		p.left(name, leftIrregular)
 		return nil
 	}
 	if err := p.count.add("pack", name, h.Size); err != nil {
@@ -93,7 +121,7 @@ func (p *packer) readLink(name string) (string, error) {
 func (p *packer) file(name string, h *tar.Header) error {
 	r, err := p.files.Read(p.ctx, name, 0, h.Size)
 	if err != nil {
-		return err
+		return p.unlessRemoved(name, err)
 	}
 	defer r.Close()
 	if err := p.out.WriteHeader(h); err != nil {

@@ -87,9 +87,7 @@ func (s Source) as(ctx context.Context, name string) (label, error) {
 }
 
 func pack(ctx context.Context, from Source, w io.Writer, t *Tally) error {
-	return tarstream.Pack(ctx, from.Files, from.Path, w, from.Limits, func(path string) {
-		t.leave(path, "it is a pipe, a socket or a device")
-	})
+	return tarstream.Pack(ctx, from.Files, from.Path, w, from.Limits, t.leave)
 }
 
 func unpack(ctx context.Context, r io.Reader, to Target) error {

@@ -73,15 +73,17 @@ func sizeOf(ctx context.Context, from end) (int64, error) {
 		return -1, nil
 	}
 	total := int64(0)
-	err = fsbridge.Walk(ctx, from.files, from.path, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+	err = fsbridge.Walk(ctx, from.files, from.path, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name != from.path:
+			return nil // the copy itself tells what it cannot read
+		case err != nil || !d.Type().IsRegular():
 			return err
 		}
-		info, err := d.Info()
-		if err == nil {
+		if info, err := d.Info(); err == nil {
 			total += info.Size()
 		}
-		return err
+		return nil
 	})
 	return total, err
 }
