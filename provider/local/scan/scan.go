@@ -36,7 +36,7 @@ import (
 // be made at rest is not to be refused because of what else runs.
 const (
 	DefaultEntries = 1_000_000
-	DefaultTime    = 30 * time.Second
+	DefaultTime    = 2 * time.Minute
 	DefaultHits    = 4096
 )
 
