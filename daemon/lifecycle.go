@@ -15,7 +15,10 @@ const (
 	headerWithin   = 10 * time.Second
 	idleWithin     = 2 * time.Minute
 	cutOffPatience = 10 * time.Second
-	lastWrite      = 2 * time.Second // what is left of an answer when its handler has returned
+	// lastWrite is for what is left of an answer when its handler has returned;
+	// connections on which nothing is asked are closed at once, or after five
+	// seconds where nothing ever was.
+	lastWrite = 30 * time.Second
 )
 
 // HTTP returns what serves connections with s; each listener has one of its

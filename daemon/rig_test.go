@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon"
@@ -26,6 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
 	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
@@ -35,7 +34,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // A house is a daemon on walls in memory, at two real sockets.
 type house struct {

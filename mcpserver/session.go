@@ -124,13 +124,18 @@ func (x *session) sync() {
 	x.listed = names
 }
 
-// answering is for how long what has been called is answered before the session
-// of a caller who may speak no more ends: the SDK sends nothing when it closes.
-const answering = time.Second
+// The SDK sends nothing when it closes. So the session of a caller who may speak no
+// more ends when the calls that ran have come to their ends, at the latest after
+// endsWithin, and answering is for what is left of their answers then.
+const (
+	endsWithin = time.Minute
+	answering  = time.Second
+)
 
 // attend looks after the session until it ends: from time to time whether the
 // tools have changed, and all the time whether its caller may still speak. If not,
-// what its calls have begun ends at once, and then the session.
+// what its calls have begun ends at once, and then, when they are answered, the
+// session.
 func (x *session) attend() {
 	watched, stop := x.bound.watch(x.life)
 	defer stop()
@@ -140,6 +145,7 @@ func (x *session) attend() {
 		select {
 		case <-watched.Done():
 			x.cancel(context.Cause(watched)) // what has ended before has its own cause
+			x.awaitCalls()
 			select {
 			case <-x.open.Done():
 			case <-time.After(answering):
@@ -148,6 +154,21 @@ func (x *session) attend() {
 			return
 		case <-ticks.C:
 			x.sync()
+		}
+	}
+}
+
+// awaitCalls waits until no call runs, for at most endsWithin, or until the session
+// has ended. From then on none is let in.
+func (x *session) awaitCalls() {
+	late := time.After(endsWithin)
+	for range cap(x.calls) {
+		select {
+		case x.calls <- struct{}{}:
+		case <-x.open.Done():
+			return
+		case <-late:
+			return
 		}
 	}
 }

@@ -7,8 +7,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
+
+// settling is less than the time for which folders must have been left alone.
+const settling = 1500 * time.Millisecond
 
 // TestStamp holds that a change of any kind makes a stamp another, and that
 // nothing makes it another where nothing is recorded.
@@ -35,9 +39,20 @@ func TestStamp(t *testing.T) {
 		}
 		return stamp(t, s)
 	}
-	if fresh := stamp(t, s); fresh.Same(fresh) {
-		t.Error("a registry that was made just now is taken for one that has been left alone")
-	}
+	poll.Until(t, "a look just after a change", func() bool {
+		now := time.Now()
+		for _, sub := range []string{"containers", "browsers"} {
+			if err := os.Chtimes(filepath.Join(root, sub), time.Time{}, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fresh := stamp(t, s)
+		soon := time.Since(now) < settling
+		if soon && fresh.Same(fresh) {
+			t.Error("a registry that was changed just now is taken for one that has been left alone")
+		}
+		return soon
+	})
 	record := registry.Record{Kind: sandbox.KindSandbox, Name: "sbx-a", Provider: "fake", CreatedAt: time.Now(), LastUsedAt: time.Now().Add(-time.Hour)}
 	browser := record
 	browser.Kind, browser.Name = sandbox.KindBrowser, "sbx-b"

@@ -240,7 +240,7 @@ func TestBytesAndFilesCount(t *testing.T) {
 // used up, and that the background is no way around it.
 func TestTimeEndsACommand(t *testing.T) {
 	p := pays(t, "", t.TempDir())
-	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 2000 }))
+	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 10_000 })) // it counts from before the program starts
 	p.Want(200, secret, "POST", p.box+"/tools/exec", `{"command":"sleep 600","background":true}`)
 	poll.Until(t, "it ends", func() bool {
 		return strings.Contains(p.Ask("acme", "POST", p.box+"/tools/process", `{"action":"list"}`).Body, `"state":"failed"`)

@@ -273,8 +273,8 @@ func TestEndOfTheClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, arrivals.Options{Stream: stream.Options{Beat: 2 * time.Second}})
+			p := r.program() // it waits for who serves: one that is silent is not served for long
 			ws := r.socket()
-			p := r.program()
 			leave(ws)
 			r.awaitServed()
 			r.refused()

@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox/daemon/arrivals"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // patience is for what has to come, on a machine that does much else.
 const patience = 60 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // A rig is a listener behind a server, with its client.
 type rig struct {

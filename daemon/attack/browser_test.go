@@ -41,14 +41,12 @@ func newBrowserWorld(t *testing.T) *world {
 	w.ids["folder"] = theirs
 	for who, box := range map[string]string{"a": "mine", "b": "box"} {
 		told := is[api.Browser](t, w.send(w.tokens[who], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser", `{"watch":true,"cdp":true}`), 200)
-		w.ids["browser of "+who], w.ids["bridge of "+who], w.ids["link of "+who] = told.Name, told.CDPURL, told.WatchURL
+		w.ids["browser of "+who], w.ids["bridge of "+who] = told.Name, told.CDPURL
 		u, err := url.Parse(told.CDPURL)
 		must(t, err)
 		w.ids["port of "+who], w.ids["at "+who] = u.Port(), u.Host
 		w.ids["key of "+who], w.ids["page of "+who], _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-		link, err := url.Parse(told.WatchURL)
-		must(t, err)
-		w.ids["watch of "+who], w.ids["once of "+who] = link.Host, link.Path
+		w.linked(who, told.WatchURL)
 	}
 	w.drive("b", "box", "navigate", `{"url":"./secret.html"}`)
 	w.drive("a", "mine", "navigate", `{"url":"./page.html"}`)

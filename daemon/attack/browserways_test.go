@@ -83,6 +83,22 @@ func (w *world) bridges(t *testing.T) {
 	}
 }
 
+// link asks for a new way to somebody's own display, which ends the one before.
+func (w *world) link(who string) {
+	w.t.Helper()
+	box := map[string]string{"a": "mine", "b": "box"}[who]
+	told := is[api.Browser](w.t, w.send(w.tokens[who], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser", `{"watch":true}`), 200)
+	w.linked(who, told.WatchURL)
+}
+
+// linked keeps what leads to somebody's display.
+func (w *world) linked(who, address string) {
+	w.t.Helper()
+	u, err := url.Parse(address)
+	must(w.t, err)
+	w.ids["watch of "+who], w.ids["once of "+who] = u.Host, u.Path
+}
+
 // displays knocks at the display of B, before its person has come and after.
 func (w *world) displays(t *testing.T) {
 	cookies := map[string]string{}
@@ -104,9 +120,11 @@ func (w *world) displays(t *testing.T) {
 		}
 	}
 	const host = " HTTP/1.1\nHost: {watch of b}\n"
+	w.link("a") // those of the beginning are good for a minute, which may be over
 	if status, body := enter("a"); status/100 != 3 || cookies["a"] == "" {
 		t.Fatalf("control: A's own link is answered %d %s", status, body)
 	}
+	w.link("b")
 	knock("A's link at B's display", "GET {once of a}"+host+"\n", 401)
 	knock("A's cookie at B's display", "GET "+folder["a"]+"vnc.html"+host+"Cookie: "+cookies["a"]+"\n\n", 401)
 	knock("A's token of the daemon", "GET /vnc.html"+host+"Authorization: Bearer {token of a}\n\n", 401)
@@ -240,7 +258,10 @@ func (w *world) fromInside(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if got := knock("python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 3; ", "127.0.0.1", "8123"); !strings.Contains(got, "open") {
+	// Until it listens the first line knocks; the last tells how that went.
+	const listening = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & " +
+		"for i in $(seq 300); do python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8123), 5)' 2>/dev/null && break; sleep 0.2; done; "
+	if got := knock(listening, "127.0.0.1", "8123"); !strings.Contains(got, "open") {
 		t.Errorf("control: a port of its own: %s", got)
 	}
 }

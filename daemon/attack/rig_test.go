@@ -152,6 +152,14 @@ func clientOf(t *testing.T, network, address string) *http.Client {
 	return &http.Client{Transport: inner, Timeout: 3 * time.Minute}
 }
 
+// patient is the house for what goes on while much else is done: its answers may
+// take as long as the test.
+func (h *house) patient() *house {
+	out := *h
+	out.tcp = &http.Client{Transport: h.tcp.Transport}
+	return &out
+}
+
 // A said is an answer.
 type said struct {
 	status int

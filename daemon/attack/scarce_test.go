@@ -54,7 +54,7 @@ func (h *house) well(t *testing.T, box string) {
 	if got := h.exec("", box, "echo fine"); got.Stdout != "fine\n" {
 		t.Errorf("afterwards a command says %+v", got)
 	}
-	is[any](t, h.send("", "GET", "/readyz", ""), 200)
+	awaits(t, "it is ready", func() bool { return h.send("", "GET", "/readyz", "").status == 200 }) // not where somebody else takes seconds
 	is[api.Sandbox](t, h.send("", "POST", "/v1/sandboxes", `{"session":"afterwards"}`), 201)
 	if v := is[api.EvidenceReport](t, h.send("", "GET", "/v1/evidence/verify", ""), 200); !v.OK {
 		t.Errorf("the records are not whole: %+v", v)

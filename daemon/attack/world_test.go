@@ -99,7 +99,7 @@ func (w *world) things() {
 
 	w.ids["shell"] = is[api.Shell](t, w.send(b, "POST", box+"/shells", `{}`), 201).ID
 	w.line(`cd /tmp; STATE=kept`)
-	res := w.start(b, "POST", box+"/exec", `{"line":"echo begun; for i in $(seq 3000); do sleep 0.2; echo tick; done"}`, "Accept", api.ContentEvents)
+	res := w.patient().start(b, "POST", box+"/exec", `{"line":"echo begun; for i in $(seq 3000); do sleep 0.2; echo tick; done"}`, "Accept", api.ContentEvents)
 	w.running = bufio.NewReader(res.Body)
 	w.hears(w.running, "begun")
 
@@ -111,7 +111,8 @@ func (w *world) things() {
 	w.ids["terminal"] = upgraded.Header.Get(api.HeaderTerminal)
 
 	go func() {
-		w.ended <- w.send(b, "POST", "/v1/sandboxes/"+w.ids["asks"]+"/exec", `{"line":"echo allowed","ask":true}`, "Sandbox-Agent", "asker", "Sandbox-Session", "asks")
+		defer close(w.ended) // also when it gets no answer
+		w.ended <- w.patient().send(b, "POST", "/v1/sandboxes/"+w.ids["asks"]+"/exec", `{"line":"echo allowed","ask":true}`, "Sandbox-Agent", "asker", "Sandbox-Session", "asks")
 	}()
 	questions := is[api.ApprovalList](t, w.send(b, "GET", "/v1/approvals?waitSeconds=50", ""), 200).Items
 	if len(questions) != 1 {

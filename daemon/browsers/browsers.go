@@ -6,6 +6,7 @@ package browsers
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -226,9 +227,13 @@ func (x *Resource) letIn(c *route.Call, req order.Request, in api.StartBrowser, 
 // than its own. Where there are too many it is not held, and the caller closes it.
 func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 	x.mu.Lock()
-	full := x.closed || len(x.lives[who]) >= maxLives
+	open := slices.DeleteFunc(x.lives[who], over) // a later watch has ended the earlier
+	full := x.closed || len(open) >= maxLives
 	if !full {
-		x.lives[who] = append(x.lives[who], l)
+		open = append(open, l)
+	}
+	if len(open) > 0 {
+		x.lives[who] = open
 	}
 	x.mu.Unlock()
 	if full {
@@ -247,6 +252,16 @@ func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 		x.forget(who, l)
 	}()
 	return nil
+}
+
+// over reports whether nothing is left of a way in.
+func over(l order.Life) bool {
+	select {
+	case <-l.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 func (x *Resource) forget(who config.Who, l order.Life) {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
@@ -22,12 +20,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // A desk is one in memory. It notes for whom it was asked what.
 type desk struct {
@@ -35,9 +34,12 @@ type desk struct {
 	asked  []string
 	open   int // sessions
 	lives  []*life
-	closed bool // the settings let nobody watch
-	gone   bool // the browser of the next action
+	watch  *life // the last one, which the next ends
+	closed bool  // the settings let nobody watch
+	gone   bool  // the browser of the next action
 	flags  *config.SandboxSettings
+
+	supersedes bool // a watch ends the one before, as those of browsers do
 }
 
 func (d *desk) note(what string, r order.Request) {
@@ -62,7 +64,12 @@ func (d *desk) Watch(_ context.Context, r order.Request, control bool) (order.Wa
 	if d.closed || control {
 		return order.Watched{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "watch", Field: "browser.enableNoVnc", Message: "the settings let nobody watch"}
 	}
-	return order.Watched{Life: d.life(), URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
+	l := d.life()
+	if d.supersedes && d.watch != nil {
+		d.watch.Close()
+	}
+	d.watch = l
+	return order.Watched{Life: l, URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
 }
 
 func (d *desk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {
@@ -247,6 +254,20 @@ func TestAllWaysOrNone(t *testing.T) {
 	poll.Until(t, "there is room for the fourth way", func() bool {
 		return r.Ask("acme", "POST", base, `{"cdp":true}`).Status == 200
 	})
+}
+
+// TestWhatHasEndedTakesNoRoom holds that a session with as many ways as it may have
+// gets a new watch in the place of the one that this has ended.
+func TestWhatHasEndedTakesNoRoom(t *testing.T) {
+	r, d, base := newRig(t)
+	d.supersedes = true
+	for range 3 {
+		r.Want(200, "acme", "POST", base, `{"cdp":true}`)
+	}
+	for range 20 {
+		r.Want(200, "acme", "POST", base, `{"watch":true}`)
+	}
+	r.Want(429, "acme", "POST", base, `{"cdp":true}`)
 }
 
 // TestWaysEndWithTheirToken holds that a way in is not good for longer than the

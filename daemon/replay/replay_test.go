@@ -116,12 +116,17 @@ func TestDamagedAnswersAreNone(t *testing.T) {
 
 func TestWaitingEndsWithItsContext(t *testing.T) {
 	a := open(t, filepath.Join(t.TempDir(), "answers"))
-	inside, let := make(chan struct{}), make(chan struct{})
-	go a.Do(t.Context(), "t", "k", nil, func() (Answer, error) {
-		close(inside)
-		<-let
-		return saying(1)()
-	})
+	inside, let, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, _, err := a.Do(t.Context(), "t", "k", nil, func() (Answer, error) {
+			close(inside)
+			<-let
+			return saying(1)()
+		}); err != nil {
+			t.Error(err)
+		}
+	}()
 	<-inside
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -129,4 +134,5 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	close(let)
+	<-done // it writes into the folder, which goes with the test
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -185,4 +186,39 @@ func TestKnowsWhatIsClosed(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+}
+
+// A standing is files in which each look takes as long as it is told to.
+type standing struct {
+	sandbox.Files
+	takes  []time.Duration // one look after the other
+	over   time.Time       // the look before
+	rested []time.Duration // before each look but the first
+}
+
+func (f *standing) Stat(_ context.Context, name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+func (f *standing) ReadDir(context.Context, string) ([]fs.DirEntry, error) {
+	if !f.over.IsZero() {
+		f.rested = append(f.rested, time.Since(f.over))
+	}
+	<-time.After(f.takes[0]) // of a bubble
+	f.takes, f.over = f.takes[1:], time.Now()
+	return nil, nil
+}
+
+// TestRestsWithinBounds holds that a watch rests the longer the longer a look takes,
+// and that one which has stood still leaves it blind for no more than seconds.
+func TestRestsWithinBounds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		f := &standing{takes: []time.Duration{0, time.Second / 2, time.Minute, time.Second / 9, 0}}
+		if err := Run(t.Context(), f, dir, Options{}, &counter{left: 4}); err != fs.ErrClosed {
+			t.Fatal(err)
+		}
+		want := []time.Duration{time.Second, 9 * time.Second / 2, 10 * time.Second, time.Second}
+		if !slices.Equal(f.rested, want) {
+			t.Errorf("it rests %v, want %v", f.rested, want)
+		}
+	})
 }

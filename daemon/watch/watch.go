@@ -6,9 +6,10 @@
 // that leaves size and time as they were neither. A look is bounded in entries
 // and in what their paths take: the names are those of whoever is in the
 // sandbox, and the memory is not. Beyond that the watch says what it does not
-// see. It rests at least nine times as long as a look took, with the comparison
-// to the one before, so that a large tree costs no more than a tenth of one
-// caller's time.
+// see. It rests nine times as long as a look took, with the comparison to the one
+// before, so that a large tree costs no more than a tenth of one caller's time;
+// but never longer than ten seconds for that: a look that has waited for something
+// takes long, too, and the watch should not be blind for minutes after it.
 package watch
 
 import (
@@ -84,8 +85,12 @@ func (o Options) orDefaults() Options {
 	return o
 }
 
-// resting is how many times as long as a look the watch rests after it.
-const resting = 9
+const (
+	// resting is how many times as long as a look the watch rests after it.
+	resting = 9
+	// longestRest is the longest that it rests for that.
+	longestRest = 10 * time.Second
+)
 
 // Run watches what is at root and below it until ctx ends, which is no error.
 // A root that is not there at the beginning is [sandbox.CodeNotFound]; one that
@@ -105,7 +110,7 @@ func Run(ctx context.Context, f sandbox.Files, root string, o Options, h Hearer)
 			err = h.Note(have.note)
 		}
 		told = have.note
-		if err != nil || !rest(ctx, max(o.Interval, resting*took)) {
+		if err != nil || !rest(ctx, max(o.Interval, min(resting*took, longestRest))) {
 			break
 		}
 		var changes []Change

@@ -10,25 +10,46 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/watch"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
-func onWalls(t *testing.T, o watch.Options, test func(t *testing.T, r *served.Rig, base string)) {
+// A rig is a daemon that serves watches of a sandbox.
+type rig struct {
+	*served.Rig
+	watches *watch.Resource
+	name    string // of the sandbox
+}
+
+func onWalls(t *testing.T, o watch.Options, test func(t *testing.T, r *rig, base string)) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
-			r := served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []route.Resource {
-				return []route.Resource{watch.NewResource(r.Manager, o)}
+			r := &rig{}
+			r.Rig = served.New(t, served.Options{Wall: wall, Resources: func(s *served.Rig) []route.Resource {
+				r.watches = watch.NewResource(s.Manager, o)
+				return []route.Resource{r.watches}
 			}})
-			test(t, r, "/v1/sandboxes/"+r.Ready("acme", "s1"))
+			r.name = r.Ready("acme", "s1")
+			test(t, r, "/v1/sandboxes/"+r.name)
 		})
 	}
+}
+
+// between runs a line between two looks: none sees a file that was made and not
+// yet written.
+func (r *rig) between(t *testing.T, line string) {
+	t.Helper()
+	leave, err := r.watches.Still(t.Context(), r.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	r.Run("acme", "s1", line)
 }
 
 // A listener hears a watch.
@@ -38,9 +59,9 @@ type listener struct {
 	end   func()
 }
 
-func listen(t *testing.T, r *served.Rig, as, path string) *listener {
+func listen(t *testing.T, r *rig, as, path string) *listener {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // only what fails lasts so long
 	res, err := r.Send(ctx, as, http.MethodGet, path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +101,7 @@ func (l *listener) change() string {
 }
 
 func TestWatch(t *testing.T) {
-	onWalls(t, watch.Options{Interval: 20 * time.Millisecond}, func(t *testing.T, r *served.Rig, base string) {
+	onWalls(t, watch.Options{Interval: 20 * time.Millisecond}, func(t *testing.T, r *rig, base string) {
 		r.Run("acme", "s1", "mkdir old; echo a > old/file")
 		l := listen(t, r, "acme", base+"/watch")
 		if name, data := l.next(); name != api.EventReady || data != `{"entries":3}` {
@@ -94,14 +115,14 @@ func TestWatch(t *testing.T) {
 			{"rm old/file", "removed file /workspace/old/file 2"},
 			{"rm new", "removed file /workspace/new 11"},
 		} {
-			r.Run("acme", "s1", step.line)
+			r.between(t, step.line)
 			if got := l.change(); got != step.want {
 				t.Errorf("%s: %s, want %s", step.line, got, step.want)
 			}
 		}
 		below := listen(t, r, "acme-s1", base+"/watch?path=dir")
 		below.next()
-		r.Run("acme", "s1", "echo x > dir/y")
+		r.between(t, "echo x > dir/y")
 		if got := below.change(); got != "created file /workspace/dir/y 2" {
 			t.Error(got)
 		}
@@ -115,7 +136,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 	} {
 		o.Interval = 20 * time.Millisecond
 		t.Run(name, func(t *testing.T) {
-			onWalls(t, o, func(t *testing.T, r *served.Rig, base string) {
+			onWalls(t, o, func(t *testing.T, r *rig, base string) {
 				r.Run("acme", "s1", "for i in a b c d e f g; do echo $i > $i; done")
 				l := listen(t, r, "acme", base+"/watch")
 				if name, data := l.next(); name != api.EventReady || data != `{"entries":5}` {
@@ -124,7 +145,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 				if name, data := l.next(); name != api.EventNote || !strings.Contains(data, "more entries") {
 					t.Errorf("%s %s", name, data)
 				}
-				r.Run("acme", "s1", "rm g; echo xx > b")
+				r.between(t, "rm g; echo xx > b")
 				if got := l.change(); got != "modified file /workspace/b 3" {
 					t.Error(got)
 				}
@@ -134,7 +155,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 }
 
 func TestWatchRefuses(t *testing.T) {
-	onWalls(t, watch.Options{Interval: 20 * time.Millisecond}, func(t *testing.T, r *served.Rig, base string) {
+	onWalls(t, watch.Options{Interval: 20 * time.Millisecond}, func(t *testing.T, r *rig, base string) {
 		for _, tt := range []struct {
 			as, path string
 			status   int
