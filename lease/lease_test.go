@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"go.uber.org/goleak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // childEnv makes the test binary act as another process: "DIR MODE NAME".
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		runChild(strings.Fields(spec))
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 func runChild(spec []string) {

@@ -7,10 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func seed(t *testing.T, s *Store, agent string) SeedReport {
@@ -237,30 +241,35 @@ func TestSeedRacesWithTheSandbox(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Join(skills, "d"), 0o755), os.Symlink(outside, link), os.Mkdir(spare, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	stop, done := make(chan struct{}), make(chan int)
+	var swaps atomic.Int64
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		swaps := 0
+		defer close(done)
 		for {
 			select {
 			case <-stop:
-				done <- swaps
 				return
 			default:
 				// d and link change places.
 				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(skills, "d"), unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-				swaps++
+				swaps.Add(1)
 			}
 		}
 	}()
-	for round := range 30 {
+	poll.Until(t, "it is swapped", func() bool { return swaps.Load() > 0 })
+	began, during := time.Now(), int64(0) // swaps while it is seeded
+	for round := 0; (round < 30 || during < 100) && time.Since(began) < poll.Patience; round++ {
 		write(t, filepath.Join(agent, "skills/d/0"), fmt.Sprint("seed ", round))
+		before := swaps.Load()
 		if _, err := s.Seed(t.Context(), "sbx-a", agent, someone()); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
+		during += swaps.Load() - before
 	}
 	close(stop)
-	if swaps := <-done; swaps < 100 {
-		t.Errorf("only %d swaps: the test proved nothing", swaps)
+	<-done
+	if during < 100 {
+		t.Errorf("only %d swaps: the test proved nothing", during)
 	}
 	if entries, _ := os.ReadDir(outside); len(entries) != 1 {
 		t.Errorf("outside holds %v", entries)

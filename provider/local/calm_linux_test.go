@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,7 +58,7 @@ func TestCalmHostIsNotLookedAt(t *testing.T) {
 		if pl.lull.watch == nil || pl.lull.since.IsZero() {
 			return false
 		}
-		pl.lull.since = time.Now() // however long the machine took for the plans
+		pl.lull.since = time.Now().Add(time.Hour) // however long the machine takes
 		return pl.lull.holds()
 	}) {
 		return
@@ -66,6 +67,18 @@ func TestCalmHostIsNotLookedAt(t *testing.T) {
 		testenv.Lack(t, "watch", "folders cannot be watched")
 	}
 	t.Fatal("nothing has happened, and the host is looked at again")
+}
+
+// TestPlanGivenUp holds that who gives up during the look at the host is told
+// that, and not that the host cannot be looked through.
+func TestPlanGivenUp(t *testing.T) {
+	pl, _ := calmPlanner(t)
+	pl.close()
+	ctx, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	if _, err := pl.plan(ctx); sandbox.CodeOf(err) != sandbox.CodeTimeout || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestMountElsewhereLeavesTheHostCalm holds that an engine at work does not

@@ -117,6 +117,10 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	}
 	now, err := p.search(ctx)
 	if err != nil {
+		// That nothing can be seen any more is then no word about the host.
+		if over := ended(ctx, "plan"); over != nil && errors.Is(err, ctx.Err()) {
+			return planned{}, over
+		}
 		return planned{}, err
 	}
 	if p.last.key != "" && now.same(p.seen) && plan.Still(p.last.world, host) {

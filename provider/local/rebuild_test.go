@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -204,14 +205,25 @@ func TestShellMovesIntoANewWall(t *testing.T) {
 func TestHangingBwrap(t *testing.T) {
 	r := newRig(t)
 	script := filepath.Join(t.TempDir(), "bwrap")
-	must(t, os.WriteFile(script, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755))
+	must(t, os.WriteFile(script, []byte(`#!/bin/bash
+while [ "$1" != --args ]; do shift; done
+cat <&"$2" >/dev/null # all that a wall is built by
+exec -a bwrap sleep 1000
+`), 0o755))
 	must(t, os.Chmod(filepath.Dir(script), 0o755))
 	s := r.spec("a")
 	s.Options = map[string]any{"bwrap": script}
 	p := r.provider(t)
-	ctx, done := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer done()
-	if _, err := p.Create(ctx, s); sandbox.CodeOf(err) != sandbox.CodeTimeout {
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	created := make(chan error, 1)
+	go func() {
+		_, err := p.Create(ctx, s)
+		created <- err
+	}()
+	poll.Until(t, "the program hangs", func() bool { return slices.Contains(r.processes(t), "bwrap 1000 ") })
+	giveUp()
+	if err := <-created; sandbox.CodeOf(err) != sandbox.CodeTimeout {
 		t.Errorf("Create: %v", err)
 	}
 	if _, err := p.Inspect(context.Background(), s.Name); !sandbox.IsNotFound(err) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -61,11 +62,16 @@ func polls(t *testing.T, r *rig, id string) func(func(running.Status) bool) {
 type slowly struct {
 	bytes.Buffer
 	gate chan struct{}
+	came chan struct{} // closed when something has come
+	once sync.Once
 }
 
 func (s *slowly) Write(p []byte) (int, error) {
 	if s.gate != nil {
 		<-s.gate
+	}
+	if s.came != nil {
+		s.once.Do(func() { close(s.came) })
 	}
 	return s.Buffer.Write(p)
 }
@@ -73,8 +79,8 @@ func (s *slowly) Write(p []byte) (int, error) {
 // TestAttachLosesNothing holds that a command waits for who is attached.
 func TestAttachLosesNothing(t *testing.T) {
 	r := newRig(t, plain, func(o *running.Options) { o.Keep = 8 << 10 })
-	s := r.start("s", "sh", "-c", "read x; seq 1 50000")
-	w := &slowly{gate: make(chan struct{})}
+	s := r.start("s", "sh", "-c", "echo up; read x; seq 1 50000")
+	w := &slowly{gate: make(chan struct{}), came: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() { done <- r.Attach(deadline(t), someone("s"), s.ID, w) }()
 	go func() {
@@ -86,9 +92,15 @@ func TestAttachLosesNothing(t *testing.T) {
 			}
 		}
 	}()
+	select { // what was written before anybody was attached may be dropped
+	case <-w.came:
+	case err := <-done:
+		t.Fatal(err)
+	}
 	must(t, r.Write(deadline(t), someone("s"), s.ID, []byte("\n"), false))
 	must(t, <-done)
 	var want strings.Builder
+	want.WriteString("up\n")
 	for i := range 50000 {
 		fmt.Fprintln(&want, i+1)
 	}

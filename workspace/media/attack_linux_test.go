@@ -7,9 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 	"golang.org/x/sys/unix"
 )
@@ -191,7 +193,8 @@ func TestSourceSwapped(t *testing.T) {
 			stop := flip(t, a, b)
 			defer stop()
 			staged, refused := 0, 0
-			for i := 0; i < 20_000 && (i < 400 || staged < 5 || refused < 5); i++ {
+			began := time.Now()
+			for i := 0; i < 400 || (staged < 5 || refused < 5) && time.Since(began) < poll.Patience; i++ {
 				got, err := r.stage(t, ref)
 				switch sandbox.CodeOf(err) {
 				case "":
@@ -231,7 +234,8 @@ func TestWorkspaceSwapped(t *testing.T) {
 			ref := r.put(t, "file", "x")
 			stop := flip(t, at, at+"-evil")
 			staged, refused := 0, 0
-			for i := 0; i < 20_000 && (i < 400 || staged < 5 || refused < 5); i++ {
+			began := time.Now()
+			for i := 0; i < 400 || (staged < 5 || refused < 5) && time.Since(began) < poll.Patience; i++ {
 				switch _, err := r.stage(t, ref); sandbox.CodeOf(err) {
 				case "":
 					staged++

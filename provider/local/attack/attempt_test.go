@@ -232,7 +232,7 @@ func (s *stage) bash(out *watched, a attempt, args []string, uid int) {
 	defer done()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.agent, out, out
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = patience
 	cmd.Env = append(slices.Clone(s.envs), "PATH="+os.Getenv("PATH"), "HOME="+s.home, "LANG=C.UTF-8", "GORACE="+os.Getenv("GORACE"),
 		"WS="+s.agent, "P="+s.kit.guest+" probe", "DENIED="+s.denied())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -137,10 +137,14 @@ func victims(s *stage) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	s.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	sleeps := func() bool {
+		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		return err == nil && strings.Contains(string(state), " (sleep) S ")
+	}
+	eventually(s, "the process of the host does not come to sleep", sleeps)
 	s.envs = append(s.envs, fmt.Sprintf("VICTIM=%d", cmd.Process.Pid))
 	s.traps = append(s.traps, func() string {
-		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-		if _, rest, ok := strings.Cut(string(state), ") "); err != nil || !ok || rest[0] != 'S' {
+		if !sleeps() {
 			return "the process of the host is not as it was"
 		}
 		return ""

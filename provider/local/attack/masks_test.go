@@ -42,7 +42,7 @@ func TestMaskTakenByGit(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("it does not start")
 			}
-			eventually(t, "the loop does not wait", func() bool { return len(running(mark)) > 0 })
+			eventually(t, "the loop does not wait", func() bool { return len(running("sleep\x00"+mark)) > 0 })
 			began := time.Now()
 			s.git(s.agent, "config", "branch.main.remote", "origin")
 			eventually(t, "the loop goes on where the configuration is open", func() bool { return len(running(mark)) == 0 })

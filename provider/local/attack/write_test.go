@@ -87,7 +87,7 @@ func laterGroup() group {
 			s.extra = append(s.extra, s.write+"/n5/sub/.env")
 		}, script: `cat $READ/n5/.env $WRITE/n5/sub/.env`},
 		{name: "later-second-session", before: plant("n6/.env"), script: `cat n6/.env; mv n6/.env n6/x; cat n6/x`, control: onHost},
-		{name: "later-swapped-by-command", script: `mkdir -p sw; ln -s $OUT sw2; ($TOOL attempt swap-forever sw sw2 &) ; sleep 0.05; for i in $(seq 30); do cat sw/file sw2/file; done; touch go; sleep 0.02; rm -f go`},
+		{name: "later-swapped-by-command", script: `mkdir -p sw; ln -s $OUT sw2; $TOOL attempt swap-forever sw sw2 & sleep 0.05; for i in $(seq 30); do cat sw/file sw2/file; done; touch go; wait; rm -f go`},
 		{name: "later-replaced", before: func(s *stage) {
 			for _, f := range []string{s.agent + "/secret.txt", s.agent + "/sub/.env", s.write + "/private/key", s.agent + "/vault/inner/key"} {
 				s.replace(f, s.token)

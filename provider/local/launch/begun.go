@@ -305,7 +305,7 @@ func (b *Begun) tell(ctx context.Context, o Order) error {
 	defer stop()
 	_, err := args.WriteString(strings.Join(slices.Concat(o.Args, b.order.extra), "\x00") + "\x00")
 	if errors.Is(err, unix.EPIPE) {
-		b.wall.awaitComplaint()
+		b.wall.awaitComplaint(ctx)
 	}
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (w *Wall) Explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	w.awaitComplaint()
+	w.awaitComplaint(ctx)
 	select {
 	case <-w.ended:
 		return &Failed{Program: w.program, Stderr: w.Stderr(), Cause: err}

@@ -15,11 +15,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
@@ -28,7 +31,14 @@ const (
 	maxInfo   = 4 << 10 // bytes of what bubblewrap says of its child
 	maxStderr = 8 << 10 // bytes kept of what it complains of
 	// killWithin bounds how long a killed wall may take to be gone.
-	killWithin = 10 * time.Second
+	killWithin = time.Minute
+	// aMoment is how long a complaint is waited for from a wall that may well
+	// stand, complainWithin that of one whose end is certain.
+	aMoment        = time.Second
+	complainWithin = time.Minute
+	// drainWithin bounds how long complaints are read of a wall that has ended,
+	// should somebody else keep the pipe open.
+	drainWithin = 30 * time.Second
 	// politeWithin bounds how long a wall that was asked to end may take. The
 	// guest itself gives what runs inside two seconds.
 	politeWithin = 4 * time.Second
@@ -104,7 +114,7 @@ func (w *Wall) attend(complaints *os.File) {
 	go func() { defer close(read); _, _ = io.Copy(w.stderr, complaints) }()
 	w.bwrap.wait() // how bubblewrap ends says nothing
 	// What it started has ended with it, and the pipe with that.
-	late := time.AfterFunc(time.Second, func() { complaints.Close() })
+	late := time.AfterFunc(drainWithin, func() { complaints.Close() })
 	<-read
 	late.Stop()
 	complaints.Close()
@@ -123,21 +133,35 @@ func (w *Wall) learn(ctx context.Context, info *os.File) error {
 		Child int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&said); err != nil || said.Child <= 1 {
-		w.awaitComplaint()
+		w.awaitComplaint(ctx)
 		return errors.New("it ended before it built the wall")
 	}
 	w.first, err = procs.Child(said.Child, w.bwrap.pid)
-	if err != nil {
-		w.awaitComplaint()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		w.awaitComplaint(ctx)
 	}
 	return err
 }
 
-// awaitComplaint gives a program that has failed a moment to say why.
-func (w *Wall) awaitComplaint() {
+// awaitComplaint gives a program that has failed time to say why. Where the
+// wall's first process still runs, as after a connection that was lost for
+// another reason, that is a moment. Once it has ended, or never was, the end of
+// the wall is certain, however late the machine comes to it.
+func (w *Wall) awaitComplaint(ctx context.Context) {
 	select {
 	case <-w.ended:
-	case <-time.After(time.Second):
+		return
+	case <-ctx.Done():
+		return
+	case <-time.After(aMoment):
+	}
+	if alive, unseen := w.first.Alive(); alive || unseen != nil {
+		return
+	}
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+	case <-time.After(complainWithin):
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
 )
@@ -148,7 +149,7 @@ func TestGuardEnds(t *testing.T) {
 	g.Close()
 	g.Close()
 	w.Close()
-	goleak.VerifyNone(t, before)
+	leak.None(t, before)
 	if g, err := w.Guard(nil, func() bool { return true }); err == nil {
 		g.Close()
 		t.Error("a watch that was closed has a guard")

@@ -26,15 +26,20 @@ func setID(path string) (bool, error) {
 	return fi.Mode()&os.ModeSetuid != 0, nil
 }
 
-// maxOutput bounds what is kept of a program's output in bytes.
-const maxOutput = 16 << 10
+const (
+	maxOutput = 16 << 10 // bytes that are kept of a program's output
+
+	// drainWithin bounds how long output is read of a program that has ended,
+	// should somebody else keep the pipe open.
+	drainWithin = 30 * time.Second
+)
 
 // run runs name in an empty environment, without standard input and, when we
 // are root, as nobody.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = []string{"LC_ALL=C"}, "/"
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = drainWithin
 	asNobody(cmd)
 	var out bounded
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -39,7 +39,7 @@ const (
 
 	// lockWithin bounds how long the lock is waited for. It is never held
 	// for more than a few system calls, unless a disk hangs.
-	lockWithin = 10 * time.Second
+	lockWithin = time.Minute
 	retryDelay = time.Millisecond
 
 	maxFile = 64 << 10 // bytes of a definition or the file of a wall
@@ -139,7 +139,7 @@ func (d *Dir) lock(ctx context.Context) (release func(), err error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { f.Close() }, nil
+			return func() { unlock(f) }, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			f.Close()
 			return nil, statedir.Unavailable("lock", d.path, err)
@@ -151,6 +151,13 @@ func (d *Dir) lock(ctx context.Context) (release func(), err error) {
 		case <-time.After(retryDelay):
 		}
 	}
+}
+
+// unlock gives up the lock of f and closes it. To close it alone would leave
+// the lock to a child that has been forked and not yet executed its program.
+func unlock(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	f.Close()
 }
 
 func locked(path string, cause error) error {

@@ -47,10 +47,14 @@ func sleeper(t *testing.T) procs.ID {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	must(t, cmd.Start())
-	go func() { _ = cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
 	id, err := procs.Of(cmd.Process.Pid)
 	must(t, err)
-	t.Cleanup(func() { _ = id.Kill(context.Background()) })
+	t.Cleanup(func() {
+		_ = id.Kill(context.Background())
+		<-ended // and nothing of it holds a descriptor any more
+	})
 	return id
 }
 

@@ -90,7 +90,7 @@ func (s *Slot) Gone() bool {
 
 // Release gives the slot up. The wall must have ended. The file stays for the
 // next wall, and counts as nothing until then.
-func (s *Slot) Release() { s.f.Close() }
+func (s *Slot) Release() { unlock(s.f) }
 
 // walls returns the walls of the sandbox name that are up.
 func (d *Dir) walls(name string) ([]Wall, error) {

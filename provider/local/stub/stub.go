@@ -44,7 +44,7 @@ const (
 	// again. Nobody holds the lock for longer than a few file operations.
 	retryDelay = 2 * time.Millisecond
 	// patience bounds the waiting of calls that have no context of their own.
-	patience = 10 * time.Second
+	patience = time.Minute
 )
 
 // A Dir keeps the records of stubs. It is safe for concurrent use, by several

@@ -31,7 +31,10 @@ const DefaultProgram = "/usr/bin/ssh"
 
 const (
 	maxComplaint = 4 << 10 // bytes that are kept of what ssh says
-	endDelay     = 2 * time.Second
+
+	// endDelay bounds how long that is read once ssh has ended, should somebody
+	// else keep the pipe open.
+	endDelay = 30 * time.Second
 )
 
 // Options say which machines files may come from.

@@ -81,10 +81,35 @@ func startServer(t *testing.T) *server {
 	must(t, os.WriteFile(s.in("authorized"), public, 0o644))
 	s.give(t, u, "hostkey")
 
+	port := freePort(t)
+	for tries := 1; !s.run(t, u, port); tries++ {
+		if tries == 5 {
+			t.Fatal("sshd has ended")
+		}
+		port = freePort(t) // somebody else was faster
+	}
+	key, err := os.ReadFile(s.in("hostkey.pub"))
+	must(t, err)
+	must(t, os.WriteFile(s.in("known"), fmt.Appendf(nil, "[127.0.0.1]:%d %s", port, key), 0o644))
+	s.host = sftp.Host{
+		Name: "node", Address: "127.0.0.1", Port: port, User: u.Username,
+		Identity: s.in("id"), KnownHosts: s.in("known"), Folders: []string{s.folder},
+	}
+	return s
+}
+
+// freePort is a port on which nobody listens just now.
+func freePort(t *testing.T) int {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	port := l.Addr().(*net.TCPAddr).Port
 	must(t, l.Close())
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// configure writes what sshd reads at its start.
+func (s *server) configure(t *testing.T, port int) {
+	t.Helper()
 	must(t, os.WriteFile(s.in("config"), fmt.Appendf(nil, `ListenAddress 127.0.0.1:%d
 HostKey %s
 AuthorizedKeysFile %s
@@ -97,15 +122,6 @@ PermitTTY no
 Subsystem sftp internal-sftp
 ForceCommand internal-sftp
 `, port, s.in("hostkey"), s.in("authorized")), 0o644))
-	s.run(t, u)
-	key, err := os.ReadFile(s.in("hostkey.pub"))
-	must(t, err)
-	must(t, os.WriteFile(s.in("known"), fmt.Appendf(nil, "[127.0.0.1]:%d %s", port, key), 0o644))
-	s.host = sftp.Host{
-		Name: "node", Address: "127.0.0.1", Port: port, User: u.Username,
-		Identity: s.in("id"), KnownHosts: s.in("known"), Folders: []string{s.folder},
-	}
-	return s
 }
 
 func (s *server) in(name string) string { return filepath.Join(s.dir, name) }
@@ -122,9 +138,11 @@ func (s *server) give(t *testing.T, u *user.User, name string) {
 	must(t, os.Chown(s.in(name), uid, gid))
 }
 
-// run starts sshd and waits until it says that it listens.
-func (s *server) run(t *testing.T, u *user.User) {
+// run starts sshd and waits until it says that it listens, or reports that it
+// has ended before.
+func (s *server) run(t *testing.T, u *user.User, port int) bool {
 	t.Helper()
+	s.configure(t, port)
 	cmd := testenv.SSHD(t, "-D", "-e", "-f", s.in("config"))
 	if os.Geteuid() == 0 {
 		c := &syscall.Credential{}
@@ -146,11 +164,11 @@ func (s *server) run(t *testing.T, u *user.User) {
 	})
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "Server listening") {
-			return
+			return true
 		}
 		t.Log("sshd: ", lines.Text())
 	}
-	t.Fatal("sshd has ended")
+	return false
 }
 
 func (s *server) put(t *testing.T, name, content string) string {
