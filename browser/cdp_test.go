@@ -37,10 +37,11 @@ func (relay) SetDeadline(time.Time) error      { return nil }
 func (relay) SetReadDeadline(time.Time) error  { return nil }
 func (relay) SetWriteDeadline(time.Time) error { return nil }
 
-// dial connects through a process of the engine.
+// dial connects through a process of the engine, which ends when one of the two
+// has nothing more to say.
 func (b *box) dial(port int) (net.Conn, error) {
 	cmd := exec.Command("docker", "exec", "--interactive", b.name, "bash", "-c",
-		fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d || exit; cat <&3 & cat >&3; kill $!", port))
+		fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d || exit; { cat <&3; kill 0; } & cat >&3; kill $!", port))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 readonly run_dir=/run/sandbox-browser
 readonly log=$run_dir/log
 readonly log_bytes=$((256 * 1024)) # at most
+readonly settled=$run_dir/settled
+readonly mark="settled $SRANDOM$SRANDOM" # the line at which that file is made
 readonly passwords=$run_dir/vnc.passwd
 readonly share=/usr/local/share/sandbox-browser
 readonly chromium=/usr/lib/chromium/chromium
@@ -55,7 +57,7 @@ fi
 # forget removes what an instance leaves: its profile, rules and passwords.
 forget() {
     chmod -R u+rwX "$run_dir/policies" 2>/dev/null
-    rm -rf "$run_dir/policies" "$passwords" "$run_dir/log.new" "$work"
+    rm -rf "$run_dir/policies" "$passwords" "$run_dir/log.new" "$settled" "$work"
 }
 
 # --- the end ----------------------------------------------------------------
@@ -113,22 +115,43 @@ finish() {
 # fail says why, and what the parts said last.
 fail() {
     say "$1"
+    settle
     tail -n 5 "$log" 2>/dev/null | tail -c 2000 | tr -c '[:print:]\n' '?' >&2
     finish 1
 }
 
 # --- the log ----------------------------------------------------------------
 
-# keep writes its input to the log and keeps the end of it.
+# keep writes its input, but for empty lines, to the log and keeps the end of it.
 keep() {
     local line size=0
     while IFS= read -r -n 2000 line || [ -n "$line" ]; do
+        case $line in
+        '') continue ;;
+        "$mark")
+            : >"$settled"
+            continue
+            ;;
+        esac
         printf '%s\n' "$line" >>"$log"
         size=$((size + ${#line} + 1))
         if [ "$size" -gt $((log_bytes - 4096)) ]; then
             tail -c $((log_bytes / 2)) "$log" >"$log.new" && mv "$log.new" "$log"
             size=$((log_bytes / 2))
         fi
+    done
+}
+
+# settle waits until the log has what was written before, which another process
+# puts there: for 15 seconds at most, bounded like the waiting of finish.
+settle() {
+    local try
+    trap '' PIPE # that process may be gone
+    printf '\n%s\n' "$mark" 2>/dev/null >&"$sink" || return
+    allow 15000
+    for try in {1..300}; do
+        if late || [ -e "$settled" ]; then break; fi
+        sleep 0.05
     done
 }
 
@@ -158,10 +181,7 @@ lost() {
     wait "$1" || status=$?
     [ -z "$ending" ] || return
     if [ "${names[$1]}" = Chromium ]; then
-        local try # the log is written by another process
-        for try in 1 2 3 4 5; do
-            unusable || sleep 0.05
-        done
+        settle
         if unusable; then
             fail "Chromium's own sandbox cannot start: user namespaces are not allowed in this container; browser.dangerouslyNoSandbox would run Chromium without it"
         fi
@@ -326,8 +346,10 @@ done
 policies || fail "the rules cannot be written"
 [ "$headless" = 1 ] || display
 chromium_flags
-launch Chromium "$chromium" "${flags[@]}"
+# Whoever finds the browser answering may change the password at once, so that
+# ours has to be there before.
 [ "$vnc" = 0 ] || watchers
+launch Chromium "$chromium" "${flags[@]}"
 until_ready Chromium answers
 if [ "$vnc" = 1 ]; then
     until_ready x11vnc listens "$vnc_port"

@@ -34,17 +34,25 @@ type box struct {
 	status int           // after done
 }
 
+// patiently are settings with enough time to start: other tests start browsers
+// too.
+func patiently(settings map[string]string) map[string]string {
+	out := map[string]string{"START_TIMEOUT": "60"}
+	maps.Copy(out, settings)
+	return out
+}
+
 // open starts a box with these settings, given without their prefix, behind a
 // system-call filter.
 func open(t testing.TB, filter string, settings map[string]string) *box {
 	t.Helper()
-	return openWith(t, filter, settings, nil)
+	return openWith(t, filter, patiently(settings), nil)
 }
 
 // idle is a box in which nothing runs yet.
 func idle(t testing.TB) *box {
 	t.Helper()
-	b := openWith(t, seccomp.Browser(), nil, []string{"--entrypoint", "/bin/bash"}, "-c", "echo ready; exec sleep 600")
+	b := openWith(t, seccomp.Browser(), patiently(nil), []string{"--entrypoint", "/bin/bash"}, "-c", "echo ready; exec sleep 600")
 	b.ready()
 	return b
 }
@@ -90,9 +98,7 @@ func openWith(t testing.TB, filter string, settings map[string]string, options [
 // browserBox is a box that is ready.
 func browserBox(t testing.TB, settings map[string]string) *box {
 	t.Helper()
-	patiently := map[string]string{"START_TIMEOUT": "60"} // other tests start browsers too
-	maps.Copy(patiently, settings)
-	b := open(t, seccomp.Browser(), patiently)
+	b := open(t, seccomp.Browser(), settings)
 	b.ready()
 	return b
 }

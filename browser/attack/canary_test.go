@@ -46,7 +46,7 @@ def hear(s):
     s.listen(64)
     while True:
         c, _ = s.accept()
-        c.settimeout(2)
+        c.settimeout(30)
         try:
             data = c.recv(200).decode("latin-1").split("\r\n")[0]
         except OSError:

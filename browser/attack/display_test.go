@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // An eye is a connection to the VNC server inside, by the bare protocol.
@@ -30,8 +31,11 @@ var errRefused = errors.New("the password is refused")
 // look connects to the display, and shows a password.
 func look(t testing.TB, c browser.Container, password string) (*eye, error) {
 	t.Helper()
-	conn, err := c.Dial(patient(t), "tcp", "127.0.0.1:5900")
-	must(t, err)
+	var conn net.Conn
+	poll.Success(t, func() (err error) { // the browser may answer before the server does
+		conn, err = c.Dial(patient(t), "tcp", "127.0.0.1:5900")
+		return err
+	})
 	t.Cleanup(func() { conn.Close() })
 	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	get := func(n int) []byte {

@@ -148,7 +148,7 @@ func TestDownloadsRefused(t *testing.T) {
 // TestDownloadsAllowed holds that downloads get names of ours, of files that
 // were not there, in folders of the workspace.
 func TestDownloadsAllowed(t *testing.T) {
-	r := on(t, `"allowDownloads":true,"limits":{"transferBytes":"1m","navigation":"20s"}`, "")
+	r := on(t, `"allowDownloads":true,"limits":{"transferBytes":"1m","navigation":"1m"}`, "")
 	r.net.Handle(evil, offering())
 	req := r.of("a", evil)
 	s := r.session(t, req, true)

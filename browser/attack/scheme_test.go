@@ -93,9 +93,9 @@ func TestSchemesOfClients(t *testing.T) {
 		control := "/client/" + strings.ReplaceAll(way, " ", "-")
 		must(t, do(r.net.URL("http", allowed, control)))
 		await(t, "the control arrives", func() bool { return arrived.has(control) })
-		if !slices.Contains(c.documents(), r.net.URL("http", allowed, control)) {
-			t.Errorf("%s: the control is not shown", way)
-		}
+		await(t, way+": the control is shown", func() bool {
+			return slices.Contains(c.documents(), r.net.URL("http", allowed, control))
+		})
 		c.empty(t)
 		for name, address := range forbidden {
 			if way == "opened" && halts(address) {

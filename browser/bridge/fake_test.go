@@ -15,12 +15,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestMain(m *testing.M) {
 	// The server of net/http sleeps half a second over connections that it has
 	// closed for writing; they are closed by us meanwhile.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	leak.Main(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 const (
@@ -137,7 +138,7 @@ func (h held) Close() error {
 // open opens a bridge to c, with what change does to its options.
 func open(t *testing.T, c *chromium, change func(*Options)) *Bridge {
 	t.Helper()
-	o := Options{Upstream: c.upstream}
+	o := Options{Upstream: c.upstream, Limits: Limits{HeaderTimeout: within}}
 	if change != nil {
 		change(&o)
 	}

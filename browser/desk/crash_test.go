@@ -60,10 +60,11 @@ func until(t testing.TB, what string, is func() bool) {
 // line, as a crash would.
 func kill(t testing.TB, name, text string) {
 	t.Helper()
-	pids := processes(t, name, text)
-	if len(pids) == 0 {
-		t.Fatalf("no process of %s has %q", name, text)
-	}
+	var pids []int // a browser may answer before all its parts run
+	until(t, "a process of "+name+" has "+text, func() bool {
+		pids = processes(t, name, text)
+		return len(pids) > 0
+	})
 	p, err := os.FindProcess(pids[0])
 	must(t, err)
 	must(t, p.Kill())

@@ -93,7 +93,7 @@ func onHost(t testing.TB, ctx context.Context) string {
 		"--label", "dev.bulkhead.sandbox.test=viewer", "--network", "host", "--read-only", "--cap-drop", "ALL",
 		"--security-opt", "no-new-privileges", "--security-opt", "seccomp="+filter, "--user", "4711:4711", "--env", "HOME=/home/sandbox",
 		"--tmpfs", "/tmp:mode=1777", "--tmpfs", "/run:mode=700,uid=4711,gid=4711", "--tmpfs", "/home/sandbox:mode=700,uid=4711,gid=4711",
-		"--env", "SANDBOX_BROWSER_CDP_PORT="+strconv.Itoa(port), "--env", "SANDBOX_BROWSER_PROXY=direct",
+		"--env", "SANDBOX_BROWSER_CDP_PORT="+strconv.Itoa(port), "--env", "SANDBOX_BROWSER_PROXY=direct", "--env", "SANDBOX_BROWSER_START_TIMEOUT=60",
 		"--entrypoint", "timeout", chromium.Image, "300", browser.Program).CombinedOutput() // not for longer than any test, should this one be killed
 	t.Cleanup(func() { _ = exec.Command("docker", "rm", "--force", name).Run() })
 	if err != nil {

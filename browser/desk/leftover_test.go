@@ -150,7 +150,7 @@ func TestBrowserThatCannotStart(t *testing.T) {
 		code         sandbox.Code
 		says, log    string
 	}{
-		{"ends", `"pidsLimit":50`, 20 * time.Second, sandbox.CodeUnavailable, "Chromium has ended by itself", "pthread_create: Resource temporarily unavailable"},
+		{"ends", `"pidsLimit":50`, 2 * time.Minute, sandbox.CodeUnavailable, "Chromium has ended by itself", "pthread_create: Resource temporarily unavailable"},
 		{"never answers", `"cpus":0.05`, time.Second, sandbox.CodeTimeout, "did not answer", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 	maxVersion = 64 << 10  // bytes of /json/version
 	maxMessage = 64 << 20  // bytes of one message, but for pictures
 	maxPicture = 256 << 20 // bytes of one message while a picture is awaited
-	dialTime   = 10 * time.Second
+	dialTime   = 30 * time.Second
 )
 
 // dial connects to the DevTools port inside.

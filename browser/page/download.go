@@ -140,7 +140,7 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 		if s.allowDownloads(ctx, "") != nil {
 			t.end(stuck()) // nothing may be downloaded by a page that cannot be told so
 		}
-		s.removeFolders(ctx, folder)
+		s.removeFolders(folder)
 	}()
 	before := t.look().refusals
 	if err := t.click(ctx, selector); err != nil {

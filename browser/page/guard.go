@@ -91,7 +91,8 @@ func (t *tab) adopt(e target.EventAttachedToTarget) {
 		return // close may be waiting for the work already
 	}
 	t.work.Go(func() {
-		ctx, cancel := t.brief()
+		// A process of its own may have to begin first, and the page waits for it.
+		ctx, cancel := context.WithTimeout(t.ctx, t.session.settings.Limits.Navigation)
 		defer cancel()
 		if t.prepare(ctx, line, e.TargetInfo.Type) == nil {
 			_, _ = cdp.Call(ctx, line, runtime.RunIfWaitingForDebugger, cdp.Empty{})

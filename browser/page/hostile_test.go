@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // A forged container has a browser in it that lies.
@@ -35,12 +39,30 @@ func (f *forged) Way(context.Context, int) (netip.AddrPort, func(), bool, error)
 	return netip.AddrPort{}, nil, false, nil
 }
 
+// An hourglass is a context whose time is up when the test says so.
+type hourglass struct {
+	context.Context
+	empty chan struct{}
+}
+
+func (h hourglass) Done() <-chan struct{} { return h.empty }
+
+func (h hourglass) Err() error {
+	select {
+	case <-h.empty:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // TestForgedBrowser holds that whoever took the browser's place gets nowhere
 // with it, and holds nobody up.
 func TestForgedBrowser(t *testing.T) {
 	said := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
 	}
+	var over atomic.Pointer[func()] // ends the time of the session that is opened
 	talk := func(messages ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			c, err := websocket.Accept(w, r, nil)
@@ -57,6 +79,7 @@ func TestForgedBrowser(t *testing.T) {
 				if _, _, err := c.Read(r.Context()); err != nil {
 					return
 				}
+				time.AfterFunc(500*time.Millisecond, *over.Load()) // what was said has been heard by then
 			}
 		}
 	}
@@ -91,12 +114,10 @@ func TestForgedBrowser(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			within := time.Minute
-			if tt.code == sandbox.CodeTimeout || tt.code == "" { // of the others nobody is waited for
-				within = 500 * time.Millisecond
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), within)
-			defer cancel()
+			ctx := hourglass{t.Context(), make(chan struct{})}
+			end := sync.OnceFunc(func() { close(ctx.empty) })
+			over.Store(&end)
+			defer time.AfterFunc(poll.Patience, end).Stop() // which none waits for
 			s, err := Open(ctx, &forged{at: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(n))}, browser.Rights{}, Options{})
 			if err == nil {
 				s.Close()
@@ -107,7 +128,7 @@ func TestForgedBrowser(t *testing.T) {
 			}
 			server.CloseClientConnections()
 			server.Close()
-			goleak.VerifyNone(t, before)
+			leak.None(t, before)
 		})
 	}
 }

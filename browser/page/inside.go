@@ -53,10 +53,12 @@ func (s *session) made() []string {
 }
 
 // removeFolders removes folders of [session.makeFolder].
-func (s *session) removeFolders(ctx context.Context, folders ...string) {
+func (s *session) removeFolders(folders ...string) {
 	if len(folders) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeTime) // whatever else took time
+	defer cancel()
 	s.mu.Lock()
 	s.folders = slices.DeleteFunc(s.folders, func(f string) bool { return slices.Contains(folders, f) })
 	s.mu.Unlock()

@@ -163,7 +163,12 @@ func (l *liar) file(t testing.TB, name, text string) {
 
 func (l *liar) open(t testing.TB) *session {
 	t.Helper()
-	s, err := Open(t.Context(), l, browser.Rights{Write: true}, Options{})
+	return l.openWith(t, Options{})
+}
+
+func (l *liar) openWith(t testing.TB, o Options) *session {
+	t.Helper()
+	s, err := Open(t.Context(), l, browser.Rights{Write: true}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

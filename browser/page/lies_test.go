@@ -137,7 +137,7 @@ func TestLargeFilesTakeTurns(t *testing.T) {
 		l.file(t, name, strings.Repeat(name, largeFile+1))
 	}
 	l.file(t, "small", "x")
-	s := l.open(t)
+	s := l.openWith(t, Options{brief: time.Minute})            // for which each stays under way
 	s.tab.set(func(s *state) { s.mine, s.local = true, true }) // as after a file that we have opened
 	l.answers["Fetch.fulfillRequest"] = ""                     // so that each stays
 	for _, name := range []string{"a", "b", "c", "small"} {
@@ -224,9 +224,9 @@ func TestNonsenseIsSurvived(t *testing.T) {
 		l.say(map[string]any{"x": 1}, rest)
 	}
 	l.mu.Lock()
-	l.answers["Runtime.callFunctionOn"] = `"result":{"result":{"type":"boolean","value":true}}`
+	l.answers["Runtime.callFunctionOn"] = `"result":{"result":{"type":"boolean","value":false}}`
 	l.mu.Unlock()
-	err := s.Wait(t.Context(), browser.Condition{Text: "x"}) // one of them is an address that is refused
+	err := s.Wait(t.Context(), browser.Condition{Text: "x", Timeout: time.Minute}) // one of them is an address that is refused
 	if code := sandbox.CodeOf(err); code != sandbox.CodeValidation || s.wire.reason() != nil {
 		t.Error(err, s.wire.reason())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestWindows holds that no window is loaded that a page opens, whatever it
@@ -124,7 +125,7 @@ func TestNoGoroutineStays(t *testing.T) {
 	other := p.open(t)
 	visited(t, other, "http://site.test/")
 	other.Close()
-	goleak.VerifyNone(t, before)
+	leak.None(t, before)
 }
 
 // TestSessionsSideBySide holds that sessions of one browser do not get in each

@@ -41,7 +41,7 @@ func TestVisitThatDoesNotAnswer(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 			visited(t, s, "http://good.test/")
-			want(t, s.Click(t.Context(), "a"), tt.code, "")
+			want(t, clicked(t, s, "a"), tt.code, "")
 			if name == "error without a code" && !errors.Is(err, plain) {
 				t.Errorf("%v says not why", err)
 			}

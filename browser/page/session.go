@@ -24,12 +24,17 @@ const openTime = 30 * time.Second
 // cleanTime bounds what is asked in answer to events and while cleaning up.
 const cleanTime = 5 * time.Second
 
+// removeTime bounds the removal of folders inside.
+const removeTime = 30 * time.Second
+
 // nowhere is a way out that leads nowhere: nobody listens at that port.
 const nowhere = "http://127.0.0.1:9"
 
 // Options are what a session needs besides the container's settings.
 type Options struct {
 	Now func() time.Time // nil is the clock
+
+	brief time.Duration // for what is asked in answer to an event; 0 is cleanTime
 }
 
 // A session is a profile with a page. Everything but state that events change
@@ -40,6 +45,7 @@ type session struct {
 	rights    browser.Rights
 	rules     *visit.Rules
 	now       func() time.Time
+	brief     time.Duration // for what is asked in answer to an event
 
 	wire    *wire
 	root    cdp.Session
@@ -84,6 +90,9 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 	s.turn <- struct{}{}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.brief = o.brief; s.brief == 0 {
+		s.brief = cleanTime
 	}
 	rules := s.settings.Rules
 	policy, err := network.New(network.Options{
@@ -233,7 +242,7 @@ func (s *session) clean() {
 		// It goes with the connection, if not by this.
 		_, _ = cdp.Call(ctx, s.root, target.DisposeBrowserContext, target.DisposeBrowserContextParams{BrowserContextID: s.profile})
 	}
-	s.removeFolders(ctx, s.made()...)
+	s.removeFolders(s.made()...)
 	if s.end != nil {
 		s.end()
 	}

@@ -141,7 +141,7 @@ func (t *tab) decide() {
 
 // brief bounds what is asked of the browser in answer to an event.
 func (t *tab) brief() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.ctx, cleanTime)
+	return context.WithTimeout(t.ctx, t.session.brief)
 }
 
 // set changes the state and tells who watches it.

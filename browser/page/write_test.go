@@ -165,7 +165,6 @@ func TestDownload(t *testing.T) {
 		"file.test": file("report.txt", "content"), "large.test": file("large.bin", strings.Repeat("x", 5<<20)),
 		"evil.test": file("..%2F..%2F.bashrc", "evil"),
 	})
-	p.settings.Limits.Navigation = 5 * time.Second
 	s := p.open(t)
 	visited(t, s, "http://site.test/")
 	_, err := s.Download(t.Context(), "#a", "")
@@ -198,6 +197,7 @@ func TestDownload(t *testing.T) {
 	}
 	_, err = s.Download(t.Context(), "#l", "")
 	want(t, err, sandbox.CodeBudgetExceeded, "transferBytes")
+	s.settings.Limits.Navigation = 2 * time.Second // which none begins within
 	_, err = s.Download(t.Context(), "#n", "")
 	want(t, err, sandbox.CodeExecution, "no download")
 	if data, err := os.ReadFile(filepath.Join(p.dir, "in/report.txt")); string(data) != "old" {

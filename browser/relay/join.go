@@ -14,7 +14,10 @@ import (
 //
 // It differs from the pump of the way out: a client may be silent for hours,
 // and no half of a WebSocket has a life of its own.
-func Join(ctx context.Context, a, b *Stream) {
+func Join(ctx context.Context, a, b *Stream) { join(ctx, a, b, grace) }
+
+// join is Join with the time that one direction may go on without the other.
+func join(ctx context.Context, a, b *Stream, grace time.Duration) {
 	done := make(chan error, 2)
 	go func() { done <- carry(a, b) }()
 	go func() { done <- carry(b, a) }()

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // within is how long tests wait for what has to happen.
-const within = 20 * time.Second
+const within = time.Minute
 
 // pair returns both ends of a TCP connection.
 func pair(t *testing.T) (here, there net.Conn) {
@@ -39,15 +39,16 @@ func pair(t *testing.T) (here, there net.Conn) {
 }
 
 // joined returns the outer ends of two connections whose inner ends are
-// joined, and what is closed when Join has returned.
-func joined(t *testing.T, ctx context.Context) (client, server *net.TCPConn, done chan struct{}) {
+// joined, one for some time without the other, and what is closed when that has
+// ended.
+func joined(t *testing.T, ctx context.Context, grace time.Duration) (client, server *net.TCPConn, done chan struct{}) {
 	t.Helper()
 	c, a := pair(t)
 	s, b := pair(t)
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
-		Join(ctx, &Stream{a, a}, &Stream{b, b})
+		join(ctx, &Stream{a, a}, &Stream{b, b}, grace)
 	}()
 	return c.(*net.TCPConn), s.(*net.TCPConn), done
 }
@@ -62,7 +63,7 @@ func wait(t *testing.T, done chan struct{}) {
 }
 
 func TestJoinBothWays(t *testing.T) {
-	client, server, done := joined(t, t.Context())
+	client, server, done := joined(t, t.Context(), within)
 	sent := bytes.Repeat([]byte("0123456789"), 300_000)
 	go func() {
 		_, _ = client.Write(sent)
@@ -102,7 +103,7 @@ func TestJoinEndsBoth(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			client, server, done := joined(t, ctx)
+			client, server, done := joined(t, ctx, grace)
 			tt.end(client, server, cancel)
 			wait(t, done)
 			for _, c := range []net.Conn{client, server} {

@@ -22,7 +22,9 @@ import (
 )
 
 const (
-	probeTime = 2 * time.Second       // for one answer of the browser
+	probeTime = 2 * time.Second       // for one answer of the browser, where it is asked again
+	askTime   = 30 * time.Second      // for the one answer of a browser that is asked once
+	logTime   = 30 * time.Second      // for the log
 	probeGap  = 15 * time.Millisecond // between two questions
 	maxAnswer = 64 << 10              // bytes of an answer
 	maxSaid   = 8 << 10               // bytes kept of what a supervisor says
@@ -45,7 +47,7 @@ type Version struct {
 // never answered. Any number of programs may ensure the same browser at once:
 // one is started.
 func Ensure(ctx context.Context, c browser.Container) (v Version, started bool, err error) {
-	if v, err = Probe(ctx, c); err == nil {
+	if v, err = probe(ctx, c, probeTime); err == nil {
 		return v, false, nil
 	}
 	limit := max(c.Settings().StartTimeout, least)
@@ -66,9 +68,14 @@ func Ensure(ctx context.Context, c browser.Container) (v Version, started bool, 
 // errAgain says that another supervisor, whose browser was waited for, ended.
 var errAgain = errors.New("the browser of another start ended")
 
-// Probe asks the browser in c what it is. An error says that none answers.
-func Probe(ctx context.Context, c browser.Container) (Version, error) {
-	ctx, done := context.WithTimeout(ctx, probeTime)
+// Probe asks the browser in c what it is, once. An error says that none answers:
+// at once where nobody listens, and after half a minute where somebody says
+// nothing.
+func Probe(ctx context.Context, c browser.Container) (Version, error) { return probe(ctx, c, askTime) }
+
+// probe is Probe within a time.
+func probe(ctx context.Context, c browser.Container, within time.Duration) (Version, error) {
+	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
 	host := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Settings().CDPPort))
 	client := http.Client{
@@ -143,7 +150,7 @@ func start(ctx context.Context, c browser.Container) (*run, error) {
 func (r *run) await(ctx context.Context, c browser.Container) (Version, error) {
 	ended, other := r.ended, false
 	for {
-		v, err := Probe(ctx, c)
+		v, err := probe(ctx, c, probeTime)
 		if err == nil {
 			return v, nil
 		}
@@ -170,7 +177,7 @@ func (r *run) await(ctx context.Context, c browser.Container) (Version, error) {
 // its browser, and tells which came.
 func gone(ctx context.Context, c browser.Container) bool {
 	for ctx.Err() == nil {
-		if _, err := Probe(ctx, c); err == nil {
+		if _, err := probe(ctx, c, probeTime); err == nil {
 			return false
 		}
 		// The supervisor holds this lock as long as it lives.
@@ -231,7 +238,7 @@ func together(said, log string) string {
 // shown, or nothing. Complaints that there is no D-Bus, which there never is,
 // and of the reporter of crashes are left out.
 func Log(ctx context.Context, c browser.Container, lines int) string {
-	ctx, done := context.WithTimeout(ctx, probeTime)
+	ctx, done := context.WithTimeout(ctx, logTime)
 	defer done()
 	out := &tail{}
 	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `grep -v -e ERROR:dbus/ -e ERROR:third_party/crashpad/ "$1" | tail -n "$2"`, "sh", browser.LogFile, strconv.Itoa(lines)}, Stdout: out})

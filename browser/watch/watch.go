@@ -60,6 +60,8 @@ type Options struct {
 	Listen  func() (net.Listener, error) // nil: a free port of 127.0.0.1
 	Log     logrus.FieldLogger           // nil: none
 	Now     func() time.Time             // nil: time.Now
+
+	headers time.Duration // for the head of a request; 0 is headerTime
 }
 
 // linkLife is how long the link waits for its one use.
@@ -109,6 +111,9 @@ func Open(ctx context.Context, o Options) (*Watch, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.headers <= 0 {
+		o.headers = headerTime
+	}
 	w := &Watch{o: o, log: front.Logger(o.Log), secrets: newSecrets(), done: make(chan struct{}), viewers: make(chan struct{}, maxViewers)}
 	if err := o.SetPasswords(ctx, nil, w.secrets.file()); err != nil {
 		w.revoke(ctx)
@@ -118,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Watch, error) {
 	w.ctx, w.cancel = context.WithTimeout(context.WithoutCancel(ctx), o.For)
 	ready := make(chan struct{}) // requests wait until the rules are known
 	server, err := front.Open(front.Options{
-		Listen: o.Listen, HeaderBytes: headerBytes, HeaderTimeout: headerTime, Idle: idle, Conns: maxConns,
+		Listen: o.Listen, HeaderBytes: headerBytes, HeaderTimeout: o.headers, Idle: idle, Conns: maxConns,
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			<-ready
 			w.serve(rw, r)

@@ -19,12 +19,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestMain(m *testing.M) {
 	// The server of net/http sleeps half a second over connections that it has
 	// closed for writing; they are closed by us meanwhile.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	leak.Main(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // within is how long tests wait for what has to happen.
@@ -116,7 +117,7 @@ func (d *screen) asked() int {
 // open begins a watch of d, with what change does to its options.
 func open(t *testing.T, d *screen, change func(*Options)) *Watch {
 	t.Helper()
-	o := Options{Dial: d.dial, SetPasswords: d.set}
+	o := Options{Dial: d.dial, SetPasswords: d.set, headers: within}
 	if change != nil {
 		change(&o)
 	}

@@ -11,7 +11,7 @@ const [endpoint, page, picture, token] = process.argv.slice(2);
 async function refused(context, address) {
   const p = await context.newPage();
   try {
-    const answer = await p.goto(address, { timeout: 20000 });
+    const answer = await p.goto(address, { timeout: 60000 });
     return answer.status() + ' ' + (await answer.text());
   } catch (e) {
     return (/net::ERR_[A-Z_]+/.exec(e.message) || [e.message.split('\n')[0]])[0];
