@@ -19,8 +19,10 @@ var errStopped = errors.New("the request is over")
 type body struct {
 	x       *exchange
 	limit   int64       // in bytes; 0 is none
-	expects bool        // the program waits to be asked
 	trailer http.Header // that is sent; filled when the body has ended
+
+	asking  sync.Mutex // held while the program is asked, and never for long
+	expects bool       // the program waits to be asked
 
 	mu      sync.Mutex
 	n       int64
@@ -39,12 +41,9 @@ func (b *body) Read(p []byte) (int, error) {
 	case b.err != nil:
 		return 0, b.err
 	}
-	if b.expects {
-		b.expects = false
-		if _, err := io.WriteString(b.x.line.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
-			b.err = err
-			return 0, err
-		}
+	if err := b.ask(); err != nil {
+		b.err = err
+		return 0, err
 	}
 	n, err := b.x.req.Body.Read(p)
 	b.x.moved()
@@ -59,6 +58,19 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// ask asks the program for the body, if it waits for that and there is no answer
+// yet.
+func (b *body) ask() error {
+	b.asking.Lock()
+	defer b.asking.Unlock()
+	if !b.expects {
+		return nil
+	}
+	b.expects = false
+	_, err := io.WriteString(b.x.line.conn, "HTTP/1.1 100 Continue\r\n\r\n")
+	return err
 }
 
 // announce returns the trailer that is sent after the body. It has the fields
@@ -85,11 +97,13 @@ func (b *body) answering() bool {
 	if b.x.head.Length == 0 {
 		return true
 	}
+	b.asking.Lock() // or the program would be asked in the midst of the answer
+	b.expects = false
+	b.asking.Unlock()
 	if !b.mu.TryLock() {
 		return false // it is being read at this moment
 	}
 	defer b.mu.Unlock()
-	b.expects = false
 	return b.err == io.EOF
 }
 

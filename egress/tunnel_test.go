@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -118,14 +119,14 @@ func TestProtocols(t *testing.T) {
 		io.WriteString(conn, "server first\n")
 		io.Copy(io.Discard, conn)
 	})
-	w := openWithin(t, time.Second, allow(port, "web.test:"+port, "tcp://raw.test:"+port))
+	w := open(t, allow(port, "web.test:"+port, "tcp://raw.test:"+port))
 	t.Run("raw by rule", func(t *testing.T) {
 		_, br := w.connect("raw.test:" + port)
 		if line, err := br.ReadString('\n'); line != "server first\n" {
 			t.Errorf("%q %v", line, err)
 		}
 	})
-	for i, first := range []string{"SSH-2.0-OpenSSH_9.2 x\r\n", "EHLO a\r\n", "\x00\x01", "get / HTTP/1.1\r\n", "GET me\r\n", "\x80\x2e\x01", ""} {
+	for i, first := range []string{"SSH-2.0-OpenSSH_9.2 x\r\n", "EHLO a\r\n", "\x00\x01", "get / HTTP/1.1\r\n", "GET me\r\n", "\x80\x2e\x01"} {
 		t.Run(fmt.Sprintf("raw %q", first), func(t *testing.T) {
 			conn, br := w.connect("web.test:" + port)
 			io.WriteString(conn, first)
@@ -137,6 +138,23 @@ func TestProtocols(t *testing.T) {
 			}
 		})
 	}
+	t.Run("silence", func(t *testing.T) {
+		w := openWithin(t, time.Second, allow(port, "web.test:"+port))
+		var br *bufio.Reader
+		poll.Success(t, func() error { // that the tunnel opens within the time for its first word
+			conn := w.dial()
+			fmt.Fprintf(conn, "CONNECT web.test:%[1]s HTTP/1.1\r\nHost: web.test:%[1]s\r\n\r\n", port)
+			br = bufio.NewReader(conn)
+			_, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
+			return err
+		})
+		if b, _ := io.ReadAll(br); len(b) != 0 {
+			t.Errorf("the server was heard: %q", b)
+		}
+		if e := w.wait(1, refusals)[0]; e.Rule != "protocol" || e.Host != "web.test" {
+			t.Errorf("%+v", e)
+		}
+	})
 	for _, first := range []string{"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00", "\x16\x02\x01\x00\x05"} {
 		t.Run(fmt.Sprintf("malformed TLS %q", first), func(t *testing.T) {
 			conn, br := w.connect("web.test:" + port)

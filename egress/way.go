@@ -174,8 +174,8 @@ func (w *Way) take(conn net.Conn) {
 	c.open.Add(1)
 	w.conns.Go(func() {
 		defer func() {
+			c.open.Add(-1) // first: whoever takes the place counts too
 			release()
-			c.open.Add(-1)
 		}()
 		w.attend(conn)
 	})

@@ -2,6 +2,7 @@ package egress_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -15,18 +16,18 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = poll.Patience
 
 // names resolves what a test wants resolved, and counts.
 type names struct {
@@ -90,7 +91,8 @@ func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egre
 	return openWithin(t, 0, o, change...)
 }
 
-// openWithin is open with another time for heads, unless that is 0.
+// openWithin is open with another time for heads; 0 is more than any of them
+// takes.
 func openWithin(t testing.TB, head time.Duration, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
 	t.Helper()
 	w := &world{t: t, names: &names{addrs: map[string][]string{}, asked: map[string]int{}}}
@@ -109,9 +111,7 @@ func openWithin(t testing.TB, head time.Duration, o network.Options, change ...f
 		t.Fatal(err)
 	}
 	w.plane = egress.New(po)
-	if head > 0 {
-		w.plane.SetHeadTime(head)
-	}
+	w.plane.SetHeadTime(cmp.Or(head, patience))
 	if w.way, err = w.plane.Open(l, wo); err != nil {
 		t.Fatal(err)
 	}

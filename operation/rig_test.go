@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
@@ -24,6 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/fetch"
 	"github.com/bulkhead-dev/sandbox/operation/files"
@@ -31,7 +31,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // canary is a part of every name, address and content that these tests hand in.
 // The public view of an error must not have it.
@@ -111,7 +111,7 @@ func (r *rig) way() outlet.Way {
 	must(r.t, err)
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	recorder, err := record.New(record.Options{Evidence: kept, Log: quiet})
+	recorder, err := record.New(record.Options{Evidence: kept, Log: quiet, Wait: time.Minute, Within: time.Minute})
 	must(r.t, err)
 	plane := egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: r.net.Names}), Record: recorder.Record, Decide: recorder.Decide})
 	way, err := (&serve.Outlet{Plane: plane, Recorder: recorder}).Open(r.t.Context(), r.inside, outlet.Options{

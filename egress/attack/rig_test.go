@@ -16,22 +16,21 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 const (
 	// patience bounds every wait.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// value is the secret of the rigs that have one.
 	value = "the-very-secret-value-1234567890"
 	// trapAddr is where nobody may connect: no rule names it.
@@ -53,6 +52,7 @@ type rig struct {
 	mu     sync.Mutex
 	change *sync.Cond
 	events []egress.Event
+	dialed int64
 }
 
 // A setup is what a rig may have other than usual.
@@ -203,6 +203,9 @@ func (r *rig) dial() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.addr)
 	must(r.t, err)
+	r.mu.Lock()
+	r.dialed++
+	r.mu.Unlock()
 	conn.SetDeadline(time.Now().Add(patience))
 	r.t.Cleanup(func() { conn.Close() })
 	return conn

@@ -25,8 +25,8 @@ const (
 	keyFile  = "authority.pem" // certificate and key
 	lockFile = "lock"
 
-	maxKeyFile = 64 << 10 // bytes
-	lockWait   = 10 * time.Second
+	maxKeyFile = 64 << 10    // bytes
+	lockWait   = time.Minute // for whoever makes a key on a busy machine
 	lockLook   = 5 * time.Millisecond
 
 	typeCertificate = "CERTIFICATE"

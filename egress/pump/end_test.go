@@ -16,7 +16,7 @@ import (
 )
 
 // soon is far more than an end takes, for machines that are busy.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 // cutOff holds that a connection ends by a reset, and returns what came before.
 func cutOff(t *testing.T, c net.Conn) []byte {

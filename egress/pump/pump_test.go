@@ -6,13 +6,12 @@ import (
 	"net"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/egress/pump"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // tcp returns the two ends of a TCP connection.
 func tcp(t testing.TB) (near, far *net.TCPConn) {

@@ -8,16 +8,16 @@ import (
 	"slices"
 	"sync"
 	"testing"
-
-	"go.uber.org/goleak"
+	"testing/synctest"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // A names resolver answers from a list, one entry for each lookup; the last
 // one stays.
@@ -232,8 +232,10 @@ func TestLocalhost(t *testing.T) {
 }
 
 // TestMany holds that each address is tried once, both families in turn, and
-// not more than 8 of them.
-func TestMany(t *testing.T) {
+// not more than 8 of them. None gets a head start over one that is slow to run.
+func TestMany(t *testing.T) { synctest.Test(t, testMany) }
+
+func testMany(t *testing.T) {
 	var answers []netip.Addr
 	for i := range 1000 {
 		answers = append(answers, netip.AddrFrom4([4]byte{1, 1, byte(i >> 4), byte(i >> 4)}))

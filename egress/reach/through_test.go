@@ -244,31 +244,50 @@ func TestProxyRefuses(t *testing.T) {
 	}
 }
 
+// silent is a proxy that answers nothing, and tells when it is asked and when the
+// connection ends.
+func silent(t *testing.T) (addr string, asked, ended <-chan struct{}) {
+	t.Helper()
+	ask, end := make(chan struct{}, 1), make(chan struct{}, 1)
+	return proxied(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1))
+		ask <- struct{}{}
+		_, _ = io.Copy(io.Discard, c)
+		end <- struct{}{}
+	}), ask, end
+}
+
 // TestProxyIsSlow holds that a proxy is waited for no longer than for a host,
 // nor after the call was called off, and that its connection ends then.
 func TestProxyIsSlow(t *testing.T) {
 	for name, scheme := range map[string]string{"HTTP": "http", "TLS": "https", "SOCKS": "socks5"} {
 		t.Run(name, func(t *testing.T) {
-			asked, ended := make(chan struct{}, 2), make(chan struct{}, 2)
-			addr := proxied(t, func(c net.Conn) {
-				_, _ = c.Read(make([]byte, 1))
-				asked <- struct{}{}
-				_, _ = io.Copy(io.Discard, c)
-				ended <- struct{}{}
-			})
-			_, _, err := dialled(t, t.Context(), "HTTPS_PROXY="+scheme+"://"+addr, func(o *Options) { o.DialTimeout = time.Second })
-			var unreachable *Unreachable
-			if !errors.As(err, &unreachable) || !unreachable.Timeout || sandbox.CodeOf(err) != sandbox.CodeTimeout {
-				t.Errorf("%v", err)
+			for connected := false; !connected; { // it may not have come to that in time
+				addr, asked, ended := silent(t)
+				_, _, err := dialled(t, t.Context(), "HTTPS_PROXY="+scheme+"://"+addr, func(o *Options) {
+					o.DialTimeout = time.Second
+					o.Dial = func(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
+						c, err := new(net.Dialer).DialContext(ctx, "tcp", at.String())
+						connected = connected || err == nil
+						return c, err
+					}
+				})
+				var unreachable *Unreachable
+				if !errors.As(err, &unreachable) || !unreachable.Timeout || sandbox.CodeOf(err) != sandbox.CodeTimeout {
+					t.Fatal(err)
+				}
+				if connected {
+					<-asked
+					<-ended
+				}
 			}
-			<-asked
-			<-ended
+			addr, asked, ended := silent(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				<-asked
 				cancel()
 			}()
-			_, _, err = dialled(t, ctx, "HTTPS_PROXY="+scheme+"://"+addr, nil)
+			_, _, err := dialled(t, ctx, "HTTPS_PROXY="+scheme+"://"+addr, nil)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}

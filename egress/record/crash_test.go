@@ -12,9 +12,10 @@ import (
 	"testing"
 
 	"github.com/sirupsen/logrus"
-	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // helperEnv names the folder in which the test binary decides as another
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, decideForever(dir))
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 // decideForever says on its output which decisions may pass, as soon as it
@@ -38,7 +39,7 @@ func decideForever(dir string) error {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r, err := New(Options{Evidence: kept, Log: log, Require: true})
+	r, err := New(Options{Evidence: kept, Log: log, Require: true, Within: poll.Patience})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,8 @@ import (
 // TestFullQueue holds that callers wait for a bounded time, and that what
 // found no place is told in the log and on record.
 func TestFullQueue(t *testing.T) {
-	g, s := newShaky(t, Options{Queue: 2, Wait: 20 * time.Millisecond})
+	now := time.Now() // at which everything is lost, so that the log tells it once
+	g, s := newShaky(t, Options{Queue: 2, Wait: 20 * time.Millisecond, Now: func() time.Time { return now }})
 	gate := make(chan struct{})
 	s.set(nil, gate)
 	g.Record(allowed())
@@ -159,6 +160,18 @@ func TestRequireWithoutRoom(t *testing.T) {
 	g.Close()
 	if err := g.Decide(allowed()); !errors.Is(err, errClosed) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestSlowStore holds that what has to be on record waits for no longer than a
+// write may take.
+func TestSlowStore(t *testing.T) {
+	g, s := newShaky(t, Options{Require: true, Within: 10 * time.Millisecond})
+	gate := make(chan struct{})
+	s.set(nil, gate)
+	defer close(gate)
+	if err := g.Decide(allowed()); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("while the disk stands still: %v", err)
 	}
 }
 

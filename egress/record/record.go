@@ -27,12 +27,12 @@ import (
 
 // The defaults of Options, and bounds.
 const (
-	DefaultQueue = 4096
-	DefaultWait  = time.Second
+	DefaultQueue  = 4096
+	DefaultWait   = time.Second
+	DefaultWithin = 5 * time.Second
 
-	writeWithin = 5 * time.Second  // bounds a write, and how long Decide waits for one
-	quiet       = time.Second      // after which counts are written
-	sayEvery    = 10 * time.Second // between two lines of the log about losses
+	quiet    = time.Second      // after which counts are written
+	sayEvery = 10 * time.Second // between two lines of the log about losses
 )
 
 // Evidence is what keeps everything; *[evidence.Store] is one.
@@ -52,6 +52,7 @@ type Options struct {
 	Require bool
 	Queue   int                // events that may wait to be written; 0 takes DefaultQueue
 	Wait    time.Duration      // how long a caller waits for a place; 0 takes DefaultWait
+	Within  time.Duration      // bounds a write, and how long Decide waits for one; 0 takes DefaultWithin
 	Log     logrus.FieldLogger // required
 	Now     func() time.Time   // default time.Now
 }
@@ -88,14 +89,17 @@ func New(o Options) (*Recorder, error) {
 	switch {
 	case o.Evidence == nil || o.Log == nil:
 		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "there is no place for evidence, or no log")
-	case o.Queue < 0 || o.Wait < 0:
-		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "a queue of %d events and %s to wait are less than none", o.Queue, o.Wait)
+	case o.Queue < 0 || o.Wait < 0 || o.Within < 0:
+		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "a queue of %d events, %s to wait or %s to write is less than none", o.Queue, o.Wait, o.Within)
 	}
 	if o.Queue == 0 {
 		o.Queue = DefaultQueue
 	}
 	if o.Wait == 0 {
 		o.Wait = DefaultWait
+	}
+	if o.Within == 0 {
+		o.Within = DefaultWithin
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -136,7 +140,7 @@ func (r *Recorder) Decide(e egress.Event) error {
 		r.lost(it, err)
 		return noEvidence("the decision cannot be put on record", err)
 	}
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
+	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
 	select {
 	case err := <-it.done:

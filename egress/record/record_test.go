@@ -236,7 +236,7 @@ func TestKindsOfRefusals(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	g := newRig(t, Options{}, evidence.Options{})
-	for _, o := range []Options{{}, {Evidence: g.evidence}, {Evidence: g.evidence, Log: g.log.logger(), Queue: -1}, {Evidence: g.evidence, Log: g.log.logger(), Wait: -1}} {
+	for _, o := range []Options{{}, {Evidence: g.evidence}, {Evidence: g.evidence, Log: g.log.logger(), Queue: -1}, {Evidence: g.evidence, Log: g.log.logger(), Wait: -1}, {Evidence: g.evidence, Log: g.log.logger(), Within: -1}} {
 		if _, err := New(o); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%+v: error %v", o, err)
 		}

@@ -50,6 +50,9 @@ func newRig(t testing.TB, o Options, eo evidence.Options) *rig {
 	if o.Wait == 0 {
 		o.Wait = poll.Patience // nothing is lost because the machine is busy
 	}
+	if o.Within == 0 {
+		o.Within = poll.Patience
+	}
 	if o.Log == nil {
 		o.Log = g.log.logger()
 	}

@@ -116,7 +116,7 @@ func (r *Recorder) commit(b *batch) {
 // returns for which tenants that failed. Each has a chain of its own: what
 // fails for one is not lost for another.
 func (r *Recorder) keep(b *batch) map[string]error {
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
+	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
 	all := r.losses.take()
 	var tenants []string
@@ -174,7 +174,7 @@ func (r *Recorder) list(b *batch) {
 	if r.o.Violations == nil || len(b.refusals) == 0 {
 		return
 	}
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
+	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
 	if err := r.o.Violations.Append(ctx, b.refusals...); err != nil {
 		r.counts.unlisted.Add(int64(len(b.refusals)))
@@ -186,7 +186,7 @@ func (r *Recorder) list(b *batch) {
 
 // settle writes what is lost and what was only counted.
 func (r *Recorder) settle() error {
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
+	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
 	var first error
 	for _, x := range r.losses.take() {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-const (
+// They are variables for tests.
+var (
 	commandTime = 10 * time.Second // a command may take
 	commandRest = 2 * time.Second  // what it started may hold its output after its end
 )

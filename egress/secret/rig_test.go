@@ -13,6 +13,9 @@ import (
 // value is a secret of tests, with signs that every escape treats its own way.
 const value = `s3cr3t/+"&<é>\'~`
 
+// Commands take as long as a busy machine has them take.
+func init() { commandTime, commandRest = time.Minute, time.Minute }
+
 // A rig is a Set whose orchestrator is the test.
 type rig struct {
 	env map[string]string

@@ -192,6 +192,10 @@ func TestCommandsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.why == "stayed open" {
+				defer func(rest time.Duration) { commandRest = rest }(commandRest)
+				commandRest = 100 * time.Millisecond
+			}
 			r := newRig()
 			r.env["PATH"] = os.Getenv("PATH")
 			_, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{Command: tt.command}}}, r.deps())

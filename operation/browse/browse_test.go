@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -234,7 +235,8 @@ func TestTypeOfAPage(t *testing.T) {
 	refused(t, err, sandbox.CodeNotFound, "")
 }
 
-// TestEnds holds what a running operation comes to when something ends it.
+// TestEnds holds what a running operation comes to when something ends it. Time
+// passes only once it runs, so that none ends by its own before.
 func TestEnds(t *testing.T) {
 	revoked := &sandbox.Error{Code: sandbox.CodePermissionDeny, Field: "grant.revoked", Message: "the grant was revoked"}
 	tests := map[string]struct {
@@ -252,33 +254,35 @@ func TestEnds(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			life, endLife := context.WithCancelCause(t.Context())
-			defer endLife(nil)
-			ctx, endCall := context.WithCancelCause(t.Context())
-			defer endCall(nil)
-			at := make(chan struct{})
-			f := &fake{navigate: func(ctx context.Context, _ string) (browser.Page, error) {
-				close(at)
-				<-ctx.Done()
-				return browser.Page{}, ctx.Err()
-			}}
-			c := with(t, life, deal{}, f.opener())
-			go func() {
-				<-at
-				tt.end(endLife, endCall, c)
-			}()
-			_, err := c.do(ctx, tt.op)
-			refused(t, err, tt.code, tt.field)
-			if !tt.stays {
-				<-f.closed
-			}
-			select {
-			case <-f.closed:
-				if tt.stays {
-					t.Error("the session is closed")
+			synctest.Test(t, func(t *testing.T) {
+				life, endLife := context.WithCancelCause(t.Context())
+				defer endLife(nil)
+				ctx, endCall := context.WithCancelCause(t.Context())
+				defer endCall(nil)
+				at := make(chan struct{})
+				f := &fake{navigate: func(ctx context.Context, _ string) (browser.Page, error) {
+					close(at)
+					<-ctx.Done()
+					return browser.Page{}, ctx.Err()
+				}}
+				c := with(t, life, deal{}, f.opener())
+				go func() {
+					<-at
+					tt.end(endLife, endCall, c)
+				}()
+				_, err := c.do(ctx, tt.op)
+				refused(t, err, tt.code, tt.field)
+				if !tt.stays {
+					<-f.closed
 				}
-			default:
-			}
+				select {
+				case <-f.closed:
+					if tt.stays {
+						t.Error("the session is closed")
+					}
+				default:
+				}
+			})
 		})
 	}
 }

@@ -3,6 +3,7 @@ package browse_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
@@ -10,8 +11,11 @@ import (
 )
 
 // TestSlowOpening stops an operation while its browser is made, which heeds no
-// context: the operation ends, and what is made after that is closed.
-func TestSlowOpening(t *testing.T) {
+// context: the operation ends, and what is made after that is closed. Time
+// passes only once the browser is being made.
+func TestSlowOpening(t *testing.T) { synctest.Test(t, testSlowOpening) }
+
+func testSlowOpening(t *testing.T) {
 	f := &fake{}
 	open, asked, made := f.opener(), make(chan struct{}), make(chan struct{})
 	amount := budget.NoBound()

@@ -85,7 +85,8 @@ func (x *exchange) do(ctx context.Context) error {
 }
 
 // farewell is how long a host may take to end the connection after its answer.
-const farewell = 100 * time.Millisecond
+// It is a variable for tests.
+var farewell = 100 * time.Millisecond
 
 // close ends the connection and notes what was done.
 func (x *exchange) close() {

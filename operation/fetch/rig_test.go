@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
@@ -30,14 +29,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/fetch"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience bounds every wait of a test.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var errPatience = errors.New("a test waited for too long")
 
@@ -90,7 +90,7 @@ func newWorld(t testing.TB, r rules) *world {
 	must(t, err)
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	w.recorder, err = record.New(record.Options{Evidence: w.evidence, Log: quiet})
+	w.recorder, err = record.New(record.Options{Evidence: w.evidence, Log: quiet, Wait: patience, Within: patience})
 	must(t, err)
 	if r.resolver == nil {
 		r.resolver = w.net.Names

@@ -25,7 +25,7 @@ func (c *clock) watch(p sandbox.Process) bool {
 	return ok
 }
 
-// used is the time so far. It takes a second at most, see [sandbox.Metered].
+// used is the time so far. It takes 15 seconds at most, see [sandbox.Metered].
 func (c *clock) used() (time.Duration, error) {
 	c.mu.Lock()
 	p := c.process

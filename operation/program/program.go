@@ -26,7 +26,8 @@ import (
 // PATH that are not absolute are left out: they would be the workspace.
 //
 // An exit status that is not 0 is a result, and so is an end by the operation's
-// own timeout, or at a limit of the sandbox. A program that cannot be started is
+// own timeout, or at a limit of the sandbox. One that has used up its processor
+// time is [sandbox.CodeBudgetExceeded], whoever notices. A program that cannot be started is
 // [sandbox.CodeExecution], as Start of a sandbox has it. One that writes more
 // than the profile lets it is [sandbox.CodeCapabilityBlocked], and a budget that
 // could not be held here is [sandbox.CodeUnsupported], before anything runs
@@ -185,8 +186,24 @@ func (r *run) ended(exit sandbox.Exit, err error) (operation.Output, error) {
 		return out, stopped(r.ctx)
 	case err != nil:
 		return out, known(err)
+	case ofSecondLine(exit.Limit, r.call.Guard.Profile().Budget):
+		return out, usedUp(r.vetted.Tool)
 	}
 	return out, nil
+}
+
+// ofSecondLine reports whether a limit was reached that the guest holds for us,
+// which lies beyond the budget.
+func ofSecondLine(hit *sandbox.LimitHit, b budget.Amount) bool {
+	return hit != nil && hit.Limit == sandbox.LimitCPUSeconds && hit.Bound == secondLine(b)
+}
+
+// usedUp is the end at a budget that the meter did not see in time.
+func usedUp(program string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBudgetExceeded, Op: "execute", Field: "budget.cpuMs", Resource: program,
+		Message: "the program has used more cpuMs than its budget has, and was ended", Hint: "ask for a larger budget",
+	}
 }
 
 // stopped is why a context has ended, as an error of ours.

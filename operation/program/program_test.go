@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -223,10 +224,9 @@ func TestUnmetered(t *testing.T) {
 }
 
 // TestStops holds that a program ends with its context, and that the cause is
-// what is returned; its own timeout is a result.
+// what is returned; its own timeout is a result. Time passes only once it runs.
 func TestStops(t *testing.T) {
-	const afterStart = 2 * time.Second // an account on disk is made before
-	r := newRig(memory(t, programs()))
+	const afterStart = time.Second
 	revoked := &sandbox.Error{Code: sandbox.CodePermissionDeny, Message: "revoked"}
 	for _, tt := range []struct {
 		name string
@@ -246,22 +246,26 @@ func TestStops(t *testing.T) {
 		}, sandbox.CodeUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := tt.end(t.Context())
-			defer cancel()
-			d := r.do(t, ctx, run("sleep", "1000"))
-			codeIs(t, d.err, tt.code)
-			if d.out.Exit == nil || d.out.Exit.Signal != "KILL" || d.out.Exit.TimedOut || d.effects != 1 {
-				t.Errorf("exit %+v, %d effects", d.out.Exit, d.effects)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := tt.end(t.Context())
+				defer cancel()
+				d := newRig(memory(t, nil)).do(t, ctx, run("sleep", "1000"))
+				codeIs(t, d.err, tt.code)
+				if d.out.Exit == nil || d.out.Exit.Signal != "KILL" || d.out.Exit.TimedOut || d.effects != 1 {
+					t.Errorf("exit %+v, %d effects", d.out.Exit, d.effects)
+				}
+			})
 		})
 	}
-	op := run("sleep", "1000")
-	op.Timeout = afterStart
-	d := r.do(t, t.Context(), op)
-	must(t, d.err)
-	if e := d.out.Exit; e == nil || !e.TimedOut || e.Signal != "KILL" || *d.code != e.Code {
-		t.Errorf("exit %+v", e)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		op := run("sleep", "1000")
+		op.Timeout = afterStart
+		d := newRig(memory(t, nil)).do(t, t.Context(), op)
+		must(t, d.err)
+		if e := d.out.Exit; e == nil || !e.TimedOut || e.Signal != "KILL" || *d.code != e.Code {
+			t.Errorf("exit %+v", e)
+		}
+	})
 }
 
 // full is a temporary space that is full after a moment.

@@ -7,19 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/program"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // A rig runs programs under one grant.
 type rig struct {
@@ -47,6 +46,7 @@ type done struct {
 	effects int
 	code    *int // of the effect
 	took    time.Duration
+	at      time.Time     // of the return
 	dying   time.Duration // from the end of the context to the return
 }
 
@@ -91,7 +91,7 @@ func (r *rig) do(t testing.TB, ctx context.Context, op grant.Operation) done {
 	context.AfterFunc(ctx, func() { now := time.Now(); stopped.CompareAndSwap(nil, &now) })
 	begin := time.Now()
 	out, err := program.New(r.sb, r.env).Execute(ctx, c, v)
-	d := done{out: out, err: err, took: time.Since(begin)}
+	d := done{out: out, err: err, took: time.Since(begin), at: time.Now()}
 	if at := stopped.Load(); at != nil {
 		d.dying = time.Since(*at)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/operation/space"
@@ -26,7 +27,7 @@ func unwatched() []goleak.Option {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, unwatched()...) }
+func TestMain(m *testing.M) { leak.Main(m, unwatched()...) }
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -1,0 +1,54 @@
+package egress
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/egress/request"
+)
+
+// A gate is a connection on which a write waits until it is let through.
+type gate struct {
+	net.Conn
+	writing, open chan struct{}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	close(g.writing)
+	<-g.open
+	return len(p), nil
+}
+
+// TestAskedBeforeTheAnswer holds that no answer begins while the program is asked
+// for the body of its request, and that it is not asked after.
+func TestAskedBeforeTheAnswer(t *testing.T) {
+	const soon = 20 * time.Millisecond // in which an answer that does not wait begins
+	g := &gate{writing: make(chan struct{}), open: make(chan struct{})}
+	x := &exchange{
+		line: &line{conn: g, bottom: &counted{}}, head: request.Head{Length: 9}, req: &http.Request{Body: http.NoBody}, still: time.NewTimer(time.Hour),
+	}
+	b := &body{x: x, expects: true}
+	read, answers := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = b.Read(make([]byte, 1))
+	}()
+	<-g.writing
+	go func() {
+		defer close(answers)
+		b.answering()
+	}()
+	select {
+	case <-answers:
+		t.Error("the answer begins while the program is asked")
+	case <-time.After(soon):
+	}
+	close(g.open)
+	<-read
+	<-answers
+	b = &body{x: x, expects: true}
+	b.answering()
+	_, _ = b.Read(make([]byte, 1)) // a second write would close what is closed
+}
