@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/docker/docker/client"
-	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // engineAt returns an Engine that talks to h.
@@ -35,7 +35,7 @@ func engineAt(t *testing.T, h http.HandlerFunc, d container.Deadlines) *containe
 		e.Close()
 		srv.CloseClientConnections()
 		srv.Close()
-		goleak.VerifyNone(t)
+		leak.None(t)
 	})
 	return e
 }

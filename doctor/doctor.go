@@ -98,7 +98,7 @@ type Deps struct {
 	Local []WallCheck
 
 	Host     Host
-	Deadline time.Duration // of each check; default 10 s
+	Deadline time.Duration // of each check; default 30 s
 }
 
 // A finding is the verdict of one check before it has a name.
@@ -179,7 +179,7 @@ type timedPosture struct {
 // has passed.
 func Run(ctx context.Context, d Deps) Report {
 	if d.Deadline <= 0 {
-		d.Deadline = 10 * time.Second
+		d.Deadline = 30 * time.Second // only what hangs takes so long
 	}
 	ctx, done := context.WithTimeout(ctx, d.Deadline)
 	defer done()

@@ -10,18 +10,19 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/doctor"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -256,22 +257,28 @@ func TestWallsThatAreNotWanted(t *testing.T) {
 // TestHangs holds that one check that hangs does not hold up the others.
 func TestHangs(t *testing.T) {
 	t.Parallel()
-	w := healthy()
-	d := w.deps()
-	release := make(chan struct{})
-	d.Leftovers = func(context.Context) (doctor.Leftovers, error) { <-release; return doctor.Leftovers{}, nil }
-	defer close(release)
-	d.Deadline = 200 * time.Millisecond
-	r := doctor.Run(t.Context(), d)
-	if c := lookFor(t, r, "leftovers"); c.Status != doctor.Fail || !strings.Contains(c.Detail, "no answer") {
-		t.Errorf("leftovers: %s %q", c.Status, c.Detail)
-	}
-	if c := lookFor(t, r, "engine"); c.Status != doctor.OK {
-		t.Errorf("engine: %s %q", c.Status, c.Detail)
-	}
-	if !r.Failed() {
-		t.Error("the report did not fail")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := healthy()
+		d := w.deps()
+		release := make(chan struct{})
+		d.Leftovers = func(context.Context) (doctor.Leftovers, error) { <-release; return doctor.Leftovers{}, nil }
+		defer close(release)
+		d.Deadline = 200 * time.Millisecond
+		begin := time.Now()
+		r := doctor.Run(t.Context(), d)
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the report took %v", took)
+		}
+		if c := lookFor(t, r, "leftovers"); c.Status != doctor.Fail || !strings.Contains(c.Detail, "no answer") {
+			t.Errorf("leftovers: %s %q", c.Status, c.Detail)
+		}
+		if c := lookFor(t, r, "engine"); c.Status != doctor.OK {
+			t.Errorf("engine: %s %q", c.Status, c.Detail)
+		}
+		if !r.Failed() {
+			t.Error("the report did not fail")
+		}
+	})
 }
 
 // TestNothingGiven holds that missing deps warn and never pass.
@@ -293,6 +300,7 @@ func TestGuest(t *testing.T) {
 	w.guest = testenv.Guest(t)
 	d := w.deps()
 	d.Host.Output = doctor.RealHost().Output
+	d.Deadline = poll.Patience
 	if c := lookFor(t, doctor.Run(t.Context(), d), "guest"); c.Status != doctor.OK || !strings.Contains(c.Detail, "SHA-256") {
 		t.Errorf("%s %q", c.Status, c.Detail)
 	}
@@ -305,7 +313,7 @@ func TestRealHost(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d := doctor.Deps{Host: h, StateDir: dir}
+	d := doctor.Deps{Host: h, StateDir: dir, Deadline: poll.Patience}
 	r := doctor.Run(t.Context(), d)
 	if c := lookFor(t, r, "state-folder"); c.Status != doctor.OK {
 		t.Errorf("state-folder: %s %q", c.Status, c.Detail)
@@ -325,9 +333,9 @@ func TestRealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := container.New(api, container.Deadlines{})
+	e := container.New(api, testenv.Patient())
 	defer e.Close()
-	r := doctor.Run(t.Context(), doctor.Deps{Host: doctor.RealHost(), EngineAddress: e.Host(), Posture: e.Posture})
+	r := doctor.Run(t.Context(), doctor.Deps{Host: doctor.RealHost(), EngineAddress: e.Host(), Posture: e.Posture, Deadline: poll.Patience})
 	for _, name := range []string{"engine", "engine-address", "api-version", "seccomp", "clock"} {
 		if c := lookFor(t, r, name); c.Status != doctor.OK {
 			t.Errorf("%s: %s %q", name, c.Status, c.Detail)

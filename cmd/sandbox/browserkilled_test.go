@@ -173,7 +173,11 @@ func killedBrowser(t *testing.T, s *site, moments ...float64) {
 				if got := s.tree(); !slices.Equal(got, want) {
 					t.Errorf("the state folder has %q", slices.DeleteFunc(got, func(path string) bool { return slices.Contains(want, path) }))
 				}
-				if left := s.programs(); len(left) > 0 {
+				left := s.programs()
+				for deadline := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(deadline); left = s.programs() {
+					time.Sleep(5 * time.Millisecond)
+				}
+				if len(left) > 0 {
 					t.Errorf("these run on: %q", left)
 				}
 			})

@@ -47,8 +47,9 @@ func TestGarbage(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: apicheck.New(t, document).Wrap(srv.Client().Transport)}
+	within := time.Minute // for the first request, which makes a sandbox; then for streams that go on
 	ask := func(method, path, body string, header ...string) (int, []byte) {
-		ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, done := context.WithTimeout(t.Context(), within)
 		defer done()
 		r, err := http.NewRequestWithContext(ctx, method, srv.URL+path, strings.NewReader(body))
 		if err != nil {
@@ -76,6 +77,7 @@ func TestGarbage(t *testing.T) {
 	if status, data := ask("POST", "/v1/sandboxes", `{"session":"s"}`, "Content-Type", "application/json"); status != 201 || json.Unmarshal(data, &made) != nil {
 		t.Fatalf("%d %s", status, data)
 	}
+	within = 10 * time.Second
 	rnd := rand.New(rand.NewPCG(3, 4))
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	routes := d.server.Routes()

@@ -280,7 +280,12 @@ func TestServeKilled(t *testing.T) {
 		if got.ID != before[n].ID || got.Created {
 			t.Errorf("%s was made anew: %+v", n, got)
 		}
-		if r := next.run(got.Name, "cat /workspace/kept.txt; pgrep -c sleep"); !strings.HasPrefix(r.Stdout, "kept\n0") {
+		var r api.ExecResult
+		eventually(t, n+" has what ran when the daemon was killed", func() bool {
+			r = next.run(got.Name, "cat /workspace/kept.txt; pgrep -c sleep")
+			return strings.HasSuffix(r.Stdout, "\n0\n")
+		})
+		if r.Stdout != "kept\n0\n" {
 			t.Errorf("%s has %+v", n, r)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 )
@@ -174,11 +173,13 @@ func TestServeDrainingAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.d.says("going down")
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
-		if _, err := c.in.ask("GET", "/readyz", nil); err != nil {
-			break // it has said so just before it does so
+	eventually(t, "it says that it goes down, and does not", func() bool { // it says so just before
+		res, err := c.in.ask("GET", "/readyz", nil)
+		if err == nil {
+			res.Body.Close()
 		}
-	}
+		return err != nil
+	})
 	for _, p := range []*party{c.in, c.out} {
 		refused := refusals(t, p, "GET", "/readyz", "POST", "/v1/sandboxes", "GET", c.path(), "POST", c.path()+"/exec", "POST", "/mcp")
 		for path, r := range refused {
@@ -249,9 +250,16 @@ func TestServeEndedTwice(t *testing.T) {
 	if got := must[api.Sandbox](t, next.own("acme"), "GET", c.path(), nil); got.ID != c.box.ID {
 		t.Errorf("the sandbox is another one: %+v", got)
 	}
-	if err := next.own("acme").run(c.box.Name, "again", "! pgrep -x sleep", false); err != nil {
-		t.Error(err)
-	}
+	tries := 0
+	eventually(t, "what ran when the daemon ended runs on", func() bool {
+		tries++
+		var r *refusal
+		err := next.own("acme").run(c.box.Name, fmt.Sprintf("again-%d", tries), "! pgrep -x sleep", false)
+		if err != nil && (!errors.As(err, &r) || r.status != 200) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	list := must[api.OperationList](t, next.own("acme"), "GET", "/v1/evidence/operations?status=aborted", nil)
 	if len(list.Operations) != 2 {
 		t.Errorf("aborted are %d operations", len(list.Operations))

@@ -17,11 +17,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/doctor/attack"
 	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestMain(m *testing.M) {
 	// The engine's client keeps idle connections for a while.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+	leak.Main(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 

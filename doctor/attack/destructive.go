@@ -113,11 +113,11 @@ func (r *rig) peakProcesses(ctx context.Context, d time.Duration) int64 {
 	}
 }
 
-// settle waits up to 10 s until no more processes are left than before, with
+// settle waits up to half a minute until no more processes are left than before, with
 // a few for helpers that the guest keeps ready.
 func (r *rig) settle(ctx context.Context, before int64) (left int64, ok bool) {
 	const spare = 24
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -140,7 +140,7 @@ func (r *rig) settle(ctx context.Context, before int64) (left int64, ok bool) {
 // starve looks whether a command that takes the processor from the guest can
 // still be ended.
 func starve(ctx context.Context, r *rig) finding {
-	const patience = 5 * time.Second
+	const patience = 30 * time.Second // whether, not how fast on a busy machine
 	bctx, end := context.WithCancel(ctx)
 	defer end()
 	p, err := r.start(bctx, r.sb, "starve-1")

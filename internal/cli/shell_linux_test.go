@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"os"
 	"path/filepath"
@@ -126,9 +127,8 @@ func TestReadOnATerminalIsSafe(t *testing.T) {
 	if status := p.Run(context.Background()); status != 0 {
 		t.Errorf("status %d: %s", status, said())
 	}
-	buf := make([]byte, 100)
-	n, err := host.Read(buf)
-	if got := strings.ReplaceAll(string(buf[:n]), "\r", ""); got != `a\x1b[2Jb`+"\tc\n" && got != `a\x1b[2Jb   c`+"\n" {
+	line, err := bufio.NewReader(host).ReadString('\n')
+	if got := strings.ReplaceAll(line, "\r", ""); got != `a\x1b[2Jb`+"\tc\n" && got != `a\x1b[2Jb   c`+"\n" {
 		t.Errorf("it shows %q, %v", got, err)
 	}
 }

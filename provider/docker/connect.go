@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,31 +15,18 @@ import (
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
-// socketPatience is how long a running container's socket is tried before
-// the relay is. Code inside can remove the socket, never the relay.
-const socketPatience = 2 * time.Second
-
-// connect opens a session with the guest of the running container info.
+// connect opens a session with the guest of the running container info. A
+// guest that does not listen yet is waited for until Options.Ready is over; one
+// that is there and refuses is not.
 func (p *Provider) connect(ctx context.Context, info sandbox.Info, s sandbox.Spec) (*client.Client, error) {
 	ctx, done := context.WithTimeout(ctx, p.opts.Ready)
 	defer done()
-	var socketErr error
-	if dir := socketDir(s); dir != "" {
-		c, err := p.overSocket(ctx, info, s, dir)
-		if err == nil {
-			if err := p.seal(s.Name); err != nil {
-				c.Close()
-				return nil, err
-			}
-			return c, nil
-		}
-		if socketErr = err; ctx.Err() != nil || sandbox.CodeOf(err) == sandbox.CodeBusy {
-			return nil, p.noGuest(ctx, info, err)
-		}
+	c, err := p.bothWays(ctx, info, s)
+	for isEarly(err) && p.stillRuns(ctx, info) && pause(ctx, betweenTries) {
+		c, err = p.bothWays(ctx, info, s)
 	}
-	c, err := p.overRelay(ctx, info)
 	if err != nil {
-		return nil, p.noGuest(ctx, info, errors.Join(socketErr, err))
+		return nil, p.noGuest(ctx, info, err)
 	}
 	if socketDir(s) != "" {
 		if err := p.seal(s.Name); err != nil {
@@ -47,6 +35,57 @@ func (p *Provider) connect(ctx context.Context, info sandbox.Info, s sandbox.Spe
 		}
 	}
 	return c, nil
+}
+
+// bothWays tries the socket, where there is one, and then the relay.
+func (p *Provider) bothWays(ctx context.Context, info sandbox.Info, s sandbox.Spec) (*client.Client, error) {
+	var socketErr error
+	if dir := socketDir(s); dir != "" {
+		c, err := p.overSocket(ctx, info, s, dir)
+		if err == nil || ctx.Err() != nil || sandbox.CodeOf(err) == sandbox.CodeBusy {
+			return c, err
+		}
+		socketErr = err
+	}
+	c, err := p.overRelay(ctx, info)
+	if err != nil {
+		return nil, errors.Join(socketErr, err)
+	}
+	return c, nil
+}
+
+// betweenTries is the least time between two tries of a guest that does not
+// listen yet. A relay waits for some seconds itself.
+const betweenTries = 100 * time.Millisecond
+
+// pause waits for d and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// stillRuns reports whether the container runs as it did when info was taken.
+func (p *Provider) stillRuns(ctx context.Context, info sandbox.Info) bool {
+	now, err := p.engine.Inspect(ctx, info.ID)
+	return err == nil && now.Status == sandbox.StatusRunning && now.PID == info.PID
+}
+
+// nobodyListens is in what a relay says that has waited for the guest and given
+// up because nothing listened there.
+const nobodyListens = "connect to the guest: connection refused"
+
+// An early error is that of a relay which found nobody listening.
+type early struct{ error }
+
+func (e early) Unwrap() error { return e.error }
+
+func isEarly(err error) bool {
+	_, is := errors.AsType[early](err)
+	return is
 }
 
 // sealedBefore reports whether the folder was last sealed before t. The
@@ -74,9 +113,10 @@ func socketDir(s sandbox.Spec) string {
 
 // overSocket dials until the guest answers. The peer must be the
 // container's first process: code inside may have put a socket of its own
-// in the guest's place.
+// in the guest's place, or have removed that one; it can do neither to the
+// relay, which is tried next.
 func (p *Provider) overSocket(ctx context.Context, info sandbox.Info, s sandbox.Spec, dir string) (*client.Client, error) {
-	ctx, done := context.WithTimeout(ctx, socketPatience)
+	ctx, done := context.WithTimeout(ctx, p.opts.SocketPatience)
 	defer done()
 	wait, opened := time.Millisecond, false
 	for {
@@ -138,6 +178,9 @@ func (p *Provider) overRelay(ctx context.Context, info sandbox.Info) (*client.Cl
 	if err != nil {
 		if text := stream.Stderr(); text != "" {
 			err = fmt.Errorf("%w: relay: %s", err, termsafe.Line(text))
+			if strings.Contains(text, nobodyListens) {
+				err = early{err}
+			}
 		}
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func TestStayingCommandsHoldUpNobody(t *testing.T) {
 		}
 	}
 	c := s.crowd(16, 5)
-	if c.p99 > 20*time.Second {
+	if c.p99 > time.Minute { // starving lasts for ever
 		t.Errorf("p50 %v, p99 %v beside commands that stay", c.p50, c.p99)
 	}
 	t.Logf("beside commands that stay: p50 %v, p99 %v", c.p50, c.p99)

@@ -66,6 +66,10 @@ type Options struct {
 	// Ready bounds how long a started container may take until its guest
 	// answers; default 30 s.
 	Ready time.Duration
+	// SocketPatience is how long a guest may take to listen on its socket
+	// before the relay is taken, which is slower; default 2 s. It ends with
+	// Ready at the latest.
+	SocketPatience time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -82,6 +86,9 @@ type Provider struct {
 func New(e Engine, o Options) *Provider {
 	if o.Ready == 0 {
 		o.Ready = 30 * time.Second
+	}
+	if o.SocketPatience == 0 {
+		o.SocketPatience = 2 * time.Second
 	}
 	if o.Routes == nil {
 		o.Routes = container.HostRoutes
@@ -252,8 +259,8 @@ type made struct {
 }
 
 // afterCancel is how long a cancelled create waits for the engine's answer
-// before it leaves that to the background.
-const afterCancel = 10 * time.Second
+// before it leaves that to the background. It is a variable for tests.
+var afterCancel = 10 * time.Second
 
 // make lets the engine create the container.
 func (p *Provider) make(ctx context.Context, s sandbox.Spec, plan container.Plan) made {
@@ -291,7 +298,7 @@ func seeThrough(ctx context.Context, call func(context.Context) made, undo func(
 // bringUp starts the new container id and waits until its guest is ready.
 func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sandbox.Info, error) {
 	if err := p.start(ctx, id, s); err != nil {
-		return sandbox.Info{}, err
+		return sandbox.Info{}, unlessRemoved(err, s)
 	}
 	info, err := p.engine.Inspect(ctx, id)
 	if err != nil {

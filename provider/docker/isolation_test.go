@@ -3,6 +3,8 @@ package docker_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +135,42 @@ var ways = map[string]string{
 	"respawns":    `setsid sh -c 'while :; do setsid sleep %d & sleep 0.4; done' & sleep 0.1; echo ready; wait`,
 }
 
+// escaping starts a command that escapes in that way, and reports whether it
+// was ready to before it ended. A nil Process is one that ctx ended at its start.
+func escaping(ctx context.Context, t testing.TB, sb sandbox.Sandbox, way string, mark int) (sandbox.Process, bool) {
+	t.Helper()
+	out := &watched{seen: make(chan struct{})}
+	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", fmt.Sprintf(way, mark)}, Stdout: out})
+	if ctx.Err() != nil && sandbox.CodeOf(err) == sandbox.CodeTimeout {
+		return nil, false
+	}
+	must(t, err)
+	ended := make(chan struct{})
+	go func() { p.Wait(); close(ended) }()
+	select {
+	case <-out.seen:
+		return p, true
+	case <-ended:
+		return p, false
+	}
+}
+
+// timesOut lets such a command run into a deadline, and reports whether it was
+// ready before.
+func timesOut(t testing.TB, sb sandbox.Sandbox, way string, mark int, within time.Duration) bool {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), within)
+	defer done()
+	p, ready := escaping(ctx, t, sb, way, mark)
+	if p != nil {
+		waited(t, p, within+time.Minute, "")
+	}
+	if ctx.Err() == nil {
+		t.Fatal("the command ended before its deadline")
+	}
+	return ready
+}
+
 // TestTwoSessionsTimeouts lets the command of one session run into its
 // timeout: all of its escapees die, and none of the other session's, which
 // escaped in the same way; then those die with theirs.
@@ -141,13 +179,6 @@ func TestTwoSessionsTimeouts(t *testing.T) {
 		const first, second = 86420, 86430
 		for name, way := range ways {
 			t.Run(name, func(t *testing.T) {
-				run := func(ctx context.Context, sb sandbox.Sandbox, mark int) sandbox.Process {
-					out := &watched{seen: make(chan struct{})}
-					p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", fmt.Sprintf(way, mark)}, Stdout: out})
-					must(t, err)
-					<-out.seen
-					return p
-				}
 				count := func(mark int) (n int) {
 					for _, line := range insideOf(t, a.Info().PID) {
 						if strings.HasPrefix(line, fmt.Sprintf("sleep %d", mark/10)) {
@@ -158,14 +189,21 @@ func TestTwoSessionsTimeouts(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				other := run(ctx, b, second)
+				other, ready := escaping(ctx, t, b, way, second)
+				if !ready {
+					t.Fatal("the other command has ended")
+				}
 				soon(t, time.Minute, "the other command has escaped", func() bool { return count(second) > 0 })
-				short, done := context.WithTimeout(context.Background(), 5*time.Second)
-				defer done()
-				p := run(short, a, first)
-				waited(t, p, time.Minute, "")
-				if n := count(first); n != 0 {
-					t.Errorf("%d processes outlived the timeout", n)
+				// A deadline by which it has not escaped says nothing: it gets a later one.
+				for within, ready := 5*time.Second, false; !ready; within *= 2 {
+					if within > 2*patience {
+						t.Fatal("it is never ready before its deadline")
+					}
+					if ready = timesOut(t, a, way, first, within); !ready {
+						soon(t, patience, "nothing of that is left", func() bool { return count(first) == 0 })
+					} else if n := count(first); n != 0 {
+						t.Errorf("%d processes outlived the timeout", n)
+					}
 				}
 				// One that begins again and again may be between two of its processes.
 				soon(t, time.Minute, "what the other session runs goes on after the timeout of the first", func() bool { return count(second) > 0 })
@@ -193,13 +231,21 @@ func TestTwoSessionsClose(t *testing.T) {
 	twoSessions(t, "close", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
 		mine, _ := background(t, a, "sh", "-c", fmt.Sprintf(ways["double fork"], 86420))
 		theirs, _ := background(t, b, "sh", "-c", fmt.Sprintf(ways["double fork"], 86430))
+		runs := func(marks ...int) bool {
+			lines := slices.Collect(maps.Values(insideOf(t, b.Info().PID)))
+			return !slices.ContainsFunc(marks, func(mark int) bool { return !slices.Contains(lines, fmt.Sprintf("sleep %d ", mark)) })
+		}
+		soon(t, patience, "all have escaped", func() bool { return runs(86420, 86421, 86430, 86431) })
 		must(t, a.Close())
 		if _, err := mine.Wait(); err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 			t.Errorf("the closed one's command: %v", err)
 		}
-		left := fmt.Sprint(insideOf(t, b.Info().PID))
-		if strings.Contains(left, "sleep 8642") || !strings.Contains(left, "sleep 86430") || !strings.Contains(left, "sleep 86431") {
-			t.Errorf("left: %s", left)
+		// A guest that is slow to end them is waited for by Close a few seconds.
+		soon(t, patience, "what it started is gone", func() bool {
+			return !strings.Contains(fmt.Sprint(insideOf(t, b.Info().PID)), "sleep 8642")
+		})
+		if !runs(86430, 86431) {
+			t.Errorf("left: %v", insideOf(t, b.Info().PID))
 		}
 		must(t, theirs.Kill(context.Background()))
 		emptied(t, b.Info().PID)

@@ -63,6 +63,27 @@ func TestFallNoticedLate(t *testing.T) {
 	}
 }
 
+// TestFallNoticedVeryLate opens a sandbox whose guest has ended while the engine
+// goes on calling it running for longer than one that is only slow to answer is
+// given.
+func TestFallNoticedVeryLate(t *testing.T) {
+	w := wall.New(t)
+	sb, s := w.Open("verylate")
+	must(t, sb.Close())
+	ctx := context.Background()
+	before, err := w.Engine.Inspect(ctx, s.Name)
+	must(t, err)
+	must(t, w.Engine.Kill(ctx, s.Name))
+	late := lateEngine{w.Engine, before, new(atomic.Int32)}
+	late.left.Store(80) // about ten to a second
+	again, err := docker.New(late, docker.Options{Sockets: w.State, World: w.World, Ready: patience}).Open(ctx, s)
+	must(t, err)
+	defer again.Close()
+	if out, code := sh(t, again, "echo back"); out != "back" || code != 0 {
+		t.Errorf("%q, %d", out, code)
+	}
+}
+
 // TestFallNoticedNever holds that an engine that keeps to it is an error in
 // bounded time.
 func TestFallNoticedNever(t *testing.T) {
@@ -76,7 +97,7 @@ func TestFallNoticedNever(t *testing.T) {
 	must(t, w.Engine.Kill(ctx, s.Name))
 	late := lateEngine{w.Engine, before, new(atomic.Int32)}
 	late.left.Store(1 << 30)
-	_, err = docker.New(late, docker.Options{Sockets: w.State, World: w.World}).Open(ctx, s)
+	_, err = docker.New(late, docker.Options{Sockets: w.State, World: w.World, Ready: 6 * time.Second}).Open(ctx, s)
 	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || ctx.Err() != nil {
 		t.Errorf("got %v, %v", err, ctx.Err())
 	}

@@ -108,7 +108,7 @@ func TestOwnNetworkReaches(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	gateway := networksOf(t, r, s.Name)[0].Subnets[0].Addr().Next()
-	line := fmt.Sprintf("timeout 5 bash -c 'exec 3<>/dev/tcp/%s/%d' && echo reached", gateway, l.Addr().(*net.TCPAddr).Port)
+	line := fmt.Sprintf("timeout 60 bash -c 'exec 3<>/dev/tcp/%s/%d' && echo reached", gateway, l.Addr().(*net.TCPAddr).Port)
 	if out, _ := sh(t, sb, line); out != "reached" {
 		t.Errorf("the host's service is not reached: %s", out)
 	}
@@ -125,11 +125,13 @@ func TestOwnNetworkPeer(t *testing.T) {
 	defer l.Close()
 	id := networksOf(t, r, s.Name)[0].ID
 	addr := dockerCmd(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", s.Name)
-	connect := "timeout 3 bash -c 'exec 3<>/dev/tcp/" + addr + "/8123'"
-	if out, err := exec.Command("sh", "-c", connect).CombinedOutput(); err != nil {
+	connect := func(within string) string {
+		return "timeout " + within + " bash -c 'exec 3<>/dev/tcp/" + addr + "/8123'"
+	}
+	if out, err := exec.Command("sh", "-c", connect("60")).CombinedOutput(); err != nil {
 		t.Fatalf("the control fails, the host does not reach the sandbox: %v %s", err, out)
 	}
-	if out, err := exec.Command("docker", "run", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", id, wall.Image, "sh", "-c", connect).CombinedOutput(); err == nil {
+	if out, err := exec.Command("docker", "run", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", id, wall.Image, "sh", "-c", connect("3")).CombinedOutput(); err == nil {
 		t.Errorf("a neighbour on the network reaches the sandbox: %s", out)
 	}
 }

@@ -3,6 +3,9 @@ package docker
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +45,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 // noticeWithin is how long the engine may take to notice that a container has
 // fallen: some milliseconds at rest, and a second on a machine that is full
 // of work. A container that runs and does not serve is told that much later.
+// Where its first process has ended the engine has until Options.Ready is over.
 const noticeWithin = 4 * time.Second
 
 // reach makes the container run and connects to its guest. A container that
@@ -73,9 +77,13 @@ func (p *Provider) reach(ctx context.Context, info sandbox.Info, s sandbox.Spec)
 // guest does not answer, and reports whether there was one. Somebody else may
 // have started it again since.
 func (p *Provider) awaitEnd(ctx context.Context, info sandbox.Info) (sandbox.Info, bool) {
-	deadline := time.Now().Add(noticeWithin)
+	began := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		last := time.Now().After(deadline) // who answers late was asked in time
+		within := noticeWithin
+		if hasEnded(info.PID) {
+			within = max(within, p.opts.Ready)
+		}
+		last := time.Since(began) > within // who answers late was asked in time
 		now, err := p.engine.Inspect(ctx, info.ID)
 		if err != nil || now.Status != sandbox.StatusRunning {
 			return now, err == nil && now.Status == sandbox.StatusStopped
@@ -92,6 +100,17 @@ func (p *Provider) awaitEnd(ctx context.Context, info sandbox.Info) (sandbox.Inf
 		case <-time.After(wait):
 		}
 	}
+}
+
+// hasEnded reports whether the process pid has ended, also when its parent does
+// not know of that yet: then it has no memory, and so no command line, any more.
+// Of an engine whose processes are not those of this machine it means nothing.
+func hasEnded(pid int) bool {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return len(line) == 0
 }
 
 // makeRun starts a stopped container and thaws a paused one.
@@ -139,6 +158,20 @@ func (p *Provider) openSockets(s sandbox.Spec) error {
 
 func notOurs(op, name string) error {
 	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: name, Message: "a container of that name exists that is not ours", Hint: "remove or rename it: docker rename " + name + " other-name"}
+}
+
+// unlessRemoved returns err, with which the start of a container failed that
+// was just made, unless the engine was removing it by then: nothing is busy to
+// which a caller could turn. The words are the only thing by which an engine
+// tells that conflict from others.
+func unlessRemoved(err error, s sandbox.Spec) error {
+	if sandbox.CodeOf(err) != sandbox.CodeBusy || !strings.Contains(err.Error(), "marked for removal") {
+		return err
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "create", Resource: s.Name, Retryable: true,
+		Message: "somebody else removed the container while it was made", Hint: "create it again", Err: err,
+	}
 }
 
 // explainStart adds what commonly stands behind a container that does not start.

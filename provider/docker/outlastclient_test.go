@@ -131,9 +131,7 @@ func TestOutlastUnread(t *testing.T) {
 		if outside > 8<<20 || inside > 8<<20 {
 			t.Errorf("memory grew by %d bytes outside and %d in the guest", outside, inside)
 		}
-		if len(insideOf(t, pid)) != 1 {
-			t.Errorf("the producer does not wait: %v", insideOf(t, pid))
-		}
+		soon(t, patience, "the producer alone is there, and waits", func() bool { return len(insideOf(t, pid)) == 1 })
 		cancel()
 		waited(t, p, 10*time.Second, "")
 		emptied(t, pid)

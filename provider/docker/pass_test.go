@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
 // TestListenerIsASocket holds that a listener inside is a socket of this
@@ -30,7 +31,7 @@ func TestListenerIsASocket(t *testing.T) {
 		socket bool
 	}{"socket": {s, true}, "relay": {relayed, false}} {
 		t.Run(name, func(t *testing.T) {
-			sb := w.Reopen(tt.spec)
+			sb := opened(t, w, tt.spec)
 			l := listenIn(t, sb, "127.0.0.1:0")
 			go func() {
 				conn, err := l.Accept()
@@ -50,6 +51,19 @@ func TestListenerIsASocket(t *testing.T) {
 	}
 }
 
+// opened opens a sandbox over its socket where there is one, also when its guest
+// takes long to listen.
+func opened(t testing.TB, w *wall.Wall, s sandbox.Spec) sandbox.Sandbox {
+	t.Helper()
+	p := docker.New(w.Engine, docker.Options{
+		Sockets: w.State, Instance: w.State.Instance(), World: w.World, Ready: 2 * patience, SocketPatience: patience,
+	})
+	sb, err := p.Open(context.Background(), s)
+	must(t, err)
+	t.Cleanup(func() { sb.Close() })
+	return sb
+}
+
 // TestListenerFallsWithContainer ends a container with a listener and a
 // connection: both are heard of, and nothing of them stays open.
 func TestListenerFallsWithContainer(t *testing.T) {
@@ -63,9 +77,7 @@ func TestListenerFallsWithContainer(t *testing.T) {
 			_, err := w.P.Create(context.Background(), s)
 			must(t, err)
 			before := tcpSockets(t)
-			sb, err := w.P.Open(context.Background(), s)
-			must(t, err)
-			defer sb.Close()
+			sb := opened(t, w, s)
 			l := listenIn(t, sb, "127.0.0.1:0")
 			near := dialIn(t, sb, "tcp", l.Addr().String())
 			far, err := l.Accept()

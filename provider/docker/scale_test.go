@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/footprint"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"go.uber.org/goleak"
 )
@@ -150,7 +151,7 @@ func TestTwentyThousandInContainer(t *testing.T) {
 	if now := ownDescriptors(t); now > own {
 		t.Errorf("%d descriptors, there were %d", now, own)
 	}
-	goleak.VerifyNone(t, known)
+	leak.None(t, known)
 }
 
 func ownDescriptors(t testing.TB) int {

@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // TestFaults holds what each fault does to a call and what it leaves behind.
 func TestFaults(t *testing.T) {
@@ -97,6 +97,9 @@ func TestHealOnlyOne(t *testing.T) {
 // box makes and opens a sandbox of a fresh engine.
 func box(t *testing.T, o fake.Options) (*fake.Provider, sandbox.Sandbox) {
 	t.Helper()
+	if o.Deadline == 0 {
+		o.Deadline = poll.Patience
+	}
 	p := fake.New(o)
 	s := faked.Spec(t.Name())
 	if _, err := p.Create(t.Context(), s); err != nil {

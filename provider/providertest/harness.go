@@ -22,6 +22,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // A Harness tells the suite about one provider. New and Spec are required.
@@ -138,7 +140,7 @@ func (c Check) Run(t testing.TB, h Harness) {
 		if t.Failed() {
 			return // a check that gave up leaves what it waited for
 		}
-		if err := goleak.Find(before); err != nil {
+		if err := leak.Find(poll.Patience, before); err != nil {
 			t.Errorf("goroutines are left: %v", err)
 		}
 	})

@@ -71,10 +71,8 @@ func cancelKillsTree(r *rig) {
 
 func deadlineKillsTree(r *rig) {
 	_, sb := r.box("a")
-	ctx, cancel := context.WithTimeout(r.ctx, 3*time.Second)
-	defer cancel()
 	marker := newMarker()
-	p := r.start(ctx, sb, r.h.Programs.Tree(marker))
+	p, ctx := r.intoDeadline(sb.Start, r.h.Programs.Tree(marker))
 	r.killed(sb, p, marker)
 	if ctx.Err() == nil {
 		r.Error("the command ended before its deadline")

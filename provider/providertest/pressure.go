@@ -5,6 +5,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 )
 
 // pressureChecks hold that output is never buffered without bound.
@@ -90,28 +91,25 @@ func cancelUnread(r *rig) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	g := newGate()
-	marker := newMarker()
+	open := sync.OnceFunc(func() { close(g.open) })
+	defer open()
+	marker, writer := newMarker(), newMarker()
 	tree := r.tree(ctx, sb, marker)
-	c := r.h.Programs.Endless()
+	c := r.h.Programs.Writer(writer)
 	c.Stdout = g
 	p := r.start(ctx, sb, c)
 	r.awaitReached(g)
+	r.awaitCount(sb, writer, 1)
 	runtime.GC()
 	base := liveHeap()
-	pids := r.usage(sb).PIDs
 	cancel()
 	r.killed(sb, tree, marker)
-	if pids > 0 {
-		// Without the tree and the writer fewer processes are there.
-		r.eventually(func() (bool, string) {
-			return r.usage(sb).PIDs <= pids-TreeSize-1, "the writer still runs"
-		})
-	}
+	r.awaitCount(sb, writer, 0)
 	runtime.GC()
 	if grown := liveHeap(); grown > base+memoryBound {
 		r.Errorf("memory grew by %d MiB while nobody read", (grown-base)>>20)
 	}
-	close(g.open)
+	open()
 	if exit := r.exit(p); exit.Signal != "KILL" {
 		r.Errorf("%+v, want it killed", exit)
 	}

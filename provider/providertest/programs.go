@@ -30,6 +30,7 @@ type Programs struct {
 	Orphan func(marker int) sandbox.Command // leaves a child that holds the outputs and ends with 0
 	OnTerm func(marker, code int) sandbox.Command
 	Deaf   func(marker int) sandbox.Command // "ready", then ignores TERM
+	Writer func(marker int) sandbox.Command // writes until it is ended
 	Count  func(marker int) sandbox.Command // the number of live processes with the marker
 
 	// Hog takes so many bytes of memory and stays; Hogs does so in each of n
@@ -129,7 +130,10 @@ func scripts() Programs {
 			return script(`trap 'echo term; exit "$2"' TERM; echo ready; while :; do sleep "$1" & wait $!; done`,
 				strconv.Itoa(marker), strconv.Itoa(code))
 		},
-		Deaf:  marked(`trap '' TERM; echo ready; while :; do sleep "$1"; done`),
+		Deaf: marked(`trap '' TERM; echo ready; while :; do sleep "$1"; done`),
+		Writer: func(marker int) sandbox.Command { // whose command line is also that of a sleep
+			return sandbox.Command{Args: []string{"yes", "sleep", strconv.Itoa(marker)}}
+		},
 		Count: marked(countScript),
 		Hog:   func(marker int, bytes int64) sandbox.Command { return script(hogScript, number(marker), number(bytes)) },
 		Hogs: func(marker, n int, bytes int64) sandbox.Command {
@@ -175,6 +179,7 @@ func (p Programs) orScripts() Programs {
 	fill(&p.Orphan, s.Orphan)
 	fill(&p.OnTerm, s.OnTerm)
 	fill(&p.Deaf, s.Deaf)
+	fill(&p.Writer, s.Writer)
 	fill(&p.Count, s.Count)
 	fill(&p.Hog, s.Hog)
 	fill(&p.Hogs, s.Hogs)

@@ -103,6 +103,15 @@ type running struct {
 // start runs c under ctx and gathers what its Stdout and Stderr leave nil.
 func (r *rig) start(ctx context.Context, sb sandbox.Sandbox, c sandbox.Command) running {
 	r.Helper()
+	out, err := gathered(c, func(c sandbox.Command) (sandbox.Process, error) { return sb.Start(ctx, c) })
+	if err != nil {
+		r.Fatalf("Start(%.80q): %v", c.Args, err)
+	}
+	return out
+}
+
+// gathered starts c and gathers what its Stdout and Stderr leave nil.
+func gathered(c sandbox.Command, start func(sandbox.Command) (sandbox.Process, error)) (running, error) {
 	out := running{stdout: newGather(), stderr: newGather()}
 	if c.Stdout == nil {
 		c.Stdout = out.stdout
@@ -110,12 +119,26 @@ func (r *rig) start(ctx context.Context, sb sandbox.Sandbox, c sandbox.Command) 
 	if c.Stderr == nil {
 		c.Stderr = out.stderr
 	}
-	p, err := sb.Start(ctx, c)
-	if err != nil {
-		r.Fatalf("Start(%.80q): %v", c.Args, err)
+	var err error
+	out.Process, err = start(c)
+	return out, err
+}
+
+// intoDeadline starts what is to run into its deadline: one of a few seconds,
+// and a later one as long as the start itself takes all of that.
+func (r *rig) intoDeadline(start func(context.Context, sandbox.Command) (sandbox.Process, error), c sandbox.Command) (running, context.Context) {
+	r.Helper()
+	for within := 3 * time.Second; ; within *= 2 {
+		ctx, cancel := context.WithTimeout(r.ctx, within)
+		r.Cleanup(cancel)
+		p, err := gathered(c, func(c sandbox.Command) (sandbox.Process, error) { return start(ctx, c) })
+		if err == nil {
+			return p, ctx
+		}
+		if ctx.Err() == nil || sandbox.CodeOf(err) != sandbox.CodeTimeout || within > r.h.Patience {
+			r.Fatalf("started with a deadline %v away: %v", within, err)
+		}
 	}
-	out.Process = p
-	return out
 }
 
 // wait is Process.Wait that fails the check when it takes too long.

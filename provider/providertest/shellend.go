@@ -79,10 +79,9 @@ func (r *rig) plant(sb sandbox.Sandbox, sh sandbox.Shell, marker int) {
 	r.awaitCount(sb, marker, 1)
 }
 
-// doomed starts a line with two more processes, one in a session of its own.
-func (r *rig) doomed(ctx context.Context, sh sandbox.Shell, marker int) running {
-	r.Helper()
-	return r.line(ctx, sh, "cd /; x=lost; y=lost; setsid "+sleeper(marker)+" & "+sleeper(marker)+"; echo went on", sandbox.Command{})
+// doomed is a line with two more processes, one in a session of its own.
+func doomed(marker int) string {
+	return "cd /; x=lost; y=lost; setsid " + sleeper(marker) + " & " + sleeper(marker) + "; echo went on"
 }
 
 // shellKilled holds that a line was killed with its whole shell.
@@ -104,7 +103,7 @@ func lineCancelled(r *rig) {
 	defer cancel()
 	marker := newMarker()
 	r.plant(sb, sh, marker)
-	p := r.doomed(ctx, sh, marker)
+	p := r.line(ctx, sh, doomed(marker), sandbox.Command{})
 	r.awaitCount(sb, marker, 3)
 	cancel()
 	r.shellKilled(sb, sh, p, marker)
@@ -114,9 +113,9 @@ func lineDeadline(r *rig) {
 	sb, sh := r.shellBox()
 	marker := newMarker()
 	r.plant(sb, sh, marker)
-	ctx, cancel := context.WithTimeout(r.ctx, 3*time.Second)
-	defer cancel()
-	p := r.doomed(ctx, sh, marker)
+	p, ctx := r.intoDeadline(func(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+		return sh.Run(ctx, doomed(marker), c)
+	}, sandbox.Command{})
 	r.shellKilled(sb, sh, p, marker)
 	if ctx.Err() == nil {
 		r.Error("the line ended before its deadline")
@@ -127,7 +126,7 @@ func lineKilled(r *rig) {
 	sb, sh := r.shellBox()
 	marker := newMarker()
 	r.plant(sb, sh, marker)
-	p := r.doomed(r.ctx, sh, marker)
+	p := r.line(r.ctx, sh, doomed(marker), sandbox.Command{})
 	r.awaitCount(sb, marker, 3)
 	if err := p.Kill(r.ctx); err != nil {
 		r.Fatalf("Kill: %v", err)
@@ -158,6 +157,7 @@ func lineGrace(r *rig) {
 	if exit := r.exit(p); exit.Code != 7 || exit.Signal != "" || !exit.Restarted {
 		r.Errorf("%+v, want the status 7 of the line's own choice, restarted", exit)
 	}
+	r.await(p.stdout, "term") // its reader may be slower than its end
 	if out := p.stdout.String(); out != "ready\nterm\n" {
 		r.Errorf("stdout %q", out)
 	}

@@ -46,18 +46,10 @@ func (r *rig) shell(sb sandbox.Sandbox, o sandbox.ShellOptions) sandbox.Shell {
 // line starts a line under ctx and gathers what c's outputs leave nil.
 func (r *rig) line(ctx context.Context, sh sandbox.Shell, text string, c sandbox.Command) running {
 	r.Helper()
-	out := running{stdout: newGather(), stderr: newGather()}
-	if c.Stdout == nil {
-		c.Stdout = out.stdout
-	}
-	if c.Stderr == nil {
-		c.Stderr = out.stderr
-	}
-	p, err := sh.Run(ctx, text, c)
+	out, err := gathered(c, func(c sandbox.Command) (sandbox.Process, error) { return sh.Run(ctx, text, c) })
 	if err != nil {
 		r.Fatalf("Run(%.200q): %v", text, err)
 	}
-	out.Process = p
 	return out
 }
 

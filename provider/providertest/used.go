@@ -46,7 +46,7 @@ func usedWhileRunning(r *rig) {
 }
 
 // used asks a command what it has used, again where the wall did not answer in
-// its second: the machine may have others to serve.
+// its time: the machine may have others to serve.
 func (r *rig) used(p running) sandbox.Rusage {
 	r.Helper()
 	m, ok := p.Process.(sandbox.Metered)

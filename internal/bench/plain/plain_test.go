@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/bench/plain"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -77,7 +78,7 @@ func TestExecEndsWithItsContext(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	goleak.VerifyNone(t, before)
+	leak.None(t, before)
 }
 
 func TestNoSuchContainer(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 )
 
 // drainWithin is how long the daemon may take to end before it is killed.
-const drainWithin = 20 * time.Second
+const drainWithin = time.Minute
 
 // A Daemon is `sandbox serve` in a process of its own, with a state folder of
 // its own, at a unix socket and at a loopback address.

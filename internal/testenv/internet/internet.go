@@ -52,6 +52,7 @@ type Internet struct {
 	mu    sync.Mutex
 	hits  map[string]int          // by name without port
 	hosts map[string]http.Handler // by name
+	watch func(*http.Request)     // or nil
 }
 
 // New starts the servers.
@@ -75,11 +76,22 @@ func (n *Internet) Handle(name string, h http.Handler) {
 	n.hosts[name] = h
 }
 
+// Watch has fn look at every request before it is answered, from now on. It is
+// called for one request at a time.
+func (n *Internet) Watch(fn func(*http.Request)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watch = fn
+}
+
 // answerer counts the request and returns who answers for the name.
-func (n *Internet) answerer(name string) http.Handler {
+func (n *Internet) answerer(name string, r *http.Request) http.Handler {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hits[name]++
+	if n.watch != nil {
+		n.watch(r)
+	}
 	if h := n.hosts[name]; h != nil {
 		return h
 	}
@@ -97,10 +109,10 @@ func (n *Internet) serve(c *tls.Config) int {
 	}
 	var noise bytes.Buffer // clients that hang up in a handshake are part of the tests
 	s := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(&noise, "", 0),
+		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(&noise, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			name, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
-			n.answerer(name).ServeHTTP(w, r)
+			n.answerer(name, r).ServeHTTP(w, r)
 		}),
 	}
 	done := make(chan struct{})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // client reaches the internet directly, as nothing behind a wall does.
@@ -50,7 +52,7 @@ func get(t *testing.T, c *http.Client, address string) (int, string) {
 }
 
 func TestHostsAnswerByBothSchemes(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leak.None(t, goleak.IgnoreCurrent())
 	t.Run("run", func(t *testing.T) {
 		n := New(t)
 		n.ServeGit()

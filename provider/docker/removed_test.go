@@ -1,0 +1,43 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
+)
+
+// conflicting is an engine that starts nothing, with the conflict that err is.
+type conflicting struct {
+	docker.Engine
+	err error
+}
+
+func (c conflicting) Start(context.Context, string) error {
+	return &sandbox.Error{Code: sandbox.CodeBusy, Op: "start container", Message: "conflict", Retryable: true, Err: c.err}
+}
+
+// TestRemovedBeforeItsStart holds what a Create says whose container somebody
+// removes between its making and its start, in the engine's own words: that it
+// has none, and not that there is one.
+func TestRemovedBeforeItsStart(t *testing.T) {
+	r, ctx := wall.New(t), context.Background()
+	opts := docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World}
+	for text, want := range map[string]sandbox.Code{
+		"Error response from daemon: container is marked for removal and cannot be started": sandbox.CodeUnavailable,
+		"Error response from daemon: cannot start a paused container":                       sandbox.CodeBusy,
+	} {
+		s := r.Spec("removed")
+		_, err := docker.New(conflicting{r.Engine, errors.New(text)}, opts).Create(ctx, s)
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != want || !e.Retryable {
+			t.Errorf("%s: %v", text, err)
+		}
+		if _, err := r.P.Inspect(ctx, s.Name); !sandbox.IsNotFound(err) {
+			t.Errorf("%s: and then: %v", text, err)
+		}
+	}
+}
