@@ -62,7 +62,7 @@ type Metered interface {
 	// sum of both times never goes down; the memory is that of the largest
 	// process that was seen. After the end of the command it goes on telling
 	// the last figure. An error means that nobody can tell; it comes within
-	// a second, or when ctx ends.
+	// 15 seconds, or when ctx ends.
 	Used(ctx context.Context) (Rusage, error)
 }
 

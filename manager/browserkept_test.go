@@ -26,7 +26,7 @@ func TestKeptBrowserIsWhatItWasMade(t *testing.T) {
 	made := openBrowser(t, r.manager(settings+`"cdpPort":9333,"dangerouslyNoSandbox":true,"allowDataUrls":true}}}}}`), "web")
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
-	_, _, err := supervise.Ensure(ctx, made)
+	first, _, err := supervise.Ensure(ctx, made)
 	must(t, err)
 
 	kept := openBrowser(t, r.manager(settings+`"allowDownloads":true}}}}}`), "web")
@@ -40,14 +40,14 @@ func TestKeptBrowserIsWhatItWasMade(t *testing.T) {
 	if s.Downloads || slices.Contains(s.Schemes, "data") {
 		t.Errorf("sessions may download: %v, open %v", s.Downloads, s.Schemes)
 	}
-	if _, started, err := supervise.Ensure(ctx, kept); err != nil || started {
-		t.Errorf("another one was started: %v, %v", started, err)
+	if v, _, err := supervise.Ensure(ctx, kept); err != nil || v.Path != first.Path { // which is that browser's own
+		t.Errorf("another one was started: %+v after %+v, %v", v, first, err)
 	}
 	// It ends. Whoever starts the next one starts what was made.
 	closeBrowser(t, kept)
 	inBrowser(t, kept, "timeout 20 flock /run/sandbox-browser/lock true")
-	if _, started, err := supervise.Ensure(ctx, kept); err != nil || !started {
-		t.Fatalf("started %v, %v", started, err)
+	if v, started, err := supervise.Ensure(ctx, kept); err != nil || !started || v.Path == first.Path {
+		t.Fatalf("started %v: %+v after %+v, %v", started, v, first, err)
 	}
 	const policies = "cat /run/sandbox-browser/policies/session.json | grep -o 'data:\\*\\|DownloadRestrictions\": [0-9]'"
 	if got := inBrowser(t, kept, policies); got != "data:*\nDownloadRestrictions\": 3" {

@@ -157,9 +157,9 @@ func (w *want) asOn(name string, on sandbox.Spec) sandbox.Spec {
 var errSlotLost = errors.New("the slot is lost")
 
 // slotPatience is how long a slot may take to answer. One that is gone says so
-// at once; others may be slow when many are claimed together, and making a
-// sandbox would be slower.
-const slotPatience = 5 * time.Second
+// at once. Others may be slow when many are claimed together, and a machine on
+// which a guest stands still for seconds would take longer to make a sandbox.
+const slotPatience = 15 * time.Second
 
 // claimSlot makes the slot n the sandbox of w. The claim is made first; what of
 // it has to outlast a loss of power is seen to while the sandbox is used

@@ -41,7 +41,7 @@ func TestClosedFromOutside(t *testing.T) {
 		onForts(t, func(f *fort) {
 			before := f.load()
 			p := f.poll()
-			f.lendTo(func(sb sandbox.Sandbox) { sb.Close() })
+			f.CloseHandles()
 			f.over(p)
 			f.left(before)
 			f.again()

@@ -35,10 +35,11 @@ func TestNobodyElseUsesTheWayOut(t *testing.T) {
 		if now := f.openPaths(); !slices.Equal(now, paths) {
 			f.t.Errorf("others can reach %q, and could %q", now, paths)
 		}
-		inside := f.inside("cat /proc/net/tcp /proc/net/tcp6; echo $HTTP_PROXY")
+		inside := f.inside("cat /proc/net/tcp /proc/net/tcp6 proxy")
 		port := portOfProxy(f.t, inside)
 		f.atLoopbackAlone(inside, port)
-		f.hostCannot(port)
+		words := strings.Fields(inside)
+		f.hostCannot(port, words[len(words)-1])
 		f.who.Session = "another"
 		f.reloadNothing()
 		if out := f.inside("curl -sS --max-time 20 -x http://127.0.0.1:" + port + " " + f.net.URL("http", internet.Files, "/greeting.txt") + " 2>&1; true"); !strings.Contains(out, "onnect") || strings.Contains(out, internet.Content) {
@@ -90,9 +91,7 @@ func portOfProxy(t *testing.T, text string) string {
 // listening at 127.0.0.1 and at no other address.
 func (f *fort) atLoopbackAlone(list, port string) {
 	f.t.Helper()
-	n, err := strconv.Atoi(port)
-	must(f.t, err)
-	hex := strings.ToUpper(strconv.FormatInt(int64(n)|1<<16, 16))[1:]
+	hex := hexPort(f.t, port)
 	var at []string
 	for line := range strings.Lines(list) {
 		if w := strings.Fields(line); len(w) > 3 && w[3] == "0A" && strings.HasSuffix(w[1], ":"+hex) {
@@ -104,22 +103,35 @@ func (f *fort) atLoopbackAlone(list, port string) {
 	}
 }
 
-// hostCannot holds that neither root nor an ordinary user of the host has
-// anything at the port.
-func (f *fort) hostCannot(port string) {
+// hostCannot holds that neither root nor an ordinary user of the host has the
+// way out at the port, even with the credentials of a command that runs. Another
+// program of the host may listen at a port of that number: it is no way out.
+func (f *fort) hostCannot(port, proxy string) {
 	f.t.Helper()
 	for _, at := range []string{"127.0.0.1:" + port, "[::1]:" + port, "0.0.0.0:" + port} {
-		if c, err := net.DialTimeout("tcp", at, 10*time.Second); err == nil {
-			c.Close()
-			f.t.Errorf("the host connects to %s", at)
+		c, err := net.DialTimeout("tcp", at, 10*time.Second)
+		if err != nil {
+			continue
+		}
+		c.Close()
+		if own := listening(f.t, "self"); slices.ContainsFunc(own, func(l string) bool { return strings.HasSuffix(l, ":"+hexPort(f.t, port)) }) {
+			f.t.Errorf("the host connects to %s, where we listen: %q", at, own)
 		}
 	}
 	testenv.Require(f.t, "root")
 	cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sS", "--max-time", "20",
-		"-x", "http://127.0.0.1:"+port, f.net.URL("http", internet.Files, "/greeting.txt"))
-	if out, err := cmd.CombinedOutput(); err == nil || strings.Contains(string(out), internet.Content) {
+		"-x", proxy, f.net.URL("http", internet.Files, "/greeting.txt"))
+	if out, _ := cmd.CombinedOutput(); strings.Contains(string(out), internet.Content) {
 		f.t.Errorf("an ordinary user of the host: %s", out)
 	}
+}
+
+// hexPort is a port as the kernel's lists of sockets have it.
+func hexPort(t *testing.T, port string) string {
+	t.Helper()
+	n, err := strconv.Atoi(port)
+	must(t, err)
+	return strings.ToUpper(strconv.FormatInt(int64(n)|1<<16, 16))[1:]
 }
 
 // listening returns the addresses at which this process listens in the

@@ -32,6 +32,7 @@ type toldPair struct {
 // order in which they began.
 func (c *controlled) commandsTold() (out []*toldPair) {
 	c.t.Helper()
+	must(c.t, c.ctl.Witness.Flush(context.Background())) // nobody waits long for what is not required
 	of := map[string]*toldPair{}
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{AllTenants: true}) {
 		must(c.t, err)

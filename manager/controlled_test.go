@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	beyond "github.com/bulkhead-dev/sandbox/manager/control/outside"
@@ -88,6 +89,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", c.evidence)},
 		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
+		Wait: poll.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { c.ctl.Close() })
@@ -146,6 +148,7 @@ func (c *controlled) operate(op manager.Operation) (manager.Performed, error) {
 // pair returns begin and end on record of an operation.
 func (c *controlled) pair(id string) (b proof.Begin, e proof.End) {
 	c.t.Helper()
+	must(c.t, c.ctl.Witness.Flush(context.Background())) // nobody waits long for what is not required
 	begins, ends := 0, 0
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{Tenant: tenant, Command: id}) {
 		must(c.t, err)

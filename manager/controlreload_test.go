@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -55,7 +56,7 @@ func TestSettingsReachTheNextOperation(t *testing.T) {
 			}
 		}
 		c.t.Logf("from the write to the refusal it took %v at most (100ms at rest)", slowest.Round(time.Microsecond))
-		if slowest > 10*time.Second {
+		if slowest > poll.Patience {
 			c.t.Error("that is too long")
 		}
 		write("{") // the last good ones go on

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -181,6 +182,7 @@ func TestProgramsAreStopped(t *testing.T) {
 				c.serial++
 				mark := fmt.Sprintf("mark-%d-%s-%d-", os.Getpid(), c.wall, c.serial)
 				op := c.shell(brood(mark, work))
+				op.Grant.Budget.CPUMs = 600_000 // it may run on for a while before it is stopped
 				done, d := c.stopped(by, op, func() bool { return len(marked(mark)) >= 5 })
 				end := time.Now()
 				waitFor(c.t, func() *bool {
@@ -210,14 +212,21 @@ func TestProgramsAreStopped(t *testing.T) {
 	})
 }
 
-// hang has the host answer with a byte and then nothing.
-func (c *controlled) hang() {
+// hang has the host answer with a byte and then nothing. asked reports whether a
+// path was asked for.
+func (c *controlled) hang() (asked func(path string) bool) {
+	var paths sync.Map
 	c.net.Handle(internet.Files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		paths.Store(r.URL.Path, nil)
 		w.Header().Set("Content-Type", "text/plain")
 		w.Write([]byte("."))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}))
+	return func(path string) bool {
+		_, yes := paths.Load(path)
+		return yes
+	}
 }
 
 // TestRequestsAreStopped stops a request and a page whose host hangs.
@@ -227,21 +236,23 @@ func TestRequestsAreStopped(t *testing.T) {
 			_, err := c.operate(c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")}))
 			must(c.t, err)
 		}
-		c.hang()
+		asked := c.hang()
 		for _, kind := range []grant.OpKind{grant.OpNetHTTP, grant.OpBrowserNav} {
 			if kind == grant.OpBrowserNav && c.wall == "local" {
 				continue // browsers live in containers
 			}
 			after := 500 * time.Millisecond
 			for _, by := range c.stops(&after) {
-				do := grant.Operation{Kind: kind, URL: c.net.URL("http", internet.Files, "/")}
+				do := grant.Operation{Kind: kind}
 				if kind == grant.OpNetHTTP {
 					do.Method = "GET"
 				}
 				var took []time.Duration
 				for len(took) < 2 {
-					before := c.net.Hits(internet.Files)
-					done, d := c.stopped(by, c.operation(do), func() bool { return c.net.Hits(internet.Files) > before })
+					c.serial++
+					path := fmt.Sprintf("/hangs-%d", c.serial) // a request of the one before may come late
+					do.URL = c.net.URL("http", internet.Files, path)
+					done, d := c.stopped(by, c.operation(do), func() bool { return asked(path) })
 					if c.failed(by, done, grant.EffectNetwork, &after) {
 						took = append(took, d)
 					}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 
@@ -18,10 +19,16 @@ import (
 )
 
 // childWork names the file with the operations that a child carries out, over
-// and over, until it is killed.
+// and over.
 const childWork = "SANDBOX_TEST_CHILD_WORK"
 
-// childOperates is the child. It says "ok" for each operation that has passed.
+// childPasses is how many operations of a child pass: more than anybody waits
+// for, and few enough that a child which is not killed for a while does not use
+// up what others are to have.
+const childPasses = 80
+
+// childOperates is the child. It says "ok" for each operation that has passed,
+// and waits to be killed when enough have.
 func childOperates() {
 	r := &rig{t: childTB{}, dir: os.Getenv(childState), log: &logBuffer{}, clock: &clock{}, limits: testenv.Patient()}
 	r.connect()
@@ -37,14 +44,17 @@ func childOperates() {
 	must(r.t, err)
 	var ops []manager.Operation
 	must(r.t, json.Unmarshal(text, &ops))
+	var passed atomic.Int64
 	together(len(ops), func(i int) {
-		for {
+		for passed.Load() < childPasses {
 			if done, err := m.Operate(context.Background(), ops[i]); done.OK {
+				passed.Add(1)
 				fmt.Println("ok")
 			} else {
 				fmt.Println(err)
 			}
 		}
+		select {}
 	})
 }
 

@@ -1,6 +1,9 @@
 package manager
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
@@ -39,10 +42,27 @@ func (m *Manager) Reload(s *config.Settings) { m.settings.Store(s) }
 // CloseWays ends the ways out of every sandbox, and lets later commands have
 // new ones.
 func (m *Manager) CloseWays() {
-	for _, h := range m.handles.open {
+	for _, h := range m.handles.every() {
 		h.ways.close()
+		h.ways.mu.Lock()
 		h.ways.closed = false
+		h.ways.mu.Unlock()
 	}
+}
+
+// CloseHandles closes every sandbox that is in use or open for the next one.
+func (m *Manager) CloseHandles() {
+	for _, h := range m.handles.every() {
+		h.Sandbox.Close()
+	}
+}
+
+// every returns all handles, also those that nobody else gets any more: one that
+// did not answer in time was forgotten, and its users have it still.
+func (h *handles) every() []*handle {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.all))
 }
 
 // PoolFault has fn hear of every step on disk of claims and new slots before it

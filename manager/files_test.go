@@ -3,6 +3,7 @@ package manager_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -114,14 +116,14 @@ func TestShellPicksAProgramAndALimit(t *testing.T) {
 	if _, o := shell(func(r *manager.Request) { r.Command.Args = []string{"-c", "sleep 60"} }); !o.TimedOut {
 		t.Errorf("a line is not limited: %+v", o)
 	}
-	interactive := func(r *manager.Request) {
+	interactive := func(r *manager.Request, line string) {
 		r.Command.TTY = &sandbox.TTY{Rows: 24, Cols: 80}
-		r.Command.Stdin = strings.NewReader("sleep 2; exit 5\n")
+		r.Command.Stdin = strings.NewReader(line + "\n")
 	}
-	if out, o := shell(interactive); o.TimedOut || o.Exit.Code != 5 {
+	if out, o := shell(func(r *manager.Request) { interactive(r, "sleep 2; exit 5") }); o.TimedOut || o.Exit.Code != 5 {
 		t.Errorf("an interactive shell ended with %+v: %s", o, out)
 	}
-	if _, o := shell(func(r *manager.Request) { interactive(r); r.Timeout = time.Second }); !o.TimedOut {
+	if _, o := shell(func(r *manager.Request) { interactive(r, "sleep 1000; exit 5"); r.Timeout = time.Second }); !o.TimedOut {
 		t.Errorf("its own limit does not count: %+v", o)
 	}
 	_, err := m.Shell(t.Context(), manager.Request{Who: who("a")})
@@ -145,9 +147,12 @@ func TestExplainTellsTheFileTransport(t *testing.T) {
 		t.Errorf("before there is one: %+v, %s", e.Files, e.Status)
 	}
 	_, o := mustRun(t, m, "a", "true")
-	if e := explain(); e.Files.Transport != "guest" && e.Files.Transport != "script" || !e.Files.Durable {
-		t.Errorf("while it runs: %+v", e.Files)
-	}
+	poll.Success(t, func() error { // which is not told where the guest takes long to answer
+		if e := explain(); e.Files.Transport != "guest" && e.Files.Transport != "script" || !e.Files.Durable {
+			return fmt.Errorf("while it runs: %+v", e.Files)
+		}
+		return nil
+	})
 	if e := explain(); len(e.Problems) > 0 {
 		t.Errorf("problems: %v", e.Problems)
 	}

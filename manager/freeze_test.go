@@ -115,14 +115,14 @@ func TestPauseRefuses(t *testing.T) {
 	}
 }
 
-const idleMinute = `{"agents":{"defaults":{"sandbox":{"idle":{"pauseAfter":"1m"}}},"list":[{"id":"never","sandbox":{"idle":{"pauseAfter":"0s"}}}]}}`
+const idleMinutes = `{"agents":{"defaults":{"sandbox":{"idle":{"pauseAfter":"10m"},"prune":{"every":"0s"}}},"list":[{"id":"never","sandbox":{"idle":{"pauseAfter":"0s"}}}]}}`
 
 // TestFreezeIdle holds that what is idle is frozen by the settings of its
 // agent, once, and that what is in use is not.
 func TestFreezeIdle(t *testing.T) {
 	r := newRig(t)
 	ctx := context.Background()
-	m := r.manager(idleMinute)
+	m := r.manager(idleMinutes)
 	for _, s := range []string{"a", "used", "down"} {
 		mustRun(t, m, s, "true")
 	}
@@ -132,13 +132,13 @@ func TestFreezeIdle(t *testing.T) {
 	if out, err := exec.Command("docker", "kill", row(t, m, "down").ID).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if frozen, next, err := m.FreezeIdle(ctx); len(frozen) != 0 || err != nil || next <= 0 || next > time.Minute {
+	if frozen, next, err := m.FreezeIdle(ctx); len(frozen) != 0 || err != nil || next <= 0 || next > 10*time.Minute {
 		t.Errorf("before anything is idle: %v, %s, %v", frozen, next, err)
 	}
-	r.clock.advance(2 * time.Minute)
+	r.clock.advance(20 * time.Minute)
 	a, used := row(t, m, "a").Name, row(t, m, "used").Name
 	must(t, m.Lend(ctx, manager.Request{Who: who("used")}, func(sandbox.Sandbox, sandbox.Spec) error {
-		r.clock.advance(2 * time.Minute)
+		r.clock.advance(20 * time.Minute)
 		if frozen, next, err := m.FreezeIdle(ctx); !slices.Equal(frozen, []string{a}) || err != nil || next <= 0 {
 			t.Errorf("%v, %s, %v; want %s", frozen, next, err, a)
 		}
@@ -147,7 +147,7 @@ func TestFreezeIdle(t *testing.T) {
 	if frozen, _, err := m.FreezeIdle(ctx); len(frozen) != 0 || err != nil {
 		t.Errorf("again: %v, %v", frozen, err)
 	}
-	r.clock.advance(2 * time.Minute)
+	r.clock.advance(20 * time.Minute)
 	if frozen, _, err := m.FreezeIdle(ctx); !slices.Equal(frozen, []string{used}) || err != nil {
 		t.Errorf("after its use: %v, %v", frozen, err)
 	}
@@ -184,6 +184,7 @@ func TestFreezeRaces(t *testing.T) {
 	var left, froze atomic.Int64
 	another := make(chan struct{}, 1) // was frozen
 	left.Store(rounds)
+	over := make(chan struct{}) // nobody freezes any more
 	var work sync.WaitGroup
 	for i, m := range users {
 		work.Go(func() {
@@ -197,7 +198,7 @@ func TestFreezeRaces(t *testing.T) {
 				if n%8 == 0 { // or nothing is ever idle
 					select {
 					case <-another:
-					case <-time.After(100 * time.Millisecond):
+					case <-over:
 					}
 				}
 			}
@@ -220,8 +221,9 @@ func TestFreezeRaces(t *testing.T) {
 			}
 		})
 	}
-	work.Wait()
 	freezing.Wait()
+	close(over)
+	work.Wait()
 	t.Logf("%d commands, %d freezes", rounds, froze.Load())
 	if ctx.Err() != nil || froze.Load() < rounds/20 {
 		t.Errorf("%d freezes in %d rounds, %v", froze.Load(), rounds, ctx.Err())

@@ -4,6 +4,8 @@ package manager_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,8 +34,8 @@ func limitsBite(t *testing.T, m *manager.Manager, who config.Who) {
 		want       sandbox.LimitHit // Current: at least
 		code       int              // -1: any failure
 	}{
-		{"timeout", "sleep 1000", config.LimitSettings{Timeout: new(config.Duration(5 * time.Second))},
-			sandbox.LimitHit{Limit: sandbox.LimitTimeout, Current: 5, Bound: 5, Unit: sandbox.UnitSeconds}, 137},
+		{"timeout", "sleep 1000", config.LimitSettings{Timeout: new(config.Duration(20 * time.Second))}, // in which it has begun for sure
+			sandbox.LimitHit{Limit: sandbox.LimitTimeout, Current: 20, Bound: 20, Unit: sandbox.UnitSeconds}, 137},
 		{"output", "yes | head -c 5000; exit 0", config.LimitSettings{MaxOutputBytes: new(config.Size(1000))},
 			sandbox.LimitHit{Limit: sandbox.LimitMaxOutputBytes, Current: 5000, Bound: 1000, Unit: sandbox.UnitBytes}, 0},
 		{"memory", "{ head -c 90m /dev/zero; sleep 1000; } | tail -c 90m", config.LimitSettings{Memory: new(config.Size(32 * mib))},
@@ -45,17 +47,11 @@ func limitsBite(t *testing.T, m *manager.Manager, who config.Who) {
 		{"file size", "exec head -c 5000 /dev/zero >/tmp/large", config.LimitSettings{FileSize: new(config.Size(1000))},
 			sandbox.LimitHit{Limit: sandbox.LimitFileSize, Current: 1000, Bound: 1000, Unit: sandbox.UnitBytes}, 153},
 		{"open files", `exec 3</dev/null 4</dev/null 5</dev/null 6</dev/null 7</dev/null; i=0
-while [ $i -lt 400000 ]; do i=$((i+1)); done; exec 8</dev/null`, config.LimitSettings{OpenFiles: new(int64(8))},
+while [ $i -lt ROUNDS ]; do i=$((i+1)); done; exec 8</dev/null`, config.LimitSettings{OpenFiles: new(int64(8))},
 			sandbox.LimitHit{Limit: sandbox.LimitOpenFiles, Current: 8, Bound: 8, Unit: sandbox.UnitFiles}, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-			defer cancel()
-			r, err := m.Capture(ctx, manager.Request{
-				Who: who, Flags: &config.SandboxSettings{Limits: &tt.bounds},
-				Command: sandbox.Command{Args: []string{"sh", "-c", tt.line}},
-			})
-			must(t, err)
+			r := bounded(t, m, who, tt.line, &tt.bounds)
 			h := r.Limit
 			if h == nil {
 				t.Fatalf("status %d names no limit; stderr %.200q", r.ExitCode, r.Stderr)
@@ -76,5 +72,24 @@ while [ $i -lt 400000 ]; do i=$((i+1)); done; exec 8</dev/null`, config.LimitSet
 				t.Errorf("blocked: %s", r.BlockedReason)
 			}
 		})
+	}
+}
+
+// bounded runs a line under limits. A line with ROUNDS spends so many while it
+// is at a limit that only who looks meanwhile can name; when nobody has looked
+// it spends more.
+func bounded(t *testing.T, m *manager.Manager, who config.Who, line string, bounds *config.LimitSettings) sandbox.Result {
+	t.Helper()
+	for rounds := 400_000; ; rounds *= 4 {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		r, err := m.Capture(ctx, manager.Request{
+			Who: who, Flags: &config.SandboxSettings{Limits: bounds},
+			Command: sandbox.Command{Args: []string{"sh", "-c", strings.ReplaceAll(line, "ROUNDS", strconv.Itoa(rounds))}},
+		})
+		cancel()
+		must(t, err)
+		if r.Limit != nil || !strings.Contains(line, "ROUNDS") || rounds > 10_000_000 {
+			return r
+		}
 	}
 }

@@ -128,8 +128,10 @@ func TestNewRulesNeedNoNewSandbox(t *testing.T) {
 	if !strings.HasPrefix(e.Next, "use") {
 		t.Errorf("next: %s", e.Next)
 	}
-	if g.log.String() != "" {
-		t.Errorf("the log says %q", g.log)
+	for line := range strings.Lines(g.log.String()) {
+		if !strings.Contains(line, "the sweep was given up") { // which a machine that stands still has it be
+			t.Errorf("the log says %q", line)
+		}
 	}
 	// Taken back, it is a difference again that nothing overlooks.
 	if _, o := g.try(g.manager(before), someone, []string{"HOST/x"}); o.Exit.Code == 0 {

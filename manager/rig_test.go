@@ -39,6 +39,7 @@ type rig struct {
 	wrap   func(docker.Engine) docker.Engine // faults, or nil
 	host   string                            // of the engine; empty is the usual one
 	limits container.Deadlines               // of what a conductor asks the engine
+	socket time.Duration                     // how long a guest may take to listen; zero is the usual time
 	change func(*manager.Options)            // of what a conductor is made of, or nil
 }
 
@@ -105,7 +106,7 @@ func (r *rig) manager(settings string) *manager.Manager {
 		e = r.wrap(e)
 	}
 	sensitive := []string{r.state.Path(), "/run/docker.sock"}
-	p := docker.New(e, docker.Options{Sockets: r.state, Instance: r.state.Instance(), World: func() hardening.World {
+	p := docker.New(e, docker.Options{Sockets: r.state, Instance: r.state.Instance(), Ready: 5 * time.Minute, SocketPatience: r.socket, World: func() hardening.World {
 		return hardening.World{Canonical: hostpath.Canonical, Sensitive: sensitive, Workspaces: []string{r.state.Workspaces()}}
 	}})
 	set, err := provider.New(p)

@@ -40,9 +40,9 @@ func (at *seat) fits(l *live) bool {
 }
 
 // lastPatience is how long the sandbox that a shell is in may take to answer
-// there when it has just answered elsewhere: who gives a shell up loses what it
-// holds.
-const lastPatience = 5 * time.Second
+// there when it has just answered elsewhere. It is long because who gives a shell
+// up loses what it holds, and on a busy machine a guest stands still for seconds.
+const lastPatience = 15 * time.Second
 
 // stays reports whether the shell can go on where it is although l has another
 // handle. One that did not answer in time was forgotten, and on a busy machine

@@ -91,7 +91,7 @@ func change(stamp string, next func(mark) mark) error {
 	if err != nil {
 		return statedir.Unavailable("prune", stamp, err)
 	}
-	defer f.Close() // gives up the lock
+	defer f.Close()
 	// The lock is taken on this open file itself: the stamp is read and
 	// written through it and never replaced.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -100,6 +100,9 @@ func change(stamp string, next func(mark) mark) error {
 		}
 		return statedir.Unavailable("prune", stamp, err)
 	}
+	// Close alone would leave the lock to a program that is just being started,
+	// which has a copy of the descriptor until it runs.
+	defer func() { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }()
 	was, err := read(f)
 	if err != nil {
 		return statedir.Unavailable("prune", stamp, err)

@@ -58,8 +58,20 @@ func TestManyCallers(t *testing.T) {
 }
 
 // TestManyProcesses lets four processes of 16 goroutines draw all that there
-// is: it is granted to the last one, and nothing twice.
+// is: it is granted to the last one, and nothing twice. Where one of them was done
+// before the others got to it nothing was contended, and they race again.
 func TestManyProcesses(t *testing.T) {
+	for range 10 {
+		if race(t) > 1 || t.Failed() {
+			return
+		}
+	}
+	t.Error("nothing was ever contended")
+}
+
+// race returns how many processes got anything.
+func race(t *testing.T) (working int) {
+	t.Helper()
 	const bound, processes = 3000, 4
 	dir := t.TempDir()
 	var all []*exec.Cmd
@@ -68,7 +80,7 @@ func TestManyProcesses(t *testing.T) {
 		cmd, out := startHelper(t, dir, "race", bound, 16, processes)
 		all, outs = append(all, cmd), append(outs, out)
 	}
-	total, working := 0, 0
+	total := 0
 	for i, cmd := range all {
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
@@ -84,9 +96,6 @@ func TestManyProcesses(t *testing.T) {
 	if total != bound {
 		t.Errorf("%d were granted of %d", total, bound)
 	}
-	if working < 2 {
-		t.Errorf("only %d process got anything, so nothing was contended", working)
-	}
 	l := open(t, dir, Options{})
 	sum := int64(0)
 	for s := range 4 {
@@ -100,6 +109,7 @@ func TestManyProcesses(t *testing.T) {
 		t.Errorf("the sessions used %d of %d", sum, bound)
 	}
 	wantUsed(t, account(t, l, calls("tenant:t", bound)), bound)
+	return working
 }
 
 // TestKilled kills processes at any moment while they draw. What they used and

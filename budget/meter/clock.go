@@ -15,7 +15,7 @@ import (
 // A Usage tells how much time an operation has used so far, with all that
 // belongs to it. It is called every [Interval] or more often, by one goroutine
 // at a time, and goes on telling the last figure when what it looks at has
-// ended. An error means that nobody can tell any more; so does a second without
+// ended. An error means that nobody can tell any more; so do 15 seconds without
 // an answer, after which it is not called again.
 type Usage func() (time.Duration, error)
 
@@ -27,6 +27,15 @@ type clock struct {
 	shown   int64 // milliseconds
 	counted int64 // of them
 	failed  error
+
+	answers chan answer // to the question that was asked last; nil when it was answered
+	asked   time.Time   // when that was
+}
+
+// An answer is what a [Usage] returns.
+type answer struct {
+	used time.Duration
+	err  error
 }
 
 // Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], until the end,
@@ -72,12 +81,13 @@ func (m *Meter) look() {
 		case <-m.wake:
 		case <-timer.C:
 		}
+		begin := time.Now()
 		next, err := m.tick()
 		if err != nil {
 			m.stop(err)
 			return
 		}
-		timer.Reset(next)
+		timer.Reset(max(shortest, next-time.Since(begin)))
 	}
 }
 
@@ -88,7 +98,7 @@ func (m *Meter) tick() (time.Duration, error) {
 	clocks := slices.Clone(m.clocks)
 	m.mu.Unlock()
 	for _, c := range clocks {
-		if err := c.look(); err != nil {
+		if err := c.look(Interval); err != nil {
 			return 0, &sandbox.Error{
 				Code: sandbox.CodeUnavailable, Op: "meter budget", Field: "budget." + c.kind.String(), Err: err,
 				Message: c.kind.String() + " cannot be measured any more",
@@ -157,39 +167,51 @@ func (m *Meter) pause(clocks []*clock) time.Duration {
 }
 
 // look reads the clock, a millisecond that has begun as a whole one. A clock
-// that goes back stands still. It is called without m.mu: what others tell may
-// take its time.
-func (c *clock) look() error {
-	if c.failed == nil {
-		d, err := c.ask()
-		if err != nil {
-			c.failed = fmt.Errorf("read the clock of %s: %w", c.kind, err)
-		}
-		c.shown = max(c.shown, int64((d+time.Millisecond-1)/time.Millisecond))
+// that goes back stands still, and so does one that does not answer within
+// wait; what it says later is seen by a later look. It is called without m.mu:
+// what others tell may take its time.
+func (c *clock) look(wait time.Duration) error {
+	if c.failed != nil {
+		return c.failed
 	}
+	a, ok := c.ask(wait)
+	switch {
+	case ok:
+	case time.Since(c.asked) < silence:
+		return nil
+	default:
+		a.err = errors.New("no answer")
+	}
+	if a.err != nil {
+		c.failed = fmt.Errorf("read the clock of %s: %w", c.kind, a.err)
+	}
+	c.shown = max(c.shown, int64((a.used+time.Millisecond-1)/time.Millisecond))
 	return c.failed
 }
 
-func (c *clock) ask() (time.Duration, error) {
+// ask returns the answer that comes within wait, to the question of now or to
+// an older one that was not answered yet.
+func (c *clock) ask(wait time.Duration) (answer, bool) {
 	if c.kind == budget.WallMs {
-		return c.read()
-	}
-	type answer struct {
-		d   time.Duration
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
 		d, err := c.read()
-		answers <- answer{d, err}
-	}()
-	timer := time.NewTimer(silence)
+		return answer{d, err}, true
+	}
+	if c.answers == nil {
+		answers := make(chan answer, 1)
+		c.answers, c.asked = answers, time.Now()
+		go func() {
+			d, err := c.read()
+			answers <- answer{d, err}
+		}()
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case a := <-answers:
-		return a.d, a.err
+	case a := <-c.answers:
+		c.answers = nil
+		return a, true
 	case <-timer.C:
-		return 0, errors.New("no answer")
+		return answer{}, false
 	}
 }
 

@@ -157,11 +157,47 @@ func TestClockHangs(t *testing.T) {
 		}
 		<-ctx.Done()
 		wantCode(t, context.Cause(ctx), sandbox.CodeUnavailable, "budget.cpuMs")
-		end(t, m, p, budget.CPUMs, 1)
-		if d := time.Since(begin); d > 2*time.Second || asked.Load() != 1 {
+		end(t, m, p, budget.CPUMs, 101) // what was reserved
+		if d := time.Since(begin); d < silence || d > silence+time.Second || asked.Load() != 1 {
 			t.Errorf("ended after %v, asked %d times", d, asked.Load())
 		}
 	})
+}
+
+// TestClockIsLate holds that a clock that takes its time is asked once and
+// counts when it answers, and that other times end the operation meanwhile.
+func TestClockIsLate(t *testing.T) {
+	for _, tt := range []struct {
+		k     budget.Kind
+		after time.Duration // of the operation's end
+	}{
+		{budget.CPUMs, 10 * time.Second},
+		{budget.WallMs, 500 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, ctx := start(t, newPurse(bound(tt.k, 500)))
+			begin := time.Now()
+			var asked atomic.Int64
+			err := m.Watch(budget.CPUMs, func() (time.Duration, error) {
+				if asked.Add(1) == 1 {
+					time.Sleep(10 * time.Second)
+				}
+				return time.Since(begin), nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+			over := time.Since(begin) - tt.after
+			wantCode(t, context.Cause(ctx), sandbox.CodeBudgetExceeded, "budget."+tt.k.String())
+			if over < 0 || over > 2*Interval || asked.Load() != 1 {
+				t.Errorf("%s: ended %v after the bound, asked %d times", tt.k, over, asked.Load())
+			}
+			if used, err := m.End(); err != nil || used.CPUMs < 10_000 || used.CPUMs > 10_100 {
+				t.Errorf("%s: used %+v, %v", tt.k, used, err)
+			}
+		})
+	}
 }
 
 // TestClockGoesBack holds that nothing is given back for it.

@@ -32,13 +32,17 @@ const (
 	// for seconds; what is used meanwhile is charged all the same.
 	patience = 10 * time.Second
 
-	// silence is how long a clock may take to answer.
-	silence = time.Second
-
-	// settling bounds the wait for the accounts at the end of an operation,
-	// whose context may have ended already.
-	settling = 10 * time.Second
+	// silence is how long a clock may take to answer, while the others are
+	// looked at as ever. It is no shorter because an operation whose clock is
+	// silent is ended: on a busy machine a guest, or who reads its answers,
+	// stands still for seconds, and so may the whole machine. What a program
+	// uses meanwhile its guest bounds by itself.
+	silence = 15 * time.Second
 )
+
+// settling bounds the wait for the accounts at the end of an operation,
+// whose context may have ended already. It is a variable for the tests.
+var settling = 10 * time.Second
 
 // A Meter counts for one operation. It is safe for concurrent use.
 type Meter struct {
@@ -142,7 +146,7 @@ func (m *Meter) last() {
 	clocks := m.clocks
 	m.mu.Unlock()
 	for _, c := range clocks {
-		err := c.look()
+		err := c.look(silence)
 		m.mu.Lock()
 		if c.count(m); err != nil {
 			m.used[c.kind] = max(m.used[c.kind], m.held[c.kind])

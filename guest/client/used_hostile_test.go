@@ -114,7 +114,7 @@ func TestUsedOfLiars(t *testing.T) {
 	}
 }
 
-// TestUsedOfTheSilent holds that nobody waits longer than a second, that the
+// TestUsedOfTheSilent holds that nobody waits longer than 15 seconds, that the
 // next question is a new one, and that a late answer harms nothing.
 func TestUsedOfTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestUsedOfTheSilent(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if took := time.Since(begin); took != time.Second {
+		if took := time.Since(begin); took != 15*time.Second {
 			t.Errorf("waited %v", took)
 		}
 		for range 3 {

@@ -24,7 +24,7 @@ func used(t testing.TB, p sandbox.Process) sandbox.Rusage {
 	return u
 }
 
-// askUsed asks again where the guest has not answered within its second, as it
+// askUsed asks again where the guest has not answered in its time, as it
 // may not on a busy machine.
 func askUsed(p sandbox.Process) (sandbox.Rusage, error) {
 	for end := time.Now().Add(patience); ; {

@@ -21,8 +21,10 @@ const (
 	// after its stage, and how long it is waited for one.
 	patience = 100 * time.Millisecond
 	// settleWithin bounds how long the end of a command waits for the last
-	// path that it has tried.
-	settleWithin = time.Second
+	// path that it has tried. What is not found by then nobody is told, and on
+	// a busy machine a resolver stands still for seconds; only a command whose
+	// last path hangs in a file system waits for so long.
+	settleWithin = 5 * time.Second
 )
 
 // eyes look at what the commands of a wall try. A nil one sees nothing.

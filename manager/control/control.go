@@ -24,6 +24,7 @@ import (
 type Options struct {
 	State *statedir.Dir
 	Sinks []witness.Sink // where evidence goes; requireEvidence waits for those that are a [witness.Keeper]
+	Wait  time.Duration  // how long an operation waits for evidence that is not required; 0 takes [witness.DefaultWait]
 	Sync  bool           // what was used survives a loss of power, see [ledger.Options]
 	Log   logrus.FieldLogger
 	Now   func() time.Time
@@ -61,7 +62,7 @@ func Open(o Options) (*Control, error) {
 	if c.Keys, err = decision.Open(o.State.Decisions()); err != nil {
 		return nil, err
 	}
-	if c.Witness, err = witness.Open(witness.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Now: o.Now}); err != nil {
+	if c.Witness, err = witness.Open(witness.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
 		return nil, err
 	}
 	c.Control = manager.Control{
