@@ -202,13 +202,17 @@ func (s *Store) Flush(ctx context.Context) error {
 	return s.write(ctx, out, out)
 }
 
+// closeWithin is how long Close may take: who holds the files may stand still for
+// seconds on a busy machine.
+const closeWithin = 15 * time.Second
+
 // Close writes the counts that are kept back, and a checkpoint in each chain
-// to which this Store has written since its last one, within five seconds, and
+// to which this Store has written since its last one, within 15 seconds, and
 // the files that it keeps open for a second after an append. The Store can still
 // be used.
 func (s *Store) Close() error {
 	defer s.held.Close()
-	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), closeWithin)
 	defer done()
 	err := s.Flush(ctx)
 	for _, c := range s.used() {

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,11 +13,12 @@ import (
 )
 
 // helper is what the test binary does as another process: it appends notes in
-// its own name, with options of the smallest files.
+// its own name, with options of the smallest files. Before the note
+// with the number gate it waits until its input ends.
 func helper(what string) error {
 	var dir, who string
-	var count, batch int
-	if _, err := fmt.Sscanf(what, "%s %s %d %d", &dir, &who, &count, &batch); err != nil {
+	var count, batch, gate int
+	if _, err := fmt.Sscanf(what, "%s %s %d %d %d", &dir, &who, &count, &batch, &gate); err != nil {
 		return err
 	}
 	o := small(200)
@@ -28,6 +30,11 @@ func helper(what string) error {
 		return err
 	}
 	for n := 0; n < count; n += batch {
+		if n == gate {
+			if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+				return err
+			}
+		}
 		records := make([]any, batch)
 		for i := range records {
 			records[i] = note{who, n + i, strings.Repeat("y", 700)}
@@ -41,14 +48,26 @@ func helper(what string) error {
 
 func startHelper(t *testing.T, dir, who string, count, batch int) *exec.Cmd {
 	t.Helper()
+	cmd, _ := startGated(t, dir, who, count, batch, count)
+	return cmd
+}
+
+// startGated starts a helper that waits before the note with the number gate
+// until its input is closed.
+func startGated(t *testing.T, dir, who string, count, batch, gate int) (*exec.Cmd, io.Closer) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), helperEnv+"="+fmt.Sprint(dir, " ", who, " ", count, " ", batch))
+	cmd.Env = append(os.Environ(), helperEnv+"="+fmt.Sprint(dir, " ", who, " ", count, " ", batch, " ", gate))
 	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return cmd
+	return cmd, in
 }
 
 // TestManyProcesses holds that nothing is lost, doubled or out of order when

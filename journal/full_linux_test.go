@@ -19,7 +19,10 @@ func TestFullDisk(t *testing.T) {
 	filler := filepath.Join(dir, "filler")
 	for room := range 12 {
 		p := filepath.Join(dir, "j")
-		j := open(t, p, small(2))
+		o := small(2)
+		o.Held = NewHeld()
+		t.Cleanup(o.Held.Close)
+		j := openBare(t, p, o)
 		appendNotes(t, j, "a", 0, 3, "")
 		if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 			t.Fatal("the disk did not fill up")
@@ -48,6 +51,7 @@ func TestFullDisk(t *testing.T) {
 		appendNotes(t, j, "a", had, had+3, "")
 		wantNotes(t, j, "a", 0, had+3)
 		wantWhole(t, j)
+		o.Held.Close() // files that stay open would take up room in the next rounds, and let go of it at any time
 		if err := os.RemoveAll(p); err != nil {
 			t.Fatal(err)
 		}

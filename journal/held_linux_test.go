@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,13 +95,16 @@ func TestPanicGivesTheLockUp(t *testing.T) {
 
 // TestRotatedAndClearedByAnotherProcess has processes append with files that
 // stay open while this one rotates the journal and clears it of its own
-// records. Nothing of theirs is lost, doubled or out of order.
+// records. None of them is more than halfway through until that was done twice.
+// Nothing of theirs is lost, doubled or out of order.
 func TestRotatedAndClearedByAnotherProcess(t *testing.T) {
 	const processes, count = 3, 400
 	j := open(t, t.TempDir(), small(200))
 	var all []*exec.Cmd
+	var gates []io.Closer
 	for p := range processes {
-		all = append(all, startHelper(t, j.dir, fmt.Sprint("p", p), count, 2))
+		cmd, gate := startGated(t, j.dir, fmt.Sprint("p", p), count, 2, count/2)
+		all, gates = append(all, cmd), append(gates, gate)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -117,6 +121,16 @@ func TestRotatedAndClearedByAnotherProcess(t *testing.T) {
 		}
 		return 0
 	}
+	halfway := func() bool { // all of them wait
+		n := 0
+		got, _ := read(t, j, Range{})
+		for _, note := range got {
+			if !strings.HasPrefix(note, "us ") {
+				n++
+			}
+		}
+		return n == processes*count/2
+	}
 	rounds := 0
 	for running := true; running; rounds++ {
 		appendNotes(t, j, "us", 0, 1, "")
@@ -124,6 +138,11 @@ func TestRotatedAndClearedByAnotherProcess(t *testing.T) {
 		appendNotes(t, j, "us", 1, 2, "")
 		clearAll(t, j, func(r Record) bool { return strings.Contains(string(r.Data), `"us"`) })
 		ours := newest()
+		if rounds == 1 {
+			for _, gate := range gates {
+				gate.Close()
+			}
+		}
 		poll.Until(t, "the others append", func() bool { // who is at it all the time leaves them hardly a moment
 			select {
 			case err := <-ended:
@@ -131,7 +150,7 @@ func TestRotatedAndClearedByAnotherProcess(t *testing.T) {
 				running = false
 			default:
 			}
-			return !running || newest() > ours
+			return !running || newest() > ours || rounds == 0 && halfway()
 		})
 	}
 	got, damage := wantInOrder(t, j, 0)

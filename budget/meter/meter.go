@@ -38,11 +38,12 @@ const (
 	// stands still for seconds, and so may the whole machine. What a program
 	// uses meanwhile its guest bounds by itself.
 	silence = 15 * time.Second
-)
 
-// settling bounds the wait for the accounts at the end of an operation,
-// whose context may have ended already. It is a variable for the tests.
-var settling = 10 * time.Second
+	// settling bounds the wait for the accounts at the end of an operation,
+	// whose context may have ended already. What cannot be settled stays charged,
+	// so it is longer than patience.
+	settling = 30 * time.Second
+)
 
 // A Meter counts for one operation. It is safe for concurrent use.
 type Meter struct {

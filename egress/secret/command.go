@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,10 +10,10 @@ import (
 	"time"
 )
 
-// They are variables for tests.
-var (
-	commandTime = 10 * time.Second // a command may take
-	commandRest = 2 * time.Second  // what it started may hold its output after its end
+// What [Deps] mean by zero.
+const (
+	commandTime = 10 * time.Second
+	commandRest = 2 * time.Second
 )
 
 // passed lists the variables that a command is given: what finds programs,
@@ -28,7 +29,7 @@ func passed() []string {
 // what it says on its error output is dropped, because it may be part of a
 // secret.
 func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(v.deps.commandTime, commandTime))
 	defer cancel()
 	const hint = "run it by hand to see what it says"
 	cmd := exec.CommandContext(ctx, h.From.Command[0], h.From.Command[1:]...)
@@ -43,7 +44,7 @@ func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = commandRest
+	cmd.WaitDelay = cmp.Or(v.deps.commandRest, commandRest)
 	out := &bounded{data: make([]byte, 0, maxSource), full: cancel} // at once, so that no copies are left behind
 	cmd.Stdout = out
 	err := cmd.Run()

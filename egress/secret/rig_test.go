@@ -13,9 +13,6 @@ import (
 // value is a secret of tests, with signs that every escape treats its own way.
 const value = `s3cr3t/+"&<é>\'~`
 
-// Commands take as long as a busy machine has them take.
-func init() { commandTime, commandRest = time.Minute, time.Minute }
-
 // A rig is a Set whose orchestrator is the test.
 type rig struct {
 	env map[string]string
@@ -30,6 +27,8 @@ func (r *rig) deps() Deps {
 	return Deps{
 		LookupEnv: func(name string) (string, bool) { v, ok := r.env[name]; return v, ok },
 		Now:       func() time.Time { return r.now },
+
+		commandTime: time.Minute, commandRest: time.Minute, // as long as a busy machine has them take
 	}
 }
 

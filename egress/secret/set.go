@@ -26,6 +26,9 @@ type Deps struct {
 	Exposed []string
 
 	Now func() time.Time
+
+	commandTime time.Duration // that a command may take
+	commandRest time.Duration // for which what it started may hold its output after its end
 }
 
 // A Set holds the secrets of one sandbox: stand-ins, and the values behind

@@ -192,13 +192,13 @@ func TestCommandsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.why == "stayed open" {
-				defer func(rest time.Duration) { commandRest = rest }(commandRest)
-				commandRest = 100 * time.Millisecond
-			}
 			r := newRig()
 			r.env["PATH"] = os.Getenv("PATH")
-			_, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{Command: tt.command}}}, r.deps())
+			deps := r.deps()
+			if tt.why == "stayed open" {
+				deps.commandRest = 100 * time.Millisecond
+			}
+			_, err := NewSet(t.Context(), []Binding{{"A", []string{"h.example"}, Source{Command: tt.command}}}, deps)
 			if err == nil || !strings.Contains(err.Error(), tt.why) || strings.Contains(err.Error(), "s3cr3t") {
 				t.Errorf("got %v, want %q", err, tt.why)
 			}

@@ -19,6 +19,10 @@ import (
 // helperEnv makes the test binary a process that has operations, or recovers.
 const helperEnv = "WITNESS_TEST_HELPER"
 
+// shortPipe lets a process be only a little ahead of who reads its output,
+// where the system can.
+var shortPipe = func(*os.File) error { return nil }
+
 // helper says on its output what it has begun and ended, as soon as it knows:
 // "work" for ever, "hold" until its input ends, and "recover" once for each line
 // of its input.
@@ -53,6 +57,9 @@ func helper(what string) error {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		}
 		return errors.Join(e.End(context.Background(), wrote()), w.Close())
+	}
+	if err := shortPipe(os.Stdout); err != nil {
+		return err
 	}
 	w, err := Open(o)
 	if err != nil {
@@ -314,8 +321,12 @@ func TestRecoveryStopsHalfway(t *testing.T) {
 	if _, err := g.Recover(t.Context()); !errors.Is(err, errNoDisk) || len(writers(t, dir)) != 1 {
 		t.Fatalf("recovery: %v", err)
 	}
-	for range 2 { // the other tenant, if it has some, and what is left to do
-		if _, err := g.Recover(t.Context()); err != nil && !errors.Is(err, errNoDisk) {
+	for again := 0; ; again++ { // the other tenant, if it has some, and what is left to do
+		_, err := g.Recover(t.Context())
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errNoDisk) || again == 10 {
 			t.Fatal(err)
 		}
 	}

@@ -224,7 +224,7 @@ func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *l
 	}
 	limit := w.o.Wait / hasty
 	if require {
-		limit = writeWithin
+		limit = o.within
 	}
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -240,7 +240,7 @@ func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *l
 // limit says how long a caller waits for a sink.
 func (l *lane) limit(require bool, wait time.Duration) time.Duration {
 	if require {
-		return writeWithin
+		return l.within
 	}
 	return l.patience(wait)
 }

@@ -12,9 +12,12 @@ import (
 const (
 	maxBatch      = 128       // records
 	maxBatchBytes = 256 << 10 // of their data
-	writeWithin   = 5 * time.Second
-	hasty         = 256 // part of a wait that is left where waiting hardly helps
+	hasty         = 256       // part of a wait that is left where waiting hardly helps
 )
+
+// writeWithin is how long what has to be written may take, unless
+// [Options.Wait] is longer.
+const writeWithin = 5 * time.Second
 
 // A lane is a queue before a sink. Whoever puts something into an idle lane
 // starts a goroutine that writes what has gathered, batch by batch; it ends

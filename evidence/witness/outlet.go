@@ -34,6 +34,7 @@ type outlet struct {
 	// before is called with what is about to be written; its error counts as
 	// that of the sink.
 	before func([]evidence.Record) error
+	within time.Duration // for one write
 	log    logrus.FieldLogger
 	now    func() time.Time
 
@@ -45,7 +46,7 @@ type outlet struct {
 }
 
 func newOutlet(s Sink, o Options, before func([]evidence.Record) error) *outlet {
-	out := &outlet{sink: s, most: maxBatch, room: o.Queue, log: o.Log, now: o.Now, lanes: map[string]*lane{}}
+	out := &outlet{sink: s, most: maxBatch, room: o.Queue, within: o.within(), log: o.Log, now: o.Now, lanes: map[string]*lane{}}
 	if _, out.keeps = s.(Keeper); out.keeps {
 		out.before = before
 	}
@@ -187,7 +188,7 @@ func (o *outlet) write(rs []evidence.Record) (err error) {
 			return err
 		}
 	}
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
+	ctx, done := context.WithTimeout(context.Background(), o.within)
 	defer done()
 	return o.sink.Write(ctx, rs...)
 }

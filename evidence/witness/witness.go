@@ -32,8 +32,6 @@ import (
 const (
 	DefaultQueue = 1024 // records
 	DefaultWait  = time.Second
-
-	recoverWithin = 5 * time.Second
 )
 
 // Options are what a Witness needs.
@@ -45,13 +43,19 @@ type Options struct {
 	Writers string
 	Log     logrus.FieldLogger // required
 
-	Queue int           // records that may wait for one sink; 0 takes DefaultQueue
-	Wait  time.Duration // how long an operation waits where evidence is not required; 0 takes DefaultWait
+	Queue int // records that may wait for one sink; 0 takes DefaultQueue
+	// Wait is how long an operation waits where evidence is not required; 0 takes
+	// DefaultWait. Where it is required, and for all else that is written, that is
+	// five seconds, or Wait if it is longer.
+	Wait time.Duration
 	// Sync makes the own file survive a loss of power. It goes with records
 	// that do.
 	Sync bool
 	Now  func() time.Time // default time.Now
 }
+
+// within is how long what has to be written may take.
+func (o Options) within() time.Duration { return max(writeWithin, o.Wait) }
 
 // A Witness writes begins and ends. It is safe for concurrent use. Its errors
 // are of type *[sandbox.Error].
@@ -72,7 +76,8 @@ type Witness struct {
 
 // Open returns a Witness and writes what is missing of programs that have
 // ended, see [Witness.Recover]; where that fails or takes longer than five
-// seconds, the log tells, and the next one goes on.
+// seconds, or [Options.Wait] if that is longer, the log tells, and the next one
+// goes on.
 func Open(o Options) (*Witness, error) {
 	const op = "open the record of operations"
 	if o.Log == nil {
@@ -107,7 +112,7 @@ func Open(o Options) (*Witness, error) {
 	if len(w.keepers) > 0 && o.Writers == "" {
 		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "there is no folder for the files of writers")
 	}
-	ctx, done := context.WithTimeout(context.Background(), recoverWithin)
+	ctx, done := context.WithTimeout(context.Background(), o.within())
 	defer done()
 	if _, err := w.Recover(ctx); err != nil {
 		o.Log.WithError(err).Warn("not all operations of programs that have ended are on record as aborted")
@@ -127,17 +132,18 @@ func (w *Witness) Flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close refuses what would begin, and writes what waits, within five seconds.
-// Operations that still run can still be ended; with the last one the rest is
-// written. The error tells what is missing where. As long as that is something
-// that has to be kept the Witness counts as living, so that nobody takes what
-// has ended for aborted; Close can be called again.
+// Close refuses what would begin, and writes what waits, within five seconds,
+// or [Options.Wait] if that is longer. Operations that still run can still be
+// ended; with the last one the rest is written. The error tells what is missing
+// where. As long as that is something that has to be kept the Witness counts as
+// living, so that nobody takes what has ended for aborted; Close can be called
+// again.
 func (w *Witness) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	idle := w.open == 0
 	w.mu.Unlock()
-	ctx, done := context.WithTimeout(context.Background(), writeWithin)
+	ctx, done := context.WithTimeout(context.Background(), w.o.within())
 	defer done()
 	var missing, kept error
 	for _, o := range w.outlets {

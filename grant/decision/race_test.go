@@ -11,8 +11,20 @@ import (
 )
 
 // TestManyProcesses lets 64 processes race for the same keys: each key is one
-// call's, and all are told the same.
+// call's, and all are told the same. Where one of them was done before the others
+// got to it nothing was contended, and they race again.
 func TestManyProcesses(t *testing.T) {
+	for range 10 {
+		if len(race(t)) > 1 || t.Failed() {
+			return
+		}
+	}
+	t.Error("nothing was ever contended")
+}
+
+// race returns which calls got a key.
+func race(t *testing.T) (winners map[string]bool) {
+	t.Helper()
 	const processes, keys = 64, 20
 	dir := t.TempDir()
 	var all []*racer
@@ -26,7 +38,7 @@ func TestManyProcesses(t *testing.T) {
 		r.in.Close()
 	}
 	var first []string
-	winners := map[string]bool{}
+	winners = map[string]bool{}
 	for i, r := range all {
 		said := r.rest()
 		if err := r.cmd.Wait(); err != nil {
@@ -45,12 +57,10 @@ func TestManyProcesses(t *testing.T) {
 			}
 		}
 	}
-	if len(winners) < 2 {
-		t.Errorf("only %v got anything, so nothing was contended", winners)
-	}
 	if got := files(t, dir); len(got) != keys {
 		t.Errorf("%d files for %d keys: %v", len(got), keys, got)
 	}
+	return winners
 }
 
 // TestManyGoroutines is the same in one process, with one Keys for all and with

@@ -23,9 +23,10 @@ func later(t *testing.T, dir string, d time.Duration) *Keys {
 
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
-	k := open(t, dir)
+	m := machine(t, dir)
+	k := openAt(t, dir, m)
 	use := func(key string, d time.Duration) {
-		if _, err := k.Use("t", key, "call-1", time.Now().Add(d)); err != nil {
+		if _, err := k.Use("t", key, "call-1", m.Now().Add(d)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,6 +40,7 @@ func TestSweep(t *testing.T) {
 	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	var passed time.Duration
 	for _, tt := range []struct {
 		at            time.Duration
 		removed, kept int
@@ -46,12 +48,15 @@ func TestSweep(t *testing.T) {
 		{0, 0, 3}, {time.Minute + grace - time.Second, 1, 2}, {time.Minute + grace + time.Second, 1, 1},
 		{9 * time.Hour, 0, 1}, {10*time.Hour + grace + time.Minute, 1, 0},
 	} {
-		s, err := later(t, dir, tt.at).Sweep()
+		m.Pass(tt.at - passed)
+		passed = tt.at
+		s, err := openAt(t, dir, m).Sweep()
 		if err != nil || s.Removed != tt.removed || s.Kept != tt.kept || !slices.Equal(s.Damaged, []string{fileOf(dir, "torn")}) {
 			t.Errorf("after %s: %+v, %v; want %d removed, %d kept", tt.at, s, err, tt.removed, tt.kept)
 		}
 	}
-	if by, err := later(t, dir, 20*time.Hour).Use("t", "torn", "call-1", time.Now().Add(30*time.Hour)); by != Unknown || err != nil {
+	m.Pass(20*time.Hour - passed)
+	if by, err := openAt(t, dir, m).Use("t", "torn", "call-1", m.Now().Add(10*time.Hour)); by != Unknown || err != nil {
 		t.Errorf("the damaged one is used by %q, %v", by, err)
 	}
 }

@@ -85,14 +85,14 @@ func (x *exchange) do(ctx context.Context) error {
 }
 
 // farewell is how long a host may take to end the connection after its answer.
-// It is a variable for tests.
-var farewell = 100 * time.Millisecond
+// It is not long, because one that leaves the connection open costs it.
+const farewell = 100 * time.Millisecond
 
 // close ends the connection and notes what was done.
 func (x *exchange) close() {
 	if x.raw != nil {
 		if x.whole { // else the proxy's record would tell of a connection that was cut off
-			_ = x.raw.SetReadDeadline(time.Now().Add(farewell))
+			_ = x.raw.SetReadDeadline(time.Now().Add(x.farewell))
 			_, _ = io.CopyN(io.Discard, x.raw, maxHead)
 		}
 		x.stop()

@@ -2,6 +2,9 @@ package fetch
 
 import "time"
 
-// Every host and proxy of the tests ends its connections by itself, and none is
+// Patient has every host and proxy end its connections by itself, and none is
 // cut off because the machine is busy.
-func init() { farewell = time.Minute }
+func (e *Executor) Patient() *Executor {
+	e.farewell = time.Minute
+	return e
+}

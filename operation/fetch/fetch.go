@@ -35,6 +35,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"net/url"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
@@ -57,6 +58,8 @@ type Executor struct {
 	way    outlet.Way
 	inside *Inside
 	roots  *x509.CertPool
+
+	farewell time.Duration
 }
 
 var _ operation.Executor = (*Executor)(nil)
@@ -64,7 +67,7 @@ var _ operation.Executor = (*Executor)(nil)
 // New returns an Executor whose requests leave by way, which was opened with
 // inside and without secrets. Both stay the caller's.
 func New(way outlet.Way, inside *Inside, o Options) *Executor {
-	return &Executor{way: way, inside: inside, roots: o.Roots}
+	return &Executor{way: way, inside: inside, roots: o.Roots, farewell: farewell}
 }
 
 // Execute implements [operation.Executor]. The Response of an Output that comes

@@ -193,7 +193,7 @@ func TestCertificates(t *testing.T) {
 		defer s.Close()
 		trusting := x509.NewCertPool()
 		trusting.AddCert(s.Certificate())
-		w.Executor = fetch.New(w.way, w.inside, fetch.Options{Roots: trusting})
+		w.Executor = fetch.New(w.way, w.inside, fetch.Options{Roots: trusting}).Patient()
 		if err := w.once(guardOf(t, nil, "127.0.0.1"), s.URL+"/", 1); err != nil {
 			t.Error(err)
 		}

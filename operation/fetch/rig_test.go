@@ -130,7 +130,7 @@ func (w *world) open(r rules) {
 		Rules: sandbox.EgressRules{AllowedDomains: allowed, DeniedDomains: r.denied},
 	})
 	must(w.t, err)
-	w.Executor = fetch.New(spied{w.way, w}, w.inside, r.options[0])
+	w.Executor = fetch.New(spied{w.way, w}, w.inside, r.options[0]).Patient()
 }
 
 // spied is a way that tells its world the credentials that it gives out.

@@ -1,9 +1,7 @@
 package path_test
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/path"
@@ -115,27 +113,6 @@ func TestJudgeTree(t *testing.T) {
 		r, w := p.JudgeTree(read, tt.path), p.JudgeTree(write, tt.path)
 		if r.Verdict != tt.read || w.Verdict != tt.write {
 			t.Errorf("%s: read %s (%s), write %s (%s); want %s, %s", tt.path, r.Verdict, r.Message, w.Verdict, w.Message, tt.read, tt.write)
-		}
-	}
-}
-
-// TestJudgeGlobIsBounded holds that no pattern costs much. The bound is
-// generous, since other tests may run beside this one.
-func TestJudgeGlobIsBounded(t *testing.T) {
-	p := compiled(t, path.Options{DenyRead: []string{"**/*a*b*c*d*e", "/**/x/**/y/**/z"}})
-	for _, glob := range []string{
-		"/" + strings.Repeat("*a", 2000), "/" + strings.Repeat("?*", 2000), strings.Repeat("/*", 120), strings.Repeat("/**", 120), strings.Repeat("/[a-z]*", 120),
-		strings.Repeat("/*x*/**", 60), "/home/u/" + strings.Repeat("[!a]", 1000), strings.Repeat("/*", 2000), strings.Repeat("/"+strings.Repeat("*a", 15), 120),
-	} {
-		start := time.Now()
-		d := p.JudgeGlob(write, glob)
-		if spent := time.Since(start); spent > 2*time.Second {
-			t.Errorf("%.40s… took %v", glob, spent)
-		} else {
-			t.Logf("%.20s… %v", glob, spent)
-		}
-		if d.Verdict == allow {
-			t.Errorf("%.40s… is allowed outside of the roots", glob)
 		}
 	}
 }

@@ -259,8 +259,8 @@ type made struct {
 }
 
 // afterCancel is how long a cancelled create waits for the engine's answer
-// before it leaves that to the background. It is a variable for tests.
-var afterCancel = 10 * time.Second
+// before it leaves that to the background.
+const afterCancel = 10 * time.Second
 
 // make lets the engine create the container.
 func (p *Provider) make(ctx context.Context, s sandbox.Spec, plan container.Plan) made {

@@ -85,9 +85,13 @@ func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	return s.writeOrKeep(ctx, out)
 }
 
+// closeWithin is how long Close may take: who holds the files may stand still for
+// seconds on a busy machine.
+const closeWithin = 15 * time.Second
+
 // Close writes the counts that were kept back. The Store can still be used.
 func (s *Store) Close() error {
-	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), closeWithin)
 	defer done()
 	return s.settle(ctx)
 }
