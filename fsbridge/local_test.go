@@ -63,7 +63,8 @@ func (l *local) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, 
 		}
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 	}
-	cmd.WaitDelay = c.Grace + time.Second
+	// It begins when the process has ended, too, and cuts off what is read late.
+	cmd.WaitDelay = c.Grace + time.Minute
 	if err := cmd.Start(); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeExecution, Op: "start", Message: "cannot start", Err: err}
 	}

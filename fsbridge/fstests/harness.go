@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // A Harness tells the suite about one transport.
@@ -82,7 +84,7 @@ func Run(t *testing.T, h Harness) {
 			before := goleak.IgnoreCurrent()
 			defer func() {
 				if !t.Failed() {
-					if err := goleak.Find(before); err != nil {
+					if err := leak.Find(poll.Patience, before); err != nil {
 						t.Errorf("goroutines are left: %v", err)
 					}
 				}

@@ -15,9 +15,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
-// patience is how long something that must happen may take. Only failing
-// checks wait that long.
-const patience = 2 * time.Minute
+// patience is how long something that must happen may take, and a whole check:
+// some make a thousand processes, one after the other. Only what fails waits
+// that long.
+const patience = 10 * time.Minute
 
 // A rig is what one check works with: a folder of its own on either side.
 type rig struct {

@@ -14,7 +14,7 @@ func specialChecks() []Check {
 
 func specialRefused(r *rig) {
 	r.sh(`cd "$1"; mkfifo pipe; ln -s pipe topipe; ln -s /dev/zero zero; ln -s /dev/null null; ln -s /dev/stdin stdin`, r.dir)
-	ctx, cancel := context.WithTimeout(r.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.ctx, 2*time.Minute)
 	defer cancel()
 	quick := *r
 	quick.ctx = ctx

@@ -31,7 +31,8 @@ const (
 	// connection was lost, waits for writers that do not take its output.
 	settleWithin = 2 * time.Second
 	// signWithin bounds how long a guest that owes the end of a killed
-	// command may give no sign of life, after swift, in which most end.
+	// command may give no sign of life, after swift, in which most end. Time
+	// in which we ourselves stood still does not count.
 	signWithin = 4 * time.Second
 	swift      = time.Second
 	// endWithin bounds how long one that does give signs may owe it. The

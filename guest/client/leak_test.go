@@ -12,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -45,10 +46,24 @@ func children(t testing.TB, pid int) int {
 	return n
 }
 
+// rest has the guest run something, and waits until it has its one spare stage:
+// the first is begun while it serves already.
+func (g *guest) rest(c *client.Client) {
+	g.t.Helper()
+	g.restBeside(c, 0)
+}
+
+// restBeside is rest while n commands run.
+func (g *guest) restBeside(c *client.Client, n int) {
+	g.t.Helper()
+	run(g.t, c, sh("true"))
+	eventually(g.t, patience, "the guest is at rest with one more stage", func() bool { return children(g.t, g.pid()) == n+1 })
+}
+
 // TestNames holds that people find the guest in a list of processes.
 func TestNames(t *testing.T) {
 	g := startGuest(t)
-	run(t, g.client(client.Options{}), sh("true")) // there is a stage
+	g.rest(g.client(client.Options{})) // there is a stage, and it has its name
 	found, err := filepath.Glob("/proc/[0-9]*/status")
 	must(t, err)
 	n := 0
@@ -102,7 +117,7 @@ func TestManyCommands(t *testing.T) {
 		return descriptors(t, os.Getpid()) <= own && descriptors(t, g.pid()) <= theirs
 	})
 	c.Close()
-	goleak.VerifyNone(t, known)
+	leak.None(t, known)
 }
 
 // TestIdleFootprint holds what a sandbox costs that nobody uses.

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -239,12 +240,22 @@ func TestTraitorKeepsCopy(t *testing.T) {
 		must(t, unix.Bind(w.fd, &unix.SockaddrInet4{Port: int(w.at.Port), Addr: [4]byte{127, 0, 0, 9}}))
 		must(t, unix.Listen(w.fd, 8))
 		fd := connectFrom(t, w, [4]byte{127, 0, 0, 9})
-		must(t, l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(time.Second)))
-		if conn, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("accepted %v, %v", conn, err)
-		}
+		within := unix.NsecToTimeval(patience.Nanoseconds())
+		must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &within))
+		ended := make(chan error, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err == nil {
+				err = fmt.Errorf("accepted %v", conn)
+			}
+			ended <- err
+		}()
 		if _, err := unix.Read(fd, make([]byte, 1)); err != unix.ECONNRESET {
 			t.Errorf("who connected there hears %v", err)
+		}
+		must(t, l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now()))
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

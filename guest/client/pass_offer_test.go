@@ -30,7 +30,7 @@ func clientHello() []byte {
 // descriptors: the guest says so, goes away, and keeps nothing.
 func TestOfferRefused(t *testing.T) {
 	g := startGuest(t)
-	g.client(client.Options{})
+	g.rest(g.client(client.Options{}))
 	_, channel := socketPair(t, unix.SOCK_SEQPACKET)
 	_, stream := socketPair(t, unix.SOCK_STREAM)
 	r, w, err := os.Pipe()
@@ -83,7 +83,7 @@ func TestOfferRefused(t *testing.T) {
 // they are, and not later.
 func TestOfferTaken(t *testing.T) {
 	g := startGuest(t)
-	g.client(client.Options{})
+	g.rest(g.client(client.Options{}))
 	before := descriptors(t, g.pid())
 	_, channel := socketPair(t, unix.SOCK_SEQPACKET)
 	fd, hello := int(channel.Fd()), clientHello()

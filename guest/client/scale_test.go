@@ -14,6 +14,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/footprint"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -89,7 +90,7 @@ func TestTenThousand(t *testing.T) {
 		t.Errorf("%d descriptors, there were %d", now, own)
 	}
 	c.Close()
-	goleak.VerifyNone(t, known)
+	leak.None(t, known)
 }
 
 // TestThousandAtOnce holds that many commands at the same time, that each

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -74,8 +75,11 @@ func TestShellGrace(t *testing.T) {
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		ctx, cancel := context.WithCancel(context.Background())
-		p, out := begin(t, ctx, s, "trap 'echo cleaned; exit 5' TERM; echo ready; while :; do sleep 0.02; done", sandbox.Command{Grace: 20 * time.Second})
+		p, out := begin(t, ctx, s, "trap 'echo cleaned; exit 5' TERM; echo ready; while :; do sleep 0.02; done", sandbox.Command{Grace: time.Minute})
 		cancel()
+		if k.bash() {
+			eventually(t, patience, "its last word comes", func() bool { return strings.HasSuffix(out.String(), "cleaned\n") })
+		}
 		exit, err := p.Wait()
 		must(t, err)
 		if exit.Code != 5 || !exit.Restarted || k.bash() && out.String() != "ready\ncleaned\n" {
@@ -83,8 +87,9 @@ func TestShellGrace(t *testing.T) {
 		}
 		// One that goes on to its end has ended by itself, but not its shell.
 		ctx, cancel = context.WithCancel(context.Background())
-		p, out = begin(t, ctx, s, "trap 'echo caught; c=1' TERM; echo ready; while [ -z \"$c\" ]; do sleep 0.02; done; echo end; (exit 6)", sandbox.Command{Grace: 20 * time.Second})
+		p, out = begin(t, ctx, s, "trap 'echo caught; c=1' TERM; echo ready; while [ -z \"$c\" ]; do sleep 0.02; done; echo end; (exit 6)", sandbox.Command{Grace: time.Minute})
 		cancel()
+		eventually(t, patience, "its last word comes", func() bool { return strings.HasSuffix(out.String(), "end\n") })
 		exit, err = p.Wait()
 		must(t, err)
 		if exit.Code != 6 || !exit.Restarted || out.String() != "ready\ncaught\nend\n" {
@@ -258,7 +263,7 @@ func TestShellEnds(t *testing.T) {
 	codeIs(t, err, sandbox.CodeUnavailable)
 	must(t, s.Close())
 	g.empty(5 * time.Second)
-	goleak.VerifyNone(t, known)
+	leak.None(t, known)
 }
 
 // TestShellsApart holds that the shells of two sessions cannot get at each

@@ -30,9 +30,8 @@ func TestShellAtProcessLimit(t *testing.T) {
 	eventually(t, time.Minute, "the limit is reached", group.limitReached)
 	line(t, s, "exit")
 	eventually(t, time.Minute, "the room that was made is taken", func() bool {
-		before := len(g.inside())
-		time.Sleep(10 * time.Millisecond)
-		return len(g.inside()) == before
+		holders := strings.Count(strings.Join(g.inside(), "\n"), "sandbox-guest hold keep")
+		return holders == 1 && strings.TrimSpace(readFile(group.dirs[0]+"/pids.current")) == "128"
 	})
 	for range 4 {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -61,6 +61,7 @@ func TestShellCloseWhileWaiting(t *testing.T) {
 // stops the shell. The next line waits until it is given up, and the one
 // after it finds a new shell.
 func TestShellStuckScript(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		dir := t.TempDir()
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,19 +147,29 @@ func pidOf(t *testing.T, g *guest, begin string) int {
 	return pidIn(t, g.pid(), begin)
 }
 
-// pidIn is pidOf for the processes that one of them is among.
+// pidIn is pidOf for the processes that one of them is among. Of several it is
+// the one that the others descend from.
 func pidIn(t *testing.T, one int, begin string) int {
 	t.Helper()
 	belongs, err := footprint.Namespace(one)
 	must(t, err)
 	entries, err := os.ReadDir("/proc")
 	must(t, err)
+	var found []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || !belongs(pid) {
 			continue
 		}
 		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(b), begin) {
+			found = append(found, pid)
+		}
+	}
+	for _, pid := range found {
+		var state string
+		var parent int
+		_, rest, _ := strings.Cut(readFile(fmt.Sprintf("/proc/%d/stat", pid)), ") ")
+		if n, _ := fmt.Sscan(rest, &state, &parent); n == 2 && !slices.Contains(found, parent) {
 			return pid
 		}
 	}

@@ -198,6 +198,42 @@ func TestSilentGuestCalls(t *testing.T) {
 	}
 }
 
+// TestStartWaitsForTheEnd holds that a Start whose context has ended returns
+// when nothing is left of what the guest has started meanwhile.
+func TestStartWaitsForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		asked := make(chan uint32, 1)
+		go stalling{pongs: true, stall: func(f wire.Frame) bool {
+			if f.Type == wire.TypeStart {
+				asked <- f.Stream
+			}
+			return f.Type == wire.TypeStart
+		}}.serve(theirs)
+		c, err := client.New(t.Context(), ours, client.Options{})
+		must(t, err)
+		defer theirs.Close()
+		defer c.Close()
+		var gone atomic.Bool
+		go func() {
+			stream, w := <-asked, wire.NewWriter(theirs)
+			time.Sleep(3 * time.Second)
+			_ = w.Write(wire.Frame{Type: wire.TypeStarted, Stream: stream, Payload: wire.Started{PID: 7}.Encode()})
+			time.Sleep(10 * time.Second)
+			gone.Store(true)
+			_ = w.Write(wire.Frame{Type: wire.TypeExit, Stream: stream, Payload: wire.Exit{Signal: 9}.Encode()})
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Start(ctx, sandbox.Command{Args: []string{"x"}, Stdout: io.Discard})
+		codeIs(t, err, sandbox.CodeTimeout)
+		if !gone.Load() {
+			t.Error("it has not ended")
+		}
+		must(t, c.Ping(t.Context()))
+	})
+}
+
 // TestStallIsOutlived holds that a guest that comes back in time has lost
 // nothing.
 func TestStallIsOutlived(t *testing.T) {

@@ -38,10 +38,12 @@ import (
 // when the program ends is not interrupted, and Wait does not wait for it.
 //
 // When ctx ends the process tree is killed, after cmd.Grace where that is
-// set, and output that is not taken within two seconds is dropped. Nothing
-// but the output is delivered late: ctx is not needed after Wait returned.
-// Grace is cut at an hour. A detached command is killed by the end of ctx
-// like any other; what ends it not is the end of the Client.
+// set and the program runs already, and output that is not taken within two
+// seconds is dropped. Nothing but the output is delivered late: ctx is not
+// needed after Wait returned. Grace is cut at an hour. A detached command is
+// killed by the end of ctx like any other; what ends it not is the end of the
+// Client. A Start that has not returned by then does so when nothing is left
+// of the tree.
 //
 // No guest is waited for without bound once ctx has ended: one that gives
 // no sign of life for five seconds after Grace, or does not end the command
@@ -86,14 +88,12 @@ func (p *process) begin(ctx context.Context, t wire.Type, payload []byte) error 
 	case <-p.started:
 	case <-ctx.Done():
 		// The answer is on its way. Killing needs no answer: the guest
-		// kills what it is about to start.
+		// kills what it is about to start. Nobody takes its output, and
+		// the end is that of the whole tree.
 		go p.insist(0)
 		p.kill(0)
-		select {
-		case <-p.started:
-		case <-time.After(settleWithin):
-		}
 		p.abandon()
+		<-p.ended
 		return contextError(ctx, "start")
 	}
 	if p.failure != nil {

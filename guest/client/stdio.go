@@ -101,49 +101,18 @@ func (p *process) kill(grace time.Duration) {
 // connection is ended, and with it every wait of this process; a guest that
 // is still there kills the tree because of that.
 func (p *process) insist(grace time.Duration) {
-	if p.endsWithin(grace + swift) {
+	if comesWithin(p.ended, grace+swift) {
 		return
 	}
 	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); {
-		if !p.signOfLife() {
+		if !p.c.signOfLife(p.ended) {
 			p.c.end(silentError())
 		}
-		if p.endsWithin(signWithin) {
+		if comesWithin(p.ended, signWithin) {
 			return
 		}
 	}
 	p.c.end(silentError())
-}
-
-// signOfLife reports whether the guest answers in time, be it by telling
-// that the process has ended.
-func (p *process) signOfLife() bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	sign := make(chan error, 1)
-	go func() { sign <- p.c.Ping(ctx) }()
-	timer := time.NewTimer(signWithin)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-		return true
-	case err := <-sign:
-		return err == nil
-	case <-timer.C:
-		return false
-	}
-}
-
-// endsWithin waits for the end of the process, at most for d.
-func (p *process) endsWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 // settleAfter drops output that is not taken some time after a kill, so

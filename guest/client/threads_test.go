@@ -57,6 +57,7 @@ func TestCalledOffWritesNeedNoThreads(t *testing.T) {
 	c := g.client(client.Options{})
 	f := plainFiles(c, p.work)
 	must(t, everything(t.Context(), f, p.work+"/d"))
+	g.rest(c)
 	before, idle := g.threads(), descriptors(t, g.pid())
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -67,9 +67,18 @@ func start(t testing.TB, ctx context.Context, c *client.Client, cmd sandbox.Comm
 	return p, out
 }
 
-// firstTry is less than what the guest takes when its first attempt to end a
-// tree does not succeed: five seconds, and then the stage has to go.
-const firstTry = 9 * time.Second / 2
+// closes closes something that gives up to wait for its guest after bound, and
+// returns how long what it has promised may still take: no time at all, unless
+// it has given up.
+func closes(t testing.TB, bound time.Duration, closeIt func() error) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	must(t, closeIt())
+	if time.Since(begin) < bound {
+		return 0
+	}
+	return patience
+}
 
 // escapes are the ways out of a process group that user code knows.
 var escapes = map[string]string{
@@ -93,17 +102,13 @@ func TestContextKillsTree(t *testing.T) {
 				cmd.Grace = grace
 				p, _ := start(t, ctx, c, cmd)
 				cancel()
-				begin := time.Now()
 				exit, err := p.Wait()
-				must(t, err)
+				must(t, err) // a first attempt that fails takes the stage, and the end is not known then
 				if exit.Signal != "KILL" && exit.Signal != "TERM" && grace == 0 {
 					t.Errorf("exit %+v", exit)
 				}
 				if left := g.inside(); len(left) != 0 {
 					t.Errorf("left: %q", left)
-				}
-				if took := time.Since(begin); took > firstTry {
-					t.Errorf("took %v", took)
 				}
 			})
 		}
@@ -119,16 +124,12 @@ func TestExitEndsTree(t *testing.T) {
 		"background child has written":  "f=$(mktemp -u); (echo child; : >$f; exec sleep 1000) & until [ -e $f ]; do sleep 0.01; done; rm $f; echo done",
 	} {
 		t.Run(name, func(t *testing.T) {
-			begin := time.Now()
-			got := run(t, c, sh(script))
+			got := run(t, c, sh(script)) // fails with its stage: see TestContextKillsTree
 			if !strings.HasSuffix(got.stdout, "done\n") || got.exit.Code != 0 {
 				t.Errorf("got %+v", got)
 			}
 			if strings.Contains(script, "child;") && !strings.HasPrefix(got.stdout, "child\n") {
 				t.Errorf("output of the child is lost: %+v", got)
-			}
-			if took := time.Since(begin); took > firstTry {
-				t.Errorf("took %v", took)
 			}
 			g.empty(0)
 		})
@@ -154,9 +155,10 @@ func TestGrace(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cmd := sh("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done")
-	cmd.Grace = 10 * time.Second
+	cmd.Grace = time.Minute
 	p, out := start(t, ctx, c, cmd)
 	cancel()
+	eventually(t, patience, "its last word comes", func() bool { return strings.Contains(out.String(), "bye") })
 	exit, err := p.Wait()
 	must(t, err)
 	if exit.Code != 7 || !strings.Contains(out.String(), "bye") {
@@ -201,10 +203,8 @@ func TestDisconnect(t *testing.T) {
 			_, err = c.Start(context.Background(), d)
 			must(t, err)
 			if how == "close" {
-				c.Close()
-				if left := g.inside(); len(left) != 1 {
-					t.Errorf("left: %q", left)
-				}
+				within := closes(t, 5*time.Second, c.Close)
+				eventually(t, within, "one is left", func() bool { return len(g.inside()) == 1 })
 			} else {
 				conn.Close()
 			}
@@ -301,7 +301,7 @@ func TestBackPressure(t *testing.T) {
 	if _, err := p.Wait(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > patience { // the producer writes for ever
 		t.Errorf("Wait took %v", took)
 	}
 	g.empty(time.Second)

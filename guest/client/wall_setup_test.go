@@ -73,7 +73,11 @@ func TestFullWallLives(t *testing.T) {
 	cmd.Stdin, cmd.Stdout = in, out
 	crowd, err := w.Start(t.Context(), cmd)
 	must(t, err)
-	<-out.full
+	select {
+	case <-out.full:
+	case <-time.After(patience):
+		t.Fatal("the crowd does not tell its size")
+	}
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		must(t, w.Ping(t.Context()))
 		if p, err := w.Start(t.Context(), sh("echo x > /usr/x")); err == nil {

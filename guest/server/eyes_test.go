@@ -5,6 +5,7 @@ package server
 import (
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/observe"
@@ -17,7 +18,9 @@ func newTestWitness(send func(wire.Attempt)) *witness {
 
 // TestStuckResolver holds that a path which takes long is followed to its
 // end, while somebody else looks after the stage.
-func TestStuckResolver(t *testing.T) {
+func TestStuckResolver(t *testing.T) { synctest.Test(t, testStuckResolver) }
+
+func testStuckResolver(t *testing.T) {
 	hang, relieved := make(chan struct{}), make(chan struct{})
 	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*observe.Sighting) []wire.Attempt {
 		<-hang
@@ -65,7 +68,9 @@ func TestAllResolversStuck(t *testing.T) {
 	}
 }
 
-func TestWitness(t *testing.T) {
+func TestWitness(t *testing.T) { synctest.Test(t, testWitness) }
+
+func testWitness(t *testing.T) {
 	var told []string
 	w := newTestWitness(func(m wire.Attempt) { told = append(told, m.Path) })
 	for i := range 200 {

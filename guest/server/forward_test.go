@@ -3,7 +3,6 @@
 package server
 
 import (
-	"errors"
 	"io"
 	"os"
 	"testing"
@@ -72,7 +71,7 @@ func FuzzForwardEvents(f *testing.F) {
 		l.disconnect()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("it does not end")
 		}
 	})
@@ -88,20 +87,30 @@ func readerOf(b []byte) io.Reader {
 	return r
 }
 
+// fill writes to a socket, which does not block, until it takes nothing more.
+func fill(t *testing.T, f *os.File) {
+	t.Helper()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := make([]byte, 64<<10)
+	var writeErr error
+	err = conn.Control(func(fd uintptr) {
+		for writeErr == nil || writeErr == unix.EINTR {
+			_, writeErr = unix.Write(int(fd), chunk)
+		}
+	})
+	if err != nil || writeErr != unix.EAGAIN {
+		t.Fatal(err, writeErr)
+	}
+}
+
 // TestLingerIsBounded: a client that has closed a connection does not keep
 // the guest at it when nobody inside takes what it sent.
 func TestLingerIsBounded(t *testing.T) {
 	ours, _ := socketPair(t)
-	// The kernel takes nothing more of what comes.
-	if err := ours.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ours.Write(make([]byte, 8<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal(err)
-	}
-	if err := ours.SetWriteDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	fill(t, ours) // the kernel takes nothing more of what comes
 	l := newLink(testConn())
 	l.file, l.linger = ours, 200*time.Millisecond
 	ended := make(chan struct{})
@@ -121,7 +130,7 @@ func TestLingerIsBounded(t *testing.T) {
 	said(wire.Outward, wire.TypeStop, nil)
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 	if took := time.Since(begin); took < l.linger {

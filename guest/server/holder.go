@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdWithin bounds how long a holder may take for anything. With the other
-// bounds it must stay within the time that a client waits for the end of a
-// line that it has killed.
-const holdWithin = 5 * time.Second
+// holdWithin bounds how long a holder may take for anything: it is two starts
+// of a program at most, and nobody who hurries waits so long, for the end of a
+// tree is also that of the holder in it, and that ends the wait.
+const holdWithin = time.Minute
 
 // errHolder means that the holder does not do its work.
 var errHolder = errors.New("the shell's holder does not answer as it should")

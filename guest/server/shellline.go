@@ -12,10 +12,11 @@ import (
 )
 
 // unreadLooks, with unreadLook between two of them, bound how long the kill of
-// a line waits for the end of what its shell has to do for the line before.
+// a line waits for the end of what its shell has to do for the line before: it
+// would be lost, and on a busy machine a shell stands still for seconds.
 const (
-	unreadLooks = 1000
-	unreadLook  = time.Millisecond
+	unreadLooks = 5000
+	unreadLook  = 2 * time.Millisecond
 )
 
 // A shellLine is one line of a shell. Its stream is that of a command, and

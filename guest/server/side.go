@@ -22,8 +22,11 @@ const (
 	// are to come, or were refused. The oldest ones go.
 	maxUnclaimed = 16
 	// sideWithin bounds how long the client may take to make room for a
-	// message, and our own reader to find one that lies there.
+	// message.
 	sideWithin = 5 * time.Second
+	// claimWithin bounds how long our own reader may take to find one that lies
+	// there. On a busy machine it stands still for seconds.
+	claimWithin = 15 * time.Second
 )
 
 // errUnclaimed means that the descriptors which a request names are not there.
@@ -98,7 +101,7 @@ func (d *side) tell() {
 // has sent it before the request in which it names the ticket, so nobody
 // waits but for our own reader.
 func (d *side) claim(ticket uint32) (*os.File, error) {
-	timer := time.NewTimer(sideWithin)
+	timer := time.NewTimer(claimWithin)
 	defer timer.Stop()
 	for {
 		d.mu.Lock()

@@ -51,9 +51,13 @@ func (t *Tree) apart(m stat) int64 {
 	return anonymous(t.buf[:n], m.rss)
 }
 
-// anonymous reads a status file. That of a process that has just gone is empty.
+// anonymous reads a status file. That of a process that has just gone is empty,
+// and that of one which has just ended knows of no memory, in any kernel.
 func anonymous(b []byte, resident int64) int64 {
-	if len(b) > 0 && !bytes.Contains(b, []byte("\nRssAnon:")) {
+	if !bytes.Contains(b, []byte("\nVmRSS:")) {
+		return 0
+	}
+	if !bytes.Contains(b, []byte("\nRssAnon:")) {
 		return resident
 	}
 	return kilobytes(b, "RssAnon:", "RssShmem:", "VmSwap:")

@@ -69,9 +69,11 @@ func TestKilobytes(t *testing.T) {
 
 func TestAnonymous(t *testing.T) {
 	for in, want := range map[string]int64{
-		"Name:\tx\nRssAnon:\t  5 kB\nRssFile:\t 9 kB\n": 5 << 10,
-		"Name:\tRssAnon: 1 kB\nVmRSS:\t 9 kB\n":         7777, // that of another kernel
-		"":                                              0,
+		"Name:\tx\nVmRSS:\t 14 kB\nRssAnon:\t  5 kB\nRssFile:\t 9 kB\n": 5 << 10,
+		"Name:\tRssAnon: 1 kB\nVmRSS:\t 9 kB\n":                         7777, // that of another kernel
+		"Name:\tx\nState:\tZ (zombie)\nThreads:\t1\n":                   0,
+		"Name:\tVmRSS: 1 kB\nState:\tX (dead)\n":                        0,
+		"":                                                              0,
 	} {
 		if got := anonymous([]byte(in), 7777); got != want {
 			t.Errorf("%q: %d, want %d", in, got, want)

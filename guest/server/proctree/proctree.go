@@ -158,15 +158,23 @@ type Tree struct {
 // ErrAlive is returned by Kill when the time was not enough.
 var ErrAlive = errors.New("processes are left")
 
-// Kill ends every process of the tree within the time limit. It stops them
-// first, round after round until no new one shows up: a stopped process
-// cannot fork, and it holds its place under the process limit, so that a
-// fork bomb runs out of room instead of refilling it.
+// lastWait is how long Kill waits after the last round for what it has killed.
+const lastWait = time.Second
+
+// Kill ends every process of the tree within the time limit, or little more.
+// It stops them first, round after round until no new one shows up: a stopped
+// process cannot fork, and it holds its place under the process limit, so that
+// a fork bomb runs out of room instead of refilling it. One more round is made
+// when the time is over: it may have passed while we ourselves did not run.
 func Kill(t Tree, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		last := time.Now().After(deadline)
+		if last {
+			wait = lastWait
+		}
 		left, err := freeze(t, deadline)
-		if err != nil && time.Now().After(deadline) {
+		if err != nil && last {
 			return err
 		}
 		for _, p := range left {
@@ -180,7 +188,7 @@ func Kill(t Tree, limit time.Duration) error {
 			return nil
 		case <-time.After(wait):
 		}
-		if time.Now().After(deadline) {
+		if last {
 			return ErrAlive
 		}
 	}

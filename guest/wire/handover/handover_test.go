@@ -88,7 +88,7 @@ func TestHandOver(t *testing.T) {
 	files, _ := pipes(t, handover.MaxFiles)
 	far := other(t, fd)
 	for n := 1; n <= len(files); n++ {
-		must(t, c.Send(handover.KindState, uint32(n), files[:n], time.Second))
+		must(t, c.Send(handover.KindState, uint32(n), files[:n], time.Minute))
 		m, err := far.Receive()
 		must(t, err)
 		if m.Kind != handover.KindState || m.Ticket != uint32(n) || len(m.FDs) != n {
@@ -163,7 +163,7 @@ func TestEndWithMessagesUnread(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	files, _ := pipes(t, 1)
-	must(t, c.Send(handover.KindState, 1, files, time.Second))
+	must(t, c.Send(handover.KindState, 1, files, time.Minute))
 	must(t, unix.Close(pair[1]))
 	if _, err := c.Receive(); err != io.EOF {
 		t.Errorf("got %v", err)
