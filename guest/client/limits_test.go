@@ -33,6 +33,14 @@ func undumpable() string {
 	return "syscall(" + strconv.Itoa(number) + ", 4, 0, 0, 0, 0) == 0 or die;"
 }
 
+// headless is perl text that runs text in a second thread while the first one
+// ends, by which /proc takes the process for a zombie.
+func headless(text string) string {
+	exit := map[string]int{"amd64": 60, "arm64": 93}[runtime.GOARCH]
+	return `$| = 1; use threads; threads->create(sub { my $state = ""; while ($state ne "Z") { open(my $f, "<", "/proc/$$/stat"); (undef, undef, $state) = split " ", <$f>; close $f } ` +
+		text + ` }); syscall(` + strconv.Itoa(exit) + `, 0);`
+}
+
 // TestLimitsAreNotDodged has commands try to use more than they may.
 func TestLimitsAreNotDodged(t *testing.T) {
 	const hog = `my $x = "a" x (160 << 20); sleep 1000;`
@@ -50,6 +58,8 @@ func TestLimitsAreNotDodged(t *testing.T) {
 		{"a process that cannot be looked at", undumpable() + hog, memory, sandbox.LimitMemory},
 		{"two such processes", undumpable() + `fork; my $x = "a" x (60 << 20); sleep 1000;`, memory, sandbox.LimitMemory},
 		{"memory in sessions of their own", `use POSIX; for (1..4) { if (!fork) { setsid; if (!fork) { my $x = "a" x (40 << 20); sleep 1000 } exit } } sleep 1000;`, memory, sandbox.LimitMemory},
+		{"a process whose first thread has ended", headless(`my $n = 160 << 20; my $x = "a" x $n; sleep 1000;`), memory, sandbox.LimitMemory},
+		{"two such threads' processes", `fork; ` + headless(`my $n = 60 << 20; my $x = "a" x $n; sleep 1000;`), memory, sandbox.LimitMemory},
 		{"step by step", `my @x; for (1..160) { push @x, "a" x (1 << 20) } sleep 1000;`, memory, sandbox.LimitMemory},
 		{"short processes", `while (1) { if (!fork) { ` + burn + ` exit } wait }`, cpu, sandbox.LimitCPUSeconds},
 		{"short processes that nobody waits for", `$SIG{CHLD} = "IGNORE"; while (1) { if (!fork) { ` + burn + ` exit } select(undef, undef, undef, 0.25) }`, cpu, sandbox.LimitCPUSeconds},

@@ -88,6 +88,9 @@ var escapes = map[string]string{
 	"ignores SIGTERM": "trap '' TERM HUP INT; sleep 1000 & echo ready; while :; do sleep 1; done",
 	"stopped":         "sleep 1000 & kill -STOP $!; echo ready; kill -STOP $$; sleep 1000",
 	"respawns":        "setsid sh -c 'while :; do setsid sleep 1000 & sleep 0.002; done' & echo ready; wait",
+	"headless":        "exec perl -e '" + headless(`print "ready\n"; sleep 1000`) + "'",
+	"headless child":  "perl -e '" + headless(`print "ready\n"; sleep 1000`) + "' & wait",
+	"headless forks":  "perl -e '" + headless(`fork; print "ready\n"; while (1) { fork or select(undef, undef, undef, 0.01), exit; wait }`) + "' & wait",
 }
 
 func TestContextKillsTree(t *testing.T) {
@@ -120,6 +123,7 @@ func TestExitEndsTree(t *testing.T) {
 	c := g.client(client.Options{})
 	for name, script := range map[string]string{
 		"background child holds stdout": "sleep 1000 & echo done",
+		"headless child":                "f=$(mktemp -u); perl -e '" + headless(`open(my $f, ">", $ARGV[0]); close $f; sleep 1000`) + "' $f & until [ -e $f ]; do sleep 0.01; done; rm $f; echo done",
 		"setsid escapee holds stdout":   "setsid sleep 1000 & sleep 0.05; echo done",
 		"background child has written":  "f=$(mktemp -u); (echo child; : >$f; exec sleep 1000) & until [ -e $f ]; do sleep 0.01; done; rm $f; echo done",
 	} {

@@ -47,7 +47,7 @@ func (t *Tree) sum(of func(stat) int64) (sum int64) {
 // Where the kernel does not tell kinds apart (gVisor) it is all that is
 // resident.
 func (t *Tree) apart(m stat) int64 {
-	n := readFile("/proc/"+strconv.Itoa(m.pid)+"/status", t.buf)
+	n := readFile(m.folder()+"/status", t.buf)
 	return anonymous(t.buf[:n], m.rss)
 }
 
@@ -67,7 +67,7 @@ func anonymous(b []byte, resident int64) int64 {
 // does not let itself be looked at, or where the kernel does not tell, it is
 // as if it shared nothing.
 func (t *Tree) shared(m stat) int64 {
-	n := readFile("/proc/"+strconv.Itoa(m.pid)+"/smaps_rollup", t.buf)
+	n := readFile(m.folder()+"/smaps_rollup", t.buf)
 	if b := t.buf[:n]; bytes.Contains(b, []byte("\nPss_Anon:")) {
 		return kilobytes(b, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 	}
@@ -100,8 +100,8 @@ func HasSwap() bool {
 
 // openFiles is the number of open files of a process. Of one that does not let
 // itself be looked at it is 0.
-func openFiles(pid int) int64 {
-	path := "/proc/" + strconv.Itoa(pid) + "/fd"
+func openFiles(m stat) int64 {
+	path := m.folder() + "/fd"
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
 		return 0

@@ -4,7 +4,12 @@ package meter
 
 import (
 	"os"
+	"os/exec"
+	"runtime"
 	"testing"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestParse(t *testing.T) {
@@ -102,9 +107,44 @@ func TestReadSelf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := openFiles(os.Getpid())
+	before := openFiles(stat{pid: os.Getpid()})
 	f.Close()
-	if after := openFiles(os.Getpid()); before < 4 || after != before-1 {
+	if after := openFiles(stat{pid: os.Getpid()}); before < 4 || after != before-1 {
 		t.Errorf("%d open files, and %d after one was closed", before, after)
+	}
+}
+
+// TestReadHeadless holds that a process whose first thread has ended hides
+// nothing: its memory and its files are those of the threads that go on.
+func TestReadHeadless(t *testing.T) {
+	perl, err := exec.LookPath("perl")
+	if err != nil {
+		testenv.Lack(t, "perl", "it is not installed")
+	}
+	exit := map[string]string{"amd64": "60", "arm64": "93"}[runtime.GOARCH]
+	cmd := exec.Command(perl, "-e", `use threads; threads->create(sub {
+		my $n = 100 << 20; my $x = "a" x $n; my @f; open($f[$_], "<", "/dev/null") for 0..19;
+		sleep 1000;
+	}); syscall(`+exit+`, 0);`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	var s stat
+	poll.Until(t, "the first thread has ended, and the other one has all it wants", func() bool {
+		var tab Table
+		if err := tab.Read(); err != nil {
+			t.Fatal(err)
+		}
+		s, _ = tab.find(cmd.Process.Pid)
+		return s.ended && s.rss > 100<<20 && openFiles(s) > 20
+	})
+	tree := NewTree(os.Getpid(), Bounds{Memory: 1}, Options{})
+	tree.members = []stat{s}
+	all := tree.memory() // first: it has what the others read into
+	for what, n := range map[string]int64{"in all": all, "apart": tree.sum(tree.apart), "shared": tree.sum(tree.shared)} {
+		if n < 100<<20 || n > 400<<20 {
+			t.Errorf("%s it has %d MiB", what, n>>20)
+		}
 	}
 }

@@ -39,7 +39,19 @@ type stat struct {
 	system      uint64 // the part of own in the kernel
 	reapedSys   uint64 // the part of reaped in the kernel
 	running     bool   // or about to be
+	ended       bool   // a zombie, by its first thread
+	threads     int    // where that has ended, those that there are
 	rss         int64  // bytes that are resident, of whatever kind
+	other       int    // a thread that goes on, where the first has ended; see proctree.Headless
+}
+
+// folder is the one in /proc that tells of the memory and the files of s.
+func (s stat) folder() string {
+	at := "/proc/" + strconv.Itoa(s.pid)
+	if s.other != 0 {
+		at += "/task/" + strconv.Itoa(s.other)
+	}
+	return at
 }
 
 // A Table is all processes at one moment, or nearly so. Its zero value is
@@ -73,7 +85,27 @@ func (t *Table) sort() {
 func (t *Table) stat(pid int) (stat, bool) {
 	n := readFile("/proc/"+strconv.Itoa(pid)+"/stat", t.buf[:])
 	s, ok := parse(t.buf[:n], t.page)
+	if s.ended && s.threads > 1 {
+		t.headless(&s)
+	}
 	return s, ok && s.pid == pid
+}
+
+// headless looks for a thread of s that goes on, and takes from it what /proc
+// does not tell of s any more. All threads have the same memory.
+func (t *Table) headless(s *stat) {
+	tasks := "/proc/" + strconv.Itoa(s.pid) + "/task"
+	list, err := os.ReadDir(tasks)
+	if err != nil {
+		return // gone
+	}
+	for _, d := range list {
+		n := readFile(tasks+"/"+d.Name()+"/stat", t.buf[:])
+		if one, ok := parse(t.buf[:n], t.page); ok && one.rss > 0 {
+			s.other, s.rss = one.pid, one.rss
+			return
+		}
+	}
 }
 
 // find returns the process pid.
@@ -118,6 +150,7 @@ const (
 	fieldSystem  = 12
 	fieldCUser   = 13
 	fieldCSystem = 14
+	fieldThreads = 17
 	fieldStart   = 19
 	fieldRSS     = 21
 )
@@ -151,9 +184,9 @@ func parse(b []byte, page int64) (s stat, ok bool) {
 func (s *stat) set(field int, word []byte, page int64) bool {
 	switch field {
 	case fieldState:
-		s.running = string(word) == "R"
+		s.running, s.ended = string(word) == "R", string(word) == "Z"
 		return true
-	case fieldParent, fieldUser, fieldSystem, fieldCUser, fieldCSystem, fieldStart, fieldRSS:
+	case fieldParent, fieldUser, fieldSystem, fieldCUser, fieldCSystem, fieldThreads, fieldStart, fieldRSS:
 	default:
 		return true
 	}
@@ -169,6 +202,10 @@ func (s *stat) set(field int, word []byte, page int64) bool {
 		s.reaped += n
 	case fieldCSystem:
 		s.reaped, s.reapedSys = s.reaped+n, n
+	case fieldThreads:
+		if s.ended {
+			s.threads = int(n)
+		}
 	case fieldStart:
 		s.start = n
 	case fieldRSS:

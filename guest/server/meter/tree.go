@@ -131,7 +131,7 @@ func (t *Tree) Look(tab *Table) Use {
 	}
 	if t.bounds.Files > 0 {
 		for _, m := range t.members {
-			u.Files = max(u.Files, openFiles(m.pid))
+			u.Files = max(u.Files, openFiles(m))
 		}
 	}
 	return u

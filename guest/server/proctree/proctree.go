@@ -10,6 +10,7 @@
 package proctree
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 	"time"
@@ -21,8 +22,13 @@ import (
 type Proc struct {
 	PID    int
 	Parent int
-	State  byte // as in proc(5): 'Z' is a zombie
+	State  byte // as in proc(5): 'Z' is a zombie; or [Headless]
 }
+
+// Headless is the State of a process whose first thread has ended while others
+// go on. /proc shows it as a zombie with more than one thread: nothing of it is
+// to be seen there, but it runs, forks, and is ended like any other.
+const Headless = 'H'
 
 // ended reports whether p is a zombie or less.
 func (p Proc) ended() bool { return p.State == 'Z' || p.State == 'X' }
@@ -120,7 +126,23 @@ func parse(b []byte) (Proc, bool) {
 		end++
 	}
 	parent, err := strconv.Atoi(string(rest[:end]))
-	return Proc{PID: pid, Parent: parent, State: b[closing+2]}, err == nil
+	p := Proc{PID: pid, Parent: parent, State: b[closing+2]}
+	if p.State == 'Z' && threads(rest) > 1 {
+		p.State = Headless
+	}
+	return p, err == nil
+}
+
+// threads is the number of threads in what follows the state in a stat file, and
+// 0 where that is not told.
+func threads(rest []byte) int {
+	const field = 16 // from the one after the state
+	words := bytes.Fields(rest)
+	if len(words) <= field {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(words[field]))
+	return n
 }
 
 // Descendants returns the processes of all below root, without root and

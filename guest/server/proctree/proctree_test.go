@@ -21,6 +21,9 @@ func TestParse(t *testing.T) {
 		{"12 (evil) S 1 ) Z 7 12 12", Proc{12, 7, 'Z'}, true},
 		{"12 () R 7 1", Proc{12, 7, 'R'}, true},
 		{"12 (line\nbreak) T 7 1", Proc{12, 7, 'T'}, true},
+		{"12 (first) Z 7 12 12 0 -1 4194304 0 0 0 0 1 1 0 0 20 0 2 0 500", Proc{12, 7, Headless}, true},
+		{"12 (last) Z 7 12 12 0 -1 4194304 0 0 0 0 1 1 0 0 20 0 1 0 500", Proc{12, 7, 'Z'}, true},
+		{"12 (all) S 7 12 12 0 -1 4194304 0 0 0 0 1 1 0 0 20 0 2 0 500", Proc{12, 7, 'S'}, true},
 		{"", Proc{}, false},
 		{"12 (sh", Proc{}, false},
 		{"12 (sh)", Proc{}, false},
@@ -44,7 +47,7 @@ func FuzzParse(f *testing.F) {
 func TestDescendants(t *testing.T) {
 	all := []Proc{
 		{1, 0, 'S'}, {10, 1, 'S'}, {11, 10, 'S'}, {12, 11, 'T'}, {13, 10, 'Z'},
-		{20, 1, 'S'}, {21, 20, 'S'}, {30, 1, 'R'}, {40, 99, 'S'}, {50, 50, 'S'},
+		{20, 1, 'S'}, {21, 20, 'S'}, {22, 21, Headless}, {30, 1, 'R'}, {40, 99, 'S'}, {50, 50, 'S'},
 	}
 	for _, tt := range []struct {
 		name   string
@@ -53,6 +56,7 @@ func TestDescendants(t *testing.T) {
 		want   []int
 	}{
 		{"subtree without zombies", 10, nil, []int{11, 12}},
+		{"one whose first thread has ended", 21, nil, []int{22}},
 		{"leaf", 30, nil, nil},
 		{"nobody", 77, nil, nil},
 		{"all but some subtrees", 1, func(pid int) bool { return pid == 10 || pid == 20 }, []int{30}},
