@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // browserSite is a site whose settings let it have browsers.
@@ -173,13 +174,12 @@ func killedBrowser(t *testing.T, s *site, moments ...float64) {
 				if got := s.tree(); !slices.Equal(got, want) {
 					t.Errorf("the state folder has %q", slices.DeleteFunc(got, func(path string) bool { return slices.Contains(want, path) }))
 				}
-				left := s.programs()
-				for deadline := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(deadline); left = s.programs() {
-					time.Sleep(5 * time.Millisecond)
-				}
-				if len(left) > 0 {
-					t.Errorf("these run on: %q", left)
-				}
+				poll.Success(t, func() error {
+					if left := s.programs(); len(left) > 0 {
+						return fmt.Errorf("these run on: %q", left)
+					}
+					return nil
+				})
 			})
 		}
 	}

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	State *statedir.Dir
 	Sinks []witness.Sink // where evidence goes; requireEvidence waits for those that are a [witness.Keeper]
-	Wait  time.Duration  // how long an operation waits for evidence that is not required; 0 takes [witness.DefaultWait]
+	Wait  time.Duration  // how long an operation waits for evidence, see [witness.Options]; 0 takes [witness.DefaultWait]
 	Sync  bool           // what was used survives a loss of power, see [ledger.Options]
 	Log   logrus.FieldLogger
 	Now   func() time.Time
