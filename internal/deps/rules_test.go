@@ -148,12 +148,6 @@ var impure = map[string][]string{
 // badNames are package names that say nothing about what is inside.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "lib"}
 
-// maxLines is the longest that a file may be, tests excepted.
-const maxLines = 350
-
-// longFiles are files that may be longer, with the reason. It stays empty.
-var longFiles = map[string]string{}
-
 // skips are files and folders with tests that may skip by themselves, with the
 // reason.
 var skips = map[string]string{

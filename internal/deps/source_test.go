@@ -12,9 +12,6 @@ import (
 func (s source) complaints(rel string) []string {
 	var list []string
 	for path, f := range s.files {
-		if n := s.fset.File(f.Pos()).LineCount(); n > maxLines && longFiles[path] == "" {
-			list = append(list, fmt.Sprintf("%s has %d lines, at most %d are allowed", path, n, maxLines))
-		}
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
