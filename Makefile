@@ -16,11 +16,9 @@ export GORACE ?= atexit_sleep_ms=0
 # The administrator's folders, where Debian keeps dockerd and ip.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-# Tests wait for much: for engines, browsers, programs. So one package more than
-# there are processors is tested at a time. make lint has vetted what they are.
-# They run programs that go test knows nothing of, so it answers none by what it
-# remembers.
-TEST_FLAGS ?= -race -count=1 -vet=off -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) -timeout 45m
+# How go test runs: make lint has vetted the packages, and a result from before
+# says nothing about the engines and programs that tests run.
+TEST_FLAGS ?= -race -count=1 -vet=off -timeout 45m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
 # DOC=1 it puts its table into docs/PERFORMANCE.md.
 BENCH ?= .
@@ -61,7 +59,7 @@ redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly
 
 test: image playwright sshd inspector redocly ## run every test, with the race detector
-	$(GO) test $(TEST_FLAGS) $(PKGS)
+	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
 
 schemas: ## write docs/schemas anew from the types
 	$(GO) test ./schema/published -run TestCommitted -update

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Runs the tests of the packages that are named (default: all of them).
+#
+#   scripts/test.sh [PACKAGE…]
+#
+# Packages whose tests use the Docker engine run one after the other, because
+# they share that engine; the others run beside them, as many at once as there
+# are processors. A test that fails runs once more, alone, unless more than six
+# of its group failed. If it passes then, it is flaky: the last lines name it,
+# and more than three flaky tests fail the run.
+#
+# Environment: TEST_FLAGS (flags for go test), TEST_PARALLEL (packages at once,
+# beside those of the engine), GOTESTSUM (the command to run instead of the
+# tool that go.mod names).
+set -euo pipefail
+
+cd "${SANDBOX_TEST_MODULE:-$(dirname "$0")/..}"
+read -ra gotestsum <<<"${GOTESTSUM:-go tool gotestsum}"
+read -ra flags <<<"${TEST_FLAGS--race -count=1 -vet=off -timeout 45m}"
+parallel=${TEST_PARALLEL:-$(getconf _NPROCESSORS_ONLN)}
+most_flaky=3
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: >"$work/flaky"
+
+# A package uses the engine if its tests require one, or the test helpers that
+# start containers.
+uses_engine='testenv\.Require\([a-z]+, ("docker"|"browser"|wall)\)|internal/testenv/(wall|chromium)"'
+go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "${@:-./...}" >"$work/packages"
+engine=() rest=()
+while read -r package dir; do
+    if grep -qE "$uses_engine" "$dir"/*_test.go; then
+        engine+=("$package")
+    else
+        rest+=("$package")
+    fi
+done <"$work/packages"
+
+# run_group tests the packages of group $1, at most $2 at once. The group's
+# exit status goes into a file: both groups run to their end.
+run_group() {
+    local group=$1 at_once=$2 status=0
+    shift 2
+    "${gotestsum[@]}" --format pkgname --format-hide-empty-pkg \
+        --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test \
+        --rerun-fails-report "$work/$group.rerun" --jsonfile-timing-events "$work/$group.json" \
+        --packages "$*" -- "${flags[@]}" -p "$at_once" || status=$?
+    # A failure outside of all tests, such as a goroutine that is left behind,
+    # fails a package none of whose tests failed. gotestsum runs no test of it
+    # again; the package runs again as a whole.
+    local package
+    grep '"Action":"fail"' "$work/$group.json" >"$work/$group.fails" || true
+    sed -n '/"Test":/!s/.*"Package":"\([^"]*\)".*/\1/p' "$work/$group.fails" | sort -u >"$work/$group.whole"
+    while [ "$status" -eq 0 ] && read -r package; do
+        ! grep -qF "\"Package\":\"$package\",\"Test\":" "$work/$group.fails" || continue
+        echo "run again as a whole: $package"
+        go test "${flags[@]}" "$package" </dev/null || { status=$? && break; }
+        echo "$package (outside of its tests)" >>"$work/flaky"
+    done <"$work/$group.whole"
+    echo "$status" >"$work/$group.status"
+}
+
+if [ "${#engine[@]}" -gt 0 ]; then
+    run_group engine 1 "${engine[@]}" >"$work/engine.log" 2>&1 &
+fi
+if [ "${#rest[@]}" -gt 0 ]; then
+    run_group rest "$parallel" "${rest[@]}"
+fi
+wait
+if [ "${#engine[@]}" -gt 0 ]; then
+    echo "packages that use the engine:"
+    cat "$work/engine.log"
+fi
+
+status=0
+for group in engine rest; do
+    [ ! -f "$work/$group.status" ] || [ "$(cat "$work/$group.status")" -eq 0 ] || status=1
+done
+
+# A line of a report is "PACKAGE.TEST: N runs, M failures"; a subtest counts
+# with the test that it belongs to.
+for report in "$work"/*.rerun; do
+    [ -f "$report" ] || continue
+    sed -n 's/^\(.*\): \([0-9]*\) runs, \([0-9]*\) failures$/\1 \2 \3/p' "$report" |
+        awk '$3 < $2 { print $1 }' | grep -vE '\.(Test|Fuzz|Example)[^./]*/' >>"$work/flaky" || true
+done
+count=$(wc -l <"$work/flaky")
+if [ "$count" -gt 0 ]; then
+    echo "flaky, failed once and passed when run again ($count, at most $most_flaky):"
+    sed 's/^/    /' "$work/flaky"
+fi
+if [ "$count" -gt "$most_flaky" ]; then
+    echo "the run fails: more than $most_flaky tests are flaky"
+    status=1
+fi
+exit "$status"
