@@ -6,6 +6,8 @@ import "strings"
 type setting struct {
 	key   string // section.name in lower case, without subsection
 	value string
+	sub   string // the subsection, with its quotes undone
+	bare  bool   // there is no "=", which means true
 }
 
 // parseConfig returns the settings in text. It reads as git does where git
@@ -13,7 +15,7 @@ type setting struct {
 // that no setting is lost that some version of git might take.
 func parseConfig(text string) []setting {
 	var out []setting
-	section := ""
+	section, sub := "", ""
 	for text != "" {
 		text = strings.TrimLeft(text, " \t\r\n\ufeff")
 		switch {
@@ -21,10 +23,11 @@ func parseConfig(text string) []setting {
 		case text[0] == '#' || text[0] == ';':
 			_, text, _ = strings.Cut(text, "\n")
 		case text[0] == '[':
-			section, text = parseSection(text[1:])
+			section, sub, text = parseSection(text[1:])
 		default:
 			var s setting
 			s, text = parseSetting(section, text)
+			s.sub = sub
 			out = append(out, s)
 		}
 	}
@@ -33,25 +36,43 @@ func parseConfig(text string) []setting {
 
 // parseSection reads what follows "[", up to and with "]". A quoted subsection
 // may hold a bracket.
-func parseSection(text string) (section, rest string) {
+func parseSection(text string) (section, sub, rest string) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '\n':
-			return "", text[i:]
+			return "", "", text[i:]
 		case quoted && c == '\\':
 			i++
 		case c == '"':
 			quoted = !quoted
 		case c == ']' && !quoted:
-			name := strings.ToLower(text[:i])
+			name, sub := text[:i], ""
 			if j := strings.IndexAny(name, " \t.\""); j >= 0 {
+				sub = unquoteSub(name[j:])
 				name = name[:j]
 			}
-			return name, text[i+1:]
+			return strings.ToLower(name), sub, text[i+1:]
 		}
 	}
-	return "", ""
+	return "", "", ""
+}
+
+// unquoteSub returns the subsection in what follows a section's name: in
+// quotes, or in the old form after a dot, which is in lower case.
+func unquoteSub(text string) string {
+	if rest, old := strings.CutPrefix(text, "."); old {
+		return strings.ToLower(rest)
+	}
+	_, rest, _ := strings.Cut(text, "\"")
+	var b strings.Builder
+	for i := 0; i < len(rest) && rest[i] != '"'; i++ {
+		if rest[i] == '\\' && i+1 < len(rest) {
+			i++
+		}
+		b.WriteByte(rest[i])
+	}
+	return b.String()
 }
 
 // parseSetting reads "name = value" or "name", with quotes, escapes, comments
@@ -67,6 +88,7 @@ func parseSetting(section, text string) (setting, string) {
 	}
 	text = strings.TrimLeft(text[i:], " \t\r")
 	if !strings.HasPrefix(text, "=") {
+		s.bare = true
 		return s, text
 	}
 	s.value, text = parseValue(strings.TrimLeft(text[1:], " \t\r"))
