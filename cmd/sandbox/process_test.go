@@ -133,6 +133,80 @@ func TestSignalsEndWhatRunsInside(t *testing.T) {
 	}
 }
 
+// TestSignalsReachTheProgram sends signals to "sandbox run" and holds what the
+// program inside sees of them: the signal itself, then SIGTERM, then SIGKILL.
+func TestSignalsReachTheProgram(t *testing.T) {
+	testenv.Require(t, "local")
+	s := newSite(t)
+	const loop = `while :; do sleep 0.05; done`
+	hear := func(then string) string { // bash runs traps between commands
+		return `trap 'echo int; ` + then + `' INT; trap 'echo term' TERM; trap 'echo hup; exit 4' HUP; trap 'echo quit; exit 5' QUIT; echo ready; ` + loop
+	}
+	const grace = 3 * time.Second // before SIGTERM
+	for _, tt := range []struct {
+		name   string
+		script string
+		sigs   []syscall.Signal
+		want   int
+		prints string
+		least  time.Duration
+	}{
+		{"cleans up", hear("echo cleaned up; exit 0"), []syscall.Signal{syscall.SIGINT}, 0, "int\ncleaned up\n", 0},
+		{"dies of it", `echo ready; exec sleep 4310`, []syscall.Signal{syscall.SIGINT}, 130, "", 0},
+		{"hang up", hear(""), []syscall.Signal{syscall.SIGHUP}, 4, "hup\n", 0},
+		{"quit", hear(""), []syscall.Signal{syscall.SIGQUIT}, 5, "quit\n", 0},
+		{"a child too", `sh -c 'trap "echo child; exit" INT; echo ready; ` + loop + `'; echo after`, []syscall.Signal{syscall.SIGINT}, 0, "child\nafter\n", 0},
+		{"goes on", hear(":"), []syscall.Signal{syscall.SIGINT}, 130, "int\nterm\n", grace},
+		{"twice", hear(":"), []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130, "int\nterm\n", 0},
+		{"thrice", hear(":"), []syscall.Signal{syscall.SIGINT, syscall.SIGINT, syscall.SIGINT}, 130, "", 0},
+	} {
+		for _, kind := range []string{"docker", "local"} {
+			t.Run(tt.name+"/"+kind, func(t *testing.T) {
+				cmd := s.command("--provider", kind, "run", "--", "bash", "-c", tt.script)
+				cmd.Dir = t.TempDir()
+				out, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewReader(out)
+				line, err := lines.ReadString('\n')
+				if line != "ready\n" {
+					t.Fatalf("it says %q, %v", line, err)
+				}
+				begin := time.Now()
+				var before string
+				for i, sig := range tt.sigs {
+					if i == 1 && tt.prints != "" { // the first has arrived
+						before, err = lines.ReadString('\n')
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+					cmd.Process.Signal(sig)
+				}
+				rest, err := io.ReadAll(lines)
+				if err != nil {
+					t.Fatal(err)
+				}
+				took := time.Since(begin)
+				cmd.Wait()
+				if got := before + string(rest); tt.prints != "" && got != tt.prints {
+					t.Errorf("it prints %q, want %q", got, tt.prints)
+				}
+				if got := cmd.ProcessState.ExitCode(); got != tt.want {
+					t.Errorf("status %d, want %d", got, tt.want)
+				}
+				if took < tt.least || took > 40*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		}
+	}
+}
+
 // TestClosedOutputEndsWhatRunsInside is "sandbox run -- yes | head -1".
 func TestClosedOutputEndsWhatRunsInside(t *testing.T) {
 	s := newSite(t)

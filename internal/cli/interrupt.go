@@ -7,6 +7,9 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
 )
 
 // A signalError is the cause of a context that a signal ended.
@@ -17,9 +20,20 @@ func (e signalError) Error() string {
 	return fmt.Sprintf("ended by signal %d (%v)", int(e.number), e.number)
 }
 
+// interruptGrace is the time that a command has between a signal that was
+// passed on to it and SIGTERM.
+const interruptGrace = 3 * time.Second
+
+// signalWithin bounds the passing on of one signal.
+const signalWithin = 2 * time.Second
+
 // interrupts turns the signals that ask a program to end into the end of a
 // context. A second signal ends the program at once; what has to be put
 // right even then is registered with atExit.
+//
+// While a command runs (see passTo), SIGINT, SIGHUP and SIGQUIT go to the
+// command first, as they are. The context ends, which means SIGTERM and then
+// SIGKILL for the command, with the next signal or after interruptGrace.
 type interrupts struct {
 	cancel context.CancelCauseFunc
 	exit   func(status int)
@@ -31,6 +45,13 @@ type interrupts struct {
 	rites map[int]func()                     // under mu
 	next  int                                // under mu
 	lent  map[syscall.Signal]chan<- struct{} // under mu
+	to    *receiver                          // under mu; nil when no command runs
+}
+
+// A receiver is a command that gets signals before the context ends.
+type receiver struct {
+	proc  sandbox.Process
+	ended chan struct{}
 }
 
 // watchInterrupts returns a context that ends with the first signal; its
@@ -54,6 +75,7 @@ func watchInterrupts(parent context.Context, exit func(int)) (context.Context, *
 func (in *interrupts) watch() {
 	defer in.ended.Done()
 	first := true
+	var passed *receiver // the last command that got a signal
 	for {
 		select {
 		case <-in.done:
@@ -61,6 +83,11 @@ func (in *interrupts) watch() {
 		case s := <-in.ch:
 			n, ok := s.(syscall.Signal)
 			if !ok || n == syscall.SIGPIPE || in.handOn(n) {
+				continue
+			}
+			if r := in.receiver(n); first && r != nil && r != passed {
+				passed = r
+				go in.pass(r, n)
 				continue
 			}
 			if first {
@@ -72,6 +99,67 @@ func (in *interrupts) watch() {
 			in.exit(statusSignal + int(n))
 		}
 	}
+}
+
+// passTo has signals go to p until p has ended.
+func (in *interrupts) passTo(p sandbox.Process) {
+	r := &receiver{proc: p, ended: make(chan struct{})}
+	in.mu.Lock()
+	in.to = r
+	in.mu.Unlock()
+	go func() {
+		_, _ = p.Wait() // its caller gets the result
+		close(r.ended)
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if in.to == r {
+			in.to = nil
+		}
+	}()
+}
+
+// receiver returns the command that gets the signal before the context ends,
+// or nil. SIGTERM is not passed on: the end of the context sends it, and to
+// the whole tree.
+func (in *interrupts) receiver(s syscall.Signal) *receiver {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if signalName(s) == "" {
+		return nil
+	}
+	return in.to
+}
+
+// pass sends the signal to the command, and ends the context when the command
+// cannot be reached or does not end in time.
+func (in *interrupts) pass(r *receiver, s syscall.Signal) {
+	ctx, done := context.WithTimeout(context.Background(), signalWithin)
+	defer done()
+	if err := r.proc.Signal(ctx, signalName(s)); err != nil {
+		in.cancel(signalError{s})
+		return
+	}
+	timer := time.NewTimer(interruptGrace)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-in.done:
+	case <-timer.C:
+		in.cancel(signalError{s})
+	}
+}
+
+// signalName is the name of a signal that is passed on, and empty for others.
+func signalName(s syscall.Signal) string {
+	switch s {
+	case syscall.SIGINT:
+		return "INT"
+	case syscall.SIGHUP:
+		return "HUP"
+	case syscall.SIGQUIT:
+		return "QUIT"
+	}
+	return ""
 }
 
 // abort ends the context because of err.

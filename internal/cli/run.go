@@ -44,6 +44,8 @@ func (a *app) runCommand() *ucli.Command {
 		UsageText: "sandbox run [flags] -- COMMAND [arguments]",
 		Description: "Output is passed on as it comes; the exit status is the command's own.\n" +
 			"Standard input is empty unless -i is given. Without --timeout limits.timeout of the settings holds.\n" +
+			"Ctrl-C reaches the command as SIGINT (SIGHUP and SIGQUIT as themselves). A second one, or three seconds later if it still\n" +
+			"runs, ends everything that it started: SIGTERM, and SIGKILL after two seconds. SIGTERM does that at once.\n" +
 			"With --ask, a command that a rule of the wall stopped can be run again with a permission that you give.\n" +
 			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed, or the policy refuses it. 127: there is no such command. 2: wrong usage.",
 		Flags:  flags,
@@ -214,6 +216,7 @@ func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run r
 		}
 		return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, run, a.leave(t)) })
 	}
+	req.Started = a.interrupts.passTo
 	return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, run, func(bool) {}) })
 }
 

@@ -220,7 +220,7 @@ func (p *process) Signal(_ context.Context, name string) error {
 	case <-p.done:
 		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "signal", Message: "the command has ended"}
 	default:
-		_ = p.cmd.Process.Signal(sig) // one that has just ended is no error
+		p.kill(sig) // to the group, as a terminal does; one that has just ended is no error
 		return nil
 	}
 }
