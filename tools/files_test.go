@@ -42,6 +42,41 @@ func TestWriteThenRead(t *testing.T) {
 	r.refused(sandbox.CodeValidation, "write", obj{"path": "dir/a.txt/below", "content": ""})
 }
 
+// TestURLs holds that a URL names the file that it means, for every tool that
+// takes a path, and that none makes a folder "file:".
+func TestURLs(t *testing.T) {
+	r := newRig(t, plain)
+	a := r.call("write", obj{"path": "file:///workspace/dir/a%20b.txt", "content": "one\n"})
+	if d := data[schema.WriteResult](t, a); d.Path != "/workspace/dir/a b.txt" || r.content("dir/a b.txt") != "one\n" {
+		t.Errorf("%+v", d)
+	}
+	const at = "sandbox:///workspace/dir/a%20b.txt"
+	if d := data[schema.ReadResult](t, r.call("read", obj{"path": at, "limit": "5"})); d.Lines != 1 {
+		t.Errorf("%+v", d)
+	}
+	r.call("edit", obj{"path": at, "old": "one", "new": "two"})
+	r.call("apply_patch", obj{"patch": "*** Begin Patch\n*** Update File: " + at + "\n@@\n-two\n+three\n*** End Patch\n"})
+	if got := r.content("dir/a b.txt"); got != "three\n" {
+		t.Errorf("%q", got)
+	}
+	if d := data[schema.LsResult](t, r.call("ls", obj{"path": "file:///workspace/dir"})); len(d.Entries) != 1 {
+		t.Errorf("%+v", d)
+	}
+	for _, in := range []obj{{"pattern": "file:///workspace/**/*%20b.txt"}, {"pattern": "*.txt", "path": "file:///workspace/dir"}} {
+		if d := data[schema.GlobResult](t, r.call("glob", in)); len(d.Paths) != 1 || d.Paths[0] != "/workspace/dir/a b.txt" {
+			t.Errorf("%v: %+v", in, d)
+		}
+	}
+	if d := data[schema.GrepResult](t, r.call("grep", obj{"pattern": "three", "path": "file:///workspace"})); len(d.Lines) != 1 {
+		t.Errorf("%+v", d)
+	}
+	if d := data[schema.LsResult](t, r.call("ls", nil)); len(d.Entries) != 1 {
+		t.Errorf("more was made than a folder and a file: %+v", d)
+	}
+	r.refused(sandbox.CodeCapabilityBlocked, "read", obj{"path": "file:///workspace/..%2f..%2fetc%2fpasswd"})
+	r.refused(sandbox.CodeCapabilityBlocked, "read", obj{"path": "file:///etc/shadow"})
+}
+
 func TestEdit(t *testing.T) {
 	r := newRig(t, plain)
 	r.write("a.go", "x := 1\ny := 1\nz := 1\n")

@@ -34,6 +34,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/turns"
 )
@@ -127,8 +128,12 @@ func Path(rest string) (string, error) {
 }
 
 // Inside checks a path of a body or query: an absolute path inside, or one
-// relative to the workspace, which is ".".
+// relative to the workspace, which is ".", or the URL of one.
 func Inside(field, name string) (string, error) {
+	name, err := mountpath.FromURL(name)
+	if err != nil {
+		return "", atField(field, err)
+	}
 	full := name
 	switch {
 	case name == "":
@@ -139,11 +144,16 @@ func Inside(field, name string) (string, error) {
 		full = sandbox.WorkspaceDir + "/" + name
 	}
 	p, err := Path(full[1:])
+	return p, atField(field, err)
+}
+
+// atField returns err with the field that it is about.
+func atField(field string, err error) error {
 	var e *sandbox.Error
 	if errors.As(err, &e) {
 		e.Field = field
 	}
-	return p, err
+	return err
 }
 
 // regular returns an error unless info is that of a file with content.

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 )
 
 // Bounds of what a glob tells.
@@ -30,7 +31,10 @@ func (s *Server) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobResult, 
 			return out, err
 		}
 	}
-	pattern := g.Pattern
+	pattern, err := mountpath.PatternFromURL(g.Pattern)
+	if err != nil {
+		return out, atField("pattern", err)
+	}
 	if !path.IsAbs(pattern) {
 		pattern = strings.TrimSuffix(literally(at), "/") + "/" + pattern
 	} else if g.Path != "" {

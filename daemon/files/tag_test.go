@@ -1,8 +1,11 @@
 package files
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
 )
 
 func TestReadCondition(t *testing.T) {
@@ -166,6 +169,19 @@ func TestPath(t *testing.T) {
 		got, err := Path(tt.rest)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%q: %q %v", tt.rest, got, err)
+		}
+	}
+}
+
+func TestInside(t *testing.T) {
+	for _, tt := range []struct{ name, want string }{
+		{".", "/workspace"}, {"a b", "/workspace/a b"}, {"/tmp/x", "/tmp/x"}, {"file:///workspace/a%20b", "/workspace/a b"}, {"sandbox:///workspace/x", "/workspace/x"},
+		{"", ""}, {"file:x", ""}, {"file://host/x", ""}, {"https://example.com/x", ""}, {"file:///workspace/%2e%2e/etc", ""}, {"file:///workspace/%00", ""},
+	} {
+		got, err := Inside("from", tt.name)
+		var e *sandbox.Error
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && (!errors.As(err, &e) || e.Field != "from") {
+			t.Errorf("%q: %q %v", tt.name, got, err)
 		}
 	}
 }

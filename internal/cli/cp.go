@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -67,13 +68,15 @@ type operand struct {
 	text string // as it was written
 }
 
-func parseOperand(text string) operand {
+func parseOperand(text string) (operand, error) {
 	o := operand{side: hostSide, path: text, text: text}
 	if text == "-" {
 		o.side = streamSide
-		return o
+		return o, nil
 	}
-	if rest, ok := strings.CutPrefix(text, "sandbox:"); ok {
+	if strings.HasPrefix(text, "sandbox:///") {
+		o.side = sandboxSide // the URL of a file in the sandbox, and no path after the side
+	} else if rest, ok := strings.CutPrefix(text, "sandbox:"); ok {
 		o.side, o.path = sandboxSide, rest
 	} else if rest, ok := strings.CutPrefix(text, "host:"); ok {
 		o.path = rest
@@ -81,7 +84,9 @@ func parseOperand(text string) operand {
 	if o.path == "" {
 		o.path = "."
 	}
-	return o
+	var err error
+	o.path, err = mountpath.FromURL(o.path)
+	return o, err
 }
 
 // isContent reports whether the operand means what is in a folder.
@@ -113,10 +118,14 @@ func planCopy(args []string) (copyPlan, error) {
 		return copyPlan{}, err
 	}
 	var p copyPlan
-	for _, arg := range args[:len(args)-1] {
-		p.from = append(p.from, parseOperand(arg))
+	for _, arg := range args {
+		o, err := parseOperand(arg)
+		if err != nil {
+			return p, operation("cp", err)
+		}
+		p.from = append(p.from, o)
 	}
-	p.to = parseOperand(args[len(args)-1])
+	p.from, p.to = p.from[:len(args)-1], p.from[len(args)-1]
 	source := p.from[0].side
 	for _, o := range p.from {
 		switch {

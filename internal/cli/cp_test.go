@@ -46,6 +46,9 @@ func TestCopyBetweenSides(t *testing.T) {
 	}{
 		{"a file into the workspace", "one sandbox:", "w/ w/x=inside one=1", 0},
 		{"with both prefixes", "host:one sandbox:two", "w/ w/x=inside two=1", 0},
+		{"with the URL of a file inside", "one sandbox:///workspace/a%20b", "a b=1 w/ w/x=inside", 0},
+		{"with the URL of a file behind the side", "one sandbox:file:///workspace/w/x", "w/ w/x=1", 0},
+		{"with the URL of another host", "one sandbox:file://host/x", "names the host host", 1},
 		{"into a folder that is made", "one sandbox:a/b/c", "a/ a/b/ a/b/c=1 w/ w/x=inside", 0},
 		{"a file over a file", "one sandbox:w/x", "w/ w/x=1", 0},
 		{"a folder under its name", "tree sandbox:", "tree/ tree/in=2 w/ w/x=inside", 0},

@@ -149,6 +149,13 @@ func TestFileCommands(t *testing.T) {
 		{"rm -r /workspace", "", 1, "", "a mount itself cannot be removed"},
 		{"read /etc/passwd", "", 1, "", "sandbox: fs read: SANDBOX.CAPABILITY_BLOCKED: "},
 		{"ls ../x", "", 1, "", "SANDBOX.CAPABILITY_BLOCKED"},
+		{"write file:///workspace/of%20url", "x", 0, "", ""},
+		{"read sandbox:///workspace/of%20url", "", 0, "x", ""},
+		{"glob file:///workspace/*%20url", "", 0, "/workspace/of url\n", ""},
+		{"write file:x", "x", 1, "", "relative"},
+		{"mkdir -p https://example.com/x", "", 1, "", "not a path"},
+		{"rm file:///workspace/of%20url", "", 0, "", ""},
+		{"ls", "", 0, "", ""},
 		{"write -- -dash", "x", 0, "", ""},
 		{"rm -- -dash", "", 0, "", ""},
 	}

@@ -6,6 +6,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -15,7 +16,7 @@ func (a *app) fsCommand() *ucli.Command {
 		Usage:     "read and change files in the session's sandbox, which is made when missing",
 		UsageText: "sandbox fs COMMAND [flags] [arguments]",
 		Description: "A path is one inside the sandbox; a relative one starts at /workspace. The path of the host folder that is\n" +
-			"mounted there is understood, too. Operations stay inside the mounts: what leads out, by a link or by \"..\",\n" +
+			"mounted there is understood, too, and so is the URL of a file, as file:///workspace/a.txt. Operations stay inside the mounts: what leads out, by a link or by \"..\",\n" +
 			"is refused, and a read-only mount is read-only here as well. A path that begins with a dash goes behind --.\n" +
 			"\n" +
 			"1: the operation failed. 125: the sandbox failed. 2: wrong usage.",
@@ -51,6 +52,9 @@ func (a *app) fileCommand(f fileCommand) *ucli.Command {
 			if err := countArgs(op, f.args, args, f.least, f.most); err != nil {
 				return err
 			}
+			if err := plainPaths(op, f.name == "glob", args); err != nil {
+				return err
+			}
 			if f.check != nil {
 				if err := f.check(); err != nil {
 					return err
@@ -59,6 +63,23 @@ func (a *app) fileCommand(f fileCommand) *ucli.Command {
 			return a.share(c.Context, &place, op, func(s manager.Share) error { return f.do(c.Context, s, args) })
 		},
 	}
+}
+
+// plainPaths replaces arguments that are URLs of files by the paths that they
+// mean.
+func plainPaths(op string, patterns bool, args []string) error {
+	named := mountpath.FromURL
+	if patterns {
+		named = mountpath.PatternFromURL
+	}
+	for i, arg := range args {
+		plain, err := named(arg)
+		if err != nil {
+			return operation(op, err)
+		}
+		args[i] = plain
+	}
+	return nil
 }
 
 // share brings the session's sandbox up and calls fn with its files. What fn

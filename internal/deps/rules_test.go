@@ -19,7 +19,7 @@ type rule struct {
 var pure = []string{
 	"./browser/door", "./browser/visit", "./budget", "./config/...", "./confighash", "./container/subnet",
 	"./daemon/api", "./daemon/strict", "./egress/hello", "./egress/request", "./evidence/checkpoint",
-	"./evidence/proof", "./evidence/replay", "./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt",
+	"./evidence/proof", "./evidence/replay", "./fsbridge/mountpath", "./grant", "./hardening", "./hostpath/pathvar", "./journal/excerpt",
 	"./lifecycle", "./policy/...", "./pool", "./provider/local/bwrap", "./provider/local/plan",
 	"./provider/local/seatbelt", "./schema/...", "./seccomp/...", "./tenant/quota", "./termsafe", "./toolpolicy",
 	"./tools/edit", "./tools/near", "./tools/patch", "./tools/picture", "./tools/schema", "./tools/show",

@@ -16,10 +16,10 @@ const (
 // begins returns the line with which the form of agents begins, or -1 if it is
 // not the first one with anything on it.
 func (r *reader) begins() int {
-	for i, l := range r.lines {
+	for i, l := range r.lines[r.at:] {
 		if l = strings.TrimSpace(l); l != "" {
 			if l == lineBegin {
-				return i
+				return r.at + i
 			}
 			return -1
 		}

@@ -1,10 +1,13 @@
 package patch
 
 import (
+	"errors"
 	"path"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -12,6 +15,9 @@ import (
 // absolute; with an empty dir they stay relative, and absolute ones are
 // refused. Whether an absolute path may be touched is for the caller to say:
 // [Patch.Paths] are all there are.
+//
+// A patch may stand in a fence of Markdown or in a here-document, alone or as
+// the input of apply_patch, git apply or patch, as it is written for a shell.
 //
 // Anything that is no patch, or only part of one, is
 // [sandbox.CodeValidation] and names the line. So is what cannot be carried out
@@ -21,7 +27,10 @@ func Parse(text []byte, dir string) (*Patch, error) {
 		return nil, bad("", 0, "make several patches of it", "the patch has %d bytes, and at most %d are taken", len(text), MaxPatch)
 	}
 	r := &reader{lines: split(string(text)), dir: dir}
-	var err error
+	err := r.unwrap()
+	if err != nil {
+		return nil, err
+	}
 	if i := r.begins(); i >= 0 {
 		r.at = i
 		err = r.envelope()
@@ -102,6 +111,12 @@ func (r *reader) hunk(line int) error {
 // clean returns a path as it is used, see [Parse].
 func (r *reader) clean(name string, line int) (string, error) {
 	shown := termsafe.Line(name[:min(len(name), 200)])
+	name, err := mountpath.FromURL(name)
+	if err != nil {
+		var e *sandbox.Error
+		errors.As(err, &e)
+		return "", bad(shown, line, e.Hint, "%s", e.Message)
+	}
 	switch {
 	case name == "":
 		return "", bad("", line, "", "the name of the file is missing")

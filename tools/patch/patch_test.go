@@ -223,6 +223,68 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestWrapped holds that a patch in a fence or a here-document is that patch, and
+// that lines of a changed file that look like these are lines of the file.
+func TestWrapped(t *testing.T) {
+	agents := "*** Begin Patch\n*** Update File: a\n@@\n-1\n+one\n*** End Patch\n"
+	git := "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n"
+	for _, p := range []string{agents, git} {
+		for _, text := range []string{
+			"```\n" + p + "```\n", "\n ```diff\n" + p + "```\n\n", "~~~~ patch x\n" + p + "~~~~~", "```diff\r\n" + strings.ReplaceAll(p, "\n", "\r\n") + "```\r\n",
+			"apply_patch <<'EOF'\n" + p + "EOF\n", "apply_patch << \"PATCH\"\n" + p + "PATCH", "<<EOF\n" + p + "EOF\n\n", "applypatch <<EOF\n" + p + "EOF",
+			"git apply -p1 - <<'EOF'\n" + p + "EOF\n", "patch -p1 <<'EOF'\n" + p + "EOF\n", "apply_patch <<-EOF\n\t" + strings.ReplaceAll(strings.TrimSpace(p), "\n", "\n\t") + "\n\tEOF\n",
+			"```bash\napply_patch <<'EOF'\n" + p + "EOF\n```\n", "<<'EOF'\n```diff\n" + p + "```\nEOF",
+		} {
+			files := tree{"a": "1\n2\n"}
+			r, err := apply(t, files, text)
+			if err != nil {
+				t.Errorf("%q: %v", text, err)
+				continue
+			}
+			if files.carry(r); files.show() != "a=one\n2\n" {
+				t.Errorf("%q: %q", text, files.show())
+			}
+		}
+		for _, text := range []string{
+			"```diff\n" + p, "~~~\n" + p + "```\n", "````\n" + p + "```\n", "apply_patch <<'EOF'\n" + p, "<<EOF\n" + p + "EOF2\n", "<<EOF\n" + p + " EOF\n", "```", "<<EOF",
+			"cd sub && apply_patch <<'EOF'\n" + agents + "EOF\n", "apply_patch <<'EOF\"\n" + agents + "EOF\n", "rm -rf . <<'EOF'\n" + agents + "EOF\n",
+		} {
+			if _, err := apply(t, tree{"a": "1\n2\n"}, text); sandbox.CodeOf(err) != sandbox.CodeValidation {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	}
+	files := tree{"a.md": "x\n```\ny\n```\n"}
+	r, err := apply(t, files, "```diff\n--- a/a.md\n+++ b/a.md\n@@ -2,3 +2,3 @@\n ```\n-y\n+EOF\n ```\n```\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files.carry(r); files.show() != "a.md=x\n```\nEOF\n```\n" {
+		t.Errorf("%q", files.show())
+	}
+	if _, err := apply(t, tree{"a": "1\n"}, "```\n*** Begin Patch\n*** Update File: a\n@@\n-2\n+3\n*** End Patch\n```\n"); err == nil || !strings.Contains(err.Error(), "line 4 of the patch") {
+		t.Errorf("lines do not keep their numbers: %v", err)
+	}
+}
+
+// TestNamesOfURLs holds that a URL in a patch names the file that it means.
+func TestNamesOfURLs(t *testing.T) {
+	for _, text := range []string{
+		"*** Begin Patch\n*** Add File: file:///workspace/a%20b\n+x\n*** End Patch\n", "--- /dev/null\n+++ file:///workspace/a%20b\n@@ -0,0 +1 @@\n+x\n",
+		"*** Begin Patch\n*** Add File: sandbox:///workspace/a%20b\n+x\n*** End Patch\n",
+	} {
+		p, err := patch.Parse([]byte(text), sandbox.WorkspaceDir)
+		if err != nil || !slices.Equal(p.Paths(), []string{"/workspace/a b"}) {
+			t.Errorf("%q: %v, %v", text, p, err)
+		}
+	}
+	for _, name := range []string{"file:x", "file://host/x", "https://example.com/x", "file:///workspace/%2e%2e/x"} {
+		if _, err := patch.Parse([]byte("*** Begin Patch\n*** Delete File: "+name+"\n*** End Patch\n"), sandbox.WorkspaceDir); sandbox.CodeOf(err) != sandbox.CodeValidation {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 func TestPaths(t *testing.T) {
 	p, err := patch.Parse([]byte(envelope("*** Update File: ./a//x", "*** Move to: /workspace/y", "*** Delete File: /etc/passwd", "*** Delete File: b")), "/workspace")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	jsonschema "github.com/bulkhead-dev/sandbox/schema"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
@@ -24,10 +25,14 @@ const MaxInput = 32 << 20
 // Decode reads the input of a tool, with the defaults of what is left out, into
 // T, which is the type of that tool's input. Nothing at all is an empty object.
 //
-// It is strict: unknown fields, fields that appear twice, null, other types,
-// values outside of their bounds, text that is no UTF-8 and anything after the
-// object are [sandbox.CodeValidation] with the name of the field, because what
-// somebody meant by them would not be done.
+// It is strict: unknown fields, fields that appear twice, other types, values
+// outside of their bounds, text that is no UTF-8 and anything after the object
+// are [sandbox.CodeValidation] with the name of the field, because what was meant
+// by them would not be done. It takes what clients write for lack of types, as
+// far as that has one meaning: null is a field that is left out, and an input
+// that is null an empty one; a text that is a JSON number is that number where a
+// number is wanted, and "true" and "false" are those where one of them is; a
+// path may be a URL that names a file of the sandbox, see [mountpath.FromURL].
 func Decode[T any](tool string, data []byte) (T, error) {
 	var to T
 	if err := judged(tool, data, reflect.ValueOf(&to)); err != nil {
@@ -60,7 +65,8 @@ func decode(data []byte, to reflect.Value) error {
 		return wrong("", fmt.Sprintf("the input has %d bytes, and at most %d are taken", len(data), MaxInput), "")
 	case !utf8.Valid(data):
 		return wrong("", "the input is no valid UTF-8", "")
-	case len(bytes.TrimSpace(data)) == 0:
+	}
+	if b := bytes.TrimSpace(data); len(b) == 0 || string(b) == "null" {
 		data = []byte("{}")
 	}
 	d := decoder{json.NewDecoder(bytes.NewReader(data)), replaced(data)}
@@ -96,6 +102,11 @@ func (d decoder) value(to reflect.Value, f reflect.StructField, path string) err
 	if err != nil {
 		return malformed(path, err)
 	}
+	return d.read(tok, to, f, path)
+}
+
+// read reads the value that tok is or begins.
+func (d decoder) read(tok json.Token, to reflect.Value, f reflect.StructField, path string) error {
 	if s, ok := tok.(string); ok && !d.replaced && strings.ContainsRune(s, utf8.RuneError) {
 		return wrong(path, "has an escape that is half a character", "write characters beyond U+FFFF as both halves, or as they are")
 	}
@@ -154,8 +165,15 @@ func (d decoder) object(tok json.Token, to reflect.Value, path string) error {
 		if !ok {
 			return wrong(join(path, name), "unknown field", "there are "+strings.Join(names, ", "))
 		}
+		tok, err := d.Token()
+		if err != nil {
+			return malformed(join(path, name), err)
+		}
+		if tok == nil {
+			return nil // as if it were left out
+		}
 		given[name] = true
-		return d.value(to.Field(i), t.Field(i), join(path, name))
+		return d.read(tok, to.Field(i), t.Field(i), join(path, name))
 	})
 	if err != nil {
 		return err
@@ -191,8 +209,15 @@ func (d decoder) mapping(tok json.Token, to reflect.Value, f reflect.StructField
 		if n, ok := most(f, "maxitems"); ok && int64(to.Len()) >= n {
 			return wrong(path, fmt.Sprintf("has more than %d entries", n), "")
 		}
+		tok, err := d.Token()
+		if err != nil {
+			return malformed(join(path, name), err)
+		}
+		if tok == nil {
+			return nil // as if it were left out
+		}
 		e := reflect.New(to.Type().Elem()).Elem()
-		if err := d.value(e, f, join(path, name)); err != nil {
+		if err := d.read(tok, e, f, join(path, name)); err != nil {
 			return err
 		}
 		to.SetMapIndex(reflect.ValueOf(name), e)
@@ -223,7 +248,7 @@ func (d decoder) list(tok json.Token, to reflect.Value, f reflect.StructField, p
 func scalar(tok json.Token, to reflect.Value, f reflect.StructField, path string) error {
 	switch to.Kind() {
 	case reflect.Bool:
-		b, ok := tok.(bool)
+		b, ok := truth(tok)
 		if !ok {
 			return wrong(path, "must be true or false, not "+kindOf(tok), "")
 		}
@@ -232,6 +257,10 @@ func scalar(tok json.Token, to reflect.Value, f reflect.StructField, path string
 		s, ok := tok.(string)
 		if !ok {
 			return wrong(path, "must be a text, not "+kindOf(tok), "put it in quotes")
+		}
+		s, err := plainPath(s, f, path)
+		if err != nil {
+			return err
 		}
 		to.SetString(s)
 		return text(s, f, path)
@@ -252,6 +281,44 @@ func scalar(tok json.Token, to reflect.Value, f reflect.StructField, path string
 	return nil
 }
 
+// truth reads true or false, also as a text.
+func truth(tok json.Token) (value, ok bool) {
+	switch v := tok.(type) {
+	case bool:
+		return v, true
+	case string:
+		yes := strings.EqualFold(v, "true")
+		return yes, yes || strings.EqualFold(v, "false")
+	}
+	return false, false
+}
+
+// plainPath returns s as the path that it means, where the tag names of f says
+// that it is the name of a file, a pattern, or the address of a page.
+func plainPath(s string, f reflect.StructField, path string) (string, error) {
+	named := mountpath.FromURL
+	switch f.Tag.Get("names") {
+	case "file":
+	case "pattern":
+		named = mountpath.PatternFromURL
+	case "page":
+		if scheme, _, _ := strings.Cut(strings.ToLower(s), ":"); scheme != "file" && scheme != "sandbox" {
+			return s, nil
+		}
+	default:
+		return s, nil
+	}
+	out, err := named(s)
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		e.Field = path
+	}
+	if err == nil && !utf8.ValidString(out) {
+		err = wrong(path, "the escapes of the URL are no valid UTF-8", "use a command for a file with such a name")
+	}
+	return out, err
+}
+
 // text holds a text against its bounds.
 func text(s string, f reflect.StructField, path string) error {
 	if enum := f.Tag.Get("enum"); enum != "" && !slices.Contains(strings.Split(enum, ","), s) {
@@ -266,9 +333,12 @@ func text(s string, f reflect.StructField, path string) error {
 	return nil
 }
 
-// whole reads a number without a fraction, however it is written.
+// whole reads a number without a fraction, however it is written, also as a text.
 func whole(tok json.Token) (int64, bool) {
 	number, ok := tok.(json.Number)
+	if s, isText := tok.(string); isText {
+		number, ok = json.Number(s), isNumber(s)
+	}
 	if !ok {
 		return 0, false
 	}
@@ -277,6 +347,11 @@ func whole(tok json.Token) (int64, bool) {
 	}
 	x, err := number.Float64()
 	return int64(x), err == nil && x == math.Trunc(x) && math.Abs(x) < 1<<53
+}
+
+// isNumber reports whether s is a number as JSON writes it.
+func isNumber(s string) bool {
+	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && s[len(s)-1] > ' ' && json.Valid([]byte(s))
 }
 
 // kindOf names a value for a message; a short one is shown.
@@ -288,7 +363,7 @@ func kindOf(tok json.Token) string {
 		}
 		return "a list"
 	case nil:
-		return "null; leave the field out instead"
+		return "null"
 	case string:
 		if len(v) > 40 {
 			return "a long text"

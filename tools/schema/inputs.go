@@ -4,13 +4,14 @@ import "github.com/bulkhead-dev/sandbox/tools/edit"
 
 // The tags of the types below are the schemas: doc is the description, required
 // says that a field has to be there, min and max bound a number, minlen and
-// maxlen a text in bytes, maxitems a list or map, enum lists the words there are, and default is what a field that is left out is. [Decode]
-// reads the same tags.
+// maxlen a text in bytes, maxitems a list or map, enum lists the words there are,
+// default is what a field that is left out is, and names says what a text names:
+// a file, a pattern of files, or a page. [Decode] reads the same tags.
 
 // Exec is the input of exec.
 type Exec struct {
 	Command    string            `json:"command" maxlen:"1000000" doc:"Shell text to run: one line or many. Working directory, variables and functions stay from call to call, unless it runs in the background."`
-	Dir        string            `json:"dir" maxlen:"4096" doc:"Working directory for a command in the background or on a terminal; the workspace by default. Other commands say cd."`
+	Dir        string            `json:"dir" maxlen:"4096" names:"file" doc:"Working directory for a command in the background or on a terminal; the workspace by default. Other commands say cd."`
 	Env        map[string]string `json:"env" maxitems:"256" maxlen:"131072" doc:"Variables for a command in the background or on a terminal. Other commands say export."`
 	Stdin      string            `json:"stdin" maxlen:"1048576" doc:"What the command reads from its standard input; nothing by default."`
 	Timeout    int               `json:"timeout" min:"1" max:"86400" doc:"Seconds after which the command and all that it has started are ended; the limit of the settings holds as well."`
@@ -70,20 +71,20 @@ func (p Process) Check() error {
 
 // Read is the input of read.
 type Read struct {
-	Path   string `json:"path" required:"true" minlen:"1" maxlen:"4096" doc:"The file, relative to the workspace or as the sandbox sees it. Pictures come as pictures."`
+	Path   string `json:"path" required:"true" minlen:"1" maxlen:"4096" names:"file" doc:"The file, relative to the workspace or as the sandbox sees it. Pictures come as pictures."`
 	Offset int    `json:"offset" min:"1" max:"1000000000" default:"1" doc:"The first line, from 1."`
 	Limit  int    `json:"limit" min:"1" max:"10000" default:"2000" doc:"The most lines."`
 }
 
 // Write is the input of write.
 type Write struct {
-	Path    string `json:"path" required:"true" minlen:"1" maxlen:"4096" doc:"The file. Missing folders are made; what is there is replaced as one step."`
+	Path    string `json:"path" required:"true" minlen:"1" maxlen:"4096" names:"file" doc:"The file. Missing folders are made; what is there is replaced as one step."`
 	Content string `json:"content" required:"true" maxlen:"10485760" doc:"The whole content."`
 }
 
 // Edit is the input of edit: one edit, or a list of them.
 type Edit struct {
-	Path  string     `json:"path" required:"true" minlen:"1" maxlen:"4096" doc:"The file."`
+	Path  string     `json:"path" required:"true" minlen:"1" maxlen:"4096" names:"file" doc:"The file."`
 	Old   string     `json:"old" maxlen:"10485760" doc:"What is to be replaced, exactly as it stands in the file, without line numbers, and with enough around it to be there once. Empty for a new file."`
 	New   string     `json:"new" maxlen:"10485760" doc:"What is to stand there instead."`
 	All   bool       `json:"all" doc:"Replace every place."`
@@ -128,15 +129,15 @@ type ApplyPatch struct {
 
 // Ls is the input of ls.
 type Ls struct {
-	Path   string `json:"path" maxlen:"4096" default:"." doc:"The folder."`
+	Path   string `json:"path" maxlen:"4096" default:"." names:"file" doc:"The folder."`
 	Offset int    `json:"offset" min:"0" max:"1000000000" doc:"Entries to leave out at the beginning."`
 	Limit  int    `json:"limit" min:"1" max:"10000" default:"500" doc:"The most entries."`
 }
 
 // Glob is the input of glob.
 type Glob struct {
-	Pattern string `json:"pattern" required:"true" minlen:"1" maxlen:"1024" doc:"What paths have to match: *, ?, [class], {a,b}, and ** for any number of folders."`
-	Path    string `json:"path" maxlen:"4096" doc:"The folder below which to look; the workspace by default."`
+	Pattern string `json:"pattern" required:"true" minlen:"1" maxlen:"1024" names:"pattern" doc:"What paths have to match: *, ?, [class], {a,b}, and ** for any number of folders."`
+	Path    string `json:"path" maxlen:"4096" names:"file" doc:"The folder below which to look; the workspace by default."`
 	Limit   int    `json:"limit" min:"1" max:"10000" default:"500" doc:"The most paths."`
 }
 
@@ -145,7 +146,7 @@ type Grep struct {
 	Pattern    string `json:"pattern" required:"true" minlen:"1" maxlen:"4096" doc:"What lines have to match, as RE2 writes regular expressions."`
 	Literal    bool   `json:"literal" doc:"The pattern is plain text."`
 	IgnoreCase bool   `json:"ignoreCase" doc:"Upper and lower case are the same."`
-	Path       string `json:"path" maxlen:"4096" doc:"A file, or the folder below which to look; the workspace by default."`
+	Path       string `json:"path" maxlen:"4096" names:"file" doc:"A file, or the folder below which to look; the workspace by default."`
 	Glob       string `json:"glob" maxlen:"1024" doc:"Look only into files whose paths match this."`
 	Context    int    `json:"context" min:"0" max:"20" doc:"Lines to show before and after each match."`
 	Mode       string `json:"mode" enum:"lines,files,count" default:"lines" doc:"lines: the lines that match. files: the files that have one. count: how many each has."`
@@ -154,5 +155,5 @@ type Grep struct {
 
 // Image is the input of image.
 type Image struct {
-	Path string `json:"path" required:"true" minlen:"1" maxlen:"4096" doc:"The picture: PNG, JPEG, GIF or WebP."`
+	Path string `json:"path" required:"true" minlen:"1" maxlen:"4096" names:"file" doc:"The picture: PNG, JPEG, GIF or WebP."`
 }

@@ -96,10 +96,20 @@ func TestDecode(t *testing.T) {
 		{"exec", `{"comand":"ls"}`, "comand", "unknown field"},
 		{"exec", `{"command":"ls","command":"rm"}`, "command", "twice"},
 		{"exec", `{"Command":"ls"}`, "Command", "unknown field"},
-		{"exec", `{"command":null}`, "command", "null"},
+		{"exec", `{"command":null}`, "command", "missing"},
+		{"exec", `null`, "command", "missing"},
+		{"exec", `null null`, "", "an object, not null"},
+		{"exec", `{"command":"ls","timeout":null,"timeout":5}`, "timeout", "twice"},
 		{"exec", `{"command":["ls"]}`, "command", "must be a text, not a list"},
 		{"exec", `{"command":"ls","timeout":0}`, "timeout", "from 1 to 86400, not 0"},
-		{"exec", `{"command":"ls","timeout":"5"}`, "timeout", `not "5"`},
+		{"exec", `{"command":"ls","timeout":"0"}`, "timeout", "from 1 to 86400, not 0"},
+		{"exec", `{"command":"ls","timeout":"5s"}`, "timeout", `not "5s"`},
+		{"exec", `{"command":"ls","timeout":""}`, "timeout", `not ""`},
+		{"exec", `{"command":"ls","timeout":" 5"}`, "timeout", `not " 5"`},
+		{"exec", `{"command":"ls","timeout":"true"}`, "timeout", "whole number"},
+		{"exec", `{"command":"ls","timeout":true}`, "timeout", "whole number"},
+		{"exec", `{"command":"ls","timeout":"1.5"}`, "timeout", "whole number"},
+		{"exec", `{"command":"ls","background":1}`, "background", "true or false"},
 		{"exec", `{"command":"ls","timeout":1.5}`, "timeout", "whole number, not 1.5"},
 		{"exec", `{"command":"ls","timeout":1e99}`, "timeout", "whole number"},
 		{"exec", `{"command":"ls","background":"yes"}`, "background", "true or false"},
@@ -127,6 +137,14 @@ func TestDecode(t *testing.T) {
 		{"read", `{"path":""}`, "path", "empty"},
 		{"read", `{"path":"x","limit":10001}`, "limit", "from 1 to 10000"},
 		{"write", `{"path":"x"}`, "content", "missing"},
+		{"write", `{"path":"x","content":null}`, "content", "missing"},
+		{"write", `{"path":"file:x","content":""}`, "path", "relative"},
+		{"write", `{"path":"file://host/x","content":""}`, "path", "host"},
+		{"write", `{"path":"https://example.com/x","content":""}`, "path", "https"},
+		{"write", `{"path":"file:///workspace/%ff","content":""}`, "path", "UTF-8"},
+		{"browser", `{"action":"upload","selector":"a","files":["a","file:b"]}`, "files[1]", "relative"},
+		{"browser", `{"action":"navigate","url":"file://host/x"}`, "url", "host"},
+		{"edit", `{"path":"x","edits":[null]}`, "edits[0]", "null"},
 		{"edit", `{"path":"x"}`, "old", "missing"},
 		{"edit", `{"path":"x","old":"a","edits":[{"old":"a","new":"b"}]}`, "edits", "without old"},
 		{"edit", `{"path":"x","edits":[{"old":"a","new":"b"},{"old":"a"}]}`, "edits[1].new", "missing"},
@@ -180,7 +198,91 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that what a schema refuses is refused by its tool too.
+// TestLenient holds that what clients write for lack of types is read as what it
+// means, in every field of that kind.
+func TestLenient(t *testing.T) {
+	exec, err := schema.Decode[schema.Exec]("exec", []byte(`{"command":"x","dir":"file:///workspace/a%20b","env":{"A":"b","B":null},"stdin":null,"timeout":"30","background":"true","tty":"False","rows":null,"cols":"1e2","restart":null}`))
+	if want := (schema.Exec{Command: "x", Dir: "/workspace/a b", Env: map[string]string{"A": "b"}, Timeout: 30, Background: true, Rows: 24, Cols: 100}); err != nil || !reflect.DeepEqual(exec, want) {
+		t.Errorf("got %+v, %v, want %+v", exec, err, want)
+	}
+	e, err := schema.Decode[schema.Edit]("edit", []byte(`{"path":"sandbox:///workspace/x","old":null,"new":null,"all":null,"edits":[{"old":"a","new":"b","all":"true"},{"old":"c","new":"d","all":null}]}`))
+	if want := (schema.Edit{Path: "/workspace/x", Edits: []schema.EditPart{{Old: "a", New: "b", All: true}, {Old: "c", New: "d"}}}); err != nil || !reflect.DeepEqual(e, want) {
+		t.Errorf("got %+v, %v, want %+v", e, err, want)
+	}
+	list, err := schema.Decode[schema.Ls]("ls", []byte(" null\n"))
+	if want := (schema.Ls{Path: ".", Limit: 500}); err != nil || list != want {
+		t.Errorf("got %+v, %v, want %+v", list, err, want)
+	}
+	page, err := schema.Decode[schema.Browser]("browser", []byte(`{"action":"navigate","url":"sandbox:///workspace/a.html","files":null,"parts":null}`))
+	if err != nil || page.URL != "/workspace/a.html" {
+		t.Errorf("got %+v, %v", page, err)
+	}
+	if page, err = schema.Decode[schema.Browser]("browser", []byte(`{"action":"navigate","url":"https://example.com/?q#f"}`)); err != nil || page.URL != "https://example.com/?q#f" {
+		t.Errorf("got %+v, %v", page, err)
+	}
+
+	for _, tool := range schema.All() {
+		var root struct {
+			Properties map[string]struct{ Description string }
+			Required   []string
+		}
+		if err := json.Unmarshal(tool.Schema(), &root); err != nil {
+			t.Fatal(err)
+		}
+		var input map[string]any
+		if err := json.Unmarshal([]byte(tool.Examples[0]), &input); err != nil {
+			t.Fatal(err)
+		}
+		for name := range root.Properties {
+			if _, given := input[name]; !given {
+				input[name] = nil
+			}
+		}
+		data, err := json.Marshal(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tool.Validate(data); err != nil {
+			t.Errorf("%s with null for what is left out: %s: %v", tool.Name, data, err)
+		}
+	}
+}
+
+// typed is a value as its schema has it, where the reader takes other forms.
+func typed(v any, s map[string]any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		properties, _ := s["properties"].(map[string]any)
+		rest, _ := s["additionalProperties"].(map[string]any)
+		for name, e := range x {
+			of, ok := properties[name].(map[string]any)
+			if !ok {
+				of = rest
+			}
+			if e == nil {
+				delete(x, name)
+			} else {
+				x[name] = typed(e, of)
+			}
+		}
+	case []any:
+		of, _ := s["items"].(map[string]any)
+		for i, e := range x {
+			x[i] = typed(e, of)
+		}
+	case string:
+		switch {
+		case s["type"] == "integer":
+			return json.Number(x)
+		case s["type"] == "boolean":
+			return strings.EqualFold(x, "true")
+		}
+	}
+	return v
+}
+
+// FuzzDecode holds that what a schema refuses is refused by its tool too, but
+// for the forms of [typed] and for paths that are longer as URLs.
 func FuzzDecode(f *testing.F) {
 	var schemas []*jsonschema.Schema
 	for i, tool := range schema.All() {
@@ -190,6 +292,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add(uint8(0), []byte(`{"command":"x","env":{"a":"b"},"tty":true}`))
+	f.Add(uint8(0), []byte(`{"command":"x","env":{"a":null},"tty":"true","timeout":"5","dir":"file:///workspace"}`))
 	tools := schema.All()
 	f.Fuzz(func(t *testing.T, i uint8, data []byte) {
 		tool := tools[int(i)%len(tools)]
@@ -200,14 +303,18 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if len(bytes.TrimSpace(data)) == 0 {
+		if b := bytes.TrimSpace(data); len(b) == 0 || string(b) == "null" {
 			return
 		}
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 		if err != nil {
 			t.Fatalf("%s was taken, and is no JSON: %v", data, err)
 		}
-		if err := schemas[int(i)%len(tools)].Validate(doc); err != nil {
+		var root map[string]any
+		if err := json.Unmarshal(tool.Schema(), &root); err != nil {
+			t.Fatal(err)
+		}
+		if err := schemas[int(i)%len(tools)].Validate(typed(doc, root)); err != nil && !strings.Contains(string(data), "%") {
 			t.Fatalf("%s takes %s, and its schema does not: %v", tool.Name, data, err)
 		}
 	})
