@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 )
 
 // The channels of binary frames, their first byte.
@@ -197,6 +198,9 @@ func (r Request) check() error {
 
 // decode reads exactly one JSON value whose members v knows.
 func decode(b []byte, v any) error {
+	if strict.HasHalf(b) {
+		return invalid("", "a frame has an escape that is half a character")
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {

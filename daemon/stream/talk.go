@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 
 	"github.com/coder/websocket"
+
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 )
 
 // A Talk is JSON in both directions over a WebSocket that may be silent for
@@ -33,7 +35,7 @@ func (t *Talk) Receive(ctx context.Context, v any) error {
 	if kind != websocket.MessageText {
 		return invalid("", "a message is no text")
 	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if err := json.Unmarshal(b, v); err != nil || strict.HasHalf(b) {
 		return invalid("", "a message is no JSON that is understood here")
 	}
 	return nil

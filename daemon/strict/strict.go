@@ -36,13 +36,16 @@ func Decode(data []byte, to any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}")
 	}
-	r := reader{json.NewDecoder(bytes.NewReader(data))}
+	r := reader{json.NewDecoder(bytes.NewReader(data)), HasHalf(data)}
 	r.UseNumber()
 	if err := r.value(reflect.TypeOf(to).Elem(), reflect.StructField{}, "", 0); err != nil {
 		return err
 	}
 	if _, err := r.Token(); err != io.EOF {
 		return wrong("", "something follows the value")
+	}
+	if r.half {
+		return halved("")
 	}
 	if err := json.Unmarshal(data, to); err != nil {
 		return unread(err)
@@ -64,7 +67,19 @@ func wrong(field, message string) error {
 	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Field: field, Message: message}
 }
 
-type reader struct{ *json.Decoder }
+type reader struct {
+	*json.Decoder
+	half bool // an escape somewhere is half a character
+}
+
+// halved is the error about a text with half a character in it.
+func halved(path string) error {
+	return wrong(path, "has an escape that is half a character; characters beyond U+FFFF are written as both halves, or as they are")
+}
+
+// isHalved reports whether the text s, as the decoder has it, may be the one with
+// half a character in it.
+func (r reader) isHalved(s string) bool { return r.half && strings.ContainsRune(s, utf8.RuneError) }
 
 // value reads the next value, which is to be a t in the field f.
 func (r reader) value(t reflect.Type, f reflect.StructField, path string, depth int) error {
@@ -74,6 +89,9 @@ func (r reader) value(t reflect.Type, f reflect.StructField, path string, depth 
 	tok, err := r.Token()
 	if err != nil {
 		return malformed(path, err)
+	}
+	if s, ok := tok.(string); ok && r.isHalved(s) {
+		return halved(path)
 	}
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -133,6 +151,9 @@ func (r reader) members(tok json.Token, of reflect.StructField, path string, f f
 			return malformed(path, err)
 		}
 		name := key.(string) // as the decoder has it
+		if r.isHalved(name) {
+			return halved(join(path, name))
+		}
 		if seen[name] {
 			return wrong(join(path, name), "appears twice")
 		}

@@ -37,6 +37,30 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// TestHalves holds that half a character is refused wherever it stands, whatever
+// else the body has, and that whole ones are taken.
+func TestHalves(t *testing.T) {
+	for input, field := range map[string]string{
+		`{"text":"\ud800"}`: "text", `{"text":"\uD800"}`: "text", `{"text":"a\udfff"}`: "text", `{"text":"\ud83d\u0041"}`: "text", `{"text":"\ud83d\ud83d\ude00"}`: "text",
+		`{"text":"\ude00\ud83d"}`: "text", `{"text":"\ud83dA"}`: "text", `{"text":"\\\ud800"}`: "text", `{"text":"a","map":{"\ud800":"x"}}`: "map.\ufffd", `{"text":"a","list":["\ufffd","\ud800"]}`: "list[0]",
+		`{"text":"a","free":{"b":["\udc00"]}}`: "free.b[0]", `{"text":"a","free":{"\udc00":1}}`: "free.\ufffd", `{"\ud800":"a"}`: "\ufffd",
+	} {
+		var w whole
+		var e *sandbox.Error
+		if err := strict.Decode([]byte(input), &w); !errors.As(err, &e) || e.Field != field || !strings.Contains(e.Message, "half a character") {
+			t.Errorf("%s: %v; want the field %q", input, err, field)
+		}
+	}
+	for input, want := range map[string]string{
+		`{"text":"\ud83d\ude00"}`: "\U0001f600", `{"text":"\ufffd"}`: "\ufffd", `{"text":"�"}`: "\ufffd", `{"text":"\\ud8"}`: `\ud8`, `{"text":"\ue000"}`: "\ue000",
+	} {
+		var w whole
+		if err := strict.Decode([]byte(input), &w); err != nil || w.Text != want {
+			t.Errorf("%s: %q, %v", input, w.Text, err)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for input, field := range map[string]string{
 		``: "text", `{}`: "text", `{"text":""}`: "text", `{"text":"abcde"}`: "text", `{"text":"a","word":"c"}`: "word",

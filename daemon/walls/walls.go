@@ -49,9 +49,11 @@
 package walls
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 
@@ -59,6 +61,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
 	"github.com/bulkhead-dev/sandbox/daemon/filing"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
@@ -169,12 +172,19 @@ func (h *Handler) routes() {
 
 // body reads the request's JSON into v.
 func body(r *http.Request, v any) error {
-	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body is too large", Err: large}
+	}
+	if err == nil && strict.HasHalf(data) {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body has an escape that is half a character"}
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body is too large", Err: large}
-		}
+	if err == nil {
+		err = d.Decode(v)
+	}
+	if err != nil {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body is no JSON that is understood here: " + err.Error()}
 	}
 	return nil

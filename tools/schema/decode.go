@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	jsonschema "github.com/bulkhead-dev/sandbox/schema"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -69,7 +70,7 @@ func decode(data []byte, to reflect.Value) error {
 	if b := bytes.TrimSpace(data); len(b) == 0 || string(b) == "null" {
 		data = []byte("{}")
 	}
-	d := decoder{json.NewDecoder(bytes.NewReader(data)), replaced(data)}
+	d := decoder{json.NewDecoder(bytes.NewReader(data)), strict.HasHalf(data)}
 	d.UseNumber()
 	if err := d.value(to, reflect.StructField{}, ""); err != nil {
 		return err
@@ -87,13 +88,16 @@ func wrong(field, message, hint string) error {
 
 type decoder struct {
 	*json.Decoder
-	replaced bool // the input has replacement characters of its own
+	half bool // an escape somewhere is half a character
 }
 
-// replaced reports whether the input spells the replacement character, which
-// the decoder puts where an escape is half a character.
-func replaced(data []byte) bool {
-	return bytes.ContainsRune(data, utf8.RuneError) || bytes.Contains(bytes.ToLower(data), []byte(`\ufffd`))
+// whole returns an error where the text s, as the decoder has it, may be the one
+// with half a character in it.
+func (d decoder) whole(s, path string) error {
+	if !d.half || !strings.ContainsRune(s, utf8.RuneError) {
+		return nil
+	}
+	return wrong(path, "has an escape that is half a character", "write characters beyond U+FFFF as both halves, or as they are")
 }
 
 // value reads the next value into to, by the tags of f.
@@ -107,8 +111,10 @@ func (d decoder) value(to reflect.Value, f reflect.StructField, path string) err
 
 // read reads the value that tok is or begins.
 func (d decoder) read(tok json.Token, to reflect.Value, f reflect.StructField, path string) error {
-	if s, ok := tok.(string); ok && !d.replaced && strings.ContainsRune(s, utf8.RuneError) {
-		return wrong(path, "has an escape that is half a character", "write characters beyond U+FFFF as both halves, or as they are")
+	if s, ok := tok.(string); ok {
+		if err := d.whole(s, path); err != nil {
+			return err
+		}
 	}
 	switch to.Kind() {
 	case reflect.Struct:
@@ -137,6 +143,9 @@ func (d decoder) members(tok json.Token, path string, f func(name string) error)
 			return malformed(path, err)
 		}
 		name := key.(string) // as the decoder has it
+		if err := d.whole(name, join(path, name)); err != nil {
+			return err
+		}
 		if seen[name] {
 			return wrong(join(path, name), "the field appears twice", "keep one of them")
 		}

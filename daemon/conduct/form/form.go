@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -190,7 +191,7 @@ func ReadExplain(b []byte) (Explain, error) {
 	var q Explain
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil {
+	if err := d.Decode(&q); err != nil || strict.HasHalf(b) {
 		return q, &sandbox.Error{Code: sandbox.CodeValidation, Op: "explain", Message: "the request is no JSON that is understood here"}
 	}
 	return q, nil
