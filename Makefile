@@ -26,6 +26,9 @@ BENCH_FLAGS ?=
 DOC ?=
 PKGS ?= ./...
 
+# Programs carry the commit, and the version that its tag gives it.
+STAMP ?= -buildvcs=auto
+
 .DEFAULT_GOAL := help
 .PHONY: help build setup image playwright sshd inspector redocly test lint fuzz bench gobench demo demo-server schemas openapi cover clean
 
@@ -34,10 +37,10 @@ help: ## show this list
 
 build: ## build bin/sandbox and the parts beside it: -engine, -daemon and -guest
 	@mkdir -p $(BIN)/.built
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/.built/sandbox-guest ./cmd/sandbox-guest
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/.built/sandbox-daemon ./cmd/sandbox
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_engine -o $(BIN)/.built/sandbox-engine ./cmd/sandbox
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_front -o $(BIN)/.built/sandbox ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -o $(BIN)/.built/sandbox-guest ./cmd/sandbox-guest
+	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/.built/sandbox-daemon ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_engine -o $(BIN)/.built/sandbox-engine ./cmd/sandbox
+	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_front -o $(BIN)/.built/sandbox ./cmd/sandbox
 	@scripts/place.sh $(BIN)/.built $(BIN) sandbox-guest sandbox-daemon sandbox-engine sandbox
 
 setup: ## install what is missing and start a Docker engine where none answers

@@ -48,7 +48,7 @@ func TestBrowserChecks(t *testing.T) {
 		}, "browser-image", doctor.Warn, "is not there", "sandbox images pull example.com/b:1"},
 		{"image stale", func(w *world) { w.image.Stale = true }, "browser-image", doctor.Warn, "another recipe", "sandbox images build --browser"},
 		{"image old", func(w *world) { w.image.Created = noon.Add(-90 * 24 * time.Hour) }, "browser-image", doctor.Warn, "90 days", "--browser"},
-		{"no engine", func(w *world) { w.imageErr = &sandbox.Error{Code: sandbox.CodeUnavailable} }, "browser-image", doctor.Warn, "not known", "answer"},
+		{"no engine", func(w *world) { w.imageErr = &sandbox.Error{Code: sandbox.CodeUnavailable} }, "browser-image", doctor.Skip, "depends on engine", ""},
 		{"no image on the host", host, "browser-image", doctor.OK, "not needed", ""},
 
 		{"own sandbox", func(*world) {}, "browser-sandbox", doctor.OK, "keeps its own", ""},

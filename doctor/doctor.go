@@ -20,11 +20,13 @@ import (
 // A Status is the verdict of a check.
 type Status string
 
-// The verdicts: as it should be; works, with something to know; does not work.
+// The verdicts: as it should be; works, with something to know; does not work;
+// not looked at, because it depends on a check that failed.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
 	Fail Status = "fail"
+	Skip Status = "skip"
 )
 
 // A Check is what was looked at, what was seen, and what to do about it.
@@ -117,6 +119,10 @@ func fail(fix, format string, args ...any) finding {
 	return finding{Fail, fmt.Sprintf(format, args...), fix}
 }
 
+// skip is the finding of a check that cannot look because the one called need
+// failed, which says what to do.
+func skip(need string) finding { return finding{Skip, "depends on " + need, ""} }
+
 // A check is one thing to look at.
 type check struct {
 	name string
@@ -126,7 +132,7 @@ type check struct {
 
 func checks(local []WallCheck) []check {
 	out := []check{
-		{"engine", engineAnswers, wallDocker},
+		{engineCheck, engineAnswers, wallDocker},
 		{"engine-address", engineIsLocal, wallDocker},
 		{"api-version", apiVersion, wallDocker},
 		{"storage-driver", storageDriver, wallDocker},

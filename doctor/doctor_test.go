@@ -131,7 +131,7 @@ func TestChecks(t *testing.T) {
 		}, "engine", doctor.Fail, "no engine at unix:///var/run/docker.sock: cannot reach it: refused", "docker.io"},
 		{"engine down without hint", func(w *world) { w.postErr = errors.New("refused") }, "engine", doctor.Fail, "refused", "docker.io"},
 		{"engine down and not needed", func(w *world) { w.postErr, w.settings.Provider = down, "local" }, "engine", doctor.Warn, "does without", "start it"},
-		{"nothing known of a dead engine", func(w *world) { w.postErr = down }, "seccomp", doctor.Warn, "not known", "engine answer"},
+		{"nothing known of a dead engine", func(w *world) { w.postErr = down }, "seccomp", doctor.Skip, "depends on engine", ""},
 		{"unix socket", func(*world) {}, "engine-address", doctor.OK, "this machine", ""},
 		{"tcp engine", func(w *world) { w.posture.Host = "tcp://10.0.0.5:2376" }, "engine-address", doctor.Fail, "do not cross", "DOCKER_HOST"},
 		{"ssh engine that is down", func(w *world) { w.postErr, w.address = down, "ssh://me:pw@host" }, "engine-address", doctor.Fail, "ssh://me:xxxxx@host", "DOCKER_HOST"},
@@ -158,7 +158,7 @@ func TestChecks(t *testing.T) {
 		{"odd clock", func(w *world) { w.posture.Time = "yesterday" }, "clock", doctor.Warn, "yesterday", ""},
 		{"image there", func(*world) {}, "image", doctor.OK, "on debian:bookworm-slim, 2 days old", ""},
 		{"image missing", func(w *world) { w.imageErr = notFound }, "image", doctor.Warn, "is not there", "images build"},
-		{"image not known", func(w *world) { w.imageErr = down }, "image", doctor.Warn, "not known", ""},
+		{"image not known", func(w *world) { w.imageErr = down }, "image", doctor.Skip, "depends on engine", ""},
 		{"image stale", func(w *world) { w.image.Stale = true }, "image", doctor.Warn, "another recipe", "images build"},
 		{"image old", func(w *world) { w.image.Created = noon.Add(-90 * 24 * time.Hour) }, "image", doctor.Warn, "90 days", "images build"},
 		{"image pulled", func(w *world) { w.image.Origin = images.OriginForeign }, "image", doctor.OK, "elsewhere", ""},
@@ -192,7 +192,7 @@ func TestChecks(t *testing.T) {
 		{"left", func(w *world) {
 			w.left = doctor.Leftovers{Orphans: []string{"a", "b", "c", "d"}, Corrupt: []string{"x"}}
 		}, "leftovers", doctor.Warn, "4 containers without record (a, b, c, …), 1 damaged", "prune"},
-		{"left not known", func(w *world) { w.leftErr = down }, "leftovers", doctor.Warn, "not known", ""},
+		{"left not known", func(w *world) { w.leftErr = down }, "leftovers", doctor.Skip, "depends on engine", ""},
 		{"control characters", func(w *world) { w.posture.Version = "1\x1b[2J" }, "engine", doctor.OK, `1\x1b[2J`, ""},
 	}
 	for _, tt := range tests {

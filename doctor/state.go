@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
 )
 
 func settingsFile(_ context.Context, e *examination) finding {
@@ -139,7 +141,10 @@ func leftovers(ctx context.Context, e *examination) finding {
 	}
 	l, err := e.Leftovers(ctx)
 	if err != nil {
-		return warn("make the engine answer first", "not known: %v", err)
+		if sandbox.CodeOf(err) == sandbox.CodeUnavailable {
+			return unknown()
+		}
+		return warn("", "not known: %v", err)
 	}
 	var parts []string
 	for _, p := range []struct {

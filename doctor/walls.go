@@ -46,8 +46,6 @@ func (r Report) excuse(list []check, wanted string) {
 		case check.Status == Fail:
 			check.Status = Warn
 			check.Detail += "; the provider " + wanted + " does without it"
-		case check.Fix == answerFirst:
-			check.Fix = "" // nobody waits for it
 		}
 	}
 }

@@ -153,8 +153,8 @@ func TestServeAndOpenStay(t *testing.T) {
 		{"served until interrupted", "browser start --serve", func(*fakeLife) { syscall.Kill(os.Getpid(), syscall.SIGINT) }, 0, ""},
 		{"served until terminated", "browser start --serve --for 1h", func(*fakeLife) { syscall.Kill(os.Getpid(), syscall.SIGTERM) }, 0, ""},
 		{"served until hung up", "browser start --serve", func(*fakeLife) { syscall.Kill(os.Getpid(), syscall.SIGHUP) }, 129, ""},
-		{"served until removed", "browser start --serve", func(l *fakeLife) { l.end(gone) }, 125, "sandbox: SANDBOX.NOT_FOUND: serve: the browser was removed\n"},
-		{"served until it has gone", "browser start --serve", func(l *fakeLife) { l.end(errors.New("lost")) }, 125, "sandbox: PROVIDER.UNAVAILABLE: browser: the browser has gone: lost\n"},
+		{"served until removed", "browser start --serve", func(l *fakeLife) { l.end(gone) }, 125, `"detail":"the browser was removed","code":"SANDBOX.NOT_FOUND","op":"serve"`},
+		{"served until it has gone", "browser start --serve", func(l *fakeLife) { l.end(errors.New("lost")) }, 125, `"detail":"the browser has gone: lost","code":"PROVIDER.UNAVAILABLE","op":"browser"`},
 		{"watched until interrupted", "browser open", func(*fakeLife) { syscall.Kill(os.Getpid(), syscall.SIGINT) }, 0, ""},
 		{"watched until removed", "browser open", func(l *fakeLife) { l.end(gone) }, 125, "SANDBOX.NOT_FOUND"},
 	} {
@@ -288,7 +288,7 @@ func TestExplainTellsHowABrowserIsIsolated(t *testing.T) {
 	} {
 		f := filled()
 		f.explained.Browser = tt.plan
-		if r := call(t, f, "explain"); !strings.Contains(r.stdout, tt.want) {
+		if r := call(t, f, "explain", "--all"); !strings.Contains(r.stdout, tt.want) {
 			t.Errorf("%s: it says\n%s\nwant %q", tt.name, r.stdout, tt.want)
 		}
 	}

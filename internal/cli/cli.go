@@ -11,6 +11,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func (p Program) Run(parent context.Context) int {
 	if exit, ok := err.(ucli.ExitCoder); ok {
 		err = &usageError{message: exit.Error()}
 	}
-	return status(ctx, p.Stderr, err)
+	return a.status(ctx, err)
 }
 
 // An app is what the commands share.
@@ -56,12 +57,12 @@ func (a *app) cli() *ucli.App {
 	root := &ucli.App{
 		Name:                      "sandbox",
 		Compiled:                  time.Unix(0, 0), // or the library looks at the file
-		Usage:                     "run untrusted code inside walls",
+		Usage:                     "run untrusted code in sandboxes",
 		UsageText:                 "sandbox [flags] COMMAND [flags] [arguments]",
 		HideVersion:               true,
 		UseShortOptionHandling:    true,
 		DisableSliceFlagSeparator: true,
-		Writer:                    a.Stdout,
+		Writer:                    a.help(),
 		ErrWriter:                 a.Stderr,
 		Flags:                     named(a.globals.flags()),
 		OnUsageError:              onUsageError,
@@ -83,11 +84,11 @@ func (a *app) cli() *ucli.App {
 // failing.
 func (a *app) complete(c *ucli.Command, above string) {
 	name := above + c.Name
-	c.OnUsageError = func(_ *ucli.Context, err error, _ bool) error {
-		return &usageError{command: name, message: flagFault(err.Error())}
+	c.OnUsageError = func(ctx *ucli.Context, err error, _ bool) error {
+		return &usageError{command: name, message: flagFault(err.Error()), hint: unknownFlag(err.Error(), ctx.Command.Flags)}
 	}
 	c.HideHelpCommand = true // or "sandbox run -- help" would not run help
-	if !a.mentions(c.Name) {
+	if !slices.ContainsFunc(c.Names(), a.mentions) {
 		return
 	}
 	c.Flags = named(append(c.Flags, a.globals.flagsFor(c)...))
@@ -101,7 +102,7 @@ func (a *app) complete(c *ucli.Command, above string) {
 	if len(c.Subcommands) > 0 && c.Action == nil {
 		c.Action = func(ctx *ucli.Context) error {
 			if ctx.Args().Present() {
-				return usagef(name, "unknown command %q after %q", ctx.Args().First(), "sandbox "+name)
+				return unknownCommand(name, ctx.Args().First(), c.Subcommands)
 			}
 			return usagef(name, "%q needs a further word", "sandbox "+name)
 		}
@@ -115,16 +116,16 @@ func (a *app) mentions(name string) bool {
 	return len(a.Args) == 0 || slices.Contains(a.Args, name) || slices.Contains(a.Args, completionName)
 }
 
-func onUsageError(_ *ucli.Context, err error, _ bool) error {
-	return &usageError{message: flagFault(err.Error())}
+func onUsageError(c *ucli.Context, err error, _ bool) error {
+	return &usageError{message: flagFault(err.Error()), hint: unknownFlag(err.Error(), c.App.Flags)}
 }
 
 // noCommand is the action of the program itself: no known command was named.
 func (a *app) noCommand(c *ucli.Context) error {
 	if c.Args().Present() {
-		return usagef("", "unknown command %q", c.Args().First())
+		return unknownCommand("", c.Args().First(), c.App.Commands)
 	}
-	c.App.Writer = a.Stderr
+	c.App.Writer = wrapped(a.Stderr)
 	if err := ucli.ShowAppHelp(c); err != nil {
 		return err
 	}
@@ -172,6 +173,18 @@ func (a *app) conduct(o Options, fn func(Conductor) error) error {
 	}
 	defer release()
 	return fn(m)
+}
+
+// help returns where help texts go. Nothing else is written there.
+func (a *app) help() io.Writer { return wrapped(a.Stdout) }
+
+// wrapped returns a writer that breaks lines which are too long for the
+// terminal f; where f is none, f itself.
+func wrapped(f *os.File) io.Writer {
+	if width := columnsOf(f); width > 0 {
+		return &wrapper{w: f, width: width}
+	}
+	return f
 }
 
 // say writes one line for people to standard error.

@@ -1,18 +1,24 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
+
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 const completionName = "completion"
 
 // completionCommand prints scripts that complete commands and flags. They
-// hold all words themselves: completing starts no program.
+// hold these words themselves. Only to complete a session or an agent they run
+// the program, which prints what is on record.
 func (a *app) completionCommand(root *ucli.App) *ucli.Command {
 	return &ucli.Command{
 		Name:      completionName,
@@ -22,6 +28,9 @@ func (a *app) completionCommand(root *ucli.App) *ucli.Command {
 			"zsh:  source <(sandbox completion zsh)\n" +
 			"fish: sandbox completion fish | source",
 		Action: func(c *ucli.Context) error {
+			if words := c.Args().First(); c.Args().Len() == 1 && (words == completeSessions || words == completeAgents) {
+				return a.completeRecorded(c.Context, words)
+			}
 			if c.Args().Len() != 1 {
 				return usagef("completion", "exactly one of bash, zsh and fish is needed")
 			}
@@ -41,6 +50,48 @@ func (a *app) completionCommand(root *ucli.App) *ucli.Command {
 			return err
 		},
 	}
+}
+
+// The arguments of completion that scripts use.
+const (
+	completeSessions = "sessions"
+	completeAgents   = "agents"
+)
+
+// maxComplete is how long looking for sessions may take while a person waits
+// for a word to be completed.
+const maxComplete = 2 * time.Second
+
+// completeRecorded prints the sessions or agents that sandboxes are on record
+// for, a line each. Names that a shell might take for something else are left
+// out.
+func (a *app) completeRecorded(ctx context.Context, which string) error {
+	ctx, cancel := context.WithTimeout(ctx, maxComplete)
+	defer cancel()
+	return a.conduct(a.options(), func(m Conductor) error {
+		l, _ := m.List(ctx, manager.ListOptions{Tenant: a.globals.tenant.value}) // what is known is offered also when the engine is down
+		names := map[string]bool{}
+		for _, r := range l.Containers {
+			name := r.Session
+			if which == completeAgents {
+				name = r.Agent
+			}
+			if name != "" && !strings.ContainsFunc(name, func(c rune) bool { return !plainLetter(c) }) {
+				names[name] = true
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if _, err := fmt.Fprintln(a.Stdout, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// plainLetter reports whether a shell takes c for itself.
+func plainLetter(c rune) bool {
+	return c < 0x80 && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("._:@/+-", c))
 }
 
 // words is what can follow one command.
@@ -122,12 +173,22 @@ func bashScript(all []words) string {
 		"         path=\"${path:+$path }$w\" ;;\n" +
 		"    esac\n" +
 		"  done\n" +
-		"  if ((i > COMP_CWORD)); then COMPREPLY=($(compgen -f -- \"$cur\")); return; fi\n" +
+		"  if ((i > COMP_CWORD)); then\n" +
+		"    case $w in\n" +
+		"      --session) _sandbox_recorded sessions ;;\n" +
+		"      --agent) _sandbox_recorded agents ;;\n" +
+		"      *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n" +
+		"    esac\n" +
+		"    return\n" +
+		"  fi\n" +
 		"  _sandbox_words \"$path\"\n" +
 		"  case $cur in\n" +
 		"    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n" +
 		"    *) if [[ $path == cp ]]; then COMPREPLY=($(compgen -f -- \"$cur\")); else COMPREPLY=($(compgen -W \"$commands\" -- \"$cur\")); fi ;;\n" +
 		"  esac\n" +
+		"}\n" +
+		"_sandbox_recorded() {\n" +
+		"  while IFS= read -r w; do [[ $w == \"$cur\"* ]] && COMPREPLY+=(\"$w\"); done < <(\"${COMP_WORDS[0]}\" completion \"$1\" 2>/dev/null)\n" +
 		"}\n" +
 		"_sandbox_words() {\n" +
 		"  commands= words= valued=\n" +
@@ -161,6 +222,12 @@ func fishScript(all []words) string {
 			value := ""
 			if slices.Contains(w.valued, f) {
 				value = " -r"
+			}
+			switch f {
+			case "--session":
+				value = " -x -a '(sandbox completion sessions 2>/dev/null)'"
+			case "--agent":
+				value = " -x -a '(sandbox completion agents 2>/dev/null)'"
 			}
 			if name, long := strings.CutPrefix(f, "--"); long {
 				fmt.Fprintf(&b, "complete -c sandbox -n '%s' -l '%s'%s\n", when, name, value)

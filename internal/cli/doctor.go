@@ -19,7 +19,7 @@ type Diagnosis struct {
 // A Check is one thing that was looked at.
 type Check struct {
 	Name   string `json:"name"`
-	Status string `json:"status"` // ok, warn or fail
+	Status string `json:"status"` // ok, warn, fail, or skip: it depends on a check that failed
 	Detail string `json:"detail"` // what was seen
 	Fix    string `json:"fix"`    // empty when there is nothing to fix
 }
@@ -66,7 +66,7 @@ func (a *app) showDiagnosis(d Diagnosis) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, d)
 	}
-	_, err := io.WriteString(a.Stdout, diagnosisText(d))
+	_, err := io.WriteString(wrapped(a.Stdout), diagnosisText(d))
 	return err
 }
 
@@ -75,14 +75,25 @@ func (a *app) showDiagnosis(d Diagnosis) error {
 func diagnosisText(d Diagnosis) string {
 	var b strings.Builder
 	width := 0
+	var skipped []string
+	why := ""
 	for _, c := range d.Checks {
+		if c.Status == "skip" {
+			skipped, why = append(skipped, termsafe.Line(c.Name)), termsafe.Line(c.Detail)
+		}
 		width = max(width, termsafe.Width(termsafe.Line(c.Name)))
 	}
 	for _, c := range d.Checks {
+		if c.Status == "skip" {
+			continue
+		}
 		b.WriteString(termsafe.Pad(c.Status, 4) + "  " + termsafe.Pad(c.Name, width) + "  " + termsafe.Line(c.Detail) + "\n")
 		if c.Fix != "" {
 			b.WriteString("      fix: " + termsafe.Line(c.Fix) + "\n")
 		}
+	}
+	if len(skipped) > 0 {
+		b.WriteString("skip  " + why + ": " + strings.Join(skipped, ", ") + "\n")
 	}
 	if len(d.Attempts) == 0 {
 		return b.String()

@@ -139,7 +139,7 @@ func (a *app) listEvidence(ctx context.Context, e EvidenceStore, s *evidenceSele
 	if f.AllTenants {
 		columns = append(columns, "TENANT")
 	}
-	out, n := a.newStream("evidence", columns...), shownOf{limit: f.Limit}
+	out, n := a.newStream("evidence", columns, "COMMAND", "AGENT", "TYPE", "RULE", "CAPABILITY", "USED", "CODE", "SESSION"), shownOf{limit: f.Limit}
 	for i, err := range s.meant(ctx, e, f) {
 		more, err := n.count(err)
 		switch {

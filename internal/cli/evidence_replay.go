@@ -59,7 +59,7 @@ func (a *app) replay(ctx context.Context, e EvidenceStore, s *evidenceSelection,
 	if f.AllTenants {
 		columns = append(columns, "TENANT")
 	}
-	out, n, judges := a.newStream("replay", columns...), replayCount{shownOf: shownOf{limit: f.Limit}}, today.New(settings, a.Backend.Inside)
+	out, n, judges := a.newStream("replay", columns, "WHY", "AGENT", "TOOL", "RULE", "SESSION"), replayCount{shownOf: shownOf{limit: f.Limit}}, today.New(settings, a.Backend.Inside)
 	all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
 	for i, err := range s.items(all, f) {
 		if err != nil {

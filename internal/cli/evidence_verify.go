@@ -182,7 +182,7 @@ func (a *app) writeVerified(view verifyView) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, view)
 	}
-	t := newTable("TENANT", "RECORDS", "FILES", "UNSIGNED", "STATE", "LAST SIGNED LINE")
+	t := a.newTable([]string{"TENANT", "RECORDS", "FILES", "UNSIGNED", "STATE", "LAST SIGNED LINE"}, "FILES", "UNSIGNED")
 	damaged := false
 	for _, c := range view.Chains {
 		signed := ""
@@ -207,7 +207,7 @@ func (a *app) writeVerified(view verifyView) error {
 }
 
 func (a *app) writeDamage(view verifyView) error {
-	t := newTable("TENANT", "DAMAGE", "FILE", "LINE", "OFFSET", "WHAT")
+	t := a.newTable([]string{"TENANT", "DAMAGE", "FILE", "LINE", "OFFSET", "WHAT"}, "TENANT", "OFFSET")
 	for _, c := range view.Chains {
 		for _, d := range c.Damage {
 			line := ""

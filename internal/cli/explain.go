@@ -16,6 +16,7 @@ import (
 
 func (a *app) explainCommand() *ucli.Command {
 	var tool, command, path, host text
+	var all bool
 	method := text{check: notEmpty}
 	hosts := newHostFlags("explain")
 	return &ucli.Command{
@@ -28,6 +29,7 @@ func (a *app) explainCommand() *ucli.Command {
 			&ucli.GenericFlag{Name: "path", Usage: "may this `PATH` be read and written?", Value: &path},
 			&ucli.GenericFlag{Name: "host", Usage: "may this `HOST` be reached? HOST, HOST:PORT or a URL", Value: &host},
 			&ucli.GenericFlag{Name: "method", Usage: "by a request with this `METHOD`, where --host is a URL; default GET", Value: &method},
+			&ucli.BoolFlag{Name: "all", Usage: "also show every setting, mount and rule, not only what differs from the defaults", Destination: &all},
 		),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -46,13 +48,13 @@ func (a *app) explainCommand() *ucli.Command {
 				if err != nil {
 					return err
 				}
-				return a.showExplanation(e)
+				return a.showExplanation(e, all)
 			})
 		},
 	}
 }
 
-func (a *app) showExplanation(e manager.Explanation) error {
+func (a *app) showExplanation(e manager.Explanation, all bool) error {
 	e.Settings, e.NoEffect, e.Dangerous = notNil(e.Settings), notNil(e.NoEffect), notNil(e.Dangerous)
 	e.Mounts, e.Tmpfs, e.Drift = notNil(e.Mounts), notNil(e.Tmpfs), notNil(e.Drift)
 	e.Verdicts, e.Problems = notNil(e.Verdicts), notNil(e.Problems)
@@ -63,62 +65,109 @@ func (a *app) showExplanation(e manager.Explanation) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, e)
 	}
-	_, err := io.WriteString(a.Stdout, explainText(e))
+	_, err := io.WriteString(a.Stdout, explainText(e, all, columnsOf(a.Stdout)))
 	return err
 }
 
 // explainText writes e in sections; one that has nothing to say is left out.
-func explainText(e manager.Explanation) string {
+// What was decided comes last. Without all, it is what a person asks for first:
+// what differs from the defaults, and no list of what is always the same.
+// Lines are cut to width cells; 0 cuts none.
+func explainText(e manager.Explanation, all bool, width int) string {
 	var b strings.Builder
 	section := func(title string, t *table) {
 		if len(t.rows) == 0 {
 			return
 		}
+		t.limit = width
 		if title != "" {
 			b.WriteString("\n" + title + "\n")
+			t.limit = max(0, width-2)
 		}
 		// A strings.Builder never fails.
 		_ = t.write(indented{&b, title != ""})
 	}
-	section("", explainHead(e))
-	section("Problems", explainLines(e.Problems))
-	section("Not enforced, or weaker than usual", explainLines(e.Notes))
-	section("Verdicts", explainVerdicts(e))
-	section("Changed since the sandbox was made", explainDrift(e))
-	section("Network", explainNetwork(e.Network))
-	section("Browser", explainBrowser(e.Browser))
-	section("Layers", explainLayers(e))
-	section("Mounts", explainMounts(e))
-	section("How the inside is made, later steps over earlier ones", explainWall(e))
-	section("Dangerous switches in force", explainLines(e.Dangerous))
-	section("Settings", explainSettings(e.Settings))
+	section("", explainHead(e, all))
+	if all {
+		section("Settings", explainSettings(e.Settings))
+		section("Layers", explainLayers(e))
+		section("Mounts", explainMounts(e))
+		section("How the inside is made, later steps over earlier ones", explainWall(e))
+	} else {
+		section("Settings that differ from the defaults", explainSettings(changedSettings(e.Settings)))
+	}
+	if all || e.Network.Mode != "none" {
+		section("Network", explainNetwork(e.Network))
+	}
+	if all || e.Browser.Enabled {
+		section("Browser", explainBrowser(e.Browser))
+	}
 	section("Without effect", explainSettings(e.NoEffect))
+	section("Dangerous switches in force", explainLines(e.Dangerous))
+	section("Not enforced, or weaker than usual", explainLines(e.Notes))
+	section("Changed since the sandbox was made", explainDrift(e))
+	section("Problems", explainLines(e.Problems))
+	section("Verdict", explainOutcome(e))
+	section("Asked", explainVerdicts(e))
 	return b.String()
 }
 
-func explainHead(e manager.Explanation) *table {
-	answer := "no"
-	if e.Sandboxed {
-		answer = "yes"
-	}
+// explainHead says who and what the call is about. Without all, lines that
+// say that there is nothing are left out.
+func explainHead(e manager.Explanation, all bool) *table {
 	t := &table{}
-	t.and("session", e.Session).and("agent", e.Agent).and("tenant", e.Tenant).
-		and("sandboxed", answer+": "+e.Reason).and("commands run", gateText(e.Gate)).
-		and("evidence", evidenceText(e.Evidence)).and("budgets", budgetsText(e.Budgets)).
-		and("tenant limits", tenantText(e.TenantLimits)).and("media", mediaText(e.Media))
+	t.and("session", e.Session).and("agent", e.Agent)
+	if all || e.Tenant != "" {
+		t.add("tenant", e.Tenant)
+	}
+	if all || e.Evidence.Required || e.Evidence.Commands {
+		t.add("evidence", evidenceText(e.Evidence))
+	}
+	if text := budgetsText(e.Budgets); all || text != unboundedText {
+		t.add("budgets", text)
+	}
+	if text := tenantText(e.TenantLimits); all || text != unboundedText {
+		t.add("tenant limits", text)
+	}
+	if all || len(e.Media.From) > 0 {
+		t.add("media", mediaText(e.Media))
+	}
 	if !e.Sandboxed {
 		return t
 	}
-	return t.and("provider", e.Provider+": "+e.ProviderReason).
+	t.and("provider", e.Provider+": "+e.ProviderReason).
 		and("sandbox", e.Name).and("scope", string(e.Scope)+" "+e.ScopeKey).and("status", string(e.Status)).
-		and("next use", e.Next).and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
-		and("user", e.User).and("workspace", e.Workspace).and("files", filesText(e.Files)).
-		and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
+		and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
+		and("user", e.User).and("workspace", e.Workspace)
+	if all {
+		return t.and("files", filesText(e.Files)).and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
+	}
+	if e.Network.Mode == "none" {
+		t.add("network", reachText(e.Network))
+	}
+	return t.and("more", fmt.Sprintf("%s and %s, with --all", count(len(e.Settings), "setting", "settings"), count(len(e.Mounts)+len(e.Tmpfs), "mount", "mounts")))
 }
+
+// unboundedText is what a bound says that is none.
+const unboundedText = "unbounded"
+
+// changedSettings returns the settings that do not come from the defaults.
+func changedSettings(settings []manager.Setting) []manager.Setting {
+	var out []manager.Setting
+	for _, s := range settings {
+		if s.Layer != defaultLayer {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// defaultLayer is the layer of settings that are built in.
+const defaultLayer = "default"
 
 // gateText says where commands run.
 func gateText(g manager.Gate) string {
-	where := map[manager.Place]string{manager.InWall: "in the wall", manager.OnHost: "ON THE HOST, WITHOUT A WALL", manager.Nowhere: "nowhere"}[g.Place]
+	where := map[manager.Place]string{manager.InWall: "in the sandbox", manager.OnHost: "ON THE HOST, WITHOUT A SANDBOX", manager.Nowhere: "nowhere"}[g.Place]
 	return where + ": " + g.Reason
 }
 
@@ -169,6 +218,21 @@ func explainWall(e manager.Explanation) *table {
 	return t
 }
 
+// explainOutcome says what happens at the next use.
+func explainOutcome(e manager.Explanation) *table {
+	answer := "no"
+	if e.Sandboxed {
+		answer = "yes"
+	}
+	t := &table{}
+	t.and("sandboxed", answer+": "+e.Reason).and("commands run", gateText(e.Gate))
+	if e.Sandboxed {
+		t.add("next use", e.Next)
+	}
+	return t
+}
+
+// explainVerdicts answers what the flags of the call ask.
 func explainVerdicts(e manager.Explanation) *table {
 	t := &table{}
 	for _, v := range e.Verdicts {

@@ -34,7 +34,7 @@ func budgetsText(b config.Budgets) string {
 		}
 	}
 	if out == nil {
-		return "unbounded"
+		return unboundedText
 	}
 	return "of operations under grants: " + strings.Join(out, "; ")
 }

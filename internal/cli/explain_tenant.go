@@ -37,7 +37,7 @@ func tenantText(r config.TenantRules) string {
 		add(quota.RequestBurst, count("burst %d"))
 	}
 	if out == nil {
-		return "unbounded"
+		return unboundedText
 	}
 	return "of what the daemon does for the tenant: " + strings.Join(out, ", ")
 }

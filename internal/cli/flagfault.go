@@ -5,11 +5,15 @@ import (
 	"strings"
 )
 
+// unknownFlagPrefix begins what the flag library says about a flag that does not
+// exist.
+const unknownFlagPrefix = "flag provided but not defined: -"
+
 // flagFault writes what the flag library says about a flag in our words. The
 // library has one dash before every name, and ours are written with two when
 // they are longer than a letter.
 func flagFault(message string) string {
-	if name, ok := strings.CutPrefix(message, "flag provided but not defined: -"); ok {
+	if name, ok := strings.CutPrefix(message, unknownFlagPrefix); ok {
 		return "there is no flag " + dashed(name)
 	}
 	if name, ok := strings.CutPrefix(message, "flag needs an argument: -"); ok {

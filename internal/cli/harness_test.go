@@ -258,3 +258,8 @@ func collect(t *testing.T) (*os.File, func() string) {
 }
 
 var errTest = errors.New("it broke")
+
+// unavailable is an error of an engine that does not answer.
+func unavailable() error {
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "ask", Message: "no engine", Hint: "start it"}
+}

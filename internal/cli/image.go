@@ -160,7 +160,7 @@ func (a *app) showImages(list []about.Image) error {
 		}
 		return writeJSON(a.Stdout, map[string][]imageView{"images": views})
 	}
-	t := newTable("IMAGE", "ID", "ORIGIN", "SIZE", "AGE", "NOTE")
+	t := a.newTable([]string{"IMAGE", "ID", "ORIGIN", "SIZE", "AGE", "NOTE"}, "ORIGIN", "ID")
 	for _, i := range list {
 		note := ""
 		if i.Stale {

@@ -13,6 +13,7 @@ func (a *app) listCommand() *ucli.Command {
 	var browsers bool
 	c := a.listing(&browsers)
 	c.Name, c.Usage, c.UsageText = "list", "show sandboxes, compared with what is recorded of them", "sandbox list [flags]"
+	c.Aliases = []string{"ps"}
 	c.Flags = append(c.Flags, &ucli.BoolFlag{Name: "browser", Usage: "only browsers", Destination: &browsers})
 	return c
 }
@@ -51,7 +52,7 @@ func (a *app) showList(l manager.Listing, foreign bool, listErr error) error {
 	if err != nil || listErr == nil {
 		return err
 	}
-	report(a.Stderr, listErr)
+	a.report(listErr)
 	return silentStatus(statusFailed)
 }
 
@@ -59,15 +60,15 @@ func (a *app) writeList(l manager.Listing, foreign bool) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, l)
 	}
-	return listTable(append(l.Containers, l.Browsers...), foreign).write(a.Stdout)
+	return a.listTable(append(l.Containers, l.Browsers...), foreign).write(a.Stdout)
 }
 
-func listTable(rows []manager.Row, foreign bool) *table {
+func (a *app) listTable(rows []manager.Row, foreign bool) *table {
 	columns := []string{"NAME", "STATUS", "SCOPE", "KEY", "TENANT", "AGENT", "IMAGE", "CONFIG", "AGE", "IDLE"}
 	if foreign {
 		columns = append(columns, "INSTANCE")
 	}
-	t := newTable(columns...)
+	t := a.newTable(columns, "TENANT", "SCOPE", "AGE", "AGENT", "IMAGE")
 	for _, r := range rows {
 		scope, key, idle := string(r.Scope), r.ScopeKey, age(r.IdleSeconds)
 		if r.Kind == sandbox.KindPool { // nobody's, so it is not idle either
@@ -91,7 +92,7 @@ func imageCell(r manager.Row) string {
 	if r.Image == "" && r.ImageMatch == nil && r.ConfigMatch != nil {
 		return ""
 	}
-	return marked(r.Image, r.ImageMatch)
+	return marked(shortImage(r.Image), r.ImageMatch)
 }
 
 // marked adds to a value how it compares with what is wanted now.

@@ -13,7 +13,7 @@ func TestListTellsOfFreeSlots(t *testing.T) {
 	rows := []manager.Row{{Name: "sbx-pool-0a", Kind: sandbox.KindPool, Status: sandbox.StatusRunning, IdleSeconds: 86400, AgeSeconds: 60}}
 	for foreign, want := range map[bool]string{false: "sbx-pool-0a running pool free slot - - ? ? 1m -", true: "sbx-pool-0a running pool - - - ? ? 1m - -"} {
 		var out strings.Builder
-		if err := listTable(rows, foreign).write(&out); err != nil {
+		if err := (&app{}).listTable(rows, foreign).write(&out); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(out.String(), "\n")

@@ -87,7 +87,7 @@ func lookup(root *ucli.App) func(path string) words {
 	return func(path string) words {
 		flags, list := root.Flags, root.Commands
 		for name := range strings.FieldsSeq(path) {
-			at := slices.IndexFunc(list, func(c *ucli.Command) bool { return c.Name == name })
+			at := slices.IndexFunc(list, func(c *ucli.Command) bool { return c.HasName(name) })
 			if at < 0 {
 				return words{}
 			}

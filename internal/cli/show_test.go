@@ -79,7 +79,7 @@ func unbounded() grant.Budget {
 
 func TestTables(t *testing.T) {
 	for _, args := range []string{
-		"list", "list --browser", "list --foreign", "prune", "prune --dry-run", "recreate --all --force", "explain", "stats",
+		"list", "list --browser", "list --foreign", "prune", "prune --dry-run", "recreate --all --force", "explain", "explain --all", "stats",
 		"images list", "images build", "images pull example.com/x:1", "doctor", "doctor --attack",
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -119,15 +119,16 @@ func (a *app) showStats(s []manager.Stat, percent map[string]float64, clear stri
 	}
 	var b strings.Builder
 	b.WriteString(clear)
-	if err := statsTable(s, percent).write(&b); err != nil {
+	if err := a.statsTable(s, percent).write(&b); err != nil {
 		return err
 	}
 	_, err := io.WriteString(a.Stdout, b.String())
 	return err
 }
 
-func statsTable(stats []manager.Stat, percent map[string]float64) *table {
-	t := newTable("NAME", "KEY", "STATUS", "CPU", "MEMORY", "PIDS", "DISK READ/WRITTEN", "WORKSPACE", "NET IN/OUT", "NOTE")
+func (a *app) statsTable(stats []manager.Stat, percent map[string]float64) *table {
+	t := a.newTable([]string{"NAME", "KEY", "STATUS", "CPU", "MEMORY", "PIDS", "DISK READ/WRITTEN", "WORKSPACE", "NET IN/OUT", "NOTE"},
+		"NOTE", "DISK READ/WRITTEN", "NET IN/OUT", "STATUS", "WORKSPACE", "KEY")
 	for _, s := range stats {
 		cpu := fmt.Sprintf("%.1fs", s.CPUSeconds)
 		if p, ok := percent[s.Name]; ok {

@@ -35,8 +35,9 @@ func (s silentStatus) Error() string { return fmt.Sprintf("exit status %d", int(
 
 // A usageError is a command line that cannot be understood.
 type usageError struct {
-	command string // whose help tells more; empty for the program's own
+	command string // whose help says more; empty for the program's own
 	message string
+	hint    string // what was probably meant; empty for a hint at the help
 }
 
 // Error implements error.
@@ -46,9 +47,18 @@ func usagef(command, format string, args ...any) error {
 	return &usageError{command: command, message: fmt.Sprintf(format, args...)}
 }
 
+// help returns what the error says about how to go on.
+func (e *usageError) help() string {
+	if e.hint != "" {
+		return e.hint
+	}
+	return "see " + strings.TrimSpace("sandbox "+e.command) + " --help"
+}
+
 // status turns the end of a command into the program's exit status and says
-// on w why, when something has to be said.
-func status(ctx context.Context, w io.Writer, err error) int {
+// on standard error why, when something has to be said.
+func (a *app) status(ctx context.Context, err error) int {
+	w := io.Writer(a.Stderr)
 	var quiet silentStatus
 	var usage *usageError
 	var sig signalError
@@ -58,14 +68,18 @@ func status(ctx context.Context, w io.Writer, err error) int {
 	case errors.As(err, &quiet):
 		return int(quiet)
 	case errors.As(err, &usage):
-		fmt.Fprintf(w, "sandbox: %s\nsandbox: hint: see %s\n", termsafe.Line(usage.message), strings.TrimSpace("sandbox "+usage.command)+" --help")
+		if a.wantsJSON() {
+			reportJSON(w, usage)
+			return statusUsage
+		}
+		fmt.Fprintf(w, "sandbox: %s\nsandbox: hint: %s\n", termsafe.Line(usage.message), termsafe.Line(usage.help()))
 		return statusUsage
 	case errors.As(context.Cause(ctx), &sig):
 		return statusSignal + int(sig.number)
 	case errors.Is(err, syscall.EPIPE), errors.Is(context.Cause(ctx), syscall.EPIPE):
 		return statusSignal + int(syscall.SIGPIPE)
 	}
-	report(w, err)
+	a.report(err)
 	switch {
 	case operationsOnly(err):
 		return statusFailed

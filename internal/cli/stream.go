@@ -27,8 +27,10 @@ type stream struct {
 	entries int
 }
 
-func (a *app) newStream(name string, columns ...string) *stream {
-	return &stream{to: a.Stdout, json: a.globals.json(), name: name, table: newTable(columns...)}
+// newStream begins a list called name. leaves names the columns that can be
+// left out of the table where the terminal is narrow.
+func (a *app) newStream(name string, columns []string, leaves ...string) *stream {
+	return &stream{to: a.Stdout, json: a.globals.json(), name: name, table: a.newTable(columns, leaves...)}
 }
 
 // row adds a row to a table.
@@ -45,7 +47,7 @@ func (s *stream) rows() error {
 		return nil
 	}
 	err := s.table.write(&s.held)
-	s.table = &table{widths: s.table.widths}
+	s.table = &table{widths: s.table.widths, limit: s.table.limit, leaves: s.table.leaves, out: s.table.out}
 	if err != nil || s.held.Len() < maxHeld {
 		return err
 	}

@@ -42,6 +42,19 @@ func (t *terminal) size() sandbox.TTY {
 	return sandbox.TTY{Rows: uint16(rows), Cols: uint16(cols)}
 }
 
+// columnsOf returns how many columns the terminal f has, at least 40, and 0
+// where f is no terminal.
+func columnsOf(f *os.File) int {
+	if f == nil || !isTerminal(f) {
+		return 0
+	}
+	cols, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || cols <= 0 {
+		return 80
+	}
+	return max(cols, 40)
+}
+
 // attach hands the terminal over to the running process: every key goes to
 // it unchanged when raw, and a new size is passed on. It is called at most
 // once and must be followed by restore.

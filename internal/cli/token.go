@@ -254,7 +254,8 @@ func (a *app) listTokens(ctx context.Context, s TokenStore) error {
 }
 
 func (a *app) tokenTable(tokens []tokenView) error {
-	t := newTable("ID", "ROLE", "TENANT", "AGENT", "SESSION", "CREATED", "EXPIRES", "PARENT", "STATUS", "NOTE")
+	t := a.newTable([]string{"ID", "ROLE", "TENANT", "AGENT", "SESSION", "CREATED", "EXPIRES", "PARENT", "STATUS", "NOTE"},
+		"PARENT", "NOTE", "TENANT", "AGENT", "SESSION", "CREATED")
 	for _, one := range tokens {
 		status := one.Refused
 		if status == "" {

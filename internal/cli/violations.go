@@ -187,7 +187,7 @@ func (a *app) writeViolations(view violationsView, tenants bool) error {
 	if tenants {
 		columns = append(columns, "TENANT")
 	}
-	t := newTable(columns...)
+	t := a.newTable(columns, "PROGRAM", "AGENT", "TYPE", "COUNT", "SESSION", "SEVERITY", "RULE")
 	for _, r := range view.Violations {
 		cells := []string{r.Time.Local().Format("2006-01-02 15:04:05"), severityCell(r.Severity), string(r.Type), string(r.Verdict),
 			r.Agent, r.Session, r.Program, whatCell(r), fmt.Sprint(r.Count), r.Rule}
