@@ -33,7 +33,7 @@ func Defaults() *SandboxSettings {
 			AllowPrivate: new(false), AllowPublic: new(false), Ask: new(false),
 			AllowLocalBinding: new(false), HTTPProxyPort: new(int64(0)),
 			Limits: &NetworkLimitSettings{
-				Connections: new(int64(256)), BytesIn: new(Size(0)), BytesOut: new(Size(0)), RequestBytes: new(Size(0)),
+				Connections: new(int64(1024)), BytesIn: new(Size(0)), BytesOut: new(Size(0)), RequestBytes: new(Size(0)),
 				Idle: span(5 * time.Minute), Total: span(0),
 			},
 		},

@@ -17,7 +17,7 @@ type NetworkSettings struct {
 // NetworkLimitSettings bound what goes through the proxy, of all commands of a
 // sandbox together.
 type NetworkLimitSettings struct {
-	Connections  *int64    `json:"connections,omitempty" min:"0" max:"65536" doc:"Connections at once; default 256."`
+	Connections  *int64    `json:"connections,omitempty" min:"0" max:"65536" doc:"Connections at once; default 1024. Further ones wait for their turn."`
 	BytesIn      *Size     `json:"bytesIn,omitempty" min:"0" doc:"Bytes that come in, in the life of a sandbox's way out; default 0."`
 	BytesOut     *Size     `json:"bytesOut,omitempty" min:"0" doc:"Bytes that go out; default 0."`
 	RequestBytes *Size     `json:"requestBytes,omitempty" min:"0" doc:"Bytes of the body of one request that can be read; default 0."`

@@ -95,7 +95,16 @@ func (c *client) serveHTTP(l *line, s scope) {
 	for first := true; ; first = false {
 		if !first { // the next request may take its time to begin
 			l.bottom.within(c.line.bottom.idle)
-			if _, err := l.br.Peek(1); err != nil {
+			busy, ok := func() {}, true
+			if l.br.Buffered() == 0 {
+				busy, ok = c.way.resting(c.raw)
+			}
+			if !ok {
+				return
+			}
+			_, err := l.br.Peek(1)
+			busy()
+			if err != nil {
 				return
 			}
 		}

@@ -6,6 +6,10 @@ import "time"
 // tunnel may take; call it before Open.
 func (p *Plane) SetHeadTime(d time.Duration) { p.head = d }
 
+// SetQueue changes how many connections of a sandbox wait for their turn, and
+// how long; call it before Open.
+func (p *Plane) SetQueue(most int, wait time.Duration) { p.waitMost, p.waitTime = most, wait }
+
 // Waiting returns how many requests wait for an answer.
 func (w *Way) Waiting() int {
 	w.asker.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -35,10 +36,15 @@ type Options struct {
 // A Plane is the proxy of one orchestrator. It serves any number of sandboxes,
 // each through a [Way] of its own. It is safe for concurrent use.
 type Plane struct {
-	o      Options
-	head   time.Duration // headTime, but in tests
-	ids    atomic.Uint64
-	counts counts
+	o    Options
+	head time.Duration // headTime, but in tests
+	// waitMost and waitTime are maxWaiting and queueTime, but in tests.
+	waitMost int
+	waitTime time.Duration
+	waitAll  int64        // connections that wait, of all sandboxes together
+	waiting  atomic.Int64 // that do
+	ids      atomic.Uint64
+	counts   counts
 
 	mu     sync.Mutex
 	ways   map[*Way]struct{}
@@ -56,7 +62,27 @@ func New(o Options) *Plane {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Plane{o: o, head: headTime, ways: map[*Way]struct{}{}}
+	return &Plane{o: o, head: headTime, waitMost: maxWaiting, waitTime: queueTime, waitAll: maxWaitingOfAll(), ways: map[*Way]struct{}{}}
+}
+
+// maxWaitingOfAll is a quarter of the descriptors that this process may have:
+// connections that wait must not keep those that are served from their hosts.
+func maxWaitingOfAll() int64 {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return maxWaiting
+	}
+	return int64(min(uint64(l.Cur), 1<<20) / 4)
+}
+
+// waits counts n more connections that wait, and reports false when that would
+// be too many.
+func (p *Plane) waits(n int64) bool {
+	if p.waiting.Add(n) > p.waitAll && n > 0 {
+		p.waiting.Add(-n)
+		return false
+	}
+	return true
 }
 
 // Open serves the listener of one sandbox until Close or until the listener
@@ -101,7 +127,11 @@ func (p *Plane) Close() error {
 }
 
 // Counters returns what happened so far.
-func (p *Plane) Counters() Counters { return p.counts.read() }
+func (p *Plane) Counters() Counters {
+	c := p.counts.read()
+	c.Waiting = p.waiting.Load()
+	return c
+}
 
 // forget drops a Way that has ended.
 func (p *Plane) forget(w *Way) {
@@ -115,11 +145,13 @@ func failure(code sandbox.Code, message string) error {
 	return sandbox.Errorf(code, "open the way out", "%s", message)
 }
 
-// Counters tell what a Plane has done since it was made. All but Open only grow.
+// Counters tell what a Plane has done since it was made. All but Open and
+// Waiting only grow.
 type Counters struct {
 	Open        int64 `json:"open"`        // connections from inside at this moment
 	Connections int64 `json:"connections"` // that were taken
-	TurnedAway  int64 `json:"turnedAway"`  // connections beyond what a sandbox may have
+	Waiting     int64 `json:"waiting"`     // connections that wait for their turn at this moment
+	TurnedAway  int64 `json:"turnedAway"`  // connections beyond what a sandbox may have and what may wait
 	Allowed     int64 `json:"allowed"`     // requests and tunnels
 	Refused     int64 `json:"refused"`
 	Failed      int64 `json:"failed"` // allowed and not reached, or ended early

@@ -284,7 +284,9 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("connections", func(t *testing.T) {
-		w := limited(meter.Limits{Connections: 1})
+		w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) {
+			o.Sandbox, o.Limits = unqueued, meter.Limits{Connections: 1}
+		})
 		only := w.way.Caller("only")
 		conn := w.dial()
 		br := bufio.NewReader(conn)

@@ -28,7 +28,7 @@ func exhausted(err error) refusal {
 	r := refusal{429, "limits", "the sandbox has used up what it may use of the network", "raise the limits of the network in the settings"}
 	switch {
 	case errors.Is(err, meter.ErrConnections):
-		r = refusal{503, "limits.connections", "the sandbox has as many connections open as it may", "close some first"}
+		r = refusal{503, "limits.connections", "the sandbox has as many connections open as it may, and as many wait for their turn as may, or this one did so for too long", "close some first, or raise network.limits.connections in the settings"}
 	case errors.Is(err, meter.ErrTotal):
 		r.rule, r.message = "limits.total", "the sandbox's time for the network is over"
 	case errors.Is(err, meter.ErrBytesIn):

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/egress/socks"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -20,12 +21,13 @@ type turnAways struct {
 	caller string    // of which command
 }
 
-// turnAway tells a connection that there is no room for it, and records that,
-// as long as not too many have to be told.
+// turnAway tells a connection that there is no room for it, in what it speaks,
+// and records that. While too many are told so, it waits.
 func (w *Way) turnAway(conn net.Conn, why refusal) {
+	w.plane.counts.turnedAway.Add(1)
 	select {
 	case w.turnAways.turn <- struct{}{}:
-	default:
+	case <-w.ctx.Done():
 		conn.Close()
 		return
 	}
@@ -36,19 +38,54 @@ func (w *Way) turnAway(conn net.Conn, why refusal) {
 			conn.Close()
 			<-w.turnAways.turn
 		}()
-		w.recordTurnAway(why)
+		spoken, caller := w.overhear(conn)
+		w.recordTurnAway(why, caller)
 		conn.SetDeadline(time.Now().Add(lingerTime))
-		if _, err := conn.Write(why.bytes(true, false)); err == nil {
+		answer := why.bytes(true, false)
+		if spoken == ProtocolSOCKS5 {
+			answer = []byte{socks.Version, noMethod}
+		}
+		if _, err := conn.Write(answer); err == nil {
 			linger(conn)
 		}
 	})
 }
 
-// recordTurnAway records what nobody has asked a host for yet, at most once a
-// second for the same limit. Nothing was read of the connection, so whose it is
-// can be told only where one command runs.
-func (w *Way) recordTurnAway(why refusal) {
-	caller, t, now := w.callers.only(), &w.turnAways, w.plane.o.Now()
+// noMethod is the answer of SOCKS5 that no way to authenticate will do, the
+// only refusal there is before the request.
+const noMethod = 0xff
+
+// overhear reads the beginning of what a connection says, which is not waited
+// for longer than its answer, and returns in what it speaks and the command
+// whose credentials it has: the only one there is when it has none.
+func (w *Way) overhear(conn net.Conn) (p Protocol, caller string) {
+	p, caller = ProtocolHTTP, w.callers.only()
+	bottom := &counted{Conn: conn, meter: w.meter, free: true}
+	bottom.within(lingerTime)
+	l := newLine(bottom, bottom)
+	first, err := l.br.Peek(1)
+	if err != nil {
+		return p, caller
+	}
+	if first[0] == socks.Version {
+		return ProtocolSOCKS5, caller
+	}
+	h, err := l.head()
+	if err != nil {
+		return p, caller
+	}
+	if req, err := readRequest(l, h); err == nil {
+		if id := w.callers.basic(req.Header.Get("Proxy-Authorization")); id != "" {
+			caller = id
+		}
+	}
+	return p, caller
+}
+
+// recordTurnAway records that a connection had no room, at most once a second
+// for the same limit and command.
+func (w *Way) recordTurnAway(why refusal, caller string) {
+	t, now := &w.turnAways, w.plane.o.Now()
 	t.mu.Lock()
 	again := t.rule == why.rule && t.caller == caller && now.Sub(t.last) < time.Second
 	if !again {

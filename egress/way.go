@@ -43,7 +43,7 @@ type WayOptions struct {
 const (
 	headTime     = 10 * time.Second // for a head, a handshake, and the first word of a tunnel
 	lingerTime   = time.Second      // for a program to read the last answer
-	maxTurnAways = 8                // connections beyond the limit that are told so at a time
+	maxTurnAways = 256              // connections beyond the limit that are told so at a time
 )
 
 // errClosed is why connections end when their Way does.
@@ -59,6 +59,7 @@ type Way struct {
 	callers   callers
 	asker     asker
 	turnAways turnAways
+	queue     queue
 
 	ctx    context.Context // ends with the Way
 	cancel context.CancelCauseFunc
@@ -85,6 +86,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	w := &Way{
 		plane: p, o: o, listener: l, meter: meter.New(o.Limits),
 		turnAways: turnAways{turn: make(chan struct{}, maxTurnAways)}, done: make(chan struct{}),
+		queue: queue{most: p.waitMost, wait: p.waitTime},
 	}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	flow, stop := context.WithCancelCause(w.ctx)
@@ -120,6 +122,10 @@ func (w *Way) serve() {
 		defer close(closed)
 		w.listener.Close()
 	})
+	w.conns.Go(func() {
+		<-w.flow.Done()
+		w.empty()
+	})
 	for {
 		conn, err := w.listener.Accept()
 		if err != nil {
@@ -132,6 +138,7 @@ func (w *Way) serve() {
 	}
 	w.cancel(errClosed)
 	w.meter.Close()
+	w.empty()
 	if stop() {
 		w.listener.Close()
 	} else {
@@ -159,26 +166,6 @@ func (w *Way) pause(d time.Duration) bool {
 	case <-w.ctx.Done():
 		return false
 	}
-}
-
-// take serves a connection, or turns it away when there are too many.
-func (w *Way) take(conn net.Conn) {
-	release, err := w.meter.Take()
-	if err != nil {
-		w.plane.counts.turnedAway.Add(1)
-		w.turnAway(conn, exhausted(err))
-		return
-	}
-	c := &w.plane.counts
-	c.connections.Add(1)
-	c.open.Add(1)
-	w.conns.Go(func() {
-		defer func() {
-			c.open.Add(-1) // first: whoever takes the place counts too
-			release()
-		}()
-		w.attend(conn)
-	})
 }
 
 // attend serves a connection to its end. A fault of the proxy ends that

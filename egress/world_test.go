@@ -84,6 +84,10 @@ func (w *world) permits(host string) bool {
 	return host == w.permitted
 }
 
+// The connections of an unqueued sandbox do not wait for their turn, those of an
+// impatient one not for long.
+const unqueued, impatient = "unqueued", "impatient"
+
 // open makes a world. Rules may name PORT-less hosts below .test with the port
 // of a server; the loopback address of that port has to be allowed too.
 func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
@@ -112,6 +116,11 @@ func openWithin(t testing.TB, head time.Duration, o network.Options, change ...f
 	}
 	w.plane = egress.New(po)
 	w.plane.SetHeadTime(cmp.Or(head, patience))
+	if wo.Sandbox == unqueued {
+		w.plane.SetQueue(0, patience)
+	} else if wo.Sandbox == impatient {
+		w.plane.SetQueue(10, 20*time.Millisecond)
+	}
 	if w.way, err = w.plane.Open(l, wo); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestExplainTellsTheNetwork(t *testing.T) {
 	if !cmp.Equal(n.Secrets, secrets) {
 		t.Errorf("%+v", n.Secrets)
 	}
-	for path, value := range map[string]string{"connections": "256", "bytesOut": "10m", "bytesIn": "unbounded", "idle": "5m"} {
+	for path, value := range map[string]string{"connections": "1024", "bytesOut": "10m", "bytesIn": "unbounded", "idle": "5m"} {
 		if !hasSetting(n.Limits, path, value) {
 			t.Errorf("%s is not %s: %+v", path, value, n.Limits)
 		}

@@ -119,7 +119,7 @@ func TestFlood(t *testing.T) {
 	if status, body, _ := k.answer("GET"); status != 200 {
 		t.Errorf("after the flood: %d %s", status, body)
 	}
-	if c := r.plane.Counters(); c.TurnedAway == 0 {
+	if c := r.plane.Counters(); c.Waiting != 0 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -34,7 +36,10 @@ func (a *app) writeLimit(h *sandbox.LimitHit, hint string) error {
 // sayEnded does so for an outcome of which it was said already whether rules
 // stopped it; as JSON that is the one document.
 func (a *app) sayEnded(out manager.Outcome) error {
-	if out.Blocked && a.globals.json() {
+	if err := a.sayNetworkLimits(out); err != nil {
+		return err
+	}
+	if a.globals.json() && (out.Blocked || slices.ContainsFunc(out.Violations, limited)) {
 		return nil
 	}
 	return a.sayLimit(out.Exit.Limit)
@@ -60,4 +65,34 @@ func (a *app) sayTimedOut(req manager.Request, out manager.Outcome) error {
 	}
 	a.say("the command was ended at its time limit after %s: %s; %s", after, h, hint)
 	return nil
+}
+
+// sayNetworkLimits says which limits of the network have refused something to a
+// command that did without it: also one that succeeded may have been slowed
+// down, or have left something out.
+func (a *app) sayNetworkLimits(out manager.Outcome) error {
+	var said []string
+	for _, v := range out.Violations {
+		if limited(v) && !slices.Contains(said, v.Rule) {
+			said = append(said, v.Rule)
+		}
+	}
+	if len(said) == 0 || out.Blocked && (a.globals.json() || len(out.Causes) > 0 && limited(out.Causes[0])) {
+		return nil
+	}
+	reason := "the network's limits were reached, and requests refused: network." + strings.Join(said, ", network.")
+	if a.globals.json() {
+		return writeJSON(a.Stderr, blockedView{
+			Reason: reason, Hint: limitHint, Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit,
+		})
+	}
+	a.say("%s; %s", reason, limitHint)
+	return nil
+}
+
+const limitHint = "raise them in the settings, or use less"
+
+// limited reports whether v is what a limit of the network refused.
+func limited(v sandbox.Violation) bool {
+	return v.Kind == sandbox.ResourceNetwork && strings.HasPrefix(v.Rule, "limits.")
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +63,32 @@ func TestFlagIsNamed(t *testing.T) {
 	var got struct{ Hint string }
 	if err := json.Unmarshal([]byte(r.stderr), &got); err != nil || got.Hint != hint {
 		t.Errorf("%v: %s", err, r.stderr)
+	}
+}
+
+// TestNetworkLimitIsSaid holds that a limit of the network which refused
+// something is named also where the command succeeds, or was blocked by
+// something else.
+func TestNetworkLimitIsSaid(t *testing.T) {
+	refused := sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "unknown host", Rule: "limits.connections", Evidence: sandbox.EvidenceCertain}
+	host := sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "a.example:443", Rule: "network.deniedDomains[0]", Evidence: sandbox.EvidenceCertain}
+	const line = "sandbox: the network's limits were reached, and requests refused: network.limits.connections; raise them in the settings, or use less\n"
+	for _, tt := range []struct {
+		name string
+		out  manager.Outcome
+		want string
+	}{
+		{"success", manager.Outcome{Violations: []sandbox.Violation{refused, refused}}, line},
+		{"other cause", manager.Outcome{Exit: sandbox.Exit{Code: 1}, Blocked: true, BlockedReason: "no", Causes: []sandbox.Violation{host}, Violations: []sandbox.Violation{host, refused}},
+			"sandbox: blocked: certain: no; no permission opens what is denied there\n" + line},
+		{"no limit", manager.Outcome{Violations: []sandbox.Violation{host}}, ""},
+	} {
+		f := &fake{run: func(context.Context, manager.Request) (manager.Outcome, error) { return tt.out, nil }}
+		if r := call(t, f, "run", "--", "x"); r.status != tt.out.Exit.Code || r.stderr != tt.want {
+			t.Errorf("%s: status %d, says %q", tt.name, r.status, r.stderr)
+		}
+		if r := call(t, f, "run", "-o", "json", "--", "x"); tt.want != "" && (!json.Valid([]byte(r.stderr)) || !strings.Contains(r.stderr, "limits.connections")) {
+			t.Errorf("%s: as JSON: %s", tt.name, r.stderr)
+		}
 	}
 }

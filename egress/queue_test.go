@@ -1,0 +1,151 @@
+package egress_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/meter"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+)
+
+// TestQueue holds that connections beyond limits.connections wait for their
+// turn and are served, each, also where programs keep theirs for later.
+func TestQueue(t *testing.T) {
+	port := serve(t, echo)
+	host := "web.test:" + port
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = meter.Limits{Connections: 3} })
+	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+	var all sync.WaitGroup
+	for i := range 300 {
+		conn := w.dial()
+		if i%3 == 0 { // keeps the connection open for as long as the proxy does
+			all.Go(func() {
+				io.WriteString(conn, get)
+				br := bufio.NewReader(conn)
+				if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 200 {
+					t.Errorf("connection %d, which is kept: %v %v", i, resp, err)
+				} else {
+					io.Copy(io.Discard, resp.Body)
+				}
+			})
+			continue
+		}
+		all.Go(func() {
+			defer conn.Close()
+			io.WriteString(conn, replaced(get, "\r\n\r\n", "\r\nConnection: close\r\n\r\n"))
+			if b, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) {
+				t.Errorf("connection %d: %q %v", i, b, err)
+			}
+		})
+		if c := w.plane.Counters(); c.Open > 3 {
+			t.Errorf("%d connections are served at once", c.Open)
+		}
+	}
+	all.Wait()
+	if c := w.plane.Counters(); c.TurnedAway != 0 || c.Waiting != 0 || c.Connections != 300 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestQueueIsFull holds that what finds no place in the queue, or waits in it
+// for too long, is answered with a body, every one, in what it speaks, and that
+// the command is known by its credentials.
+func TestQueueIsFull(t *testing.T) {
+	port := serve(t, echo)
+	host := "web.test:" + port
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) {
+		o.Sandbox, o.Limits = unqueued, meter.Limits{Connections: 1}
+	})
+	one, two := w.way.Caller("one"), w.way.Caller("two")
+	w.dial() // says nothing and keeps the one place
+	poll.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
+	proxy, err := url.Parse(two.Env()["http_proxy"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _ := proxy.User.Password()
+	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host +
+		"\r\nProxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("two:"+token)) + "\r\n\r\n"
+	var all sync.WaitGroup
+	for i := range 400 { // more than are answered at a time
+		conn := w.dial()
+		all.Go(func() {
+			defer conn.Close()
+			if i%8 == 0 {
+				io.WriteString(conn, "\x05\x01\x00")
+				if b, err := io.ReadAll(conn); string(b) != "\x05\xff" || err != nil {
+					t.Errorf("by SOCKS: %q %v", b, err)
+				}
+				return
+			}
+			io.WriteString(conn, get)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Errorf("connection %d: %v", i, err)
+				return
+			}
+			if b, err := io.ReadAll(resp.Body); resp.StatusCode != 503 || !bytes.Contains(b, []byte("limits.connections")) || err != nil {
+				t.Errorf("connection %d: %s %q %v", i, resp.Status, b, err)
+			}
+		})
+	}
+	all.Wait()
+	if told := two.Refused(); len(told) == 0 || told[0].Rule != "limits.connections" {
+		t.Errorf("the command is told of %+v", told)
+	}
+	if told := one.Refused(); len(told) != 0 {
+		t.Errorf("a command that did not ask is told of %+v", told)
+	}
+}
+
+// TestQueueEnds holds that a connection that waits is answered when it waits
+// for too long and when a limit of bytes is passed, and that none is left when
+// the Way is closed.
+func TestQueueEnds(t *testing.T) {
+	port := serve(t, echo)
+	host := "web.test:" + port
+	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+	waiting := func(name string, l meter.Limits) (w *world, first, second net.Conn) {
+		l.Connections = 1
+		w = open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Sandbox, o.Limits = name, l })
+		first = w.dial()
+		poll.Until(t, "the first is served", func() bool { return w.plane.Counters().Open == 1 })
+		second = w.dial()
+		io.WriteString(second, get)
+		return w, first, second
+	}
+	answer := func(conn net.Conn) string {
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return err.Error()
+		}
+		return resp.Header.Get("X-Sandbox-Rule")
+	}
+	_, _, late := waiting(impatient, meter.Limits{})
+	if got := answer(late); got != "limits.connections" {
+		t.Errorf("waited for too long: %s", got)
+	}
+	w, first, second := waiting("box", meter.Limits{BytesOut: 10})
+	poll.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
+	io.WriteString(first, get)
+	if got := answer(second); got != "limits.bytesOut" {
+		t.Errorf("beyond a limit: %s", got)
+	}
+	w, _, second = waiting("box", meter.Limits{})
+	poll.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
+	w.way.Close()
+	if b, err := io.ReadAll(second); len(b) != 0 {
+		t.Errorf("closed: %q %v", b, err)
+	}
+	if c := w.plane.Counters(); c.Waiting != 0 || c.Open != 0 {
+		t.Errorf("%+v", c)
+	}
+}
