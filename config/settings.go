@@ -87,7 +87,7 @@ type SandboxSettings struct {
 // names; the parser turns them into the four lists.
 type FilesystemSettings struct {
 	AllowRead        []string `json:"allowRead,omitempty" merge:"append" doc:"Paths that may be read; globs too, which a local wall refuses here."`
-	DenyRead         []string `json:"denyRead,omitempty" merge:"append" doc:"Paths or globs that may not be read, added to the built-in ones."`
+	DenyRead         []string `json:"denyRead,omitempty" merge:"append" doc:"Paths or globs that may not be read, added to the built-in ones. One that ends with * behind part of a name spares templates (.example, .sample, .template, .dist, .defaults, .schema)."`
 	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths that may be written; globs too, which a local wall refuses here."`
 	DenyWrite        []string `json:"denyWrite,omitempty" merge:"append" doc:"Paths or globs that may not be written, added to the built-in ones."`
 	AllowUnixSockets []string `json:"allowUnixSockets,omitempty" merge:"append" doc:"Unix sockets that may be connected to."`

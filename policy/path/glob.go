@@ -145,7 +145,7 @@ func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellNam
 	for i := range names {
 		p.anywhere(names[i:], func(r *rule) {
 			if concerns(r) {
-				weigh(r, cover(r.segs, names[i:]))
+				weigh(r, coverSparing(r.segs, names[i:]))
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellNam
 			}
 			for _, r := range p.closing[a] {
 				if n := len(prefix); concerns(r) && (len(names) <= n || mayStart(r.segs, names[n:]) || deepStart(names[:n+1])) {
-					weigh(r, cover(slices.Concat(prefix, r.segs), names))
+					weigh(r, coverSparing(slices.Concat(prefix, r.segs), names))
 				}
 			}
 		}
@@ -222,6 +222,16 @@ func (p *Policy) anywhere(names []shellName, f func(*rule)) {
 			}
 		}
 	}
+}
+
+// coverSparing is [cover] for names that may all be templates, which segs then
+// do not cover unless they cover the folder already.
+func coverSparing(segs []segment, names []shellName) fit {
+	match := cover(segs, names)
+	if match == apart || !segs[len(segs)-1].spares || !names[len(names)-1].template(&segs[len(segs)-1]) {
+		return match
+	}
+	return cover(segs, names[:len(names)-1])
 }
 
 // cover reports how well names from their start fit segs; what is left of

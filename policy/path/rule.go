@@ -37,6 +37,7 @@ type segment struct {
 	any            bool // "**"
 	prefix, suffix string
 	tokens         []token // of a pattern, for JudgeGlob
+	spares         bool    // it does not cover templates: see pattern.Spares
 }
 
 // newSegment compiles one segment of a pattern.
@@ -50,7 +51,7 @@ func newSegment(text string, fold bool) segment {
 	if pattern.Plain(text) {
 		return segment{text: pattern.Unescape(text), plain: true}
 	}
-	s := segment{text: text, prefix: text[:strings.IndexAny(text, `*?[\`)], tokens: tokens(text)}
+	s := segment{text: text, prefix: text[:strings.IndexAny(text, `*?[\`)], tokens: tokens(text), spares: pattern.SparesTemplates(text)}
 	if !strings.ContainsAny(text, `[\`) {
 		s.suffix = text[strings.LastIndexAny(text, "*?")+1:]
 	}
@@ -98,6 +99,13 @@ func (r *rule) excepts(names []string) bool {
 		}
 	}
 	return false
+}
+
+// spares reports whether the whole of names is the match and its last name that
+// of a template, which the rule does not cover.
+func (r *rule) spares(names []string) bool {
+	last := len(r.segs) - 1
+	return last >= 0 && r.segs[last].spares && pattern.Spares(r.segs[last].text, names[len(names)-1])
 }
 
 // An index finds the rules that cover a path. Most names begin no rule, which
@@ -163,7 +171,11 @@ func (x *index) each(names []string, homes *homes, f func(r *rule, n int) bool) 
 				if !homes.stands(r.anchor, i) {
 					continue
 				}
-				if n, ok := match(r.segs, names[i:]); ok && !f(r, i+n) {
+				n, ok := match(r.segs, names[i:])
+				if ok && i+n == len(names) && r.spares(names) {
+					continue
+				}
+				if ok && !f(r, i+n) {
 					return
 				}
 			}

@@ -3,6 +3,8 @@ package path
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 // A fit says how well a pattern of the shell fits a name.
@@ -187,6 +189,31 @@ func (n *shellName) mayBe(name string) bool {
 		return n.text == name
 	}
 	return n.deep || spells(n.tokens, name)
+}
+
+// template reports whether every name that n and s match is that of a template
+// which s does not cover: n ends with such an ending as it is written, and s
+// spells no part of the ending.
+func (n *shellName) template(s *segment) bool {
+	if n.plain {
+		return pattern.Spares(s.text, n.text)
+	}
+	if n.deep {
+		return false
+	}
+	_, ok := pattern.TemplateStem("x" + n.end)
+	head := strings.TrimRight(s.text, "*")
+	if !ok || strings.ContainsAny(head, `?*[\`) {
+		return false
+	}
+	for _, ending := range pattern.TemplateEndings() {
+		for i := 1; i <= len(ending) && strings.HasSuffix(n.end, "."+ending); i++ {
+			if strings.HasSuffix(head, "."+ending[:i]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // spells reports whether a pattern of the shell may match name.

@@ -69,9 +69,7 @@ var packageRows = []row{
 // secretRows are files that by their name hold secrets, and where people and
 // browsers keep theirs.
 var secretRows = []row{
-	{CategoryEnvironment, high, high, "it holds the secrets of an environment", []string{"**/.env", "**/.env.*", "**/.envrc", "**/.dev.vars", "**/.flaskenv", "**/.secret.local"}, []string{
-		".env.example", ".env.*.example", ".env.sample", ".env.*.sample", ".env.template", ".env.*.template", ".env.dist", ".env.defaults", ".env.schema",
-	}},
+	{CategoryEnvironment, high, high, "it holds the secrets of an environment", []string{"**/.env", "**/.env.*", "**/.envrc", "**/.dev.vars", "**/.flaskenv", "**/.secret.local"}, nil},
 	{CategoryEnvironment, medium, medium, "by its name it may hold the secrets of an environment", []string{"**/*.env"}, []string{"example.env", "sample.env", "*.example.env", "*.sample.env"}},
 	{CategorySecrets, high, high, "by its name it holds secrets", []string{
 		"**/secrets.{json,yaml,yml,toml,ini,env,txt,properties,xml,enc,db}", "**/secret.{json,yaml,yml,toml,ini,env,txt,properties}", "**/.secrets", "**/.secret",

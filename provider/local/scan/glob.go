@@ -30,6 +30,7 @@ type compiled struct {
 	last           string // its last segment
 	prefix, suffix string // of last, literal
 	single         bool   // tail is last, at any depth
+	spares         bool   // templates are not meant
 }
 
 // compile makes the matcher for patterns below roots.
@@ -96,6 +97,7 @@ func (m *matcher) insert(glob int, base, tail, last string) {
 		m.exact[name] = append(m.exact[name], c)
 		return
 	}
+	c.spares = pattern.SparesTemplates(last)
 	c.prefix = last[:strings.IndexAny(last, `*?[\`)]
 	if !strings.ContainsAny(last, `[\`) {
 		c.suffix = last[strings.LastIndexAny(last, "*?")+1:]
@@ -104,10 +106,11 @@ func (m *matcher) insert(glob int, base, tail, last string) {
 }
 
 // matches returns the glob that decides over name in the folder dir, which
-// reads if any that matches reads, and -1 for none.
-func (m *matcher) matches(dir string, name []byte, fold bool) (glob int, read bool) {
+// reads if any that matches reads, and -1 for none. A glob that spares
+// templates does not match the name of one unless the name is of a folder.
+func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int, read bool) {
 	if fold && !m.fold {
-		return m.folded.matches(pattern.Fold(dir), []byte(pattern.Fold(string(name))), true)
+		return m.folded.matches(pattern.Fold(dir), []byte(pattern.Fold(string(name))), folder, true)
 	}
 	glob = -1
 	take := func(c *compiled) {
@@ -123,6 +126,9 @@ func (m *matcher) matches(dir string, name []byte, fold bool) (glob int, read bo
 	for _, c := range m.loose {
 		if len(name) < len(c.prefix) || string(name[:len(c.prefix)]) != c.prefix ||
 			len(name) < len(c.suffix) || string(name[len(name)-len(c.suffix):]) != c.suffix {
+			continue
+		}
+		if c.spares && !folder && pattern.Spares(c.last, string(name)) {
 			continue
 		}
 		if c.single && doublestar.MatchUnvalidated(c.last, string(name)) || !c.single && c.covers(dir, string(name)) {

@@ -105,7 +105,7 @@ func newModel(t *testing.T, x *tree, q Request) *model {
 		dir, name := path.Split(p)
 		near := slices.ContainsFunc(q.Roots, func(r string) bool { return within(p, r) || within(r, p) })
 		matched := func(c *matcher, below bool) bool {
-			glob, _ := c.matches(path.Clean(dir), []byte(name), false)
+			glob, _ := c.matches(path.Clean(dir), []byte(name), d.IsDir(), false)
 			return below || near && glob >= 0
 		}
 		closed := func(read bool) bool {

@@ -80,7 +80,7 @@ func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 	}
 	hit := free
 	if r.n.shut != sealed {
-		if glob, read := r.w.s.match.matches(r.dir, name, r.n.fold); read || glob >= 0 && r.n.shut == free {
+		if glob, read := r.w.s.match.matches(r.dir, name, kind == unix.DT_DIR, r.n.fold); read || glob >= 0 && r.n.shut == free {
 			if hit = frozen; read {
 				hit = sealed
 			}

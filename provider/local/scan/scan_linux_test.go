@@ -98,6 +98,7 @@ func TestGlobs(t *testing.T) {
 	files := []string{
 		".env", ".env.local", "a/.env", "a/b/c/.env.prod", "node_modules/x/.env", "a/env", "a/.envrc", ".git/.env",
 		"a/credentials.json", "a/Credentials.json", "secrets/one.key", "secrets/sub/two.key", "k/x.pem", "k/y.pub", "dir.env/x",
+		"t/.env.example", "t/.env.prod.sample", "t/.env.dist", "t/.env.template", "t/.env.defaults", "t/.env.example.local", "t/.env.xexample", "t/.env.d.example/x",
 		"s/secret-1.txt", "s/deep/secret-2.txt", "s/deep/Secret-3.txt", "s/[x]", "s/{y}", "s/a*b", "s/axb", `back\/x`,
 	}
 	tests := []struct {
@@ -105,8 +106,13 @@ func TestGlobs(t *testing.T) {
 		want    []string
 	}{
 		{"**/.env", []string{".env", ".git/.env", "a/.env", "node_modules/x/.env"}},
-		{"**/.env.*", []string{".env.local", "a/b/c/.env.prod"}},
-		{"**/.env{,.*,rc}", []string{".env", ".env.local", ".git/.env", "a/.env", "a/.envrc", "a/b/c/.env.prod", "node_modules/x/.env"}},
+		{"**/.env.*", []string{".env.local", "a/b/c/.env.prod", "t/.env.d.example", "t/.env.example.local", "t/.env.xexample"}},
+		{"**/.env.example", []string{"t/.env.example"}},
+		{"**/.env.e*", []string{"t/.env.example", "t/.env.example.local"}},
+		{"**/*.sample", []string{"t/.env.prod.sample"}},
+		{"t/*.{dist,template}", []string{"t/.env.dist", "t/.env.template"}},
+		{"t/*", []string{"t/.env.d.example", "t/.env.defaults", "t/.env.dist", "t/.env.example", "t/.env.example.local", "t/.env.prod.sample", "t/.env.template", "t/.env.xexample"}},
+		{"**/.env{,.*,rc}", []string{".env", ".env.local", ".git/.env", "a/.env", "a/.envrc", "a/b/c/.env.prod", "node_modules/x/.env", "t/.env.d.example", "t/.env.example.local", "t/.env.xexample"}},
 		{"**/credentials.json", []string{"a/credentials.json"}},
 		{"**/[cC]redentials.json", []string{"a/Credentials.json", "a/credentials.json"}},
 		{"**/[!c]redentials.json", []string{"a/Credentials.json"}},

@@ -141,7 +141,7 @@ func (w *walk) reaches(root, p string) bool {
 // returns what that closes the root by.
 func (w *walk) above(root string) (o *origin, err error) {
 	for p := root; p != "/"; p = path.Dir(p) {
-		glob, read := w.s.match.matches(path.Dir(p), []byte(path.Base(p)), false)
+		glob, read := w.s.match.matches(path.Dir(p), []byte(path.Base(p)), true, false)
 		if glob < 0 {
 			continue
 		}

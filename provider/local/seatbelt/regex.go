@@ -3,6 +3,7 @@ package seatbelt
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,7 +21,15 @@ func (r Rules) globs() ([]closure, error) {
 		}
 		for _, segments := range alternatives {
 			for _, base := range r.bases(g.Pattern, segments) {
-				out = append(out, closure{g.Read, []string{regex(base + segmentsRegex(segments) + "(/.*)?")}})
+				filter := regex(base + segmentsRegex(segments) + "(/.*)?")
+				if spared := templatesRegex(segments); spared != nil {
+					filter = "(require-all " + filter
+					for _, s := range spared {
+						filter += " (require-not " + regex(base+s) + ")"
+					}
+					filter += ")"
+				}
+				out = append(out, closure{g.Read, []string{filter}})
 			}
 		}
 	}
@@ -78,6 +87,28 @@ func segmentsRegex(segments []string) string {
 		}
 	}
 	return b.String()
+}
+
+// templatesRegex writes the names of templates that segments do not cover, one
+// expression for each ending: see pattern.Spares. Folders of such a name are
+// not covered here, as a profile does not tell them apart; what lies in them
+// is.
+func templatesRegex(segments []string) []string {
+	last := len(segments) - 1
+	if !pattern.SparesTemplates(segments[last]) {
+		return nil
+	}
+	head := strings.TrimRight(segments[last], "*")
+	before := segmentsRegex(append(slices.Clone(segments[:last]), head))
+	any := `[^/]*\.`
+	if strings.HasSuffix(head, ".") {
+		any = `([^/]*\.)?`
+	}
+	var out []string
+	for _, ending := range pattern.TemplateEndings() {
+		out = append(out, before+any+segmentRegex(ending))
+	}
+	return out
 }
 
 func segmentRegex(s string) string {
