@@ -34,7 +34,7 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
 				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}
 		}
-		bridge, err := l.bridge(ctx)
+		bridge, err := m.files(ctx, l)
 		if err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func (m *Manager) clear(c *call, held holdings) error {
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "release temporary space", Field: l.want.gate.Field,
 				Message: "the session is in no sandbox any more, so its temporary space stays there for now: " + l.want.gate.Reason}
 		}
-		bridge, err := l.bridge(ctx)
+		bridge, err := l.bridge(ctx) // nothing that a call has left is kept
 		if err != nil {
 			return err
 		}

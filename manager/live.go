@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
@@ -15,6 +16,7 @@ type live struct {
 	provider sandbox.Provider
 	spec     sandbox.Spec // what it was made from, as far as known
 	want     *want        // what was asked for
+	rules    *gate.Gate   // of this call, for its files
 	created  bool
 	claimed  bool                // it was a slot of the pool
 	cold     string              // why it was not, where a pool is kept
@@ -32,7 +34,7 @@ type live struct {
 
 func (l *live) name() string { return l.spec.Name }
 
-// bridge opens the files of the sandbox.
+// bridge opens the files of the sandbox, behind no rules: see [Manager.files].
 func (l *live) bridge(ctx context.Context) (*fsbridge.Bridge, error) {
 	b, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
 	if err != nil {

@@ -125,6 +125,7 @@ func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error)
 	if err != nil {
 		return err
 	}
+	live.rules = r.gate
 	err = errors.Join(fn(live), live.settled())
 	m.record(live)
 	live.close()

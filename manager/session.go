@@ -88,7 +88,8 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 	if s.Browser, err = m.sessionBrowser(ctx, a.res, req); err != nil {
 		return s, err
 	}
-	s.Files, err = s.live.bridge(ctx)
+	s.live.rules = a.ruling.gate
+	s.Files, err = m.files(ctx, s.live)
 	return s, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strconv"
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
@@ -16,6 +17,10 @@ import (
 
 // ContentTar is the kind of content of an archive.
 const ContentTar = "application/x-tar"
+
+// TrailerLeft is the trailer of an archive that says how many files and folders
+// were left out, because they are closed, irregular or gone.
+const TrailerLeft = "Sandbox-Left-Out"
 
 func (s *Server) tar() tarstream.Limits {
 	return tarstream.Limits{Entries: s.limits.Entries, File: s.limits.File, Total: s.limits.Archive}
@@ -46,7 +51,9 @@ func (s *Server) Pack(w http.ResponseWriter, r *http.Request, t Tree, name strin
 		return nil
 	}
 	out := &started{w: w}
-	err = transfer.Pack(r.Context(), transfer.Source{Files: t, Path: name, Limits: s.tar()}, top, out, &transfer.Tally{})
+	tally := &transfer.Tally{}
+	err = transfer.Pack(r.Context(), transfer.Source{Files: t, Path: name, Limits: s.tar()}, top, out, tally)
+	h.Set(http.TrailerPrefix+TrailerLeft, strconv.Itoa(len(tally.Left())))
 	if err != nil && out.any() {
 		return fmt.Errorf("%w: %w", ErrCut, err)
 	}

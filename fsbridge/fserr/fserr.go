@@ -8,6 +8,7 @@
 package fserr
 
 import (
+	"errors"
 	"io/fs"
 	"syscall"
 
@@ -77,8 +78,40 @@ func Link(op, path string) *sandbox.Error {
 	return &sandbox.Error{
 		Code: sandbox.CodeCapabilityBlocked, Op: op, Field: "path", Resource: safe,
 		Message: safe + " is, or leads through, a link, and links are not followed here",
-		Hint:    "use the path that the link points to", Err: fs.ErrPermission,
+		Hint:    "use the path that the link points to", Err: link{},
 	}
+}
+
+// IsLink reports whether err is one of [Link].
+func IsLink(err error) bool {
+	_, is := errors.AsType[link](err)
+	return is
+}
+
+// link is the cause of an error of [Link].
+type link struct{}
+
+func (link) Error() string        { return fs.ErrPermission.Error() }
+func (link) Is(target error) bool { return target == fs.ErrPermission }
+
+// closedBy is the field of errors of [Closed]: the settings that closed paths
+// come from. It survives the way between programs, as a type does not.
+const closedBy = "filesystem"
+
+// Closed returns the error for a path that a rule closes. Message says what is
+// closed, and by which rule.
+func Closed(op, path, message, hint string) *sandbox.Error {
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: op, Field: closedBy, Resource: termsafe.Line(path),
+		Message: message, Hint: hint, Err: fs.ErrPermission,
+	}
+}
+
+// IsClosed reports whether err is one of [Closed], also one that was received
+// from another program.
+func IsClosed(err error) bool {
+	e, is := errors.AsType[*sandbox.Error](err)
+	return is && e.Code == sandbox.CodeCapabilityBlocked && e.Field == closedBy
 }
 
 // Irregular returns the error for a path that is a pipe, socket or device,

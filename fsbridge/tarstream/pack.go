@@ -3,6 +3,7 @@ package tarstream
 import (
 	"archive/tar"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"path"
@@ -18,13 +19,15 @@ import (
 const (
 	leftIrregular = "it is a pipe, a socket or a device"
 	leftRemoved   = "it was removed while the tree was packed"
+	leftClosed    = "it is closed: "
 )
 
 // Pack writes the file or tree at root to w as a tar archive. The names in
 // it are relative: "." for root itself when it is a folder, else the file's
 // name. Links are packed as links and not followed. Owners are not kept.
 //
-// Pipes, sockets and devices have no content and are left out. So is what was
+// Pipes, sockets and devices have no content and are left out. So is what a rule
+// closes (see [fsbridge.Rule]), and what was
 // listed and is removed before its turn, such as the file from which another
 // one is just being replaced: the archive is as if that had gone before. left,
 // which may be nil, is told of each, with the reason. That root itself is gone,
@@ -69,9 +72,13 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 }
 
 // unlessRemoved returns err, which says why name could not be read, unless
-// that is only because it has been removed. What says so is not believed
+// that is only because it has been removed or is closed. What says so is not believed
 // alone: of a sandbox that is gone nothing is there.
 func (p *packer) unlessRemoved(name string, err error) error {
+	if name != p.root && fserr.IsClosed(err) {
+		p.left(name, leftClosed+message(err))
+		return nil
+	}
 	if name == p.root || !sandbox.IsNotFound(err) {
 		return err
 	}
@@ -80,6 +87,14 @@ func (p *packer) unlessRemoved(name string, err error) error {
 	}
 	p.left(name, leftRemoved)
 	return nil
+}
+
+// message is what err says, without what stands around it.
+func message(err error) string {
+	if e, is := errors.AsType[*sandbox.Error](err); is {
+		return e.Message
+	}
+	return err.Error()
 }
 
 func (p *packer) add(name, inner string, info fs.FileInfo) error {

@@ -240,6 +240,9 @@ func (u *unpacker) staysReal(l fsbridge.Linker, name string) error {
 	ups, _ := climbs(u.links[name])
 	for p := path.Dir(name); ups > 0 && p != "."; p = path.Dir(p) {
 		info, err := l.Lstat(u.ctx, u.at(p))
+		if sandbox.IsNotFound(err) {
+			return nil // it was left out, so no link can be made in it
+		}
 		if err != nil {
 			return err
 		}

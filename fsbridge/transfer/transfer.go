@@ -5,7 +5,8 @@
 // A tree travels as a tar stream, packed and unpacked by package tarstream,
 // which trusts neither side. Between the two a filter gives the tree its new
 // name, counts, and leaves out what must not arrive: links that lead out of
-// the tree, pipes, sockets and devices. What was left out is told, never
+// the tree, pipes, sockets and devices. What a rule closes, on either side, is
+// left out too, unless it is the very thing that was to be moved. What was left out is told, never
 // dropped in silence. Small files are written side by side, because each
 // costs a wait for the disk.
 //
@@ -16,6 +17,7 @@ package transfer
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/tarstream"
@@ -48,7 +50,7 @@ func Copy(ctx context.Context, from Source, to Target, t *Tally) error {
 	return chain(ctx,
 		func(ctx context.Context, w io.Writer) error { return pack(ctx, from, w, t) },
 		func(r io.Reader, w io.Writer) error { return t.pass(r, w, as) },
-		func(ctx context.Context, r io.Reader) error { return unpack(ctx, r, to) })
+		func(ctx context.Context, r io.Reader) error { return unpack(ctx, r, to, as, t) })
 }
 
 // Pack writes the source to w as a tar archive, in which it is called name.
@@ -74,7 +76,7 @@ func Unpack(ctx context.Context, r io.ReadCloser, to Target, t *Tally) error {
 			return move(w, r)
 		},
 		func(r io.Reader, w io.Writer) error { return t.pass(r, w, label{}) },
-		func(ctx context.Context, r io.Reader) error { return unpack(ctx, r, to) })
+		func(ctx context.Context, r io.Reader) error { return unpack(ctx, r, to, label{}, t) })
 }
 
 // as is what the source is called in the archive.
@@ -90,8 +92,12 @@ func pack(ctx context.Context, from Source, w io.Writer, t *Tally) error {
 	return tarstream.Pack(ctx, from.Files, from.Path, w, from.Limits, t.leave)
 }
 
-func unpack(ctx context.Context, r io.Reader, to Target) error {
-	a := newAhead(ctx, to.Files)
+func unpack(ctx context.Context, r io.Reader, to Target, as label, t *Tally) error {
+	top := to.Dir
+	if as.name != "" {
+		top = strings.TrimSuffix(to.Dir, "/") + "/" + as.name
+	}
+	a := newAhead(ctx, sparing{Files: to.Files, top: top, tally: t})
 	err := tarstream.Unpack(ctx, a, to.Dir, r, to.Limits)
 	if late := a.settle(); late != nil {
 		return late // err is the same or follows from it

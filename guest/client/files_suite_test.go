@@ -100,17 +100,20 @@ func (p places) open(t testing.TB, c *client.Client) (box, *fsbridge.Bridge) {
 }
 
 // TestFilesSuite runs the suite of every file transport over the guest: with
-// openat2, without it, without files that have no name, and through a relay.
+// openat2, without it, without files that have no name, through a relay, and
+// behind a rule.
 func TestFilesSuite(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options []guestOption
 		relay   bool
+		ruled   bool
 	}{
 		{name: "openat2"},
 		{name: "walk", options: []guestOption{withoutOpenat2()}},
 		{name: "walk with named files", options: []guestOption{likeGVisor()}},
 		{name: "relay", relay: true},
+		{name: "ruled", ruled: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fstests.Run(t, fstests.Harness{New: func(t testing.TB) fstests.Rig {
@@ -124,6 +127,9 @@ func TestFilesSuite(t *testing.T) {
 					t.Fatalf("the guest walks: %v", walks)
 				}
 				sb, bridge := p.open(t, c)
+				if tt.ruled { // a rule that refuses nothing changes nothing
+					bridge = bridge.Ruled(func(sandbox.Operation, string, bool) error { return nil })
+				}
 				return fstests.Rig{
 					Sandbox: sb, Files: bridge, Dir: p.work, Outside: p.outside, ReadOnly: p.readOnly, Small: p.small, Swap: exchange,
 				}
