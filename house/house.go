@@ -49,10 +49,13 @@ type Options struct {
 	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
 	Provider   string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
 
-	Log      logrus.FieldLogger // nil is silent
-	Approver sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
-	Progress about.Progress     // hears what is done to images; may be nil
-	Observe  operation.Observer // hears of every operation under a grant, for metrics; may be nil
+	Log logrus.FieldLogger // nil is silent
+	// CommandFlags are the global flags of the command line, for hints; see
+	// [manager.Options].
+	CommandFlags []string
+	Approver     sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
+	Progress     about.Progress     // hears what is done to images; may be nil
+	Observe      operation.Observer // hears of every operation under a grant, for metrics; may be nil
 	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
 	// for when the manager is made; nil is none.
 	Accounting func() (manager.Accounting, error)
@@ -213,14 +216,15 @@ func (h *House) Close() {
 
 func (h *House) newManager() (*manager.Manager, error) {
 	o := manager.Options{
-		Settings:  h.settings,
-		Reload:    h.source.Current,
-		State:     h.state,
-		Providers: h.walls,
-		Provider:  h.o.Provider,
-		Images:    h.engine.source(h.o.Progress),
-		Begin:     h.o.Begin,
-		Control:   h.records.control,
+		Settings:     h.settings,
+		CommandFlags: h.o.CommandFlags,
+		Reload:       h.source.Current,
+		State:        h.state,
+		Providers:    h.walls,
+		Provider:     h.o.Provider,
+		Images:       h.engine.source(h.o.Progress),
+		Begin:        h.o.Begin,
+		Control:      h.records.control,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest),

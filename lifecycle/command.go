@@ -12,12 +12,16 @@ import (
 // RecreateCommand returns the shell command that recreates the sandbox of o
 // and touches as few others as the command line allows: a session's by
 // --session, an agent's by --agent. The shared sandbox of a tenant has no
-// selector of its own and is reached by --all. Values are quoted for a POSIX
-// shell; control characters, which no valid key holds, are written as
-// escapes and never reach a terminal.
-func RecreateCommand(o sandbox.Owner, kind sandbox.Kind) string {
+// selector of its own and is reached by --all. flags are the global flags with
+// which the command line was called, names and values in turn. Values are
+// quoted for a POSIX shell; control characters, which no valid key holds, are
+// written as escapes and never reach a terminal.
+func RecreateCommand(flags []string, o sandbox.Owner, kind sandbox.Kind) string {
 	var b strings.Builder
 	b.WriteString("sandbox")
+	for i := 0; i+1 < len(flags); i += 2 {
+		b.WriteString(option(" "+flags[i], flags[i+1]))
+	}
 	if o.Tenant != "" {
 		b.WriteString(option(" --tenant", o.Tenant))
 	}

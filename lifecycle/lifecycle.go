@@ -32,6 +32,8 @@ const (
 
 // Input is all that the decision depends on.
 type Input struct {
+	Flags []string // global flags of the command line, for hints; see [RecreateCommand]
+
 	Owner sandbox.Owner // who asks
 	Kind  sandbox.Kind  // of what is wanted; empty is a sandbox
 
@@ -160,7 +162,7 @@ func (in Input) hot() (why string, hot bool) {
 // from what is there, the hashes cannot tell whether the flags are met, so
 // that is refused as well.
 func (in Input) drifted(wake Action, why string) Decision {
-	d := Decision{Action: Refuse, Hint: RecreateCommand(in.Owner, in.Kind)}
+	d := Decision{Action: Refuse, Hint: RecreateCommand(in.Flags, in.Owner, in.Kind)}
 	flags := in.SettingsHash != "" && in.SettingsHash != in.WantHash
 	switch {
 	case flags && in.SettingsHash == in.Have.ConfigHash:

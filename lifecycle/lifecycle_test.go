@@ -160,23 +160,26 @@ func TestRecreateCommand(t *testing.T) {
 		name  string
 		owner sandbox.Owner
 		want  string
+		flags []string
 	}{
-		{"session", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "chat-42"}, "sandbox recreate --session chat-42"},
-		{"tenant", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeSession, ScopeKey: "chat-42"}, "sandbox --tenant acme recreate --session chat-42"},
-		{"agent", sandbox.Owner{Scope: sandbox.ScopeAgent, ScopeKey: "agent:researcher"}, "sandbox recreate --agent researcher"},
-		{"shared", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeShared, ScopeKey: "shared"}, "sandbox --tenant acme recreate --all"},
-		{"space", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "my chat"}, "sandbox recreate --session 'my chat'"},
-		{"quote and substitution", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: `a'b$(id)`}, `sandbox recreate --session 'a'\''b$(id)'`},
-		{"leading dash", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "--all"}, "sandbox recreate --session=--all"},
-		{"leading tilde", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "~root"}, "sandbox recreate --session '~root'"},
-		{"empty", sandbox.Owner{Scope: sandbox.ScopeSession}, "sandbox recreate --session ''"},
-		{"letters of other scripts", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "grüße"}, "sandbox recreate --session 'grüße'"},
-		{"control characters", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "a\x1b[2J'\n"}, `sandbox recreate --session $'a\x1b[2J\'\x0a'`},
-		{"bidi override", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "a\u202eb"}, `sandbox recreate --session $'a\xe2\x80\xaeb'`},
+		{"session", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "chat-42"}, "sandbox recreate --session chat-42", nil},
+		{"tenant", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeSession, ScopeKey: "chat-42"}, "sandbox --tenant acme recreate --session chat-42", nil},
+		{"agent", sandbox.Owner{Scope: sandbox.ScopeAgent, ScopeKey: "agent:researcher"}, "sandbox recreate --agent researcher", nil},
+		{"shared", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeShared, ScopeKey: "shared"}, "sandbox --tenant acme recreate --all", nil},
+		{"space", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "my chat"}, "sandbox recreate --session 'my chat'", nil},
+		{"quote and substitution", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: `a'b$(id)`}, `sandbox recreate --session 'a'\''b$(id)'`, nil},
+		{"leading dash", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "--all"}, "sandbox recreate --session=--all", nil},
+		{"leading tilde", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "~root"}, "sandbox recreate --session '~root'", nil},
+		{"empty", sandbox.Owner{Scope: sandbox.ScopeSession}, "sandbox recreate --session ''", nil},
+		{"letters of other scripts", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "grüße"}, "sandbox recreate --session 'grüße'", nil},
+		{"control characters", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "a\x1b[2J'\n"}, `sandbox recreate --session $'a\x1b[2J\'\x0a'`, nil},
+		{"bidi override", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "a\u202eb"}, `sandbox recreate --session $'a\xe2\x80\xaeb'`, nil},
+		{"global flags", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeSession, ScopeKey: "a"}, "sandbox --config '/my files/c.json' --state-dir /s --tenant acme recreate --session a",
+			[]string{"--config", "/my files/c.json", "--state-dir", "/s"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := RecreateCommand(tt.owner, sandbox.KindSandbox); got != tt.want {
+			if got := RecreateCommand(tt.flags, tt.owner, sandbox.KindSandbox); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

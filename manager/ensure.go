@@ -3,10 +3,13 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/registry"
@@ -107,7 +110,7 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 		if err := sameAgent(w, rec, d); err != nil {
 			return nil, err
 		}
-		m.log.WithField("sandbox", name).Warnf("%s%s; apply the new settings with: %s", d.Reason, m.changes(w, rec), d.Hint)
+		m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, m.changes(w, rec), d.Hint)
 		spec := kept(w, rec)
 		spec.Grants = w.spec.Grants
 		return m.wake(ctx, w, spec, rec, held, d.Wake)
@@ -197,6 +200,7 @@ func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.R
 
 func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycle.Input {
 	in := lifecycle.Input{
+		Flags: m.commandFlags,
 		Owner: w.spec.Owner, Kind: w.spec.Kind, WantHash: w.hash, Drift: w.res.DriftPolicy,
 		Known: true, Have: have, Leased: leased, Now: m.now(),
 	}
@@ -292,21 +296,33 @@ func (m *Manager) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {
 	}
 }
 
-// changes lists what differs between the recorded and the wanted Spec and
-// names what tightens isolation; it is empty when that is not known.
+// shownChanges is how many differences a line of text names.
+const shownChanges = 2
+
+// changes names the differences between what the sandbox has and what is
+// wanted: the first ones, settings before mounts that follow from them, and how
+// many more there are, which explain lists. It says if any of them tightens
+// isolation.
 func (m *Manager) changes(w *want, rec *registry.Record) string {
 	var parts []string
-	for _, c := range drift(rec, w) {
-		part := c.Field + " from " + orNone(c.From) + " to " + orNone(c.To)
-		if c.Tightens {
-			part += " (tightens isolation)"
-		}
-		parts = append(parts, part)
+	all := slices.Clone(drift(rec, w))
+	slices.SortStableFunc(all, func(a, b confighash.Change) int {
+		return strings.Count(a.Field, " ") - strings.Count(b.Field, " ")
+	})
+	for _, c := range all[:min(len(all), shownChanges)] {
+		parts = append(parts, c.Field+" from "+orNone(c.From)+" to "+orNone(c.To))
+	}
+	if more := len(all) - shownChanges; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return ": " + strings.Join(parts, ", ")
+	text := ": " + strings.Join(parts, ", ")
+	if slices.ContainsFunc(all, func(c confighash.Change) bool { return c.Tightens }) {
+		text += " (tightens isolation)"
+	}
+	return text
 }
 
 func orNone(s string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/seccomp"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
@@ -134,11 +135,45 @@ func (m *Manager) image(ctx context.Context, res config.Resolved, p sandbox.Prov
 	f.ImageID, err = current(ctx, res.Docker.Image, res.Docker.Setup)
 	switch {
 	case sandbox.IsNotFound(err) && i == effects:
+		if err := m.refuseBeforeImage(ctx, res, p); err != nil {
+			return err
+		}
 		f.ImageID, err = m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
 	case sandbox.IsNotFound(err):
 		f.ImageID, err = noImage, nil
 	}
 	return err
+}
+
+// refuseBeforeImage returns the refusal that a sandbox meets which exists with
+// another image, and must not be recreated now: before an image is made that
+// nothing would use.
+func (m *Manager) refuseBeforeImage(ctx context.Context, res config.Resolved, p sandbox.Provider) error {
+	owner := m.owner(res)
+	name, err := config.Name(res.Docker.ContainerPrefix, owner)
+	if err != nil {
+		return err
+	}
+	w := &want{res: res, provider: p, spec: sandbox.Spec{Name: name, Kind: res.Kind, Owner: owner}, hash: noImage}
+	have, rec, err := m.look(ctx, w)
+	if err != nil || have == nil {
+		return err
+	}
+	leased, err := m.leases.Held(name)
+	if err != nil {
+		return err
+	}
+	in := m.input(w, have, rec, leased)
+	if res.Origin("docker.image") == "flag" {
+		in.SettingsHash = have.ConfigHash
+	}
+	d, err := lifecycle.Decide(in)
+	if err != nil || d.Action != lifecycle.Refuse {
+		return err
+	}
+	refusal := d.Refusal(name)
+	refusal.Message += ": docker.image " + res.Docker.Image + ", which is not made yet"
+	return refusal
 }
 
 // noImage stands for the identity of an image that has to be made first.

@@ -61,7 +61,12 @@ type Options struct {
 	Images    Images
 	Host      Host
 	Log       logrus.FieldLogger
-	Now       func() time.Time // default time.Now
+
+	// CommandFlags are the global flags of the command line that names this
+	// manager's settings and state, names and values in turn, so that the
+	// commands in hints work when they are pasted; nil for a program.
+	CommandFlags []string
+	Now          func() time.Time // default time.Now
 
 	// Reload returns the settings as they are now, the same pointer where they
 	// have not changed; with an error, the last good ones. Every request asks
@@ -108,24 +113,25 @@ type Permanent func(agent string, g sandbox.Grant) error
 // safe for concurrent use, and any number of processes may share a state
 // folder.
 type Manager struct {
-	settings   *atomic.Pointer[config.Settings] // in force; see current
-	reload     *reload                          // or nil
-	state      *statedir.Dir
-	providers  *provider.Set
-	images     Images
-	host       Host
-	log        logrus.FieldLogger
-	now        func() time.Time
-	approver   sandbox.Approver // or nil
-	permanent  Permanent        // or nil
-	recorder   store.Recorder   // or nil
-	out        func() (outlet.Outlet, error)
-	gates      *gates
-	accounting Accounting               // or nil
-	control    func() (*Control, error) // or nil
-	calls      *calls
-	prepared   *prepared
-	begin      func(context.Context, config.Resolved, Request) error // or nil
+	settings     *atomic.Pointer[config.Settings] // in force; see current
+	reload       *reload                          // or nil
+	state        *statedir.Dir
+	providers    *provider.Set
+	images       Images
+	host         Host
+	log          logrus.FieldLogger
+	commandFlags []string
+	now          func() time.Time
+	approver     sandbox.Approver // or nil
+	permanent    Permanent        // or nil
+	recorder     store.Recorder   // or nil
+	out          func() (outlet.Outlet, error)
+	gates        *gates
+	accounting   Accounting               // or nil
+	control      func() (*Control, error) // or nil
+	calls        *calls
+	prepared     *prepared
+	begin        func(context.Context, config.Resolved, Request) error // or nil
 
 	records *registry.Store
 	leases  *lease.Dir

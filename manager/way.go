@@ -225,7 +225,7 @@ func (m *Manager) secrets(l *live) ([]config.BoundSecret, error) {
 		made := slices.ContainsFunc(l.spec.Egress.Secrets, func(r sandbox.SecretRef) bool { return r.Name == b.Name && slices.Equal(r.Hosts, b.Hosts) })
 		if !made {
 			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "bind secrets", Field: "network.secrets." + b.Name, Resource: l.name(),
-				Message: "the sandbox was made before the secret was bound, so it does not trust what the proxy needs for it", Hint: lifecycle.RecreateCommand(l.spec.Owner, l.spec.Kind)}
+				Message: "the sandbox was made before the secret was bound, so it does not trust what the proxy needs for it", Hint: lifecycle.RecreateCommand(m.commandFlags, l.spec.Owner, l.spec.Kind)}
 		}
 	}
 	return bound, nil

@@ -18,6 +18,7 @@ func open(o cli.Options) (*house.House, error) {
 func optionsOf(o cli.Options) house.Options {
 	return house.Options{
 		ConfigFile: o.ConfigFile, StateDir: o.StateDir, Provider: o.Provider,
-		Log: o.Log, Approver: o.Approver, Progress: o.Progress,
+		CommandFlags: o.CommandFlags,
+		Log:          o.Log, Approver: o.Approver, Progress: o.Progress,
 	}
 }

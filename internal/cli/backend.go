@@ -61,13 +61,14 @@ type Backend interface {
 
 // Options say what the global flags and the command want of the backend.
 type Options struct {
-	ConfigFile string // empty: not named by a flag
-	StateDir   string // empty: not named by a flag
-	Provider   string // empty: not named by a flag
-	Host       Host   // the daemon that carries it out; heeded by the parts that commands of the list anywhere need
-	Log        logrus.FieldLogger
-	Approver   sandbox.Approver // answers what --ask asks
-	Progress   about.Progress   // hears what is done to images
+	ConfigFile   string   // empty: not named by a flag
+	StateDir     string   // empty: not named by a flag
+	Provider     string   // empty: not named by a flag
+	Host         Host     // the daemon that carries it out; heeded by the parts that commands of the list anywhere need
+	CommandFlags []string // the global flags that say so, names and values in turn, for hints
+	Log          logrus.FieldLogger
+	Approver     sandbox.Approver // answers what --ask asks
+	Progress     about.Progress   // hears what is done to images
 }
 
 // A Conductor brings sandboxes up and keeps account of them;

@@ -143,12 +143,13 @@ func noArguments(c *ucli.Context) error {
 // options returns what the global flags say to the backend.
 func (a *app) options() Options {
 	return Options{
-		ConfigFile: a.globals.config.value,
-		StateDir:   a.globals.stateDir.value,
-		Provider:   a.globals.provider.value,
-		Log:        newLog(a.Stderr, a.globals.logLevel.value),
-		Progress:   about.NewProgress(a.Stderr),
-		Approver:   a.approver(),
+		ConfigFile:   a.globals.config.value,
+		StateDir:     a.globals.stateDir.value,
+		Provider:     a.globals.provider.value,
+		CommandFlags: a.globals.where(),
+		Log:          newLog(a.Stderr, a.globals.logLevel.value),
+		Progress:     about.NewProgress(a.Stderr),
+		Approver:     a.approver(),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -18,12 +17,14 @@ func (a *app) explainCommand() *ucli.Command {
 	var tool, command, path, host text
 	var all bool
 	method := text{check: notEmpty}
-	hosts := newHostFlags("explain")
+	hosts, place := newHostFlags("explain"), newPlaceFlags()
 	return &ucli.Command{
 		Name:      "explain",
 		Usage:     "say what a session gets and why, without changing anything",
 		UsageText: "sandbox explain [flags]",
-		Flags: append(hosts.flags(),
+		Description: "With the flags of run that say what the sandbox is (--image, --workspace, --allow-domain, --secret) it says\n" +
+			"what run would do with them.",
+		Flags: append(append(hosts.flags(), place.flags()...),
 			&ucli.GenericFlag{Name: "tool", Usage: "may this `TOOL` be used?", Value: &tool},
 			&ucli.GenericFlag{Name: "command", Usage: "may this `COMMAND` be run?", Value: &command},
 			&ucli.GenericFlag{Name: "path", Usage: "may this `PATH` be read and written?", Value: &path},
@@ -39,7 +40,10 @@ func (a *app) explainCommand() *ucli.Command {
 				return usagef("explain", "--method needs a URL: write --host http://HOST/PATH")
 			}
 			q := manager.Questions{Tool: tool.value, Command: command.value, Path: path.value, Host: host.value, Method: method.value}
-			flags := config.Overrides{Provider: a.globals.provider.value}
+			flags, err := place.overrides(a.globals)
+			if err != nil {
+				return err
+			}
 			if err := hosts.add(&flags); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"slices"
 
 	ucli "github.com/urfave/cli/v2"
@@ -86,6 +87,27 @@ func (g *globals) flags() []ucli.Flag {
 // who says for whom a command is.
 func (g *globals) who() config.Who {
 	return config.Who{Tenant: g.tenant.value, Agent: g.agent.value, Session: g.session.value}
+}
+
+// where returns the flags of this call that say where settings and state lie
+// and who provides sandboxes, names and values in turn. Paths are absolute.
+func (g *globals) where() []string {
+	var out []string
+	for _, f := range []struct {
+		name  string
+		value *text
+		path  bool
+	}{{"--config", &g.config, true}, {"--state-dir", &g.stateDir, true}, {"--provider", &g.provider, false}} {
+		if !f.value.given {
+			continue
+		}
+		value := f.value.value
+		if abs, err := filepath.Abs(value); f.path && err == nil {
+			value = abs
+		}
+		out = append(out, f.name, value)
+	}
+	return out
 }
 
 // layer returns what the global flags say as settings of this call, nil
