@@ -71,7 +71,8 @@ type Judge interface {
 
 // A Witness is a Process whose wall sees what it refuses. Violations returns
 // what was seen so far, in that order, a bounded number, each of
-// [EvidenceCertain]; once Wait has returned that is all.
+// [EvidenceCertain], or of [EvidenceWeak] where the command was not stopped and
+// what it did was undone; once Wait has returned that is all.
 type Witness interface {
 	Violations() []Violation
 }

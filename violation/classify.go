@@ -48,7 +48,7 @@ type Ending struct {
 	Exit      sandbox.Exit
 	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
 	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
-	Witnessed []sandbox.Violation // seen by the wall, oldest first
+	Witnessed []sandbox.Violation // seen by the wall, oldest first; weak ones were undone and stopped nothing
 	At        time.Time           // stamps what is found in the output
 }
 
@@ -74,7 +74,9 @@ type Finding struct {
 func Classify(j sandbox.Judge, e Ending) Finding {
 	c := &classifier{judge: j, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
 	for _, v := range e.Witnessed {
-		v.Evidence = sandbox.EvidenceCertain
+		if v.Evidence != sandbox.EvidenceWeak { // which blocks nothing
+			v.Evidence = sandbox.EvidenceCertain
+		}
 		c.forget(v)
 		c.add(v)
 	}

@@ -115,27 +115,27 @@ func (c *content) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Read
 
 // Write implements [sandbox.Files].
 func (f *files) Write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
-	return f.do(ctx, func(c *client.Files) error { return c.Write(ctx, path, r, o) })
+	return f.do(ctx, []string{path}, func(c *client.Files) error { return c.Write(ctx, path, r, o) })
 }
 
 // Mkdir implements [sandbox.Files].
 func (f *files) Mkdir(ctx context.Context, path string, perm fs.FileMode) error {
-	return f.do(ctx, func(c *client.Files) error { return c.Mkdir(ctx, path, perm) })
+	return f.do(ctx, []string{path}, func(c *client.Files) error { return c.Mkdir(ctx, path, perm) })
 }
 
 // Remove implements [sandbox.Files].
 func (f *files) Remove(ctx context.Context, path string, recursive bool) error {
-	return f.do(ctx, func(c *client.Files) error { return c.Remove(ctx, path, recursive) })
+	return f.do(ctx, []string{path}, func(c *client.Files) error { return c.Remove(ctx, path, recursive) })
 }
 
 // Clear implements [sandbox.Clearer].
 func (f *files) Clear(ctx context.Context, path string) error {
-	return f.do(ctx, func(c *client.Files) error { return c.Clear(ctx, path) })
+	return f.do(ctx, []string{path}, func(c *client.Files) error { return c.Clear(ctx, path) })
 }
 
 // Rename implements [sandbox.Files].
 func (f *files) Rename(ctx context.Context, from, to string) error {
-	return f.do(ctx, func(c *client.Files) error { return c.Rename(ctx, from, to) })
+	return f.do(ctx, []string{from, to}, func(c *client.Files) error { return c.Rename(ctx, from, to) })
 }
 
 // Stat implements [sandbox.Files].
@@ -160,7 +160,7 @@ func (f *files) ReadLink(ctx context.Context, path string) (string, error) {
 
 // Symlink makes a link.
 func (f *files) Symlink(ctx context.Context, target, path string) error {
-	return f.do(ctx, func(c *client.Files) error { return c.Symlink(ctx, target, path) })
+	return f.do(ctx, []string{path}, func(c *client.Files) error { return c.Symlink(ctx, target, path) })
 }
 
 // Note tells people what is less than it could be, or is empty.
@@ -173,9 +173,14 @@ func (f *files) Note() string {
 	return f.served.Note()
 }
 
-func (f *files) do(ctx context.Context, op func(*client.Files) error) error {
-	_, err := ask(ctx, f, func(c *client.Files) (struct{}, error) { return struct{}{}, op(c) })
-	return err
+// do does an operation that changes what lies at the given paths.
+func (f *files) do(ctx context.Context, paths []string, op func(*client.Files) error) error {
+	s, served, err := f.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.release()
+	return s.held(s.wall.whyEnded("use files", op(served)), paths...)
 }
 
 // ask does one operation.

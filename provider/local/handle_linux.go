@@ -89,6 +89,12 @@ func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
 	if err := h.ready(revive); err != nil {
 		return nil, err
 	}
+	h.mu.Lock()
+	last := h.seat.wall
+	h.mu.Unlock()
+	if err := last.unheld(); err != nil {
+		return nil, err
+	}
 	pl, err := h.planner.plan(ctx)
 	if err != nil {
 		return nil, err

@@ -38,6 +38,10 @@ type planned struct {
 	look  uint64 // the number of the look at the host that has found it so
 	// sockets of the host that are reached through the guest, at their paths.
 	sockets []string
+	// facts are the git repositories that the plan protects, and search is how
+	// they were looked for.
+	facts  protect.Facts
+	search scan.Request
 	// filters and config are what [confinement] makes of the plan.
 	filters [][]byte
 	config  []byte
@@ -203,7 +207,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	w := p.picture.World
 	rules := protect.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
-	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec), rules.Denies)
+	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies), rules.Denies)
 	w.Denies = append(w.Denies, now.system.Denies()...)
 	w, err := world.ShowSockets(w, now.sockets)
 	if err != nil {
@@ -219,7 +223,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	pl := planned{plan: made, world: w, at: p.at, look: p.looks, sockets: now.sockets}
+	pl := planned{plan: made, world: w, at: p.at, look: p.looks, sockets: now.sockets, facts: now.facts, search: p.picture.Scan}
 	if pl.filters, pl.config, err = confinement(p.spec, set, pl); err != nil {
 		return planned{}, err
 	}

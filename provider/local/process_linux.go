@@ -46,6 +46,10 @@ type process struct {
 	seat    *seat
 	release func() // gives the seat back; nil for a line
 	reborn  bool   // it found a shell without the state of the one before
+
+	look  sync.Once // for what was planted
+	mu    sync.Mutex
+	found []sandbox.Violation
 }
 
 // newProcess is a command for which the seat was taken.
@@ -53,10 +57,21 @@ func newProcess(p sandbox.Process, s *seat) *process {
 	return &process{Process: p, seat: s, release: sync.OnceFunc(s.release)}
 }
 
-// Wait implements [sandbox.Process]. The seat is given back before it returns:
-// who has been told of the end no longer counts as running something.
+// Wait implements [sandbox.Process]. Before it returns, what the command has
+// made for git on the host to run is taken away, and the seat is given back:
+// the command no longer counts as running.
 func (p *process) Wait() (sandbox.Exit, error) {
 	exit, err := p.Process.Wait()
+	p.look.Do(func() {
+		list, failed := p.seat.wall.hold()
+		p.seat.wall.warnPlanted(list)
+		p.mu.Lock()
+		p.found = list
+		p.mu.Unlock()
+		if failed != nil {
+			p.seat.wall.site.p.o.Warn(p.seat.wall.site.def.Name, failed.Error()+"; nothing else is started here until that is done")
+		}
+	})
 	if p.release != nil {
 		p.release()
 	}
@@ -70,11 +85,14 @@ func (p *process) Wait() (sandbox.Exit, error) {
 // the rules of this command's wall deny. What a program tells of itself, such
 // as its name, is as it says.
 func (p *process) Violations() []sandbox.Violation {
+	var out []sandbox.Violation
+	p.mu.Lock()
+	out = append(out, p.found...)
+	p.mu.Unlock()
 	seen, ok := p.Process.(client.Observed)
 	if !ok {
-		return nil
+		return out
 	}
-	var out []sandbox.Violation
 	for _, a := range seen.Attempts() {
 		v := p.seat.wall.judge(a.Operation, a.Path)
 		if v.Allowed {

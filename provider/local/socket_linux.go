@@ -239,9 +239,13 @@ func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
 }
 
 // closedNow are the denies of what was found. A socket that settings name is
-// none; a rule that closes it counts all the same.
-func closedNow(found scan.Result, s sandbox.Spec) []plan.Deny {
+// none; a rule that closes it counts all the same. Neither is one that only
+// holds the place of what protection closes.
+func closedNow(found scan.Result, s sandbox.Spec, protection []plan.Deny) []plan.Deny {
+	ours := func(p string) bool {
+		return slices.ContainsFunc(protection, func(d plan.Deny) bool { return d.Socket && d.Path == p })
+	}
 	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
-		return d.Rule == scan.RuleSocket && slices.Contains(s.Filesystem.AllowUnixSockets, d.Path)
+		return d.Rule == scan.RuleSocket && (slices.Contains(s.Filesystem.AllowUnixSockets, d.Path) || ours(d.Path))
 	})
 }

@@ -43,6 +43,7 @@ type wall struct {
 	detached, left atomic.Bool
 
 	guarding guarding
+	planted  planted
 	inUse    atomic.Int64 // commands, shells and the like of all seats
 	spoiled  atomic.Pointer[spoiling]
 }
@@ -104,6 +105,13 @@ func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, 
 // letGo gives up what the wall kept on the host. It has ended.
 func (w *wall) letGo() {
 	w.relay.close()
+	if w.detached.Load() { // else the last command has looked
+		list, err := w.hold()
+		w.warnPlanted(list)
+		if err != nil {
+			w.site.p.o.Warn(w.site.def.Name, err.Error())
+		}
+	}
 	if c := w.spare.Swap(nil); c != nil {
 		c.Close()
 	}

@@ -71,6 +71,9 @@ func File(path string, limit int64) ([]byte, error) {
 		fd, err = unix.Openat(dir, path[i:], unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		return err
 	})
+	if errors.Is(err, unix.ENXIO) { // a socket
+		return nil, ErrOdd
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ type closure struct {
 	read bool
 	stub bool // missing, and kept so
 	dir  bool // the stub is a folder
+	sock bool // the stub is a socket
 	rule string
 	// frozen is a folder in which no name may be made, renamed or removed,
 	// because a link lies there that must stay; it closes nothing else.
@@ -86,10 +87,10 @@ func (b *builder) deny(d Deny, links int) error {
 func (b *builder) keepMissing(p string, d Deny) {
 	leaf := p == d.Path
 	if d.Keep {
-		b.add(closure{path: p, read: d.Read && leaf, stub: true, dir: d.Dir || !leaf, rule: d.Rule})
+		b.add(closure{path: p, read: d.Read && leaf, stub: true, dir: d.Dir || !leaf, sock: d.Socket && leaf, rule: d.Rule})
 	}
 	if !d.Keep || !leaf {
-		b.latent[d.Path] = append(b.latent[d.Path], closure{path: d.Path, read: d.Read, stub: true, dir: d.Dir, rule: d.Rule})
+		b.latent[d.Path] = append(b.latent[d.Path], closure{path: d.Path, read: d.Read, stub: true, dir: d.Dir, sock: d.Socket, rule: d.Rule})
 	}
 }
 
@@ -133,6 +134,7 @@ func (b *builder) add(c closure) {
 	}
 	// The stronger is old now.
 	old.dir = old.dir || c.dir
+	old.sock = old.sock && c.sock
 	if old.frozen == "" || c.frozen != "" && c.frozen < old.frozen {
 		old.frozen = c.frozen
 	}

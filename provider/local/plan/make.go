@@ -102,7 +102,7 @@ func (b *builder) finish() {
 		p.Ops = append(p.Ops, Op{Kind: OpRemountRo, Target: target})
 	}
 	for s, dir := range b.stubs {
-		p.Stubs = append(p.Stubs, Stub{Path: s, Dir: dir})
+		p.Stubs = append(p.Stubs, Stub{Path: s, Dir: dir, Socket: !dir && b.closures[s].sock})
 	}
 	slices.SortFunc(p.Stubs, func(a, b Stub) int { return byDepth(a.Path, b.Path) })
 	for probe := range b.probes {

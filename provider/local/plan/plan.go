@@ -77,6 +77,9 @@ type Deny struct {
 	// Dir has the stub of a missing path be a folder; otherwise it is a file.
 	// Where folders above are missing too, the first of them is the stub.
 	Dir bool
+	// Socket has it be a Unix socket to which no process listens, for a path
+	// in a work tree of git, which neither lists nor removes sockets.
+	Socket bool
 	// Link has a link be denied alone: what it leads to stays as it is. Of
 	// what is no link it says nothing.
 	Link bool
@@ -163,8 +166,9 @@ type Probe struct {
 // starts, and to remove when no wall needs it. They are in order: parents
 // come first.
 type Stub struct {
-	Path string
-	Dir  bool
+	Path   string
+	Dir    bool
+	Socket bool
 }
 
 // A Plan is what Make computes: plain data, equal for equal worlds, whatever

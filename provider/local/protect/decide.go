@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"path"
 	"slices"
 
@@ -29,6 +30,9 @@ func (d *decision) repo(r Repo) {
 		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: RulePointer})
 		d.note(pointer + " is a link; nothing can be committed in the sandbox")
 	}
+	if r.exists() && !r.Bare && (r.Kind == plan.Dir || r.Kind == plan.Link) {
+		d.neverBare(r)
+	}
 	if r.Head { // without it nobody would look here again
 		d.deny(plan.Deny{Path: path.Join(r.Place, "HEAD"), Keep: true, Rule: RuleBare})
 	}
@@ -44,6 +48,26 @@ func (d *decision) repo(r Repo) {
 	}
 }
 
+// neverBare keeps the folder of a repository from becoming a bare one. Code
+// inside can have git take .git for no repository at any moment, since HEAD has
+// to be writable, and then git takes the folder that .git lies in for one if
+// that has HEAD, and objects and refs or a "commondir" that leads to them.
+// HEAD itself cannot be closed: git would not know a commit of that name from
+// the file.
+func (d *decision) neverBare(r Repo) {
+	git := cmp.Or(r.Dir, path.Join(r.Place, ".git"))
+	whole := slices.ContainsFunc(r.Folders, func(f Folder) bool { return f.Odd && f.Path == git })
+	if whole || !d.writable(r.Place) || !d.writable(git) {
+		return // none can be made, or .git stays as it is
+	}
+	if r.Guard == "HEAD" {
+		d.note(path.Join(r.Place, "HEAD") + " is kept from being made, because the folder has objects and refs of its own; git commands that name HEAD need -- behind it")
+	}
+	for _, name := range []string{r.Guard, "commondir"} {
+		d.deny(plan.Deny{Path: path.Join(r.Place, name), Keep: true, Socket: true, Rule: RuleNoBare})
+	}
+}
+
 // folder closes hooks and configuration of one git folder. A file "commondir"
 // in it would have git take both from elsewhere.
 func (d *decision) folder(f Folder) {
@@ -55,12 +79,14 @@ func (d *decision) folder(f Folder) {
 	d.deny(plan.Deny{Path: path.Join(f.Path, "hooks"), Keep: true, Dir: true, Rule: RuleHooks})
 	d.deny(plan.Deny{Path: path.Join(f.Path, "config"), Keep: true, Rule: RuleConfig})
 	d.deny(plan.Deny{Path: path.Join(f.Path, "commondir"), Keep: true, Rule: RuleConfig})
-	d.deny(plan.Deny{Path: path.Join(f.Path, "config.worktree"), Keep: f.WorktreeConfig, Rule: RuleConfig})
+	// It counts as soon as the extension is on, which a command of git's on the
+	// host switches on by itself.
+	d.deny(plan.Deny{Path: path.Join(f.Path, "config.worktree"), Keep: true, Rule: RuleConfig})
 	for _, w := range f.Worktrees {
 		for _, name := range []string{"commondir", "gitdir"} {
 			d.deny(plan.Deny{Path: path.Join(w, name), Rule: RulePointer})
 		}
-		d.deny(plan.Deny{Path: path.Join(w, "config.worktree"), Keep: f.WorktreeConfig, Rule: RuleConfig})
+		d.deny(plan.Deny{Path: path.Join(w, "config.worktree"), Keep: true, Rule: RuleConfig})
 	}
 }
 

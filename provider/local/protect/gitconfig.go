@@ -19,6 +19,7 @@ type asked struct {
 	hooks    []string // folders of hooks as they are written there
 	tops     []string // of the files that git works on, where it says so
 	worktree bool     // config.worktree counts
+	runs     []setting
 }
 
 // config notes what the configuration of f has git run or read besides. Git
@@ -35,6 +36,7 @@ func (l *look) config(f *Folder, tops []string) {
 	for _, h := range a.hooks {
 		f.Named = append(f.Named, l.hooks(h, slices.Concat(tops, a.tops, []string{f.Path}))...)
 	}
+	f.Named = append(f.Named, l.scripts(a.runs, slices.Concat(tops, a.tops))...)
 }
 
 // hooks returns what a folder of hooks comes to, below each of tops where its
@@ -42,6 +44,14 @@ func (l *look) config(f *Folder, tops []string) {
 func (l *look) hooks(p string, tops []string) (out []Named) {
 	for _, top := range tops {
 		if n, _, ok := l.named(p, top, true); ok && !slices.ContainsFunc(out, n.same) {
+			out = append(out, n)
+		}
+		if path.Base(p) != "_" {
+			continue
+		}
+		// Husky's hooks lie in a folder "_" and run the script of the same name
+		// in the folder above.
+		if n, _, ok := l.named(path.Dir(p), top, true); ok && n.Path != top && !slices.ContainsFunc(out, n.same) {
 			out = append(out, n)
 		}
 	}
@@ -66,6 +76,9 @@ func (l *look) read(files []source, git string) asked {
 			return a
 		}
 		for _, s := range l.settings(files[i].file) {
+			if len(s.words()) > 0 {
+				a.runs = append(a.runs, s)
+			}
 			switch s.key {
 			case "extensions.worktreeconfig":
 				a.worktree = true

@@ -178,7 +178,22 @@ func (l *look) repo(place string) Repo {
 		r.Head = !slices.Contains(l.roots, place) && l.kind(place+"/HEAD") == unix.S_IFREG
 		l.folder(&r, place, 0)
 	}
+	if r.exists() && !r.Bare {
+		r.Guard = l.guard(place)
+	}
 	return r
+}
+
+// guard returns what to keep from the folder at place, so that it is no bare
+// repository: a name that it has no use for, and HEAD where it has one for
+// both others. A socket is what keeps the name already.
+func (l *look) guard(place string) string {
+	for _, name := range []string{"refs", "objects"} {
+		if k := l.kind(path.Join(place, name)); k == 0 || k == unix.S_IFSOCK {
+			return name
+		}
+	}
+	return "HEAD"
 }
 
 // close has r closed as a whole.

@@ -313,12 +313,12 @@ func TestBareRepositoryBelow(t *testing.T) {
 	r.git("own", "clone", "-q", "--bare", ".", "cache/x.git")
 	r.write("own/src/HEAD", "ref: refs/heads/x\n")
 	inside := []string{
-		"own/cache/x.git/HEAD keep", "own/cache/x.git/commondir keep", "own/cache/x.git/config keep", "own/cache/x.git/config.worktree",
+		"own/cache/x.git/HEAD keep", "own/cache/x.git/commondir keep", "own/cache/x.git/config keep", "own/cache/x.git/config.worktree keep",
 		"own/cache/x.git/hooks keep dir",
 	}
 	q := Request{Own: r.at("own"), Found: []string{r.at("own/.git"), r.at("own/.git/HEAD"), r.at("own/cache/x.git/HEAD"), r.at("own/src/HEAD")}}
 	r.has(q, inside...)
-	if lines := r.lines(r.rules(q).Denies, ofGit...); len(lines) != len(inside)+4 {
+	if lines := r.lines(r.rules(q).Denies, ofGit...); len(lines) != len(inside)+6 {
 		t.Errorf("closed: %q", lines)
 	}
 	r.give()

@@ -82,6 +82,9 @@ func (h *holder) report(p, held, why string, args ...any) {
 
 func (h *holder) repo(r Repo) {
 	before, known := h.places[r.Place]
+	if known && before.Dir != "" && !before.Bare && (r.Dir == "" || r.Bare) {
+		h.report(before.Dir, "", "git no longer takes %s for a repository: its HEAD, objects or refs were removed, renamed or garbled in the sandbox", before.Dir)
+	}
 	git := path.Join(r.Place, ".git")
 	there := h.kind(git)
 	switch {
@@ -89,9 +92,7 @@ func (h *holder) repo(r Repo) {
 		// Where .git is no repository git takes the folder itself for one.
 		h.take(r.Place, "HEAD", "made the folder %s a bare repository, which git on the host would have taken instead of its .git", r.Place)
 		return
-	case known && before.Dir != "" && r.Dir == "":
-		h.report(before.Dir, "", "git no longer takes %s for a repository: its HEAD, objects or refs were removed, renamed or garbled in the sandbox", before.Dir)
-	case known && before.Dir != "" && r.Dir != before.Dir:
+	case known && before.Dir != "" && r.Dir != "" && r.Dir != before.Dir:
 		h.take(r.Place, ".git", "made git work with %s in place of %s", r.Dir, before.Dir)
 		return
 	}

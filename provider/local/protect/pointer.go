@@ -132,7 +132,9 @@ func (l *look) isGit(dir string) bool {
 		return false
 	}
 	if l.kind(dir+"/commondir") == unix.S_IFREG {
-		return true
+		if to, ok := l.readPath(dir+"/commondir", dir); !ok || to != dir { // else it is the stub of a wall
+			return true
+		}
 	}
 	var st unix.Stat_t
 	for _, name := range []string{"/objects", "/refs"} {

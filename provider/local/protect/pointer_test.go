@@ -30,8 +30,8 @@ func TestWorktree(t *testing.T) {
 		r.want(r.views(got.Views), "main/.git", "main/.git/worktrees/own write", "main/.git/objects write", "main/.git/refs write",
 			"main/.git/logs write")
 		r.want(r.lines(got.Denies, ofGit...),
-			"main/.git/commondir keep", "main/.git/config keep", "main/.git/config.worktree", "main/.git/hooks keep dir",
-			"main/.git/worktrees/own/commondir", "main/.git/worktrees/own/config.worktree", "main/.git/worktrees/own/gitdir",
+			"main/.git/commondir keep", "main/.git/config keep", "main/.git/config.worktree keep", "main/.git/hooks keep dir",
+			"main/.git/worktrees/own/commondir", "main/.git/worktrees/own/config.worktree keep", "main/.git/worktrees/own/gitdir",
 			"own/.git keep")
 		if len(got.Notes) != 0 {
 			t.Errorf("notes %q", got.Notes)

@@ -13,22 +13,25 @@
 // at once. So the agent's own folder keeps its lack of a repository: one that
 // code inside has made runs programs as soon as git, or a prompt that asks
 // git, looks at the folder. A person makes the repository instead. For the
-// same reason it cannot become a bare repository; its name "HEAD" stays free,
-// without which there is none.
+// same reason neither it nor the folder of any other repository can become a
+// bare repository.
 //
 // A scratch workspace is not protected, and is not to be named in a Request:
-// all of it was made inside, and nobody works there on the host. Likewise
-// code inside can make repositories in folders below the agent's own. They
-// are protected from the next scan on, which does not undo what was made
-// with them: whoever runs git in folders that a sandbox made should do it as
-// [GitEnv] does. That is true of the folder above, too: code inside can put
-// such a repository into the index, and then "git status" looks into it.
+// all of it was made inside, and no person works there on the host. Code
+// inside can make repositories in folders below the agent's own. [Hold] looks
+// for them after each command, reports them, and takes away what in them would
+// have git on the host run a program; from the next command on they are
+// protected. Until the command has ended they are as code inside made them:
+// git that runs on the host in such a folder meanwhile should run as [GitEnv]
+// has it. That is true of the folder above, too: code inside can put such a
+// repository into the index, and then "git status" looks into it.
 //
 // What git has left off in the middle stays open: code inside can add a line to
 // the list of a rebase or another sequence that stands still, and "git rebase
 // --continue" runs it on the host. To close it would keep agents from rebases
-// of their own, which cannot be told from a person's. Open as well are programs
-// in the work tree that configuration or hooks run by their paths.
+// of their own, which cannot be told from a person's. Programs of the work tree that configuration names by their
+// paths are closed, and so is the folder of scripts that hooks of husky run.
+// Open as well is what those programs, and hooks, run in turn.
 //
 // [Look] gathers what there is, [Decide] is pure.
 package protect
@@ -82,6 +85,7 @@ type Repo struct {
 	Dir   string    // the git folder; empty when there is none that git would take
 	Bare  bool      // Dir is Place itself
 	Head  bool      // it is known for a repository by its HEAD alone, a file
+	Guard string    // the name in Place without which that is no bare repository
 	// Main is, for a worktree, the git folder of the main repository, Believed
 	// whether that knows the worktree, and Open the folders of it that commits
 	// write.
@@ -179,6 +183,7 @@ func (d *decision) deny(n plan.Deny) {
 	old.Keep = old.Keep || n.Keep
 	old.Dir = old.Dir || n.Dir
 	old.Link = old.Link && n.Link
+	old.Socket = old.Socket && n.Socket
 	d.denies[n.Path] = old
 }
 

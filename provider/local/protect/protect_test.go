@@ -20,11 +20,11 @@ func TestOwnFolderWithRepository(t *testing.T) {
 	r.must(os.RemoveAll(r.at("own/.git/modules/vendor/lib/hooks")))
 	got := r.rules(Request{Own: r.at("own"), Found: []string{r.at("own/.git"), r.at("own/vendor/lib/.git")}})
 	r.want(r.lines(got.Denies, ofGit...),
-		"own/.git/commondir keep", "own/.git/config keep", "own/.git/config.worktree", "own/.git/hooks keep dir",
+		"own/.git/commondir keep", "own/.git/config keep", "own/.git/config.worktree keep", "own/.git/hooks keep dir",
 		"own/.git/modules/vendor/lib/commondir keep", "own/.git/modules/vendor/lib/config keep",
-		"own/.git/modules/vendor/lib/config.worktree", "own/.git/modules/vendor/lib/hooks keep dir",
-		"own/.git/worktrees/other/commondir", "own/.git/worktrees/other/config.worktree", "own/.git/worktrees/other/gitdir",
-		"own/vendor/lib/.git keep",
+		"own/.git/modules/vendor/lib/config.worktree keep", "own/.git/modules/vendor/lib/hooks keep dir",
+		"own/.git/worktrees/other/commondir", "own/.git/worktrees/other/config.worktree keep", "own/.git/worktrees/other/gitdir",
+		"own/commondir keep", "own/refs keep", "own/vendor/lib/.git keep",
 	)
 	if len(got.Views) != 0 || len(got.Notes) != 0 {
 		t.Errorf("%+v", got)
@@ -48,7 +48,7 @@ func TestBareRepository(t *testing.T) {
 	r := newRig(t)
 	r.dir("own")
 	r.git("own", "init", "-q", "--bare")
-	inside := []string{"own/commondir keep", "own/config keep", "own/config.worktree", "own/hooks keep dir"}
+	inside := []string{"own/commondir keep", "own/config keep", "own/config.worktree keep", "own/hooks keep dir"}
 	r.want(r.lines(r.rules(Request{Own: r.at("own")}).Denies, ofGit...), append([]string{"own/.git keep dir"}, inside...)...)
 	r.want(r.lines(r.rules(Request{Writable: []string{r.at("own")}}).Denies, ofGit...), inside...)
 }
@@ -61,8 +61,10 @@ func TestNestedAndOuterRepositories(t *testing.T) {
 	r.git("p/b", "config", "extensions.worktreeConfig", "true")
 	got := r.rules(Request{Writable: []string{r.at("p")}, Found: []string{r.at("p/a/.git"), r.at("p/b/.git"), r.at("p/half/.git")}})
 	r.want(r.lines(got.Denies, ofGit...),
-		"p/a/.git/commondir keep", "p/a/.git/config keep", "p/a/.git/config.worktree", "p/a/.git/hooks keep dir",
+		"p/a/.git/commondir keep", "p/a/.git/config keep", "p/a/.git/config.worktree keep", "p/a/.git/hooks keep dir",
+		"p/a/commondir keep", "p/a/refs keep",
 		"p/b/.git/commondir keep", "p/b/.git/config keep", "p/b/.git/config.worktree keep", "p/b/.git/hooks keep dir",
+		"p/b/commondir keep", "p/b/refs keep",
 	)
 	got = r.rules(Request{Writable: []string{r.at("p/a/.git/hooks")}})
 	if lines := r.lines(got.Denies, RuleHooks); !slices.Contains(lines, "p/a/.git/hooks keep dir") {
@@ -250,5 +252,59 @@ func TestDecideIsSorted(t *testing.T) {
 	d := r.rules(Request{Own: r.at("own"), Home: r.root}).Denies
 	if !slices.IsSortedFunc(d, func(a, b plan.Deny) int { return strings.Compare(a.Path, b.Path) }) {
 		t.Error("denies are not in order")
+	}
+}
+
+// TestNoRepositoryBecomesBare holds that in the folder of a repository a name is
+// kept without which it is no bare repository, whatever the project has there.
+func TestNoRepositoryBecomesBare(t *testing.T) {
+	for name, tc := range map[string]struct {
+		make func(r rig)
+		want []string
+	}{
+		"plain":            {func(rig) {}, []string{"own/commondir keep", "own/refs keep"}},
+		"refs":             {func(r rig) { r.dir("own/refs") }, []string{"own/commondir keep", "own/objects keep"}},
+		"refs and objects": {func(r rig) { r.dir("own/refs"); r.dir("own/objects") }, []string{"own/HEAD keep", "own/commondir keep"}},
+		"garbled HEAD":     {func(r rig) { r.write("own/.git/HEAD", "x") }, []string{"own/commondir keep", "own/refs keep"}},
+		"without objects":  {func(r rig) { r.must(os.RemoveAll(r.at("own/.git/objects"))) }, []string{"own/commondir keep", "own/refs keep"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.repo("own")
+			tc.make(r)
+			q := Request{Writable: []string{r.at("own")}, Found: []string{r.at("own/.git")}}
+			r.want(r.lines(r.rules(q).Denies, RuleNoBare), tc.want...)
+		})
+	}
+}
+
+// TestScriptsThatConfigurationRuns holds that files of the work tree are closed
+// which git hands to a shell, and words that are no files are not.
+func TestScriptsThatConfigurationRuns(t *testing.T) {
+	r := newRig(t)
+	r.repo("own")
+	r.dir("own/tools")
+	r.write("own/clean.py", "x")
+	for _, c := range [][2]string{
+		{"core.fsmonitor", "./tools/fsm.sh"}, {"filter.a.clean", "python3 clean.py --flag %f"}, {"filter.b.process", "node tools/f.js | tr a/b c"},
+		{"core.sshCommand", "ssh -F " + r.at("own/tools/ssh") + " -i ~/key"}, {"core.hooksPath", ".husky/_"}, {"diff.x.textconv", "sed s/one/two/"},
+		{"alias.go", "!sh -c './run it'"}, {"remote.origin.url", "./elsewhere"}, {"credential.helper", "!tools/cred get"},
+	} {
+		r.git("own", "config", c[0], c[1])
+	}
+	got := r.rules(Request{Own: r.at("own"), Home: r.at("home")})
+	lines := r.lines(got.Denies, RuleConfig)
+	for _, w := range []string{
+		"own/tools/fsm.sh keep", "own/clean.py keep", "own/tools/f.js keep", "own/tools/ssh keep", "own/.husky/_ keep dir", "own/.husky keep dir",
+		"own/run keep", "own/tools/cred keep",
+	} {
+		if !slices.Contains(lines, w) {
+			t.Errorf("%q is not among %q", w, lines)
+		}
+	}
+	for _, l := range lines {
+		if strings.HasPrefix(l, "own/s") || strings.HasPrefix(l, "own/a") || strings.Contains(l, "elsewhere") || strings.Contains(l, "get") {
+			t.Errorf("%q is closed", l)
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // harmless are the names, by section, by which the configuration of a
@@ -145,13 +147,31 @@ func isWord(s string) bool {
 	return s != "" && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
+// mayBePath reports whether the word w of a program's line is meant for a file
+// of the work tree at top: it says so, or lies in a folder that is there, or is
+// a file itself.
+func (l *look) mayBePath(w, top string) bool {
+	at := w
+	if !strings.HasPrefix(w, "/") {
+		at = path.Join(top, w)
+	}
+	switch {
+	case strings.HasPrefix(w, "/"), strings.HasPrefix(w, "~/"), strings.HasPrefix(w, "./"), strings.HasPrefix(w, "../"):
+		return true
+	case strings.Contains(w, "/"):
+		return l.kind(path.Dir(at)) == unix.S_IFDIR || l.kind(path.Dir(at)) == unix.S_IFLNK
+	}
+	k := l.kind(at)
+	return k == unix.S_IFREG || k == unix.S_IFLNK
+}
+
 // scripts notes the files of the work tree that settings have git run, or hand
-// to what it runs: those with a slash in their name, and those that are there.
+// to what it runs.
 func (l *look) scripts(list []setting, tops []string) (out []Named) {
 	for _, s := range list {
 		for _, w := range s.words() {
 			for _, top := range tops {
-				if !strings.Contains(w, "/") && l.kind(path.Join(top, w)) == 0 {
+				if !l.mayBePath(w, top) {
 					continue
 				}
 				n, _, ok := l.named(w, top, false)

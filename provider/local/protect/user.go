@@ -53,6 +53,11 @@ func (l *look) user() {
 	}
 	a := l.read(files, "/")
 	l.f.Named = append(l.f.Named, a.files...)
+	for i := range l.f.Repos {
+		if r := &l.f.Repos[i]; r.exists() && len(a.runs) > 0 {
+			r.Named = append(r.Named, l.scripts(a.runs, []string{r.Place})...)
+		}
+	}
 	for _, h := range a.hooks {
 		for i := range l.f.Repos {
 			if r := &l.f.Repos[i]; r.exists() {

@@ -69,7 +69,7 @@ func (r rig) raise(stubs *stub.Dir) wall {
 	}
 	rules := r.rules(q)
 	w := plan.World{
-		ShmSize: 1 << 16, Denies: append(found.Denies(), rules.Denies...),
+		ShmSize: 1 << 16, Denies: append(slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool { return d.Rule == scan.RuleSocket }), rules.Denies...),
 		Views: append(rules.Views, plan.View{Source: r.at("own"), Target: r.at("own"), Write: true, Why: "own"}),
 	}
 	for _, name := range []string{"/usr", "/bin", "/lib", "/lib64", "/etc"} {
@@ -183,6 +183,7 @@ func TestWallAroundRepository(t *testing.T) {
 	for _, script := range []string{
 		"git config core.fsmonitor x", "echo x > .git/config", "echo x > .git/hooks/post-checkout", "rmdir .git/hooks", "mv .git/hooks .git/h",
 		"echo ../evil > .git/commondir", "rm -f .git/commondir", "mv .git git2", "rm -rf .git/config", "ln -f file .git/config",
+		"echo x > refs", "rm -f refs", "mkdir refs", "mv refs r", "rm -f commondir; echo x > commondir", "rm -f .git/config.worktree", "echo x > .git/config.worktree",
 		"mkdir .claude/skills", "rmdir .claude", "mv .claude c", "mkdir -p .codex/x", "echo x > .agents/x", "chmod 777 .claude", "touch .git/hooks/x",
 	} {
 		if out, err := w.run(script); err == nil {
@@ -190,7 +191,7 @@ func TestWallAroundRepository(t *testing.T) {
 		}
 	}
 	r.must(w.held.Release())
-	if after := r.tree(); !strings.Contains(before, "/.git/config\n") || strings.Contains(after, "commondir") || strings.Contains(after, ".claude") ||
+	if after := r.tree(); !strings.Contains(before, "/.git/config\n") || strings.Contains(after, "commondir") || strings.Contains(after, "own/refs") || strings.Contains(after, "config.worktree") || strings.Contains(after, ".claude") ||
 		strings.Contains(after, "/hooks") || strings.Contains(after, "sandbox-stub") {
 		t.Errorf("left behind:\n%s", after)
 	}

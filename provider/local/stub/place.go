@@ -71,7 +71,7 @@ func (d *Dir) ensure(s plan.Stub, k string) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if r, err := d.read(k); err == nil && r.valid(k) && r.Ino != 0 && r.Dir == s.Dir && r.isAt(dir, name) {
+	if r, err := d.read(k); err == nil && r.valid(k) && r.Ino != 0 && r.Dir == s.Dir && r.Sock == s.Socket && r.isAt(dir, name) {
 		return nil
 	} else if err == nil && r.valid(k) {
 		if err := d.tidy(dir, r); err != nil {
@@ -85,7 +85,7 @@ func (d *Dir) ensure(s plan.Stub, k string) error {
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	}
-	return d.make(dir, name, newRecord(s.Path, s.Dir))
+	return d.make(dir, name, newRecord(s))
 }
 
 func appeared(path string) error {
@@ -136,6 +136,9 @@ func (r record) create(dir int) error {
 			return err
 		}
 		return widen(os.NewFile(uintptr(fd), r.Temp)) // whatever the umask
+	}
+	if r.Sock { // closed to all, whatever the umask
+		return nolink.Retry(func() error { return makeSocket(dir, r.Temp) })
 	}
 	fd := -1
 	err := nolink.Retry(func() (err error) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,7 @@ const maxRecord = 64 << 10
 type record struct {
 	Path string `json:"path"`
 	Dir  bool   `json:"dir,omitempty"`
+	Sock bool   `json:"socket,omitempty"`
 	Temp string `json:"temp"` // the name beside Path that it is made and removed under
 	// Ino is 0 before the thing was made. Numbers of inodes are used again, so
 	// the time of birth counts too, 0 where the file system has none. A file's
@@ -45,8 +47,8 @@ func key(path string) string {
 }
 
 // newRecord returns the record for a stub that is about to be made.
-func newRecord(path string, dir bool) record {
-	return record{Path: path, Dir: dir, Temp: ".sandbox-stub-" + strings.ToLower(rand.Text())}
+func newRecord(s plan.Stub) record {
+	return record{Path: s.Path, Dir: s.Dir, Sock: s.Socket, Temp: ".sandbox-stub-" + strings.ToLower(rand.Text())}
 }
 
 func (d *Dir) read(key string) (record, error) {
@@ -134,6 +136,9 @@ func (r record) isAt(dir int, name string) bool {
 	if r.Dir {
 		// rmdir sees whether it is empty.
 		return st.Mode == unix.S_IFDIR|dirMode && birth(dir, name) == r.Birth
+	}
+	if r.Sock {
+		return st.Mode == unix.S_IFSOCK && st.Nlink == 1 && st.Mtim.Nano() == r.Mtime && birth(dir, name) == r.Birth
 	}
 	return st.Mode == unix.S_IFREG|fileMode && st.Nlink == 1 && st.Size == int64(len(content(r.Path))) && st.Mtim.Nano() == r.Mtime &&
 		birth(dir, name) == r.Birth

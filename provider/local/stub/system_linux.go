@@ -36,3 +36,7 @@ func birth(dir int, name string) int64 {
 	}
 	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 }
+
+// makeSocket makes a Unix socket in the folder dir, to which no process
+// listens.
+func makeSocket(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFSOCK, 0) }

@@ -91,7 +91,7 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 // systems count links of folders each in its own way.
 func mayBeStub(st *unix.Stat_t) bool {
 	kind := st.Mode & unix.S_IFMT
-	return kind == unix.S_IFDIR || kind == unix.S_IFREG && st.Size <= stub.MaxSize
+	return kind == unix.S_IFDIR || kind == unix.S_IFSOCK || kind == unix.S_IFREG && st.Size <= stub.MaxSize
 }
 
 // unreachable returns nil for a path below a folder of somebody else that does
