@@ -76,7 +76,7 @@ func (a *app) status(ctx context.Context, err error) int {
 		return statusUsage
 	case errors.As(context.Cause(ctx), &sig):
 		return statusSignal + int(sig.number)
-	case errors.Is(err, syscall.EPIPE), errors.Is(context.Cause(ctx), syscall.EPIPE):
+	case outputClosed(err), errors.Is(context.Cause(ctx), syscall.EPIPE):
 		return statusSignal + int(syscall.SIGPIPE)
 	}
 	a.report(err)
@@ -87,6 +87,15 @@ func (a *app) status(ctx context.Context, err error) int {
 		return statusUsage
 	}
 	return failureStatus(err)
+}
+
+// outputClosed reports whether err says that the reader of the program's own
+// output has closed it. The same error of the system inside an error of this
+// project's is about something else, such as a program of a sandbox that has
+// ended early, and has to be reported.
+func outputClosed(err error) bool {
+	var e *sandbox.Error
+	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &e)
 }
 
 // badFlags reports whether err is about nothing but what the flags of the

@@ -3,12 +3,15 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
 )
 
@@ -75,6 +78,7 @@ func (w *wall) unguard() {
 // where they were built. It reports whether it has.
 func (w *wall) guarded() (enough bool) {
 	lost, err := w.lost()
+	lost = slices.DeleteFunc(lost, w.public)
 	var why string
 	switch {
 	case errors.Is(err, os.ErrClosed):
@@ -89,6 +93,21 @@ func (w *wall) guarded() (enough bool) {
 	w.spoiled.Store(&spoiling{why: why, busy: w.inUse.Load() > 0 || w.busy()})
 	w.take()
 	return true
+}
+
+// public reports whether what is open now that the mount at target is gone is
+// a file of the system that every user may read, and that no rule closes, such
+// as /etc/passwd, which many programs replace. The next command finds a new
+// wall all the same.
+func (w *wall) public(target string) bool {
+	if !bwrap.ShowsOnly(w.plan, target) {
+		return false
+	}
+	st, err := os.Lstat(w.cover.closed[target])
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o004 != 0
 }
 
 // named tells people of mounts by what they close on the host.

@@ -249,3 +249,67 @@ func TestGuardLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestPublicFileReplacedEndsNothing holds that a file of the system which every
+// user may read, such as /etc/passwd, can be replaced on the host under what
+// the wall shows in its place, and that one which is closed to others cannot.
+func TestPublicFileReplacedEndsNothing(t *testing.T) {
+	for _, e := range ends {
+		for mode, ended := range map[os.FileMode]bool{0o644: false, 0o600: e.name != "removed"} {
+			t.Run(fmt.Sprintf("%s %v", e.name, mode), func(t *testing.T) {
+				var file string
+				g := newGuardRig(t, func(r *rig, s *sandbox.Spec) {
+					dir := filepath.Join(r.home, "system")
+					must(t, os.Mkdir(dir, 0o755))
+					file = filepath.Join(dir, "passwd")
+					must(t, os.WriteFile(file, []byte("host"), mode))
+					ours := filepath.Join(r.home, "ours")
+					must(t, os.WriteFile(ours, []byte("ours"), 0o644))
+					s.Filesystem.AllowRead = []string{dir}
+					s.Mounts = append(s.Mounts, sandbox.Mount{Source: ours, Target: file, ReadOnly: true, Role: sandbox.RoleBind})
+				})
+				p := g.start(t, "cat "+file+" >seen; echo ready; until test -e go; do sleep 0.01; done", false)
+				first := g.sb.Info().PID
+				poll.Until(t, "there is a guard", func() bool { return guards() > 0 })
+				switch e.name {
+				case "replaced":
+					must(t, os.WriteFile(file+".new", []byte("new"), mode))
+					must(t, os.Chmod(file+".new", mode))
+					must(t, os.Rename(file+".new", file))
+				case "renamed":
+					must(t, os.Rename(file, file+"~"))
+					must(t, os.WriteFile(file, []byte("new"), mode))
+				default:
+					must(t, os.Remove(file))
+				}
+				if ended {
+					if _, err := p.Wait(); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), file) {
+						t.Errorf("the command: %v", err)
+					}
+					return
+				}
+				give(t, g.spec, filepath.Join(workspaceOf(g.spec), "go"), "")
+				if exit, err := p.Wait(); err != nil || exit.Code != 0 || g.warned() != "" {
+					t.Errorf("the command: %+v, %v; warned of %q", exit, err, g.warned())
+				}
+				if e.name == "removed" {
+					return // the next wall makes no place for it
+				}
+				if out, code := sh(t, g.sb, "cat seen "+file); code != 0 || out != "oursours" || g.sb.Info().PID == first {
+					t.Errorf("the next command sees %d %q", code, out)
+				}
+			})
+		}
+	}
+}
+
+// guards counts the watches that this process has of renames.
+func guards() (n int) {
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		if to, _ := os.Readlink(fd); strings.Contains(to, "inotify") {
+			n++
+		}
+	}
+	return n
+}

@@ -46,6 +46,31 @@ func Lost(p plan.Plan, built, now string) ([]string, error) {
 	return lost, nil
 }
 
+// ShowsOnly reports whether the mount of p at target closes nothing: it shows
+// something of its own where a view that can only be read shows what the host
+// has. Without the mount that is to be seen, as everything beside it is.
+func ShowsOnly(p plan.Plan, target string) bool {
+	kinds := map[string]plan.OpKind{}
+	for _, op := range p.Ops {
+		if op.Kind != plan.OpRemountRo {
+			kinds[op.Target] = op.Kind
+		}
+	}
+	if kinds[target] != plan.OpRoBind {
+		return false
+	}
+	for at := above(target); at != ""; at = above(at) {
+		switch kinds[at] {
+		case "", plan.OpDir:
+		case plan.OpRoBind:
+			return true
+		default:
+			return false
+		}
+	}
+	return false
+}
+
 // A place is a mount, by the kernel's number of it, and where it is.
 type place struct{ id, point string }
 

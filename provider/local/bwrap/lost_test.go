@@ -72,6 +72,18 @@ func TestLost(t *testing.T) {
 	}
 }
 
+func TestShowsOnly(t *testing.T) {
+	var got []string
+	for _, op := range ops().Ops {
+		if bwrap.ShowsOnly(ops(), op.Target) {
+			got = append(got, op.Target)
+		}
+	}
+	if !slices.Equal(got, []string{"/etc/passwd"}) {
+		t.Errorf("%q close nothing", got)
+	}
+}
+
 func TestCovered(t *testing.T) {
 	closed, ways := bwrap.Covered(ops())
 	want := map[string]string{

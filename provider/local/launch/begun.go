@@ -40,6 +40,9 @@ type Begun struct {
 	staged chan error // one answer to each
 }
 
+// errEndedEarly says that bubblewrap has ended before it was told what to build.
+var errEndedEarly = errors.New("it ended before it read what to build")
+
 // Begin starts the program of a wall. Of o count the programs, the limits,
 // the user, the sources that are known by now, how many filters there are and
 // whether there is a configuration. The rest comes with Finish.
@@ -306,6 +309,7 @@ func (b *Begun) tell(ctx context.Context, o Order) error {
 	_, err := args.WriteString(strings.Join(slices.Concat(o.Args, b.order.extra), "\x00") + "\x00")
 	if errors.Is(err, unix.EPIPE) {
 		b.wall.awaitComplaint(ctx)
+		return errEndedEarly
 	}
 	if err != nil {
 		return err

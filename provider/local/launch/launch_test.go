@@ -5,6 +5,7 @@ package launch_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,6 +178,24 @@ func TestWallThatCannotBeBuilt(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "/no/such/folder") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestWallThatEndsEarly holds that a program which ends before it has read what
+// to build is reported with what it said, and not as a broken pipe.
+func TestWallThatEndsEarly(t *testing.T) {
+	o := plain(t)
+	o.Bwrap = filepath.Join(t.TempDir(), "bwrap")
+	if err := os.WriteFile(o.Bwrap, []byte("#!/bin/sh\necho out of order >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for p := filepath.Dir(o.Bwrap); p != "/tmp" && p != "/"; p = filepath.Dir(p) {
+		_ = os.Chmod(p, 0o755) // #nosec G302 -- for the user that the wall has
+	}
+	o.Args = append(o.Args, strings.Repeat("x", 1<<20)) // more than a pipe holds
+	_, err := launch.Start(context.Background(), o)
+	if err == nil || errors.Is(err, unix.EPIPE) || !strings.Contains(err.Error(), "out of order") || !strings.Contains(err.Error(), "it ended before") {
+		t.Errorf("%v", err)
 	}
 }
 

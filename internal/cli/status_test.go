@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// TestOnlyTheOwnOutputEndsInSilence holds that a broken pipe is passed over
+// only where it is the program's own output, and that a program of a sandbox
+// which ends early is reported.
+func TestOnlyTheOwnOutputEndsInSilence(t *testing.T) {
+	own := &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}
+	early := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Message: "the sandbox cannot be started", Err: fmt.Errorf("/usr/bin/bwrap: %w", syscall.EPIPE)}
+	for _, tc := range []struct {
+		err    error
+		want   int
+		silent bool
+	}{
+		{own, 141, true}, {fmt.Errorf("print: %w", own), 141, true},
+		{early, statusSandbox, false}, {errors.Join(errors.New("x"), early), statusSandbox, false},
+	} {
+		var said strings.Builder
+		if got := status(context.Background(), &said, tc.err); got != tc.want || (said.Len() == 0) != tc.silent {
+			t.Errorf("%v: status %d, says %q", tc.err, got, said.String())
+		}
+	}
+}
