@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -26,9 +25,10 @@ func TestOnlyTheOwnOutputEndsInSilence(t *testing.T) {
 		{own, 141, true}, {fmt.Errorf("print: %w", own), 141, true},
 		{early, statusSandbox, false}, {errors.Join(errors.New("x"), early), statusSandbox, false},
 	} {
-		var said strings.Builder
-		if got := status(context.Background(), &said, tc.err); got != tc.want || (said.Len() == 0) != tc.silent {
-			t.Errorf("%v: status %d, says %q", tc.err, got, said.String())
+		errs, said := collect(t)
+		a := &app{Program: Program{Stderr: errs}, globals: &globals{}}
+		if got, text := a.status(context.Background(), tc.err), said(); got != tc.want || (text == "") != tc.silent {
+			t.Errorf("%v: status %d, says %q", tc.err, got, text)
 		}
 	}
 }

@@ -189,9 +189,7 @@ func TestWallThatEndsEarly(t *testing.T) {
 	if err := os.WriteFile(o.Bwrap, []byte("#!/bin/sh\necho out of order >&2\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for p := filepath.Dir(o.Bwrap); p != "/tmp" && p != "/"; p = filepath.Dir(p) {
-		_ = os.Chmod(p, 0o755) // #nosec G302 -- for the user that the wall has
-	}
+	o.Down = nil
 	o.Args = append(o.Args, strings.Repeat("x", 1<<20)) // more than a pipe holds
 	_, err := launch.Start(context.Background(), o)
 	if err == nil || errors.Is(err, unix.EPIPE) || !strings.Contains(err.Error(), "out of order") || !strings.Contains(err.Error(), "it ended before") {
