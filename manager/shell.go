@@ -2,6 +2,8 @@ package manager
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/gate"
@@ -46,10 +48,34 @@ func shellCall(req Request, interactive bool) (Request, gate.Call) {
 		args, call = []string{"-i"}, gate.Call{Tool: req.Tool, Interactive: true}
 	case len(args) == 2 && args[0] == "-c":
 		call.Args, call.Line, req.line = nil, args[1], args[1]
-		args = []string{"-c", "--", args[1]} // or a line that begins with - is taken for an option
+		args = append([]string{"-c", "--"}, shellText(args[1])...) // or a line that begins with - is taken for an option
 	default:
 		call.Args = append([]string{"sh"}, args...)
 	}
 	req.Command.Args = append([]string{"sh", "-c", pickShell, "sh"}, args...)
 	return req, call
+}
+
+// maxArgument is the most of one argument: Linux takes no argument of 128 KiB
+// or more.
+const maxArgument = 120 << 10
+
+// shellText returns the arguments that stand for text behind the -c of a shell.
+// Text that is too long for one argument is given in pieces, which the shell
+// joins and evaluates without leaving them in its parameters.
+func shellText(text string) []string {
+	if len(text) <= maxArgument {
+		return []string{text}
+	}
+	var script strings.Builder
+	script.WriteString(`eval "shift $#;`)
+	out := []string{"", "bash"}
+	for len(text) > 0 {
+		n := min(len(text), maxArgument)
+		out, text = append(out, text[:n]), text[n:]
+		fmt.Fprintf(&script, "${%d}", len(out)-2)
+	}
+	script.WriteByte('"')
+	out[0] = script.String()
+	return out
 }

@@ -8,8 +8,8 @@ import (
 
 // Exec is one command. Exactly one of Args and Line is set.
 type Exec struct {
-	Args           []string          `json:"args,omitempty" maxitems:"4096" doc:"Program and arguments, with no shell in between"`
-	Line           string            `json:"line,omitempty" maxlen:"262144" doc:"Text for the sandbox's shell"`
+	Args           []string          `json:"args,omitempty" maxitems:"100000" doc:"Program and arguments, with no shell in between"`
+	Line           string            `json:"line,omitempty" maxlen:"1000000" doc:"Text for the sandbox's shell"`
 	Env            map[string]string `json:"env,omitempty" maxitems:"256" doc:"Laid over the sandbox's own"`
 	Dir            string            `json:"dir,omitempty" maxlen:"4096" doc:"Where it runs; the workspace without"`
 	Stdin          string            `json:"stdin,omitempty" maxlen:"1048576" doc:"Its input, as text"`

@@ -24,7 +24,7 @@ type ShellList struct {
 
 // RunLine is text for a shell.
 type RunLine struct {
-	Line           string  `json:"line" required:"true" maxlen:"262144"`
+	Line           string  `json:"line" required:"true" maxlen:"1000000"`
 	Stdin          string  `json:"stdin,omitempty" maxlen:"1048576"`
 	StdinBase64    []byte  `json:"stdinBase64,omitempty" maxlen:"1048576"`
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty" min:"0" max:"604800"`

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // number is the number of a tag, and whether there is one.
@@ -52,13 +53,14 @@ func scalar(tok json.Token, t reflect.Type, f reflect.StructField, path string) 
 	return nil
 }
 
-// text holds a text against its bounds.
+// text holds a text against its bounds, which count characters as JSON Schema
+// does.
 func text(s string, f reflect.StructField, path string) error {
 	if enum := f.Tag.Get("enum"); enum != "" && !slices.Contains(strings.Split(enum, ","), s) {
 		return wrong(path, "must be one of "+strings.ReplaceAll(enum, ",", ", ")+", not "+kindOf(s))
 	}
-	if n, ok := number(f, "maxlen"); ok && int64(len(s)) > n {
-		return wrong(path, fmt.Sprintf("has %d bytes, and at most %d are taken", len(s), n))
+	if n, ok := number(f, "maxlen"); ok && int64(len(s)) > n && int64(utf8.RuneCountInString(s)) > n {
+		return wrong(path, fmt.Sprintf("has %d characters, and at most %d are taken", utf8.RuneCountInString(s), n))
 	}
 	if n, ok := number(f, "minlen"); ok && int64(len(s)) < n {
 		return wrong(path, "must not be empty")

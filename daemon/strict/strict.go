@@ -7,7 +7,7 @@
 // UTF-8, nesting without end, and anything behind the value.
 //
 // Tags: required:"true", enum:"a,b", min and max of numbers, minlen and maxlen
-// in bytes of texts, maxitems of lists and maps.
+// in characters of texts and in bytes of base64, maxitems of lists and maps.
 package strict
 
 import (

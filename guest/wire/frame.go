@@ -17,10 +17,10 @@ const (
 
 // Sizes in bytes.
 const (
-	HeaderLen  = 12             // of a frame's header
-	MaxData    = 64 << 10       // payload of any frame but a request
-	MaxRequest = 2<<20 + 64<<10 // payload of a request: ARG_MAX by default, and some room
-	Window     = 256 << 10      // under way on one channel of one stream
+	HeaderLen  = 12        // of a frame's header
+	MaxData    = 64 << 10  // payload of any frame but a request
+	MaxRequest = 4 << 20   // payload of a request: twice ARG_MAX by default, and a line of MaxLine bytes
+	Window     = 256 << 10 // under way on one channel of one stream
 )
 
 // A Type says what a frame is.

@@ -2,8 +2,9 @@ package wire
 
 import "strings"
 
-// MaxLine is the largest line of a shell in bytes.
-const MaxLine = 1 << 20
+// MaxLine is the largest line of a shell in bytes: a million characters of
+// four bytes.
+const MaxLine = 4_000_000
 
 // maxShellName bounds the name of a shell's program.
 const maxShellName = 16

@@ -26,7 +26,7 @@ func (q *fileQuestions) starts(k *call, dirs []string) {
 func (q *fileQuestions) below(w line.Word, dirs []string) {
 	for _, dir := range dirs {
 		abs := resolvePath(dir, w.Value)
-		if q.asked += 4; below(abs, q.in.Dir) || q.asked > maxQuestions {
+		if q.asked += treeQuestions; below(abs, q.in.Dir) || q.asked > maxQuestions {
 			continue
 		}
 		d := q.paths.policy.JudgeTree(sandbox.OpRead, abs)

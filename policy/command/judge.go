@@ -113,7 +113,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 
 // maxParts bounds the words, assignments and redirections of a line that the
 // checks look at one by one.
-const maxParts = 2048
+const maxParts = 100_000
 
 func size(l *line.Line) int {
 	n := len(l.Assigns) + len(l.Redirects)

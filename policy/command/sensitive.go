@@ -27,8 +27,18 @@ func newFiles(p *path.Policy, home string) (files, error) {
 }
 
 // maxQuestions bounds how often the path policy is asked about one line; a
-// line with more files than that is asked about as a whole.
-const maxQuestions = 512
+// line with more files than that is asked about as a whole. A question about a
+// glob or about a whole folder takes as long as globQuestions or treeQuestions
+// others.
+const (
+	maxQuestions  = 12_000
+	globQuestions = 10
+	treeQuestions = 60
+)
+
+// maxPath is the length from which on a text is no path: Linux opens none of
+// as many bytes.
+const maxPath = 4096
 
 // A fileQuestions is one run of the sensitive-file check.
 type fileQuestions struct {
@@ -172,7 +182,7 @@ func (q *fileQuestions) dd(k *call) {
 // FILE:there, a,FILE.
 func (q *fileQuestions) parts(w line.Word, dirs []string) {
 	v := w.Value
-	if !w.Static || len(v) > 4096 || !strings.ContainsAny(v, "=@:,") {
+	if !w.Static || len(v) >= maxPath || !strings.ContainsAny(v, "=@:,") {
 		return
 	}
 	if len(v) > 5 && strings.EqualFold(v[:5], "file:") {
@@ -225,18 +235,20 @@ func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 
 // ask asks one question and reports the answer.
 func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
-	if q.asked++; w.Glob || q.tree {
-		q.asked += 3 // such an answer takes that much longer
+	switch q.asked++; {
+	case w.Static && w.Glob:
+		q.asked += globQuestions
+	case q.tree && w.Static:
+		q.asked += treeQuestions
 	}
 	if q.asked > maxQuestions {
 		return
 	}
 	switch {
 	case w.Static && w.Glob:
-		q.asked++ // it costs as much as two
 		q.answer(q.paths.policy.JudgeGlob(op, abs), w)
+	case len(abs) >= maxPath: // a program's text, or nothing that can be opened
 	case q.tree && w.Static:
-		q.asked++
 		q.answer(q.paths.policy.JudgeTree(op, abs), w)
 	default:
 		q.answer(q.paths.policy.Judge(op, abs), w)
@@ -247,12 +259,13 @@ func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
 // file: only the table of sensitive files counts.
 func (q *fileQuestions) sensitive(w line.Word, dirs []string) {
 	for _, dir := range dirs {
-		if q.asked++; q.asked > maxQuestions {
-			return
-		}
 		judge := q.paths.policy.Judge
-		if q.tree {
+		if q.asked++; q.tree {
+			q.asked += treeQuestions
 			judge = q.paths.policy.JudgeTree
+		}
+		if q.asked > maxQuestions {
+			return
 		}
 		d := judge(sandbox.OpRead, resolvePath(dir, w.Value))
 		if d.Category != path.CategoryRoots && d.Category != path.CategoryName {

@@ -4,7 +4,7 @@ import "github.com/bulkhead-dev/sandbox/tools/edit"
 
 // The tags of the types below are the schemas: doc is the description, required
 // says that a field has to be there, min and max bound a number, minlen and
-// maxlen a text in bytes, maxitems a list or map, enum lists the words there are,
+// maxlen a text in characters, maxitems a list or map, enum lists the words there are,
 // default is what a field that is left out is, and names says what a text names:
 // a file, a pattern of files, or a page. [Decode] reads the same tags.
 

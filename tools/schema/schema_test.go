@@ -155,7 +155,7 @@ func TestDecode(t *testing.T) {
 		{"edit", `{"path":"x","edits":{"old":"a"}}`, "edits", "must be a list"},
 		{"edit", `{"path":"x","edits":[` + strings.Repeat(`{"old":"a","new":"b"},`, 100) + `{"old":"a","new":"b"}]}`, "edits", "more than 100"},
 		{"apply_patch", `{}`, "patch", "missing"},
-		{"glob", `{"pattern":"` + strings.Repeat("x", 1025) + `"}`, "pattern", "1025 bytes"},
+		{"glob", `{"pattern":"` + strings.Repeat("x", 1025) + `"}`, "pattern", "1025 characters"},
 		{"grep", `{"pattern":"x","mode":"all"}`, "mode", "lines, files, count"},
 		{"browser", `{"action":"navigate"}`, "url", "missing"},
 		{"browser", `{"action":"click","selector":"a","text":"x"}`, "text", "does not go with click"},

@@ -2,26 +2,29 @@ package line
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
 // The bounds. What exceeds one is refused, never judged in part.
 const (
-	MaxBytes    = 64 << 10  // of a line
+	MaxChars    = 1_000_000 // characters of a line, as the schemas of the tools and of the API have it
+	MaxBytes    = 4_000_000 // of a line: MaxChars of the longest characters
 	MaxCommands = 1000      // simple commands in a line, those of nested texts included
 	maxDepth    = 60        // constructs within each other
 	maxTexts    = 10        // texts within each other: bash -c in bash -c
 	maxWrappers = 16        // wrappers of one command
-	maxArgs     = 10000     // words of all commands together
+	maxArgs     = 100_000   // words of all commands together
 	maxEffects  = 2000      // assignments, and as many redirections
-	maxFeatures = 10000     // constructs
+	maxFeatures = 100_000   // constructs
 	maxWord     = 8 << 10   // bytes of a word beyond which values are not put in
 	maxShells   = 400       // texts for shells in a line
 	maxChain    = 1000      // operands of one chain of the same arithmetic operator
-	maxNested   = 128 << 10 // bytes of all nested texts together
+	maxNested   = 2_000_000 // bytes of all nested texts together
 	maxWords    = 64        // words that one word with braces may become
 	maxBraces   = 16        // braces in a word that are expanded
 	maxValue    = 256       // bytes of a variable whose value is followed
@@ -42,9 +45,12 @@ func refuse(span policy.Span, message, hint string) *policy.Reason {
 // reads it: it is too long, or holds bytes that bash reads otherwise than the
 // eye or the parser does.
 func readable(text string) *policy.Reason {
-	if len(text) > MaxBytes {
-		return refuse(policy.Span{}, fmt.Sprintf("the line has %d bytes; at most %d are read", len(text), MaxBytes),
+	if len(text) > MaxChars && utf8.RuneCountInString(text) > MaxChars {
+		return refuse(policy.Span{}, fmt.Sprintf("the line has %d bytes and more than %d characters, which is the most that is read", len(text), MaxChars),
 			"write the text to a file first, then run it")
+	}
+	if r := lineEnds(text); r != nil {
+		return r
 	}
 	before := rune(0)
 	for i := 0; i < len(text); {
@@ -69,6 +75,30 @@ func readable(text string) *policy.Reason {
 		i += size
 	}
 	return nil
+}
+
+// lineEnds reports lines that end with CRLF. Bash takes the carriage return for
+// a part of the last word of a line, so that such a text does not do what it
+// seems to say; it is a mistake of an editor and no attack. A carriage return
+// elsewhere hides what stands before it in a terminal, and is refused as a
+// control character.
+func lineEnds(text string) *policy.Reason {
+	i := strings.IndexByte(text, '\r')
+	if i < 0 || strings.Count(text, "\r") != strings.Count(text, "\r\n") && strings.Count(text, "\r") != strings.Count(text, "\r\n")+lastReturn(text) {
+		return nil
+	}
+	r := refuse(policy.Span{Start: i, End: i + 1}, fmt.Sprintf("line %d ends with CRLF, a carriage return and a newline, as text of Windows does; bash would take the carriage return for a part of the last word", 1+strings.Count(text[:i], "\n")),
+		"end the lines with a newline alone (LF); where a file needs CRLF, write it with printf 'text\\r\\n' or with a tool that writes files")
+	r.Severity, r.Rule, r.Code = policy.Low, "line-ends", sandbox.CodeValidation
+	return r
+}
+
+// lastReturn is 1 for a text that ends with a carriage return.
+func lastReturn(text string) int {
+	if strings.HasSuffix(text, "\r") {
+		return 1
+	}
+	return 0
 }
 
 // invisible reports whether r, written after before, shows nothing or changes
