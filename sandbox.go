@@ -10,7 +10,10 @@
 // Everything that touches the world lives in the packages below it.
 package sandbox
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Scope says who shares a sandbox.
 type Scope string
@@ -94,15 +97,50 @@ type Owner struct {
 	Agent    string `json:"agent"`    // who speaks
 	Session  string `json:"session"`  // the conversation
 	Scope    Scope  `json:"scope"`
-	ScopeKey string `json:"scopeKey"` // session key, "agent:<id>" or "shared"
+	ScopeKey string `json:"scopeKey"` // of [SessionKey], "agent:<id>" or "shared"
 }
 
 // Same reports whether o and p name the same sandbox, that is, whether
-// instance, tenant, scope and scope key agree. Agent and session do not
-// matter: in a wide scope many of them share one sandbox.
+// instance, tenant, scope and scope key agree, and in session scope the agent
+// too. In a wide scope agent and session do not matter: many of them share one
+// sandbox.
 func (o Owner) Same(p Owner) bool {
 	return o.Instance == p.Instance && o.Tenant == p.Tenant &&
-		o.Scope == p.Scope && o.ScopeKey == p.ScopeKey
+		o.Scope == p.Scope && o.ScopeKey == p.ScopeKey &&
+		(o.Scope != ScopeSession || o.Agent == p.Agent)
+}
+
+// DefaultAgent is the agent that acts where a call names none.
+const DefaultAgent = "main"
+
+const (
+	agentKey   = "agent:"
+	sessionKey = ":session:"
+)
+
+// SessionKey returns the scope key of a session of an agent. No two agents have
+// the same one: it is "agent:<id>:session:<session>", and of the default agent
+// the session alone, unless that begins with "agent:". An empty agent is the
+// default one.
+func SessionKey(agent, session string) string {
+	if (agent == "" || agent == DefaultAgent) && !strings.HasPrefix(session, agentKey) {
+		return session
+	}
+	if agent == "" {
+		agent = DefaultAgent
+	}
+	return agentKey + agent + sessionKey + session
+}
+
+// SplitSessionKey returns the agent and the session of which key is the
+// [SessionKey].
+func SplitSessionKey(key string) (agent, session string) {
+	if rest, ok := strings.CutPrefix(key, agentKey); ok {
+		if agent, session, ok = strings.Cut(rest, sessionKey); ok {
+			return agent, session
+		}
+	}
+	return DefaultAgent, key
 }
 
 // Info is what a provider knows about one sandbox.

@@ -97,6 +97,31 @@ func TestOwnerSame(t *testing.T) {
 	}
 }
 
+// In session scope the agent is part of whose a sandbox is.
+func TestSessionsOfAgentsAreApart(t *testing.T) {
+	o := sandbox.Owner{Instance: "i", Agent: "main", Session: "s", Scope: sandbox.ScopeSession, ScopeKey: "s"}
+	p := o
+	if p.Agent = "other"; o.Same(p) {
+		t.Error("a session that another agent has made under this key counts as the agent's own")
+	}
+	seen := map[string][2]string{}
+	for _, agent := range []string{"main", "a", "b", "agent", "session"} {
+		for _, session := range []string{"s", "main", "agent:", "agent:a", "agent:a:session:s", "agent:main:session:s", ":session:", ":session:s", "agent:a:session:agent:a:session:s", "shared"} {
+			key := sandbox.SessionKey(agent, session)
+			if other, ok := seen[key]; ok {
+				t.Errorf("%q is the key of session %q of agent %q and of %q", key, session, agent, other)
+			}
+			seen[key] = [2]string{agent, session}
+			if a, s := sandbox.SplitSessionKey(key); a != agent || s != session {
+				t.Errorf("%q is read as session %q of agent %q", key, s, a)
+			}
+		}
+	}
+	if got := sandbox.SessionKey("main", "chat-42"); got != "chat-42" || sandbox.SessionKey("", "chat-42") != got {
+		t.Errorf("the key of a session of the default agent is %q", got)
+	}
+}
+
 func ExampleError() {
 	err := &sandbox.Error{
 		Code: sandbox.CodeValidation, Op: "load settings", Field: "agents.defaults.sandbox.docker.memory",

@@ -294,6 +294,7 @@ func TestName(t *testing.T) {
 	for key, want := range map[string]string{
 		"chat-42":                 "sbx-chat-42-",
 		"agent:main":              "sbx-agent-main-",
+		"agent:a.b:session:Chat":  "sbx-a-b-chat-",
 		"--A  b!!c--":             "sbx-a-b-c-",
 		"数据":                      "sbx-",
 		strings.Repeat("x", 200):  "sbx-" + strings.Repeat("x", 32) + "-",

@@ -22,8 +22,9 @@ const (
 //
 // The parts are hashed with their lengths, so that moving a character from one
 // to the next gives another name, and the scope is among them, so that a
-// session called "shared" never meets the shared sandbox. Agent and session do
-// not count: in a wide scope many of them share one sandbox.
+// session called "shared" never meets the shared sandbox. Agent and session
+// count as far as the scope key names them: in a wide scope many of them share
+// one sandbox.
 //
 // A prefix that is not a lower-case letter or digit followed by at most 13
 // letters, digits and dashes is [sandbox.CodeValidation].
@@ -42,10 +43,23 @@ func Name(prefix string, o sandbox.Owner) (string, error) {
 	}
 	sum := hex.EncodeToString(h.Sum(nil))[:hashHex]
 	room := min(maxSlug, maxName-len(prefix)-1-hashHex)
-	if s := slug(o.ScopeKey, room); s != "" {
+	if s := slug(readable(o), room); s != "" {
 		return prefix + s + "-" + sum, nil
 	}
 	return prefix + sum, nil
+}
+
+// readable is what the slug shows of the scope key: a session of another agent
+// than the default one begins with that agent.
+func readable(o sandbox.Owner) string {
+	if o.Scope != sandbox.ScopeSession {
+		return o.ScopeKey
+	}
+	agent, session := sandbox.SplitSessionKey(o.ScopeKey)
+	if agent == DefaultAgent {
+		return session
+	}
+	return agent + "-" + session
 }
 
 // slug keeps the safe characters of s in lower case and puts one dash for each

@@ -20,7 +20,7 @@ type Resolved struct {
 
 	Sandboxed      bool   `json:"sandboxed"`      // whether the session runs inside a sandbox at all
 	Reason         string `json:"reason"`         // why so
-	ScopeKey       string `json:"scopeKey"`       // session key, "agent:<id>" or "shared"
+	ScopeKey       string `json:"scopeKey"`       // as of [sandbox.Owner]
 	MainSession    string `json:"mainSession"`    // session that counts as the agent's main one
 	KnownAgent     bool   `json:"knownAgent"`     // whether agents.list names the agent
 	AgentWorkspace string `json:"agentWorkspace"` // host folder of the agent as written, or empty

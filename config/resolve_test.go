@@ -230,7 +230,7 @@ func TestMergeRules(t *testing.T) {
 		{"shared ignores an agent's prune", s.Prune.Idle, config.Duration(time.Hour)},
 		{"shared ignores an agent's browser", s.Browser.CDPPort, int64(9222)},
 		{"shared keeps an agent's commands", s.Commands.Excluded, []string{"git", "npm"}},
-		{"scope key of a session", m["strict"].ScopeKey, "chat-42"},
+		{"scope key of a session", m["strict"].ScopeKey, "agent:researcher:session:chat-42"},
 		{"scope key of an agent", l.ScopeKey, "agent:researcher"},
 		{"scope key of all", s.ScopeKey, "shared"},
 	}

@@ -12,7 +12,7 @@ import (
 
 // Names that hold when a call gives none.
 const (
-	DefaultAgent   = "main"
+	DefaultAgent   = sandbox.DefaultAgent
 	DefaultSession = "default"
 	// DefaultMainSession is the session that counts as an agent's main one.
 	DefaultMainSession = "main"
@@ -79,5 +79,5 @@ func (w Who) scopeKey(s sandbox.Scope) string {
 	case sandbox.ScopeShared:
 		return "shared"
 	}
-	return w.Session
+	return sandbox.SessionKey(w.Agent, w.Session)
 }

@@ -11,7 +11,8 @@ import (
 
 // RecreateCommand returns the shell command that recreates the sandbox of o
 // and touches as few others as the command line allows: a session's by
-// --session, an agent's by --agent. The shared sandbox of a tenant has no
+// --session, with --agent where that is not the default one, an agent's by
+// --agent. The shared sandbox of a tenant has no
 // selector of its own and is reached by --all. flags are the global flags with
 // which the command line was called, names and values in turn. Values are
 // quoted for a POSIX shell; control characters, which no valid key holds, are
@@ -32,7 +33,11 @@ func RecreateCommand(flags []string, o sandbox.Owner, kind sandbox.Kind) string 
 	case sandbox.ScopeShared:
 		b.WriteString(" --all")
 	default:
-		b.WriteString(option(" --session", o.ScopeKey))
+		agent, session := sandbox.SplitSessionKey(o.ScopeKey)
+		if agent != sandbox.DefaultAgent {
+			b.WriteString(option(" --agent", agent))
+		}
+		b.WriteString(option(" --session", session))
 	}
 	if kind == sandbox.KindBrowser {
 		b.WriteString(" --browser")

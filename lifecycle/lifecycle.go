@@ -98,7 +98,7 @@ func Decide(in Input) (Decision, error) {
 	if !in.Have.Owner.Same(in.Owner) {
 		return Decision{}, &sandbox.Error{
 			Code: sandbox.CodePermissionDeny, Op: "ensure", Resource: in.Have.Name,
-			Message: "the sandbox of that name belongs to another instance, tenant or scope",
+			Message: "the sandbox of that name belongs to another instance, tenant, scope or agent",
 			Hint:    "see whose it is with: sandbox list --all --foreign",
 		}
 	}

@@ -128,6 +128,7 @@ func TestDecideErrors(t *testing.T) {
 		{"another tenant", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.Tenant = "other" })}, sandbox.CodePermissionDeny},
 		{"another instance", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.Instance = "other" })}, sandbox.CodePermissionDeny},
 		{"another scope", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.Scope = sandbox.ScopeShared })}, sandbox.CodePermissionDeny},
+		{"another agent", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.Agent = "researcher" })}, sandbox.CodePermissionDeny},
 		{"another scope key", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.ScopeKey = "chat-43" })}, sandbox.CodePermissionDeny},
 		{"no owner", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner = sandbox.Owner{} })}, sandbox.CodePermissionDeny},
 		{"owner comes before status", Input{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.Tenant, i.Status = "other", "" })}, sandbox.CodePermissionDeny},
@@ -142,9 +143,11 @@ func TestDecideErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Decide(Input{WantHash: "want", Known: true, Now: now, Owner: owner,
-		Have: have(func(i *sandbox.Info) { i.Owner.Agent, i.Owner.Session = "researcher", "other" })}); err != nil {
-		t.Errorf("agent and session do not decide whose it is: %v", err)
+	wide := owner
+	wide.Scope, wide.ScopeKey = sandbox.ScopeShared, "shared"
+	if _, err := Decide(Input{WantHash: "want", Known: true, Now: now, Owner: wide,
+		Have: have(func(i *sandbox.Info) { i.Owner = wide; i.Owner.Agent, i.Owner.Session = "researcher", "other" })}); err != nil {
+		t.Errorf("agent and session do not decide whose a shared sandbox is: %v", err)
 	}
 }
 
@@ -166,6 +169,8 @@ func TestRecreateCommand(t *testing.T) {
 		{"tenant", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeSession, ScopeKey: "chat-42"}, "sandbox --tenant acme recreate --session chat-42", nil},
 		{"agent", sandbox.Owner{Scope: sandbox.ScopeAgent, ScopeKey: "agent:researcher"}, "sandbox recreate --agent researcher", nil},
 		{"shared", sandbox.Owner{Tenant: "acme", Scope: sandbox.ScopeShared, ScopeKey: "shared"}, "sandbox --tenant acme recreate --all", nil},
+		{"session of an agent", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: sandbox.SessionKey("researcher", "my chat")}, "sandbox recreate --agent researcher --session 'my chat'", nil},
+		{"session like a key", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: sandbox.SessionKey("main", "agent:a:session:s")}, "sandbox recreate --session agent:a:session:s", nil},
 		{"space", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "my chat"}, "sandbox recreate --session 'my chat'", nil},
 		{"quote and substitution", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: `a'b$(id)`}, `sandbox recreate --session 'a'\''b$(id)'`, nil},
 		{"leading dash", sandbox.Owner{Scope: sandbox.ScopeSession, ScopeKey: "--all"}, "sandbox recreate --session=--all", nil},

@@ -107,9 +107,6 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 	case lifecycle.Use, lifecycle.Start, lifecycle.Unpause:
 		return m.wake(ctx, w, w.spec, rec, held, d.Action)
 	case lifecycle.KeepAndHint:
-		if err := sameAgent(w, rec, d); err != nil {
-			return nil, err
-		}
 		m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, m.changes(w, rec), d.Hint)
 		spec := kept(w, rec)
 		spec.Grants = w.spec.Grants
@@ -143,19 +140,6 @@ func noSandbox(kind sandbox.Kind, name string) error {
 		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "open browser", Resource: name, Message: "no browser runs for this session", Hint: "start one with: sandbox browser start"}
 	}
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "exec", Resource: name, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
-}
-
-// sameAgent refuses to keep a sandbox for an agent with other settings than
-// those it was made with: they are another agent's, with that agent's
-// folders and variables.
-func sameAgent(w *want, rec *registry.Record, d lifecycle.Decision) error {
-	if rec == nil || w.spec.Owner.Scope != sandbox.ScopeSession || rec.Agent == w.spec.Owner.Agent {
-		return nil
-	}
-	e := d.Refusal(w.spec.Name)
-	e.Message = "the session's sandbox was made for agent " + rec.Agent + ", whose settings are not those of agent " + w.spec.Owner.Agent
-	e.Hint = "use another session for this agent, or " + e.Hint
-	return e
 }
 
 // replace removes the sandbox under the exclusive lease and returns a new

@@ -1,9 +1,11 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 )
 
 // remove takes a sandbox down together with its record. It fails with
@@ -51,11 +53,23 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	return m.leaveBerth(name)
 }
 
-// A Selector chooses sandboxes: exactly one field is set.
+// A Selector chooses sandboxes: exactly one field is set, or Session and Agent,
+// which mean that session of that agent. A Session alone is the default agent's.
 type Selector struct {
 	Session string
 	Agent   string
 	All     bool
+}
+
+// fits reports whether the selector chooses the row.
+func (s Selector) fits(r Row) bool {
+	switch {
+	case s.All:
+		return true
+	case s.Session != "":
+		return r.Scope == sandbox.ScopeSession && r.Session == s.Session && r.Agent == cmp.Or(s.Agent, config.DefaultAgent)
+	}
+	return r.Agent == s.Agent && r.Scope != sandbox.ScopeShared
 }
 
 // A Removed names a sandbox that was removed.
@@ -79,13 +93,7 @@ type Recreated struct {
 
 // Select lists the rows that a recreate with s would remove.
 func (m *Manager) Select(ctx context.Context, tenant string, s Selector, browsers bool) ([]Row, error) {
-	n := 0
-	for _, set := range []bool{s.Session != "", s.Agent != "", s.All} {
-		if set {
-			n++
-		}
-	}
-	if n != 1 {
+	if one := s.Session != "" || s.Agent != ""; one == s.All {
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "recreate", Message: "exactly one of --session, --agent and --all is needed"}
 	}
 	l, err := m.List(ctx, ListOptions{Tenant: tenant})
@@ -98,11 +106,7 @@ func (m *Manager) Select(ctx context.Context, tenant string, s Selector, browser
 	}
 	var out []Row
 	for _, r := range rows {
-		switch {
-		case r.Tenant != tenant && !(s.All && tenant == ""):
-		case s.All,
-			s.Session != "" && r.Scope == sandbox.ScopeSession && r.ScopeKey == s.Session,
-			s.Agent != "" && r.Agent == s.Agent && r.Scope != sandbox.ScopeShared:
+		if (r.Tenant == tenant || s.All && tenant == "") && s.fits(r) {
 			out = append(out, r)
 		}
 	}

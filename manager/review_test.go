@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,16 +80,49 @@ func TestDamagedRecordIsRebuilt(t *testing.T) {
 	}
 }
 
-// Another agent's settings are not taken for changed ones of the same.
-func TestOtherAgentsSandboxIsNotKept(t *testing.T) {
+// Sessions of one name of two agents are two sessions, also where the settings of
+// both are alike, and each is found by its agent.
+func TestSessionsOfAgentsAreTwoSandboxes(t *testing.T) {
 	r := newRig(t)
-	m := r.manager(`{"agents":{"list":[{"id":"a","sandbox":{"docker":{"env":{"TOKEN":"t"}}}},{"id":"b"}]}}`)
-	ctx := context.Background()
-	_, err := m.Run(ctx, manager.Request{Who: config.Who{Agent: "a", Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}})
-	must(t, err)
-	_, err = m.Run(ctx, manager.Request{Who: config.Who{Agent: "b", Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}})
-	if sandbox.CodeOf(err) != sandbox.CodeBusy || !strings.Contains(err.Error(), "agent a") {
-		t.Errorf("got %v", err)
+	m := r.manager("")
+	of := func(agent string) manager.Outcome {
+		t.Helper()
+		_, o, err := run(m, "s", "echo "+agent+" >> /workspace/who", func(q *manager.Request) { q.Who.Agent = agent })
+		must(t, err)
+		out, _, err := run(m, "s", "cat /workspace/who", func(q *manager.Request) { q.Who.Agent = agent })
+		if err != nil || strings.TrimSpace(out) != agent {
+			t.Errorf("agent %s reads %q, %v", agent, out, err)
+		}
+		return o
+	}
+	names := map[string]string{}
+	for _, agent := range []string{"main", "a", "b"} {
+		names[of(agent).Name] = agent
+	}
+	if _, o, err := run(m, "agent:a:session:s", "true"); err != nil || names[o.Name] != "" || len(names) != 3 {
+		t.Errorf("a session that is called like the key of another is %s, beside %v; %v", o.Name, names, err)
+	}
+	for _, tt := range []struct {
+		s    manager.Selector
+		want []string
+	}{
+		{manager.Selector{Session: "s"}, []string{"main"}}, {manager.Selector{Session: "s", Agent: "b"}, []string{"b"}},
+		{manager.Selector{Session: "s", Agent: "none"}, nil}, {manager.Selector{Agent: "a"}, []string{"a"}},
+	} {
+		rows, err := m.Select(t.Context(), "", tt.s, false)
+		must(t, err)
+		var got []string
+		for _, row := range rows {
+			got = append(got, names[row.Name])
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%+v selects %v, want %v", tt.s, got, tt.want)
+		}
+	}
+	for _, s := range []manager.Selector{{}, {All: true, Session: "s"}, {All: true, Agent: "a", Session: "s"}} {
+		if _, err := m.Select(t.Context(), "", s, false); sandbox.CodeOf(err) != sandbox.CodeValidation {
+			t.Errorf("%+v: %v", s, err)
+		}
 	}
 }
 

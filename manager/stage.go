@@ -175,10 +175,6 @@ func stagedFor(w *want, rec *registry.Record, d lifecycle.Decision) (sandbox.Spe
 		return w.spec, nil
 	case lifecycle.Refuse:
 		return w.spec, d.Refusal(w.spec.Name)
-	case lifecycle.KeepAndHint:
-		if err := sameAgent(w, rec, d); err != nil {
-			return w.spec, err
-		}
 	}
 	return kept(w, rec), nil
 }

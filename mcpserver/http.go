@@ -112,7 +112,7 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 		}
 		if g.bound.Who.Tenant == b.Who.Tenant {
 			ours++
-			if g.bound.Who.Session == b.Who.Session {
+			if g.bound.Who == b.Who {
 				same++
 			}
 		}

@@ -24,7 +24,7 @@ type Bounds struct {
 
 // Chain is what a grant draws from: line is the grant and, in order, those that
 // it was derived from, up to one that was not. Then come the session that this
-// last one was given for, which its agents share, all agents of the line, and
+// last one was given for, which is that of its agent, all agents of the line, and
 // the tenant, as far as they are named: who hands a part of his grant to
 // somebody else pays for it, too.
 func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
@@ -50,7 +50,7 @@ func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
 	}
 	g := line[len(line)-1]
 	if g.Session != "" {
-		chain = append(chain, Limit{ID: "session:" + g.Session, Bound: b.Session, Expires: last, Apart: true})
+		chain = append(chain, Limit{ID: "session:" + sandbox.SessionKey(g.Agent, g.Session), Bound: b.Session, Expires: last, Apart: true})
 	}
 	chain = append(chain, agents...)
 	chain = append(chain, Limit{ID: "tenant:" + g.Tenant, Bound: b.Tenant})

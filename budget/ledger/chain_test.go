@@ -29,7 +29,7 @@ func TestChain(t *testing.T) {
 		{"derived for the same", []grant.Grant{with(c, func(g *grant.Grant) { g.Agent = "main" }), p}, "grant:c 4, grant:p 5, session:chat/1 30, agent:main 20, tenant:t 10", ""},
 		{"unknown agent", []grant.Grant{with(p, func(g *grant.Grant) { g.Agent = "other" })}, "", sandbox.CodeInternal},
 		{"only a tenant", []grant.Grant{{ID: "g", Expires: soon}}, "grant:g 0, tenant: 10", ""},
-		{"odd agent", []grant.Grant{{ID: "g", Agent: "a/b", Session: "c", Expires: far}}, "grant:g 0, session:c 30, agent:a/b 18, tenant: 10", ""},
+		{"odd agent", []grant.Grant{{ID: "g", Agent: "a/b", Session: "c", Expires: far}}, "grant:g 0, session:agent:a/b:session:c 30, agent:a/b 18, tenant: 10", ""},
 		{"nothing", nil, "", sandbox.CodeValidation},
 		{"without its parent", []grant.Grant{c}, "", sandbox.CodePermissionDeny},
 		{"another parent", []grant.Grant{c, with(p, func(g *grant.Grant) { g.ID = "q" })}, "", sandbox.CodePermissionDeny},
@@ -59,8 +59,9 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainsMeet holds that agents in one session share it, and that each pays
-// for what it was handed.
+// TestChainsMeet holds that agents pay from the session that their grants come
+// from, not from one of the same name of another agent, and each for what it was
+// handed.
 func TestChainsMeet(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	soon := time.Now().Add(time.Hour)
@@ -79,7 +80,7 @@ func TestChainsMeet(t *testing.T) {
 	spend(t, chains["p"], 10)
 	spend(t, chains["c"], 3)
 	spend(t, chains["d"], 2)
-	for name, want := range map[string][]int64{"p": {13, 15, 13, 15}, "c": {3, 13, 15, 5, 13, 15}, "d": {2, 15, 5, 15}} {
+	for name, want := range map[string][]int64{"p": {13, 13, 13, 15}, "c": {3, 13, 13, 5, 13, 15}, "d": {2, 2, 5, 15}} {
 		wantUsed(t, chains[name], want...)
 	}
 	for _, name := range []string{"c", "d"} {

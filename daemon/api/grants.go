@@ -34,8 +34,8 @@ type Revoked struct {
 type CreateToken struct {
 	Role       string        `json:"role" required:"true" enum:"admin,tenant,session"`
 	Tenant     string        `json:"tenant,omitempty" maxlen:"64"`
-	Agent      string        `json:"agent,omitempty" maxlen:"64"`
-	Session    string        `json:"session,omitempty" maxlen:"256"`
+	Agent      string        `json:"agent,omitempty" maxlen:"64" doc:"The one that the token is bound to; without, that of the token that it is made from, or of the request. A token for a tenant is for all of its agents where neither names one"`
+	Session    string        `json:"session,omitempty" maxlen:"256" doc:"Of the agent"`
 	TTLSeconds int64         `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the token that it is made from, and 90 days where there is none or that has no end"`
 	Endless    bool          `json:"endless,omitempty" doc:"Good until it is taken back, instead of ttlSeconds; not for one session, nor where the token that it is made from has an end"`
 	Quota      *quota.Limits `json:"quota,omitempty"`

@@ -124,6 +124,12 @@ func (x *Resource) derive(c *route.Call) (any, error) {
 	if err := owned(c, in.Grant, in.Line); err != nil {
 		return nil, err
 	}
+	if agent := cmp.Or(in.Agent, in.Grant.Agent, config.DefaultAgent); c.Caller.Agent != "" && c.Caller.Agent != agent {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "derive grant", Field: "agent", Resource: agent, Message: "the token is bound to another agent",
+			Hint: "derive for the agent " + c.Caller.Agent,
+		}
+	}
 	r, err := x.registrar()
 	if err != nil {
 		return nil, err

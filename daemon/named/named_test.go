@@ -21,7 +21,7 @@ func TestOwns(t *testing.T) {
 	}{
 		{sandbox.ScopeSession, true, true, true, true, "acme", "main", "s"},
 		{sandbox.ScopeSession, true, true, true, false, "acme", "main", "other"},
-		{sandbox.ScopeSession, true, true, false, true, "acme", "other", "s"},
+		{sandbox.ScopeSession, true, true, false, false, "acme", "other", "s"},
 		{sandbox.ScopeAgent, true, true, true, false, "acme", "main", "s"},
 		{sandbox.ScopeAgent, true, true, false, false, "acme", "other", "s"},
 		{sandbox.ScopeShared, true, true, false, false, "acme", "main", "s"},

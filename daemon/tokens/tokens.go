@@ -146,6 +146,7 @@ func (x *Resource) create(c *route.Call) (any, error) {
 		claims.Tenant = cmp.Or(in.Tenant, c.Who.Tenant)
 	}
 	var above *grant.Budget
+	agent := c.Caller.Agent // that the parent is bound to
 	if t := c.Caller.Token; t != nil {
 		claims.Parent, above = t.ID, t.Budget
 	}
@@ -154,7 +155,10 @@ func (x *Resource) create(c *route.Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		claims.Parent, above = parent.ID, parent.Budget
+		claims.Parent, above, agent = parent.ID, parent.Budget, parent.Agent
+	}
+	if agent == "" {
+		claims.Agent = cmp.Or(in.Agent, agentOf(c, claims.Role))
 	}
 	claims.Budget = in.Budget.Under(above)
 	if err := named(claims); err != nil {
@@ -172,6 +176,17 @@ func (x *Resource) create(c *route.Call) (any, error) {
 		return nil, err
 	}
 	return api.NewToken{Secret: secret, Token: tokenOf(t, "")}, nil
+}
+
+// agentOf is the agent of the request, to which a token is bound that names none.
+// A session belongs to one agent; a token for a whole tenant is for all of its
+// agents where the request does not say for which it is.
+func agentOf(c *route.Call, role token.Role) string {
+	named := c.Request.Header.Get(api.HeaderAgent) != ""
+	if role == token.Session || role == token.Tenant && named {
+		return c.Who.Agent
+	}
+	return ""
 }
 
 // named refuses names that nobody can have: such a token would be of no use.

@@ -86,6 +86,51 @@ func TestNeverMore(t *testing.T) {
 	r.Want(403, agent.Secret, "POST", "/v1/tokens", `{"role":"tenant","agent":"main"}`)
 }
 
+// TestBoundToTheAgent holds that a token is good for the agent of the request
+// that made it, and for no other one, unless a caller who may asks for that.
+func TestBoundToTheAgent(t *testing.T) {
+	r := newRig(t)
+	const agent = api.HeaderAgent
+	child := func(as, body string, headers ...string) api.NewToken {
+		t.Helper()
+		return served.JSON[api.NewToken](t, r.Want(201, as, "POST", "/v1/tokens", body, headers...))
+	}
+	plain := child("acme", `{"role":"session","session":"s"}`)
+	of := child("acme", `{"role":"session","session":"s"}`, agent, "coder")
+	asked := child("acme", `{"role":"session","session":"s","agent":"writer"}`, agent, "coder")
+	tenant := child("acme", `{"role":"tenant"}`, agent, "coder")
+	all := child("acme", `{"role":"tenant"}`)
+	below := child(of.Secret, `{"role":"session"}`)
+	parent := child("acme", `{"role":"session","session":"s","parent":"`+tenant.ID+`"}`)
+	local := child("", `{"role":"session","tenant":"acme","session":"s"}`)
+	for _, tt := range []struct {
+		what string
+		made api.NewToken
+		want string
+	}{
+		{"of a request without a header", plain, "main"}, {"of a request for coder", of, "coder"}, {"that was asked for writer", asked, "writer"},
+		{"for a tenant, of a request for coder", tenant, "coder"}, {"for a tenant", all, ""}, {"below one for coder", below, "coder"},
+		{"with a parent for coder", parent, "coder"}, {"of the daemon's own user", local, "main"},
+	} {
+		if tt.made.Agent != tt.want {
+			t.Errorf("a token %s is bound to %q, want %q", tt.what, tt.made.Agent, tt.want)
+		}
+		for _, other := range []string{"main", "coder", "writer", "nowhere"} {
+			status := 403
+			if tt.want == "" || tt.want == other {
+				status = 200
+			}
+			r.Want(status, tt.made.Secret, "GET", "/v1/tokens", "", agent, other)
+		}
+	}
+	for _, as := range []string{plain.Secret, of.Secret, tenant.Secret, "acme-s1"} {
+		r.Want(403, as, "POST", "/v1/tokens", `{"role":"session","session":"s1","agent":"nowhere"}`)
+		r.Want(403, as, "POST", "/v1/tokens", `{"role":"tenant","agent":"nowhere"}`)
+	}
+	r.Want(403, plain.Secret, "POST", "/v1/tokens", `{"role":"session"}`, agent, "coder")
+	r.Want(403, "acme", "POST", "/v1/tokens", `{"role":"session","session":"s","agent":"main","parent":"`+tenant.ID+`"}`)
+}
+
 // TestParents holds that a token that is named as parent is one, with its bounds.
 func TestParents(t *testing.T) {
 	r := newRig(t)

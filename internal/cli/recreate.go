@@ -17,9 +17,10 @@ import (
 func (a *app) recreateCommand() *ucli.Command {
 	var all, browsers, force bool
 	return &ucli.Command{
-		Name:      "recreate",
-		Usage:     "remove sandboxes, so that their next use builds them anew; workspaces stay",
-		UsageText: "sandbox recreate (--session KEY | --agent ID | --all) [flags]",
+		Name:        "recreate",
+		Usage:       "remove sandboxes, so that their next use builds them anew; workspaces stay",
+		UsageText:   "sandbox recreate (--session KEY [--agent ID] | --agent ID | --all) [flags]",
+		Description: "--session names the session of the agent main, and with --agent that of another agent; --agent alone names all of that agent.",
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "all", Usage: "every sandbox", Destination: &all},
 			&ucli.BoolFlag{Name: "browser", Usage: "browsers instead", Destination: &browsers},
@@ -68,7 +69,7 @@ func (a *app) selector(all bool) (manager.Selector, error) {
 		s.Agent = a.globals.agent.value
 		n++
 	}
-	if n != 1 {
+	if n != 1 && (all || n != 2) {
 		return s, usagef("recreate", "exactly one of --session, --agent and --all is needed, and there are %d", n)
 	}
 	return s, nil

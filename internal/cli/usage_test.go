@@ -253,6 +253,7 @@ func TestSelector(t *testing.T) {
 	}{
 		{"recreate --force --session s", manager.Selector{Session: "s"}},
 		{"--session s recreate --force", manager.Selector{Session: "s"}},
+		{"recreate --force --agent a --session s", manager.Selector{Agent: "a", Session: "s"}},
 		{"recreate --force --agent main", manager.Selector{Agent: "main"}},
 		{"recreate --force --all", manager.Selector{All: true}},
 	}

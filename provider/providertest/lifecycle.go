@@ -165,6 +165,7 @@ func ownerGuards(r *rig) {
 		"tenant":    func(o *sandbox.Owner) { o.Tenant += "x" },
 		"scope":     func(o *sandbox.Owner) { o.Scope = sandbox.ScopeShared },
 		"scope key": func(o *sandbox.Owner) { o.ScopeKey += "x" },
+		"agent":     func(o *sandbox.Owner) { o.Agent += "x" },
 	} {
 		other := s
 		change(&other.Owner)
@@ -175,7 +176,7 @@ func ownerGuards(r *rig) {
 		}
 	}
 	same := s
-	same.Owner.Agent, same.Owner.Session = "another", "another"
+	same.Owner.Session = "another"
 	r.works(r.open(same))
 }
 

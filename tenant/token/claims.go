@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -17,7 +18,7 @@ type Role string
 const (
 	Admin   Role = "admin"   // every tenant
 	Tenant  Role = "tenant"  // all of one tenant, or one agent of it
-	Session Role = "session" // one session of one tenant
+	Session Role = "session" // one session of one agent of one tenant
 )
 
 // rank orders the roles: less reaches further. It is 0 for what is no role.
@@ -37,8 +38,10 @@ func (r Role) rank() int {
 // has an end.
 const Usual = 90 * 24 * time.Hour
 
-// Claims are what a token is good for. An empty Agent is every one. Expires of a
-// token that there is may be zero, for ever, unless the role is session.
+// Claims are what a token is good for. An empty Agent is every one, but in the
+// role session: a session belongs to one agent, so there it is the default
+// agent. Expires of a token that there is may be zero, for ever, unless the role
+// is session.
 type Claims struct {
 	Role    Role      `json:"role"`
 	Tenant  string    `json:"tenant,omitempty"`  // required, but for admins, who have none
@@ -72,9 +75,17 @@ func (c Claims) Allows(tenant, agent, session string) bool {
 	case Tenant:
 		return c.Tenant == tenant && (c.Agent == "" || c.Agent == agent)
 	case Session:
-		return c.Tenant == tenant && c.Session == session && (c.Agent == "" || c.Agent == agent)
+		return c.Tenant == tenant && c.Session == session && c.bound().Agent == agent
 	}
 	return false
+}
+
+// bound returns the claims with the agent that a session of them belongs to.
+func (c Claims) bound() Claims {
+	if c.Role == Session {
+		c.Agent = cmp.Or(c.Agent, sandbox.DefaultAgent)
+	}
+	return c
 }
 
 // check refuses claims that mean nothing, or more than one thing.
@@ -145,7 +156,7 @@ func (c Claims) within(parent Claims) error {
 		return more("role", "")
 	case parent.Role != Admin && c.Tenant != parent.Tenant:
 		return more("tenant", "")
-	case parent.Agent != "" && c.Agent != parent.Agent:
+	case parent.bound().Agent != "" && c.bound().Agent != parent.bound().Agent:
 		return more("agent", "")
 	case parent.Role == Session && c.Session != parent.Session:
 		return more("session", "")
@@ -173,8 +184,10 @@ func (c Claims) within(parent Claims) error {
 	return nil
 }
 
-// own returns the claims with nothing in them that others can change.
+// own returns the claims with nothing in them that others can change, and bound
+// to an agent where they are for one session.
 func (c Claims) own() Claims {
+	c = c.bound()
 	if c.Quota != nil {
 		c.Quota = new(*c.Quota)
 	}
@@ -193,7 +206,7 @@ func (c Claims) inherit(parent Claims) Claims {
 		c.Tenant = parent.Tenant
 	}
 	if c.Agent == "" && c.Role != Admin {
-		c.Agent = parent.Agent
+		c.Agent = parent.bound().Agent
 	}
 	if c.Session == "" && c.Role == Session {
 		c.Session = parent.Session

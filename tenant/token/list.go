@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/statedir/past"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
@@ -37,7 +38,7 @@ const (
 // An account is what tokens are counted for: a tenant, one session of it, or
 // those of the tenant that were made from others and are good.
 type account struct {
-	tenant, session string
+	tenant, session string // session is its key, which names the agent too
 	children        bool
 }
 
@@ -57,7 +58,7 @@ func (s *Store) bound(a account) (most int64, retry time.Duration) {
 func accountsOf(c Claims) []account {
 	out := []account{{tenant: c.Tenant}}
 	if c.Session != "" {
-		out = append(out, account{tenant: c.Tenant, session: c.Session})
+		out = append(out, account{tenant: c.Tenant, session: sandbox.SessionKey(c.Agent, c.Session)})
 	}
 	if c.Parent != "" {
 		out = append(out, account{tenant: c.Tenant, children: true})

@@ -142,7 +142,8 @@ type Listing struct {
 	Error      *fault.Document `json:"error,omitempty"`
 }
 
-// A Selection says which sandboxes are meant: exactly one of the first three.
+// A Selection says which sandboxes are meant: exactly one of the first three, or Session
+// and Agent.
 type Selection struct {
 	Session  string `json:"session,omitempty" maxlen:"256"`
 	Agent    string `json:"agent,omitempty" maxlen:"64"`
