@@ -46,6 +46,7 @@ type Facts struct {
 	// below them is mounted, as code in a sandbox could exchange it.
 	Exposed []string
 
+	Listening  []string // canonical sockets at which a daemon of ours listens
 	Sensitive  []string // what no sandbox may see: engine sockets, state folder, settings folder
 	Workspaces []string // folders in which our own workspaces lie; their own place was judged before
 }

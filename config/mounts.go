@@ -54,7 +54,7 @@ func workspaceFolder(r Resolved, f Facts) string {
 // asks for was looked up before, and what was not is refused.
 func (f Facts) world() hardening.World {
 	return hardening.World{
-		Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
+		Sensitive: f.Sensitive, Listening: f.Listening, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
 		Canonical: func(p string) (string, error) {
 			if c, ok := f.Canonical[p]; ok {
 				return c, nil

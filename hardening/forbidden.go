@@ -78,6 +78,9 @@ func anothers(p string, role sandbox.Role, w World) string {
 // sensitive checks p against the places that w names. A sensitive socket is an
 // engine's and has no switch.
 func sensitive(p string, role sandbox.Role, w World) (why string, absolute bool) {
+	if why := listening(p, w); why != "" {
+		return why, true
+	}
 	for _, s := range w.Sensitive {
 		socket := strings.HasSuffix(strings.ToLower(s), ".sock")
 		switch {
@@ -93,6 +96,16 @@ func sensitive(p string, role sandbox.Role, w World) (why string, absolute bool)
 		}
 	}
 	return "", false
+}
+
+// listening checks p against the sockets at which daemons listen.
+func listening(p string, w World) string {
+	for _, s := range w.Listening {
+		if within(p, s) || below(s, p) {
+			return fmt.Sprintf("the daemon listens at %q, where code in a sandbox must not connect", s)
+		}
+	}
+	return ""
 }
 
 // credential checks p against the places where programs keep keys.

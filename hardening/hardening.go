@@ -30,6 +30,11 @@ type World struct {
 	// folder, the settings folder, the engine's sockets.
 	Sensitive []string
 
+	// Listening are canonical paths of the sockets at which a daemon of this
+	// project listens. Whoever reaches one may be its administrator, so none is
+	// part of any mount, and no switch opens it.
+	Listening []string
+
 	// Via returns every place that is passed on the way from a host path to
 	// its canonical form (see hostpath.Trace). Without it only the spelling
 	// and the canonical path are judged, which is enough where sources are

@@ -42,6 +42,9 @@ func closedSocket(p string, w World) string {
 	if why := engineSocket(p); why != "" {
 		return why
 	}
+	if why := listening(p, w); why != "" {
+		return why
+	}
 	for _, s := range w.Sensitive {
 		if within(p, s) {
 			return fmt.Sprintf("%q is part of what runs the sandboxes", s)

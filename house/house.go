@@ -312,11 +312,15 @@ func (h *House) look() (hardening.World, error) {
 	return w, err
 }
 
-// worldNow is the world with the folders that sandboxes can write, as they
-// lead now: links change. One that cannot be told makes every mount below
-// the root suspect, which refuses them all.
+// worldNow is the world with the sockets at which a daemon listens and the
+// folders that sandboxes can write, as they lead now: links change. Where
+// they cannot be found out every mount is refused.
 func (h *House) worldNow() hardening.World {
 	w := h.world
+	var err error
+	if w.Listening, err = h.state.Listening(); err != nil {
+		w.Listening = []string{"/"} // refuses every mount
+	}
 	dirs, err := h.writable()
 	if err == nil {
 		w.Exposed, err = canonical(dirs)

@@ -52,6 +52,9 @@ func (m *Manager) scratchpad(ctx context.Context, res config.Resolved) (browser.
 	if f.Exposed, err = m.exposed(); err != nil {
 		return none, err
 	}
+	if f.Listening, err = m.listening(); err != nil {
+		return none, err
+	}
 	// A scope gets its user when it is first used, and the folder with it.
 	if _, err := m.folders(res, at, effects, &f); err != nil {
 		return none, err

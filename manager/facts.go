@@ -33,6 +33,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	}
 	var agentDir string
 	for _, step := range []func() error{
+		func() (err error) { f.Listening, err = m.listening(); return err },
 		func() error { return m.canonical(res, &f) },
 		func() (err error) { f.Guest, err = m.host.Guest(); return err },
 		func() error { return m.trust(res, &f) },
@@ -250,7 +251,7 @@ func (m *Manager) agentFolder(res config.Resolved, dir string, i intent, f *conf
 	// way: a link on it may be somebody else's.
 	judge := func(path string) error {
 		return hardening.Source("workspace", path, sandbox.RoleWorkspace, hardening.World{
-			Canonical: hostpath.Canonical, Via: via, Sensitive: f.Sensitive, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
+			Canonical: hostpath.Canonical, Via: via, Sensitive: f.Sensitive, Listening: f.Listening, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
 		}, hardening.Switches{})
 	}
 	if err := judge(dir); err != nil {

@@ -91,6 +91,10 @@ func (m *Manager) mediaFolder(settings *config.Settings, written string) (string
 	if err != nil {
 		return "", err
 	}
+	listening, err := m.listening()
+	if err != nil {
+		return "", err
+	}
 	canonical, err := hostpath.Canonical(dir)
 	if err != nil {
 		return "", err
@@ -101,7 +105,7 @@ func (m *Manager) mediaFolder(settings *config.Settings, written string) (string
 		}
 	}
 	return dir, hardening.Source("media.folders", dir, sandbox.RoleWorkspace, hardening.World{
-		Canonical: hostpath.Canonical, Via: via, Sensitive: m.host.Sensitive, Home: m.host.Home, Exposed: exposed,
+		Canonical: hostpath.Canonical, Via: via, Sensitive: m.host.Sensitive, Listening: listening, Home: m.host.Home, Exposed: exposed,
 	}, hardening.Switches{})
 }
 

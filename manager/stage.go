@@ -137,6 +137,9 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, p sa
 	if f.Exposed, err = m.exposed(); err != nil {
 		return none, err
 	}
+	if f.Listening, err = m.listening(); err != nil {
+		return none, err
+	}
 	at, err := m.berthOf(name, m.owner(res))
 	if err != nil {
 		return none, err

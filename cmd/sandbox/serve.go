@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/service"
 	"github.com/bulkhead-dev/sandbox/daemon/socket"
+	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -48,7 +49,12 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 		return err
 	}
 	defer d.close()
-	listeners, err := listen(state, s.Listen)
+	listeners, err := d.listen(ctx, state, s.Listen)
+	defer func() {
+		if err := state.SetListening(nil); err != nil { // a path at which nothing is counts for nothing
+			o.Log.WithError(err).Warn("the record of listen addresses stays")
+		}
+	}()
 	if err != nil {
 		return err
 	}
@@ -72,18 +78,39 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 }
 
 // listen opens the addresses, or else what systemd hands over, or else the
-// socket in the state folder.
-func listen(state *statedir.Dir, addresses []string) ([]net.Listener, error) {
+// socket in the state folder. The paths of unix sockets are checked against what
+// sandboxes show and recorded before any of them is opened, so that no program
+// lets a sandbox have one.
+func (d *daemonParts) listen(ctx context.Context, state *statedir.Dir, addresses []string) (all []net.Listener, err error) {
 	handed, err := socket.Handed()
-	if err != nil || len(handed) > 0 && len(addresses) == 0 {
-		return handed, err
+	if err != nil {
+		return nil, err
 	}
-	if len(addresses) == 0 {
+	defer func() {
+		if err != nil {
+			socket.Close(handed)
+		}
+	}()
+	if len(handed) == 0 && len(addresses) == 0 {
 		addresses = []string{"unix:" + filepath.Join(state.Path(), socketName)}
+	}
+	paths, err := socket.Paths(handed, addresses)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range paths {
+		if paths[i], err = hostpath.Canonical(p); err != nil {
+			return nil, err
+		}
+		if err := d.manager.CheckListen(ctx, paths[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := state.SetListening(paths); err != nil {
+		return nil, err
 	}
 	opened, err := socket.Open(addresses)
 	if err != nil {
-		socket.Close(handed)
 		return nil, err
 	}
 	return append(handed, opened...), nil

@@ -358,3 +358,48 @@ func (d *server) get(path string) *http.Response {
 	d.t.Cleanup(func() { res.Body.Close() })
 	return res
 }
+
+// TestServeListensOutsideOfSandboxes holds that no sandbox gets the folder in which
+// the daemon listens, and that the daemon does not listen in a folder of a sandbox.
+func TestServeListensOutsideOfSandboxes(t *testing.T) {
+	walls(t, func(t *testing.T, wall string, s *site) {
+		s.env = append(s.env, "SANDBOX_CONFIG="+settingsFile(t, wall))
+		dir := openDir(t)
+		d := s.server(filepath.Join(dir, "x.sock"))
+		run := func(folder string) (string, error) {
+			out, err := s.command("run", "--session", "w", "--workspace", folder, "--", "true").CombinedOutput()
+			return string(out), err
+		}
+		if out, err := run(dir); err == nil || !strings.Contains(out, "SANDBOX.CAPABILITY_BLOCKED") || !strings.Contains(out, "daemon listens") {
+			t.Errorf("a workspace with the daemon's socket in it: %v\n%s", err, out)
+		}
+		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.ended(); err != nil {
+			t.Errorf("the daemon has ended with %v", err)
+		}
+		if out, err := run(dir); err != nil {
+			t.Fatalf("when the daemon has ended: %v\n%s", err, out)
+		}
+		out, err := s.command("serve", "--listen", "unix:"+filepath.Join(dir, "x.sock")).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "SANDBOX.CAPABILITY_BLOCKED") {
+			t.Errorf("a daemon listens in the workspace of a sandbox: %v\n%s", err, out)
+		}
+	})
+}
+
+// openDir is a folder that other users may enter, on whatever way leads to it.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && len(d) > len(os.TempDir()); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(dir, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -66,6 +66,8 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 	switch {
 	case !local:
 		return Caller{}, refuse("no token was sent", hintToken)
+	case peer.known && peer.alien:
+		return Caller{}, refuse("the process at the other end of the socket is in another pid, mount or user namespace than the server, such as a container's", hintToken)
 	case !peer.trusted(os.Getuid()):
 		return Caller{}, refuse("the process at the other end of the socket belongs to another user", hintToken)
 	case passedOn(r):

@@ -27,11 +27,13 @@ func TestSocketPeerOfOthersIsNobody(t *testing.T) {
 		own  int
 		want bool
 	}{
-		{"our own user", peer{1000, true}, 1000, true},
-		{"root", peer{0, true}, 1000, true},
-		{"another user", peer{1001, true}, 1000, false},
-		{"another user, and we are root", peer{1001, true}, 0, false},
-		{"nobody knows", peer{0, false}, 0, false},
+		{"our own user", peer{uid: 1000, known: true}, 1000, true},
+		{"root", peer{known: true}, 1000, true},
+		{"another user", peer{uid: 1001, known: true}, 1000, false},
+		{"another user, and we are root", peer{uid: 1001, known: true}, 0, false},
+		{"nobody knows", peer{}, 0, false},
+		{"our own user in another namespace", peer{uid: 1000, known: true, alien: true}, 1000, false},
+		{"root in another namespace", peer{known: true, alien: true}, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,10 +10,13 @@ import (
 type peer struct {
 	uid   int
 	known bool
+	alien bool // the process lives in another pid, mount or user namespace, or that cannot be found out
 }
 
-// trusted reports whether the peer may do whatever our own user may.
-func (p peer) trusted(own int) bool { return p.known && (p.uid == 0 || p.uid == own) }
+// trusted reports whether the peer may do whatever our own user may: it runs as
+// our user or as root, in the namespaces that we are in. Who has only been handed
+// the socket, as by the mount of a container, is not trusted.
+func (p peer) trusted(own int) bool { return p.known && !p.alien && (p.uid == 0 || p.uid == own) }
 
 type peerKey struct{}
 
@@ -25,8 +28,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if !ok {
 		return ctx
 	}
-	uid, known := peerUID(unix)
-	return context.WithValue(ctx, peerKey{}, peer{uid: uid, known: known})
+	return context.WithValue(ctx, peerKey{}, look(unix))
 }
 
 // unwrap returns the connection below those that listeners and TLS lay over it.

@@ -4,5 +4,5 @@ package caller
 
 import "net"
 
-// peerUID cannot tell here, so users of this machine need a token too.
-func peerUID(*net.UnixConn) (uid int, known bool) { return 0, false }
+// look cannot tell here, so users of this machine need a token too.
+func look(*net.UnixConn) peer { return peer{} }

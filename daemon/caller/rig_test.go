@@ -12,11 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 func openStore(t testing.TB) *token.Store {
 	t.Helper()

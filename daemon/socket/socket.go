@@ -86,6 +86,26 @@ func Open(addresses []string) (out []net.Listener, err error) {
 	return out, nil
 }
 
+// Paths returns the paths of the unix sockets among listeners and addresses.
+func Paths(ls []net.Listener, addresses []string) ([]string, error) {
+	var out []string
+	for _, l := range ls {
+		if at := l.Addr().String(); l.Addr().Network() == "unix" && filepath.IsAbs(at) { // else it has no place in the file system
+			out = append(out, filepath.Clean(at))
+		}
+	}
+	for _, a := range addresses {
+		network, address, err := Parse(a)
+		if err != nil {
+			return nil, err
+		}
+		if network == "unix" {
+			out = append(out, address)
+		}
+	}
+	return out, nil
+}
+
 // Close closes listeners; unix sockets go away.
 func Close(ls []net.Listener) {
 	for _, l := range ls {

@@ -190,7 +190,7 @@ func (p *Provider) tmp(name string) string { return filepath.Join(p.o.State, "lo
 // profile says what is allowed now.
 func (p *Provider) profile(ctx context.Context, s sandbox.Spec) (profiled, error) {
 	facts := p.o.World()
-	pic, err := world.Of(s, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}, nil, nil)
+	pic, err := world.Of(s, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}, nil, nil)
 	if err != nil {
 		return profiled{}, err
 	}

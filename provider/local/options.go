@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -42,6 +43,18 @@ type Options struct {
 	Ready time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
+}
+
+// outside returns what of a world a wall must not show, beside workspaces. What
+// lies in a folder that is not shown is not named again.
+func outside(w hardening.World) []string {
+	out := slices.Clone(w.Sensitive)
+	for _, s := range w.Listening {
+		if !slices.ContainsFunc(slices.Concat(w.Sensitive, w.Workspaces), func(dir string) bool { return s == dir || strings.HasPrefix(s, dir+"/") }) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // settings are the provider's own part of a Spec.

@@ -239,7 +239,7 @@ func (p *planner) look() (world.Picture, error) {
 	if err != nil {
 		return world.Picture{}, err
 	}
-	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: facts.Sensitive}
+	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}
 	pic, err := world.Of(p.spec, p.at, views, links)
 	pic.World.Tell = world.Telling()
 	return pic, err

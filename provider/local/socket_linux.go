@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
@@ -39,6 +40,7 @@ type relay struct {
 	c     *client.Client
 	name  string // of the sandbox
 	warn  func(name, warning string)
+	world func() hardening.World
 	slots chan struct{} // holds a token for each connection
 	stop  context.Context
 	over  context.CancelFunc
@@ -54,7 +56,7 @@ func (w *wall) relaySockets(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return err
 	}
-	r := &relay{c: c, name: spec.Name, warn: w.site.p.o.Warn, slots: make(chan struct{}, maxRelayed)}
+	r := &relay{c: c, name: spec.Name, warn: w.site.p.o.Warn, world: w.site.p.o.World, slots: make(chan struct{}, maxRelayed)}
 	r.stop, r.over = context.WithCancel(context.Background())
 	for _, s := range w.sockets {
 		l, err := c.Listen(ctx, "unix", s)
@@ -97,7 +99,7 @@ func (r *relay) serve(l net.Listener, path string) {
 		r.wg.Go(func() {
 			defer func() { <-r.slots }()
 			defer inside.Close()
-			outside, err := reachSocket(r.stop, path)
+			outside, err := reachSocket(r.stop, path, r.world().Listening)
 			if err != nil {
 				told.Do(func() { r.warn(r.name, "cannot reach the socket "+strconv.Quote(path)+": "+err.Error()) })
 				return
@@ -130,16 +132,39 @@ func join(a, b net.Conn) {
 
 // reachSocket connects to the socket at path, to which no part of path leads
 // by a link.
-func reachSocket(ctx context.Context, path string) (net.Conn, error) {
+func reachSocket(ctx context.Context, path string, closed []string) (net.Conn, error) {
 	fd, err := openSocket(path)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
+	if err := notOurs(fd, closed); err != nil {
+		return nil, err
+	}
 	ctx, done := context.WithTimeout(ctx, reachWithin)
 	defer done()
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
+}
+
+// notOurs refuses the socket of fd where it is one of those at which a daemon
+// listens, by whatever name: whoever connects from here is its administrator.
+func notOurs(fd int, closed []string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	for _, p := range closed {
+		var of unix.Stat_t
+		err := unix.Stat(p, &of)
+		if err == nil && of.Dev == st.Dev && of.Ino == st.Ino {
+			return errors.New("the daemon listens there")
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
 }
 
 // socketNotes say what has become of the listed sockets.
