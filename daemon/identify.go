@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"net"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/admission"
@@ -16,7 +17,18 @@ func (q *request) identify() (*caller.Caller, error) {
 		return nil, err
 	}
 	q.who = &who
+	if known, ok := q.r.Context().Value(connKey{}).(interface{ Known() }); ok {
+		known.Known()
+	}
 	return &who, nil
+}
+
+// connKey is the context's key of the connection of a request.
+type connKey struct{}
+
+// connContext notes the connection, and who is at its other end.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(caller.ConnContext(ctx, c), connKey{}, c)
 }
 
 func (s *Server) hosts() []string {

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/daemon/caller"
 )
 
 const (
@@ -27,7 +25,7 @@ const (
 func (s *Server) HTTP() *http.Server {
 	srv := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerWithin, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
-		DisableGeneralOptionsHandler: true, ConnContext: caller.ConnContext,
+		DisableGeneralOptionsHandler: true, ConnContext: connContext,
 		ErrorLog: log.New(debugWriter{s}, "", 0),
 	}
 	p := &http.Protocols{}

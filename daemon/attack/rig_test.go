@@ -51,6 +51,7 @@ type house struct {
 	t     *testing.T
 	state string
 	addr  string
+	sock  string // of the admin
 	pid   int
 	mine  string // the token of who sends frames
 	admin *http.Client
@@ -133,6 +134,7 @@ func start(t *testing.T, settings, state string, before ...string) *house {
 			}
 		}
 	}()
+	h.sock = socket
 	h.admin, h.tcp = clientOf(t, "unix", socket), clientOf(t, "tcp", h.addr)
 	t.Cleanup(func() {
 		must(t, cmd.Process.Signal(syscall.SIGTERM))

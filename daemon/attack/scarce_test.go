@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,37 @@ func (h *house) well(t *testing.T, box string) {
 	}
 }
 
+// TestHalfOpenConnections has clients without a token connect over TCP and say
+// nothing, or half of a request, or ask what everybody may, more often than there are
+// descriptors: who has a token or the socket is served all the same.
+func TestHalfOpenConnections(t *testing.T) {
+	testenv.Require(t, "local")
+	h := start(t, alone, filepath.Join(t.TempDir(), "state"), "sh", "-c", `ulimit -Sn 48; ulimit -Hn 96; exec "$0" "$@"`)
+	box := is[api.Sandbox](t, h.send("", "POST", "/v1/sandboxes", `{"session":"first"}`), 201).Name
+	token := is[api.NewToken](t, h.send("", "POST", "/v1/tokens", `{"role":"tenant","tenant":"t"}`), 201).Secret
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", h.pid))
+	must(t, err)
+	if !regexp.MustCompile(`(?m)^Max open files +9[56] +96 `).Match(limits) {
+		t.Errorf("the soft limit is not raised:\n%s", limits)
+	}
+	for i := range 300 {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%20))}}
+		c, err := from.Dial("tcp", h.addr)
+		must(t, err)
+		t.Cleanup(func() { c.Close() })
+		says := []string{"", "GET /v1/sandboxes HTTP/1.1\r\nHost: ", "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\n\r\n"}
+		_, _ = io.WriteString(c, says[i%len(says)]) // it may be closed already
+		if i%60 == 0 {
+			if got := h.exec("", box, "echo fine"); got.Stdout != "fine\n" {
+				t.Errorf("with %d connections a command says %+v", i, got)
+			}
+			h.tcp.CloseIdleConnections()
+			is[api.SandboxPage](t, h.send(token, "GET", "/v1/sandboxes", ""), 200)
+		}
+	}
+	h.well(t, box)
+}
+
 // TestFewDescriptors has clients that say nothing more take the daemon's descriptors
 // until few are left, each time one more.
 func TestFewDescriptors(t *testing.T) {
@@ -73,11 +105,11 @@ func TestFewDescriptors(t *testing.T) {
 		h.admin.CloseIdleConnections()
 		var idle []net.Conn
 		for h.descriptors() < most-left-1 { // one is the connection that asks
-			c, err := net.Dial("tcp", h.addr)
+			c, err := net.Dial("unix", h.sock)
 			must(t, err)
 			idle = append(idle, c)
 			must(t, c.SetDeadline(time.Now().Add(time.Minute)))
-			_, err = io.WriteString(c, "GET /readyz HTTP/1.1\r\nHost: "+h.addr+"\r\n\r\n")
+			_, err = io.WriteString(c, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			must(t, err)
 			_, err = c.Read(make([]byte, 4<<10)) // it has been taken, and is kept
 			must(t, err)

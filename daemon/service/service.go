@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	server "github.com/bulkhead-dev/sandbox/daemon"
+	"github.com/bulkhead-dev/sandbox/daemon/socket"
 )
 
 // Options are what a service is made of. All but Reload, Hangups, Loops and
@@ -46,9 +47,10 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	failed := make(chan error, len(o.Listeners))
+	gate := socket.NewGate(socket.RoomNow())
 	for _, l := range o.Listeners {
 		srv := o.Server.HTTP()
-		go func() { failed <- srv.Serve(l) }()
+		go func() { failed <- srv.Serve(gate.Listener(l)) }()
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	loops := start(life, o.Loops, o.Log)
