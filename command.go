@@ -153,6 +153,11 @@ type Shell interface {
 	// closed or started again; it holds nobody up, and what it writes after
 	// the end of the line is dropped.
 	//
+	// The options errexit and nounset hold for the line that sets them, so that
+	// neither ends the shell in a later line; nor does a trap on DEBUG, ERR or
+	// RETURN, which is removed before the next line unless it only prints and
+	// assigns.
+	//
 	// The end of ctx, Kill and a shell that ends itself end every process
 	// of the shell. The next line finds a new shell in the state that was
 	// kept after the last line that came to its end; see Exit.Restarted. What

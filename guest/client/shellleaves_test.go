@@ -154,11 +154,11 @@ func TestShellPrints(t *testing.T) {
 		}
 		s.says("shopt -u failglob", "")
 	})
-	t.Run("an error that ends the shell", func(t *testing.T) {
+	t.Run("errexit of an earlier line", func(t *testing.T) {
 		s.calm()
 		s.says("set -e; y=5", "")
 		s.says("true && echo a", "a\n")
-		if got := line(t, s, "false"); got.exit.Code != 1 || !got.exit.Restarted {
+		if got := line(t, s, "false"); got.exit.Code != 1 || got.exit.Restarted {
 			t.Errorf("got %+v", got)
 		}
 		s.says("echo $y; set +e", "5\n")

@@ -161,12 +161,12 @@ func (l *shellLine) give(p *shellProc) error {
 	l.from, drop = p.own.next(l.text)
 	effect := p.effect(l)
 	script := p.dialect.Script(dialect.Line{
-		Outputs: l.from, Drop: drop, Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
+		Outputs: l.from, Drop: drop, Untrap: p.traps && l.shell.state.mayEnd(), Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})
 	if script.Slot {
-		if err := p.setText(l.text); err != nil {
+		if err := p.setText(script.Text); err != nil {
 			return err
 		}
 	}

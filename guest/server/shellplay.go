@@ -199,6 +199,8 @@ func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) e
 		return l.quieten(p)
 	case p.given.Effect == dialect.Leaves:
 		keep = func() error { state.stays(l.cmd.id); return nil }
+	case p.given.Silent && p.traps: // those are looked at before the next line
+		keep = func() error { return p.keepNow(a, state) }
 	case p.given.Silent:
 		keep = func() error { p.keepLater(a, state); return nil }
 	}

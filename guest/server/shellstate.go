@@ -129,6 +129,17 @@ func (s *shellState) hasTraps() bool {
 	return told
 }
 
+// mayEnd reports whether a trap in what is kept could end the shell in a later
+// line.
+func (s *shellState) mayEnd() bool {
+	if s.good == nil || !s.hasTraps() {
+		return false
+	}
+	b := make([]byte, min(s.whole, dialect.TrapsHead))
+	n, _ := s.good.ReadAt(b, 0) // of our memory
+	return dialect.MayEnd(b[:n])
+}
+
 // over says that no state will be kept of the line any more.
 func (s *shellState) over(line uint32) {
 	if r := s.record; r.Over < line {

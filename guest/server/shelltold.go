@@ -3,6 +3,7 @@
 package server
 
 import (
+	"io"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
@@ -73,6 +74,26 @@ func (p *shellProc) keepLater(a *dialect.Answer, state *shellState) {
 		return
 	}
 	p.telling.rest, p.telling.by = a, time.Now().Add(stateWithin)
+}
+
+// keepNow waits for the end of a state of which the shell does not say when it
+// is whole.
+func (p *shellProc) keepNow(a *dialect.Answer, state *shellState) error {
+	p.keepLater(a, state)
+	for {
+		gone := p.isGone() // what it has written by then is all
+		err := p.takeNow(state)
+		if err == nil {
+			err = p.telling.inTime(state)
+		}
+		if err == nil && gone && !p.telling.over() {
+			err = io.EOF
+		}
+		if err != nil || p.telling.over() {
+			return err
+		}
+		time.Sleep(stateLook / 10)
+	}
 }
 
 // expect is called before the shell is given a line.

@@ -62,6 +62,7 @@ const (
 type Line struct {
 	Outputs Outputs // other shells than bash have Opened alone
 	Drop    bool    // bash is to close its own first
+	Untrap  bool    // bash is to remove its traps on DEBUG, ERR and RETURN first, see [MayEnd]
 	Effect  Effect  // what it does at most
 	Traps   bool    // bash is to tell the traps that it has for itself too, see [MayTrap]
 	Text    string  // without NUL
@@ -75,7 +76,8 @@ type Line struct {
 // A Script is what to write into the pipe of a shell's script for one line.
 type Script struct {
 	Writes []string // one write each
-	Slot   bool     // the text of the line is to be put into the holder's slot for it first
+	Slot   bool     // Text is to be put into the holder's slot for it first
+	Text   string   // what is run
 	// Silent is whether the shell says nothing but its state when that has come
 	// to its end: nobody is woken up for it.
 	Silent bool
@@ -90,13 +92,14 @@ func (d Dialect) Script(l Line) Script {
 	if !d.bash {
 		// Not "command eval", which would outlive errors in the line's syntax:
 		// in busybox, a subshell that fails then goes on as a second shell.
+		l.Text += closing(l.Text)
 		run := `\eval ` + quote(l.Text) + redirect + "\n"
 		slot := len(run) > packet
 		if slot {
 			run = d.fromSlot() + redirect + "\n"
 		}
 		ask := asking + l.Token + "\n"
-		return Script{Writes: []string{run, ask, "\n"}, Slot: slot, rest: len(ask) + 1}
+		return Script{Writes: []string{run, ask, "\n"}, Slot: slot, Text: l.Text, rest: len(ask) + 1}
 	}
 	if l.Outputs == Taken {
 		l.Effect = Changes // it is heard to the end
@@ -105,6 +108,7 @@ func (d Dialect) Script(l Line) Script {
 		return Script{Writes: []string{d.print(l)}, Silent: true, Effect: Prints, rest: 1}
 	}
 	l.Effect = min(l.Effect, Leaves)
+	l.Text += closing(l.Text)
 	run := `\builtin eval ` + quote(l.Text)
 	slot := len(run) > inline
 	if slot {
@@ -116,10 +120,37 @@ func (d Dialect) Script(l Line) Script {
 	} else {
 		run += d.askAll(l.Outputs.word(), mend(l.Text), l.Token, l.Traps)
 	}
+	if l.Untrap {
+		run = `\builtin trap - DEBUG ERR RETURN; ` + run
+	}
 	if l.Drop {
 		run = ask("__sandbox", "drop", l.Token) + run
 	}
-	return Script{Writes: []string{run + "\n"}, Slot: slot, Silent: l.Outputs != Taken, Effect: l.Effect, rest: 1}
+	return Script{Writes: []string{run + "\n"}, Slot: slot, Text: l.Text, Silent: l.Outputs != Taken, Effect: l.Effect, rest: 1}
+}
+
+// closing returns what follows a line that may set errexit or nounset. An eval
+// whose last status is not zero ends a shell under errexit, even where the list
+// in it would not (test -f x && y); so errexit is set off before eval ends.
+// What may take the next line for a part of itself has none.
+func closing(text string) string {
+	if !setsErrexit(text) || strings.HasSuffix(text, `\`) || strings.Contains(text, "<<") || strings.Contains(text, "trap") {
+		return ""
+	}
+	return "\n" + `{ \__SandboX "$?" && \:; } 2>/dev/null`
+}
+
+// setsErrexit reports whether a line may set errexit, going by its words.
+func setsErrexit(text string) bool {
+	_, text, some := strings.Cut(text, "set")
+	for ; some; _, text, some = strings.Cut(text, "set") {
+		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;&|\"'", r) }) {
+			if word == "errexit" || strings.HasPrefix(word, "-") && strings.Contains(word, "e") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // print is the script of a line that only writes, as short as it can be. The

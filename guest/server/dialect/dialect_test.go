@@ -29,6 +29,8 @@ func TestScript(t *testing.T) {
 			[]string{`\builtin eval "$(</proc/7/fd/7)" </dev/null >|/dev/null 2>|/dev/null; ` + answer + "new " + token + "\n\n"}, true},
 		{"bash, what evaluates", "bash", dialect.Line{Text: "eval x"},
 			[]string{`\builtin eval 'eval x' </dev/null >|/dev/null 2>|/dev/null; ` + answer + "new+ " + token + "\n\n"}, false},
+		{"bash, sets errexit", "bash", dialect.Line{Text: "set -e"},
+			[]string{`\builtin eval 'set -e` + "\n" + `{ \__SandboX "$?" && \:; } 2>/dev/null' </dev/null >|/dev/null 2>|/dev/null; ` + answer + "new " + token + "\n\n"}, false},
 		{"bash, takes its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Taken},
 			[]string{`\builtin eval 'a' </dev/null >|/proc/7/fd/3 2>|/proc/7/fd/4; ` + answer + "take " + token + "\n\n"}, false},
 		{"bash, has its outputs", "bash", dialect.Line{Text: "a", Stdout: true, Stderr: true, Outputs: dialect.Own},
@@ -233,5 +235,35 @@ func TestUnread(t *testing.T) {
 	}
 	if (dialect.Script{}).Unread("") {
 		t.Error("nothing counts as unread")
+	}
+}
+
+func TestMayEnd(t *testing.T) {
+	head := func(traps string) []byte {
+		return []byte("__sandbox_traps() {\nbuiltin unset -f __sandbox_traps\n" + traps + "}\n__sandbox_begin /\n")
+	}
+	for traps, want := range map[string]bool{
+		"": false,
+		"trap -- - DEBUG\ntrap -- 'echo failed' ERR\n":                       false,
+		"trap -- 'echo failed' ERR\n":                                        false,
+		"trap -- 'd=\"it'\\''s\"' DEBUG\ntrap -- 'echo a\necho b >&2' ERR\n": false,
+		"trap -- ':' DEBUG\ntrap -- 'exit 7' ERR\n":                          true,
+		"trap -- 'echo failed; exit 7' ERR\n":                                true,
+		"trap -- 'die $LINENO' ERR\n":                                        true,
+		"trap -- 'x=1 exit' DEBUG\n":                                         true,
+		"trap -- 'echo a &&exit' RETURN\n":                                   true,
+		"trap -- '[ $x ] && exit' DEBUG\n":                                   true,
+		"trap -- '{ exit; }' ERR\n":                                          true,
+		"trap -- 'echo a\n}\nexit' ERR\n":                                    true,
+	} {
+		if got := dialect.MayEnd(head(traps)); got != want {
+			t.Errorf("%q: %v, want %v", traps, got, want)
+		}
+	}
+	if long := head("trap -- '" + strings.Repeat("echo a;", 2000) + "' ERR\n")[:dialect.TrapsHead]; !dialect.MayEnd(long) {
+		t.Error("traps of which only the beginning is known cannot end the shell")
+	}
+	if dialect.MayEnd([]byte("__sandbox_begin /\n")) {
+		t.Error("a state without traps has some")
 	}
 }

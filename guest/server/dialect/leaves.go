@@ -216,6 +216,52 @@ func HasTraps(head []byte) (told, some bool) {
 	return told, told && !bytes.HasPrefix(rest, []byte("}\n"))
 }
 
+// MayEnd reports whether one of the traps on DEBUG, ERR and RETURN in a state
+// that begins with head could end the shell in a later line. One that only
+// prints and assigns does not; of any other that is not known.
+func MayEnd(head []byte) bool {
+	traps, told := bytes.CutPrefix(head, []byte(strings.ReplaceAll(trapsHead, `\n`, "\n")))
+	if !told {
+		return false
+	}
+	list, _, whole := strings.Cut("\n"+string(traps), "\n}\n")
+	if !whole {
+		return true
+	}
+	for _, trap := range strings.Split(list, "\ntrap -- ")[1:] {
+		if strings.HasPrefix(trap, "- ") { // none, as a posix shell lists it
+			continue
+		}
+		end := strings.LastIndex(trap, "' ")
+		if end < 0 {
+			return true
+		}
+		text := strings.ReplaceAll(strings.ReplaceAll(trap[:end], `'\''`, "'"), ">&", ">")
+		for _, command := range strings.FieldsFunc(strings.TrimPrefix(text, "'"), func(r rune) bool { return strings.ContainsRune(";&|\n", r) }) {
+			if !harmless(strings.TrimSpace(command)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// harmless reports whether a command of a trap prints, does nothing, or assigns.
+func harmless(command string) bool {
+	word, _, _ := strings.Cut(command, " ")
+	switch word {
+	case "", ":", "echo", "printf", "true":
+		return true
+	}
+	name, _, assigns := strings.Cut(command, "=")
+	return assigns && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" &&
+		!strings.ContainsAny(command, " \t")
+}
+
+// TrapsHead is how many bytes at the beginning of a state are enough for
+// [MayEnd]. Traps that are longer are taken for ones that may end the shell.
+const TrapsHead = 8 << 10
+
 // UsualHead and UsualTail are how many bytes at the beginning and at the end of a
 // state say whether it is usual.
 const (

@@ -73,13 +73,15 @@ func (d Dialect) Prelude(restore bool) string {
 // builtin instead of command, exec would keep nothing; and without either a
 // posix shell would end where that fails.
 //
-// An answer keeps the line's status for the next line to see, except under
-// errexit, where it would end the shell.
+// An answer keeps the line's status for the next line to see. Before that it
+// sets errexit and nounset off, which would end the shell in a later line: they
+// hold for the line that sets them. __SandboX with one argument does that alone;
+// see [closing].
 const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $-:$1:$2:$# in
 *[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
-esac && builtin eval && ` + bashAnswer + ` && {
+esac && case $- in *[eu]*) builtin set +eu;; esac && builtin eval && ` + bashAnswer + ` && {
 builtin printf "${5-\0%s\n}__sandbox_begin %q\n" "$3" "${DIRSTACK:-${PWD-}}"
 builtin declare -p
 builtin umask -p
@@ -96,17 +98,17 @@ take*) __Sandbox "$3" || builtin printf '\0%s.\n' "$3" >&2;;
 begin) builtin printf '\0%s.\n' "$3" >&2;;
 esac
 }
-case $- in *e*) builtin return 0;; esac
 builtin return "$1"
 } <&1
 __sandboX() {
 ` + bashAnswer + `
-case $- in *e*) builtin return 0;; esac
 builtin return "$1"
 } <&1
 __SandboX() {
-builtin printf '\0%s %d\n' "$2" "$1" >&2
-case $- in *e*) builtin return 0;; esac
+case $# in
+1) builtin set +eu;;
+*) builtin printf '\0%s %d\n' "$2" "$1" >&2;;
+esac
 builtin return "$1"
 }
 __Sandbox() {
@@ -198,8 +200,12 @@ fi
 // there is no way to list them.
 const shPrelude = `__sandbox() {
 set -- "$?" "$1"
+command set +eu
 __sandbox_state "$1" "$2" <&1
-case $- in *e*) return 0;; esac
+return "$1"
+}
+__SandboX() {
+command set +eu
 return "$1"
 }
 __sandbox_state() {
