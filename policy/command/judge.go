@@ -90,6 +90,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 	s.calls = make([]call, len(l.Commands))
 	for i := range l.Commands {
 		s.calls[i] = p.tables.call(&l.Commands[i])
+		s.calls[i].whole = l.Text
 	}
 	s.blockRules()
 	for _, c := range checks() {

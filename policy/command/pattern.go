@@ -298,3 +298,14 @@ func killsAll(k *call) bool {
 	}
 	return false
 }
+
+// killsUntold reports whether a target of kill is calculated, or is a group of
+// processes that the text does not tell: it may be -1.
+func killsUntold(k *call) bool {
+	for i, w := range k.all {
+		if !w.Static && (strings.Contains(w.Raw, "$((") || strings.Contains(w.Raw, "$[") || i > 0 && strings.HasPrefix(w.Prefix, "-")) {
+			return true
+		}
+	}
+	return false
+}

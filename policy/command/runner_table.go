@@ -64,6 +64,13 @@ func runnerRows() []row {
 		words("gnuplot maxima R swipl", "*system* *shell(*"),
 		words("yq", "*load(* *load_str(* *env(* *system(*"),
 
+		// Programs with commands of their own, some of which run a shell.
+		{rule: "starts-program", programs: commandReaders, when: readsCommands, severity: high, mark: unknown, message: "is given commands of its own that run a shell", hint: "run the command itself"},
+		{rule: "starts-program", programs: "sed gsed awk gawk mawk nawk original-awk", when: scriptFromInput, severity: high, mark: unknown, message: "takes its script from elsewhere, which may run commands", hint: "give the script as an argument"},
+		words("lftp", "*!*"),
+		{rule: "names-from-file", programs: "tar bsdtar rsync cpio wc du", options: "-T --files-from --files0-from", severity: medium, mark: never, message: "takes the names of files from elsewhere", hint: "name the files"},
+		{rule: "names-from-file", programs: "wget", options: "-i --input-file", severity: medium, mark: never, message: "takes addresses from elsewhere", hint: "name the addresses"},
+
 		// Databases.
 		words("sqlite3 duckdb", ".sh* .sy* *writefile(* *edit(* .read*|* .once* .excel* .output*"),
 		code("mongo mongosh", "--eval"),

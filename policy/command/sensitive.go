@@ -78,6 +78,7 @@ func checkSensitiveFile(s *subject) {
 			}
 		}
 	}
+	q.indirect()
 	if q.asked > maxQuestions {
 		s.report(finding{
 			check: "sensitive-file", rule: "too-many-files", severity: policy.High, mark: never,
@@ -185,9 +186,8 @@ func (q *fileQuestions) parts(w line.Word, dirs []string) {
 	if !w.Static || len(v) >= maxPath || !strings.ContainsAny(v, "=@:,") {
 		return
 	}
-	if len(v) > 5 && strings.EqualFold(v[:5], "file:") {
-		w.Value = "/" + strings.TrimLeft(v[5:], "/")
-		q.word(sandbox.OpRead, w, dirs)
+	if i := strings.Index(strings.ToLower(v), "file:/"); i >= 0 {
+		q.fileURL(v[i+len("file:"):], w, dirs)
 		return
 	}
 	if strings.Contains(v, "://") || strings.ContainsAny(v, " \n\t") {
@@ -204,6 +204,9 @@ func (q *fileQuestions) parts(w line.Word, dirs []string) {
 // word asks about the file that a word names.
 func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 	v := w.Value
+	if !w.Static {
+		q.untold(op, w, dirs)
+	}
 	switch {
 	case w.Static:
 	case strings.HasPrefix(w.Prefix, "/proc/") && strings.HasSuffix(w.Raw, "/environ"): // of whatever process
@@ -225,7 +228,7 @@ func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 		return
 	}
 	for _, dir := range dirs {
-		abs := resolvePath(dir, v)
+		abs := placeOf(dir, v)
 		if !strings.HasPrefix(abs, "/") {
 			abs = "/unknown/" + strings.TrimPrefix(abs, "../")
 		}
@@ -267,7 +270,11 @@ func (q *fileQuestions) sensitive(w line.Word, dirs []string) {
 		if q.asked > maxQuestions {
 			return
 		}
-		d := judge(sandbox.OpRead, resolvePath(dir, w.Value))
+		abs := placeOf(dir, w.Value)
+		if !strings.HasPrefix(abs, "/") {
+			abs = "/unknown/" + abs
+		}
+		d := judge(sandbox.OpRead, abs)
 		if d.Category != path.CategoryRoots && d.Category != path.CategoryName {
 			q.answer(d, w)
 		}

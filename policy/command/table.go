@@ -106,6 +106,7 @@ type call struct {
 	program string // base name of the program; empty when the text does not tell
 	family  string // program without the version at its end: python for python3.11
 	class   class
+	whole   string // the line
 	arguments
 }
 

@@ -62,6 +62,10 @@ func (w *walker) filled(name string, words []Word, mark string, open bool, inv *
 		if at := strings.Index(v.Value, mark); at >= 0 {
 			words[i].Static, words[i].Prefix, words[i].Value = false, v.Value[:at], v.Value[:at]
 			words[i].single, words[i].Glob = true, false
+			words[i].Pieces = nil
+			if rest := v.Value[at+len(mark):]; rest != "" {
+				words[i].Pieces = []Piece{{Text: rest, Open: !v.Static || strings.Contains(rest, mark)}}
+			}
 		}
 	}
 	c.Open = open

@@ -167,6 +167,7 @@ func (w *walker) assign(a *syntax.Assign, scope Scope, s *scope) Assign {
 		for _, e := range a.Array.Elems {
 			w.optionalSubscript(e.Index, s)
 			w.visit(e.Value, s)
+			w.mayBe(e.Value, s)
 		}
 		out.Value = Word{Raw: w.raw(a.Array), Span: w.span(a.Array)}
 	case a.Value != nil:

@@ -95,6 +95,9 @@ func (w *walker) forLoop(c *syntax.ForClause, s *scope) {
 			for _, x := range words {
 				v := w.word(x, s)
 				value.number = value.number && ok && (v.number || v.Static && decimal(v.Value))
+				if len(w.out.Values) < maxArgs {
+					w.out.Values = append(w.out.Values, v)
+				}
 			}
 		}
 		w.assigned(l.Name.Value, value)

@@ -35,6 +35,7 @@ type Line struct {
 	Features  []Feature    // every construct worth a rule
 	Unknowns  []Unknown    // where the text does not tell what would run
 	Assigns   []Assign     // every assignment, those before commands included
+	Values    []Word       // what variables may be set to by other means: items of loops and arrays, words in ${x:-word}
 }
 
 // A Command is one simple command, wrappers and assignments taken off.
@@ -56,11 +57,18 @@ type Word struct {
 	Static bool        // the text tells the value; ~ and $HOME count as known when Start tells them
 	Prefix string      // what the value begins with when it is not Static
 	Glob   bool        // has unquoted *, ? or [, so that names of files may take its place
+	Pieces []Piece     // what the text tells of a word that is not Static, behind its first part that is not known
 	Raw    string      // as written
 	Span   policy.Span // in Line.Text
 
 	single bool // it becomes exactly one word; a Static word without Glob is one anyway
 	number bool // it is a decimal number, though perhaps not known which
+}
+
+// A Piece is a part of a word between or behind parts that are not known.
+type Piece struct {
+	Text string
+	Open bool // another part that is not known follows, which may belong to the last name of Text
 }
 
 // An Assign is one assignment to a variable.

@@ -171,6 +171,8 @@ func below(base string, target Word) string {
 	switch {
 	case !fixed(target) || target.Value == "" && base == "":
 		return ""
+	case strings.Contains(target.Value, "..") && strings.Contains(base+"/"+target.Value, "/proc/"):
+		return "" // links of a process lead anywhere, so that its parent is not the one that the name says
 	case strings.HasPrefix(target.Value, "/"):
 		return path.Clean(target.Value)
 	case base == "" || base == nowhere:

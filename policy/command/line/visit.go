@@ -182,6 +182,7 @@ func (w *walker) parameter(p *syntax.ParamExp, s *scope, m mode) {
 	if p.Repl != nil {
 		w.visitIn(p.Repl.Orig, s, m|inPattern)
 		w.visitIn(p.Repl.With, s, m|inPattern)
+		w.mayBe(p.Repl.With, s)
 	}
 	if p.Exp != nil {
 		w.operation(p, s, m)
@@ -206,6 +207,14 @@ func (w *walker) operation(p *syntax.ParamExp, s *scope, m mode) {
 		w.bashOnly(p)
 	}
 	w.visitIn(p.Exp.Word, s, m|inPattern)
+	w.mayBe(p.Exp.Word, s)
+}
+
+// mayBe notes a value that a variable, or an expansion of one, may have.
+func (w *walker) mayBe(x *syntax.Word, s *scope) {
+	if x != nil && len(w.out.Values) < maxArgs {
+		w.out.Values = append(w.out.Values, w.value(x, s))
+	}
 }
 
 func (w *walker) optional(x syntax.ArithmExpr, s *scope) {

@@ -18,6 +18,8 @@ type gather struct {
 	number  bool // its only part is a number
 	quoted  bool // it has quotes, so that it becomes a word even when empty
 	assign  bool // it is the value of an assignment
+	tail    int  // where in buf the last part that was not known stands
+	pieces  []Piece
 }
 
 // word tells what x stands for. It does not look for what x runs; [walker.visit] does.
@@ -57,6 +59,9 @@ func (w *walker) evaluate(x *syntax.Word, s *scope, assign bool) Word {
 		out.Static = out.single || assign
 		return out
 	}
+	if out.Pieces = g.pieces; g.tail < len(g.buf) {
+		out.Pieces = append(out.Pieces, Piece{Text: string(g.buf[g.tail:])})
+	}
 	out.Prefix = string(g.buf[:g.known])
 	out.Value = out.Prefix
 	out.single = !g.many
@@ -79,7 +84,10 @@ func plain(s string) bool {
 func (g *gather) unknown() {
 	if g.known < 0 {
 		g.known = len(g.buf)
+	} else if g.tail < len(g.buf) {
+		g.pieces = append(g.pieces, Piece{Text: string(g.buf[g.tail:]), Open: true})
 	}
+	g.tail = len(g.buf)
 }
 
 func (g *gather) part(part syntax.WordPart, i int, all []syntax.WordPart) {
