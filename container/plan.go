@@ -2,6 +2,7 @@ package container
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -13,6 +14,13 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/bulkhead-dev/sandbox"
+)
+
+const (
+	hostname = "sandbox" // of every container
+	// loopbackIPv6 gives the loopback interface the address ::1, which engines
+	// take away where a network has no IPv6. No other interface gets any.
+	loopbackIPv6 = "net.ipv6.conf.lo.disable_ipv6"
 )
 
 // appArmorOpt begins the engine's option that names a profile of AppArmor.
@@ -41,7 +49,7 @@ func NewPlan(s sandbox.Spec, hash string, now time.Time) (Plan, error) {
 	return Plan{
 		Name: s.Name,
 		Config: &container.Config{
-			Hostname:   "sandbox",
+			Hostname:   hostname,
 			User:       fmt.Sprintf("%d:%d", s.UID, s.GID),
 			Image:      s.ImageID,
 			Entrypoint: []string{sandbox.GuestDir + "/bin/sandbox-guest"},
@@ -68,6 +76,34 @@ func (p Plan) On(id string) Plan {
 	return p
 }
 
+// WithoutIPv6 returns p for a kernel without IPv6, which has no such setting:
+// the container has no address ::1 there.
+func (p Plan) WithoutIPv6() Plan {
+	host := *p.Host
+	host.Sysctls = nil
+	p.Host = &host
+	return p
+}
+
+// LacksIPv6 reports whether err is the refusal of a kernel without IPv6 to start
+// a container that is to have the address ::1.
+func LacksIPv6(err error) bool {
+	return err != nil && strings.Contains(err.Error(), strings.ReplaceAll(loopbackIPv6, ".", "/"))
+}
+
+// extraHosts returns the lines that s adds to /etc/hosts, and one by which the
+// container's own name means the loopback interface: without a network an
+// engine writes none, and programs that look up their own name fail. A line of
+// the settings for that name stands instead.
+func extraHosts(s sandbox.Spec) []string {
+	for _, line := range s.ExtraHosts {
+		if name, _, _ := strings.Cut(line, ":"); strings.EqualFold(name, hostname) {
+			return s.ExtraHosts
+		}
+	}
+	return append(slices.Clip(s.ExtraHosts), hostname+":127.0.0.1")
+}
+
 // guestArgs tells the guest the soft limit of open files for commands: its
 // own is raised by its runtime.
 func guestArgs(s sandbox.Spec) []string {
@@ -92,7 +128,8 @@ func hostConfig(s sandbox.Spec) (*container.HostConfig, error) {
 		SecurityOpt:    securityOpts(s.Security),
 		NetworkMode:    container.NetworkMode(s.Network),
 		DNS:            s.DNS,
-		ExtraHosts:     s.ExtraHosts,
+		ExtraHosts:     extraHosts(s),
+		Sysctls:        map[string]string{loopbackIPv6: "0"},
 		IpcMode:        container.IPCModePrivate,
 		CgroupnsMode:   container.CgroupnsModePrivate,
 		// Logs of PID 1 would fill the host's disk; our output travels

@@ -103,3 +103,26 @@ func TestPlanRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestOwnHostNameOfSettings holds that a line of the settings for the
+// container's own name stands.
+func TestOwnHostNameOfSettings(t *testing.T) {
+	for given, want := range map[string][]string{
+		"":                  {"sandbox:127.0.0.1"},
+		"db:10.0.0.2":       {"db:10.0.0.2", "sandbox:127.0.0.1"},
+		"Sandbox:127.0.0.2": {"Sandbox:127.0.0.2"},
+		"sandbox2:10.0.0.2": {"sandbox2:10.0.0.2", "sandbox:127.0.0.1"},
+	} {
+		s := fullSpec()
+		if given != "" {
+			s.ExtraHosts = []string{given}
+		}
+		p, err := container.NewPlan(s, "hash", time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, p.Host.ExtraHosts); d != "" {
+			t.Errorf("%q: %s", given, d)
+		}
+	}
+}

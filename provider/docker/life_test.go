@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,44 @@ func (f failing) Start(ctx context.Context, name string) error {
 		return f.start
 	}
 	return f.Engine.Start(ctx, name)
+}
+
+// withoutIPv6 is an engine on a kernel without IPv6.
+type withoutIPv6 struct {
+	docker.Engine
+	asked map[string]bool // containers made with a setting of IPv6
+}
+
+func (w withoutIPv6) Create(ctx context.Context, p container.Plan) (string, []string, error) {
+	id, warnings, err := w.Engine.Create(ctx, p)
+	w.asked[id] = len(p.Host.Sysctls) > 0
+	return id, warnings, err
+}
+
+func (w withoutIPv6) Start(ctx context.Context, name string) error {
+	if w.asked[name] {
+		return sandbox.Errorf(sandbox.CodeUnavailable, "start container", "runc create failed: open /proc/sys/net/ipv6/conf/lo/disable_ipv6: no such file or directory")
+	}
+	return w.Engine.Start(ctx, name)
+}
+
+// TestKernelWithoutIPv6 holds that a sandbox is made all the same, and that the
+// operator hears what it lacks.
+func TestKernelWithoutIPv6(t *testing.T) {
+	r := wall.New(t)
+	s := r.Spec("noipv6")
+	var warned []string
+	p := docker.New(withoutIPv6{r.Engine, map[string]bool{}}, docker.Options{
+		Sockets: r.State, World: r.World, Warn: func(_, w string) { warned = append(warned, w) },
+	})
+	_, err := p.Create(context.Background(), s)
+	must(t, err)
+	if out, code := sh(t, r.Reopen(s), "getent hosts sandbox && ! grep -q lo /proc/net/if_inet6"); code != 0 {
+		t.Errorf("printed %q, exit %d", out, code)
+	}
+	if !slices.ContainsFunc(warned, func(w string) bool { return strings.Contains(w, "IPv6") }) {
+		t.Errorf("warned only of %q", warned)
+	}
 }
 
 // TestCancelledCreate ends the caller's context at different moments.

@@ -57,7 +57,7 @@ func (p *Provider) Command(ctx context.Context, s sandbox.Spec, argv ...string) 
 		return nil, err
 	}
 	args := bwrap.Args(made.plan, bwrap.Options{
-		MaskFile: mask, UID: s.UID, GID: s.GID, Hostname: s.Name, Env: map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
+		MaskFile: mask, UID: s.UID, GID: s.GID, Hostname: hostname, Env: map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
 		Workdir: s.Workdir, BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
 	})
 	return slices.Concat([]string{path}, args, []string{"--"}, argv), nil

@@ -151,7 +151,7 @@ func refuse(s sandbox.Spec) error {
 	}{
 		{s.Network != "none" && s.Network != "", "docker.network", "a local wall has no network but its own loopback"},
 		{len(s.DNS) > 0, "docker.dns", "a local wall has no network, so nothing asks name servers"},
-		{len(s.ExtraHosts) > 0, "docker.extraHosts", "a local wall shows the host's own /etc/hosts"},
+		{len(s.ExtraHosts) > 0, "docker.extraHosts", "a local sandbox reaches no host but its own loopback interface"},
 		{len(s.Setup) > 0, "docker.setup", "a local wall has no image that commands could be run on"},
 		{s.Runtime != "", "docker.runtime", "a local wall has no engine whose runtime could be chosen"},
 		{s.GPUs != "", "docker.gpus", "a local wall shows no devices of the host"},

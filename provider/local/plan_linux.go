@@ -239,6 +239,11 @@ func (p *planner) look() (world.Picture, error) {
 	if err != nil {
 		return world.Picture{}, err
 	}
+	hosts, err := p.site.p.hosts()
+	if err != nil {
+		return world.Picture{}, err
+	}
+	views = append(views, hosts...)
 	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}
 	pic, err := world.Of(p.spec, p.at, views, links)
 	pic.World.Tell = world.Telling()
@@ -289,7 +294,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 		}
 	}
 	o.Args = bwrap.Args(made, bwrap.Options{
-		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: spec.Name,
+		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: hostname,
 		Env:     map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
 		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
 	})
