@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image playwright sshd inspector redocly test lint fuzz bench gobench demo demo-server schemas openapi cover clean
+.PHONY: help build setup image browser-image playwright sshd inspector redocly test lint fuzz bench gobench demo demo-server schemas openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -46,8 +46,11 @@ build: ## build bin/sandbox and the parts beside it: -engine, -daemon and -guest
 setup: ## install what is missing and start a Docker engine where none answers
 	@scripts/setup.sh
 
-image: setup build ## make the images of sandboxes and browsers unless they are there
+image: setup build ## make the image of sandboxes unless it is there
 	@scripts/image.sh $(BIN)/sandbox
+
+browser-image: setup build ## make the image of browsers unless it is there; the first browser does it too
+	@scripts/image.sh $(BIN)/sandbox --browser
 
 playwright: setup ## install the client that tests drive browsers with, into bin/playwright
 	@scripts/playwright.sh $(BIN)/playwright
@@ -80,11 +83,11 @@ lint: ## gofmt, vet and staticcheck, and whether it builds for macOS
 fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... for some
 	@scripts/fuzz.sh $(PKGS)
 
-bench: image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
+bench: image browser-image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
 	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
 	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/PERFORMANCE.md) $(BENCH_FLAGS)
 
-gobench: image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
+gobench: image browser-image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 45m $(PKGS)
 
 demo: image ## run an untrusted program in a sandbox and show what it could not do

@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 )
@@ -13,10 +14,26 @@ type Source struct {
 	Progress Progress // hears of images being made; nil is silence
 }
 
+// renewal is the command that makes a stale image of ours anew.
+func renewal(img Image) string {
+	command := "sandbox images build"
+	if img.Origin == OriginBootstrap {
+		command = "sandbox images bootstrap"
+	}
+	if img.Origin == OriginBrowser || strings.HasPrefix(img.Ref, "sandbox-browser") {
+		command += " --browser"
+	}
+	return command
+}
+
 // Current returns the id of ref with the setup commands applied, in at most
-// two engine calls. What has to be made first is [sandbox.CodeNotFound].
+// two engine calls. What has to be made first is [sandbox.CodeNotFound]. An image
+// of ours that an older recipe made is used as it is; Progress hears of it.
 func (s Source) Current(ctx context.Context, ref string, setup []string) (string, error) {
 	base, err := s.Store.Inspect(ctx, ref)
+	if err == nil && base.Stale && s.Progress != nil {
+		s.Progress.Report(Event{Image: ref, Phase: PhaseOutdated, Done: true, Text: "made from another recipe than this program has, and may lack programs; renew it: " + renewal(base)})
+	}
 	if err != nil || len(setup) == 0 {
 		return base.ID, err
 	}

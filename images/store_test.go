@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -267,5 +268,50 @@ func (r trickle) Read(b []byte) (int, error) {
 		return copy(b, `{"status":"x"}`+"\n"), nil
 	case <-r.ctx.Done():
 		return 0, r.ctx.Err()
+	}
+}
+
+// heard keeps the events that it gets.
+type heard struct{ events []Event }
+
+func (h *heard) Report(e Event) { h.events = append(h.events, e) }
+
+// TestCurrentNoticesOutdated holds that whoever uses an image that an older
+// recipe made hears how to renew it, and that no other image is said to be old.
+func TestCurrentNoticesOutdated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ref    string
+		labels map[string]string
+		want   string
+	}{
+		"older recipe":  {DefaultImage, map[string]string{labelKind: string(OriginSandbox), labelDigest: "0"}, "sandbox images build"},
+		"older browser": {BrowserImage, map[string]string{labelKind: string(OriginBrowser), labelDigest: "0"}, "sandbox images build --browser"},
+		"older base":    {"sandbox-base:bookworm-bootstrap", map[string]string{labelKind: string(OriginBootstrap), labelPackages: "bash"}, "sandbox images bootstrap"},
+		"own":           {"own/image:1", nil, ""},
+		"this recipe":   {DefaultImage, map[string]string{labelKind: string(OriginSandbox), labelDigest: ourRecipes()[0].digest()}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, h := newFake(), &heard{}
+			store := fakeStore(t, f, Config{})
+			store.recipes = ourRecipes()
+			id := f.put(tc.ref, tc.labels)
+			got, err := Source{Store: store, Progress: h}.Current(t.Context(), tc.ref, nil)
+			if err != nil || got != id {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			if tc.want == "" && len(h.events) > 0 || tc.want != "" && (len(h.events) != 1 || !strings.HasSuffix(h.events[0].Text, "renew it: "+tc.want)) {
+				t.Errorf("heard %+v, want %q", h.events, tc.want)
+			}
+		})
+	}
+}
+
+// TestDefaultImageHasWhatExamplesUse holds that the programs that README's examples run are
+// in the image.
+func TestDefaultImageHasWhatExamplesUse(t *testing.T) {
+	for _, want := range []string{"python3-pip", "python3-venv", "wget", "curl", "git"} {
+		if !slices.Contains(packagesOf(ourRecipes()[0].dockerfile), want) {
+			t.Errorf("the default image lacks %s", want)
+		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 	PhaseBootstrap = about.PhaseBootstrap
 	PhaseBuild     = about.PhaseBuild
 	PhaseSetup     = about.PhaseSetup
+	PhaseOutdated  = about.PhaseOutdated
 )
 
 // NewLines is [about.NewLines].

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Builds the images of sandboxes and of browsers unless the engine has them
-# made from the recipes in this checkout already. Building anew would give
-# them another identity, and every container made from the old ones would count
-# as changed.
+# Builds the image of sandboxes, or with --browser that of browsers, unless the
+# engine has it made from the recipe in this checkout already. Building anew
+# would give it another identity, and every container made from the old one
+# would count as changed.
 #
-#   scripts/image.sh path/to/sandbox
+#   scripts/image.sh path/to/sandbox [--browser]
 set -eu
 
 cd "$(dirname "$0")/.."
-program=${1:?usage: scripts/image.sh path/to/sandbox}
+usage='usage: scripts/image.sh path/to/sandbox [--browser]'
+program=${1:?$usage}
 label=dev.bulkhead.sandbox.image.dockerfile-digest
 
 # fresh IMAGE FILE...: the engine has the image made from these files.
@@ -20,6 +21,16 @@ fresh() {
     [ "$have" = "$want" ]
 }
 
-fresh sandbox:bookworm-slim Dockerfile.sandbox || "$program" images build
-fresh sandbox-browser:bookworm-slim Dockerfile.browser browser/entrypoint.sh browser/policies.json browser/settings.sh ||
-    "$program" images build --browser
+case ${2-} in
+'')
+    fresh sandbox:bookworm-slim Dockerfile.sandbox || "$program" images build
+    ;;
+--browser)
+    fresh sandbox-browser:bookworm-slim Dockerfile.browser browser/entrypoint.sh browser/policies.json browser/settings.sh ||
+        "$program" images build --browser
+    ;;
+*)
+    echo "$usage" >&2
+    exit 2
+    ;;
+esac

@@ -24,6 +24,7 @@ const (
 	PhaseBootstrap Phase = "bootstrap" // from the host's package sources
 	PhaseBuild     Phase = "build"     // of DefaultImage or BrowserImage
 	PhaseSetup     Phase = "setup"     // of a layer with setup commands
+	PhaseOutdated  Phase = "outdated"  // nothing is made: the image that is there is of an older recipe
 )
 
 // An Event is one step of progress. Text holds no control characters.

@@ -14,17 +14,19 @@ import (
 	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
-// browserMissing asks once a process whether an engine answers and has the
-// image of browsers. Tests do not make it: that takes minutes.
+// browserMissing asks once a process whether an engine answers, and makes the
+// image of browsers unless it is there and of the recipe of this tree. It takes
+// minutes then. Of many test programs one makes it and the others wait.
 var browserMissing = sync.OnceValue(func() string {
 	if why := engineMissing(); why != "" {
 		return why
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "docker", "image", "inspect", "--format", "{{.Id}}", about.BrowserImage).CombinedOutput()
-	if err != nil {
-		return "there is no image " + about.BrowserImage + ", which `make image` makes: " + strings.TrimSpace(string(out))
+	lock := filepath.Join(os.TempDir(), "sandbox-browser-image.lock")
+	script, program := filepath.Join(root(), "scripts", "image.sh"), filepath.Join(root(), "bin", "sandbox")
+	if out, err := exec.CommandContext(ctx, "flock", lock, script, program, "--browser").CombinedOutput(); err != nil {
+		return "the image " + about.BrowserImage + " could not be made: " + err.Error() + ": " + strings.TrimSpace(string(out))
 	}
 	return ""
 })
@@ -49,7 +51,10 @@ var playwrightMissing = sync.OnceValue(func() string {
 })
 
 // playwrightModules lies in the bin folder of the tree that this file is of.
-func playwrightModules() string {
+func playwrightModules() string { return filepath.Join(root(), "bin", "playwright", "node_modules") }
+
+// root is the folder of the tree that this file is of.
+func root() string {
 	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "bin", "playwright", "node_modules")
+	return filepath.Join(filepath.Dir(here), "..", "..")
 }
