@@ -12,6 +12,20 @@ func ForBrowser() map[string]string {
 	}
 }
 
+// ForDebuggers returns the system calls by which debuggers, tracers and leak
+// checkers look into other processes, each with what it does. [Profile] allows
+// them and [Browser] does not. By them a process reaches those of its own
+// command alone: each command has a Landlock domain of its own, the processes
+// of the guest are not dumpable, and others are in no namespace of the sandbox.
+// Where there is no Landlock the guest takes them from commands.
+func ForDebuggers() map[string]string {
+	return map[string]string{
+		"ptrace":            "reads and steers processes of the same uid",
+		"process_vm_readv":  "reads memory of processes of the same uid",
+		"process_vm_writev": "writes memory of processes of the same uid",
+	}
+}
+
 // Denied returns the system calls that the filter takes away from the
 // engine's default, each with the reason.
 func Denied() map[string]string {
@@ -20,12 +34,9 @@ func Denied() map[string]string {
 		"io_uring_enter":    "see io_uring_setup",
 		"io_uring_register": "see io_uring_setup",
 
-		"ptrace":            "reads and steers processes of the same uid",
-		"process_vm_readv":  "reads memory of processes of the same uid",
-		"process_vm_writev": "writes memory of processes of the same uid",
-		"process_madvise":   "acts on memory of other processes",
-		"kcmp":              "compares kernel pointers of other processes",
-		"pidfd_getfd":       "takes descriptors out of other processes",
+		"process_madvise": "acts on memory of other processes",
+		"kcmp":            "compares kernel pointers of other processes",
+		"pidfd_getfd":     "takes descriptors out of other processes",
 
 		"add_key":     "keyrings are not namespaced by container",
 		"keyctl":      "keyrings are not namespaced by container",

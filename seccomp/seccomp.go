@@ -1,7 +1,6 @@
 // Package seccomp holds our system-call filter for containers: the engine's
 // own default profile for a process without capabilities, minus io_uring,
-// AF_VSOCK and every other rare socket family, ptrace and its relatives,
-// the kernel keyring, mounting, and namespaces, for the native architecture
+// AF_VSOCK and every other rare socket family, the kernel keyring, mounting, and namespaces, for the native architecture
 // only. The reason for each removal stands in rules.go.
 //
 // The profile is generated from the public default profile of the Moby
@@ -29,7 +28,7 @@ var canonicalBrowser string
 func Profile() string { return profile }
 
 // Browser returns the filter for containers of browsers: [Profile] and what
-// Chromium's own sandbox is made of, see [ForBrowser].
+// Chromium's own sandbox is made of, see [ForBrowser], without [ForDebuggers].
 //
 // It is a trade. Code that has taken over a process of a page is held by that
 // sandbox, which is tighter than the container: no files, no network, few

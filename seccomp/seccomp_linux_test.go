@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,11 +21,11 @@ var update = flag.Bool("update", false, "write profile.json anew")
 // default profile.
 func TestProfile(t *testing.T) {
 	for name, tc := range map[string]struct{ got, want string }{
-		"profile.json": {seccomp.Profile(), generate(t)},
-		"browser.json": {seccomp.Browser(), generate(t, forBrowser()...)},
+		"profile.json": {seccomp.Profile(), generate(t, nil)},
+		"browser.json": {seccomp.Browser(), generateBrowser(t)},
 
-		"profile.canonical.json": {canonical(t, seccomp.Profile()), sortedKeys(t, generate(t))},
-		"browser.canonical.json": {canonical(t, seccomp.Browser()), sortedKeys(t, generate(t, forBrowser()...))},
+		"profile.canonical.json": {canonical(t, seccomp.Profile()), sortedKeys(t, generate(t, nil))},
+		"browser.canonical.json": {canonical(t, seccomp.Browser()), sortedKeys(t, generateBrowser(t))},
 	} {
 		if *update {
 			if err := os.WriteFile(name, []byte(tc.want), 0o644); err != nil {
@@ -70,12 +71,20 @@ func sortedKeys(t *testing.T, text string) string {
 func TestDenied(t *testing.T) {
 	t.Run("profile", func(t *testing.T) { testDenied(t, seccomp.Profile(), nil) })
 	t.Run("browser", func(t *testing.T) { testDenied(t, seccomp.Browser(), seccomp.ForBrowser()) })
+	for n, why := range seccomp.ForDebuggers() {
+		if strings.Contains(seccomp.Browser(), `"`+n+`"`) || !strings.Contains(seccomp.Profile(), `"`+n+`"`) || why == "" {
+			t.Errorf("%s is denied in sandboxes, allowed in browsers, or has no description", n)
+		}
+	}
 }
 
 // TestBrowserGivesBackLittle holds that the filter of browsers differs from
 // the other one by what is named, and that the other one denies that.
 func TestBrowserGivesBackLittle(t *testing.T) {
 	plain, browser := rules(t, seccomp.Profile()), rules(t, seccomp.Browser())
+	plain = slices.DeleteFunc(plain, func(r *moby.Syscall) bool {
+		return !slices.ContainsFunc(r.Names, func(n string) bool { return seccomp.ForDebuggers()[n] == "" })
+	})
 	given := map[string]bool{}
 	for _, rule := range browser[len(plain):] {
 		if rule.Action != specs.ActAllow || len(rule.Names) != 1 || len(rule.Args) == 0 && rule.Names[0] != "chroot" {
@@ -165,8 +174,13 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// generate makes a profile of the public one, with more rules at its end.
-func generate(t *testing.T, more ...*moby.Syscall) string {
+func generateBrowser(t *testing.T) string {
+	return generate(t, seccomp.ForDebuggers(), forBrowser()...)
+}
+
+// generate makes a profile of the public one, without some calls and with more
+// rules at its end.
+func generate(t *testing.T, without map[string]string, more ...*moby.Syscall) string {
 	t.Helper()
 	p := moby.DefaultProfile()
 	out := &moby.Seccomp{LinuxSeccomp: specs.LinuxSeccomp{
@@ -189,7 +203,7 @@ func generate(t *testing.T, more ...*moby.Syscall) string {
 		}
 		var names []string
 		for _, n := range rule.Names {
-			if _, no := denied[n]; !no && !narrowed[n] {
+			if _, no := denied[n]; !no && !narrowed[n] && without[n] == "" {
 				names = append(names, n)
 			}
 		}
@@ -197,6 +211,7 @@ func generate(t *testing.T, more ...*moby.Syscall) string {
 			out.Syscalls = append(out.Syscalls, rule)
 		}
 	}
+	out.Syscalls = append(out.Syscalls, allow("personality", noRandomize))
 	out.Syscalls = append(append(out.Syscalls, narrow()...), more...)
 	b, err := json.MarshalIndent(out, "", "\t")
 	if err != nil {
@@ -204,6 +219,10 @@ func generate(t *testing.T, more ...*moby.Syscall) string {
 	}
 	return string(b) + "\n"
 }
+
+// noRandomize is ADDR_NO_RANDOMIZE of personality(2), by which a debugger runs a
+// program at the same addresses each time.
+const noRandomize = 0x0040000
 
 // narrow returns the rules for calls that are allowed for some arguments only.
 func narrow() []*moby.Syscall {

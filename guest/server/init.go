@@ -140,6 +140,10 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
+	if len(conf.Filter) == 0 && !isolation.Proc {
+		// No Landlock keeps a command from tracing the others.
+		conf.Filter = noTracing()
+	}
 	if err := setLimits(conf.Limits); err != nil {
 		return err
 	}

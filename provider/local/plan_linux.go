@@ -320,7 +320,7 @@ func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte,
 		}
 		filters = [][]byte{bpf.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: pl.connects()}).Bytes()
+		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: pl.connects(), Trace: !set.withoutLandlock}).Bytes()
 	}
 	return filters, c.Encode(), nil
 }

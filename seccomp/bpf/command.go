@@ -8,12 +8,18 @@ type Options struct {
 	// Observe hands calls that change files to a listener. Without a listener
 	// they fail with ENOSYS.
 	Observe bool
+	// Trace lets commands look into other processes by ptrace(2) and its
+	// relatives. Something else has to keep them to their own processes.
+	Trace bool
 }
 
 // Command returns the filter of commands, which comes on top of the wall's.
 func Command(a Arch, o Options) Program {
 	return compile(a, commandRules(o), 0, Allow)
 }
+
+// tracing are the calls that look into other processes.
+func tracing() []string { return []string{"ptrace", "process_vm_readv", "process_vm_writev"} }
 
 // Flags of open(2). On both processors they have these values.
 const (
@@ -37,7 +43,11 @@ func commandRules(o Options) []rule {
 		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, Refuse(eperm))
 		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, Refuse(eperm))
 	}
-	on("process_vm_readv", test{}, Refuse(eperm))
+	if !o.Trace {
+		for _, call := range tracing() {
+			on(call, test{}, Refuse(eperm))
+		}
+	}
 	for _, command := range leases() {
 		on("fcntl", test{kind: is, arg: 1, value: command}, Refuse(eperm))
 	}

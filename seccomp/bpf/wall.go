@@ -6,8 +6,10 @@ const newest = 471
 
 // Wall returns the filter of everything inside a wall. It never uses Notify.
 //
-// process_vm_readv stays: by it the guest reads what a command that waits for
-// it has in its memory. The command filter takes it from commands.
+// ptrace and its relatives stay: by process_vm_readv the guest reads what a
+// command that waits for it has in its memory, and commands have debuggers. The
+// command filter takes them from commands that nothing else keeps to their own
+// processes.
 func Wall(a Arch) Program { return compile(a, wallRules(), newest, Refuse(enosys)) }
 
 // Values of arguments.
@@ -50,8 +52,9 @@ func wallRules() []rule {
 	on("setpriority", test{kind: isNot, arg: 1}, Refuse(eperm))
 	on("ioprio_set", test{kind: isNot, value: 1}, Refuse(eperm)) // IOPRIO_WHO_PROCESS
 	on("ioprio_set", test{kind: isNot, arg: 1}, Refuse(eperm))
-	// Odd personalities switch protections of memory off.
-	for _, p := range []uint32{0, 8, 0x20000, 0x20008, 0xffffffff} {
+	// Odd personalities switch protections of memory off. Debuggers run programs
+	// with ADDR_NO_RANDOMIZE.
+	for _, p := range []uint32{0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff} {
 		on("personality", test{kind: is, value: p}, Allow)
 	}
 	on("personality", test{}, Refuse(eperm))
@@ -89,7 +92,7 @@ func forbidden() []string {
 		// Files past that view.
 		"open_by_handle_at", "name_to_handle_at", "fanotify_init",
 		// Other processes. pidfd_open and kill stay.
-		"ptrace", "process_vm_writev", "process_madvise", "kcmp", "pidfd_getfd",
+		"process_madvise", "kcmp", "pidfd_getfd",
 		"migrate_pages", "move_pages",
 		// Keyrings are not namespaced.
 		"add_key", "keyctl", "request_key",
