@@ -2,7 +2,8 @@
 // so that a caller who did not hear the answer can ask again and the thing is
 // done once.
 //
-// An answer is a small file, whose name is a hash of the tenant and the key.
+// An answer is a small file below folders of its tenant and of whose key it is; the
+// names of all three are hashes.
 // It is written when it is known and before it is given, so a key that is
 // found after a crash has its answer; one that is not found is done again, and
 // so only what is safe to repeat may be kept here.
@@ -17,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +33,8 @@ const (
 	// Kept is how long an answer is kept.
 	Kept = 24 * time.Hour
 
-	maxAnswers = 10_000   // of one tenant
+	maxAnswers = 10_000   // of one tenant, and of one of its agents
+	maxSession = 500      // of one session
 	maxFile    = 64 << 10 // bytes
 	maxKey     = 128      // bytes
 	op         = "use idempotency key"
@@ -58,7 +61,7 @@ type Answers struct {
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // by name; closed when the request is done
-	count   map[string]int           // of files, by the folder of a tenant
+	count   map[string]int           // of files, by their folder
 }
 
 // Open returns the answers in the folder dir, which is made when it is missing.
@@ -70,16 +73,41 @@ func Open(dir string) (*Answers, error) {
 	return &Answers{dir: path, now: time.Now, running: map[string]chan struct{}{}, count: map[string]int{}}, nil
 }
 
-// Do returns the answer that the tenant's key has, or has do find it and keeps
-// it. Of requests with one key that come at the same time one is done, and the
+// An Owner says whose keys are meant. Keys of one owner are not those of another,
+// and push out none of them.
+type Owner struct {
+	Tenant  string
+	Agent   string // empty where the caller is bound to none
+	Session string // empty where the caller is bound to none
+}
+
+// folder is where the answers of the owner lie below dir.
+func (o Owner) folder(dir string) string {
+	space := nameOf("agent", o.Agent)
+	if o.Session != "" {
+		space = nameOf("session", sandbox.SessionKey(o.Agent, o.Session))
+	}
+	return filepath.Join(dir, nameOf("tenant", o.Tenant), space)
+}
+
+// most is how many answers of the owner are kept.
+func (o Owner) most() int {
+	if o.Session != "" {
+		return maxSession
+	}
+	return maxAnswers
+}
+
+// Do returns the answer that the owner's key has, or has do find it and keeps
+// it. Where the owner has too many the oldest go. Of requests with one key that come at the same time one is done, and the
 // others wait for it. A key that was used for another request, by its content,
 // is [sandbox.CodeValidation]. An error of do is not kept.
-func (a *Answers) Do(ctx context.Context, tenant, key string, content []byte, do func() (Answer, error)) (answer Answer, replayed bool, err error) {
+func (a *Answers) Do(ctx context.Context, of Owner, key string, content []byte, do func() (Answer, error)) (answer Answer, replayed bool, err error) {
 	if !isKey(key) {
 		return Answer{}, false, &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "idempotencyKey", Message: "it is too long, or has other signs in it than visible ones of ASCII"}
 	}
 	sum := sha256.Sum256(content)
-	request, path := hex.EncodeToString(sum[:]), filepath.Join(a.dir, nameOf("tenant", tenant), nameOf("key", key))
+	request, path := hex.EncodeToString(sum[:]), filepath.Join(of.folder(a.dir), nameOf("key", key))
 	leave, err := a.enter(ctx, path)
 	if err != nil {
 		return Answer{}, false, err
@@ -94,7 +122,7 @@ func (a *Answers) Do(ctx context.Context, tenant, key string, content []byte, do
 	case ok:
 		return had.Answer, true, nil
 	}
-	if err := a.admit(filepath.Dir(path)); err != nil {
+	if err := a.admit(filepath.Dir(path), of.most()); err != nil {
 		return Answer{}, false, err
 	}
 	if answer, err = do(); err != nil {
@@ -151,26 +179,50 @@ func (a *Answers) read(path string) (entry, bool, error) {
 	return e, true, nil
 }
 
-// admit counts one answer more of a tenant.
-func (a *Answers) admit(dir string) error {
+// admit counts one answer more in a folder, and takes the oldest away where there
+// are most already: some more than needed, so that not each request looks at all.
+func (a *Answers) admit(dir string, most int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return statedir.Unavailable(op, dir, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n, ok := a.count[dir]
-	if !ok || n >= maxAnswers {
-		files, err := os.ReadDir(dir)
-		if err != nil {
+	if !ok || n >= most {
+		var err error
+		if n, err = trim(dir, most-1, most/10); err != nil {
 			return statedir.Unavailable(op, dir, err)
 		}
-		n = len(files)
-	}
-	if n >= maxAnswers {
-		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: op, Field: "idempotencyKey", Message: "too many keys were used in the last day", Hint: "go on without a key, or use fewer", Retryable: true}
 	}
 	a.count[dir] = n + 1
 	return nil
+}
+
+// trim removes the oldest files of a folder where it has more than most, and spare
+// of them besides. It returns how many are left.
+func trim(dir string, most, spare int) (int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= most {
+		return len(entries), err
+	}
+	type aged struct {
+		name string
+		at   time.Time
+	}
+	files := make([]aged, 0, len(entries))
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil { // else it is gone
+			files = append(files, aged{e.Name(), fi.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b aged) int { return a.at.Compare(b.at) })
+	n := max(0, min(len(files), len(files)-most+spare))
+	for _, f := range files[:n] {
+		if err := os.Remove(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return len(files) - n, nil
 }
 
 func (a *Answers) write(path string, e entry) error {
@@ -190,30 +242,51 @@ func (a *Answers) write(path string, e entry) error {
 // Sweep takes away what is too old, and returns how many that were. It does so
 // for as long as ctx lasts.
 func (a *Answers) Sweep(ctx context.Context) (int, error) {
-	tenants, err := os.ReadDir(a.dir)
-	if err != nil {
-		return 0, statedir.Unavailable("sweep idempotency keys", a.dir, err)
-	}
-	n, errs := 0, []error{}
-	for _, t := range tenants {
-		dir := filepath.Join(a.dir, t.Name())
-		files, err := os.ReadDir(dir)
-		errs = append(errs, err)
-		for _, f := range files {
-			if ctx.Err() != nil {
-				return n, errors.Join(errs...)
-			}
-			gone, err := a.drop(ctx, filepath.Join(dir, f.Name()))
+	n, errs, dirs := 0, []error{}, []string{}
+	err := filepath.WalkDir(a.dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return fs.SkipAll
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
 			errs = append(errs, err)
-			if gone {
-				n++
+			return nil
+		case e.IsDir():
+			if path != a.dir {
+				dirs = append(dirs, path)
 			}
+			return nil
 		}
+		gone, err := a.drop(ctx, path)
+		errs = append(errs, err)
+		if gone {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		return n, statedir.Unavailable("sweep idempotency keys", a.dir, err)
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	clear(a.count) // counted anew
-	a.mu.Unlock()
+	for _, dir := range slices.Backward(dirs) {
+		if !a.busy(dir) {
+			_ = os.Remove(dir) // which says no where something is in it
+		}
+	}
 	return n, errors.Join(errs...)
+}
+
+// busy reports whether a request is at a key below dir. The lock is held.
+func (a *Answers) busy(dir string) bool {
+	for path := range a.running {
+		if strings.HasPrefix(path, dir+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
 }
 
 // drop takes a file away unless it holds an answer that is still good.

@@ -42,7 +42,7 @@ func (s *Resource) create(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, replayed, err := s.o.Answers.Do(c.Context(), who.Tenant, key, content, func() (replay.Answer, error) {
+	answer, replayed, err := s.o.Answers.Do(c.Context(), replay.Owner{Tenant: who.Tenant, Agent: c.Caller.Agent, Session: c.Caller.Session}, key, content, func() (replay.Answer, error) {
 		status, made, err := s.make(c, who, in)
 		if err != nil {
 			return replay.Answer{}, err

@@ -65,7 +65,7 @@ func (s *Resource) later(by asker, name string, in api.CreateSandbox) (int, api.
 			for next := &by; next != nil; {
 				var err error
 				if next, err = s.come(*next, name, one); err != nil {
-					s.o.Log.WithError(err).WithField("sandbox", name).Warn("a sandbox that nobody waits for did not come up")
+					s.failed(who.Tenant, name, err)
 				}
 			}
 		})
@@ -75,6 +75,43 @@ func (s *Resource) later(by asker, name string, in api.CreateSandbox) (int, api.
 		Name: name, Kind: sandbox.KindSandbox, Tenant: who.Tenant, Agent: cmp.Or(who.Agent, config.DefaultAgent), Session: who.Session,
 		Status: sandbox.StatusMissing, CreatedAt: now, LastUsedAt: now, Note: "it is coming up",
 	}, nil
+}
+
+// tellEvery is the time between two lines of the log about failures of one tenant.
+const tellEvery = time.Minute
+
+// maxTold is how many tenants are remembered for that.
+const maxTold = 4096
+
+// A told is when the log has had a failure of a tenant last, and how many it has not
+// had since.
+type told struct {
+	at   time.Time
+	more int
+}
+
+// failed writes to the log that a sandbox did not come up, at most once in tellEvery
+// for one tenant: who asks again and again does not fill the log.
+func (s *Resource) failed(tenant, name string, err error) {
+	s.mu.Lock()
+	now := time.Now()
+	last, had := s.told[tenant]
+	if had && now.Sub(last.at) < tellEvery {
+		last.more++
+		s.told[tenant] = last
+		s.mu.Unlock()
+		return
+	}
+	if len(s.told) >= maxTold || s.told == nil {
+		s.told = map[string]told{}
+	}
+	s.told[tenant] = told{at: now}
+	s.mu.Unlock()
+	l := s.o.Log.WithError(err).WithField("sandbox", name)
+	if last.more > 0 {
+		l = l.WithField("unlogged", last.more)
+	}
+	l.Warn("a sandbox that was asked for without waiting did not come up")
 }
 
 // come is the sandbox up, and kept for as long as was asked for last. It counts

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -181,6 +182,33 @@ func TestLaterIsBounded(t *testing.T) {
 		s.Close()
 		if err := post(t, s, "acme", "s0", 0); sandbox.CodeOf(err) != sandbox.CodeUnavailable || len(s.coming) != 0 {
 			t.Errorf("closed: %v, left are %v", err, s.coming)
+		}
+	})
+}
+
+// TestFailuresDoNotFillTheLog holds that the log has one line a minute of the sandboxes
+// of one tenant that do not come up, and of another tenant its own.
+func TestFailuresDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, heard := test.NewNullLogger()
+		s := New(Options{Log: log})
+		for range 100 {
+			s.failed("t", "a", context.Canceled)
+		}
+		s.failed("u", "b", context.Canceled)
+		if n := len(heard.AllEntries()); n != 2 {
+			t.Errorf("%d lines of two tenants", n)
+		}
+		time.Sleep(tellEvery)
+		s.failed("t", "a", context.Canceled)
+		if e := heard.LastEntry(); len(heard.AllEntries()) != 3 || e.Data["unlogged"] != 99 {
+			t.Errorf("after a minute: %d lines, %+v", len(heard.AllEntries()), e.Data)
+		}
+		for i := range 2 * maxTold {
+			s.failed(fmt.Sprint(i), "a", context.Canceled)
+		}
+		if len(s.told) > maxTold {
+			t.Errorf("%d tenants are remembered", len(s.told))
 		}
 	})
 }

@@ -45,6 +45,7 @@ type Resource struct {
 
 	mu     sync.Mutex
 	closed bool
+	told   map[string]told              // failures that the log has had lately, by tenant
 	coming map[string]map[string]*ahead // sandboxes that nobody waits for, by tenant and name
 	all    sync.WaitGroup               // of them
 	life   context.Context
