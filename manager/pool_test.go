@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,4 +258,45 @@ func TestRefillRests(t *testing.T) {
 	refill("nothing was recorded since", long.Add(time.Minute), false)
 	refill("something is being recorded", time.Now(), true)
 	refill("and still is", time.Now(), true)
+}
+
+// TestDamagedClaimStopsNoPool holds that a claim which cannot be read is set aside and
+// reported, that its slot becomes nobody else's, and that pools are filled on.
+func TestDamagedClaimStopsNoPool(t *testing.T) {
+	for name, text := range map[string]string{"garbage": "{", "another kind of value": `{"slot": 7}`, "another's": `{"format": 1, "slot": "sbx-x", "name": "sbx-y"}`} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.manager(pooled(1))
+			fillPool(t, m)
+			_, o := mustRun(t, m, config.DefaultSession, "echo private > file")
+			if !o.Claimed {
+				t.Fatalf("no slot was claimed: %+v", o)
+			}
+			files, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "*.json"))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			must(t, os.WriteFile(files[0], []byte(text), 0o600)) // of both names
+			must(t, m.Close())
+			m = r.manager(pooled(1))
+			fillPool(t, m)
+			l, err := m.List(t.Context(), manager.ListOptions{All: true})
+			must(t, err)
+			if !slices.ContainsFunc(l.Containers, func(r manager.Row) bool { return r.Kind == sandbox.KindPool && r.Status == sandbox.StatusRunning }) {
+				t.Errorf("no slot is ready: %+v", l.Containers)
+			}
+			if set, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "*.corrupt")); err != nil || len(set) != 1 {
+				t.Errorf("set aside are %v, %v", set, err)
+			}
+			if said := r.log.String(); strings.Count(said, "a slot of the pool is left alone") != 1 || !strings.Contains(said, ".corrupt") {
+				t.Errorf("the log says %s", said)
+			}
+			for _, session := range []string{"a", "b", config.DefaultSession} {
+				if out, _, err := run(m, session, "ls /workspace"); err != nil || out != "" {
+					t.Errorf("session %s finds %q, %v", session, out, err)
+				}
+				fillPool(t, m)
+			}
+		})
+	}
 }

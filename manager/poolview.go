@@ -65,6 +65,8 @@ func (m *Manager) slotState(ctx context.Context, p sandbox.Provider, i sandbox.I
 	switch {
 	case m.busySlot(i.Name):
 		return pool.Starting
+	case m.lostClaim(i.Name):
+		return pool.Claimed
 	case !recorded || i.Status != sandbox.StatusRunning:
 		return pool.Broken
 	case m.pool.has(i.Name):
@@ -80,6 +82,17 @@ func (m *Manager) slotState(ctx context.Context, p sandbox.Provider, i sandbox.I
 	}
 	m.log.WithError(err).WithField("slot", i.Name).Debug("a slot cannot be opened")
 	return pool.Broken
+}
+
+// lostClaim reports whether the slot is claimed by whom cannot be told: its claim is
+// damaged. It is left alone, and the log says so once.
+func (m *Manager) lostClaim(name string) bool {
+	_, _, err := m.records.ClaimOn(name)
+	if err == nil {
+		return false
+	}
+	m.pool.report(m.log, "slot "+name, err, "a slot of the pool is left alone")
+	return true
 }
 
 // absentState is that of a recorded slot which the engine does not show as one.

@@ -46,8 +46,8 @@ func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, all, slots []
 // unwanted are the free slots that the next Refill would remove. Without an
 // answer to what is wanted there are none.
 func (b *broom) unwanted(ctx context.Context, all, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
-	wants, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current(), b.m.poolTenants(all))
-	if err != nil {
+	wants, partial, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current(), b.m.poolTenants(all))
+	if err != nil || partial {
 		return nil, err
 	}
 	v := pool.View{Now: b.m.now(), StartLimit: slotReady}

@@ -86,11 +86,16 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	if err != nil {
 		return 0, refillFailed, err
 	}
-	if len(wants) == 0 && len(view.Slots) == 0 {
+	if len(wants) == 0 && len(view.Slots) == 0 && !m.pool.wanted.partial {
 		m.pool.rest = now
 		return 0, refillIdle, nil
 	}
 	plan := pool.Plan(view)
+	if m.pool.wanted.partial { // who wants the others is not known
+		plan = slices.DeleteFunc(plan, func(a pool.Action) bool {
+			return a.Kind == pool.Remove && !slices.ContainsFunc(view.Slots, func(s pool.Slot) bool { return s.Name == a.Slot && s.State == pool.Broken })
+		})
+	}
 	started, removed, more, err := m.refill(ctx, plan, wants)
 	more = more || missing(view, plan)
 	switch {
@@ -169,6 +174,7 @@ type poolWants struct {
 	tenants  []string
 	at       time.Time
 	of       map[string]poolWant
+	partial  bool // what some agents want could not be found out
 }
 
 // poolWants returns what slots are to be kept. What was found out lately counts
@@ -181,17 +187,18 @@ func (m *Manager) poolWants(ctx context.Context, records []registry.Record) (map
 		return last.of, nil
 	}
 	var err error
-	if now.of, err = newSnapshot(m).m.findPoolWants(ctx, now.settings, now.tenants); err != nil {
+	if now.of, now.partial, err = newSnapshot(m).m.findPoolWants(ctx, now.settings, now.tenants); err != nil {
 		return nil, err
 	}
 	m.pool.wanted = now
 	return now.of, nil
 }
 
-// findPoolWants asks the settings of every agent, for every tenant. The shape of
+// findPoolWants asks the settings of every agent, for every tenant. Where that fails
+// for some the answer is partial; where it fails for all it is an error. The shape of
 // a want begins with its tenant.
-func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings, tenants []string) (map[string]poolWant, error) {
-	wants := map[string]poolWant{}
+func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings, tenants []string) (wants map[string]poolWant, partial bool, err error) {
+	wants = map[string]poolWant{}
 	agents := []string{config.DefaultAgent}
 	if settings != nil && settings.Agents != nil {
 		for _, one := range settings.Agents.List {
@@ -200,26 +207,41 @@ func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings, 
 			}
 		}
 	}
+	var failed []error
+	asked := 0
 	for _, tenant := range tenants {
 		for _, agent := range agents {
 			// A slot has no session; what differs between sessions binds late.
 			res, err := config.Resolve(settings, config.Who{Tenant: tenant, Agent: agent, Session: config.DefaultSession}, nil)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
+			asked++
 			if res.Pool.Size <= 0 {
 				continue
 			}
 			want, shape, err := m.poolWant(ctx, res)
-			if err != nil {
-				return nil, err
+			if errors.Is(err, registry.ErrCorrupt) { // which is set aside by now
+				m.pool.report(m.log, "want "+tenant+"\x00"+agent, err, "a claim on a slot of the pool was damaged")
+				want, shape, err = m.poolWant(ctx, res)
+			}
+			if ctx.Err() != nil {
+				return nil, false, err
+			}
+			if err != nil { // the other pools are filled all the same
+				failed = append(failed, err)
+				m.pool.report(m.log, "want "+tenant+"\x00"+agent, err, "the pool of an agent is not filled")
+				continue
 			}
 			if have, ok := wants[shape]; want != nil && (!ok || have.Size < want.Size) {
 				wants[shape] = *want
 			}
 		}
 	}
-	return wants, nil
+	if asked > 0 && len(failed) == asked { // an engine that is down is no reason to think that nothing is wanted
+		return nil, false, errors.Join(failed...)
+	}
+	return wants, len(failed) > 0, nil
 }
 
 // poolWant returns what slots for sandboxes of res are made from, or nil where

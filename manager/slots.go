@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/registry"
@@ -28,12 +30,34 @@ type slots struct {
 	wanted  poolWants        // of the last one; guarded by refills
 	rest    poolRest         // of the last one, where there was nothing to do; guarded by refills
 
+	reported map[string]string // errors that the log has had, by what they are about; guarded by mu
+
 	settling chan struct{} // has one for each claim that is being forced to the disk
 
 	asking sync.Mutex           // while an image is asked for; before what follows
 	images map[string]imageSeen // by reference and setup
 	fault  func(string)         // of tests: hears of every step on disk before it is done; or nil
 }
+
+// report writes err to the log unless it was the last one about what: refilling goes
+// round for as long as the program lives.
+func (s *slots) report(log logrus.FieldLogger, what string, err error, message string) {
+	s.mu.Lock()
+	known := s.reported[what] == err.Error()
+	if !known {
+		if s.reported == nil || len(s.reported) >= maxReported {
+			s.reported = map[string]string{}
+		}
+		s.reported[what] = err.Error()
+	}
+	s.mu.Unlock()
+	if !known {
+		log.WithError(err).Warn(message)
+	}
+}
+
+// maxReported bounds the errors that are remembered.
+const maxReported = 256
 
 // An imageSeen is what an image was when it was asked for.
 type imageSeen struct {

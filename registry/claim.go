@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,10 @@ const (
 	slotClaimsDir = "claims"       // by slot
 	nameClaimsDir = "claims/names" // by sandbox
 	maxClaim      = 16 << 10       // bytes; a claim has about 600
+
+	// setAsideClaim is what the name of a damaged claim gets. A slot with one is
+	// claimed by a sandbox that cannot be told, so it is given to no other.
+	setAsideClaim = ".corrupt"
 )
 
 // A Claim says that the slot Slot of the pool is the sandbox Name. It never
@@ -106,6 +111,11 @@ func (s *Store) readClaim(dir, name string, of func(Claim) string) (c Claim, ok 
 	path := filepath.Join(s.root, dir, name+".json")
 	data, err := readBounded(path, maxClaim)
 	if errors.Is(err, fs.ErrNotExist) {
+		if dir == slotClaimsDir {
+			if _, err := os.Lstat(path + setAsideClaim); !errors.Is(err, fs.ErrNotExist) {
+				return c, false, damagedClaim(name, path+setAsideClaim, errors.Join(ErrCorrupt, err))
+			}
+		}
 		return c, false, nil
 	}
 	if err == nil {
@@ -116,17 +126,61 @@ func (s *Store) readClaim(dir, name string, of func(Claim) string) (c Claim, ok 
 		// the power, before it was kept.
 		return Claim{}, false, statedir.Unavailable("read claim", path, os.Remove(path))
 	}
+	var wrong *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
 	switch {
+	case errors.As(err, &wrong), errors.As(err, &syntax), errors.Is(err, ErrCorrupt):
+		return s.mend(dir, name, path, fmt.Errorf("%w: %w", ErrCorrupt, err))
 	case err != nil:
 	case c.Format > Format:
 		err = fmt.Errorf("%w: format %d", ErrNewer, c.Format)
 	case of(c) != name || statedir.CheckName(c.Slot) != nil || statedir.CheckName(c.Name) != nil:
-		err = fmt.Errorf("%w: it is about %q", ErrCorrupt, of(c))
+		return s.mend(dir, name, path, fmt.Errorf("%w: it is about %q", ErrCorrupt, of(c)))
 	default:
 		return c, true, nil
 	}
 	return Claim{}, false, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "read claim", Resource: name, Message: "the claim cannot be read", Err: err,
 		Hint: "move " + path + " away; the sandbox then starts afresh, with an empty workspace"}
+}
+
+// mend deals with a damaged claim: that of a sandbox is restored from the slot's,
+// where that is sound; what cannot be restored is set aside, and the error says
+// where it is. The record of a slot goes with its claim, so that the slot, in which
+// somebody's files are, counts as free to no one.
+func (s *Store) mend(dir, name, path string, why error) (Claim, bool, error) {
+	const op = "set claim aside"
+	if dir == nameClaimsDir {
+		slots, err := s.ClaimedSlots()
+		if err != nil {
+			return Claim{}, false, err
+		}
+		for _, slot := range slots {
+			c, ok, err := s.ClaimOn(slot)
+			if err != nil || !ok || c.Name != name {
+				continue
+			}
+			if err := os.Rename(path, path+setAsideClaim); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return Claim{}, false, statedir.Unavailable(op, path, err)
+			}
+			if err := os.Link(filepath.Join(s.root, slotClaimsDir, slot+".json"), path); err != nil && !errors.Is(err, fs.ErrExist) {
+				return Claim{}, false, statedir.Unavailable("restore claim", path, err)
+			}
+			return c, true, nil
+		}
+	} else if err := s.Delete(sandbox.KindPool, name); err != nil {
+		return Claim{}, false, err
+	}
+	if err := os.Rename(path, path+setAsideClaim); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Claim{}, false, statedir.Unavailable(op, path, err)
+	}
+	return Claim{}, false, damagedClaim(name, path+setAsideClaim, why)
+}
+
+func damagedClaim(name, path string, why error) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: "read claim", Resource: name, Message: "the claim was damaged, and is set aside", Err: why,
+		Hint: "it is at " + path + "; a sandbox without its claim starts afresh with the next use, with an empty workspace, and a slot is removed when that file is",
+	}
 }
 
 // ClaimedSlots lists the slots that are claimed, also by claims that cannot be
@@ -146,7 +200,7 @@ func (s *Store) ClaimedSlots() ([]string, error) {
 			removeStale(filepath.Join(dir, e.Name()))
 			continue
 		}
-		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && statedir.CheckName(name) == nil {
+		if name, ok := strings.CutSuffix(strings.TrimSuffix(e.Name(), setAsideClaim), ".json"); ok && statedir.CheckName(name) == nil && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}

@@ -128,3 +128,46 @@ func TestClaimDamaged(t *testing.T) {
 		})
 	}
 }
+
+// TestDamagedClaimIsSetAside holds that what one of the two files of a claim says
+// sound is enough, and that a slot whose claim is damaged stays taken.
+func TestDamagedClaimIsSetAside(t *testing.T) {
+	s := claims(t)
+	made := Claim{Slot: "sbx-pool-1", Name: "sbx-a", Owner: sandbox.Owner{Instance: "i", ScopeKey: "a"}}
+	settle, err := s.Claim(made)
+	if err != nil || settle() != nil {
+		t.Fatal(err)
+	}
+	slot, name, err := s.claimPaths(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(name), os.WriteFile(name, []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if c, ok, err := s.ClaimOf("sbx-a"); !ok || err != nil || c.Slot != made.Slot {
+		t.Errorf("from the slot's file: %+v, %v, %v", c, ok, err)
+	}
+	if err := os.WriteFile(slot, []byte("[]"), 0o600); err != nil { // and so the other
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, ok, err := s.ClaimOn("sbx-pool-1"); ok || !errors.Is(err, ErrCorrupt) {
+			t.Errorf("the slot counts as free: %v, %v", ok, err)
+		}
+		if all, err := s.ClaimedSlots(); len(all) != 1 || err != nil {
+			t.Errorf("claimed are %v, %v", all, err)
+		}
+	}
+	if _, _, err := s.ClaimOf("sbx-a"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("first it is %v", err)
+	}
+	if _, ok, err := s.ClaimOf("sbx-a"); ok || err != nil {
+		t.Errorf("then it is %v, %v", ok, err)
+	}
+	for _, path := range []string{slot, name} {
+		if _, err := os.Lstat(path + setAsideClaim); err != nil {
+			t.Error(err)
+		}
+	}
+}
