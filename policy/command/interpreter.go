@@ -191,3 +191,28 @@ func gitOrders(k *call) bool {
 	}
 	return true
 }
+
+// sourcesOther reports whether a file is run in this shell that does not
+// activate a virtual environment of the work.
+func sourcesOther(k *call) bool {
+	return len(k.Words) != 2 || !line.ActivatesEnvironment(k.Words[1])
+}
+
+// readsWritten reports whether an interpreter takes its code from a
+// here-document whose delimiter is quoted, so that the line tells all of it.
+func readsWritten(k *call) bool {
+	if !readsCode(k) {
+		return false
+	}
+	found := false
+	for _, r := range k.Redirects {
+		if r.Read {
+			found = strings.HasPrefix(r.Op, "<<") && r.Op != "<<<" && strings.ContainsAny(r.Target.Raw, `'"\`)
+		}
+	}
+	return found
+}
+
+// readsUnwritten reports whether an interpreter takes its code from elsewhere
+// on its standard input.
+func readsUnwritten(k *call) bool { return readsCode(k) && !readsWritten(k) }

@@ -19,12 +19,13 @@ func interpreterRows() []row {
 		{rule: "code-argument", programs: "groovy scala elixir iex erl ghc runghc julia racket guile sbcl octave", options: "-e --eval -eval -E", severity: medium, message: "runs code that is given as an argument", hint: file},
 		{rule: "code-argument", programs: "pwsh powershell", options: "-c -Command -command -EncodedCommand -e -enc", severity: high, mark: never, message: "runs code that is given as an argument", hint: file},
 		{rule: "code-argument", programs: "expect", options: "-c", severity: high, mark: never, message: "runs code that is given as an argument", hint: file},
-		{rule: "code-input", programs: interpreters, when: readsCode, severity: medium, message: "runs code from its standard input", hint: file},
+		{rule: "code-heredoc", programs: interpreters, when: readsWritten, severity: low, message: "runs code that the line holds in a here-document", hint: file},
+		{rule: "code-input", programs: interpreters, when: readsUnwritten, severity: medium, message: "runs code from its standard input", hint: file},
 		{rule: "preload", programs: "node nodejs bun", options: "-r --require --import --loader --experimental-loader --preload", severity: medium, message: "loads other code first", hint: "let the program load what it needs"},
 		{rule: "script", programs: "python pypy perl ruby node nodejs php lua luajit deno bun tclsh Rscript expect osascript", severity: low, message: "runs a program in its own language", hint: own},
 		{rule: "preload", programs: "perl ruby", options: "-M -m -I", severity: low, message: "loads other code first", hint: own},
 		{rule: "shell-script", programs: shells, severity: medium, message: "runs a script whose commands are not on the line", hint: own},
-		{rule: "shell-script", programs: "source .", severity: medium, mark: never, message: "runs a file in this shell", hint: own},
+		{rule: "shell-script", programs: "source .", when: sourcesOther, severity: medium, mark: never, message: "runs a file in this shell", hint: own},
 		{rule: "builtin-load", programs: "enable", options: "-f", severity: high, mark: unknown, message: "loads code into the shell", hint: "use programs"},
 
 		// Text tools that start programs or write files.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command/line"
@@ -57,6 +58,9 @@ func checkMetacharacter(s *subject) {
 	}
 	count := make(map[line.Kind]seen, 8)
 	for _, f := range s.Features {
+		if f.Kind == line.Substitution && s.prints(f.Span) {
+			continue
+		}
 		c := count[f.Kind]
 		if c.n == 0 {
 			c.span = f.Span
@@ -78,4 +82,75 @@ func checkMetacharacter(s *subject) {
 			message: message, hint: c.hint, span: n.span,
 		})
 	}
+}
+
+// prints reports whether a substitution is one whose commands only print what
+// is harmless wherever it is put: a number, a date, a folder, a commit. The
+// text of a quoted here-document is so where a program takes it for text.
+func (s *subject) prints(span policy.Span) bool {
+	found, text := false, false
+	for i := range s.calls {
+		k := &s.calls[i]
+		if !inside(k.Span, span) {
+			continue
+		}
+		found = true
+		if !allStatic(k.Command) || len(k.Wrappers) > 0 || len(k.Assigns) > 0 || isNested(k.Via) {
+			return false
+		}
+		switch k.program {
+		case "nproc", "date", "pwd", "uname", "whoami", "hostname", "arch", "getconf", "tty", "logname":
+			if len(k.Redirects) > 0 || k.Words[0].Value != k.program {
+				return false
+			}
+		case "git":
+			if len(k.Words) < 2 || !hasWord("rev-parse merge-base rev-list", k.Words[1].Value) || len(k.Redirects) > 0 || k.Words[0].Value != "git" {
+				return false
+			}
+		case "cat":
+			r := k.Redirects
+			if len(k.Words) != 1 || k.Words[0].Value != "cat" || len(r) != 1 || !strings.HasPrefix(r[0].Op, "<<") || r[0].Op == "<<<" || !strings.ContainsAny(r[0].Target.Raw, `'"`) {
+				return false
+			}
+			text = true
+		default:
+			return false
+		}
+	}
+	if !found || !text {
+		return found
+	}
+	for i := range s.calls {
+		k := &s.calls[i]
+		if inside(span, k.Span) && !inside(k.Span, span) && !s.takesText(k, span) {
+			return false
+		}
+	}
+	return true
+}
+
+// takesText reports whether the word at span is a message, in double quotes, for
+// a program that shows or keeps it.
+func (s *subject) takesText(k *call, span policy.Span) bool {
+	if k.Words[0].Value != k.program || len(k.Wrappers) > 0 {
+		return false
+	}
+	for i, w := range k.Words {
+		if !inside(span, w.Span) {
+			continue
+		}
+		if !strings.HasPrefix(w.Raw, `"`) || i == 0 {
+			return false
+		}
+		switch before := k.Words[i-1].Value; k.program {
+		case "git":
+			return hasWord("commit tag merge notes stash", k.Words[1].Value) && hasWord("-m --message -am -a -F", before) && before != "-F"
+		case "gh", "glab":
+			return hasWord("--body -b --title -t --notes -n --description -d", before)
+		case "echo":
+			return true
+		}
+		return false
+	}
+	return false
 }

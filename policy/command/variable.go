@@ -102,7 +102,9 @@ func checkVariable(s *subject) {
 		s.assigned(name, policy.Span{}, line.ScopeCommand)
 	}
 	for _, a := range s.Assigns {
-		s.assigned(a.Name, a.Span, a.Scope)
+		if !harmlessValue(a) {
+			s.assigned(a.Name, a.Span, a.Scope)
+		}
 	}
 	for i := range s.calls {
 		k := &s.calls[i]
@@ -299,6 +301,30 @@ func (s *subject) has(k line.Kind) bool {
 		if f.Kind == k {
 			return true
 		}
+	}
+	return false
+}
+
+// harmlessValue reports whether what a variable of the table is set to changes
+// nothing that runs, or nothing but for programs of the work: a pager that
+// prints, PATH with folders of the work before it, Python's search path within
+// the work.
+func harmlessValue(a line.Assign) bool {
+	v := a.Value
+	switch a.Name {
+	case "PATH":
+		return line.ExtendsPath(v)
+	case "GIT_PAGER", "PAGER", "MANPAGER", "GH_PAGER", "SYSTEMD_PAGER", "BAT_PAGER", "DELTA_PAGER", "AWS_PAGER":
+		return v.Static && (v.Value == "" || v.Value == "cat")
+	case "GIT_EDITOR", "EDITOR", "VISUAL", "GIT_SEQUENCE_EDITOR":
+		return v.Static && (v.Value == "true" || v.Value == ":")
+	case "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS", "GIT_ADVICE", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE",
+		"GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE":
+		return v.Static
+	case "PYTHONPATH", "NODE_PATH":
+		return v.Static && v.Value != "" && !strings.ContainsAny(v.Value, ":~") && !strings.HasPrefix(v.Value, "/") && !strings.Contains(v.Value, "..")
+	case "NODE_OPTIONS":
+		return v.Static && strings.HasPrefix(v.Value, "--max-old-space-size=") && !strings.Contains(v.Value, " ")
 	}
 	return false
 }

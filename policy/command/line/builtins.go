@@ -17,7 +17,7 @@ func builtinFor(name string) handler {
 	case "trap":
 		return (*walker).trap
 	case "source", ".":
-		return unclear("it runs the file's text in this shell")
+		return (*walker).source
 	case "alias":
 		return unlessQuery("names mean other commands behind it", "-p")
 	case "enable":
@@ -241,4 +241,69 @@ func (w *walker) shopt(inv *invocation, s *scope) {
 		}
 	}
 	w.emit(inv, s)
+}
+
+// source records a file whose text this shell runs. That of a virtual
+// environment of Python, below the working directory, sets PATH and a prompt;
+// the file is a part of the work as a program there is.
+func (w *walker) source(inv *invocation, s *scope) {
+	if len(inv.Words) == 2 && inv.shell && ActivatesEnvironment(inv.Words[1]) {
+		w.emit(inv, s)
+		return
+	}
+	unclear("it runs the file's text in this shell")(w, inv, s)
+}
+
+// ActivatesEnvironment reports whether v names the activate script of a virtual
+// environment below the working directory: .venv/bin/activate, also behind
+// "$PWD"/.
+func ActivatesEnvironment(v Word) bool {
+	name := v.Value
+	if !v.Static || v.Glob {
+		name = strings.ReplaceAll(v.Raw, `"`, "")
+		rest, ok := strings.CutPrefix(name, "$PWD/")
+		if !ok {
+			rest, ok = strings.CutPrefix(name, "${PWD}/")
+		}
+		if name = rest; !ok || !plainPath(name) {
+			return false
+		}
+	}
+	if strings.HasPrefix(name, "/") || !strings.HasSuffix(name, "/bin/activate") {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// plainPath reports whether s is a path without a sign of the shell.
+func plainPath(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !tame(r) })
+}
+
+// ExtendsPath reports whether the value of PATH, as written, keeps
+// what PATH was and puts folders of the work, of the home or of the system
+// before or behind it.
+func ExtendsPath(v Word) bool {
+	kept, raw := false, strings.TrimPrefix(strings.ReplaceAll(v.Raw, `"`, ""), "PATH=")
+	for part := range strings.SplitSeq(raw, ":") {
+		if part == "$PATH" || part == "${PATH}" {
+			kept = true
+			continue
+		}
+		ok := false
+		for _, lead := range []string{"$PWD/", "${PWD}/", "$(pwd)/", "./", "$HOME/", "${HOME}/", "~/", "/usr/", "/opt/"} {
+			if rest, found := strings.CutPrefix(part, lead); found && plainPath(rest) && !strings.Contains("/"+rest+"/", "/../") {
+				ok = true
+			}
+		}
+		if !ok {
+			return false
+		}
+	}
+	return kept
 }

@@ -49,6 +49,7 @@ func (w *walker) meaning(name string, value Word, span policy.Span) {
 		if !value.number && !(value.Static && decimal(value.Value)) {
 			w.job.unknown(span, name+" is a number, so that what it is set to is evaluated, which can run commands")
 		}
+	case name == "PATH" && ExtendsPath(value):
 	default:
 		if why := meanings[name]; why != "" {
 			w.job.unknown(span, name+" "+why)
