@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
@@ -38,6 +39,8 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 	o := policypath.Options{
 		Home:         r.home(),
 		HostHome:     in.Home,
+		PrivateHome:  r.privateHome(),
+		HostRules:    defaultFilesystem().DenyRead,
 		WorkRoots:    slices.Compact([]string{sandbox.WorkspaceDir, r.home()}),
 		TempPrefixes: temp,
 		FoldCase:     in.FoldCase, Strict: r.Commands.Strictness == string(command.Strict),
@@ -103,6 +106,23 @@ func HostPolicy(r Resolved) (*network.Policy, error) {
 		Ask: n.Ask, AllowLocalBinding: n.AllowLocalBinding,
 	})
 	return p, r.placed(err)
+}
+
+// privateHome reports whether the home inside is the sandbox's own: memory, or a
+// folder that only the sandbox has, into which no bind leads.
+func (r Resolved) privateHome() bool {
+	home := r.home()
+	if home != sandbox.HomeDir || !r.Sandboxed || r.Commands.AllowUnsandboxed || len(r.Commands.Excluded) > 0 {
+		return false // a command that runs on the host has the home of the host
+	}
+	for _, b := range r.Docker.Binds {
+		for part := range strings.SplitSeq(b, ":") {
+			if path.IsAbs(part) && (within(path.Clean(part), home) || within(home, path.Clean(part))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // home is the home folder inside.

@@ -213,9 +213,13 @@ func (s *subject) connection(r line.Redirect) {
 		message: fmt.Sprintf("%s opens a connection of the shell itself", quote(r.Target.Raw)),
 		hint:    "use a program that speaks the protocol, such as curl",
 	}
+	own := r.Target.Static && loopback(r.Target.Value)
+	if own {
+		f.severity, f.mark = policy.Low, plain
+	}
 	for i := range s.calls {
 		k := &s.calls[i]
-		if !k.is(isShell|isInterpreter) && !s.tables.through(k, isShell) {
+		if !k.is(isShell|isInterpreter) && (own || !s.tables.through(k, isShell)) {
 			continue
 		}
 		f.rule, f.severity, f.mark = "reverse-shell", policy.Critical, deny
@@ -223,6 +227,17 @@ func (s *subject) connection(r line.Redirect) {
 		f.hint = "do not connect shells to the network"
 	}
 	s.report(f)
+}
+
+// loopback reports whether a connection of the shell leads to a port of the
+// sandbox itself: /dev/tcp/localhost/5432.
+func loopback(target string) bool {
+	parts := strings.Split(target, "/")
+	if len(parts) != 5 || parts[0] != "" || parts[1] != "dev" {
+		return false
+	}
+	host, port := parts[3], parts[4]
+	return (host == "localhost" || host == "127.0.0.1" || host == "::1") && isNumber(port)
 }
 
 // forkBombs reports functions that start themselves in a pipe or in the
@@ -297,6 +312,31 @@ func killsAll(k *call) bool {
 		}
 	}
 	return false
+}
+
+// onDisk reports whether a program that makes file systems or changes disks is
+// given anything but plain files outside of the folders of the system: an image
+// of a disk in the work, or in a temporary folder, is a file like any other.
+func onDisk(k *call) bool {
+	named := false
+	for _, w := range k.Words[1:] {
+		if !w.Static || w.Glob || strings.Contains(w.Value, "/dev") {
+			return true
+		}
+	}
+	for _, w := range k.operands {
+		abs := resolvePath(k.Dir, w.Value)
+		if !strings.HasPrefix(abs, "/") || abs == "/" {
+			return true
+		}
+		for root := range strings.FieldsSeq(systemRoots + " /run /media /mnt") {
+			if below(abs, root) && !below(abs, "/var/tmp") {
+				return true
+			}
+		}
+		named = true
+	}
+	return !named || k.Open
 }
 
 // killsUntold reports whether a target of kill is calculated, or is a group of

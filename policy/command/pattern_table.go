@@ -22,8 +22,9 @@ func patternRows() []row {
 	const leave = "leave the machine as it is; ask for this if it is the task"
 	return []row{
 		// Disks and file systems.
-		{rule: "make-filesystem", programs: "mkfs mkfs.* mke2fs mkswap mkdosfs newfs mkntfs", severity: critical, mark: deny, message: "makes a new file system over what is there", hint: leave},
-		{rule: "wipe-disk", programs: "wipefs blkdiscard sgdisk gdisk fdisk sfdisk cfdisk parted hdparm badblocks cryptsetup lvremove vgremove pvremove zpool", severity: critical, mark: deny, message: "changes or wipes disks", hint: leave},
+		{rule: "make-filesystem", programs: "mkfs mkfs.* mke2fs mkswap mkdosfs newfs mkntfs", when: onDisk, severity: critical, mark: deny, message: "makes a new file system over what is there", hint: leave},
+		{rule: "wipe-disk", programs: "wipefs sgdisk gdisk fdisk sfdisk cfdisk parted badblocks", when: onDisk, severity: critical, mark: deny, message: "changes or wipes disks", hint: leave},
+		{rule: "wipe-disk", programs: "blkdiscard hdparm cryptsetup lvremove vgremove pvremove zpool", severity: critical, mark: deny, message: "changes or wipes disks", hint: leave},
 		{rule: "write-device", programs: "dd", argument: prefixed("of=", devices), severity: critical, mark: deny, message: "writes to a disk or to memory", hint: "write to a file in the workspace"},
 		{rule: "write-device", programs: "tee cp mv install shred truncate cat", path: devices, severity: critical, mark: deny, message: "touches a disk or memory directly", hint: "use a file in the workspace"},
 		{rule: "read-device", programs: "dd", argument: prefixed("if=", devices), severity: high, mark: never, message: "reads a disk or memory directly", hint: "read files"},

@@ -15,6 +15,7 @@ const maxRules = 10_000
 type compiler struct {
 	p     *Policy
 	roots []string
+	host  []string // Options.HostRules
 	err   error
 }
 
@@ -36,6 +37,9 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 			return
 		}
 		for _, r := range c.alsoOnHost(alternatives) {
+			if r.anchor == atHome && closes && c.p.private && i < len(c.host) && c.host[i] == text {
+				continue
+			}
 			if r.anchor == atHome && len(c.p.home) == 0 {
 				if !closes {
 					continue

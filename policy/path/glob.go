@@ -49,7 +49,7 @@ func (p *Policy) JudgeGlob(op sandbox.Operation, pattern string) Decision {
 		if throughProc(way) {
 			return unclear(pattern, "may lead through /proc to anywhere")
 		}
-		d = worse(d, p.judgeWay(op, pattern, way))
+		d = worse(d, p.judgeWay(op, pattern, way, p.own(fixed)))
 	}
 	return d
 }
@@ -129,7 +129,7 @@ func throughProc(names []shellName) bool {
 }
 
 // judgeWay holds one way against denies and table.
-func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellName) Decision {
+func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellName, own bool) Decision {
 	worst := Decision{Verdict: policy.Allow}
 	weigh := func(r *rule, match fit) {
 		if match != apart {
@@ -140,7 +140,7 @@ func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellNam
 		if r.entry == nil {
 			return op != sandbox.OpRead || r.reads
 		}
-		return r.entry.severity(op) > worst.Severity
+		return !own && r.entry.severity(op) > worst.Severity
 	}
 	for i := range names {
 		p.anywhere(names[i:], func(r *rule) {

@@ -27,6 +27,8 @@ import (
 type Options struct {
 	Home         string   // absolute; empty is unknown: then "~/x" in a deny means every home, and elsewhere nothing
 	HostHome     string   // absolute; home of the host, where files of it are seen inside at their places; empty is none
+	PrivateHome  bool     // Home is the sandbox's own and holds nothing of the host: the table of sensitive files does not concern it
+	HostRules    []string // what both lists of denies begin with: of these, rules below "~/" do not concern a private Home
 	WorkRoots    []string // folders that may be read and written; none means no writing but by AllowWrite and TempPrefixes
 	ReadRoots    []string // folders that may be read besides; empty is all
 	TempPrefixes []string // folders below /tmp, /private/tmp and /var/tmp that may be written under Strict
@@ -71,6 +73,7 @@ type Policy struct {
 	fold, strict bool
 	home         []string // segments of Options.Home
 	hostHome     []string // segments of Options.HostHome
+	private      bool     // home holds nothing of the host
 	reads        bool     // all may be read
 
 	denyRead, denyWrite, sensitive, exceptions index
@@ -93,11 +96,12 @@ func New(o Options) (*Policy, error) {
 	if p.hostHome, err = homeOf("hostHome", o.HostHome, p.fold); err != nil {
 		return nil, err
 	}
+	p.private = o.PrivateHome && len(p.home) > 0 && !liesIn(p.home, p.hostHome) && !liesIn(p.hostHome, p.home)
 	p.anchors = anchorsOf(p.home, p.hostHome)
 	if err := p.added(o.Sensitive); err != nil {
 		return nil, err
 	}
-	c := compiler{p: p, roots: o.WorkRoots}
+	c := compiler{p: p, roots: o.WorkRoots, host: o.HostRules}
 	c.folders("workRoots", o.WorkRoots, &p.mayRead, &p.mayWrite)
 	c.folders("readRoots", o.ReadRoots, &p.mayRead)
 	c.folders("tempPrefixes", o.TempPrefixes, &p.mayRead, &p.mayWrite)
@@ -206,6 +210,9 @@ func (p *Policy) sensitiveDecision(op sandbox.Operation, r *rule, text string) D
 // gravest returns the entry at segs that weigh gives most, or nil when none
 // weighs anything or an exception names the place.
 func (p *Policy) gravest(segs []string, homes *homes, weigh func(*Entry) policy.Severity) *rule {
+	if p.own(segs) {
+		return nil
+	}
 	var worst *rule
 	most := policy.Severity(0)
 	p.sensitive.each(segs, homes, func(r *rule, _ int) bool {
@@ -219,6 +226,9 @@ func (p *Policy) gravest(segs []string, homes *homes, weigh func(*Entry) policy.
 	}
 	return worst
 }
+
+// own reports whether names are the private home of the sandbox or lie in it.
+func (p *Policy) own(names []string) bool { return p.private && liesIn(names, p.home) }
 
 func denied(op sandbox.Operation, at place, r *rule) Decision {
 	return Decision{

@@ -24,7 +24,7 @@ func (p *Policy) JudgeTree(op sandbox.Operation, name string) Decision {
 	for _, a := range []anchor{atRoot, atHome, atHomes} {
 		for _, prefix := range p.anchors[a] {
 			for _, r := range p.closing[a] {
-				if !within(prefix, r.segs, at.segs) {
+				if !within(prefix, r.segs, at.segs) || r.entry != nil && p.own(at.segs) {
 					continue
 				}
 				if d = worse(d, p.holds(op, at, r)); d.Verdict == policy.Deny {
