@@ -36,7 +36,7 @@ func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, er
 		return nil, err
 	}
 	for i, child := range line[:len(line)-1] {
-		if err := o.c.Revocations.Derived(revocation.Name(child.Tenant, child.ID), revocation.Name(child.Tenant, line[i+1].ID), child.Expires); err != nil {
+		if err := revocation.Note(o.c.Revocations, child, line[i+1]); err != nil {
 			return nil, err
 		}
 	}

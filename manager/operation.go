@@ -189,7 +189,7 @@ func (o *order) state() (grant.State, error) {
 	g := &o.req.Grant
 	s := o.call.state(o.m.now(), o.writes())
 	var err error
-	if s.Revoked, err = o.c.Revocations.Revoked(revocation.Name(g.Tenant, g.ID)); err != nil {
+	if s.Revoked, err = revocation.Revoked(o.c.Revocations, *g); err != nil {
 		return s, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Field: "grant", Resource: g.ID, Retryable: true,
 			Message: "it cannot be told whether the grant was revoked, so it counts as revoked", Err: err}
 	}

@@ -38,6 +38,8 @@ type Registrar interface {
 	// Revoke goes by the grant's tenant and ID, and is remembered until its
 	// Expires.
 	Revoke(g grant.Grant) error
+	// RevokeOf is Revoke of a grant of that agent, and of no other.
+	RevokeOf(agent string, g grant.Grant) error
 }
 
 // A Resource has the routes.
@@ -156,7 +158,11 @@ func (x *Resource) revoke(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.Revoke(grant.Grant{ID: c.Path("id"), Tenant: c.Who.Tenant, Expires: expires})
+	g := grant.Grant{ID: c.Path("id"), Tenant: c.Who.Tenant, Expires: expires}
+	if c.Caller.Agent != "" {
+		return nil, r.RevokeOf(c.Caller.Agent, g)
+	}
+	return nil, r.Revoke(g)
 }
 
 func (x *Resource) operate(c *route.Call) (any, error) {

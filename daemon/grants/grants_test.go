@@ -1,6 +1,7 @@
 package grants_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -187,4 +189,35 @@ func TestGrantsOfOthers(t *testing.T) {
 		}
 	}
 	r.Want(403, "acme-s1", "DELETE", "/v1/grants/"+mine.Grant.ID+"?expires=2026-12-01T00:00:00Z", "")
+}
+
+// TestRevocationsOfOneAgent holds that a token for one agent takes back grants of that
+// agent, with all that were derived from them, and no other of the tenant.
+func TestRevocationsOfOneAgent(t *testing.T) {
+	r := newRig(t, "memory")
+	o := r.order("acme", grant.Operation{})
+	check := api.CheckGrant{Grant: o.Grant, Manifest: o.Manifest}
+	d := api.DeriveGrant{Grant: o.Grant, Call: "call-child", DecisionKey: "key-child", Agent: "helper", Capabilities: []grant.Capability{{Kind: grant.FSRead, Path: "/workspace/docs"}}}
+	child := served.JSON[api.DerivedGrant](t, r.Want(201, "acme", "POST", "/v1/grants/derive", text(t, d)))
+	below := api.CheckGrant{Grant: child.Grant, Line: child.Line, Manifest: o.Manifest}
+	of := func(agent string) string {
+		t.Helper()
+		secret, _, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Tenant: "acme", Agent: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	until := "?expires=" + url.QueryEscape(o.Grant.Expires.UTC().Format(time.RFC3339))
+	own := cmp.Or(o.Grant.Agent, "main")
+	r.Want(204, of("other"), "DELETE", "/v1/grants/"+o.Grant.ID+until, "")
+	r.Want(204, of("other"), "DELETE", "/v1/grants/"+child.Grant.ID+until, "")
+	r.Want(200, "acme", "POST", "/v1/grants/check", text(t, check))
+	r.Want(200, "acme", "POST", "/v1/grants/check", text(t, below))
+	r.Want(204, of(own), "DELETE", "/v1/grants/"+child.Grant.ID+until, "") // which is helper's
+	r.Want(200, "acme", "POST", "/v1/grants/check", text(t, below))
+	r.Want(403, of(own), "POST", "/v1/grants/derive", text(t, d))
+	r.Want(204, of(own), "DELETE", "/v1/grants/"+o.Grant.ID+until, "")
+	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, check))
+	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, below))
 }

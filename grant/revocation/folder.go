@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
@@ -48,6 +49,89 @@ type Folder struct {
 	mu      sync.Mutex
 	swept   time.Time
 	parents map[string]string // of derived grants that were looked up: they stay what they are
+	counts  map[string]int    // notes, by folder and account; see room
+	counted time.Time
+}
+
+// Most notes of one tenant, and of those that one of its agents has made.
+const (
+	maxMarks      = 16384
+	maxAgentMarks = 2048
+	maxLinks      = 65536
+
+	recounting = time.Minute // between two counts where an account is full
+)
+
+// accountOf is for whom a note about the name counts, and how many it may have. What
+// belongs to no tenant is its administrator's, and is not counted.
+func accountOf(name string, links bool) (account string, most int) {
+	tenant, id, ok := strings.Cut(strings.TrimPrefix(name, "\x00"), "\x00")
+	if !ok || name[0] != 0 || tenant == "" {
+		return "", 0
+	}
+	agent, _, scoped := strings.Cut(strings.TrimPrefix(id, "\x01"), "\x01")
+	switch {
+	case links:
+		return tenant, maxLinks
+	case scoped && id[0] == 1:
+		return tenant + "\x00" + agent, maxAgentMarks
+	}
+	return tenant, maxMarks
+}
+
+// room counts a note about the name in dir, unless it is there already, or refuses
+// where its account has too many. What has expired is swept before that.
+func (f *Folder) room(dir, path, name string) error {
+	account, most := accountOf(name, dir != f.dir)
+	if account == "" {
+		return nil
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	key := dir + "\x00" + account
+	f.mu.Lock()
+	full := f.counts == nil || f.counts[key] >= most && time.Since(f.counted) > recounting
+	f.mu.Unlock()
+	if full {
+		if _, err := f.Sweep(); err != nil {
+			return err
+		}
+		if err := f.recount(); err != nil {
+			return statedir.Unavailable("count grants", dir, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.counts[key] >= most {
+		return &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "note grant", Resource: dir, Retryable: true,
+			Message: "too many grants of the tenant or agent are noted that have not expired", Hint: "give grants, and revocations, shorter times",
+		}
+	}
+	f.counts[key]++
+	return nil
+}
+
+// recount reads for whom the notes count that there are.
+func (f *Folder) recount() error {
+	counts := map[string]int{}
+	for _, dir := range []string{f.dir, filepath.Join(f.dir, linksDir)} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if n, err := get(filepath.Join(dir, e.Name()), ""); err == nil { // what cannot be read is nobody's
+				account, _ := accountOf(n.ID, dir != f.dir)
+				counts[dir+"\x00"+account]++
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts, f.counted = counts, time.Now()
+	return nil
 }
 
 // Open returns the revocations in the folder dir, which is made with mode 0700
@@ -69,8 +153,15 @@ func Open(dir string) (*Folder, error) {
 // Revoke takes the grant back, and with it all that were or will be derived
 // from it. It is remembered until the grant has expired; a zero time is for
 // ever. It returns when the revocation will survive a loss of power. After an
-// error it holds in this process all the same, and may hold in others.
+// error of the disk it holds in this process all the same, and may hold in others;
+// [sandbox.CodeBudgetExceeded] says that the tenant has too many, and nothing holds.
 func (f *Folder) Revoke(id string, expires time.Time) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if err := f.room(f.dir, f.mark(id), id); err != nil {
+		return err
+	}
 	if err := f.mine.Revoke(id, expires); err != nil {
 		return err
 	}
@@ -92,7 +183,12 @@ func (f *Folder) Derived(child, parent string, expires time.Time) error {
 	switch {
 	case err == nil && had.Parent != parent:
 		return another(child)
-	case errors.Is(err, fs.ErrNotExist), err == nil && later(expires, had.until()):
+	case errors.Is(err, fs.ErrNotExist):
+		if err := f.room(filepath.Dir(path), path, child); err != nil {
+			return err
+		}
+		err = replace(path, note{ID: child, Parent: parent, Until: millis(expires)})
+	case err == nil && later(expires, had.until()):
 		err = replace(path, note{ID: child, Parent: parent, Until: millis(expires)})
 	}
 	f.tidy()

@@ -184,6 +184,9 @@ func checkID(name string) error {
 	if tenant, rest, ok := strings.Cut(strings.TrimPrefix(name, "\x00"), "\x00"); ok && name[0] == 0 {
 		id, prefix = rest, len(tenant)+2
 	}
+	if agent, rest, ok := strings.Cut(strings.TrimPrefix(id, "\x01"), "\x01"); ok && id[0] == 1 && len(agent) <= maxPrefix {
+		id = rest // of a name as Scoped makes it
+	}
 	if id == "" || len(id) > MaxID || prefix > maxPrefix || !utf8.ValidString(name) {
 		return sandbox.Errorf(sandbox.CodeValidation, "check grant", "the id of a grant has 1 to %d bytes of UTF-8", MaxID)
 	}

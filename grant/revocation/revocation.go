@@ -7,6 +7,7 @@
 package revocation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -55,6 +56,45 @@ func Name(tenant, id string) string {
 	return id
 }
 
+// Scoped is what a grant of an agent is called by whoever may speak for that agent
+// alone: a revocation under this name ends no grant of another agent, whatever its
+// id. An empty agent is the default one.
+func Scoped(tenant, agent, id string) string {
+	return Name(tenant, "\x01"+cmp.Or(agent, sandbox.DefaultAgent)+"\x01"+id) // no name of an agent holds such a sign
+}
+
+// A Noter learns which grant was derived from which; [Folder] and [Memory] are ones.
+type Noter interface {
+	Derived(child, parent string, expires time.Time) error
+}
+
+// Note has n learn that child was derived from parent, by the names of both.
+func Note(n Noter, child, parent grant.Grant) error {
+	if err := n.Derived(Name(child.Tenant, child.ID), Name(parent.Tenant, parent.ID), child.Expires); err != nil {
+		return err
+	}
+	return n.Derived(Scoped(child.Tenant, child.Agent, child.ID), Scoped(parent.Tenant, parent.Agent, parent.ID), child.Expires)
+}
+
+// names are those under which the grant may have been revoked.
+func names(g grant.Grant) []string {
+	out := []string{Name(g.Tenant, g.ID), Scoped(g.Tenant, g.Agent, g.ID)}
+	if g.Parent != "" {
+		out = append(out, Name(g.Tenant, g.Parent))
+	}
+	return out
+}
+
+// Revoked reports whether the grant was revoked, by any of its names.
+func Revoked(w Watcher, g grant.Grant) (bool, error) {
+	for _, name := range names(g) {
+		if revoked, err := w.Revoked(name); revoked || err != nil {
+			return revoked, err
+		}
+	}
+	return false, nil
+}
+
 // Check returns an error with [sandbox.CodePermissionDeny] when the grant has
 // expired, at now or so long ago that it may be forgotten, or was revoked, and one with another code when that cannot be
 // told.
@@ -72,10 +112,7 @@ func Check(w Watcher, g grant.Grant, now time.Time) error {
 	if !g.Expires.Round(0).After(passed) {
 		return expired(g)
 	}
-	revoked, err := w.Revoked(Name(g.Tenant, g.ID))
-	if err == nil && !revoked && g.Parent != "" {
-		revoked, err = w.Revoked(Name(g.Tenant, g.Parent))
-	}
+	revoked, err := Revoked(w, g)
 	switch {
 	case err != nil:
 		return unknown(g, err)
@@ -95,17 +132,16 @@ func Context(ctx context.Context, w Watcher, g grant.Grant) (context.Context, co
 		end(err)
 		return held, cancel
 	}
-	own := w.Watch(held, Name(g.Tenant, g.ID))
-	var parent <-chan struct{}
-	if g.Parent != "" {
-		parent = w.Watch(held, Name(g.Tenant, g.Parent))
+	all := []<-chan struct{}{nil, nil, nil}
+	for i, name := range names(g) {
+		all[i] = w.Watch(held, name)
 	}
-	go hold(held, end, w, g, own, parent)
+	go hold(held, end, w, g, all[0], all[1], all[2])
 	return held, cancel
 }
 
 // hold waits for the end of the grant.
-func hold(ctx context.Context, end context.CancelCauseFunc, w Watcher, g grant.Grant, own, parent <-chan struct{}) {
+func hold(ctx context.Context, end context.CancelCauseFunc, w Watcher, g grant.Grant, own, scoped, parent <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -114,6 +150,9 @@ func hold(ctx context.Context, end context.CancelCauseFunc, w Watcher, g grant.G
 		case <-ctx.Done():
 			return
 		case <-own:
+			end(why(w, g))
+			return
+		case <-scoped:
 			end(why(w, g))
 			return
 		case <-parent:

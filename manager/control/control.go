@@ -85,7 +85,7 @@ func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
 	if err != nil {
 		return grant.Grant{}, err
 	}
-	if err := c.Revoked.Derived(revocation.Name(child.Tenant, child.ID), revocation.Name(g.Tenant, g.ID), child.Expires); err != nil {
+	if err := revocation.Note(c.Revoked, child, g); err != nil {
 		return grant.Grant{}, err
 	}
 	return child, nil
@@ -96,6 +96,12 @@ func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
 // with this state folder. It is remembered for as long as the grant would last.
 func (c *Control) Revoke(g grant.Grant) error {
 	return c.Revoked.Revoke(revocation.Name(g.Tenant, g.ID), g.Expires)
+}
+
+// RevokeOf is Revoke for who may speak for one agent alone: it ends the grant where
+// it is that agent's, with all that were derived from it, and no other of that id.
+func (c *Control) RevokeOf(agent string, g grant.Grant) error {
+	return c.Revoked.Revoke(revocation.Scoped(g.Tenant, agent, g.ID), g.Expires)
 }
 
 // Sweep forgets what is about grants that have expired.
