@@ -96,7 +96,7 @@ type Tmpfs struct {
 	Size   int64  `json:"size"` // bytes, > 0
 	Exec   bool   `json:"exec,omitempty"`
 	Mode   uint32 `json:"mode"`            // permission bits and sticky bit, as in chmod(2)
-	Owned  bool   `json:"owned,omitempty"` // belongs to UID and GID of the Spec rather than root
+	Owned  bool   `json:"owned,omitempty"` // must belong to UID and GID of the Spec; a provider may give it those in any case
 }
 
 // Security holds the settings that keep code in.

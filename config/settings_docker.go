@@ -9,7 +9,7 @@ type DockerSettings struct {
 	ContainerPrefix *string           `json:"containerPrefix,omitempty" form:"prefix" doc:"Start of container names; default sbx-."`
 	Workdir         *string           `json:"workdir,omitempty" doc:"Folder in which commands start; default /workspace."`
 	ReadOnlyRoot    *bool             `json:"readOnlyRoot,omitempty" doc:"Whether the root file system is read-only; default true, and false needs dangerouslyAllowWritableRoot."`
-	Tmpfs           []string          `json:"tmpfs,omitempty" doc:"Folders in memory as TARGET:size=SIZE[,exec][,mode=MODE]; together with shmSize at most half of memory; /tmp must be among them. Default /tmp, /home/sandbox, /var/tmp and /run."`
+	Tmpfs           []string          `json:"tmpfs,omitempty" doc:"Folders in memory as TARGET:size=SIZE[,exec][,mode=MODE], which belong to the sandbox's user; together with shmSize at most half of memory; /tmp must be among them. Default /tmp, /home/sandbox, /var/tmp and /run."`
 	Network         *string           `json:"network,omitempty" doc:"none (default), own (a bridge network for this sandbox alone, with everything in reach), bridge or the name of a network; host and container:NAME are refused."`
 	User            *string           `json:"user,omitempty" doc:"Numeric uid or uid:gid, never 0; default one of its own for each scope."`
 	CapDrop         []string          `json:"capDrop,omitempty" form:"capability" doc:"Linux capabilities that are dropped; default ALL, and less needs dangerouslyKeepCapabilities."`

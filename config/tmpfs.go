@@ -111,13 +111,13 @@ func memoryFolders(r Resolved) (shm int64, list []sandbox.Tmpfs, err error) {
 // defaultTmpfs shares budget bytes among the folders that programs expect to
 // be writable: with the default /dev/shm that is a quarter of memory for /tmp,
 // an eighth for the home, a 16th for /var/tmp and a 32nd for /run. Programs may
-// be run from /tmp and the home, as builds do.
+// be run from all but /run, as builds do.
 func defaultTmpfs(budget int64) []sandbox.Tmpfs {
 	part := budget / 15
 	return []sandbox.Tmpfs{
 		{Target: "/tmp", Size: pages(part * 8), Exec: true, Mode: stickyAll},
 		{Target: sandbox.HomeDir, Size: pages(part * 4), Exec: true, Mode: homeMode, Owned: true},
-		{Target: "/var/tmp", Size: pages(part * 2), Mode: stickyAll},
+		{Target: "/var/tmp", Size: pages(part * 2), Exec: true, Mode: stickyAll},
 		{Target: "/run", Size: pages(part), Mode: 0o755, Owned: true},
 	}
 }

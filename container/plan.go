@@ -104,14 +104,18 @@ func extraHosts(s sandbox.Spec) []string {
 	return append(slices.Clip(s.ExtraHosts), hostname+":127.0.0.1")
 }
 
-// guestArgs tells the guest the soft limit of open files for commands: its
-// own is raised by its runtime.
+// guestArgs returns the guest's arguments: the soft limit of open files for
+// commands, because the guest's own is raised by its runtime, and the modes of
+// the folders in memory.
 func guestArgs(s sandbox.Spec) []string {
 	args := []string{"init"}
 	for _, u := range s.Resources.Ulimits {
 		if u.Name == "nofile" && u.Soft > 0 && u.Soft < u.Hard {
 			args = append(args, "--nofile="+strconv.FormatInt(u.Soft, 10))
 		}
+	}
+	for _, t := range s.Tmpfs {
+		args = append(args, fmt.Sprintf("--mode=%04o:%s", t.Mode, t.Target))
 	}
 	return args
 }
@@ -195,9 +199,10 @@ func tmpfs(s sandbox.Spec) map[string]string {
 		} else {
 			opts = append(opts, "noexec")
 		}
-		if t.Owned {
-			opts = append(opts, fmt.Sprintf("uid=%d", s.UID), fmt.Sprintf("gid=%d", s.GID))
-		}
+		// A runtime gives a folder that the image has the mode that it has there,
+		// whatever the options say. The owner is as the options say, so the
+		// guest sets the mode.
+		opts = append(opts, fmt.Sprintf("uid=%d", s.UID), fmt.Sprintf("gid=%d", s.GID))
 		out[t.Target] = strings.Join(opts, ",")
 	}
 	return out

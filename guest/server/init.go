@@ -30,7 +30,8 @@ type initConfig struct {
 	fds    int    // the channel for descriptors beside it, or -1
 	config int    // descriptor of a wire.Config, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
-	masked bool   // sigs.Stop is blocked: this is the second start
+	modes  []folderMode
+	masked bool // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
@@ -51,6 +52,11 @@ func parseInit(args []string) (initConfig, error) {
 			c.config, err = descriptor(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
+		case "--mode":
+			var m folderMode
+			if m, err = parseFolderMode(value); err == nil {
+				c.modes = append(c.modes, m)
+			}
 		case "--masked":
 			c.masked = true
 		default:
@@ -87,6 +93,8 @@ func descriptor(s string) (fd int, err error) {
 //	                      the socket N, each with a channel of its own for
 //	                      further ones; the end of N is that of the guest
 //	--config=N            read a wire.Config from descriptor N first
+//	--mode=MODE:FOLDER    give FOLDER, which belongs to this user, that octal
+//	                      mode before anything is served
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -155,9 +163,11 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
+	unset := setModes(c.modes)
 	warmed := make(chan struct{})
 	go func() { defer close(warmed); warmUp(room.threads) }()
 	s := newServer(conf, isolation)
+	s.degraded = append(s.degraded, unset...)
 	stop := make(chan error, 1)
 	go func() { stop <- awaitStop(os.NewFile(uintptr(fd), "signals"), open) }()
 	over, err := s.begin(c, outfit{base: c.base(), conf: conf, processes: room.commands, processors: runtime.GOMAXPROCS(0), warmed: warmed})

@@ -44,7 +44,7 @@ func TestInside(t *testing.T) {
 		{"tmp executes", `printf '#!/bin/sh\necho ran\n' > /tmp/p && chmod +x /tmp/p && /tmp/p`, "ran"},
 		{"home is writable", `cd && touch x && pwd`, "/home/sandbox"},
 		{"workspace is writable", `touch /workspace/x && ls /workspace`, "x"},
-		{"pid 1 is the guest", `tr "\\0" " " < /proc/1/cmdline`, "sandbox-guest init --masked --nofile=4096"},
+		{"pid 1 is the guest", `tr "\\0" " " < /proc/1/cmdline`, "sandbox-guest init --masked --nofile=4096 --mode=1777:/tmp --mode=0700:/home/sandbox --mode=1777:/var/tmp --mode=0755:/run"},
 		{"pid 1 keeps its descriptors", `ls /proc/1/fd 2>/dev/null | wc -l`, "0"},
 		{"pid 1 keeps its environment", `cat /proc/1/environ 2>/dev/null | wc -c`, "0"},
 		{"no engine socket", `ls /var/run/docker.sock /run/docker.sock 2>/dev/null | wc -l`, "0"},
@@ -121,6 +121,31 @@ print("ok" if r >= 0 else ctypes.get_errno())
 				t.Errorf("got %s, want ok", got)
 			}
 		})
+	}
+}
+
+// TestTmpfsOverFolders holds that a folder in memory has the mode of the
+// settings and belongs to the sandbox's user where the image has that folder with
+// another mode too, also after the container was stopped and started.
+func TestTmpfsOverFolders(t *testing.T) {
+	r := wall.New(t)
+	s := r.Spec("tmpfs")
+	s.Tmpfs = append(s.Tmpfs,
+		sandbox.Tmpfs{Target: "/srv", Size: 1 << 20, Mode: 0o1777},
+		sandbox.Tmpfs{Target: "/opt", Size: 1 << 20, Mode: 0o700, Exec: true},
+		sandbox.Tmpfs{Target: "/var/lib", Size: 1 << 20, Mode: 0o755},
+		sandbox.Tmpfs{Target: "/not/in/the/image", Size: 1 << 20, Mode: 0o750},
+	)
+	const look = `stat -c '%n %a %u' /srv /opt /var/lib /not/in/the/image /tmp /run $HOME; for d in /srv /opt /var/lib /not/in/the/image; do touch $d/x; done; cp /bin/true /opt/y && /opt/y`
+	me := strconv.Itoa(s.UID)
+	want := strings.ReplaceAll("/srv 1777 U\n/opt 700 U\n/var/lib 755 U\n/not/in/the/image 750 U\n/tmp 1777 U\n/run 755 U\n/home/sandbox 700 U", "U", me)
+	sb := r.Create(s)
+	if out, code := sh(t, sb, look); out != want || code != 0 {
+		t.Errorf("printed %q, exit %d, want %q", out, code, want)
+	}
+	must(t, r.Engine.Kill(context.Background(), s.Name))
+	if out, code := sh(t, r.Reopen(s), look); out != want || code != 0 {
+		t.Errorf("after a restart printed %q, exit %d, want %q", out, code, want)
 	}
 }
 
