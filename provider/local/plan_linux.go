@@ -207,9 +207,13 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	w := p.picture.World
 	rules := protect.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
-	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies), rules.Denies)
+	set, err := parseSettings(p.spec.Options)
+	if err != nil {
+		return planned{}, err
+	}
+	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies, ownSockets(p.spec, set)), rules.Denies)
 	w.Denies = append(w.Denies, now.system.Denies()...)
-	w, err := world.ShowSockets(w, now.sockets)
+	w, err = world.ShowSockets(w, now.sockets)
 	if err != nil {
 		return planned{}, err
 	}
@@ -219,10 +223,6 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	}
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
 	made.Notes = append(made.Notes, socketNotes(p.picture.Sockets, now.sockets)...)
-	set, err := parseSettings(p.spec.Options)
-	if err != nil {
-		return planned{}, err
-	}
 	pl := planned{plan: made, world: w, at: p.at, look: p.looks, sockets: now.sockets, facts: now.facts, search: p.picture.Scan}
 	if pl.filters, pl.config, err = confinement(p.spec, set, pl); err != nil {
 		return planned{}, err
@@ -320,7 +320,9 @@ func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte,
 		}
 		filters = [][]byte{bpf.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{Observe: set.observe, UnixSockets: pl.connects(), Trace: !set.withoutLandlock}).Bytes()
+		c.Filter = bpf.Command(arch, bpf.Options{
+			Observe: set.observe, UnixSockets: pl.connects(), OwnSockets: ownSockets(spec, set), Trace: !set.withoutLandlock,
+		}).Bytes()
 	}
 	return filters, c.Encode(), nil
 }

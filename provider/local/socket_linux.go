@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/guest/server/observe"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
@@ -241,6 +242,34 @@ func standing(listed []string) ([]string, error) {
 	return out, nil
 }
 
+// ownSockets reports whether commands get Unix sockets of their own, of which
+// the guest makes each connection, to those of the sandbox alone. Where settings
+// list sockets of the host commands get sockets without that, and masks close
+// all others.
+func ownSockets(spec sandbox.Spec, set settings) bool {
+	return set.observe && !set.withoutSeccomp && len(spec.Filesystem.AllowUnixSockets) == 0 && canJudgeSockets()
+}
+
+// canJudgeSockets reports whether this kernel lets the guest take a socket out
+// of a process of its user, and says at which file a Unix socket listens.
+func canJudgeSockets() bool {
+	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && len(b) > 0 && b[0] >= '2' {
+		return false
+	}
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(self)
+	fd, err := unix.PidfdGetfd(self, self, 0)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	_, err = observe.Listens(0, 0)
+	return err == nil
+}
+
 // connects reports whether there is a socket of the host that commands may
 // connect to, so that they get Unix sockets of their own.
 func (p planned) connects() bool {
@@ -265,12 +294,13 @@ func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
 
 // closedNow are the denies of what was found. A socket that settings name is
 // none; a rule that closes it counts all the same. Neither is one that only
-// holds the place of what protection closes.
-func closedNow(found scan.Result, s sandbox.Spec, protection []plan.Deny) []plan.Deny {
+// holds the place of what protection closes, nor is any where each connection
+// is judged: it would close the sandbox's own.
+func closedNow(found scan.Result, s sandbox.Spec, protection []plan.Deny, judged bool) []plan.Deny {
 	ours := func(p string) bool {
 		return slices.ContainsFunc(protection, func(d plan.Deny) bool { return d.Socket && d.Path == p })
 	}
 	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
-		return d.Rule == scan.RuleSocket && (slices.Contains(s.Filesystem.AllowUnixSockets, d.Path) || ours(d.Path))
+		return d.Rule == scan.RuleSocket && (judged || slices.Contains(s.Filesystem.AllowUnixSockets, d.Path) || ours(d.Path))
 	})
 }

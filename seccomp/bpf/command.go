@@ -5,6 +5,12 @@ type Options struct {
 	// UnixSockets lets commands make Unix sockets of their own, by which they
 	// reach every socket that they can see as a file.
 	UnixSockets bool
+	// OwnSockets lets commands make Unix sockets, though not for datagrams, and
+	// hands connect to a listener, which has to make each connection itself: by
+	// the address of a call alone, or its socket, nothing can be decided, since
+	// both can be exchanged while the call waits. It goes with Observe, and
+	// UnixSockets goes before it.
+	OwnSockets bool
 	// Observe hands calls that change files to a listener. Without a listener
 	// they fail with ENOSYS.
 	Observe bool
@@ -36,8 +42,17 @@ func commandRules(o Options) []rule {
 		on("openat", test{kind: hasAny, arg: 2, value: writeIntent}, Notify)
 		on("open", test{kind: hasAny, arg: 1, value: writeIntent}, Notify)
 	}
+	if o.OwnSockets && !o.UnixSockets {
+		on("connect", test{}, Notify)
+		// A socket for datagrams sends to a new address with each of them.
+		on("socket", test{kind: isNot, value: afUnix}, Allow)
+		on("socket", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, Refuse(eperm))
+		on("socket", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, Refuse(eperm))
+	}
 	if !o.UnixSockets {
-		on("socket", test{kind: is, value: afUnix}, Refuse(eperm))
+		if !o.OwnSockets {
+			on("socket", test{kind: is, value: afUnix}, Refuse(eperm))
+		}
 		// A pair stays, if it cannot be used to reach anybody else: an end
 		// of a pair for datagrams can be connected anew.
 		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, Refuse(eperm))
@@ -48,6 +63,7 @@ func commandRules(o Options) []rule {
 			on(call, test{}, Refuse(eperm))
 		}
 	}
+	on("pidfd_getfd", test{}, Refuse(eperm))
 	for _, command := range leases() {
 		on("fcntl", test{kind: is, arg: 1, value: command}, Refuse(eperm))
 	}

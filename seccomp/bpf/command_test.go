@@ -18,6 +18,15 @@ func TestCommand(t *testing.T) {
 		{"Unix socket", plain, "socket", [6]uint64{1, 1}, Refuse(eperm)},
 		{"Unix socket, observed", observed, "socket", [6]uint64{1, 1}, Refuse(eperm)},
 		{"Unix socket, allowed", sockets, "socket", [6]uint64{1, 1}, Allow},
+		{"own Unix socket", Options{Observe: true, OwnSockets: true}, "socket", [6]uint64{1, 1 | cloexec}, Allow},
+		{"own socket for packets", Options{Observe: true, OwnSockets: true}, "socket", [6]uint64{1, 5}, Allow},
+		{"own socket for datagrams", Options{Observe: true, OwnSockets: true}, "socket", [6]uint64{1, 2 | cloexec}, Refuse(eperm)},
+		{"own socket for datagrams by another name", Options{Observe: true, OwnSockets: true}, "socket", [6]uint64{1, 3}, Refuse(eperm)},
+		{"own pair of datagrams", Options{Observe: true, OwnSockets: true}, "socketpair", [6]uint64{1, 2}, Refuse(eperm)},
+		{"internet datagrams beside own sockets", Options{Observe: true, OwnSockets: true}, "socket", [6]uint64{2, 2}, Allow},
+		{"connect is judged", Options{Observe: true, OwnSockets: true}, "connect", [6]uint64{3}, Notify},
+		{"connect, no own sockets", observed, "connect", [6]uint64{3}, Allow},
+		{"descriptors of others", plain, "pidfd_getfd", [6]uint64{7}, Refuse(eperm)},
 		{"internet socket", plain, "socket", [6]uint64{2, 1}, Allow},
 		{"pair of streams", plain, "socketpair", [6]uint64{1, 1}, Allow},
 		{"pair of streams, closed on exec", plain, "socketpair", [6]uint64{1, 1 | cloexec}, Allow},
@@ -81,7 +90,7 @@ func TestObserved(t *testing.T) {
 		t.Error("the list is not in order")
 	}
 	for name, a := range architectures(t) {
-		for _, o := range []Options{{}, {UnixSockets: true}, {Observe: true}, {Observe: true, UnixSockets: true}} {
+		for _, o := range []Options{{}, {UnixSockets: true}, {Observe: true}, {Observe: true, UnixSockets: true}, {Observe: true, OwnSockets: true}} {
 			p := Command(a, o)
 			wellFormed(t, p)
 			want := Allow

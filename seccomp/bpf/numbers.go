@@ -109,6 +109,7 @@ func numbers() map[string][2]int {
 		"setxattr":                {188, 5},
 		"setxattrat":              {463, 463},
 		"socket":                  {41, 198},
+		"connect":                 {42, 203},
 		"socketpair":              {53, 199},
 		"statmount":               {457, 457},
 		"swapoff":                 {168, 225},

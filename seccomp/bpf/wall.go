@@ -9,7 +9,8 @@ const newest = 471
 // ptrace and its relatives stay: by process_vm_readv the guest reads what a
 // command that waits for it has in its memory, and commands have debuggers. The
 // command filter takes them from commands that nothing else keeps to their own
-// processes.
+// processes. So does pidfd_getfd, by which the guest connects sockets of
+// commands; the command filter takes it from all.
 func Wall(a Arch) Program { return compile(a, wallRules(), newest, Refuse(enosys)) }
 
 // Values of arguments.
@@ -92,7 +93,7 @@ func forbidden() []string {
 		// Files past that view.
 		"open_by_handle_at", "name_to_handle_at", "fanotify_init",
 		// Other processes. pidfd_open and kill stay.
-		"process_madvise", "kcmp", "pidfd_getfd",
+		"process_madvise", "kcmp",
 		"migrate_pages", "move_pages",
 		// Keyrings are not namespaced.
 		"add_key", "keyctl", "request_key",

@@ -30,3 +30,6 @@ func olderTargetsOf(number int32) []target {
 	}
 	return nil
 }
+
+// isRmdir reports whether a call is rmdir(2), which newer processors do not have.
+func isRmdir(number int32) bool { return number == unix.SYS_RMDIR }

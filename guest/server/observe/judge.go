@@ -6,21 +6,26 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"io"
+	"os"
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A judge knows where a wall lets commands change files. It is plain data.
 type judge struct {
 	writable []string        // clean
 	readOnly map[string]bool // by mount point; the last mount of a point counts
+	points   map[string]bool // the last names of those that are read-only
 }
 
 // newJudge reads a mountinfo file of proc(5). Mounts do not change in a wall:
 // the calls for it are taken away from everybody.
 func newJudge(writable []string, mountinfo []byte) (judge, error) {
-	j := judge{readOnly: map[string]bool{}}
+	j := judge{readOnly: map[string]bool{}, points: map[string]bool{}}
 	for _, w := range writable {
 		j.writable = append(j.writable, path.Clean(w))
 	}
@@ -40,6 +45,9 @@ func newJudge(writable []string, mountinfo []byte) (judge, error) {
 			return judge{}, errors.New("malformed line in mountinfo")
 		}
 		j.readOnly[unescape(fields[4])] = isReadOnly(fields[5]) || isReadOnly(fields[len(fields)-1])
+	}
+	for p, ro := range j.readOnly {
+		j.points[path.Base(p)] = j.points[path.Base(p)] || ro
 	}
 	return j, s.Err()
 }
@@ -113,4 +121,49 @@ func harmless(p string) bool {
 		return true
 	}
 	return below(p, "/proc") || below(p, "/dev/pts") || below(p, "/dev/fd") || below(p, "/dev/shm")
+}
+
+// removesPlaceholder reports whether a call removes an empty folder that only
+// holds the place of one which is closed: a mount that cannot be written to.
+// What it stands for is missing on the host, so the call is answered as one
+// that has succeeded, and git clean and its like go on.
+func (j judge) removesPlaceholder(n *notice) bool {
+	at := 0
+	switch n.number {
+	case unix.SYS_UNLINKAT:
+		if n.args[2]&unix.AT_REMOVEDIR == 0 {
+			return false
+		}
+		at = 1
+	default:
+		if !isRmdir(n.number) {
+			return false
+		}
+	}
+	name, ok := text(int(n.pid), n.args[at])
+	if !ok || !j.points[path.Base(name)] {
+		return false
+	}
+	if name[0] != '/' {
+		base := "/proc/" + strconv.Itoa(int(n.pid)) + "/cwd"
+		if at == 1 && int32(n.args[0]) != unix.AT_FDCWD {
+			base = "/proc/" + strconv.Itoa(int(n.pid)) + "/fd/" + strconv.Itoa(int(int32(n.args[0])))
+		}
+		folder, ok := readlink(base)
+		if !ok || folder[0] != '/' {
+			return false
+		}
+		name = join(folder, name)
+	}
+	place, ok := find(strings.TrimRight(name, "/"), false)
+	if !ok || !place.exists || !j.readOnly[place.path] {
+		return false
+	}
+	dir, err := os.Open(place.path)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	return err == io.EOF
 }

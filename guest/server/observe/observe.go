@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -13,7 +14,14 @@ import (
 
 // An Observer looks after the listeners of one wall. It is safe for
 // concurrent use.
-type Observer struct{ judge judge }
+type Observer struct {
+	judge judge
+	since time.Time     // no socket of the sandbox is older
+	files chan struct{} // holds a token for each file that is being opened
+}
+
+// MaxOpening bounds the files of sockets that are opened at once.
+const MaxOpening = 2
 
 // New returns an Observer for a wall whose commands may write below writable,
 // as far as mounts let them.
@@ -26,7 +34,8 @@ func New(writable []string) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Observer{judge: j}, nil
+	// The kernel stamps files by a clock that lags a tick behind.
+	return &Observer{judge: j, since: time.Now().Add(-50 * time.Millisecond), files: make(chan struct{}, MaxOpening)}, nil
 }
 
 // Blind reports whether the kernel keeps us from reading what commands have in
@@ -58,6 +67,22 @@ func (o *Observer) Take(listener int, seen func()) (*Sighting, error) {
 	var n notice
 	if err := take(listener, &n); err != nil {
 		return nil, err
+	}
+	switch {
+	case n.number == unix.SYS_CONNECT:
+		own, err := unix.FcntlInt(uintptr(listener), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			answer(listener, n.id, unix.EAGAIN)
+			return nil, nil
+		}
+		go func() {
+			defer unix.Close(own)
+			o.connect(own, n)
+		}()
+		return nil, nil
+	case o.judge.removesPlaceholder(&n):
+		answer(listener, n.id, 0)
+		return nil, nil
 	}
 	s := o.look(&n)
 	if s != nil {

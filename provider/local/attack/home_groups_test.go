@@ -70,6 +70,9 @@ const evil = `printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch
 func gitGroup() group {
 	return group{name: "git", fresh: true, layouts: []layout{repository}, attempts: []attempt{
 		{name: "git-hook", script: `for h in pre-commit post-checkout post-commit prepare-commit-msg commit-msg post-index-change reference-transaction; do printf '#!/bin/sh\ntouch %s\n' $MARK >.git/hooks/$h; chmod +x .git/hooks/$h; done`},
+		{name: "git-link", script: `git init -q -b main s; cd s; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; ` + evil + ` >.git/config; cd ..; git -c core.fsmonitor=false add s`},
+		{name: "git-bare-beside", script: `rm .git/HEAD; mkdir -p objects refs; echo "ref: refs/heads/main" >HEAD; { printf '[core]\nrepositoryformatversion = 0\nworktree = .\n'; ` + evil + `; } >config`},
+		{name: "git-bare-beside-garbled", script: `echo x >.git/HEAD; mv .git/refs .git/r; mkdir -p objects; rm -f refs; mkdir refs; echo "ref: refs/heads/main" >HEAD; { printf '[core]\nrepositoryformatversion = 0\nworktree = .\n'; ` + evil + `; } >config`},
 		{name: "git-hook-other-spelling", script: `for d in .git/../.git/hooks $AGENT/.git/hooks ./.git//hooks .git/./hooks shared/../.git/hooks .git/objects/../hooks; do printf '#!/bin/sh\ntouch %s\n' $MARK >$d/pre-commit; chmod +x $d/pre-commit; done`},
 		{name: "git-hook-upper-case", script: `mkdir -p .GIT/hooks; for d in .GIT/hooks .Git/hooks .git/HOOKS; do printf '#!/bin/sh\ntouch %s\n' $MARK >$d/pre-commit; chmod +x $d/pre-commit; done; cp -r .GIT/hooks .git/; mv .GIT .git`},
 		{name: "git-hook-moved", script: `mv .git/hooks .git/h2; mkdir .git/hooks; printf '#!/bin/sh\ntouch %s\n' $MARK >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit`},

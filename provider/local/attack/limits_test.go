@@ -27,10 +27,6 @@ func TestKnownLimits(t *testing.T) {
 		}, nil, "patterns are looked for before each command: one that runs already sees what appears"},
 		{attempt{name: "pattern-link-removed", script: `rm app/.env`, then: []string{`cat shared/env`}}, []layout{closedLinks},
 			"what a denied link leads to is closed as long as the link is there; one that only a pattern names can be removed"},
-		{attempt{
-			name: "git-link", script: `git init -q -b main s; cd s; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; ` +
-				evil + ` >.git/config; cd ..; git -c core.fsmonitor=false add s`,
-		}, []layout{repository}, "git status looks into repositories that the index names, and one can be made in a command"},
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			s := newStage(t, k, l.layouts...)

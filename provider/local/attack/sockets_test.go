@@ -3,11 +3,15 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +22,8 @@ func socketTries() map[string]func([]string) error {
 		"connect-at":    connectAt,
 		"send-datagram": sendDatagram,
 		"pair-connect":  pairConnect,
+		"swap-connect":  swapConnect,
+		"pass-connect":  passConnect,
 		"add-address":   addAddress,
 		"host-key":      hostKey,
 		"add-host-key":  addHostKey,
@@ -74,6 +80,107 @@ func pairConnect(a []string) error {
 				fmt.Println(path, err)
 			}
 		}
+	}
+	return err
+}
+
+// swapConnect connects over and over to a socket of its own while other threads
+// exchange all that says which: the file at the path, the path in memory, and
+// the socket at the number.
+func swapConnect(a []string) error {
+	own, err := net.Listen("unix", "own.sock")
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			c, err := own.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	host := a[0]
+	if err := errors.Join(os.Symlink("own.sock", "way"), os.Symlink(host, "other")); err != nil {
+		return err
+	}
+	address := make([]byte, 2+len(host)+len("own.sock")+1)
+	put := func(name string) {
+		address[0] = unix.AF_UNIX
+		copy(address[2:], name+"\x00")
+	}
+	put("way")
+	tcp, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	over := time.Now().Add(2 * time.Second)
+	swap := func(do func(i int)) {
+		go func() {
+			runtime.LockOSThread()
+			for i := 0; time.Now().Before(over); i++ {
+				do(i)
+			}
+		}()
+	}
+	swap(func(int) { _ = unix.Renameat2(unix.AT_FDCWD, "way", unix.AT_FDCWD, "other", unix.RENAME_EXCHANGE) })
+	swap(func(i int) { put([]string{"way", host, "own.sock"}[i%3]) })
+	const number = 200
+	swap(func(int) { _ = unix.Dup3(tcp, number, 0) })
+	connected := 0
+	for time.Now().Before(over) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		_ = unix.Dup3(fd, number, 0)
+		for _, to := range []int{fd, number} {
+			if _, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(to), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address))); errno == 0 {
+				connected++
+			}
+		}
+		_, _ = unix.Write(fd, []byte("hello"))
+		unix.Close(fd)
+	}
+	if connected == 0 {
+		fmt.Println("never connected")
+	}
+	return errors.New("who was reached is seen on the host")
+}
+
+// passConnect connects a socket that another process has made, and one by a
+// relative path from the folder of the socket.
+func passConnect(a []string) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(fd), nil, 0); err != nil {
+		return err
+	}
+	oob := make([]byte, 64)
+	_, n, _, _, err := unix.Recvmsg(pair[1], make([]byte, 1), oob, 0)
+	if err != nil {
+		return err
+	}
+	list, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil {
+		return err
+	}
+	fds, err := unix.ParseUnixRights(&list[0])
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(filepath.Dir(a[0])); err != nil {
+		return err
+	}
+	if err = unix.Connect(fds[0], &unix.SockaddrUnix{Name: "./" + filepath.Base(a[0])}); err == nil {
+		_, err = unix.Write(fds[0], []byte("hello"))
 	}
 	return err
 }

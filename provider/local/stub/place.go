@@ -71,7 +71,7 @@ func (d *Dir) ensure(s plan.Stub, k string) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if r, err := d.read(k); err == nil && r.valid(k) && r.Ino != 0 && r.Dir == s.Dir && r.Sock == s.Socket && r.isAt(dir, name) {
+	if r, err := d.read(k); err == nil && r.valid(k) && r.Ino != 0 && r.Dir == s.Dir && r.isAt(dir, name) {
 		return nil
 	} else if err == nil && r.valid(k) {
 		if err := d.tidy(dir, r); err != nil {
