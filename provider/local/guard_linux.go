@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -103,10 +102,8 @@ func (w *wall) public(target string) bool {
 	if !bwrap.ShowsOnly(w.plan, target) {
 		return false
 	}
+	// Of what is missing it is not known what comes in its place.
 	st, err := os.Lstat(w.cover.closed[target])
-	if errors.Is(err, fs.ErrNotExist) {
-		return true
-	}
 	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o004 != 0
 }
 
