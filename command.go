@@ -3,6 +3,8 @@ package sandbox
 import (
 	"context"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -77,10 +79,32 @@ type Exit struct {
 	// whole tree; for the others see [Limits].
 	Limit *LimitHit
 
+	// Left is the processes that the command had left running when its program
+	// ended, and which were ended with it; nil for none.
+	Left *Left
+
 	// Restarted is set for a line of a [Shell] with which the shell ended,
 	// or which found it gone: the state is that of the last line before
 	// that came to its end.
 	Restarted bool
+}
+
+// Left is processes that were ended with the command that had started them.
+type Left struct {
+	Count int      `json:"count"`
+	Names []string `json:"names"` // of the first ones: "sleep (41)"
+}
+
+// String is the processes in one line for people.
+func (l Left) String() string {
+	text := strconv.Itoa(l.Count) + " background processes were ended with the command"
+	if l.Count == 1 {
+		text = "1 background process was ended with the command"
+	}
+	if text += ": " + strings.Join(l.Names, ", "); l.Count > len(l.Names) {
+		text += " and more"
+	}
+	return text
 }
 
 // Rusage is what one command cost: all its processes, but for children whose

@@ -17,6 +17,13 @@ const (
 	LimitProcesses      = "limits.processes"
 )
 
+// Names of the limits of a whole sandbox that a command can reach.
+const (
+	LimitSandboxMemory    = "docker.memory"
+	LimitSandboxProcesses = "docker.pidsLimit"
+	LimitDisk             = "disk" // of the file system at Path
+)
+
 // Units of a [LimitHit].
 const (
 	UnitBytes        = "bytes"
@@ -33,6 +40,8 @@ type LimitHit struct {
 	Current int64  `json:"current"` // what was used when it was noticed, at least Bound
 	Bound   int64  `json:"bound"`
 	Unit    string `json:"unit"` // of both numbers
+
+	Path string `json:"path,omitempty"` // of LimitDisk: a folder on the file system that is full
 }
 
 // TimeHit is the LimitHit of a command that was ended after used because it
@@ -49,6 +58,16 @@ func TimeHit(used, bound time.Duration) *LimitHit {
 // String is the hit in one line for people: "limits.processes: 65 processes,
 // bound 64".
 func (h LimitHit) String() string {
+	switch {
+	case h.Limit == LimitDisk && h.Unit == UnitFiles:
+		return fmt.Sprintf("%s is full: %d files, bound %d", h.Path, h.Current, h.Bound)
+	case h.Limit == LimitDisk:
+		return h.Path + " is full: " + inBytes(h.Current) + " used, bound " + inBytes(h.Bound)
+	case h.Limit == LimitSandboxMemory && h.Bound <= 0:
+		return h.Limit + ": the kernel has ended a process because the sandbox ran out of memory"
+	case h.Limit == LimitSandboxMemory:
+		return h.Limit + ": the kernel has ended a process because the sandbox has used its " + inBytes(h.Bound)
+	}
 	switch h.Unit {
 	case UnitBytes:
 		verb := " used"
@@ -75,6 +94,8 @@ func (h LimitHit) HintFor(set string) string {
 		return "raise " + set + ", or do less in one command"
 	case LimitMaxOutputBytes:
 		return "raise " + set + ", or send the output to a file"
+	case LimitDisk:
+		return "remove files there, or give it more room (docker.tmpfs, workspace settings)"
 	case LimitOpenFiles:
 		return "raise " + set + ", or close files"
 	}

@@ -111,6 +111,7 @@ type Exit struct {
 	Signal    string            `json:"signal,omitempty"`
 	Usage     Rusage            `json:"usage"`
 	Limit     *sandbox.LimitHit `json:"limit,omitempty"`
+	Left      *sandbox.Left     `json:"left,omitempty"`
 	Restarted bool              `json:"restarted,omitempty"`
 }
 
@@ -123,12 +124,12 @@ type Rusage struct {
 
 // ExitOf returns e as JSON has it.
 func ExitOf(e sandbox.Exit) Exit {
-	return Exit{Code: e.Code, Signal: e.Signal, Usage: Rusage(e.Usage), Limit: e.Limit, Restarted: e.Restarted}
+	return Exit{Code: e.Code, Signal: e.Signal, Usage: Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted}
 }
 
 // Plain returns e as the rest of the project has it.
 func (e Exit) Plain() sandbox.Exit {
-	return sandbox.Exit{Code: e.Code, Signal: e.Signal, Usage: sandbox.Rusage(e.Usage), Limit: e.Limit, Restarted: e.Restarted}
+	return sandbox.Exit{Code: e.Code, Signal: e.Signal, Usage: sandbox.Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted}
 }
 
 // RequestOf returns the request for c, with flow control. A name of a

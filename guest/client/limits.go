@@ -67,6 +67,21 @@ func hit(h *wire.LimitHit, asked []wire.Limit) (*sandbox.LimitHit, error) {
 	if h == nil {
 		return nil, nil
 	}
+	whole := sandbox.LimitHit{Current: int64(h.Current), Bound: int64(h.Bound)}
+	switch h.Kind {
+	case wire.LimitSandboxMemory:
+		whole.Limit, whole.Unit = sandbox.LimitSandboxMemory, sandbox.UnitBytes
+		return &whole, nil
+	case wire.LimitSandboxProcesses:
+		whole.Limit, whole.Unit = sandbox.LimitSandboxProcesses, sandbox.UnitProcesses
+		return &whole, nil
+	case wire.LimitDisk:
+		whole.Limit, whole.Unit, whole.Path = sandbox.LimitDisk, sandbox.UnitBytes, h.Path
+		return &whole, nil
+	case wire.LimitInodes:
+		whole.Limit, whole.Unit, whole.Path = sandbox.LimitDisk, sandbox.UnitFiles, h.Path
+		return &whole, nil
+	}
 	for _, l := range asked {
 		if l.Kind != h.Kind || l.Value != h.Bound || h.Current < h.Bound {
 			continue

@@ -179,6 +179,9 @@ func exitOf(m wire.Exit) sandbox.Exit {
 	e := sandbox.Exit{Code: int(m.Code), Restarted: m.Restarted, Usage: sandbox.Rusage{
 		User: time.Duration(m.User), System: time.Duration(m.System), MaxRSS: int64(m.MaxRSS),
 	}}
+	if m.Left != nil {
+		e.Left = &sandbox.Left{Count: int(m.Left.Count), Names: m.Left.Names}
+	}
 	if m.Signal != 0 {
 		e.Code, e.Signal = 128+int(m.Signal), wire.SignalName(int(m.Signal))
 	}

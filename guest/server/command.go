@@ -34,6 +34,7 @@ type command struct {
 	asked   *stageProc // has the request already, or nil
 	streams *streams
 	witness *witness // nil where nobody looks
+	before  scarcity // when it began
 	audit   *audit   // nil where there is no limit that has to be told of
 	asks    asks     // what it has used so far
 	endless bool     // outputs end with the last answer only: what carries them may change
@@ -77,6 +78,7 @@ func (c *conn) start(f wire.Frame) error {
 	m := newCommand(c, f.Stream, s)
 	c.begin(m.id, m, m.detach)
 	c.srv.running.Add(1)
+	m.before = c.srv.scarcity()
 	m.pass = pass{queue: &c.queue, start: m.begin, busy: m.busy}
 	if c.srv.gate.enter(&m.pass) {
 		m.begin()
@@ -138,7 +140,11 @@ func (m *command) run(failure *wire.Failed) {
 	m.finish()
 	m.witness.close()
 	m.asks.close()
-	m.report(wire.TypeExit, m.audit.ended(exit).Encode())
+	exit = m.audit.ended(exit)
+	if exit.Limit == nil {
+		exit.Limit = m.conn.srv.short(m.before, exit, m.start.Env, m.start.Dir)
+	}
+	m.report(wire.TypeExit, exit.Encode())
 }
 
 // report sends an answer at once, unless others wait for their turn: then
@@ -223,6 +229,9 @@ func (m *command) await() (wire.Exit, error) {
 	exit := exitOf(r, m.spent)
 	if !r.Empty {
 		m.conn.srv.lastLook(m)
+		if left := m.conn.srv.leftBehind(m.stage.pid); left.Count > 0 {
+			exit.Left = &left
+		}
 		go m.kill(0)
 		last, err := m.stage.report()
 		if err != nil {

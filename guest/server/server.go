@@ -33,6 +33,7 @@ type Server struct {
 	auditor *auditor
 	null    *os.File
 	nullFD  int
+	cgroup  *cgroup
 	loadFD  int // of /proc/loadavg; -1: it cannot be read
 	proof   *proof
 
@@ -130,6 +131,7 @@ func (s *Server) furnish(o outfit) error {
 		return err
 	}
 	s.nursery.eyes = s.eyes
+	s.cgroup = openCgroup("/sys/fs/cgroup")
 	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		s.loadFD = -1
 	}

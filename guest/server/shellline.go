@@ -50,6 +50,7 @@ func (c *conn) line(f wire.Frame) error {
 		return c.refuse(f.Stream, wire.KindInvalid, "there is no such shell")
 	}
 	l := &shellLine{shell: s, text: m.Text, cmd: newCommand(c, f.Stream, wire.Start{Flags: m.Flags})}
+	l.cmd.before = c.srv.scarcity()
 	l.cmd.endless = true // pipes change when it is given to a second process
 	c.begin(f.Stream, l, false)
 	if !s.take(l) {

@@ -71,7 +71,7 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
 	s.conn.srv.auditor.release(p.prog)
 	lost := p.finish(a, s.state) // first: who hears of a line's end knows that the state before it is kept
 	status, _ := a.Ended()
-	exit := l.cmd.audit.ended(wire.Exit{Code: status, Restarted: s.lost})
+	exit := l.ended(wire.Exit{Code: status, Restarted: s.lost})
 	s.lost = false
 	l.conclude(wire.TypeExit, exit.Encode())
 	if lost != nil || p.settle(l, a, s.state) != nil {
@@ -93,7 +93,16 @@ func (s *shell) bury(l *shellLine, p *shellProc, a *dialect.Answer) {
 	if status, ok := a.Ended(); ok { // within the time that it had to end by itself
 		exit.Code, exit.Signal = status, 0
 	}
-	l.conclude(wire.TypeExit, l.cmd.audit.ended(exit).Encode())
+	l.conclude(wire.TypeExit, l.ended(exit).Encode())
+}
+
+// ended returns e with the limit that the line has reached.
+func (l *shellLine) ended(e wire.Exit) wire.Exit {
+	e = l.cmd.audit.ended(e)
+	if e.Limit == nil {
+		e.Limit = l.cmd.conn.srv.short(l.cmd.before, e, l.shell.req.Env, l.shell.req.Dir)
+	}
+	return e
 }
 
 // unread reports whether a shell whose processes are gone has ended before

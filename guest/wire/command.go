@@ -38,6 +38,15 @@ const (
 	LimitTreeProcesses LimitKind = 18
 )
 
+// The bounds of the whole sandbox, of which a guest reports that a command has
+// reached them. No command asks for them.
+const (
+	LimitSandboxMemory    LimitKind = 19 // bytes
+	LimitSandboxProcesses LimitKind = 20
+	LimitDisk             LimitKind = 21 // bytes of the file system at Path
+	LimitInodes           LimitKind = 22 // files of it
+)
+
 // A Limit bounds each process of a command, soft and hard limit alike, or all
 // of them together.
 type Limit struct {
@@ -122,7 +131,18 @@ type Exit struct {
 	Restarted bool // of a Line: the shell ended with it, or was found gone
 
 	Limit *LimitHit // the limit that was reached, or nil
+
+	Left *Left // that the guest has ended with the command, or nil
 }
+
+// Left is the processes that a command had left running when its program ended.
+type Left struct {
+	Count uint32
+	Names []string // of the first ones, at most MaxLeft
+}
+
+// MaxLeft bounds the processes that are named.
+const MaxLeft = 16
 
 // A LimitHit says which limit of a command was reached, as it was asked for.
 // The numbers are those of its kind, and fit into 63 bits.
@@ -130,12 +150,17 @@ type LimitHit struct {
 	Kind    LimitKind
 	Current uint64
 	Bound   uint64
+	Path    string // of LimitDisk and LimitInodes
 }
+
+// places reports whether k is the bound of a file system.
+func (k LimitKind) places() bool { return k == LimitDisk || k == LimitInodes }
 
 // hits reports whether k is a limit of which a guest tells that it was reached.
 func (k LimitKind) hits() bool {
 	switch k {
-	case LimitFileSize, LimitOpenFiles, LimitTreeCPU, LimitTreeMemory, LimitTreeProcesses:
+	case LimitFileSize, LimitOpenFiles, LimitTreeCPU, LimitTreeMemory, LimitTreeProcesses,
+		LimitSandboxMemory, LimitSandboxProcesses, LimitDisk, LimitInodes:
 		return true
 	}
 	return false
@@ -152,13 +177,23 @@ func (m Exit) Encode() []byte {
 	switch {
 	case m.Restarted:
 		e.u8(1)
-	case m.Limit != nil:
+	case m.Limit != nil, m.Left != nil:
 		e.u8(0)
 	}
 	if m.Limit != nil {
 		e.u8(uint8(m.Limit.Kind))
 		e.u64(m.Limit.Current)
 		e.u64(m.Limit.Bound)
+		if m.Limit.Kind.places() {
+			e.str(m.Limit.Path)
+		}
+	}
+	if m.Left != nil {
+		if m.Limit == nil {
+			e.u8(0)
+		}
+		e.u32(m.Left.Count)
+		e.strs(m.Left.Names)
 	}
 	return e.b
 }
@@ -173,6 +208,19 @@ func DecodeExit(p []byte) (Exit, error) {
 		h := LimitHit{Kind: LimitKind(d.u8()), Current: d.u64(), Bound: d.u64()}
 		m.Limit = &h
 		if h.Current > math.MaxInt64 || h.Bound > math.MaxInt64 {
+			d.bad = true
+		}
+		if h.Kind.places() {
+			h.Path = d.str()
+		}
+	} else if len(d.b) > 0 && d.b[0] == 0 {
+		d.u8()
+	} else {
+		d.b = nil
+	}
+	if len(d.b) > 0 {
+		m.Left = &Left{Count: d.u32(), Names: d.strs()}
+		if len(m.Left.Names) > MaxLeft || uint32(len(m.Left.Names)) > m.Left.Count {
 			d.bad = true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // limitView is what --format json says of a command that reached a limit.
@@ -14,6 +15,12 @@ type limitView struct {
 	Limit   sandbox.LimitHit `json:"limit"`
 	Message string           `json:"message"`
 	Hint    string           `json:"hint"`
+}
+
+// leftView is what --format json says of a command that left processes running.
+type leftView struct {
+	Left    sandbox.Left `json:"left"`
+	Message string       `json:"message"`
 }
 
 // sayLimit says on standard error which limit the command reached, behind what
@@ -25,7 +32,7 @@ func (a *app) sayLimit(h *sandbox.LimitHit) error {
 	case a.globals.json():
 		return a.writeLimit(h, h.Hint())
 	}
-	a.say("%s; %s", h, h.Hint())
+	a.say("%s; %s", termsafe.Line(h.String()), h.Hint())
 	return nil
 }
 
@@ -41,6 +48,14 @@ func (a *app) sayEnded(out manager.Outcome) error {
 	}
 	if a.globals.json() && (out.Blocked || slices.ContainsFunc(out.Violations, limited)) {
 		return nil
+	}
+	left := out.Exit.Left
+	switch {
+	case left == nil:
+	case a.globals.json() && out.Exit.Limit == nil:
+		return writeJSON(a.Stderr, leftView{Left: *left, Message: left.String()})
+	case !a.globals.json():
+		a.say("%s", termsafe.Line(left.String()))
 	}
 	return a.sayLimit(out.Exit.Limit)
 }
