@@ -85,6 +85,19 @@ func (p Plan) WithoutIPv6() Plan {
 	return p
 }
 
+// Protected returns p with further mounts, which lie in those of the Spec and
+// close parts of them, or take the place of one that is closed. They follow from what there is on the host and not from
+// the Spec, so they are no part of its hash.
+func (p Plan) Protected(closing []sandbox.Mount) Plan {
+	host := *p.Host
+	host.Mounts = slices.DeleteFunc(slices.Clone(host.Mounts), func(m mount.Mount) bool {
+		return slices.ContainsFunc(closing, func(c sandbox.Mount) bool { return c.Target == m.Target })
+	})
+	host.Mounts = append(host.Mounts, mounts(closing)...)
+	p.Host = &host
+	return p
+}
+
 // LacksIPv6 reports whether err is the refusal of a kernel without IPv6 to start
 // a container that is to have the address ::1.
 func LacksIPv6(err error) bool {

@@ -105,12 +105,20 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 	m.log.WithField("sandbox", name).Debugf("%s: %s", d.Action, d.Reason)
 	switch d.Action {
 	case lifecycle.Use, lifecycle.Start, lifecycle.Unpause:
-		return m.wake(ctx, w, w.spec, rec, held, d.Action)
+		l, err := m.wake(ctx, w, w.spec, rec, held, d.Action)
+		if err != nil {
+			return nil, err
+		}
+		return m.fitting(ctx, w, l, leased)
 	case lifecycle.KeepAndHint:
 		m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, m.changes(w, rec), d.Hint)
 		spec := kept(w, rec)
 		spec.Grants = w.spec.Grants
-		return m.wake(ctx, w, spec, rec, held, d.Wake)
+		l, err := m.wake(ctx, w, spec, rec, held, d.Wake)
+		if err != nil {
+			return nil, err
+		}
+		return m.fitting(ctx, w, l, leased)
 	case lifecycle.Refuse:
 		refusal := d.Refusal(name)
 		refusal.Message += m.changes(w, rec)

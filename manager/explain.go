@@ -127,18 +127,19 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 		e.Gate = Gate{Place: Nowhere, Reason: "nothing can be run as things are"}
-		m.answer(ctx, &e, res, q, nil)
+		m.answer(ctx, &e, res, q, nil, nil)
 		return e, nil
 	}
 	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(w.provider.Name()))
 	e.describe(w)
 	if w.gate.Place == OnHost {
-		m.answer(ctx, &e, res, q, nil)
+		m.answer(ctx, &e, res, q, nil, nil)
 		e.Next = "run on the host, without a wall"
 		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env, the commands and the limits of a command hold")
 		return e, nil
 	}
-	m.answer(ctx, &e, res, q, e.plan(ctx, w))
+	wall, closes := e.plan(ctx, w)
+	m.answer(ctx, &e, res, q, wall, closes)
 	if err := m.explainNext(ctx, w, &e); err != nil {
 		e.Status = sandbox.StatusUnknown
 		e.Problems = append(e.Problems, err.Error())

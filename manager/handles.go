@@ -199,6 +199,10 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 		l.close()
 		return nil
 	}
+	if why, _, err := fits(ctx, l.Sandbox); err != nil || why != "" {
+		l.close() // what becomes of it is decided in its turn
+		return nil
+	}
 	return l
 }
 

@@ -15,26 +15,31 @@ import (
 type judge func(op sandbox.Operation, inside string) sandbox.Verdict
 
 // plan fills in how the provider would enforce the wanted Spec, where it can
-// tell, and returns what judges paths, or nil.
-func (e *Explanation) plan(ctx context.Context, w *want) judge {
-	p, ok := w.provider.(provider.Planner)
+// tell, and returns what judges paths, and what closes some of them; either may
+// be nil.
+func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
+	of := w.provider
+	if b, wrapped := of.(berthed); wrapped {
+		of = b.bindable
+	}
+	p, ok := of.(provider.Planner)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	plan, err := p.Plan(ctx, w.spec)
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
-		return nil
+		return nil, nil
 	}
 	e.Layers = append(e.Layers, plan.Layers...)
 	e.Wall = append(e.Wall, plan.Steps...)
 	e.Notes = append(e.Notes, plan.Notes...)
-	return plan.Judge
+	return plan.Judge, plan.Closes
 }
 
 // answer answers q by the policies of res and, for paths, by the rules of the
 // wall where it has some.
-func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall judge) {
+func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall, closes judge) {
 	g, err := gate.New(res, m.host.Inside(res))
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
@@ -56,7 +61,7 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 		if wall != nil {
 			e.Verdicts = append(e.Verdicts, judged(wall, inside)...)
 		}
-		e.Verdicts = append(e.Verdicts, answerPath(g, inside, wall != nil)...)
+		e.Verdicts = append(e.Verdicts, closedBy(closes, inside, answerPath(g, inside, wall != nil))...)
 	}
 	if q.Host != "" {
 		e.Verdicts = append(e.Verdicts, answerNetwork(g, res, q.Host, q.Method)...)
@@ -114,6 +119,19 @@ func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 		out = append(out, Verdict{Kind: kind, Operation: string(op), Subject: inside, Verdict: string(d.Verdict), Reason: reason})
 	}
 	return out
+}
+
+// closedBy has the answers say what closes denies.
+func closedBy(closes judge, inside string, answers []Verdict) []Verdict {
+	if closes == nil {
+		return answers
+	}
+	for i, own := range judged(closes, inside) {
+		if own.Verdict == "deny" && i < len(answers) && answers[i].Verdict != "deny" {
+			answers[i] = own
+		}
+	}
+	return answers
 }
 
 // judged asks j about an absolute path inside.

@@ -21,6 +21,11 @@ type Plan struct {
 	// Judge says what the rules make of an operation on a path inside; nil
 	// when the provider has no rules for paths.
 	Judge func(op sandbox.Operation, inside string) sandbox.Verdict
+
+	// Closes is for a provider without Judge that closes some paths by mounts
+	// of its own: what it does not allow is closed, and of all else it says
+	// nothing.
+	Closes func(op sandbox.Operation, inside string) sandbox.Verdict
 }
 
 // A Layer is one of several means that hold by themselves.

@@ -10,12 +10,15 @@ package docker
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
+	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/within"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/turns"
@@ -59,6 +62,12 @@ type Options struct {
 	Routes func() ([]netip.Prefix, error)
 	// World is asked at each Create for the facts that the hardening rules need.
 	World func() hardening.World
+	// Protection is a folder of ours for what protects folders of people that
+	// containers can write. It is needed where Specs mount such folders.
+	Protection string
+	// Home is that of the user on the host, whose configuration of git may name
+	// files in such folders; empty where there is none.
+	Home string
 	// Warn receives the engine's warnings about a new container, such as
 	// limits that the kernel does not enforce, and what its guest cannot
 	// keep apart there. Nil drops them.
@@ -80,6 +89,10 @@ type Provider struct {
 	opts   Options
 
 	turns turns.Turns // by sandbox name: one Create or Open brings up at a time
+
+	stubs     func() (*stub.Dir, error)
+	protected sync.Mutex
+	scanners  map[string]*scan.Scanner // by sandbox name
 }
 
 // New returns a Provider on the engine.
@@ -99,7 +112,9 @@ func New(e Engine, o Options) *Provider {
 	if o.Warn == nil {
 		o.Warn = func(string, string) {}
 	}
-	return &Provider{engine: e, opts: o}
+	p := &Provider{engine: e, opts: o}
+	p.stubs = sync.OnceValues(p.openStubs)
+	return p
 }
 
 // Name is "docker".
@@ -135,6 +150,7 @@ func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, 
 	if err != nil {
 		return nil, err
 	}
+	p.sweepProtection(ctx, infos)
 	return append(infos, remnants(networks, infos, f)...), nil
 }
 
@@ -168,6 +184,9 @@ func (p *Provider) Unpause(ctx context.Context, name string) error {
 func (p *Provider) Remove(ctx context.Context, name string) error {
 	info, err := p.engine.Inspect(ctx, name)
 	if sandbox.IsNotFound(err) {
+		if err := p.letGo(ctx, name); err != nil {
+			return err
+		}
 		return p.sweepNetworks(ctx, name, func(o sandbox.Owner) bool { return p.opts.Instance != "" && o.Instance == p.opts.Instance })
 	}
 	if err != nil {
@@ -177,6 +196,9 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 		return notOurs("remove", name)
 	}
 	if err := p.engine.Remove(ctx, info.ID); err != nil {
+		return err
+	}
+	if err := p.letGo(ctx, name); err != nil {
 		return err
 	}
 	return p.sweepNetworks(ctx, name, info.Owner.Same)
@@ -203,6 +225,19 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.openSockets(s); err != nil {
 		return sandbox.Info{}, err
 	}
+	rules, err := p.protection(ctx, s)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	settle, err := p.prepare(ctx, s.Name, rules)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	made := false
+	defer func() { settle(made) }()
+	if rules != nil {
+		plan = plan.Protected(rules.mounts)
+	}
 	for try := 1; ; try++ {
 		on, err := p.giveNetwork(ctx, s, hash, plan)
 		if err != nil {
@@ -215,6 +250,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 			continue
 		}
 		if try >= networkTries || !lostNetwork(s, err) {
+			made = err == nil
 			return info, err
 		}
 	}

@@ -14,12 +14,22 @@ type handle struct {
 	spec   sandbox.Spec
 	engine Engine
 	guest  *client.Client
+	p      *Provider
+	guard  guard
 }
 
 func (h *handle) Info() sandbox.Info { return h.info }
 
 func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
-	return h.guest.Start(ctx, within.Command(c, h.spec))
+	rules, before, err := h.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.guest.Start(ctx, within.Command(c, h.spec))
+	if err != nil {
+		return nil, err
+	}
+	return h.watched(p, rules, before), nil
 }
 
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {

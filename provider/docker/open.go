@@ -39,7 +39,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		c.Close()
 		return nil, err
 	}
-	return &handle{info: info, spec: s, engine: p.engine, guest: c}, nil
+	return &handle{info: info, spec: s, engine: p.engine, guest: c, p: p}, nil
 }
 
 // noticeWithin is how long the engine may take to notice that a container has
@@ -141,6 +141,9 @@ func (p *Provider) start(ctx context.Context, id string, s sandbox.Spec) error {
 		return err
 	}
 	if err := p.openSockets(s); err != nil {
+		return err
+	}
+	if err := p.again(ctx, s.Name); err != nil {
 		return err
 	}
 	return explainStart(p.engine.Start(ctx, id), s)

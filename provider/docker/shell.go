@@ -10,6 +10,14 @@ import (
 // OpenShell implements [sandbox.Sandbox]. A shell starts from what the Spec
 // says for every command.
 func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
+	rules, _, err := h.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
 	o, limits := within.Shell(o, h.spec)
-	return h.guest.OpenShell(ctx, o, limits)
+	s, err := h.guest.OpenShell(ctx, o, limits)
+	if err != nil || rules == nil {
+		return s, err
+	}
+	return &shell{Shell: s, h: h}, nil
 }

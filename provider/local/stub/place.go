@@ -105,6 +105,11 @@ func (d *Dir) make(dir int, name string, r record) error {
 	if err := r.create(dir); err != nil {
 		return err
 	}
+	if d.Owned && os.Geteuid() == 0 {
+		if err := handOver(dir, r.Temp); err != nil {
+			return err
+		}
+	}
 	d.step()
 	var st unix.Stat_t
 	if err := nolink.Stat(dir, r.Temp, &st); err != nil {
@@ -123,6 +128,17 @@ func (d *Dir) make(dir int, name string, r record) error {
 	}
 	d.step()
 	return nil
+}
+
+// handOver gives what is called name in the folder dir to the folder's owner.
+func handOver(dir int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return err
+	}
+	return nolink.Retry(func() error {
+		return unix.Fchownat(dir, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
+	})
 }
 
 // create makes the thing under its random name.

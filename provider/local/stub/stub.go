@@ -51,7 +51,10 @@ const (
 // processes of one user too.
 type Dir struct {
 	path string
-	step func() // called between the steps, for tests that end the process there
+	// Owned has what root makes belong to the owner of the folder that it lies
+	// in, so that nothing of root's is in a person's folder.
+	Owned bool
+	step  func() // called between the steps, for tests that end the process there
 }
 
 // Open returns the records in the folder at path, which is made private.
@@ -126,6 +129,35 @@ func (h *Held) Release() error {
 		h.error = h.d.drop(h.uses)
 	})
 	return h.error
+}
+
+// Leave gives the stubs up without removing them: they are needed by something
+// that outlives this process. Whoever knows of its end calls [Dir.Drop].
+func (h *Held) Leave() error {
+	h.once.Do(func() {
+		for _, u := range h.uses {
+			h.error = errors.Join(h.error, u.lock.Unlock())
+		}
+	})
+	return h.error
+}
+
+// Drop removes the stubs at paths that nothing holds, the last first.
+func (d *Dir) Drop(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var errs []error
+	for _, p := range slices.Backward(paths) {
+		_, err := d.clear(key(p))
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Intact reports whether every stub is still the one that was there when it

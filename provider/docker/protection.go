@@ -1,0 +1,238 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/protect"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
+	"github.com/bulkhead-dev/sandbox/provider/local/world"
+)
+
+// A protection is what has to be closed for writing in the folders of people
+// that a container can write: files by which code inside would have something
+// run on the host. It is what package protect says for every provider, by
+// mounts that lie in those of the Spec.
+type protection struct {
+	plan   plan.Plan
+	views  []plan.View
+	mounts []sandbox.Mount // in order, parents first
+	rules  map[string]string
+	facts  protect.Facts
+	search scan.Request
+	notes  []string
+}
+
+// protection looks at the host and says what has to be closed for s now. It is
+// nil where s writes in no folder of people: a scratch workspace is ours.
+func (p *Provider) protection(ctx context.Context, s sandbox.Spec) (*protection, error) {
+	if p.opts.World == nil {
+		return nil, nil
+	}
+	at := p.opts.World()
+	c := &protection{rules: map[string]string{}}
+	q := protect.Request{Home: p.opts.Home}
+	ours := func(dir string) bool {
+		return slices.ContainsFunc(at.Workspaces, func(w string) bool { return below(dir, w) })
+	}
+	for _, m := range s.Mounts {
+		if m.Role != sandbox.RoleWorkspace && m.Role != sandbox.RoleAgent && m.Role != sandbox.RoleBind {
+			continue
+		}
+		source, err := hostpath.Canonical(m.Source)
+		if err != nil {
+			return nil, err
+		}
+		if st, err := os.Stat(source); err != nil || !st.IsDir() {
+			continue // of a missing one the engine says so; a file is a person's choice
+		}
+		c.views = append(c.views, plan.View{Source: source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
+		switch {
+		case m.ReadOnly || ours(source):
+		case m.Role == sandbox.RoleWorkspace:
+			q.Own = source
+			c.search.Roots = append(c.search.Roots, source)
+		default:
+			q.Writable = append(q.Writable, source)
+			c.search.Roots = append(c.search.Roots, source)
+		}
+	}
+	if len(c.search.Roots) == 0 {
+		return nil, nil
+	}
+	if p.opts.Protection == "" {
+		return nil, &sandbox.Error{Code: sandbox.CodeInternal, Op: "protect", Resource: s.Name, Message: "the provider has no folder for what protects folders of the host"}
+	}
+	for _, own := range at.Sensitive {
+		if !slices.ContainsFunc(at.Workspaces, func(w string) bool { return below(w, own) }) {
+			q.Settings = append(q.Settings, own)
+		}
+	}
+	slices.Sort(c.search.Roots)
+	c.search.Roots = slices.Compact(c.search.Roots)
+	slices.Sort(q.Writable)
+	q.Writable = slices.Compact(q.Writable)
+	c.search.Find = protect.Finds()
+	q.Git = protect.UserGit(q.Home, os.Getenv)
+	return c, c.look(ctx, p, s, q)
+}
+
+// look fills in what the host says.
+func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q protect.Request) error {
+	found, err := p.scanner(s.Name).Scan(ctx, c.search)
+	if err != nil {
+		return err
+	}
+	q.Found = found.Found
+	if c.facts, err = protect.Look(q); err != nil {
+		return err
+	}
+	stubs, err := p.stubs()
+	if err != nil {
+		return err
+	}
+	rules := protect.Decide(c.facts)
+	// Views of a worktree's main repository are not taken over: nothing of it
+	// is shown in a container.
+	w := plan.World{Views: c.views, Denies: rules.Denies}
+	if _, c.plan, err = plan.Draw(w, world.Disk{Stub: stubs.Is}); err != nil {
+		return err
+	}
+	c.notes = slices.Concat(rules.Notes, c.plan.Notes)
+	for _, op := range c.plan.Ops {
+		if _, in := c.view(op.Target); !in {
+			continue
+		}
+		switch op.Kind {
+		case plan.OpBind, plan.OpRoBind:
+			whole := slices.ContainsFunc(c.views, func(v plan.View) bool { return v.Target == op.Target })
+			if whole && (op.Kind == plan.OpBind || !strings.HasPrefix(op.Rule, "protection: ")) {
+				continue // the Spec's own
+			}
+			c.mounts = append(c.mounts, sandbox.Mount{Source: op.Source, Target: op.Target, ReadOnly: op.Kind == plan.OpRoBind, Role: sandbox.RoleBind})
+			c.rules[op.Target] = op.Rule
+		case plan.OpMaskFile, plan.OpMaskDir:
+			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "protect", Resource: op.Target,
+				Message: op.Target + " has to be closed (" + op.Rule + "), and is neither a file nor a folder", Hint: "remove it, or use another workspace"}
+		}
+	}
+	return nil
+}
+
+// view returns the view that shows the path inside.
+func (c *protection) view(inside string) (v plan.View, ok bool) {
+	for _, one := range c.views {
+		if below(inside, one.Target) && (!ok || len(one.Target) > len(v.Target)) {
+			v, ok = one, true
+		}
+	}
+	return v, ok
+}
+
+// judge says what the protection makes of op on a path inside. What it does not
+// close is not for it to judge.
+func (c *protection) judge(op sandbox.Operation, inside string) sandbox.Verdict {
+	open := sandbox.Verdict{Allowed: true}
+	if c == nil {
+		return open
+	}
+	if _, in := c.view(inside); !in {
+		return open
+	}
+	if v := c.plan.Judge(op, inside); !v.Allowed && v.Builtin {
+		return v
+	}
+	return open
+}
+
+// lost returns the first place that is to be closed and is not, by what is
+// mounted inside, and the rule. Grave says that it is no matter of a repository
+// alone that has appeared below a folder of people.
+func (c *protection) lost(mounted map[string]bool) (place, rule string, grave bool) {
+	for _, m := range c.mounts {
+		readOnly, there := mounted[m.Target]
+		if there && (readOnly || !m.ReadOnly) {
+			continue
+		}
+		if !c.nested(m.Source) {
+			return m.Target, c.rules[m.Target], true
+		}
+		if place == "" {
+			place, rule = m.Target, c.rules[m.Target]
+		}
+	}
+	return place, rule, false
+}
+
+// nested reports whether the host's path lies in a repository below a folder
+// that is mounted, and not in one that is it.
+func (c *protection) nested(host string) bool {
+	return slices.ContainsFunc(c.facts.Repos, func(r protect.Repo) bool {
+		return below(host, r.Place) && !slices.Contains(c.search.Roots, r.Place)
+	})
+}
+
+// before returns the facts about repositories that mounts close: what becomes of
+// others is looked through when a command has ended.
+func (c *protection) before(mounted map[string]bool) protect.Facts {
+	f := c.facts
+	f.Repos = slices.DeleteFunc(slices.Clone(f.Repos), func(r protect.Repo) bool {
+		return !slices.Contains(c.search.Roots, r.Place) && slices.ContainsFunc(c.mounts, func(m sandbox.Mount) bool {
+			readOnly, there := mounted[m.Target]
+			return below(m.Source, r.Place) && m.ReadOnly && !(there && readOnly)
+		})
+	})
+	return f
+}
+
+// hold looks for what code inside has made for git on the host, takes away what
+// would run something, and returns what it has found.
+func (c *protection) hold(ctx context.Context, p *Provider, name string, before protect.Facts) ([]sandbox.Violation, error) {
+	found, err := p.scanner(name).Scan(ctx, c.search)
+	if err != nil {
+		return nil, err
+	}
+	list, err := protect.Hold(before, found.Found)
+	var out []sandbox.Violation
+	for _, one := range list {
+		rule := protect.RulePlanted + ": " + one.Why
+		if one.Held != "" {
+			rule += "; it is kept as " + path.Base(one.Held)
+		}
+		out = append(out, sandbox.Violation{
+			Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite, Resource: one.Path, Rule: rule, Builtin: true,
+			Evidence: sandbox.EvidenceWeak, HostPath: one.Path, Time: p.opts.Now().UTC(),
+		})
+	}
+	return out, err
+}
+
+// mountsOf reads what is mounted where, as the kernel tells it in mountinfo, and
+// whether it is read-only. Of several mounts at one place the last one counts.
+func mountsOf(text string) (map[string]bool, error) {
+	out := map[string]bool{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, 1<<20)
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 {
+			return nil, fmt.Errorf("the line %q of mountinfo is too short", lines.Text())
+		}
+		out[unescape.Replace(f[4])] = slices.Contains(strings.Split(f[5], ","), "ro")
+	}
+	return out, lines.Err()
+}
+
+// below reports whether p is dir or lies in it.
+func below(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,274 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/scan"
+	"github.com/bulkhead-dev/sandbox/provider/local/stub"
+	"github.com/bulkhead-dev/sandbox/statedir"
+)
+
+// What a mount closes has to be there, so what is missing is made for as long as
+// a container needs it. A container outlives its program; so which stubs it
+// needs is on record below Options.Protection, one file for each container:
+//
+//	record the stubs · make them · create the container · (use) ·
+//	remove the container · remove the stubs that no other record names · remove the record
+//
+// A record whose container is gone, after a crash or a removal by hand, is
+// swept when sandboxes are listed or made.
+
+const recordSuffix = ".json"
+
+// needs is such a record.
+type needs struct {
+	Stubs []plan.Stub `json:"stubs"`
+}
+
+func (p *Provider) recordsDir() string { return filepath.Join(p.opts.Protection, "containers") }
+
+func (p *Provider) recordOf(name string) string {
+	return filepath.Join(p.recordsDir(), name+recordSuffix)
+}
+
+// openStubs opens the records of stubs.
+func (p *Provider) openStubs() (*stub.Dir, error) {
+	d, err := stub.Open(filepath.Join(p.opts.Protection, "stubs"))
+	if err == nil {
+		d.Owned = true
+	}
+	return d, err
+}
+
+// scanner returns what looks through the folders of a sandbox, which remembers
+// what it saw.
+func (p *Provider) scanner(name string) *scan.Scanner {
+	p.protected.Lock()
+	defer p.protected.Unlock()
+	if p.scanners == nil {
+		p.scanners = map[string]*scan.Scanner{}
+	}
+	if p.scanners[name] == nil {
+		p.scanners[name] = scan.New(scan.Limits{})
+	}
+	return p.scanners[name]
+}
+
+// creating keeps others from sweeping while a container is made, whose record
+// is there before it. With sweep it is the other side, and reports false where
+// a container is being made.
+func (p *Provider) creating(ctx context.Context, sweep bool) (unlock func(), ok bool, err error) {
+	if _, err := statedir.MakePrivate(p.opts.Protection); err != nil {
+		return nil, false, err
+	}
+	if _, err := statedir.MakePrivate(p.recordsDir()); err != nil {
+		return nil, false, err
+	}
+	l := flock.New(filepath.Join(p.opts.Protection, "creating.lock"), flock.SetPermissions(0o600))
+	if sweep {
+		ok, err = l.TryLock()
+	} else {
+		ok, err = l.TryRLockContext(ctx, 5*time.Millisecond)
+	}
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return func() { l.Unlock() }, true, nil
+}
+
+// prepare makes the stubs that c needs, and records them as those of the
+// container name. settle says what became of the container.
+func (p *Provider) prepare(ctx context.Context, name string, c *protection) (settle func(made bool), err error) {
+	if c == nil || len(c.mounts) == 0 {
+		return func(bool) {}, nil
+	}
+	unlock, ok, err := p.creating(ctx, false)
+	if err != nil || !ok {
+		return nil, errors.Join(&sandbox.Error{Code: sandbox.CodeUnavailable, Op: "protect", Resource: name, Retryable: true, Message: "the records of what protects the host are locked"}, err)
+	}
+	stubs, err := p.stubs()
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	if err := p.record(name, c.plan.Stubs); err != nil {
+		unlock()
+		return nil, err
+	}
+	held, err := stubs.Make(ctx, c.plan.Stubs)
+	if err != nil {
+		err = errors.Join(err, p.letGo(ctx, name))
+		unlock()
+		return nil, err
+	}
+	return func(made bool) {
+		err := held.Leave()
+		if !made {
+			err = errors.Join(err, p.letGo(context.WithoutCancel(ctx), name))
+		}
+		unlock()
+		if err != nil {
+			p.opts.Warn(name, "what closes missing files of the host was not put in order: "+err.Error())
+		}
+	}, nil
+}
+
+func (p *Provider) record(name string, list []plan.Stub) error {
+	data, err := json.Marshal(needs{Stubs: list})
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(p.recordsDir(), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(data)
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), p.recordOf(name))
+}
+
+func readNeeds(file string) (needs, error) {
+	var n needs
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &n)
+	}
+	return n, err
+}
+
+// again makes stubs of the container name that are gone, so that it can be
+// started. What has come to be in their places is mounted instead, and whether
+// that is what has to be closed is looked at when it runs.
+func (p *Provider) again(ctx context.Context, name string) error {
+	if p.opts.Protection == "" {
+		return nil
+	}
+	n, err := readNeeds(p.recordOf(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stubs, err := p.stubs()
+	if err != nil {
+		return err
+	}
+	for _, s := range n.Stubs {
+		held, err := stubs.Make(ctx, []plan.Stub{s})
+		if err == nil {
+			err = held.Leave()
+		}
+		if err != nil && sandbox.CodeOf(err) != sandbox.CodeBusy {
+			return err
+		}
+	}
+	return nil
+}
+
+// letGo removes the stubs of the container name that no other one needs, and
+// its record. The container is gone.
+func (p *Provider) letGo(ctx context.Context, name string) error {
+	if p.opts.Protection == "" {
+		return nil
+	}
+	p.protected.Lock()
+	delete(p.scanners, name)
+	p.protected.Unlock()
+	own, err := readNeeds(p.recordOf(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	others := map[string]bool{}
+	names, err := p.recorded()
+	if err != nil {
+		return err
+	}
+	for _, other := range names {
+		if other == name {
+			continue
+		}
+		n, err := readNeeds(p.recordOf(other))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, s := range n.Stubs {
+			others[s.Path] = true
+		}
+	}
+	var gone []string
+	for _, s := range own.Stubs {
+		if !others[s.Path] {
+			gone = append(gone, s.Path)
+		}
+	}
+	stubs, err := p.stubs()
+	if err != nil {
+		return err
+	}
+	if err := stubs.Drop(ctx, gone); err != nil {
+		return err
+	}
+	return os.Remove(p.recordOf(name))
+}
+
+// recorded returns the names of containers that have a record.
+func (p *Provider) recorded() ([]string, error) {
+	if p.opts.Protection == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(p.recordsDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if name, is := strings.CutSuffix(e.Name(), recordSuffix); is && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// sweepProtection lets go of what containers needed that are gone, there being
+// those of known at least.
+func (p *Provider) sweepProtection(ctx context.Context, known []sandbox.Info) {
+	names, err := p.recorded()
+	if err != nil || len(names) == 0 {
+		return
+	}
+	unlock, ok, err := p.creating(ctx, true)
+	if err != nil || !ok {
+		return // the next one sweeps
+	}
+	defer unlock()
+	for _, name := range names {
+		if slices.ContainsFunc(known, func(i sandbox.Info) bool { return i.Name == name }) {
+			continue
+		}
+		if _, err := p.engine.Inspect(ctx, name); !sandbox.IsNotFound(err) {
+			continue
+		}
+		if err := p.letGo(ctx, name); err != nil {
+			p.opts.Warn(name, "what closed missing files of the host is left: "+err.Error())
+		}
+	}
+}
