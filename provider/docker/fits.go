@@ -21,6 +21,7 @@ type guard struct {
 	mounted map[string]bool
 	at      time.Time
 	told    map[string]bool // of what was found after commands
+	none    bool            // the Spec mounts no folder of people for writing
 }
 
 // freshFor is how long a look at host and container counts: a call of a manager
@@ -39,11 +40,14 @@ func (h *handle) Fits(ctx context.Context) (why string, grave bool, err error) {
 	}
 	h.guard.mu.Lock()
 	defer h.guard.mu.Unlock()
+	if h.guard.none {
+		return "", false, nil
+	}
 	c, err := h.p.protection(ctx, h.spec)
 	if err != nil {
 		return "", true, err
 	}
-	h.guard.now, h.guard.at = c, time.Now()
+	h.guard.now, h.guard.at, h.guard.none = c, time.Now(), c == nil
 	if c == nil || len(c.mounts) == 0 {
 		return "", false, nil
 	}
@@ -84,7 +88,7 @@ func (h *handle) mounts(ctx context.Context) (map[string]bool, error) {
 // ready is Fits for a start through the handle: an error where nothing may run.
 func (h *handle) ready(ctx context.Context) (*protection, protect.Facts, error) {
 	h.guard.mu.Lock()
-	fresh := time.Since(h.guard.at) < freshFor
+	fresh := h.guard.none || time.Since(h.guard.at) < freshFor
 	h.guard.mu.Unlock()
 	if !fresh {
 		why, grave, err := h.Fits(ctx)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -315,5 +316,46 @@ func BenchmarkMakeAndRelease(b *testing.B) {
 		if err := h.Release(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestLeave holds that stubs which are left outlive whoever made them until they
+// are dropped, and belong to the owner of their folder where that is asked for.
+func TestLeave(t *testing.T) {
+	r := newRig(t)
+	d, err := Open(filepath.Join(t.TempDir(), "stubs"))
+	r.must(err)
+	d.Owned = true
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	r.must(err)
+	if os.Geteuid() == 0 {
+		r.must(os.Chown(dir, 1000, 1000))
+	}
+	want := []plan.Stub{{Path: dir + "/folder", Dir: true}, {Path: dir + "/file"}}
+	held, err := d.Make(t.Context(), want)
+	r.must(err)
+	var paths []string
+	for _, s := range want {
+		paths = append(paths, s.Path)
+	}
+	r.must(d.Drop(t.Context(), paths))
+	if !d.Is(paths[0]) || !d.Is(paths[1]) {
+		t.Error("stubs that are held were dropped")
+	}
+	r.must(held.Leave())
+	for _, p := range paths {
+		st, err := os.Lstat(p)
+		r.must(err)
+		if owner := st.Sys().(*syscall.Stat_t).Uid; !d.Is(p) || os.Geteuid() == 0 && owner != 1000 {
+			t.Errorf("%s: a stub %v, of user %d", p, d.Is(p), owner)
+		}
+	}
+	r.must(os.WriteFile(dir+"/folder/x", nil, 0o600))
+	r.must(d.Drop(t.Context(), paths))
+	if _, err := os.Lstat(dir + "/folder/x"); err != nil {
+		t.Error("what was put into a stub is gone")
+	}
+	if _, err := os.Lstat(dir + "/file"); err == nil {
+		t.Error("a stub that was dropped is there")
 	}
 }
