@@ -38,7 +38,7 @@ func (m *Manager) fitting(ctx context.Context, w *want, l *live, leased bool) (*
 	}
 	l.letGo()
 	if leased {
-		return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "run", Resource: l.name(), Retryable: true,
+		return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "run", Resource: l.name(),
 			Message: why + ", and something runs in it", Hint: "wait until that has ended, or end it with: sandbox recreate " + l.name()}
 	}
 	m.log.WithField("sandbox", l.name()).Infof("recreate it: %s", why)

@@ -93,7 +93,7 @@ func (h *handle) ready(ctx context.Context) (*protection, protect.Facts, error) 
 	if !fresh {
 		why, grave, err := h.Fits(ctx)
 		if err == nil && grave && why != "" {
-			err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "start", Resource: h.info.Name, Message: why, Hint: "apply it with: sandbox recreate " + h.info.Name, Retryable: true}
+			err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "start", Resource: h.info.Name, Message: why, Hint: "apply it with: sandbox recreate " + h.info.Name}
 		}
 		if err != nil {
 			return nil, protect.Facts{}, err
