@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -58,7 +59,11 @@ func (h *handle) Fits(ctx context.Context) (why string, grave bool, err error) {
 	if place == "" {
 		return "", false, nil
 	}
-	return strconv.Quote(place) + " has to be closed for writing since the sandbox was made (" + rule + ")", grave, nil
+	what := " has to be closed for writing since the sandbox was made ("
+	if slices.Contains(c.added, place) {
+		what = " has to be shown since the sandbox was made ("
+	}
+	return strconv.Quote(place) + what + rule + ")", grave, nil
 }
 
 // mounts returns what is mounted in the container, and whether it is read-only.

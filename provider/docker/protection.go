@@ -24,6 +24,7 @@ import (
 type protection struct {
 	plan   plan.Plan
 	views  []plan.View
+	added  []string        // targets of views that the Spec does not have
 	mounts []sandbox.Mount // in order, parents first
 	rules  map[string]string
 	facts  protect.Facts
@@ -58,7 +59,7 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec) (*protection,
 		switch {
 		case m.ReadOnly || ours(source):
 		case m.Role == sandbox.RoleWorkspace:
-			q.Own = source
+			q.Own, q.Inside = source, m.Target
 			c.search.Roots = append(c.search.Roots, source)
 		default:
 			q.Writable = append(q.Writable, source)
@@ -100,20 +101,26 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q pr
 		return err
 	}
 	rules := protect.Decide(c.facts)
-	// Views of a worktree's main repository are not taken over: nothing of it
-	// is shown in a container.
+	for _, v := range rules.Views {
+		if covers(v.Target, s) {
+			c.notes = append(c.notes, v.Target+" cannot be shown in the container, where other things lie at this path; git worktrees do not work there")
+			continue
+		}
+		c.views = append(c.views, v)
+		c.added = append(c.added, v.Target)
+	}
 	w := plan.World{Views: c.views, Denies: rules.Denies}
 	if _, c.plan, err = plan.Draw(w, world.Disk{Stub: stubs.Is}); err != nil {
 		return err
 	}
-	c.notes = slices.Concat(rules.Notes, c.plan.Notes)
+	c.notes = slices.Concat(c.notes, rules.Notes, c.plan.Notes)
 	for _, op := range c.plan.Ops {
 		if _, in := c.view(op.Target); !in {
 			continue
 		}
 		switch op.Kind {
 		case plan.OpBind, plan.OpRoBind:
-			whole := slices.ContainsFunc(c.views, func(v plan.View) bool { return v.Target == op.Target })
+			whole := slices.ContainsFunc(c.views, func(v plan.View) bool { return v.Target == op.Target }) && !slices.Contains(c.added, op.Target)
 			if whole && (op.Kind == plan.OpBind || !strings.HasPrefix(op.Rule, "protection: ")) {
 				continue // the Spec's own
 			}
@@ -125,6 +132,23 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q pr
 		}
 	}
 	return nil
+}
+
+// covers reports whether a mount at target would hide something that the
+// container needs: a folder of the system, or what the Spec mounts.
+func covers(target string, s sandbox.Spec) bool {
+	hides := func(p string) bool { return below(p, target) }
+	system := []string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", sandbox.GuestDir}
+	if slices.ContainsFunc(system, hides) {
+		return true
+	}
+	for _, closed := range []string{"/proc", "/sys", "/dev", "/etc", sandbox.GuestDir} {
+		if below(target, closed) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return hides(m.Target) }) ||
+		slices.ContainsFunc(s.Tmpfs, func(t sandbox.Tmpfs) bool { return hides(t.Target) })
 }
 
 // view returns the view that shows the path inside.
@@ -162,7 +186,7 @@ func (c *protection) lost(mounted map[string]bool) (place, rule string, grave bo
 		if there && (readOnly || !m.ReadOnly) {
 			continue
 		}
-		if !c.nested(m.Source) {
+		if !c.nested(m.Source) && !slices.ContainsFunc(c.added, func(target string) bool { return below(m.Target, target) }) {
 			return m.Target, c.rules[m.Target], true
 		}
 		if place == "" {

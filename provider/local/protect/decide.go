@@ -46,6 +46,9 @@ func (d *decision) repo(r Repo) {
 	if r.Own && r.Main != "" && r.Believed {
 		d.worktree(r)
 	}
+	if r.Own && r.exists() && !r.Bare && recorded(r) && d.f.Inside != "" && d.f.Inside != r.Place {
+		d.out.Views = append(d.out.Views, plan.View{Source: r.Place, Target: r.Place, Write: true, Optional: true, Why: whyRecorded})
+	}
 }
 
 // neverBare keeps the folder of a repository from becoming a bare one. Code
@@ -82,7 +85,15 @@ func (d *decision) folder(f Folder) {
 	// It counts as soon as the extension is on, which a command of git's on the
 	// host switches on by itself.
 	d.deny(plan.Deny{Path: path.Join(f.Path, "config.worktree"), Keep: true, Rule: RuleConfig})
+	for _, p := range f.Pointers {
+		d.out.Views = append(d.out.Views, plan.View{Source: p, Target: p, Optional: true, Why: whyRecorded})
+	}
 	for _, w := range f.Worktrees {
+		if slices.Contains(f.Elsewhere, w) {
+			for _, name := range []string{"HEAD", "index"} {
+				d.deny(plan.Deny{Path: path.Join(w, name), Rule: RuleWorktree})
+			}
+		}
 		for _, name := range []string{"commondir", "gitdir"} {
 			d.deny(plan.Deny{Path: path.Join(w, name), Rule: RulePointer})
 		}
@@ -112,6 +123,12 @@ func (d *decision) named(list []Named) {
 // kept notes what it means that a link has to stay.
 func (d *decision) kept(link string) {
 	d.note(link + " is a link that has to stay, so no file can be made, renamed or removed in " + path.Dir(link))
+}
+
+// recorded reports whether git has paths in the folder of r on record for
+// worktrees: r is one, or others lie in it.
+func recorded(r Repo) bool {
+	return r.Believed && r.Main != "" || slices.ContainsFunc(r.Folders, func(f Folder) bool { return len(f.Worktrees) > len(f.Elsewhere) })
 }
 
 // worktree opens what commits in a worktree write. What lies in a folder that

@@ -213,7 +213,14 @@ func (l *look) folder(r *Repo, dir string, depth int) {
 	names, ok := list(dir + "/worktrees")
 	f.Odd = f.Odd || !ok
 	for _, n := range names {
-		f.Worktrees = append(f.Worktrees, dir+"/worktrees/"+n)
+		w := dir + "/worktrees/" + n
+		f.Worktrees = append(f.Worktrees, w)
+		if place, ok := l.readPath(w+"/gitdir", w); w != r.Dir && l.kind(w) == unix.S_IFDIR && (!ok || !l.writable(path.Dir(place))) {
+			f.Elsewhere = append(f.Elsewhere, w)
+			if ok && l.leadsTo(place, w) {
+				f.Pointers = append(f.Pointers, place)
+			}
+		}
 	}
 	var tops []string
 	if depth == 0 { // else its files lie elsewhere
@@ -239,6 +246,23 @@ func (l *look) folder(r *Repo, dir string, depth int) {
 			r.Folders = append(r.Folders, Folder{Path: w, Odd: true})
 		}
 	}
+}
+
+// leadsTo reports whether the file is a ".git" that leads to the git folder w.
+func (l *look) leadsTo(file, w string) bool {
+	if path.Base(file) != ".git" || l.kind(file) != unix.S_IFREG {
+		return false
+	}
+	data, err := l.file(file, maxPointer)
+	if err != nil {
+		return false
+	}
+	text, ok := parsePointer(data)
+	if !ok {
+		return false
+	}
+	to, ok := l.canonical(text, path.Dir(file))
+	return ok && to == w
 }
 
 // once reports whether submodules of the git folder at dir have not been looked

@@ -37,7 +37,9 @@ type Planted struct {
 // settings (the configuration is written anew with the harmless rest), and a
 // file or link in the place of a git folder that leads astray. A folder that
 // was no bare repository and has become one beside its ".git" loses its HEAD.
-// A repository that git no longer takes for one is reported.
+// A repository that git no longer takes for one is reported. A worktree that was
+// made inside has paths on record that mean nothing on the host; they are
+// written anew, so that git works there on both sides.
 //
 // The caller makes no sandbox in these folders before Hold has returned, or
 // code inside could undo what it does. Hold follows no link, and renames in
@@ -59,6 +61,9 @@ func Hold(old Facts, found []string) ([]Planted, error) {
 		for _, f := range r.Folders {
 			h.folders[f.Path] = f
 		}
+	}
+	for _, p := range places {
+		h.relocate(path.Join(p, ".git"))
 	}
 	for _, p := range places {
 		h.repo(l.repo(p))

@@ -48,6 +48,7 @@ import (
 // canonical.
 type Request struct {
 	Own      string   // the agent's own folder where it is the writable workspace, or empty
+	Inside   string   // where Own appears in the sandbox
 	Writable []string // sources of the other writable views, scratch workspaces left out
 	Found    []string // places of [Finds] that a scan found below them
 	Home     string   // of the user; empty when there is none
@@ -60,7 +61,10 @@ type Rules struct {
 	Denies []plan.Deny // all for writing alone, sorted by path
 	// Views open the parts of a main repository that a commit in one of its
 	// worktrees writes, and the rest of it for reading, at the same paths as
-	// on the host.
+	// on the host. They also show the agent's own folder at its path on the
+	// host where git has that path on record for a worktree: else "git worktree
+	// prune" and "git gc" inside would take the worktree for removed. Of
+	// worktrees elsewhere they show the file ".git", for the same reason.
 	Views []plan.View
 	Notes []string // what a person should know: what does not work, and why
 }
@@ -106,7 +110,11 @@ type Folder struct {
 	Odd            bool
 	WorktreeConfig bool     // config.worktree counts
 	Worktrees      []string // folders of its worktrees
-	Named          []Named  // what its configuration has git run or read
+	// Elsewhere are those of Worktrees that belong to folders which cannot be
+	// written, and Pointers the files ".git" of these folders. Git inside would
+	// take the worktrees for removed if it did not see these files.
+	Elsewhere, Pointers []string
+	Named               []Named // what its configuration has git run or read
 }
 
 // A Named is a path that the configuration of a repository names.
@@ -129,7 +137,9 @@ const (
 	RuleStartup  = "protection: start-up files"
 	RuleAgent    = "protection: agent skills and settings"
 	RuleEditor   = "protection: editor settings that run code"
+	RuleWorktree = "protection: git worktree of another folder"
 	whyWorktree  = "main repository of the git worktree"
+	whyRecorded  = "path that git has on record for worktrees"
 )
 
 // Decide turns facts into rules. It is pure.

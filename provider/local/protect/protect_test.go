@@ -23,10 +23,12 @@ func TestOwnFolderWithRepository(t *testing.T) {
 		"own/.git/commondir keep", "own/.git/config keep", "own/.git/config.worktree keep", "own/.git/hooks keep dir",
 		"own/.git/modules/vendor/lib/commondir keep", "own/.git/modules/vendor/lib/config keep",
 		"own/.git/modules/vendor/lib/config.worktree keep", "own/.git/modules/vendor/lib/hooks keep dir",
-		"own/.git/worktrees/other/commondir", "own/.git/worktrees/other/config.worktree keep", "own/.git/worktrees/other/gitdir",
+		"own/.git/worktrees/other/HEAD", "own/.git/worktrees/other/commondir", "own/.git/worktrees/other/config.worktree keep",
+		"own/.git/worktrees/other/gitdir", "own/.git/worktrees/other/index",
 		"own/commondir keep", "own/refs keep", "own/vendor/lib/.git keep",
 	)
-	if len(got.Views) != 0 || len(got.Notes) != 0 {
+	// Git inside has to see that the folder of the worktree is there.
+	if len(got.Views) != 1 || got.Views[0].Target != r.at("other/.git") || got.Views[0].Write || len(got.Notes) != 0 {
 		t.Errorf("%+v", got)
 	}
 }

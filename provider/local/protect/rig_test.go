@@ -117,7 +117,7 @@ func (r rig) want(got []string, want ...string) {
 }
 
 // ofGit are the rules about repositories.
-var ofGit = []string{RuleHooks, RuleConfig, RuleLinks, RulePointer, RuleNoRepo, RuleNoBare, RuleBare}
+var ofGit = []string{RuleHooks, RuleConfig, RuleLinks, RulePointer, RuleWorktree, RuleNoRepo, RuleNoBare, RuleBare}
 
 func (r rig) views(views []plan.View) []string {
 	var out []string

@@ -55,7 +55,7 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 		views = append(views, plan.View{Source: m.Source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
 		if m.Role == sandbox.RoleWorkspace && !below(m.Source, at.Workspaces) {
 			// Worktrees of git and tools remember absolute paths.
-			p.Protect.Own = m.Source
+			p.Protect.Own, p.Protect.Inside = m.Source, m.Target
 			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
 		}
 	}
