@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -51,6 +52,22 @@ func scratch(t testing.TB, r config.Resolved, f config.Facts) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// TestUndefinedVariableNamesItsField holds that a path with a variable that is
+// not set names the setting that it stands in.
+func TestUndefinedVariableNamesItsField(t *testing.T) {
+	for members, field := range map[string]string{
+		`"docker":{"binds":["/srv/a:/a:ro","$NOPE/x:/x:ro"]}`: defaultsPath + "docker.binds[1]", `"docker":{"binds":["${NOPE}:/x:ro"]}`: defaultsPath + "docker.binds[0]",
+		`"filesystem":{"allowRead":["/a","$NOPE/x"]}`: defaultsPath + "filesystem.allowRead[1]", `"filesystem":{"denyWrite":["$NOPE/x"]}`: defaultsPath + "filesystem.denyWrite[0]",
+		`"filesystem":{"allowUnixSockets":["$NOPE/s"]}`: defaultsPath + "filesystem.allowUnixSockets[0]",
+	} {
+		_, err := resolvedFor(t, members).HostPaths("/root", map[string]string{"SET": "/x", "NOPE": ""})
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Field != field || !strings.Contains(e.Message, "NOPE") {
+			t.Errorf("%s: %#v; want the field %s", members, err, field)
+		}
+	}
 }
 
 func TestBuildSpecGolden(t *testing.T) {

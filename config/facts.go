@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -56,21 +58,24 @@ type Facts struct {
 // caller puts them into Facts.Canonical.
 func (r Resolved) HostPaths(home string, env map[string]string) ([]string, error) {
 	var out []string
-	for _, s := range r.Docker.Binds {
+	for i, s := range r.Docker.Binds {
 		source, _, _ := strings.Cut(s, ":")
 		p, err := pathvar.Expand(source, home, env)
 		if err != nil {
-			return nil, err
+			return nil, r.ofField(fmt.Sprintf("docker.binds[%d]", i), err)
 		}
 		out = append(out, p)
 	}
-	for _, list := range [][]string{
-		r.Filesystem.AllowRead, r.Filesystem.DenyRead, r.Filesystem.AllowWrite,
-		r.Filesystem.DenyWrite, r.Filesystem.AllowUnixSockets,
+	for _, list := range []struct {
+		name  string
+		rules []string
+	}{
+		{"allowRead", r.Filesystem.AllowRead}, {"denyRead", r.Filesystem.DenyRead}, {"allowWrite", r.Filesystem.AllowWrite},
+		{"denyWrite", r.Filesystem.DenyWrite}, {"allowUnixSockets", r.Filesystem.AllowUnixSockets},
 	} {
-		for _, s := range list {
+		for i, s := range list.rules {
 			if p, err := rulePath(s, home, env); err != nil {
-				return nil, err
+				return nil, r.ofField(fmt.Sprintf("filesystem.%s[%d]", list.name, i), err)
 			} else if strings.HasPrefix(p, "/") && !isGlob(p) {
 				out = append(out, p)
 			}
@@ -78,6 +83,17 @@ func (r Resolved) HostPaths(home string, env map[string]string) ([]string, error
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+// ofField returns err with the setting that it is about.
+func (r Resolved) ofField(name string, err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	placed := *e
+	placed.Field = r.field(name)
+	return &placed
 }
 
 // rulePath expands a path rule. Globs and rules that start neither with ~ nor

@@ -74,7 +74,9 @@ func parseTree(data []byte) (hujson.Value, error) {
 	case depth(data) > maxDepth:
 		return hujson.Value{}, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}
-	v, err := hujson.Parse(data)
+	// The parser wants a newline after a comment that begins with //, also where
+	// it is the last of the file.
+	v, err := hujson.Parse(append(bytes.Clone(data), '\n'))
 	if err != nil {
 		return v, errors.New(printable(err.Error()))
 	}

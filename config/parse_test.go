@@ -57,6 +57,21 @@ func TestParseEveryKey(t *testing.T) {
 	}
 }
 
+// TestParseEndsInAComment holds that a comment may be the last of a file, with a
+// newline behind it or without.
+func TestParseEndsInAComment(t *testing.T) {
+	for _, end := range []string{"// end", "//", "\n// end\r\n", "/* end */", " /**/ // [", ""} {
+		if _, err := config.Parse("x.json", []byte("{} "+end)); err != nil {
+			t.Errorf("%q: %v", end, err)
+		}
+	}
+	for _, bad := range []string{"/* end", "/", "// end\n}", "/*/"} {
+		if _, err := config.Parse("x.json", []byte("{} "+bad)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
 func TestParseNamesPathAndProblem(t *testing.T) {
 	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	tests := []struct{ name, in, field, message string }{

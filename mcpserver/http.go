@@ -1,8 +1,10 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,12 +14,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
 // sessionHeader is where a request names its session.
 const sessionHeader = "Mcp-Session-Id"
+
+// maxBody is how many bytes a message of a client has at most over HTTP.
+const maxBody = schema.MaxInput + 64<<10
 
 // A Handler serves the protocol over streamable HTTP. It has to be closed.
 type Handler struct {
@@ -45,7 +51,7 @@ type guest struct {
 func (s *Server) Handler(bind func(*http.Request) (Binding, error)) *Handler {
 	h := &Handler{Server: s, bind: bind, open: map[string]*guest{}}
 	h.inner = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
-		Logger: s.quiet(), SessionTimeout: s.o.Idle, MaxRequestBodyBytes: schema.MaxInput + 64<<10,
+		Logger: s.quiet(), SessionTimeout: s.o.Idle, MaxRequestBodyBytes: maxBody,
 		DisableLocalhostProtection: true, // no page of a browser has what bind asks for
 	})
 	return h
@@ -80,7 +86,34 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(sessionHeader) == "" {
 		defer h.settle(g) // also when the request ends by a panic
 	}
+	if err := whole(r); err != nil {
+		h.refuse(w, err)
+		return
+	}
 	h.inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
+}
+
+// whole returns an error where the body of r has half a character in it, and
+// keeps it for who reads it next. Larger ones than maxBody are refused there.
+func whole(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body cannot be read", Err: err}
+	}
+	if strict.HasHalf(data) {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the message has an escape that is half a character"}
+	}
+	r.Body = rest{io.MultiReader(bytes.NewReader(data), r.Body), r.Body}
+	return nil
+}
+
+// rest is a body of which the beginning was read.
+type rest struct {
+	io.Reader
+	io.Closer
 }
 
 // refuse answers without a session.

@@ -75,6 +75,27 @@ func (r *rig) dial(s *httptest.Server, h headers) (*mcp.ClientSession, error) {
 	return c, err
 }
 
+// TestHalvesOverHTTP holds that half a character is refused wherever it stands in
+// a message, and that a whole one is none.
+func TestHalvesOverHTTP(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	s, _ := r.serve()
+	for text, want := range map[string]int{`\ud800`: http.StatusUnprocessableEntity, `\ud83d\ude00`: http.StatusOK} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"` + text + `","version":"1"}}}`
+		q, err := http.NewRequestWithContext(deadline(t), http.MethodPost, s.URL, strings.NewReader(body))
+		must(t, err)
+		for k, v := range map[string]string{"Caller": "a", "Session": "s", "Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
+			q.Header.Set(k, v)
+		}
+		a, err := http.DefaultClient.Do(q)
+		must(t, err)
+		a.Body.Close()
+		if a.StatusCode != want {
+			t.Errorf("%s: %d, want %d", text, a.StatusCode, want)
+		}
+	}
+}
+
 // TestCallsEndWithTheirCaller holds that a call, which outlasts the request that
 // brought it, does not outlast the right to make it, and nor does the session.
 func TestCallsEndWithTheirCaller(t *testing.T) {

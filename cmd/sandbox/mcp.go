@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/browser"
@@ -45,7 +44,7 @@ func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	kit := agentTools(o, m, h.Browsers, s.Flags)
 	defer kit.end()
 	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
-	return server.Serve(ctx, &mcp.IOTransport{Reader: s.In, Writer: keptOpen{s.Out}, MaxLineLength: mcpLine}, mcpserver.Binding{
+	return server.Serve(ctx, &mcpserver.Lines{In: s.In, Out: keptOpen{s.Out}, Max: mcpLine}, mcpserver.Binding{
 		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
 		Caller:  "stdio", Tenant: s.Tenant, Answers: mcpserver.AnswersForGood,
 	})
