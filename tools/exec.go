@@ -88,11 +88,23 @@ func (c *call) foreground(ctx context.Context, in schema.Exec, limit time.Durati
 	if in.TTY {
 		req := c.apart(in, limit)
 		req.Command.Stdin, req.Command.Stdout, req.Again = stdin, out.stdout(), out.again
-		return c.tools.o.Manager.Shell(ctx, req)
+		return unstarted(out)(c.tools.o.Manager.Shell(ctx, req))
 	}
-	return c.tools.o.Running.Line(ctx, c.request(), running.Main, manager.Line{
+	return unstarted(out)(c.tools.o.Running.Line(ctx, c.request(), running.Main, manager.Line{
 		Text: in.Command, Stdin: stdin, Stdout: out.stdout(), Stderr: out.stderr(), Timeout: limit, Ask: c.session.Ask, Again: out.again,
-	})
+	}))
+}
+
+// unstarted makes an ended command of one whose program could not be started, and
+// writes why where its errors go.
+func unstarted(to *capture) func(manager.Outcome, error) (manager.Outcome, error) {
+	return func(o manager.Outcome, err error) (manager.Outcome, error) {
+		if exit, message, ok := manager.Unstarted(err); ok {
+			o.Exit = exit
+			_, err = io.WriteString(to.stderr(), message)
+		}
+		return o, err
+	}
 }
 
 // background starts the command and answers with its id.
@@ -100,6 +112,12 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 	s, err := c.tools.o.Running.Start(ctx, c.apart(in, limit), running.StartOptions{Text: bounded(in.Command), Stdin: []byte(in.Stdin), Shell: true})
 	if err != nil {
 		return Answer{}, err
+	}
+	if s.Err == nil && s.Outcome != nil && s.State == running.StateEnded {
+		return Answer{
+			Text: fmt.Sprintf("it has ended already, with exit status %d, as %s; see its output with process poll", s.Outcome.Exit.Code, s.ID),
+			Data: schema.ExecResult{State: "ended", ID: s.ID, ExitCode: s.Outcome.Exit.Code}, Failed: s.Outcome.Exit.Code != 0,
+		}, nil
 	}
 	text := "it runs in the background as " + s.ID + "; see its output with process poll"
 	if limit > 0 {

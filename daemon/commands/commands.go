@@ -96,6 +96,9 @@ func (s Resource) exec(c *route.Call) (any, error) {
 	} else {
 		res, err = s.m.Capture(c.Context(), req)
 	}
+	if exit, message, ok := manager.Unstarted(err); ok {
+		return Result(sandbox.Result{ExitCode: exit.Code, Stderr: []byte(message), StderrBytes: int64(len(message)), Duration: res.Duration}, at.Name), nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"io"
 	"sync"
 	"unicode/utf8"
 
@@ -42,6 +43,10 @@ func Stream(c *route.Call, name string, run func(context.Context, *Teller) (mana
 	defer cancel(nil)
 	t.Stdout.gone, t.Stderr.gone = cancel, cancel
 	out, err := run(ctx, t)
+	if exit, message, ok := manager.Unstarted(err); ok {
+		out.Exit = exit
+		_, err = io.WriteString(t.Stderr, message)
+	}
 	if err != nil && !t.begun() {
 		return nil, err
 	}

@@ -39,6 +39,10 @@ func launch(ctx context.Context, run func(context.Context, manager.Request) (man
 	go func() {
 		defer close(p.done)
 		p.out, p.err = run(ctx, req)
+		if exit, message, ok := manager.Unstarted(p.err); ok {
+			p.out.Exit = exit
+			_, p.err = io.WriteString(&p.stderr, message)
+		}
 	}()
 	select {
 	case <-p.up:

@@ -10,8 +10,10 @@ package shells
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -23,6 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
+	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
@@ -130,6 +133,10 @@ func (x *Resource) open(c *route.Call) (any, error) {
 	}
 	defer release()
 	s, err := x.house.OpenShell(c.Context(), request(c, at), sandbox.ShellOptions{Env: in.Env, Dir: in.Dir})
+	var e *sandbox.Error
+	if _, _, ok := manager.Unstarted(err); ok && errors.As(err, &e) && e.Field == "dir" {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: e.Op, Field: e.Field, Resource: termsafe.Line(in.Dir), Message: "cannot enter the working directory " + strconv.Quote(in.Dir), Hint: "name a folder that is there", Err: e.Err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +188,10 @@ func (x *Resource) run(c *route.Call) (any, error) {
 		stderr.Reset()
 	}
 	out, err := x.house.Line(c.Context(), req, id, line)
+	if exit, message, ok := manager.Unstarted(err); ok {
+		out.Exit = exit
+		_, err = io.WriteString(stderr, message)
+	}
 	if err != nil {
 		return nil, err
 	}

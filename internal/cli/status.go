@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -22,8 +22,7 @@ const (
 	statusUsage        = 2   // wrong flags or arguments; nothing was done
 	statusTimedOut     = 124 // the command was ended at its time limit
 	statusSandbox      = 125 // the sandbox failed; nothing is known of the command
-	statusNoExecutable = 126 // the command is there and cannot be executed, or the policy refuses it
-	statusNoCommand    = 127 // there is no such command inside
+	statusNoExecutable = 126 // the policy refuses the command; see also manager.Unstarted
 	statusSignal       = 128 // and the signal's number
 )
 
@@ -123,14 +122,9 @@ func failureStatus(err error) int {
 	switch {
 	case errors.As(err, &e) && e.Code == sandbox.CodeDenyTool:
 		return statusNoExecutable
-	case e == nil, e.Code != sandbox.CodeExecution:
-		return statusSandbox
 	}
-	switch {
-	case e.Field == "args" && errors.Is(e.Err, fs.ErrNotExist):
-		return statusNoCommand
-	case e.Field == "args", e.Field == "dir", e.Field == "env":
-		return statusNoExecutable
+	if exit, _, ok := manager.Unstarted(err); ok {
+		return exit.Code
 	}
 	return statusSandbox
 }

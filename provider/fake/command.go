@@ -105,7 +105,7 @@ func (h *handle) directory(op, dir string) (string, error) {
 	if err != nil {
 		return "", &sandbox.Error{
 			Code: sandbox.CodeExecution, Op: op, Field: "dir", Resource: dir,
-			Message: "the working directory cannot be entered", Err: err,
+			Message: fmt.Sprintf("cannot enter the working directory %q", dir), Err: err,
 		}
 	}
 	return real, nil
@@ -122,9 +122,9 @@ func (c *command) resolve(dir string) (Program, error) {
 	if err == nil {
 		return program, nil
 	}
-	message := "the program was not found"
+	message := fmt.Sprintf("no program %q in the sandbox", arg)
 	if errors.Is(err, fs.ErrPermission) {
-		message = "the program cannot be executed"
+		message = fmt.Sprintf("cannot execute %q", arg)
 	}
 	return nil, &sandbox.Error{
 		Code: sandbox.CodeExecution, Op: "start", Field: "args", Resource: arg, Message: message, Err: err,

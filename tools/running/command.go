@@ -3,6 +3,7 @@ package running
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -240,6 +241,10 @@ func (c *command) run(run func() (manager.Outcome, error)) {
 	h := c.house
 	defer h.active.Done()
 	out, err := run()
+	if exit, message, ok := manager.Unstarted(err); ok {
+		out.Exit = exit
+		_, err = io.WriteString(writer{c.out, Stderr}, message)
+	}
 	c.in.close()
 	spare := c.out.end()
 	h.mu.Lock()
