@@ -30,8 +30,9 @@ type Bridge struct {
 	table     *mountpath.Table
 	files     sandbox.Files
 	transport Transport
-	inside    bool // paths of the host are not recognised
-	toll      Toll // or nil
+	inside    bool  // paths of the host are not recognised
+	toll      Toll  // or nil
+	watch     Watch // or nil
 	shared    func(host string) bool
 }
 
@@ -140,6 +141,10 @@ func (b *Bridge) WithoutLinks() (sandbox.Files, error) {
 
 // Clear implements [sandbox.Clearer].
 func (b *Bridge) Clear(ctx context.Context, path string) error {
+	return b.heard(ctx, OpClear, path, "", func(Hearing) error { return b.clear(ctx, path) })
+}
+
+func (b *Bridge) clear(ctx context.Context, path string) error {
 	p, err := b.movable("clear", path)
 	if err != nil {
 		return err
@@ -153,6 +158,25 @@ func (b *Bridge) Clear(ctx context.Context, path string) error {
 
 // Read implements [sandbox.Files].
 func (b *Bridge) Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
+	if b.watch == nil {
+		return b.read(ctx, path, offset, limit)
+	}
+	h, err := b.watch.Begin(ctx, OpRead, b.named(path), "")
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.read(ctx, path, offset, limit)
+	switch {
+	case h == nil:
+		return r, err
+	case err != nil:
+		h.End(ctx, err)
+		return nil, err
+	}
+	return &content{Reader: passing(r, h), Closer: r, ctx: ctx, h: h}, nil
+}
+
+func (b *Bridge) read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
 	p, err := b.place(path)
 	if err != nil {
 		return nil, err
@@ -172,6 +196,10 @@ type paid struct {
 
 // Write implements [sandbox.Files].
 func (b *Bridge) Write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
+	return b.heard(ctx, OpWrite, path, "", func(h Hearing) error { return b.write(ctx, path, passing(r, h), o) })
+}
+
+func (b *Bridge) write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
 	p, err := b.writable("write", path)
 	if err != nil {
 		return err
@@ -193,6 +221,10 @@ func (b *Bridge) CreateExclusive(ctx context.Context, path string, r io.Reader, 
 
 // Mkdir implements [sandbox.Files]. The parent must exist; see [MkdirAll].
 func (b *Bridge) Mkdir(ctx context.Context, path string, perm fs.FileMode) error {
+	return b.heard(ctx, OpMkdir, path, "", func(Hearing) error { return b.mkdir(ctx, path, perm) })
+}
+
+func (b *Bridge) mkdir(ctx context.Context, path string, perm fs.FileMode) error {
 	p, err := b.place(path)
 	if err != nil {
 		return err
@@ -208,6 +240,10 @@ func (b *Bridge) Mkdir(ctx context.Context, path string, perm fs.FileMode) error
 
 // Remove implements [sandbox.Files].
 func (b *Bridge) Remove(ctx context.Context, path string, recursive bool) error {
+	return b.heard(ctx, OpRemove, path, "", func(Hearing) error { return b.remove(ctx, path, recursive) })
+}
+
+func (b *Bridge) remove(ctx context.Context, path string, recursive bool) error {
 	p, err := b.movable("remove", path)
 	if err != nil {
 		return err
@@ -217,6 +253,10 @@ func (b *Bridge) Remove(ctx context.Context, path string, recursive bool) error 
 
 // Rename implements [sandbox.Files]. Both names must be in one mount.
 func (b *Bridge) Rename(ctx context.Context, from, to string) error {
+	return b.heard(ctx, OpRename, from, to, func(Hearing) error { return b.rename(ctx, from, to) })
+}
+
+func (b *Bridge) rename(ctx context.Context, from, to string) error {
 	p, err := b.movable("rename", from)
 	if err != nil {
 		return err
@@ -232,7 +272,15 @@ func (b *Bridge) Rename(ctx context.Context, from, to string) error {
 }
 
 // Stat implements [sandbox.Files]. Links are followed within their mount.
-func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
+func (b *Bridge) Stat(ctx context.Context, path string) (out fs.FileInfo, err error) {
+	err = b.heard(ctx, OpStat, path, "", func(Hearing) (err error) {
+		out, err = b.stat(ctx, path)
+		return err
+	})
+	return out, err
+}
+
+func (b *Bridge) stat(ctx context.Context, path string) (fs.FileInfo, error) {
 	p, err := b.place(path)
 	if err != nil {
 		return nil, err
@@ -241,7 +289,15 @@ func (b *Bridge) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 }
 
 // ReadDir implements [sandbox.Files].
-func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
+func (b *Bridge) ReadDir(ctx context.Context, path string) (out []fs.DirEntry, err error) {
+	err = b.heard(ctx, OpList, path, "", func(Hearing) (err error) {
+		out, err = b.readDir(ctx, path)
+		return err
+	})
+	return out, err
+}
+
+func (b *Bridge) readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
 	p, err := b.place(path)
 	if err != nil {
 		return nil, err
@@ -250,7 +306,15 @@ func (b *Bridge) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error
 }
 
 // Lstat implements [Linker].
-func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
+func (b *Bridge) Lstat(ctx context.Context, path string) (out fs.FileInfo, err error) {
+	err = b.heard(ctx, OpStat, path, "", func(Hearing) (err error) {
+		out, err = b.lstat(ctx, path)
+		return err
+	})
+	return out, err
+}
+
+func (b *Bridge) lstat(ctx context.Context, path string) (fs.FileInfo, error) {
 	p, err := b.place(path)
 	if err != nil {
 		return nil, err
@@ -263,7 +327,15 @@ func (b *Bridge) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
 }
 
 // ReadLink implements [Linker].
-func (b *Bridge) ReadLink(ctx context.Context, path string) (string, error) {
+func (b *Bridge) ReadLink(ctx context.Context, path string) (out string, err error) {
+	err = b.heard(ctx, OpStat, path, "", func(Hearing) (err error) {
+		out, err = b.readLink(ctx, path)
+		return err
+	})
+	return out, err
+}
+
+func (b *Bridge) readLink(ctx context.Context, path string) (string, error) {
 	p, err := b.place(path)
 	if err != nil {
 		return "", err
@@ -277,6 +349,10 @@ func (b *Bridge) ReadLink(ctx context.Context, path string) (string, error) {
 
 // Symlink implements [Linker].
 func (b *Bridge) Symlink(ctx context.Context, target, path string) error {
+	return b.heard(ctx, OpLink, path, "", func(Hearing) error { return b.symlink(ctx, target, path) })
+}
+
+func (b *Bridge) symlink(ctx context.Context, target, path string) error {
 	p, err := b.writable("symlink", path)
 	if err != nil {
 		return err

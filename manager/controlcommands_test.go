@@ -45,7 +45,7 @@ func (c *controlled) commandsTold() (out []*toldPair) {
 		case evidence.TypeBegin:
 			p.begin = &proof.Begin{}
 			must(c.t, json.Unmarshal(r.Data, p.begin))
-			if p.begin.Kind == proof.Command {
+			if p.begin.Grant == "" && p.begin.Kind != proof.Browser {
 				out = append(out, p)
 			}
 		case evidence.TypeEnd:

@@ -29,7 +29,7 @@ type Share struct {
 // An error of fn is returned as it is. There is no time limit but that of
 // ctx: settings bound commands, and how long a copy takes depends on its size.
 func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) error {
-	return m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
+	return m.lendFiles(ctx, req, func(a *admission, l *live) error {
 		if l.want.gate.Place == OnHost {
 			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
 				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}
@@ -42,8 +42,41 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 		if err != nil {
 			return err
 		}
-		return fn(Share{Bridge: l.spent.files(bridge), Name: l.name(), Exposed: exposed})
+		watched, f, err := m.watchFiles(l, a, l.spent.files(bridge))
+		if err != nil {
+			return err
+		}
+		return f.end(ctx, fn(Share{Bridge: watched, Name: l.name(), Exposed: exposed}))
 	})
+}
+
+// lendFiles is lend for files. What is done with them is on record, operation by
+// operation; here only what kept them from being lent.
+func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission, *live) error) error {
+	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool})
+	var spent *spending
+	if err == nil {
+		spent, err = m.spend(ctx, firstOf(req))
+	}
+	if err != nil {
+		m.refusedCommand(ctx, a, err)
+		return err
+	}
+	ctx = spent.context(ctx)
+	if _, err := m.witness(a); err != nil {
+		return spent.end(err)
+	}
+	lent := false
+	err = m.bring(ctx, a, func(l *live) error {
+		l.spent, lent = spent, true
+		return spent.why(fn(a, l))
+	})
+	if err != nil && !lent {
+		if s, lost := m.declare(ctx, a, m.commandBeginning(a)); lost == nil {
+			err = s.end(ctx, err)
+		}
+	}
+	return spent.end(err)
 }
 
 // exposedBy returns the folders that some sandbox of these settings can

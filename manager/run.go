@@ -165,7 +165,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	start := m.now()
 	exit, err := m.depart(ctx, live, &req)
 	if err != nil {
-		return out, m.timeLimit(ctx, &out, limit, err)
+		return out, m.timeLimit(ctx, live, &out, limit, err)
 	}
 	defer exit.end()
 	watch, command := lookOut(live, req)
@@ -177,7 +177,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	proc, err := exit.start(ctx, command)
 	if err != nil {
 		out.Duration = m.now().Sub(start)
-		return out, m.timeLimit(ctx, &out, limit, err)
+		return out, m.timeLimit(ctx, live, &out, limit, err)
 	}
 	run.runs(proc)
 	if req.Started != nil {
@@ -191,17 +191,20 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
+		live.seen.aborted(sandbox.CodeTimeout, out.Exit.Limit.String())
 		return out, nil
 	case ctx.Err() != nil:
+		live.seen.aborted(sandbox.CodeExecution, "the caller gave up")
 		return out, &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: live.name(), Message: "the command was ended because the caller gave up", Err: ctx.Err()}
 	}
 	return out, err
 }
 
 // timeLimit turns an error that came from the command's own limit into an outcome.
-func (m *Manager) timeLimit(ctx context.Context, out *Outcome, limit time.Duration, err error) error {
+func (m *Manager) timeLimit(ctx context.Context, live *live, out *Outcome, limit time.Duration, err error) error {
 	if errors.Is(context.Cause(ctx), errTimeLimit) {
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
+		live.seen.aborted(sandbox.CodeTimeout, out.Exit.Limit.String())
 		return nil
 	}
 	return err

@@ -17,6 +17,41 @@ type testimony struct {
 	out    *proof.Hash
 	err    *proof.Hash
 	effect *proof.Effect
+
+	abort   sandbox.Code   // why it was ended before it had come to its end, or empty
+	why     string         // the same for people
+	content proof.Digest   // of a file that was read
+	effects []proof.Effect // on files
+	files   int            // operations on files that this one stands for
+}
+
+// aborted notes that the call was ended before it had come to its end.
+func (t *testimony) aborted(code sandbox.Code, why string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.abort, t.why = code, why
+}
+
+// done notes what an operation on a file has done, and whether its caller has
+// given up meanwhile.
+func (t *testimony) done(e proof.Effect, err error, gone bool) {
+	if err != nil && gone {
+		t.aborted(sandbox.CodeOf(err), "the caller gave up")
+	}
+	t.also(e, err)
+}
+
+// also notes an effect of what was carried out, or of what was begun of it.
+func (t *testimony) also(e proof.Effect, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil || e.BytesIn+e.BytesOut > 0 {
+		t.begun = true
+		t.effects = append(t.effects, e)
+	}
 }
 
 // hear has what the command writes pass by.
@@ -26,12 +61,12 @@ func (t *testimony) hear(c *sandbox.Command) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.begun, t.out, t.err = true, proof.NewHash(), proof.NewHash()
-	c.Stdout, c.Stderr = also(c.Stdout, t.out), also(c.Stderr, t.err)
+	t.begun, t.out, t.err, t.abort, t.why = true, proof.NewHash(), proof.NewHash(), "", ""
+	c.Stdout, c.Stderr = both(c.Stdout, t.out), both(c.Stderr, t.err)
 }
 
-// also returns a writer that has what is written to w in h as well.
-func also(w io.Writer, h *proof.Hash) io.Writer {
+// both returns a writer that has what is written to w in h as well.
+func both(w io.Writer, h *proof.Hash) io.Writer {
 	if w == nil {
 		return h
 	}
@@ -54,8 +89,18 @@ func (t *testimony) end(err error) proof.End {
 	defer t.mu.Unlock()
 	v := grant.Audit(err)
 	e := proof.End{Status: statusOf(err, t.begun), Code: v.Code, Rule: v.Rule, Detail: v.Message, Resource: v.Resource}
+	if t.abort != "" {
+		e.Status, e.Code = proof.Aborted, t.abort
+		if err == nil {
+			e.Detail = t.why
+		}
+	}
 	if t.effect != nil {
 		e.Outputs, e.Effects = t.out.Digest(), []proof.Effect{*t.effect}
 	}
+	if len(t.effects) > 0 {
+		e.Outputs, e.Effects = t.content, t.effects
+	}
+	e.More = t.files
 	return e
 }

@@ -51,8 +51,8 @@ type Begin struct {
 	TraceParent string `json:"traceParent,omitempty"`
 }
 
-// The kinds of what is done without a grant: what was run or lent files for,
-// and the use of a browser's container.
+// The kinds of what is done without a grant, beside those of operations on files:
+// what was run, and the use of a browser's container.
 const (
 	Command grant.OpKind = "Command"
 	Browser grant.OpKind = "Browser"
@@ -78,7 +78,7 @@ const (
 	OK      Status = "ok"
 	Denied  Status = "denied"  // refused before anything was done
 	Failed  Status = "error"   // begun and not carried out, or stopped
-	Aborted Status = "aborted" // nobody lived to tell the end
+	Aborted Status = "aborted" // ended before it had come to its end: by its time limit, by its caller, or because its program has died
 )
 
 // An End is written when an operation has ended.

@@ -155,7 +155,7 @@ func operationOf(i pairs.Item) operationCells {
 	}
 	if e := i.End; e != nil {
 		c.id, c.status, c.code, c.used = e.ID, string(e.Status), string(e.Code), usedText(e.Used)
-		if e.Status != proof.Aborted { // of which nobody knows how long it took
+		if e.Status != proof.Aborted || e.Duration > 0 { // 0 where its program has died, which kept no time
 			c.duration = shownDuration(e.Duration)
 		}
 	}
