@@ -30,6 +30,8 @@ type fileWatch struct {
 	l *live
 	w Witness // nil where settings want no record
 
+	base proof.Begin // what is the same of all
+
 	mu      sync.Mutex
 	begun   int
 	refused int
@@ -39,7 +41,7 @@ type fileWatch struct {
 	more    int        // how many those are
 }
 
-// fileKinds are the kinds of operations as evidence knows them.
+// fileKind is the kind of an operation as evidence knows it, and of its effect.
 func fileKind(op fsbridge.Op) (grant.OpKind, grant.SideEffect) {
 	switch op {
 	case fsbridge.OpRead:
@@ -52,9 +54,9 @@ func fileKind(op fsbridge.Op) (grant.OpKind, grant.SideEffect) {
 
 // beginning is what is on record of an operation on path before it is done.
 func (f *fileWatch) beginning(op fsbridge.Op, path, to string) proof.Begin {
-	b := f.m.commandBeginning(f.a)
+	b := f.base
+	b.Time = f.m.now()
 	b.Kind, _ = fileKind(op)
-	b.Sandbox = f.l.name()
 	b.Capability = "fs." + string(op) + ":" + path
 	b.Request = proof.Request{Path: path}
 	b.Inputs = proof.DigestOf([]byte(strings.Join([]string{string(op), path, to}, "\x00")))
@@ -224,5 +226,9 @@ func (m *Manager) watchFiles(l *live, a *admission, b *fsbridge.Bridge) (*fsbrid
 		return nil, nil, err
 	}
 	f := &fileWatch{m: m, a: a, l: l, w: w, open: map[*fileHearing]bool{}}
+	if w != nil {
+		f.base = m.commandBeginning(a)
+		f.base.Sandbox = l.name()
+	}
 	return b.Watched(f), f, nil
 }
