@@ -55,7 +55,7 @@ type Options struct {
 	CommandFlags []string
 	Approver     sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
 	Progress     about.Progress     // hears what is done to images; may be nil
-	Observe      operation.Observer // hears of every operation under a grant, for metrics; may be nil
+	Observe      operation.Observer // hears of every call and every operation under a grant, for metrics; may be nil
 	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
 	// for when the manager is made; nil is none.
 	Accounting func() (manager.Accounting, error)
@@ -231,6 +231,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		},
 		Log:        h.o.Log,
 		Violations: h.violations,
+		Observer:   h.o.Observe,
 		Approver:   h.desk,
 		Permanent: func(agent string, g sandbox.Grant) error {
 			return settingsfile.AllowPermanent(h.o.ConfigFile, agent, g)

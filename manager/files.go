@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 )
 
@@ -52,7 +53,9 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 
 // lendFiles is lend for files. What is done with them is on record, operation by
 // operation; here only what kept them from being lent.
-func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission, *live) error) error {
+func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission, *live) error) (err error) {
+	counted := m.counting(req, grant.DomainFS, grant.EffectFilesystem)
+	defer func() { counted.end(err) }()
 	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool})
 	var spent *spending
 	if err == nil {
@@ -68,7 +71,7 @@ func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission
 	}
 	lent := false
 	err = m.bring(ctx, a, func(l *live) error {
-		l.spent, lent = spent, true
+		l.spent, counted.up, lent = spent, true, true
 		return spent.why(fn(a, l))
 	})
 	if err != nil && !lent {

@@ -26,6 +26,7 @@ type live struct {
 	ways     *ways               // nil outside of walls
 	seen     *testimony          // of this call, for the record; or nil
 	spent    *spending           // of this call, by who pays for it; or nil
+	counted  *count              // of this call, for metrics; or nil
 	shell    *Shell              // whose line the command is; or nil
 	handle   *handle             // nil outside of walls
 	letGo    func()              // gives the handle back

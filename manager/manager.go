@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -93,6 +94,10 @@ type Options struct {
 	// Approver is asked when a command is stopped by a rule that a grant
 	// opens and its request says so; nil denies.
 	Approver sandbox.Approver
+	// Observer hears of every call without a grant, for metrics; nil hears
+	// nothing. Of operations under grants [Control.Observe] hears.
+	Observer operation.Observer
+
 	// Violations keeps what was tried and stopped; nil keeps nothing.
 	Violations store.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
@@ -122,9 +127,10 @@ type Manager struct {
 	log          logrus.FieldLogger
 	commandFlags []string
 	now          func() time.Time
-	approver     sandbox.Approver // or nil
-	permanent    Permanent        // or nil
-	recorder     store.Recorder   // or nil
+	approver     sandbox.Approver   // or nil
+	permanent    Permanent          // or nil
+	recorder     store.Recorder     // or nil
+	observer     operation.Observer // or nil
 	out          func() (outlet.Outlet, error)
 	gates        *gates
 	accounting   Accounting               // or nil

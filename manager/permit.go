@@ -74,7 +74,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 		return Outcome{Name: a.live.name()}, err
 	}
 	defer l.close()
-	l.seen, l.spent, l.shell = a.live.seen, a.live.spent, a.live.shell
+	l.seen, l.spent, l.counted, l.shell = a.live.seen, a.live.spent, a.live.counted, a.live.shell
 	if a.req.Again != nil {
 		a.req.Again()
 	}

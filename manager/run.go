@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/grant"
 )
 
 // errTimeLimit is the cause of a context that ends at the command's limit.
@@ -47,7 +48,9 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 }
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
-func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) error {
+func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) (err error) {
+	counted := m.counting(req, grant.DomainProc, grant.EffectProcess)
+	defer func() { counted.end(err) }()
 	a, err := m.admit(ctx, req, call)
 	var spent *spending
 	if err == nil {
@@ -60,7 +63,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	ctx = spent.context(ctx)
 	return spent.end(m.witnessed(ctx, a, func(t *testimony) error {
 		return m.bring(ctx, a, func(l *live) error {
-			l.seen, l.spent = t, spent
+			l.seen, l.spent, l.counted, counted.up = t, spent, counted, true
 			return spent.why(fn(l))
 		})
 	}))
@@ -191,6 +194,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
+		live.counted.timedOut()
 		live.seen.aborted(sandbox.CodeTimeout, out.Exit.Limit.String())
 		return out, nil
 	case ctx.Err() != nil:
@@ -204,6 +208,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 func (m *Manager) timeLimit(ctx context.Context, live *live, out *Outcome, limit time.Duration, err error) error {
 	if errors.Is(context.Cause(ctx), errTimeLimit) {
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
+		live.counted.timedOut()
 		live.seen.aborted(sandbox.CodeTimeout, out.Exit.Limit.String())
 		return nil
 	}

@@ -1,0 +1,53 @@
+package manager
+
+import (
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
+)
+
+// A count is a call without a grant while it lasts, for metrics. Operations under
+// grants are counted where they are carried out.
+type count struct {
+	m     *Manager
+	ended operation.Ended
+	began time.Time
+	up    bool // the sandbox was
+	late  bool // the command was ended at its time limit
+}
+
+// counting begins to count a call of req; effect is what it does.
+func (m *Manager) counting(req Request, domain grant.Domain, effect grant.SideEffect) *count {
+	return &count{m: m, began: time.Now(), ended: operation.Ended{
+		Tenant: req.Who.Tenant, Tool: req.Tool, Domain: domain, Effects: []grant.SideEffect{effect},
+	}}
+}
+
+// timedOut notes that the command was ended at its time limit.
+func (c *count) timedOut() {
+	if c != nil {
+		c.late = true
+	}
+}
+
+// end counts the call, whose error is err. A command that was ended at its time
+// limit has none, and is an error all the same.
+func (c *count) end(err error) {
+	if c.m.observer == nil {
+		return
+	}
+	e := c.ended
+	e.Duration = time.Since(c.began)
+	switch {
+	case err != nil:
+		public := grant.Public(err)
+		e.Code, e.Retryable = public.Code, public.Retryable
+		e.Denied = statusOf(err, c.up) == proof.Denied
+	case c.late:
+		e.Code = sandbox.CodeTimeout
+	}
+	c.m.observer.Ended(e)
+}
