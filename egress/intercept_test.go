@@ -166,9 +166,22 @@ func TestSecretStays(t *testing.T) {
 
 func TestSecretEncoded(t *testing.T) {
 	v := openVault(t, false, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Encoding", r.URL.Path[1:])
 		text := "a " + r.Header.Get("Authorization") + " b"
 		switch r.URL.Path {
+		case "/archive", "/looks", "/short":
+			w.Header().Set("Content-Type", "application/gzip")
+		default:
+			w.Header().Set("Content-Encoding", r.URL.Path[1:])
+		}
+		switch r.URL.Path {
+		case "/archive":
+			z := gzip.NewWriter(w)
+			io.WriteString(z, text)
+			z.Close()
+		case "/looks":
+			io.WriteString(w, "\x1f\x8b "+text)
+		case "/short":
+			io.WriteString(w, "\x1f")
 		case "/gzip":
 			z := gzip.NewWriter(w)
 			io.WriteString(z, text)
@@ -183,6 +196,23 @@ func TestSecretEncoded(t *testing.T) {
 	})
 	for _, path := range []string{"/gzip", "/deflate"} {
 		if resp, b := v.get("GET", "https://example.com:"+v.port+path); b != "a Bearer "+v.standIn+" b" || resp.Header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: %s %q", path, resp.Status, b)
+		}
+	}
+	for path, want := range map[string]string{"/archive": "a Bearer " + v.standIn + " b", "/looks": "\x1f\x8b a Bearer " + v.standIn + " b", "/short": "\x1f"} {
+		resp, b := v.get("GET", "https://example.com:"+v.port+path)
+		if path == "/archive" { // gzip that is the content, and no encoding of it
+			z, err := gzip.NewReader(strings.NewReader(b))
+			if err != nil {
+				t.Errorf("%s is no gzip any more: %s, %v", path, resp.Status, err)
+				continue
+			}
+			text, err := io.ReadAll(z)
+			if b = string(text); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if b != want || resp.Header.Get("Content-Type") != "application/gzip" {
 			t.Errorf("%s: %s %q", path, resp.Status, b)
 		}
 	}

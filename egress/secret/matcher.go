@@ -17,7 +17,10 @@ type matcher struct {
 	shift    []uint8          // by the two last bytes of a window: how far the next can be
 	starts   map[uint64][]int // by the first eight bytes: patterns, longest first
 	begins   [256]bool        // first bytes of patterns
-	folded   [][]byte         // the values in lower case, as names of fields may hold them
+	values   []pattern        // the values themselves, for the spellings that no pattern has
+	value    int              // length of the longest of them
+	places   map[[2]byte][]place
+	folded   [][]byte // the values in lower case, as names of fields may hold them
 }
 
 type pattern struct {
@@ -32,6 +35,7 @@ func newMatcher(secrets []*held) *matcher {
 	for _, h := range secrets {
 		for _, value := range h.seen {
 			m.folded = append(m.folded, bytes.ToLower(value))
+			m.values, m.value = append(m.values, pattern{text: bytes.Clone(value), standIn: []byte(h.standIn)}), max(m.value, len(value))
 			for _, text := range forms(value) {
 				m.patterns = append(m.patterns, pattern{text: text, standIn: []byte(h.standIn)})
 			}
@@ -48,6 +52,7 @@ func newMatcher(secrets []*held) *matcher {
 		m.window, m.longest = min(m.window, len(p.text)), max(m.longest, len(p.text))
 	}
 	m.window = min(m.window, 255)
+	m.places = placesOf(m.values)
 	m.index()
 	return m
 }
@@ -105,12 +110,18 @@ func (m *matcher) find(text []byte, end int) (at int, p *pattern) {
 // open returns the first place from which on text could be the beginning of a
 // pattern that goes on behind its end; the length of text when there is none.
 func (m *matcher) open(text []byte) int {
+	first := len(text)
 	for i := max(0, len(text)-m.longest+1); i < len(text); i++ {
 		if m.begins[text[i]] && m.begun(text[i:]) {
-			return i
+			first = i
+			break
 		}
 	}
-	return len(text)
+	from := max(0, len(text)-m.value*maxEscape)
+	if at, _, _ := m.spelled(text[from:], first-from, true); at >= 0 {
+		return from + at
+	}
+	return first
 }
 
 // begun reports whether some pattern is longer than text and begins with it.
@@ -133,12 +144,12 @@ func (m *matcher) replace(dst, text []byte, whole bool) (out []byte, taken int) 
 		end = m.open(text)
 	}
 	for {
-		at, p := m.find(text[taken:], end-taken)
-		if p == nil {
+		at, long, standIn := m.next(text[taken:], end-taken)
+		if at < 0 {
 			return append(dst, text[taken:end]...), end
 		}
-		dst = append(append(dst, text[taken:taken+at]...), p.standIn...)
-		taken += at + len(p.text)
+		dst = append(append(dst, text[taken:taken+at]...), standIn...)
+		taken += at + long
 		if taken > end { // the match covers what looked like a beginning
 			end = taken + m.open(text[taken:])
 		}
@@ -152,6 +163,9 @@ func (m *matcher) wipe() {
 	}
 	for _, p := range m.patterns {
 		clear(p.text)
+	}
+	for _, v := range m.values {
+		clear(v.text)
 	}
 	for _, value := range m.folded {
 		clear(value)

@@ -54,7 +54,7 @@ func (s *Set) ScrubString(text string) string {
 	if v.match == nil || len(text) < v.match.window {
 		return text
 	}
-	if at, _ := v.match.find([]byte(text), len(text)); at < 0 {
+	if at, _, _ := v.match.next([]byte(text), len(text)); at < 0 {
 		return text
 	}
 	out, _ := v.match.replace(nil, []byte(text), true)

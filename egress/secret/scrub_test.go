@@ -207,3 +207,79 @@ func (s *stepped) Read(p []byte) (int, error) {
 	s.text = s.text[n:]
 	return n, nil
 }
+
+// TestScrubEscapes holds that a value is found however its bytes are escaped:
+// all of them, some, each in another way, and where a text is cut anywhere.
+func TestScrubEscapes(t *testing.T) {
+	const plain = "ghp_16C7 e42F+92c6/12E7"
+	r := newRig()
+	r.env["PLAIN"] = plain
+	s := r.set(t, "A=env:TOKEN@h.example", "P=env:PLAIN@h.example")
+	styles := map[string]func(i int, c byte) string{
+		"percent":         func(_ int, c byte) string { return fmt.Sprintf("%%%02X", c) },
+		"lower percent":   func(_ int, c byte) string { return fmt.Sprintf("%%%02x", c) },
+		"percent twice":   func(_ int, c byte) string { return fmt.Sprintf("%%25%02x", c) },
+		"every other":     func(i int, c byte) string { return []string{string([]byte{c}), fmt.Sprintf("%%%02X", c)}[i%2] },
+		"the last":        func(i int, c byte) string { return string([]byte{c}) },
+		"hex of programs": func(_ int, c byte) string { return fmt.Sprintf(`\x%02x`, c) },
+		"octal":           func(_ int, c byte) string { return fmt.Sprintf(`\%03o`, c) },
+		"in turn": func(i int, c byte) string {
+			return fmt.Sprintf([]string{`%%%02x`, `\x%02X`, `\%03o`, `%%25%02X`}[i%4], c)
+		},
+	}
+	runes := map[string]func(i int, r rune) string{
+		`\u00xx`:           func(_ int, r rune) string { return fmt.Sprintf(`\u%04x`, r) },
+		`\u00XX`:           func(_ int, r rune) string { return fmt.Sprintf(`\u%04X`, r) },
+		`\\u00xx`:          func(_ int, r rune) string { return fmt.Sprintf(`\\u%04x`, r) },
+		"decimal of HTML":  func(_ int, r rune) string { return fmt.Sprintf("&#%d;", r) },
+		"hex of HTML":      func(_ int, r rune) string { return fmt.Sprintf("&#x%04X;", r) },
+		"HTML every other": func(i int, r rune) string { return []string{string(r), fmt.Sprintf("&#%d;", r)}[i%2] },
+		"a blank as plus":  func(_ int, r rune) string { return strings.ReplaceAll(string(r), " ", "+") },
+		"JSON and HTML":    func(i int, r rune) string { return fmt.Sprintf([]string{`\u%04x`, "&#%d;"}[i%2], r) },
+	}
+	for name, v := range map[string]string{"A": value, "P": plain} {
+		texts := map[string]string{}
+		for style, f := range styles {
+			var b strings.Builder
+			for i, c := range []byte(v) {
+				b.WriteString(f(i, c))
+			}
+			texts[style] = b.String()
+		}
+		for style, f := range runes {
+			var b strings.Builder
+			for i, c := range []rune(v) {
+				b.WriteString(f(i, c))
+			}
+			texts[style] = b.String()
+		}
+		for style, spelled := range texts {
+			text := `{"a":"%41\u0041&amp;` + spelled + `%20&\"}` + spelled
+			want := strings.ReplaceAll(text, spelled, s.Env()[name])
+			if got := s.ScrubString(text); got != want {
+				t.Errorf("%s of %s: %q, want %q", style, name, got, want)
+				continue
+			}
+			for _, size := range []int{1, 3, 7} {
+				got, err := io.ReadAll(s.ScrubBody(sized{strings.NewReader(text), size}))
+				if err != nil || string(got) != want {
+					t.Errorf("%s of %s in pieces of %d: %q, %v, want %q", style, name, size, got, err, want)
+				}
+			}
+		}
+	}
+	for _, text := range []string{"%", "a&", `\`, `\\\\\\\\\\\\`, "&#x;", "100% + more & more", strings.Repeat("%25", 5000), strings.Repeat(`\`, 5000), "%73%33%63%72%33%74", `s3cr3t\u002f`, "&" + strings.Repeat("0", 5000)} {
+		got, err := io.ReadAll(s.ScrubBody(strings.NewReader(text)))
+		if err != nil || string(got) != text {
+			t.Errorf("%.40q has become %.40q, %v", text, got, err)
+		}
+	}
+}
+
+// sized gives so many bytes at once.
+type sized struct {
+	io.Reader
+	most int
+}
+
+func (s sized) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(len(p), s.most)]) }
