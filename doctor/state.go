@@ -158,7 +158,23 @@ func leftovers(ctx context.Context, e *examination) finding {
 	if len(parts) == 0 {
 		return ok("nothing is left behind")
 	}
-	return warn("sandbox prune", "%s", strings.Join(parts, ", "))
+	var fixes []string
+	if len(l.Orphans)+len(l.Missing) > 0 {
+		fixes = append(fixes, "sandbox prune")
+	}
+	if len(l.Corrupt) > 0 {
+		fixes = append(fixes, "rm -- "+strings.Join(quotedAll(l.Corrupt), " "))
+	}
+	return warn(strings.Join(fixes, " && "), "%s", strings.Join(parts, ", "))
+}
+
+// quotedAll are texts as a shell takes them.
+func quotedAll(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return out
 }
 
 func some(names []string) string {

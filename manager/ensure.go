@@ -178,7 +178,7 @@ func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.R
 	if err == nil {
 		have = &info
 	}
-	rec, err := m.records.Get(w.spec.Kind, w.spec.Name)
+	rec, err := m.records.Of(w.provider.Name()).Get(w.spec.Kind, w.spec.Name)
 	switch {
 	case err == nil:
 		return have, &rec, nil
@@ -225,7 +225,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 	if rec == nil {
 		err = m.records.Put(m.newRecord(spec, sb.Info()))
 	} else {
-		err = m.records.Touch(spec.Kind, spec.Name, m.now())
+		err = m.records.Of(w.provider.Name()).Touch(spec.Kind, spec.Name, m.now())
 	}
 	if err != nil {
 		sb.Close()
@@ -271,7 +271,7 @@ func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
 	if _, err := w.provider.Inspect(ctx, w.spec.Name); !sandbox.IsNotFound(err) {
 		return nil
 	}
-	return m.records.Delete(w.spec.Kind, w.spec.Name)
+	return m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name)
 }
 
 func (m *Manager) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {

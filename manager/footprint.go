@@ -138,7 +138,7 @@ func (m *Manager) footprintOfRow(row Row) Footprint {
 		m.log.WithError(err).WithField("sandbox", row.Name).Warn("it cannot be told what it takes")
 	}
 	res = of(row.Kind, res)
-	rec, err := m.records.Get(row.Kind, row.Name)
+	rec, err := m.records.Of(row.Provider).Get(row.Kind, row.Name)
 	if err == nil && rec.Spec != nil {
 		return footprintOf(*rec.Spec, res)
 	}

@@ -40,7 +40,7 @@ func (m *Manager) Resume(ctx context.Context, row Row) error {
 	if err := p.Unpause(ctx, row.Name); err != nil {
 		return err
 	}
-	if err := m.records.Touch(row.Kind, row.Name, m.now()); !sandbox.IsNotFound(err) {
+	if err := m.records.Of(row.Provider).Touch(row.Kind, row.Name, m.now()); !sandbox.IsNotFound(err) {
 		return err
 	}
 	return nil
@@ -82,7 +82,7 @@ func (m *Manager) freeze(ctx context.Context, p sandbox.Pauser, kind sandbox.Kin
 		return err
 	}
 	defer held.Release()
-	err = m.records.Update(kind, name, func(r *registry.Record) error {
+	err = m.recordsBehind(p).Update(kind, name, func(r *registry.Record) error {
 		if !still(r) {
 			return errNotIdle
 		}
@@ -104,6 +104,14 @@ func (m *Manager) freeze(ctx context.Context, p sandbox.Pauser, kind sandbox.Kin
 	return err
 }
 
+// recordsBehind are the records of the provider that p is.
+func (m *Manager) recordsBehind(p sandbox.Pauser) *registry.Store {
+	if p, ok := p.(sandbox.Provider); ok {
+		return m.records.Of(p.Name())
+	}
+	return m.records
+}
+
 // thaw makes a sandbox that is noted as frozen run. The caller has its lease.
 func (m *Manager) thaw(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
 	pauser, ok := p.(sandbox.Pauser)
@@ -113,5 +121,5 @@ func (m *Manager) thaw(ctx context.Context, p sandbox.Provider, kind sandbox.Kin
 	if err := pauser.Unpause(ctx, name); err != nil {
 		return err
 	}
-	return m.records.Touch(kind, name, m.now())
+	return m.records.Of(p.Name()).Touch(kind, name, m.now())
 }

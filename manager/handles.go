@@ -210,7 +210,7 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 // One that is noted as frozen is thawed first. The caller has its lease, so
 // that nobody freezes it any more.
 func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
-	frozen, err := m.records.Use(w.spec.Kind, h.name, m.now())
+	frozen, err := m.records.Of(w.provider.Name()).Use(w.spec.Kind, h.name, m.now())
 	if err == nil && frozen {
 		err = m.thaw(ctx, w.provider, w.spec.Kind, h.name)
 	}

@@ -117,7 +117,7 @@ func (m *Manager) Extend(ctx context.Context, tenant, name string, until time.Ti
 	if bad != "" {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "extend", Field: "until", Resource: name, Message: bad}
 	}
-	return m.records.Update(rec.Kind, name, func(r *registry.Record) error {
+	return m.records.Of(rec.Provider).Update(rec.Kind, name, func(r *registry.Record) error {
 		r.ExpiresAt = until.UTC()
 		return nil
 	})

@@ -117,23 +117,20 @@ func (m *Manager) live(ctx context.Context, foreign bool, matters func(provider 
 	return infos, down, err
 }
 
-// reconcile joins records and live sandboxes by name: recorded but gone is
-// missing, there but not recorded is an orphan, not to be told is unknown. A
-// session that has changed its provider has one record, of the newer wall.
+// reconcile joins records and live sandboxes by name and provider: recorded but
+// gone is missing, there but not recorded is an orphan, not to be told is
+// unknown. A session that was used with two providers has two sandboxes.
 func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, down map[string]bool) []Row {
-	byName := make(map[string]*registry.Record, len(records))
+	type key struct{ name, provider string }
+	byName := make(map[key]*registry.Record, len(records))
 	for i := range records {
-		byName[records[i].Name] = &records[i]
+		byName[key{records[i].Name, records[i].Provider}] = &records[i]
 	}
 	rows := make([]Row, 0, len(records))
 	for _, info := range infos {
-		rec := byName[info.Name]
-		if rec != nil && rec.Provider != info.Provider {
-			rec = nil
-		}
-		if rec != nil {
-			delete(byName, info.Name)
-		}
+		at := key{info.Name, info.Provider}
+		rec := byName[at]
+		delete(byName, at)
 		rows = append(rows, m.rowOf(info, rec))
 	}
 	for _, rec := range byName {
@@ -143,7 +140,7 @@ func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, dow
 		}
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Provider, b.Provider)) })
 	return rows
 }
 
@@ -178,14 +175,15 @@ func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }
 // match fills in whether image and settings of each row are those that a
 // new sandbox would get now. Each image is asked for once.
 func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Record) {
-	byName := make(map[string]*registry.Record, len(records))
+	type key struct{ name, provider string }
+	byName := make(map[key]*registry.Record, len(records))
 	for i := range records {
-		byName[records[i].Name] = &records[i]
+		byName[key{records[i].Name, records[i].Provider}] = &records[i]
 	}
 	now := newSnapshot(m)
 	for i := range rows {
-		r, rec := &rows[i], byName[rows[i].Name]
-		if rec == nil || rec.Provider != r.Provider || r.Status == sandbox.StatusUnknown || r.Status == sandbox.StatusMissing {
+		r, rec := &rows[i], byName[key{rows[i].Name, rows[i].Provider}]
+		if rec == nil || r.Status == sandbox.StatusUnknown || r.Status == sandbox.StatusMissing {
 			continue
 		}
 		w, err := now.want(ctx, *rec)
@@ -196,7 +194,7 @@ func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Reco
 		config := w.hash == r.ConfigHash
 		if !config {
 			// Listed records leave out what a sandbox was made from.
-			if whole, err := m.records.Get(rec.Kind, rec.Name); err == nil {
+			if whole, err := m.records.Of(rec.Provider).Get(rec.Kind, rec.Name); err == nil {
 				config = w.late(r.ConfigHash, &whole).hash == r.ConfigHash
 			}
 		}

@@ -67,7 +67,8 @@ type broom struct {
 	rules map[string]prune.Rules // by agent
 	out   Pruned
 
-	silent []string // providers that do not answer and have nothing known of ours
+	both   map[string]bool // names that sandboxes of several providers have
+	silent []string        // providers that do not answer and have nothing known of ours
 }
 
 func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
@@ -76,6 +77,7 @@ func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration
 	if err != nil {
 		return b.out, err
 	}
+	b.both = shared(records)
 	var errs error
 	for _, name := range m.providers.Names() {
 		p, err := m.providers.Get(name)
@@ -100,6 +102,16 @@ func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration
 		errs = b.forgotten(ctx)
 	}
 	return b.out, errs
+}
+
+// shared are the names that several records have.
+func shared(records []registry.Record) map[string]bool {
+	out, seen := map[string]bool{}, map[string]bool{}
+	for _, r := range records {
+		out[r.Name] = out[r.Name] || seen[r.Name]
+		seen[r.Name] = true
+	}
+	return out
 }
 
 // rebuild writes records anew that could not be read, from the labels of
@@ -214,19 +226,28 @@ func (m *Manager) resolveAgent(agent string) (config.Resolved, error) {
 func (b *broom) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.Removal) {
 	if b.o.DryRun {
 		for _, r := range plan {
-			b.out.Removed = append(b.out.Removed, Removed{Name: r.Name, Reason: reasonOf(r)})
+			b.out.Removed = append(b.out.Removed, b.removed(p, r))
 		}
 		return
 	}
 	report := prune.Apply(ctx, plan, prune.RemoverFunc(func(ctx context.Context, r prune.Removal) error {
 		return b.m.sweepOne(ctx, p, r, b.o.Workspaces)
-	}), b.m.leases, b.m.records)
+	}), b.m.leases, b.m.records.Of(p.Name()))
 	for _, r := range report.Removed {
-		b.out.Removed = append(b.out.Removed, Removed{Name: r.Name, Reason: reasonOf(r)})
+		b.out.Removed = append(b.out.Removed, b.removed(p, r))
 	}
 	for _, f := range report.Failed {
 		b.out.Failed = append(b.out.Failed, failed(f.Name, f.Err))
 	}
+}
+
+// removed is what is told of a removal by p.
+func (b *broom) removed(p sandbox.Provider, r prune.Removal) Removed {
+	out := Removed{Name: r.Name, Reason: reasonOf(r)}
+	if b.both[r.Name] {
+		out.Provider = p.Name()
+	}
+	return out
 }
 
 func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detail }
@@ -245,6 +266,9 @@ func (m *Manager) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 		if err := p.Remove(ctx, r.Name); err != nil {
 			return err
 		}
+	}
+	if m.another(p, r.Kind, r.Name) {
+		return nil // what is on the host belongs to that one, too
 	}
 	if err := m.state.RemoveSocketDir(berth); err != nil {
 		return err

@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -44,13 +45,30 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	if err != nil {
 		return err
 	}
+	if m.another(p, kind, name) {
+		return m.records.Of(p.Name()).Delete(kind, name) // what is on the host belongs to that one, too
+	}
 	if err := m.state.RemoveSocketDir(berth); err != nil {
 		m.log.WithError(err).Warn("cannot remove the socket folder")
 	}
-	if err := m.records.Delete(kind, name); err != nil {
+	if err := m.records.Of(p.Name()).Delete(kind, name); err != nil {
 		return err
 	}
 	return m.leaveBerth(name)
+}
+
+// another reports whether a provider other than p has a sandbox of that name on
+// record, also where that cannot be told.
+func (m *Manager) another(p sandbox.Provider, kind sandbox.Kind, name string) bool {
+	for _, other := range m.providers.Names() {
+		if other == p.Name() {
+			continue
+		}
+		if _, err := m.records.Of(other).Look(kind, name); !sandbox.IsNotFound(err) {
+			return true
+		}
+	}
+	return false
 }
 
 // A Selector chooses sandboxes: exactly one field is set, or Session and Agent,
@@ -74,8 +92,9 @@ func (s Selector) fits(r Row) bool {
 
 // A Removed names a sandbox that was removed.
 type Removed struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason,omitempty"`
+	Name     string `json:"name"`
+	Provider string `json:"provider,omitempty"` // where another provider has a sandbox of this name as well
+	Reason   string `json:"reason,omitempty"`
 }
 
 // A Failed names a sandbox that could not be removed, and why.
@@ -122,7 +141,11 @@ func (m *Manager) Recreate(ctx context.Context, rows []Row) Recreated {
 			out.Failed = append(out.Failed, failed(r.Name, err))
 			continue
 		}
-		out.Removed = append(out.Removed, Removed{Name: r.Name})
+		done := Removed{Name: r.Name}
+		if slices.ContainsFunc(rows, func(other Row) bool { return other.Name == r.Name && other.Provider != r.Provider }) {
+			done.Provider = r.Provider
+		}
+		out.Removed = append(out.Removed, done)
 	}
 	return out
 }

@@ -218,7 +218,7 @@ func (m *Manager) timeLimit(ctx context.Context, live *live, out *Outcome, limit
 // record notes that the sandbox was used just now. A failure is logged:
 // the command has run, and its result stands.
 func (m *Manager) record(l *live) {
-	if err := m.records.Touch(l.spec.Kind, l.name(), m.now()); err != nil && !sandbox.IsNotFound(err) {
+	if err := m.records.Of(l.provider.Name()).Touch(l.spec.Kind, l.name(), m.now()); err != nil && !sandbox.IsNotFound(err) {
 		m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note the last use")
 	}
 }

@@ -26,6 +26,7 @@ type machine struct {
 	t             *testing.T
 	state         *statedir.Dir
 	docker, local sandbox.Provider
+	images        manager.Images // or nil, where none may be asked for
 	log           *logBuffer
 	reload        func() (*config.Settings, error) // or nil
 }
@@ -51,8 +52,11 @@ func (c *machine) manager(settings, chosen string) *manager.Manager {
 	must(c.t, err)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(c.log))
+	if c.images == nil {
+		c.images = nowhere{}
+	}
 	m, err := manager.New(manager.Options{
-		Settings: parsed, State: c.state, Providers: set, Images: nowhere{}, Log: log, Provider: chosen, Reload: c.reload,
+		Settings: parsed, State: c.state, Providers: set, Images: c.images, Log: log, Provider: chosen, Reload: c.reload,
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},

@@ -50,7 +50,7 @@ func (s *Store) List(kind sandbox.Kind) ([]Record, []Problem, error) {
 	if kind != "" {
 		records = slices.DeleteFunc(records, func(r Record) bool { return r.Kind != kind })
 	}
-	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(records, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Provider, b.Provider)) })
 	return records, problems, nil
 }
 
@@ -72,7 +72,8 @@ func (s *Store) listFolder(kind sandbox.Kind) ([]Record, []Problem, error) {
 	for start := 0; start < len(names); start += batch {
 		g.Go(func() error {
 			for i := start; i < min(start+batch, len(names)); i++ {
-				found[i], failed[i] = s.load(filepath.Join(dir, names[i]+".json"), names[i], kind)
+				name, _, _ := strings.Cut(names[i], "@")
+				found[i], failed[i] = s.load(filepath.Join(dir, names[i]+".json"), name, kind)
 			}
 			return nil
 		})
@@ -105,8 +106,8 @@ func (s *Store) load(path, name string, kind sandbox.Kind) (*Record, *Problem) {
 	return nil, p
 }
 
-// recordNames returns the names of the sandboxes that have a file in dir and
-// clears away what killed processes left there.
+// recordNames returns the names of the files of records in dir, without what
+// tells their kind, and clears away what killed processes left there.
 func recordNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,9 +122,10 @@ func recordNames(dir string) ([]string, error) {
 			removeStale(filepath.Join(dir, e.Name()))
 			continue
 		}
-		name, isRecord := strings.CutSuffix(e.Name(), ".json")
-		if isRecord && statedir.CheckName(name) == nil {
-			names = append(names, name)
+		file, isRecord := strings.CutSuffix(e.Name(), ".json")
+		name, provider, another := strings.Cut(file, "@")
+		if isRecord && statedir.CheckName(name) == nil && (!another || statedir.CheckName(provider) == nil) {
+			names = append(names, file)
 		}
 	}
 	return names, nil

@@ -14,10 +14,12 @@
 package registry
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -92,9 +94,21 @@ func (r Record) Owner() sandbox.Owner {
 
 // A Store is a folder of records. It is safe for concurrent use by many
 // processes. Its errors are of type *[sandbox.Error].
+//
+// A record belongs to a provider: a session that is used with two of them has two
+// sandboxes of one name, and a record of each. See [Store.Of].
 type Store struct {
-	root string
+	root     string
+	provider string // whose records are read and written; empty is whichever there is
 }
+
+// Of returns a view that reads and writes the records of one provider alone.
+// Without it the record of a name is whichever there is, the one first that
+// was there first.
+//
+// The record of a provider lies in NAME.json or, where that is another one's, in
+// NAME@PROVIDER.json.
+func (s *Store) Of(provider string) *Store { return &Store{root: s.root, provider: provider} }
 
 const (
 	containersDir = "containers"
@@ -118,9 +132,12 @@ func (s *Store) makeFolders() error {
 	return nil
 }
 
-// Put inserts r or replaces the record of its kind and name. Folders that
+// Put inserts r or replaces the record of its kind, name and provider. Folders that
 // somebody deleted meanwhile are made again.
 func (s *Store) Put(r Record) error {
+	if r.Provider != "" {
+		s = s.Of(r.Provider)
+	}
 	if err := s.makeFolders(); err != nil {
 		return err
 	}
@@ -137,11 +154,11 @@ func (s *Store) Put(r Record) error {
 		return err
 	}
 	for {
-		if err := s.insert(path, r.Name, data, spec); !errors.Is(err, fs.ErrExist) {
+		if err := s.insert(path, stem(path), data, spec); !errors.Is(err, fs.ErrExist) {
 			return statedir.Unavailable("write record", path, err)
 		}
 		err := locked(path, func() error {
-			if err := s.writeSpec(r.Name, spec); err != nil {
+			if err := s.writeSpec(stem(path), spec); err != nil {
 				return err
 			}
 			return replace(path, data)
@@ -198,7 +215,10 @@ func (s *Store) Get(kind sandbox.Kind, name string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	f.Record.Spec = s.readSpec(name, f.SpecDigest)
+	path, err := s.path(kind, name)
+	if err == nil {
+		f.Record.Spec = s.readSpec(stem(path), f.SpecDigest)
+	}
 	return f.Record, nil
 }
 
@@ -256,8 +276,8 @@ func (f *file) touch(now time.Time) bool {
 	return true
 }
 
-// Update lets fn change a record while no other process can. Name, kind and
-// Spec cannot be changed. A record that is gone is [sandbox.CodeNotFound]
+// Update lets fn change a record while no other process can. Name, kind,
+// provider and Spec cannot be changed. A record that is gone is [sandbox.CodeNotFound]
 // and fn is not called. An error of fn is returned and nothing is written.
 func (s *Store) Update(kind sandbox.Kind, name string, fn func(*Record) error) error {
 	var failed error
@@ -266,7 +286,7 @@ func (s *Store) Update(kind sandbox.Kind, name string, fn func(*Record) error) e
 		if failed = fn(&r); failed != nil {
 			return false
 		}
-		r.Name, r.Kind, r.Spec = f.Record.Name, f.Record.Kind, nil
+		r.Name, r.Kind, r.Provider, r.Spec = f.Record.Name, f.Record.Kind, f.Record.Provider, nil
 		f.Record = r
 		return true
 	})
@@ -310,7 +330,7 @@ func (s *Store) Delete(kind sandbox.Kind, name string) error {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		if err := os.Remove(s.specPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(s.specPath(stem(path))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
@@ -330,8 +350,36 @@ func (s *Store) path(kind sandbox.Kind, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(s.root, sub, name+".json"), nil
+	return s.among(filepath.Join(s.root, sub), name), nil
 }
+
+// among returns the place of the record of a name in dir.
+func (s *Store) among(dir, name string) string {
+	first := filepath.Join(dir, name+".json")
+	if s.provider == "" {
+		if _, err := os.Lstat(first); errors.Is(err, fs.ErrNotExist) {
+			if others, err := filepath.Glob(filepath.Join(dir, name+"@*.json")); err == nil && len(others) > 0 { // in order of names
+				return others[0]
+			}
+		}
+		return first
+	}
+	own := filepath.Join(dir, name+"@"+s.provider+".json")
+	if _, err := os.Lstat(own); err == nil {
+		return own
+	}
+	data, err := readBounded(first, maxRecord)
+	var there struct {
+		Provider string `json:"provider"`
+	}
+	if err == nil && json.Unmarshal(data, &there) == nil && there.Provider != "" && there.Provider != s.provider {
+		return own
+	}
+	return first
+}
+
+// stem is the name of the file of a record without what tells its kind.
+func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), ".json") }
 
 func kindDir(kind sandbox.Kind) (string, error) {
 	switch kind {

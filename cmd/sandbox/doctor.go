@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -22,6 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/prune"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
@@ -193,6 +195,9 @@ func leftovers(ctx context.Context, o cli.Options) (doctor.Leftovers, error) {
 	for _, r := range append(list.Containers, list.Browsers...) {
 		switch r.Status {
 		case sandbox.StatusOrphan:
+			if time.Duration(r.AgeSeconds)*time.Second <= prune.OrphanGrace {
+				continue // it may be on its way, and prune lets it be
+			}
 			out.Orphans = append(out.Orphans, r.Name)
 		case sandbox.StatusMissing:
 			out.Missing = append(out.Missing, r.Name)

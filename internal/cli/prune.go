@@ -53,8 +53,9 @@ type prunedView struct {
 }
 
 type prunedRow struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Name     string `json:"name"`
+	Provider string `json:"provider,omitempty"`
+	Reason   string `json:"reason"`
 }
 
 func (a *app) showPruned(p manager.Pruned, dry bool) error {
@@ -68,6 +69,14 @@ func (a *app) showPruned(p manager.Pruned, dry bool) error {
 	return a.failures(v.Failed)
 }
 
+// ofProvider is the name of a sandbox, with its provider where that has to be said.
+func ofProvider(name, provider string) string {
+	if provider != "" {
+		name += " (" + provider + ")"
+	}
+	return termsafe.Line(name)
+}
+
 func (a *app) writePruned(v prunedView, dry bool) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, v)
@@ -78,7 +87,7 @@ func (a *app) writePruned(v prunedView, dry bool) error {
 	}
 	var b strings.Builder
 	for _, r := range v.Removed {
-		fmt.Fprintf(&b, "%s %s: %s\n", verb, termsafe.Line(r.Name), termsafe.Line(r.Reason))
+		fmt.Fprintf(&b, "%s %s: %s\n", verb, ofProvider(r.Name, r.Provider), termsafe.Line(r.Reason))
 	}
 	fmt.Fprintf(&b, "%s %d, kept %d\n", verb, len(v.Removed), v.Kept)
 	_, err := io.WriteString(a.Stdout, b.String())

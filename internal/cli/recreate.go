@@ -128,7 +128,7 @@ func (a *app) writeRecreated(r manager.Recreated) error {
 	}
 	var b strings.Builder
 	for _, x := range r.Removed {
-		fmt.Fprintf(&b, "removed %s\n", termsafe.Line(x.Name))
+		fmt.Fprintf(&b, "removed %s\n", ofProvider(x.Name, x.Provider))
 	}
 	if len(r.Removed) == 0 && len(r.Failed) == 0 {
 		b.WriteString("there is none\n")
