@@ -25,7 +25,7 @@ type Facts struct {
 	SocketDir  string // folder of the guest's socket; empty when it is reached otherwise
 	PasswdFile string // minimal user database, or empty
 	GroupFile  string // minimal group database, or empty
-	TrustDir   string // folder of public certificates (authority.Bundle); needed where secrets are bound
+	TrustDir   string // folder of public certificates (statedir.Dir.Trust); needed where secrets are bound
 	Guest      sandbox.GuestRef
 
 	Seccomp         string // our profile as JSON text

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -101,12 +100,4 @@ func LateGrants(made, now sandbox.FilesystemRules) (grants []sandbox.Grant, ok b
 	same := slices.Equal(made.DenyRead, now.DenyRead) && slices.Equal(made.DenyWrite, now.DenyWrite) &&
 		slices.Equal(made.AllowUnixSockets, now.AllowUnixSockets)
 	return grants, same && len(grants) > 0
-}
-
-// LateEgress reports whether made and now differ in what the proxy alone
-// enforces: such rules take effect with the next command, whether they open or
-// close something, and need no new sandbox. Secrets do, because their sandbox
-// trusts the authority that they need.
-func LateEgress(made, now sandbox.EgressRules) bool {
-	return !reflect.DeepEqual(made, now) && reflect.DeepEqual(made.Secrets, now.Secrets)
 }

@@ -109,29 +109,3 @@ func TestGrantedHost(t *testing.T) {
 		}
 	}
 }
-
-func TestLateEgress(t *testing.T) {
-	rules := func(allowed string) sandbox.EgressRules {
-		return sandbox.EgressRules{AllowedDomains: strings.Fields(allowed), DeniedDomains: []string{"d.test"}}
-	}
-	public, secret := rules("a.test"), rules("a.test b.test")
-	public.AllowPublic = true
-	secret.Secrets = []sandbox.SecretRef{{Name: "TOKEN", Hosts: []string{"a.test"}}}
-	tests := []struct {
-		name      string
-		made, now sandbox.EgressRules
-		want      bool
-	}{
-		{"nothing new", rules("a.test"), rules("a.test"), false},
-		{"one more", rules("a.test"), rules("a.test b.test"), true},
-		{"one less", rules("a.test b.test"), rules("a.test"), true},
-		{"every public host", rules("a.test"), public, true},
-		{"a secret", rules("a.test b.test"), secret, false},
-		{"no secret any more", secret, rules("a.test b.test"), false},
-	}
-	for _, tt := range tests {
-		if got := LateEgress(tt.made, tt.now); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
-	}
-}

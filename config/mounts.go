@@ -22,9 +22,6 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	add(f.SocketDir, sandbox.GuestDir+"/run", sandbox.RoleSocket, false)
 	add(f.PasswdFile, "/etc/passwd", sandbox.RoleIdentity, true)
 	add(f.GroupFile, "/etc/group", sandbox.RoleIdentity, true)
-	if len(s.Egress.Secrets) > 0 { // only then the proxy reads requests inside TLS
-		add(f.TrustDir, sandbox.TrustDir, sandbox.RoleTrust, true)
-	}
 	workspace := workspaceFolder(r, f)
 	switch {
 	case r.Kind == sandbox.KindBrowser: // sees no file of the host
@@ -38,6 +35,7 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	}
 	binds, err := bindMounts(r, f, s.Mounts)
 	s.Mounts = append(s.Mounts, binds...)
+	add(f.TrustDir, sandbox.TrustDir, sandbox.RoleTrust, true) // also without secrets, which may be bound later
 	return err
 }
 

@@ -25,14 +25,15 @@ import (
 //   - Image, the reference, since the identity ImageID counts: an image built
 //     anew under the same tag is a change, a new tag for the same image is none;
 //   - Limits, which are applied to each command and not to the container;
-//   - Egress.Ask: whether somebody is asked is the caller's, not the sandbox's.
+//   - Egress: the proxy, which is outside, enforces these rules for each call,
+//     so that a change of them needs no new sandbox.
 //
-// Everything else counts, the environment and the rules for paths and egress
+// Everything else counts, the environment and the rules for paths
 // included, and Format too, so that a new layout makes every sandbox count as
 // changed. The order of keys never matters, in a seccomp profile neither. The
 // order of a list matters where an engine cares: mounts, setup, onStart, dns
 // and extraHosts. It does not for capabilities, ulimits, tmpfs, switches, path
-// rules, domains and secrets, which are sets; nil and empty are the same.
+// rules, which are sets; nil and empty are the same.
 //
 // The error, always [sandbox.CodeInternal], says that s.Options holds what
 // cannot be written as JSON.
@@ -50,7 +51,7 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 	s.Name, s.Image = "", ""
 	s.Owner.Agent, s.Owner.Session = "", ""
 	s.Limits = sandbox.Limits{}
-	s.Egress.Ask = false
+	s.Egress = sandbox.EgressRules{}
 	s.Security.CapDrop = capabilities(s.Security.CapDrop)
 	if text, ours := seccomp.Canonical(s.Security.Seccomp); ours {
 		s.Security.Seccomp = text
@@ -63,13 +64,8 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 	f := &s.Filesystem
 	for _, list := range []*[]string{
 		&f.AllowRead, &f.DenyRead, &f.AllowWrite, &f.DenyWrite, &f.AllowUnixSockets,
-		&s.Egress.AllowedDomains, &s.Egress.DeniedDomains,
 	} {
 		*list = set(*list)
-	}
-	s.Egress.Secrets = sorted(s.Egress.Secrets, func(a, b sandbox.SecretRef) int { return strings.Compare(a.Name, b.Name) })
-	for i := range s.Egress.Secrets {
-		s.Egress.Secrets[i].Hosts = set(s.Egress.Secrets[i].Hosts)
 	}
 	return s
 }

@@ -77,12 +77,3 @@ func (t *exit) close() error {
 	}
 	return errors.Join(got.Plane.Close(), got.Recorder.Close())
 }
-
-// trust makes the folder of certificates that sandboxes with secrets are shown.
-func (t *exit) trust() (string, error) {
-	a, err := t.authority()
-	if err != nil {
-		return "", err
-	}
-	return a.Bundle()
-}

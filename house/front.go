@@ -42,7 +42,6 @@ type exit struct{}
 func (*House) newExit() *exit { return nil }
 
 func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
-func (*exit) trust() (string, error)         { return "", errFront() }
 func (*exit) close() error                   { return nil }
 
 // records are none: what has to be on record is handed on; see the Begin of Options.

@@ -227,7 +227,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Control:      h.records.control,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
-			Guest: sync.OnceValues(h.guest),
+			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust,
 		},
 		Log:        h.o.Log,
 		Violations: h.violations,
@@ -244,7 +244,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		}
 	}
 	if h.exit != nil {
-		o.Out, o.Host.Trust = h.exit.outlet, h.exit.trust
+		o.Out = h.exit.outlet
 	}
 	return manager.New(o)
 }

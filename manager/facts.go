@@ -110,15 +110,18 @@ func (m *Manager) exposed() ([]string, error) {
 	return dirs, nil
 }
 
-// trust finds the folder of certificates where secrets are bound.
+// trust finds the folder of certificates, which is mounted also where no secret
+// is bound: one may be while the sandbox exists.
 func (m *Manager) trust(res config.Resolved, f *config.Facts) (err error) {
 	switch {
-	case len(res.Network.Secrets) == 0:
+	case m.host.Trust == nil && len(res.Network.Secrets) == 0:
 		return nil
 	case m.host.Trust == nil:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "network.secrets", Message: "this program has no certificate authority, which secrets need"}
 	}
-	f.TrustDir, err = m.host.Trust()
+	if f.TrustDir, err = m.host.Trust(); err != nil && len(res.Network.Secrets) == 0 {
+		f.TrustDir, err = "", nil // told when a secret is bound
+	}
 	return err
 }
 

@@ -152,30 +152,21 @@ func with(list []sandbox.Grant, n ...sandbox.Grant) []sandbox.Grant {
 // permit sets what is permitted beyond the rules.
 func (w *want) permit(list []sandbox.Grant) { w.granted, w.spec.Grants = list, list }
 
-// late returns w with what needs no new sandbox left out when the sandbox that
-// exists was made before it: paths that rules open beyond those it has, as
-// grants for the next wall, and rules for hosts, which the proxy alone
-// enforces. A flag's rules stay a difference: they are for one call, and the
-// sandbox is shared. have is the hash of the sandbox that exists, or
-// empty.
+// late returns w with the paths left out that rules open beyond those that the
+// sandbox was made with: they need no new sandbox and become grants for the next
+// wall. have is the hash of the sandbox that exists, or empty.
 func (w *want) late(have string, rec *registry.Record) *want {
 	if have == "" || rec == nil || rec.Spec == nil || have == w.hash {
 		return w
 	}
 	opened, files := config.LateGrants(rec.Spec.Filesystem, w.spec.Filesystem)
-	hosts := config.LateEgress(rec.Spec.Egress, w.spec.Egress) && (w.settingsHash == nil || w.settingsHash() == w.hash)
-	if !files && !hosts {
+	if !files {
 		return w
 	}
 	out := *w
-	if files {
-		out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
-		out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
-		out.spec.Grants = with(w.spec.Grants, opened...)
-	}
-	if hosts {
-		out.spec.Egress = rec.Spec.Egress
-	}
+	out.spec.Filesystem.AllowRead = rec.Spec.Filesystem.AllowRead
+	out.spec.Filesystem.AllowWrite = rec.Spec.Filesystem.AllowWrite
+	out.spec.Grants = with(w.spec.Grants, opened...)
 	hash, err := confighash.Sum(out.spec)
 	if err != nil || hash != have {
 		return w

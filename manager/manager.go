@@ -49,8 +49,8 @@ type Host struct {
 	Sensitive []string // canonical paths that no sandbox may see: engine sockets, state and settings folder
 	// Guest returns the installed guest binary.
 	Guest func() (sandbox.GuestRef, error)
-	// Trust returns the folder of public certificates that sandboxes with
-	// secrets are shown; nil lets none have secrets.
+	// Trust returns the folder of public certificates that sandboxes are
+	// shown; nil lets none have secrets.
 	Trust func() (string, error)
 }
 

@@ -109,13 +109,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 			LookupEnv: func(name string) (string, bool) { return secretValue, name == "OUTER_TOKEN" },
 		}, nil
 	}
-	opts.Host.Trust = func() (string, error) {
-		a, err := issuer()
-		if err != nil {
-			return "", err
-		}
-		return a.Bundle()
-	}
+	opts.Host.Trust = state.Trust
 }
 
 // Approve implements sandbox.Approver.

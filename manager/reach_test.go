@@ -67,21 +67,48 @@ func TestBlockedByTheWayOut(t *testing.T) {
 	})
 }
 
-// TestPolicyBelongsToTheSandbox holds that a flag cannot open a host for a
-// sandbox that somebody uses, and that settings which close one do it at once.
-func TestPolicyBelongsToTheSandbox(t *testing.T) {
+// TestRulesAreLive holds that rules for hosts, and a secret, take effect with the
+// next command in the same sandbox, also while a command with other rules runs,
+// and that each command has its own rules alone.
+func TestRulesAreLive(t *testing.T) {
 	onWalls(t, func(o *outward) {
+		r, err := o.try(nil, `test -z "$HTTP_PROXY" && echo kept >/tmp/kept`)
+		must(o.t, err)
+		if r.ExitCode != 0 {
+			o.t.Fatalf("without rules there is a proxy: %+v", r)
+		}
 		if got := o.fetch(o.allowing(internet.Files), internet.Files, "/greeting.txt"); !strings.Contains(got, " 200 ") {
 			o.t.Fatal(got)
 		}
-		_, err := o.try(o.allowing(internet.Files, internet.Other), "true")
-		if sandbox.CodeOf(err) != sandbox.CodeBusy {
-			o.t.Errorf("another flag: %v", err)
+		started, ended := make(chan struct{}), make(chan string, 1)
+		go func() { // has its rules for as long as it runs
+			r, err := o.try(o.allowing(internet.Files), "until test -e /tmp/go; do sleep 0.05; done; "+o.get(internet.Files, "/greeting.txt")+"; "+o.get(internet.Other, "/"), func(r *manager.Request) {
+				r.Started = func(sandbox.Process) { close(started) }
+			})
+			if err != nil {
+				ended <- err.Error()
+				return
+			}
+			ended <- string(r.Stdout)
+		}()
+		<-started
+		if got := o.fetch(o.allowing(internet.Other), internet.Other, "/greeting.txt"); !strings.Contains(got, " 200 ") {
+			o.t.Errorf("a host more: %s", got)
 		}
-		r, err := o.try(nil, `test -z "$HTTP_PROXY"`)
+		secret := o.allowing(internet.Echo)
+		secret.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{o.net.At("http", internet.Echo)}, From: config.SecretSource{Env: "OUTER_TOKEN"}}}
+		r, err = o.try(secret, `test -n "$TOKEN" && cat /tmp/kept "$SSL_CERT_FILE" >/dev/null && curl -sS -i --max-time 60 -H "X-Token: $TOKEN" `+o.net.URL("http", internet.Echo, "/"))
 		must(o.t, err)
-		if r.ExitCode != 0 {
-			o.t.Errorf("without the flag the way out is open: %+v", r)
+		if r.ExitCode != 0 || !strings.Contains(string(r.Stdout), " 200 ") {
+			o.t.Errorf("a secret: %d %s %s", r.ExitCode, r.Stdout, r.Stderr)
+		}
+		r, err = o.try(nil, `test -z "$HTTP_PROXY$TOKEN" && cat /tmp/kept && touch /tmp/go`)
+		must(o.t, err)
+		if string(r.Stdout) != "kept\n" {
+			o.t.Errorf("the same sandbox without flags: %d %q %s", r.ExitCode, r.Stdout, r.Stderr)
+		}
+		if got := <-ended; !strings.Contains(got, " 200 ") || !strings.Contains(got, " 403 ") {
+			o.t.Errorf("the command that ran meanwhile: %s", got)
 		}
 	})
 }

@@ -214,18 +214,18 @@ func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRule
 	return w, nil
 }
 
-// secrets returns those of the call. A sandbox trusts our authority only when
-// it was made with the same ones.
+// secrets returns those of the call. They need the folder of certificates
+// inside, which sandboxes that an older program made may lack.
 func (m *Manager) secrets(l *live) ([]config.BoundSecret, error) {
 	bound, err := l.want.res.BoundSecrets(m.host.Home, m.host.Env)
 	if err != nil {
 		return nil, err
 	}
+	trusts := slices.ContainsFunc(l.spec.Mounts, func(m sandbox.Mount) bool { return m.Role == sandbox.RoleTrust })
 	for _, b := range bound {
-		made := slices.ContainsFunc(l.spec.Egress.Secrets, func(r sandbox.SecretRef) bool { return r.Name == b.Name && slices.Equal(r.Hosts, b.Hosts) })
-		if !made {
+		if !trusts {
 			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "bind secrets", Field: "network.secrets." + b.Name, Resource: l.name(),
-				Message: "the sandbox was made before the secret was bound, so it does not trust what the proxy needs for it", Hint: lifecycle.RecreateCommand(m.commandFlags, l.spec.Owner, l.spec.Kind)}
+				Message: "the sandbox was made without the folder of certificates that the proxy needs for a secret", Hint: lifecycle.RecreateCommand(m.commandFlags, l.spec.Owner, l.spec.Kind)}
 		}
 	}
 	return bound, nil

@@ -28,9 +28,8 @@ import (
 // and how it is mounted, must agree. Sandboxes of two tenants or instances
 // never share a slot.
 //
-// Two things cannot be undone and make a cold start: OnStart lines, which ran
-// without the session's variables; and the first secret, since the folder of
-// certificates is mounted where secrets are, which the mounts tell.
+// One thing cannot be undone and makes a cold start: OnStart lines, which ran
+// without the session's variables.
 func CanBindLate(pooled, wanted sandbox.Spec) (ok bool, why []string) {
 	if wanted.Kind != sandbox.KindSandbox || pooled.Kind != sandbox.KindPool {
 		return false, []string{"kind"}
@@ -60,7 +59,7 @@ func late(s sandbox.Spec) sandbox.Spec {
 	s.Kind = sandbox.KindPool
 	s.Owner = sandbox.Owner{Instance: s.Owner.Instance, Tenant: s.Owner.Tenant}
 	s.Env, s.Limits, s.Grants = nil, sandbox.Limits{}, nil
-	s.Egress = sandbox.EgressRules{AllowLocalBinding: s.Egress.AllowLocalBinding, HTTPProxyPort: s.Egress.HTTPProxyPort}
+	s.Egress = sandbox.EgressRules{}
 	if s.UID >= firstOwn && s.GID == s.UID {
 		s.UID, s.GID = firstOwn, firstOwn
 	}

@@ -72,7 +72,7 @@ func TestCanBindLate(t *testing.T) {
 		{"memory", func(s *sandbox.Spec) { s.Resources.Memory = 2 << 30 }, []string{"docker.memory"}},
 		{"hardening", func(s *sandbox.Spec) { s.Security.CapDrop = nil }, []string{"docker.capDrop"}},
 		{"paths", func(s *sandbox.Spec) { s.Filesystem.DenyRead = []string{"/x"} }, []string{"filesystem.denyRead"}},
-		{"local binding", func(s *sandbox.Spec) { s.Egress.AllowLocalBinding = true }, []string{"network.allowLocalBinding"}},
+		{"local binding", func(s *sandbox.Spec) { s.Egress.AllowLocalBinding, s.Egress.HTTPProxyPort = true, 3128 }, nil},
 		{"guest", func(s *sandbox.Spec) { s.Guest.Digest = "0b" }, []string{"guest.digest"}},
 		{"lines at the start", func(s *sandbox.Spec) { s.OnStart = []string{"x"} }, []string{"docker.onStart", "docker.onStart"}},
 		{"a browser", func(s *sandbox.Spec) { s.Kind = sandbox.KindBrowser }, []string{"kind"}},

@@ -90,7 +90,7 @@ func (a *Authority) writeTrust(dir, source string, ca *x509.Certificate) error {
 		return err
 	}
 	defer unlock()
-	if err := openFolder(dir); err != nil {
+	if err := statedir.MakeShown(dir); err != nil {
 		return err
 	}
 	ours := pem.EncodeToMemory(&pem.Block{Type: typeCertificate, Bytes: ca.Raw})
@@ -108,21 +108,6 @@ func (a *Authority) writeTrust(dir, source string, ca *x509.Certificate) error {
 		}
 	}
 	return statedir.Unavailable("write trust folder", dir, syncDir(dir))
-}
-
-// openFolder makes the folder dir, which everybody may read.
-func openFolder(dir string) error {
-	canonical, err := statedir.MakePrivate(dir)
-	if err != nil {
-		return err
-	}
-	if canonical != dir {
-		return &sandbox.Error{
-			Code: sandbox.CodePermissionDeny, Op: "write trust folder", Resource: dir,
-			Message: dir + " is a link to " + canonical, Hint: "remove the link",
-		}
-	}
-	return statedir.Unavailable("write trust folder", dir, os.Chmod(dir, 0o755))
 }
 
 // publish replaces the file at path unless it is right. The temporary file is

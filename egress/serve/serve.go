@@ -49,6 +49,9 @@ func (t *Outlet) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 		if options.Authority, err = t.Authority(); err != nil {
 			return nil, err
 		}
+		if _, err = options.Authority.Bundle(); err != nil {
+			return nil, err
+		}
 		if w.secrets, err = t.read(ctx, o); err != nil {
 			return nil, err
 		}
