@@ -35,7 +35,9 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	}
 	binds, err := bindMounts(r, f, s.Mounts)
 	s.Mounts = append(s.Mounts, binds...)
-	add(f.TrustDir, sandbox.TrustDir, sandbox.RoleTrust, true) // also without secrets, which may be bound later
+	if r.Kind != sandbox.KindBrowser || len(s.Egress.Secrets) > 0 { // others may have a secret bound later
+		add(f.TrustDir, sandbox.TrustDir, sandbox.RoleTrust, true)
+	}
 	return err
 }
 

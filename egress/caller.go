@@ -54,10 +54,14 @@ func (c *Caller) Env() map[string]string {
 		port = a.Port
 	}
 	proxy := (&url.URL{Scheme: "http", User: url.UserPassword(c.id, c.token), Host: "127.0.0.1:" + strconv.Itoa(port)}).String()
+	direct := c.way.o.Direct
+	if direct == nil {
+		direct = Loopback()
+	}
 	// git keeps the credentials back until it is asked for them, unless told so.
-	env := map[string]string{"NODE_USE_ENV_PROXY": "1", "GIT_HTTP_PROXY_AUTHMETHOD": "basic"}
+	env := map[string]string{"NODE_USE_ENV_PROXY": "1", "GIT_HTTP_PROXY_AUTHMETHOD": "basic", "JAVA_TOOL_OPTIONS": java(port, direct)}
 	for name, value := range map[string]string{
-		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": "localhost,127.0.0.1,::1",
+		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": strings.Join(direct, ","),
 	} {
 		env[name], env[strings.ToLower(name)] = value, value
 	}
@@ -66,6 +70,25 @@ func (c *Caller) Env() map[string]string {
 		maps.Copy(env, secrets.Env())
 	}
 	return env
+}
+
+// Loopback returns the names of the loopback interface inside that programs do
+// not ask the proxy for.
+func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
+
+// java are the options that lead a Java virtual machine to the proxy, which
+// reads no variable for that. It sends no credentials.
+func java(port int, direct []string) string {
+	var hosts []string
+	for _, h := range direct {
+		if h == "::1" {
+			h = "[::1]"
+		}
+		hosts = append(hosts, h)
+	}
+	p := strconv.Itoa(port)
+	return "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=" + p + " -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=" + p +
+		" -Dhttp.nonProxyHosts=" + strings.Join(hosts, "|")
 }
 
 // Refused returns what was refused to the command so far, oldest first: the

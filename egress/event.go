@@ -17,6 +17,7 @@ const (
 	ProtocolConnect     Protocol = "connect"
 	ProtocolSOCKS5      Protocol = "socks5"
 	ProtocolIntercepted Protocol = "https"
+	ProtocolDoor        Protocol = "door" // a connection to a [Door]
 )
 
 // Phase says at which moment an Event was made.

@@ -91,6 +91,7 @@ func (p *Plane) waits(n int64) bool {
 func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	w, err := p.newWay(l, o)
 	if err != nil {
+		closeDoors(o.Doors)
 		l.Close()
 		return nil, err
 	}
@@ -99,6 +100,7 @@ func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	if p.closed {
 		w.meter.Close()
 		w.cancel(errClosed)
+		closeDoors(o.Doors)
 		l.Close()
 		return nil, failure(sandbox.CodeUnavailable, "the proxy has been closed")
 	}

@@ -32,23 +32,24 @@ type queue struct {
 // A waiter is a connection that waits for its turn.
 type waiter struct {
 	conn  net.Conn
+	door  *Door
 	timer *time.Timer // ends the wait
 	left  bool        // the queue
 }
 
-// take serves a connection, has it wait for its turn, or turns it away.
-func (w *Way) take(conn net.Conn) {
+// take serves a connection, of a door or nil, has it wait for its turn, or turns it away.
+func (w *Way) take(conn net.Conn, door *Door) {
 	q := &w.queue
 	q.mu.Lock()
-	err := w.admit(conn)
+	err := w.admit(conn, door)
 	if !errors.Is(err, meter.ErrConnections) || q.waiting.Len() >= q.most || !w.plane.waits(1) {
 		q.mu.Unlock()
 		if err != nil {
-			w.turnAway(conn, exhausted(err))
+			w.turnAway(conn, door, exhausted(err))
 		}
 		return
 	}
-	x := &waiter{conn: conn}
+	x := &waiter{conn: conn, door: door}
 	place := q.waiting.PushBack(x)
 	x.timer = time.AfterFunc(q.wait, func() { w.waited(place) })
 	if first := q.idle.Front(); first != nil { // its program opens another one when it needs it
@@ -59,7 +60,7 @@ func (w *Way) take(conn net.Conn) {
 
 // admit serves a connection when the meter has room for it. The queue is
 // locked.
-func (w *Way) admit(conn net.Conn) error {
+func (w *Way) admit(conn net.Conn, door *Door) error {
 	release, err := w.meter.Take()
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func (w *Way) admit(conn net.Conn) error {
 			c.open.Add(-1) // first: the connection that takes the place counts too
 			w.next(release)
 		}()
-		w.attend(conn)
+		w.attend(conn, door)
 	})
 	return nil
 }
@@ -84,7 +85,7 @@ func (w *Way) next(release func()) {
 	defer q.mu.Unlock()
 	release()
 	for first := q.waiting.Front(); first != nil; first = q.waiting.Front() {
-		if w.admit(first.Value.(*waiter).conn) != nil {
+		if x := first.Value.(*waiter); w.admit(x.conn, x.door) != nil {
 			return
 		}
 		w.leave(first)
@@ -112,7 +113,7 @@ func (w *Way) waited(place *list.Element) {
 	}
 	q.mu.Unlock()
 	if late {
-		w.turnAway(x.conn, exhausted(meter.ErrConnections))
+		w.turnAway(x.conn, x.door, exhausted(meter.ErrConnections))
 		w.conns.Done()
 	}
 }
@@ -133,7 +134,7 @@ func (w *Way) empty() {
 			x.conn.Close()
 			continue
 		}
-		w.turnAway(x.conn, exhausted(w.meter.Err()))
+		w.turnAway(x.conn, x.door, exhausted(w.meter.Err()))
 	}
 }
 

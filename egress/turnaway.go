@@ -23,8 +23,13 @@ type turnAways struct {
 
 // turnAway tells a connection that there is no room for it, in what it speaks,
 // and records that. While too many are told so, it waits.
-func (w *Way) turnAway(conn net.Conn, why refusal) {
+func (w *Way) turnAway(conn net.Conn, door *Door, why refusal) {
 	w.plane.counts.turnedAway.Add(1)
+	if door != nil { // whose programs take no answer of ours for one
+		conn.Close()
+		w.recordTurnAway(why, w.callers.only())
+		return
+	}
 	select {
 	case w.turnAways.turn <- struct{}{}:
 	case <-w.ctx.Done():

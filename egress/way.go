@@ -33,6 +33,11 @@ type WayOptions struct {
 	// when nobody waits for the answer any more. Nil refuses such hosts.
 	Ask func(context.Context, Question) Answer
 
+	// Doors are listeners inside for hosts of their own, owned by the Way.
+	Doors []Door
+	// Direct are hosts of the loopback interface inside that programs must not
+	// ask the proxy for; nil is all usual names of it.
+	Direct []string
 	// Permitted tells what was said yes to before and still holds, so that no
 	// question is needed, which only so many of are put. It has to be quick. Nil
 	// leaves that to Ask.
@@ -41,6 +46,7 @@ type WayOptions struct {
 
 // The times that are not settings.
 const (
+	acceptPause  = 50 * time.Millisecond
 	headTime     = 10 * time.Second // for a head, a handshake, and the first word of a tunnel
 	lingerTime   = time.Second      // for a program to read the last answer
 	maxTurnAways = 256              // connections beyond the limit that are told so at a time
@@ -120,26 +126,29 @@ func (w *Way) serve() {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(w.ctx, func() {
 		defer close(closed)
+		closeDoors(w.o.Doors)
 		w.listener.Close()
 	})
 	w.conns.Go(func() {
 		<-w.flow.Done()
 		w.empty()
 	})
+	w.attendDoors()
 	for {
 		conn, err := w.listener.Accept()
 		if err != nil {
-			if w.ctx.Err() == nil && passing(err) && w.pause(50*time.Millisecond) {
+			if w.ctx.Err() == nil && passing(err) && w.pause(acceptPause) {
 				continue
 			}
 			break
 		}
-		w.take(conn)
+		w.take(conn, nil)
 	}
 	w.cancel(errClosed)
 	w.meter.Close()
 	w.empty()
 	if stop() {
+		closeDoors(w.o.Doors)
 		w.listener.Close()
 	} else {
 		<-closed // Accept may end before the address is free
@@ -170,7 +179,7 @@ func (w *Way) pause(d time.Duration) bool {
 
 // attend serves a connection to its end. A fault of the proxy ends that
 // connection and nothing else.
-func (w *Way) attend(conn net.Conn) {
+func (w *Way) attend(conn net.Conn, door *Door) {
 	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
 		if recover() != nil {
@@ -179,5 +188,11 @@ func (w *Way) attend(conn net.Conn) {
 		stop()
 		conn.Close()
 	}()
-	newClient(w.flow, w, conn).serve()
+	c := newClient(w.flow, w, conn)
+	if door != nil {
+		c.caller = w.callers.only() // nothing said there tells whose it is
+		c.tunnel(door.target())
+		return
+	}
+	c.serve()
 }

@@ -27,7 +27,7 @@ func TestNetworkLimitsBite(t *testing.T) {
 		line   string // with FILES, HELD, ZEROS and ECHO
 		want   string // of the last line
 	}{
-		"connections": {config.NetworkLimitSettings{Connections: new(int64(2))}, "for n in 1 2; do curl -sN --max-time 2 -o /dev/null HELD & done; sleep 0.5; s=$(curl" + status + "FILES); wait; echo $s", "200"},
+		"connections":   {config.NetworkLimitSettings{Connections: new(int64(2))}, "for n in 1 2; do curl -sN --max-time 2 -o /dev/null HELD & done; sleep 0.5; s=$(curl" + status + "FILES); wait; echo $s", "200"},
 		"bytes in":      {config.NetworkLimitSettings{BytesIn: size(100 << 10)}, "curl" + status + "ZEROS >/dev/null; curl" + status + "FILES", "429 limits.bytesIn"},
 		"bytes out":     {config.NetworkLimitSettings{BytesOut: size(100 << 10)}, "head -c 200000 /dev/zero | curl" + status + "--data-binary @- ECHO >/dev/null; curl" + status + "FILES", "429 limits.bytesOut"},
 		"request bytes": {config.NetworkLimitSettings{RequestBytes: size(1000)}, "head -c 2000 /dev/zero | curl" + status + "--data-binary @- ECHO", "413 limits.requestBytes"},

@@ -115,6 +115,7 @@ func (s *Shell) sit(ctx context.Context, l *live, req *Request, old *seat) (at *
 		var proxy map[string]string
 		if at.exit != nil {
 			proxy = at.exit.Env()
+			proxy[javaOptions] = r.Command.Env[javaOptions]
 		}
 		at.inner, err = s.open(ctx, box, o, proxy, old)
 	}

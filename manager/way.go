@@ -79,10 +79,18 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	w.callers[c.id] = c
 	w.mu.Unlock()
 	env := c.Env()
+	java := env[javaOptions]
 	maps.Copy(env, req.Command.Env)
+	env[javaOptions] = appended(cmp.Or(req.Command.Env[javaOptions], l.spec.Env[javaOptions]), java)
 	req.Command.Env = env
 	return c, nil
 }
+
+// javaOptions is the variable that a Java virtual machine reads options of. The
+// proxy's come behind what a call or the settings set.
+const javaOptions = "JAVA_TOOL_OPTIONS"
+
+func appended(options, more string) string { return strings.TrimSpace(options + " " + more) }
 
 // unset refuses a call that sets a variable which holds a secret's stand-in:
 // one of the two would be lost, and whoever set it may believe otherwise.

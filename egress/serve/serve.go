@@ -62,6 +62,7 @@ func (t *Outlet) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 	})
 	listener, err := listen(ctx, inside, o)
 	if err == nil {
+		options.Doors, options.Direct = doors(ctx, inside, o)
 		w.Way, err = t.Plane.Open(listener, options)
 	}
 	if err != nil {

@@ -65,6 +65,20 @@ func ParseRule(text string) (Rule, error) {
 	return r.named(hosts)
 }
 
+// Single returns the host and port of a rule that names one of each and no
+// more, and whether it does.
+func (r Rule) Single() (h Host, port uint16, ok bool) {
+	return r.host, r.low, !r.below && !r.all && r.low != 0 && r.low == r.high && !r.host.IsZero()
+}
+
+// Covers reports whether the rule names the host at some port.
+func (r Rule) Covers(h Host) bool {
+	if a, literal := h.Addr(); literal {
+		return r.prefix.IsValid() && r.prefix.Contains(a)
+	}
+	return r.host == h && !r.below
+}
+
 // named reads the host or hosts of a rule.
 func (r Rule) named(rest string) (Rule, error) {
 	var err error
