@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
@@ -178,7 +179,7 @@ func (s *Server) Move(ctx context.Context, t Tree, scope string, m api.MoveFile)
 			return api.File{}, err
 		}
 	}
-	if err := t.Rename(ctx, from, to); err != nil {
+	if err := fsbridge.Move(ctx, t, from, to); err != nil {
 		return api.File{}, err
 	}
 	return s.Stat(ctx, t, to, false)

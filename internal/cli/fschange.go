@@ -57,9 +57,9 @@ func (a *app) fsRemove() *ucli.Command {
 func (a *app) fsMove() *ucli.Command {
 	return a.fileCommand(fileCommand{
 		name: "mv", usage: "rename files and folders, or move them into a folder", args: "FROM… TO", least: 2, most: -1,
-		description: "A folder TO is moved into; a file TO is replaced. Both must be in one mount.",
+		description: "A folder TO is moved into; a file TO is replaced; missing folders above TO are made. Both must be in one mount.",
 		do: func(ctx context.Context, s manager.Share, args []string) error {
-			return into(ctx, s, args, func(from, to string) error { return s.Rename(ctx, from, to) })
+			return into(ctx, s, args, func(from, to string) error { return fsbridge.Move(ctx, s, from, to) })
 		},
 	})
 }
