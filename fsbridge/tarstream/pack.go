@@ -20,6 +20,9 @@ const (
 	leftIrregular = "it is a pipe, a socket or a device"
 	leftRemoved   = "it was removed while the tree was packed"
 	leftClosed    = "it is closed: "
+
+	// LeftDeep is why a folder is left out whose path is longer than [MaxPath].
+	LeftDeep = "its path is longer than 4095 bytes"
 )
 
 // Pack writes the file or tree at root to w as a tar archive. The names in
@@ -54,6 +57,13 @@ type packer struct {
 
 // visit packs one entry of the tree.
 func (p *packer) visit(name string, d fs.DirEntry, err error) error {
+	if len(name) > MaxPath {
+		p.left(Brief(name), LeftDeep)
+		if d != nil && d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}
 	if err != nil {
 		return p.unlessRemoved(name, err)
 	}
@@ -69,6 +79,17 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		}
 	}
 	return p.add(name, inner, info)
+}
+
+// Brief cuts a path to a length that a person can read: its beginning and its
+// last name.
+func Brief(name string) string {
+	const most = 120
+	base := path.Base(name)
+	if len(name) <= most+len(base) {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…/" + base
 }
 
 // unlessRemoved returns err, which says why name could not be read, unless

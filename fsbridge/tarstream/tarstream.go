@@ -86,11 +86,15 @@ func refused(name, message string) error {
 	}
 }
 
+// MaxPath is the length in bytes of the longest path that Linux takes. A tree
+// may be deeper.
+const MaxPath = 4095
+
 // cleanName checks the name of an entry and returns it clean, "." for the
 // destination itself.
 func cleanName(name string) (string, error) {
 	switch {
-	case name == "" || strings.IndexByte(name, 0) >= 0 || len(name) > 4095:
+	case name == "" || strings.IndexByte(name, 0) >= 0 || len(name) > MaxPath:
 		return "", refused(name, "has no usable name")
 	case path.IsAbs(name), strings.HasPrefix(name, `\`), len(name) > 1 && name[1] == ':' && strings.ContainsAny(name, `\`):
 		return "", refused(name, "has an absolute name")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -76,7 +77,11 @@ const maxPadding = 1 << 20
 // pass copies the archive r to w. Every header is made anew from the few
 // things that matter, under its new name. Entries that must not arrive are
 // left out.
-func (t *Tally) pass(r io.Reader, w io.Writer, as label) error {
+//
+// Names may have most bytes. A folder whose name is longer is left out with all
+// that is in it, and named once.
+func (t *Tally) pass(r io.Reader, w io.Writer, as label, most int) error {
+	deep := "\x00" // the folder that was left out last; no name begins with it
 	in, out := tar.NewReader(r), tar.NewWriter(w)
 	for {
 		h, err := in.Next()
@@ -91,6 +96,14 @@ func (t *Tally) pass(r io.Reader, w io.Writer, as label) error {
 		}
 		if err != nil {
 			return malformed(err)
+		}
+		name := strings.TrimSuffix(as.of(h), "/")
+		if len(name) > most {
+			if !strings.HasPrefix(name, deep+"/") {
+				deep = name
+				t.leave(tarstream.Brief(name), tarstream.LeftDeep)
+			}
+			continue
 		}
 		fresh := t.header(h, as)
 		if fresh == nil {

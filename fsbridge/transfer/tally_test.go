@@ -31,7 +31,7 @@ func FuzzPass(f *testing.F) {
 	f.Fuzz(func(t *testing.T, archive []byte, name string, single bool) {
 		var out bytes.Buffer
 		var tally Tally
-		err := tally.pass(bytes.NewReader(archive), &limited{w: &out, left: 8 << 20}, label{name, single})
+		err := tally.pass(bytes.NewReader(archive), &limited{w: &out, left: 8 << 20}, label{name, single}, tarstream.MaxPath)
 		in := tar.NewReader(&out)
 		for err == nil {
 			h, next := in.Next()

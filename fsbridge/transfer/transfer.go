@@ -39,6 +39,9 @@ type Target struct {
 	Limits tarstream.Limits // of what is unpacked; zero values are the defaults
 }
 
+// longest is the length in bytes of the longest name below the target.
+func (t Target) longest() int { return tarstream.MaxPath - len(strings.TrimSuffix(t.Dir, "/")) - 1 }
+
 // Copy copies the source to the target. A folder that exists is merged with,
 // a file replaced; modes are kept, owners and times are not. t hears of what
 // passes. An error leaves behind what had arrived before it.
@@ -49,7 +52,7 @@ func Copy(ctx context.Context, from Source, to Target, t *Tally) error {
 	}
 	return chain(ctx,
 		func(ctx context.Context, w io.Writer) error { return pack(ctx, from, w, t) },
-		func(r io.Reader, w io.Writer) error { return t.pass(r, w, as) },
+		func(r io.Reader, w io.Writer) error { return t.pass(r, w, as, to.longest()) },
 		func(ctx context.Context, r io.Reader) error { return unpack(ctx, r, to, as, t) })
 }
 
@@ -62,7 +65,7 @@ func Pack(ctx context.Context, from Source, name string, w io.Writer, t *Tally) 
 	}
 	return chain(ctx,
 		func(ctx context.Context, w io.Writer) error { return pack(ctx, from, w, t) },
-		func(r io.Reader, w io.Writer) error { return t.pass(r, w, as) },
+		func(r io.Reader, w io.Writer) error { return t.pass(r, w, as, tarstream.MaxPath) },
 		func(_ context.Context, r io.Reader) error { return move(w, r) })
 }
 
@@ -75,7 +78,7 @@ func Unpack(ctx context.Context, r io.ReadCloser, to Target, t *Tally) error {
 			defer context.AfterFunc(ctx, func() { r.Close() })()
 			return move(w, r)
 		},
-		func(r io.Reader, w io.Writer) error { return t.pass(r, w, label{}) },
+		func(r io.Reader, w io.Writer) error { return t.pass(r, w, label{}, to.longest()) },
 		func(ctx context.Context, r io.Reader) error { return unpack(ctx, r, to, label{}, t) })
 }
 
