@@ -67,6 +67,9 @@ type scarcity struct {
 
 // scarcity reads the counters for a command that begins.
 func (s *Server) scarcity() scarcity {
+	if s.cgroup == nil {
+		return scarcity{}
+	}
 	return scarcity{kills: number(s.cgroup.oom, s.cgroup.oomKey), forks: number(s.cgroup.pids, s.cgroup.pidsKey)}
 }
 
@@ -74,6 +77,9 @@ func (s *Server) scarcity() scarcity {
 // like e, or nil. The counters are those of the whole sandbox: where other
 // commands run, only a kill is taken for that of this one.
 func (s *Server) short(before scarcity, e wire.Exit, env []string, dir string) *wire.LimitHit {
+	if s.cgroup == nil {
+		return nil
+	}
 	killed := e.Signal == uint8(unix.SIGKILL) || e.Signal == 0 && e.Code == 128+uint8(unix.SIGKILL)
 	alone := s.running.Load() <= 1
 	now := s.scarcity()
