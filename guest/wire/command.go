@@ -188,12 +188,16 @@ func (m Exit) Encode() []byte {
 			e.str(m.Limit.Path)
 		}
 	}
-	if m.Left != nil {
+	if m.Limit != nil || m.Left != nil {
 		if m.Limit == nil {
 			e.u8(0)
 		}
-		e.u32(m.Left.Count)
-		e.strs(m.Left.Names)
+		var left Left // none, so that what a later version adds is not taken for it
+		if m.Left != nil {
+			left = *m.Left
+		}
+		e.u32(left.Count)
+		e.strs(left.Names)
 	}
 	return e.b
 }
@@ -222,6 +226,9 @@ func DecodeExit(p []byte) (Exit, error) {
 		m.Left = &Left{Count: d.u32(), Names: d.strs()}
 		if len(m.Left.Names) > MaxLeft || uint32(len(m.Left.Names)) > m.Left.Count {
 			d.bad = true
+		}
+		if m.Left.Count == 0 {
+			m.Left = nil
 		}
 	}
 	if m.Signal > 64 {
