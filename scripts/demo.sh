@@ -211,11 +211,11 @@ verdict=$?
 printf 'other server\t%s\n' "${rule:-not refused}" >"$dir/out"
 judge "other server" "$verdict" "no request at its other server"
 
-network "sed -n 's/^ *\([^:]*\):.*/\1/p' /proc/net/dev; curl -sS --noproxy '*' http://$mirror/"
-[ "$(cat "$dir/out")" = lo ] && [ "$(grep -c . "$dir/allowed.log")" -eq 1 ]
+network "sed -n 's/^ *\([^:]*\):.*/\1/p' /proc/net/dev; curl -sS --noproxy '*' http://$other/"
+[ "$(cat "$dir/out")" = lo ] && ! [ -s "$dir/other.log" ]
 verdict=$?
 printf 'past the proxy\t%s\n' "$(said 'curl: .*')" >"$dir/out"
-judge "past the proxy" "$verdict" "no interface but lo, no second request at the mirror"
+judge "past the proxy" "$verdict" "no interface but lo, no request at its other server"
 
 # Nothing is left behind.
 clean_up
