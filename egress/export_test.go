@@ -8,7 +8,7 @@ func (p *Plane) SetHeadTime(d time.Duration) { p.head = d }
 
 // SetQueue changes how many connections of a sandbox wait for their turn, and
 // how long; call it before Open.
-func (p *Plane) SetQueue(most int, wait time.Duration) { p.waitMost, p.waitTime = most, wait }
+func (p *Plane) SetQueue(most int, wait time.Duration) { p.waitMost, p.o.QueueTime = most, wait }
 
 // Waiting returns how many requests wait for an answer.
 func (w *Way) Waiting() int {

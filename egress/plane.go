@@ -31,6 +31,10 @@ type Options struct {
 	// Roots are the authorities that requests with secrets trust for the host
 	// they go to; nil is those of the system.
 	Roots *x509.CertPool
+
+	// QueueTime is how long a connection waits for its turn where
+	// limits.connections leaves no room. Zero is a minute.
+	QueueTime time.Duration
 }
 
 // A Plane is the proxy of one orchestrator. It serves any number of sandboxes,
@@ -38,9 +42,8 @@ type Options struct {
 type Plane struct {
 	o    Options
 	head time.Duration // headTime, but in tests
-	// waitMost and waitTime are maxWaiting and queueTime, but in tests.
+	// waitMost is maxWaiting, but in tests.
 	waitMost int
-	waitTime time.Duration
 	waitAll  int64        // connections that wait, of all sandboxes together
 	waiting  atomic.Int64 // that do
 	ids      atomic.Uint64
@@ -62,7 +65,10 @@ func New(o Options) *Plane {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Plane{o: o, head: headTime, waitMost: maxWaiting, waitTime: queueTime, waitAll: maxWaitingOfAll(), ways: map[*Way]struct{}{}}
+	if o.QueueTime == 0 {
+		o.QueueTime = queueTime
+	}
+	return &Plane{o: o, head: headTime, waitMost: maxWaiting, waitAll: maxWaitingOfAll(), ways: map[*Way]struct{}{}}
 }
 
 // maxWaitingOfAll is a quarter of the descriptors that this process may have:

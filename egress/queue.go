@@ -14,7 +14,7 @@ import (
 // descriptor and less than a kilobyte.
 const (
 	maxWaiting = 4096        // connections that wait, of one sandbox
-	queueTime  = time.Minute // that one of them waits
+	queueTime  = time.Minute // that one of them waits, unless [Options.QueueTime] says otherwise
 )
 
 // A queue holds the connections of one sandbox for which limits.connections

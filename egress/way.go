@@ -92,7 +92,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 	w := &Way{
 		plane: p, o: o, listener: l, meter: meter.New(o.Limits),
 		turnAways: turnAways{turn: make(chan struct{}, maxTurnAways)}, done: make(chan struct{}),
-		queue: queue{most: p.waitMost, wait: p.waitTime},
+		queue: queue{most: p.waitMost, wait: p.o.QueueTime},
 	}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	flow, stop := context.WithCancelCause(w.ctx)

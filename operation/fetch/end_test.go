@@ -171,10 +171,10 @@ func TestWayClosed(t *testing.T) {
 	})
 }
 
-// TestNoRoom holds that a connection beyond what the sandbox may have is told
-// so, also when the proxy answers before it has read a request.
+// TestNoRoom holds that a connection for which there is no room in time fails
+// with the limit, also when the proxy answers before it has read a request.
 func TestNoRoom(t *testing.T) {
-	both(t, rules{limits: config.NetworkLimits{Connections: 1}}, func(t *testing.T, w *world, scheme string) {
+	both(t, rules{limits: config.NetworkLimits{Connections: 1}, queue: 20 * time.Millisecond}, func(t *testing.T, w *world, scheme string) {
 		begun := w.stall("stall.test", true)
 		ctx, giveUp := context.WithCancel(context.Background())
 		var wg sync.WaitGroup

@@ -78,6 +78,7 @@ type rules struct {
 	options         []fetch.Options
 	resolver        reach.Resolver
 	lookup          time.Duration
+	queue           time.Duration
 }
 
 func newWorld(t testing.TB, r rules) *world {
@@ -96,7 +97,7 @@ func newWorld(t testing.TB, r rules) *world {
 		r.resolver = w.net.Names
 	}
 	plane := egress.New(egress.Options{
-		Reach: reach.New(reach.Options{Resolver: r.resolver, LookupTimeout: r.lookup}), Record: w.recorder.Record, Decide: w.recorder.Decide,
+		Reach: reach.New(reach.Options{Resolver: r.resolver, LookupTimeout: r.lookup}), Record: w.recorder.Record, Decide: w.recorder.Decide, QueueTime: r.queue,
 	})
 	w.outlet = &serve.Outlet{Plane: plane, Recorder: w.recorder}
 	if r.allowed == nil {
