@@ -188,11 +188,11 @@ func TestShellRefuses(t *testing.T) {
 			t.Errorf("%v does not name %s", err, field)
 		}
 	}
-	for _, text := range []string{"a\x00b", strings.Repeat("x", 1<<20+1)} {
+	for _, text := range []string{"a\x00b", strings.Repeat("x", wire.MaxLine+1)} {
 		_, err := s.Run(ctx, text, sandbox.Command{})
 		codeIs(t, err, sandbox.CodeValidation)
 	}
-	if got := line(t, s, ": "+strings.Repeat("x", 1<<20-2)); got.exit.Code != 0 {
+	if got := line(t, s, ": "+strings.Repeat("x", wire.MaxLine-2)); got.exit.Code != 0 {
 		t.Errorf("the longest line: got %+v", got)
 	}
 	must(t, s.Close())
