@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,10 +91,15 @@ func (a *app) status(ctx context.Context, err error) int {
 }
 
 // outputClosed reports whether err says that the reader of the program's own
-// output has closed it. The same error of the system inside an error of this
-// project's is about something else, such as a program of a sandbox that has
-// ended early, and has to be reported.
+// output has closed it: an error of the system about the standard output, or
+// one that no error of this project contains. Inside such an error EPIPE is
+// about something else, such as a program of a sandbox that has ended early,
+// and has to be reported.
 func outputClosed(err error) bool {
+	var file *fs.PathError
+	if errors.As(err, &file) && file.Path == os.Stdout.Name() && errors.Is(file, syscall.EPIPE) {
+		return true
+	}
 	var e *sandbox.Error
 	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &e)
 }

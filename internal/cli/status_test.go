@@ -23,6 +23,7 @@ func TestOnlyTheOwnOutputEndsInSilence(t *testing.T) {
 		silent bool
 	}{
 		{own, 141, true}, {fmt.Errorf("print: %w", own), 141, true},
+		{&sandbox.Error{Code: sandbox.CodeExecution, Op: "cp", Message: "the output cannot be written", Err: own}, 141, true},
 		{early, statusSandbox, false}, {errors.Join(errors.New("x"), early), statusSandbox, false},
 	} {
 		errs, said := collect(t)
