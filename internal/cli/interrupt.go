@@ -46,6 +46,7 @@ type interrupts struct {
 	next  int                                // under mu
 	lent  map[syscall.Signal]chan<- struct{} // under mu
 	to    *receiver                          // under mu; nil when no command runs
+	gave  bool                               // under mu; a command got a signal
 }
 
 // A receiver is a command that gets signals before the context ends.
@@ -127,7 +128,15 @@ func (in *interrupts) receiver(s syscall.Signal) *receiver {
 	if signalName(s) == "" {
 		return nil
 	}
+	in.gave = in.gave || in.to != nil
 	return in.to
+}
+
+// passedOn reports whether a command got a signal.
+func (in *interrupts) passedOn() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.gave
 }
 
 // pass sends the signal to the command, and ends the context when the command

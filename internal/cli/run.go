@@ -251,6 +251,9 @@ func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run
 	if err := a.sayBlocked(out); err != nil {
 		return err
 	}
+	if a.interrupts.passedOn() {
+		out.Exit.Left = nil // a signal asks for their end too
+	}
 	if err := a.sayEnded(out); err != nil {
 		return err
 	}
