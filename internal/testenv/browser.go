@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -53,8 +52,14 @@ var playwrightMissing = sync.OnceValue(func() string {
 // playwrightModules lies in the bin folder of the tree that this file is of.
 func playwrightModules() string { return filepath.Join(root(), "bin", "playwright", "node_modules") }
 
-// root is the folder of the tree that this file is of.
+// root is the folder of the module: a test runs in the folder of its package.
+// The names in a binary that was built with -trimpath would not say.
 func root() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..")
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return "."
 }

@@ -67,10 +67,9 @@ func (p nodeProgram) missing() string {
 	return ""
 }
 
-// files lie in the bin folder of the tree that this file is of.
+// files lie in the bin folder of the module.
 func (p nodeProgram) files() (program, node string) {
-	_, here, _, _ := runtime.Caller(0)
-	modules := filepath.Join(filepath.Dir(here), "..", "..", "bin", p.name, "node_modules")
+	modules := filepath.Join(root(), "bin", p.name, "node_modules")
 	machine := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if machine == "" {
 		machine = runtime.GOARCH

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -55,8 +54,7 @@ var sshdMissing = sync.OnceValue(func() string {
 	return ""
 })
 
-// unpackedSSHD lies in the bin folder of the tree that this file is of.
+// unpackedSSHD lies in the bin folder of the module.
 func unpackedSSHD() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "bin", "sshd")
+	return filepath.Join(root(), "bin", "sshd")
 }
