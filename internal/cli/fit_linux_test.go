@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -94,6 +95,22 @@ func TestNarrowListKeepsWhatMatters(t *testing.T) {
 		if got := shortImage(ref); got != want {
 			t.Errorf("%s is shown as %q, want %q", ref, got, want)
 		}
+	}
+}
+
+// TestListNamesProvidersThatDiffer holds that the two sandboxes of a session
+// under two providers, which have the same name, are told apart.
+func TestListNamesProvidersThatDiffer(t *testing.T) {
+	f := filled()
+	row := f.listing.Containers[0]
+	row.Provider = "docker"
+	f.listing.Browsers, f.listing.Containers = nil, []manager.Row{row, row}
+	if text := on80(t, f, "list"); strings.Contains(text, "PROVIDER") {
+		t.Errorf("one provider is named:\n%s", text)
+	}
+	f.listing.Containers[1].Provider = "local"
+	if text := on80(t, f, "list"); !regexp.MustCompile(`(?s)PROVIDER.* docker .*\n.* local `).MatchString(text) {
+		t.Errorf("providers are not named:\n%s", text)
 	}
 }
 

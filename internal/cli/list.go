@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -64,7 +65,18 @@ func (a *app) writeList(l manager.Listing, foreign bool) error {
 }
 
 func (a *app) listTable(rows []manager.Row, foreign bool) *table {
+	// The provider is said where rows differ in it: a session has a sandbox of
+	// each, and both have the same name.
+	providers := map[string]bool{}
+	for _, r := range rows {
+		providers[r.Provider] = true
+	}
+	delete(providers, "")
+	several := len(providers) > 1
 	columns := []string{"NAME", "STATUS", "SCOPE", "KEY", "TENANT", "AGENT", "IMAGE", "CONFIG", "AGE", "IDLE"}
+	if several {
+		columns = slices.Insert(columns, 1, "PROVIDER")
+	}
 	if foreign {
 		columns = append(columns, "INSTANCE")
 	}
@@ -79,6 +91,9 @@ func (a *app) listTable(rows []manager.Row, foreign bool) *table {
 		}
 		cells := []string{r.Name, string(r.Status), scope, key, r.Tenant, r.Agent,
 			imageCell(r), marked(short(r.ConfigHash), r.ConfigMatch), age(r.AgeSeconds), idle}
+		if several {
+			cells = slices.Insert(cells, 1, r.Provider)
+		}
 		if foreign {
 			cells = append(cells, r.Instance)
 		}
