@@ -30,7 +30,7 @@ func TestLocalWallForAnOrdinaryUser(t *testing.T) {
 		{"the workspace is all that can be written", "run -- touch /usr/made", 1, ""},
 		{"files", "fs ls", 0, "made"},
 		{"list", "list -o json", 0, `"status": "stopped"`},
-		{"explain", "explain", 0, "our own user; as another one inside"},
+		{"explain", "explain --all", 0, "our own user; as another one inside"},
 		{"doctor", "doctor", 0, "ok    wall-start"},
 		{"prune", "prune", 0, "kept 1"},
 		{"remove", "recreate --all --force", 0, "removed sbx-default-"},
