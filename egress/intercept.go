@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bufio"
-	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
@@ -16,7 +15,6 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -131,64 +129,6 @@ func (x *exchange) scrub(resp *http.Response) error {
 	resp.ContentLength = -1
 	resp.Body = &scrubbed{searched(secrets, body), resp.Body}
 	return nil
-}
-
-// searched is body without values of secrets. A body that is gzip itself, such
-// as an archive, is searched as what it holds, and is gzip again.
-func searched(secrets *secret.Set, body io.Reader) io.Reader {
-	return &late{open: func() (io.Reader, error) {
-		in := bufio.NewReader(body)
-		if b, _ := in.Peek(1); len(b) == 1 && b[0] == gzipMagic[0] { // no other body waits for more than it has
-			if b, _ := in.Peek(len(gzipMagic)); string(b) == gzipMagic {
-				zr, err := gzip.NewReader(in)
-				if err != nil {
-					return nil, err
-				}
-				return newGzipped(secrets.ScrubBody(zr)), nil
-			}
-		}
-		return secrets.ScrubBody(in), nil
-	}}
-}
-
-// gzipMagic is how gzip begins, with the only method that there is.
-const gzipMagic = "\x1f\x8b\x08"
-
-// A gzipped is what it is made from as gzip. What was read passes on at once.
-type gzipped struct {
-	from io.Reader
-	buf  []byte
-	out  bytes.Buffer
-	to   *gzip.Writer
-	err  error // of from, once it came
-}
-
-func newGzipped(from io.Reader) *gzipped {
-	g := &gzipped{from: from, buf: make([]byte, 32<<10)}
-	g.to = gzip.NewWriter(&g.out)
-	return g
-}
-
-// Read implements io.Reader.
-func (g *gzipped) Read(p []byte) (int, error) {
-	for g.out.Len() == 0 {
-		if g.err != nil {
-			return 0, g.err
-		}
-		var n int
-		n, g.err = g.from.Read(g.buf)
-		if _, err := g.to.Write(g.buf[:n]); err != nil {
-			return 0, err
-		}
-		end := g.to.Flush
-		if g.err == io.EOF {
-			end = g.to.Close
-		}
-		if err := end(); err != nil {
-			return 0, err
-		}
-	}
-	return g.out.Read(p)
 }
 
 // A scrubbed reads what was scrubbed and closes what it came from.
