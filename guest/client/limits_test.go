@@ -287,3 +287,56 @@ func endingGuest(t *testing.T, features []string, exit wire.Exit) *client.Client
 	t.Cleanup(func() { c.Close() })
 	return c
 }
+
+// TestProcessesOfAMoment holds that the bound of processes is exact however
+// short they live and by whatever call they are made, that threads do not count,
+// and that a line of a shell is bound like a command.
+func TestProcessesOfAMoment(t *testing.T) {
+	c := startGuest(t).client(client.Options{})
+	// All children are there before one of them ends.
+	const burst = `pipe(R, W); for (1..%) { my $p = fork; defined $p or exit 7; if (!$p) { close W; <R>; exit } } close W; 1 while wait > 0;`
+	of := func(n string) string { return strings.ReplaceAll(burst, "%", n) }
+	const orphans = `for (1..90) { my $p = fork; defined $p or exit 7; if (!$p) { fork // exit; select(undef, undef, undef, 0.2); exit } } 1 while wait > 0;`
+	const threads = `use threads; my @t = map { threads->create(sub { select(undef, undef, undef, 0.1) }) } 1..40; $_->join for @t;`
+	for _, tt := range []struct {
+		name, text string
+		bound      int64
+		hit        bool
+	}{
+		{"90 at a bound of 30", of("90"), 30, true},
+		{"one too many", of("30"), 30, true},
+		{"as many as there may be", of("29"), 30, false},
+		{"each makes another", orphans, 30, true},
+		{"threads", threads, 4, false},
+		{"alone", `exit 0`, 1, false},
+		{"a child at a bound of one", of("1"), 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 10 {
+				cmd := perl(t, tt.text)
+				cmd.Limits.Processes = tt.bound
+				r := run(t, c, cmd)
+				h := r.exit.Limit
+				if tt.hit && (h == nil || h.Limit != sandbox.LimitProcesses || h.Current != tt.bound+1) {
+					t.Fatalf("%+v, limit %v", r.exit, h)
+				}
+				if !tt.hit && (h != nil || r.exit.Code != 0) {
+					t.Fatalf("%+v, limit %v, stderr %q", r.exit, h, r.stderr)
+				}
+			}
+		})
+	}
+	t.Run("a line", func(t *testing.T) {
+		s, err := c.OpenShell(t.Context(), sandbox.ShellOptions{}, sandbox.Limits{Processes: 30})
+		must(t, err)
+		defer s.Close()
+		for range 5 {
+			if r := line(t, s, "perl -e '"+of("27")+"'"); r.exit.Code != 0 || r.exit.Limit != nil {
+				t.Fatalf("%+v, limit %v", r.exit, r.exit.Limit)
+			}
+			if r := line(t, s, "perl -e '"+of("90")+"'"); r.exit.Limit == nil || r.exit.Limit.Limit != sandbox.LimitProcesses {
+				t.Fatalf("%+v names no limit", r.exit)
+			}
+		}
+	})
+}

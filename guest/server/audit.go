@@ -69,6 +69,17 @@ func (a *audit) look(u meter.Use) bool {
 	return false
 }
 
+// reach takes a limit that was reached, and reports whether it is the first.
+func (a *audit) reach(h *wire.LimitHit) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hit != nil {
+		return false
+	}
+	a.hit = h
+	return true
+}
+
 // exceeded returns the bound that u is beyond, or nil. Time that has come to
 // its bound is used up.
 func exceeded(b meter.Bounds, u meter.Use) *wire.LimitHit {

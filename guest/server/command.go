@@ -36,6 +36,8 @@ type command struct {
 	witness *witness // nil where nobody looks
 	before  scarcity // when it began
 	audit   *audit   // nil where there is no limit that has to be told of
+	counted bool     // it needs a stage whose processes ask before they make others
+	forks   *forks   // nil where each may, or where a line is asked
 	asks    asks     // what it has used so far
 	endless bool     // outputs end with the last answer only: what carries them may change
 
@@ -55,6 +57,8 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
 	m.start.Limits, m.audit = newAudit(s.Limits)
+	m.forks = newForks(m, m.audit, 0)
+	m.counted = m.forks != nil
 	m.witness = c.newWitness(id)
 	tty := s.Flags&wire.FlagTTY != 0
 	if tty || s.Flags&wire.FlagNoStdin == 0 {
@@ -250,8 +254,7 @@ func (m *command) vacate() {
 	close(m.gone)
 	m.killing.Lock()
 	defer m.killing.Unlock()
-	m.stage.witness.Store(nil)
-	m.conn.srv.pool.put(m.stage)
+	m.giveBack(m.stage)
 }
 
 // outlive waits for the last descendant of a detached command.

@@ -45,7 +45,8 @@ func newEyes(c wire.Config) (*eyes, error) {
 	return &eyes{observer: o, resolve: o.Resolve, resolvers: make(chan struct{}, maxResolvers)}, nil
 }
 
-// open looks at the listener of a new stage from now on.
+// open looks at the listener of a new stage from now on. Where e is nil it is
+// asked about new processes alone.
 func (e *eyes) open(s *stageProc, listener int) error {
 	if err := unix.SetNonblock(listener, true); err != nil {
 		unix.Close(listener)
@@ -62,11 +63,16 @@ func (e *eyes) watch(s *stageProc, listener *os.File) {
 	if err != nil {
 		return // it is closed
 	}
+	var observer *observe.Observer
+	if e != nil {
+		observer = e.observer
+	}
+	fork := func(thread int) bool { return s.forks.Load().allow(thread) }
 	for {
 		var seen *observe.Sighting
 		var w *witness
 		rerr := conn.Read(func(fd uintptr) bool {
-			seen, err = e.observer.Take(int(fd), func() { w = s.witness.Load().begin() })
+			seen, err = observer.Take(int(fd), fork, func() { w = s.witness.Load().begin() })
 			return !errors.Is(err, observe.ErrNone)
 		})
 		switch {

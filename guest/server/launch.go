@@ -53,16 +53,33 @@ func (m *command) hurry() {
 	if len(m.body) > unhurried {
 		return
 	}
-	proc := m.conn.srv.pool.ready()
+	proc := m.stages().ready()
 	if proc == nil {
 		return
 	}
-	proc.witness.Store(m.witness)
+	m.own(proc)
 	if proc.request(m.body, m.streams.child) != nil {
 		proc.close() // it has died, and the next one is tried by launch
 		return
 	}
 	m.asked = proc
+}
+
+// stages is the pool of the stages that the command may have.
+func (m *command) stages() *pool { return m.conn.srv.poolFor(m.counted) }
+
+// own has what the processes of a stage do count as the command's.
+func (m *command) own(proc *stageProc) {
+	proc.witness.Store(m.witness)
+	m.forks.below(proc.pid)
+	proc.forks.Store(m.forks)
+}
+
+// giveBack gives back a stage without processes.
+func (m *command) giveBack(proc *stageProc) {
+	proc.witness.Store(nil)
+	proc.forks.Store(nil)
+	m.conn.srv.poolFor(proc.counts).put(proc)
 }
 
 // launch has a stage start the program.
@@ -83,7 +100,7 @@ func (m *command) launch() *wire.Failed {
 		m.sweep()
 		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
 	case r.Kind == stage.Failed:
-		srv.pool.put(proc)
+		m.giveBack(proc)
 		return stepFailure(r)
 	}
 	m.mu.Lock()
@@ -97,11 +114,11 @@ func (m *command) launch() *wire.Failed {
 // it was idle has not taken the request, and the next one is tried.
 func (m *command) takeStage() (*stageProc, error) {
 	for tries := 0; ; tries++ {
-		proc, err := m.conn.srv.pool.take()
+		proc, err := m.stages().take()
 		if err != nil {
 			return nil, err
 		}
-		proc.witness.Store(m.witness)
+		m.own(proc)
 		err = proc.request(m.body, m.streams.child)
 		if err == nil {
 			return proc, nil

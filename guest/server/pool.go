@@ -124,7 +124,14 @@ func (p *pool) warm() {
 
 // forget drops the stage pid, which has died while it was idle.
 func (p *pool) forget(pid int) {
+	p.drop(pid)
+	p.warm()
+}
+
+// drop is forget that puts no stage in its place.
+func (p *pool) drop(pid int) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for i, s := range p.idle {
 		if s.pid == pid {
 			s.close()
@@ -132,8 +139,6 @@ func (p *pool) forget(pid int) {
 			break
 		}
 	}
-	p.mu.Unlock()
-	p.warm()
 }
 
 // shrink lets go of all stages but one once it is quiet.

@@ -87,6 +87,7 @@ func (s *Server) reap() (strays bool) {
 			return strays
 		case reaped != nil:
 			close(reaped)
+			s.counted.drop(pid)
 			s.pool.forget(pid)
 		default:
 			strays = true
@@ -100,6 +101,7 @@ func (s *Server) end() {
 	s.farewell()
 	s.gate.close()
 	s.pool.close()
+	s.counted.close()
 	send := func(sig unix.Signal) {
 		if os.Getpid() == 1 {
 			_ = unix.Kill(-1, sig) // nobody left is fine

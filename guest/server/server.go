@@ -29,6 +29,7 @@ type Server struct {
 	nursery *nursery
 	eyes    *eyes // nil: nobody looks
 	pool    *pool
+	counted *pool // of stages whose processes are counted; empty until a command needs one
 	gate    *gate
 	auditor *auditor
 	null    *os.File
@@ -119,11 +120,12 @@ func (s *Server) furnish(o outfit) error {
 	}
 	s.proof = try(o.conf.Checks, maker)
 	s.nursery = newNursery(maker)
-	s.pool = newPool(s.stage, rest)
+	s.pool = newPool(func() (*stageProc, error) { return s.stage(false) }, rest)
+	s.counted = newPool(func() (*stageProc, error) { return s.stage(true) }, rest)
 	go s.watchChildren()
 	var first *stageProc
 	if maker.Filters() {
-		if first, err = s.nursery.begin(); err != nil {
+		if first, err = s.nursery.begin(false); err != nil {
 			return err
 		}
 	}
@@ -142,9 +144,18 @@ func (s *Server) furnish(o outfit) error {
 
 // stage makes a stage for the pool, which may miss one while the Server is still
 // being furnished: the first can be killed.
-func (s *Server) stage() (*stageProc, error) {
+func (s *Server) stage(counts bool) (*stageProc, error) {
 	<-s.furnished
-	return s.nursery.start()
+	return s.nursery.start(counts)
+}
+
+// poolFor returns the pool of stages for commands whose processes are counted,
+// or for all others.
+func (s *Server) poolFor(counted bool) *pool {
+	if counted {
+		return s.counted
+	}
+	return s.pool
 }
 
 // settle lets commands start, once the first stage and all threads are there. A
@@ -162,6 +173,7 @@ func (s *Server) settle(first *stageProc, warmed <-chan struct{}) error {
 	<-s.proof.there
 	<-warmed
 	s.pool.open()
+	s.counted.open()
 	return nil
 }
 

@@ -182,8 +182,8 @@ func (l *shellLine) give(p *shellProc) error {
 		return errKilled
 	}
 	p.expect(l.cmd.id, l.shell.state)
-	p.prog.testify(l.cmd.witness)
 	_, l.cmd.audit = newAudit(l.shell.req.Limits)
+	p.prog.testify(l.cmd.witness, newForks(p.prog, l.cmd.audit, 1))
 	p.prog.conn.srv.auditor.watch(p.prog, l.cmd.audit, true)
 	if err := p.say(script); err != nil {
 		l.shell.takeBack(l)

@@ -61,8 +61,10 @@ type shellProc struct {
 // state, a file, it takes up the state in it and not the environment.
 func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed) {
 	p := &shellProc{buf: make([]byte, controlSize), told: -1}
-	m.Limits, _ = newAudit(m.Limits) // what has to be looked at is looked at for each line
+	limits, audit := newAudit(m.Limits) // what has to be looked at is looked at for each line
+	m.Limits = limits
 	p.prog = newCommand(c, 0, shellCommand(m, state != nil))
+	p.prog.counted = newForks(p.prog, audit, 0) != nil
 	st, control, err := p.openPipes()
 	defer control.handedOver()
 	if err != nil {

@@ -69,6 +69,7 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
 		l.settle()
 	}
 	s.conn.srv.auditor.release(p.prog)
+	p.prog.unasked()
 	lost := p.finish(a, s.state) // first: who hears of a line's end knows that the state before it is kept
 	status, _ := a.Ended()
 	exit := l.ended(wire.Exit{Code: status, Restarted: s.lost})

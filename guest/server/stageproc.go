@@ -29,6 +29,8 @@ type stageProc struct {
 	once    sync.Once
 	// witness is told what the command's processes try. Nil: nobody is.
 	witness atomic.Pointer[witness]
+	counts  bool                  // its processes ask before they make others
+	forks   atomic.Pointer[forks] // who is asked; nil: each may
 }
 
 // A nursery makes stages and knows which processes are stages.
@@ -77,9 +79,10 @@ func (n *nursery) kill(pid int) {
 	}
 }
 
-// start makes a stage, which takes a request at once.
-func (n *nursery) start() (*stageProc, error) {
-	s, err := n.begin()
+// start makes a stage, which takes a request at once. With counts its processes
+// ask before they make others.
+func (n *nursery) start(counts bool) (*stageProc, error) {
+	s, err := n.begin(counts)
 	if err == nil {
 		err = n.finish(s)
 	}
@@ -90,7 +93,7 @@ func (n *nursery) start() (*stageProc, error) {
 }
 
 // begin starts a stage. The caller has to finish it.
-func (n *nursery) begin() (*stageProc, error) {
+func (n *nursery) begin(counts bool) (*stageProc, error) {
 	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -103,9 +106,9 @@ func (n *nursery) begin() (*stageProc, error) {
 	}
 	defer unix.Close(reports[1])
 	err = unix.SetNonblock(reports[0], true)
-	s := &stageProc{ctl: control[0], reports: os.NewFile(uintptr(reports[0]), "stage")}
+	s := &stageProc{ctl: control[0], reports: os.NewFile(uintptr(reports[0]), "stage"), counts: counts}
 	if err == nil {
-		s.pid, err = n.fork(control[1], reports[1])
+		s.pid, err = n.fork(control[1], reports[1], counts)
 	}
 	unix.Close(control[1])
 	if err != nil {
@@ -128,7 +131,7 @@ func (n *nursery) finish(s *stageProc) error {
 // restricted waits until a new stage has its filter. It is a wait in a system
 // call, for what a birth takes, and of one goroutine at a time.
 func (n *nursery) restricted(s *stageProc) error {
-	if !n.maker.Filters() {
+	if !n.maker.Filters() && !s.counts {
 		return nil
 	}
 	n.births.Lock()
@@ -137,17 +140,17 @@ func (n *nursery) restricted(s *stageProc) error {
 	if err := unix.SetsockoptTimeval(s.ctl, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return err
 	}
-	listener, err := n.maker.AwaitFilter(s.ctl)
+	listener, err := n.maker.AwaitFilter(s.ctl, s.counts)
 	if err != nil || listener < 0 {
 		return err
 	}
 	return n.eyes.open(s, listener)
 }
 
-func (n *nursery) fork(control, reports int) (int, error) {
+func (n *nursery) fork(control, reports int, counts bool) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pid, err := n.maker.Fork(control, reports)
+	pid, err := n.maker.Fork(control, reports, counts)
 	if err == nil {
 		n.live[pid] = make(chan struct{})
 	}

@@ -91,12 +91,24 @@ func (w *witness) close() {
 	}
 }
 
-// testify has w told from now on what the processes of m try, as long as the
-// stage is that of m.
-func (m *command) testify(w *witness) {
+// testify has w told from now on what the processes of m try, and f asked about
+// those that they make, as long as the stage is that of m.
+func (m *command) testify(w *witness, f *forks) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pid != 0 {
 		m.stage.witness.Store(w)
+		f.below(m.stage.pid)
+		m.stage.forks.Store(f)
+	}
+}
+
+// unasked has each process of m make others as it likes, as long as the stage
+// is that of m.
+func (m *command) unasked() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pid != 0 {
+		m.stage.forks.Store(nil)
 	}
 }

@@ -20,6 +20,7 @@ func limitChecks() []Check {
 		{Name: "a command beyond its processor time is ended and told so", run: limitCPU},
 		{Name: "a command with too many processes is ended and told so", run: limitProcesses},
 		{Name: "a fork bomb is ended and told so", run: limitBomb},
+		{Name: "the bound of processes holds for those that live for a moment", run: limitBurst},
 		{Name: "a file beyond its size is not written and that is told", run: limitFileSize},
 		{Name: "a command that failed with all files open is told so", run: limitOpenFiles},
 		{Name: "limits that were not reached are not told", run: limitsNotReached},
@@ -132,6 +133,21 @@ func limitBomb(r *rig) {
 		r.Errorf("the bomb ended well: %+v", exit)
 	}
 	r.nothingLeft(sb, marker)
+}
+
+func limitBurst(r *rig) {
+	_, sb := r.box("a")
+	for range 10 {
+		c := r.h.Programs.Burst(90)
+		c.Limits.Processes = 30
+		r.limited(sb, c, sandbox.LimitProcesses, sandbox.UnitProcesses, 30)
+		c = r.h.Programs.Burst(28)
+		c.Limits.Processes = 30
+		if exit := r.exit(r.start(r.ctx, sb, c)); exit.Limit != nil || exit.Code != 0 {
+			r.Errorf("28 processes below one, bound 30: %+v, limit %v", exit, exit.Limit)
+		}
+	}
+	r.works(sb)
 }
 
 func limitFileSize(r *rig) {

@@ -44,6 +44,8 @@ type Programs struct {
 	Burn func() sandbox.Command
 	// Bomb starts processes without end, which do the same.
 	Bomb func(marker int) sandbox.Command
+	// Burst has n children, all at one moment, which then end at once.
+	Burst func(n int) sandbox.Command
 	// Fill writes so many bytes to a file in one process.
 	Fill func(path string, bytes int64) sandbox.Command
 	// Holder opens files until it has n, prints "full", reads a line, and
@@ -87,8 +89,11 @@ wait`
 	hogsScript = `i=0; while [ $i -lt "$3" ]; do
 (setsid sh -c '{ head -c "$1" /dev/zero; sleep "$0"; } | tail -c "$1"' "$1" "$2" &)
 i=$((i+1)); done; sleep "$1"`
-	burnScript = `while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done`
-	bombScript = `while :; do sleep "$2" & sh -c "$1" sh "$1" "$2" & done`
+	burnScript  = `while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done`
+	bombScript  = `while :; do sleep "$2" & sh -c "$1" sh "$1" "$2" & done`
+	burstScript = `f=/tmp/burst.$$; mkfifo "$f" && exec 3<>"$f" && rm "$f" || exit 9
+i=0; while [ $i -lt "$1" ]; do read -r x <&3 & i=$((i+1)); done
+while [ $i -gt 0 ]; do echo >&3; i=$((i-1)); done; wait`
 	holdScript = `n=$1; shift; i=3; while [ $i -lt $n ]; do eval "exec $i</dev/null"; i=$((i+1)); done
 echo full; read -r line; eval "exec $i</dev/null"; exit 0`
 )
@@ -142,8 +147,9 @@ func scripts() Programs {
 		HogLine: func(marker int, bytes int64) string {
 			return strings.NewReplacer(`"$1"`, number(marker), `"$2"`, number(bytes)).Replace(hogScript)
 		},
-		Burn: func() sandbox.Command { return script(burnScript) },
-		Bomb: func(marker int) sandbox.Command { return script(bombScript, bombScript, number(marker)) },
+		Burn:  func() sandbox.Command { return script(burnScript) },
+		Bomb:  func(marker int) sandbox.Command { return script(bombScript, bombScript, number(marker)) },
+		Burst: func(n int) sandbox.Command { return script(burstScript, number(n)) },
 		Fill: func(path string, bytes int64) sandbox.Command {
 			return script(`exec head -c "$2" /dev/zero >"$1"`, path, number(bytes))
 		},
@@ -186,6 +192,7 @@ func (p Programs) orScripts() Programs {
 	fill(&p.HogLine, s.HogLine)
 	fill(&p.Burn, s.Burn)
 	fill(&p.Bomb, s.Bomb)
+	fill(&p.Burst, s.Burst)
 	fill(&p.Fill, s.Fill)
 	fill(&p.Holder, s.Holder)
 	fill(&p.Interfaces, s.Interfaces)

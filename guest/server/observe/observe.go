@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -63,12 +64,26 @@ type ask struct {
 // calls seen if there is something to find out, and then lets the call go on.
 // It returns nil for a call that is about nothing. Without a call it returns
 // ErrNone, and io.EOF when no process is left that could make one.
-func (o *Observer) Take(listener int, seen func()) (*Sighting, error) {
+//
+// A call that makes a process goes on when fork, which gets the number of the
+// calling thread, returns true, and fails with EAGAIN otherwise, as at the
+// kernel's own bounds. A nil Observer looks at no other calls.
+func (o *Observer) Take(listener int, fork func(thread int) bool, seen func()) (*Sighting, error) {
 	var n notice
 	if err := take(listener, &n); err != nil {
 		return nil, err
 	}
 	switch {
+	case stage.IsFork(n.arch, n.number):
+		if fork(int(n.pid)) {
+			letGo(listener, &n)
+		} else {
+			answer(listener, n.id, unix.EAGAIN)
+		}
+		return nil, nil
+	case o == nil:
+		letGo(listener, &n)
+		return nil, nil
 	case n.number == unix.SYS_CONNECT:
 		own, err := unix.FcntlInt(uintptr(listener), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {

@@ -105,16 +105,23 @@ func (c Confinement) ruleset() (int, error) {
 
 // setFilter puts the filter where stages find it.
 func (m *Maker) setFilter(c Confinement) error {
-	const room = sharedAt - filterAt
+	const room = countingAt - filterAt
 	if len(c.Filter)%8 != 0 || len(c.Filter) > room {
 		return errors.New("the filter of system calls is malformed")
 	}
 	if notifies(c.Filter) != c.Observe {
 		return errors.New("the filter of system calls is not the one for this observer")
 	}
-	m.birth.filter = uintptr(copy(m.memory[filterAt:], c.Filter)) / 8
+	m.birth.filterFrom, m.birth.filter = filterAt, uintptr(copy(m.memory[filterAt:], c.Filter))/8
 	if c.Observe {
 		m.birth.observe = 1
+	}
+	if canListen() {
+		counting := countsForks(c.Filter)
+		if len(counting) > sharedAt-countingAt {
+			return errors.New("the filter of system calls is too large")
+		}
+		m.counting = uintptr(copy(m.memory[countingAt:], counting)) / 8
 	}
 	return nil
 }
@@ -173,13 +180,14 @@ func unlistened(filter []byte) []byte {
 	return own
 }
 
-// Filters reports whether stages get a filter.
+// Filters reports whether stages get a filter. Those that count do.
 func (m *Maker) Filters() bool { return m.birth.filter != 0 }
 
 // AwaitFilter waits, as long as the socket allows, until a new stage has set
 // its filter, and returns the listener of that, or -1 where none is made.
-// control is the guest's end of the socket of a stage that gets one.
-func (m *Maker) AwaitFilter(control int) (listener int, err error) {
+// control is the guest's end of the socket of a stage that gets a filter, and
+// counts is as it was for Fork.
+func (m *Maker) AwaitFilter(control int, counts bool) (listener int, err error) {
 	var one [1]byte
 	oob := make([]byte, unix.CmsgSpace(int(unsafe.Sizeof(int32(0)))))
 	n, oobn, _, _, err := unix.Recvmsg(control, one[:], oob, unix.MSG_CMSG_CLOEXEC)
@@ -191,7 +199,7 @@ func (m *Maker) AwaitFilter(control int) (listener int, err error) {
 		return -1, os.NewSyscallError("recvmsg", err)
 	case n == 0:
 		return -1, errors.New("a stage could not set the filter of system calls")
-	case m.birth.observe == 0:
+	case m.birth.observe == 0 && !counts:
 		return -1, nil
 	}
 	list, err := unix.ParseSocketControlMessage(oob[:oobn])

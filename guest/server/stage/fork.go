@@ -27,6 +27,8 @@ type Maker struct {
 	base   wire.Start // what commands are laid over
 	birth  birth
 	hard   map[int]uint64 // hard limits, which commands inherit
+
+	counting uintptr // instructions of the filter at countingAt; 0: there is none
 }
 
 // NewMaker returns a Maker of stages whose commands are laid over base, held
@@ -75,10 +77,15 @@ func (m *Maker) Request(s wire.Start) ([]byte, *Report) {
 // caller's. It must not be called by two at once.
 //
 // Where there is a filter the stage tells when it is set, see
-// [Maker.AwaitFilter]. Nothing may be sent to it before.
-func (m *Maker) Fork(control, reports int) (pid int, err error) {
+// [Maker.AwaitFilter]. Nothing may be sent to it before. With counts the
+// listener is asked before each process that the stage and its descendants
+// make; precondition: Counts reports true.
+func (m *Maker) Fork(control, reports int, counts bool) (pid int, err error) {
 	bench := (*workbench)(unsafe.Pointer(&m.memory[0]))
 	bench.birth = m.birth
+	if counts {
+		bench.birth.filterFrom, bench.birth.filter, bench.birth.observe = countingAt, m.counting, 1
+	}
 	bench.birth.fds[controlFD], bench.birth.fds[reportsFD] = control, reports
 	pid, errno := fork(bench)
 	if errno != 0 {

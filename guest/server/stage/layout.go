@@ -17,7 +17,8 @@ import (
 // multiples of every page size.
 const (
 	slot        = 64 << 10
-	filterAt    = slot / 2 // the filter of system calls
+	filterAt    = slot / 2     // the filter of system calls
+	countingAt  = 3 * slot / 4 // the same with what countsForks puts before it
 	sharedAt    = 1 * slot
 	requestAt   = 2 * slot
 	memorySize  = requestAt + requestSize
@@ -51,15 +52,16 @@ type workbench struct {
 // A birth is what a new stage has to know; the guest writes it before it
 // forks. The descriptors are the guest's, which the stage still has then.
 type birth struct {
-	fds       [othersFD]int // what to have, by number; -1: nothing
-	nofile    int           // upper end of the descriptors, for kernels without close_range(2)
-	page      uintptr
-	keep      [4]span
-	title     unsafe.Pointer // the words of the command line, as others see them
-	titleSize int
-	filter    uintptr // instructions of the filter at filterAt, 0: none
-	observe   uintptr // 1: the filter has a listener, which the guest gets
-	processes uint64  // limit of processes and threads, 0: as it is
+	fds        [othersFD]int // what to have, by number; -1: nothing
+	nofile     int           // upper end of the descriptors, for kernels without close_range(2)
+	page       uintptr
+	keep       [4]span
+	title      unsafe.Pointer // the words of the command line, as others see them
+	titleSize  int
+	filter     uintptr // instructions of the filter, 0: none
+	filterFrom uintptr // where it lies
+	observe    uintptr // 1: the filter has a listener, which the guest gets
+	processes  uint64  // limit of processes and threads, 0: as it is
 }
 
 // A program is the kernel's sock_fprog.

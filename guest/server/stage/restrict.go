@@ -21,7 +21,7 @@ func restrict(b *workbench) bool {
 	if _, _, errno := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return false
 	}
-	b.program = program{size: uint16(b.birth.filter), instructions: uintptr(unsafe.Pointer(b)) + filterAt}
+	b.program = program{size: uint16(b.birth.filter), instructions: uintptr(unsafe.Pointer(b)) + b.birth.filterFrom}
 	if b.birth.observe == 0 {
 		_, errno := setFilter(b, 0)
 		return errno == 0 && tell(b, 0)

@@ -36,7 +36,7 @@ func newRig(t testing.TB, base wire.Start) *rig {
 	var pipe [2]int
 	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	r := &rig{t: t, maker: maker, null: null, control: pair[0], reports: pipe[0]}
-	r.pid, err = maker.Fork(pair[1], pipe[1])
+	r.pid, err = maker.Fork(pair[1], pipe[1], false)
 	must(t, err)
 	unix.Close(pair[1])
 	unix.Close(pipe[1])

@@ -118,6 +118,7 @@ func programs() providertest.Programs {
 		HogLine:      func(marker int, bytes int64) string { return fmt.Sprint("hogs ", marker, " 1 ", bytes) },
 		Burn:         func() sandbox.Command { return cmd("burn") },
 		Bomb:         func(marker int) sandbox.Command { return cmd("bomb", marker) },
+		Burst:        func(n int) sandbox.Command { return cmd("burst", n) },
 		Fill: func(path string, bytes int64) sandbox.Command {
 			return cmd("sh", "-c", fmt.Sprintf("head -c %d /dev/zero >%s", bytes, path))
 		},

@@ -45,7 +45,7 @@ func inside() map[string]fake.Program {
 			fmt.Fprintln(p.Stdout, "ready")
 			return p.Join(Fork(p, p.Args[1]))
 		},
-		"hogs": hogs, "burn": burn, "bomb": bomb, "holder": holder,
+		"hogs": hogs, "burn": burn, "bomb": bomb, "burst": burst, "holder": holder,
 		"count":    count,
 		"terminal": terminal,
 		"note":     func(p *fake.Proc) int { fmt.Fprintln(p.Stdout, p.Note("n", atoi(p.Args[1]))); return 0 },
@@ -147,6 +147,13 @@ func bomb(p *fake.Proc) int {
 		Fork(p, p.Args[1])
 		p.Fork(p.Args, bomb)
 	}
+}
+
+func burst(p *fake.Proc) int {
+	for range atoi(p.Args[1]) {
+		Fork(p, "1")
+	}
+	return 0
 }
 
 // holder has so many files open, and tries one more.
