@@ -240,10 +240,32 @@ func narrow() []*moby.Syscall {
 	for _, call := range []string{"prlimit64", "sched_setattr", "sched_setscheduler", "sched_setparam"} {
 		rules = append(rules, allow(call, 0))
 	}
+	rules = append(rules, modes()...)
 	return append(rules,
 		allow("setpriority", unix.PRIO_PROCESS, 0),
 		allow("ioprio_set", 1, 0), // IOPRIO_WHO_PROCESS
 	)
+}
+
+// modes returns the rules for calls that give a file its mode: not with the
+// set-user-ID or the set-group-ID bit. See seccomp/bpf about mkdir and openat2.
+func modes() []*moby.Syscall {
+	const setIDBits = unix.S_ISUID | unix.S_ISGID
+	// Flags with which open reads its mode: O_CREAT, the bit of its own of
+	// O_TMPFILE, and O_CREAT of MIPS, which elsewhere is O_NOCTTY.
+	const making = 0x40 | 0x400000 | 0x100
+	without := func(call string, arg uint, bits uint64) *moby.Syscall {
+		rule := allow(call)
+		rule.Args = []specs.LinuxSeccompArg{{Index: arg, Value: bits, ValueTwo: 0, Op: specs.OpMaskedEqual}}
+		return rule
+	}
+	return []*moby.Syscall{
+		without("chmod", 1, setIDBits), without("fchmod", 1, setIDBits), without("fchmodat", 2, setIDBits), without("fchmodat2", 2, setIDBits),
+		without("creat", 1, setIDBits), without("mknod", 1, setIDBits), without("mknodat", 2, setIDBits),
+		without("open", 1, making), without("open", 2, setIDBits),
+		without("openat", 2, making), without("openat", 3, setIDBits),
+		without("mq_open", 1, making), without("mq_open", 2, setIDBits),
+	}
 }
 
 // forBrowser returns the rules for the namespaces of Chromium's own sandbox.

@@ -34,10 +34,6 @@ func ways(at string) map[string]func() error {
 		"openat":     func() error { return raw(unix.SYS_OPENAT, here, p, unix.O_WRONLY) },
 		"append":     func() error { return raw(unix.SYS_OPENAT, here, p, unix.O_RDWR|unix.O_APPEND) },
 		"truncating": func() error { return raw(unix.SYS_OPENAT, here, p, unix.O_RDONLY|unix.O_TRUNC) },
-		"openat2": func() error {
-			_, err := unix.Openat2(cwd, at, &unix.OpenHow{Flags: unix.O_WRONLY})
-			return err
-		},
 		"by folder": func() error {
 			_, err := unix.Openat(dir, at[1:], unix.O_WRONLY, 0)
 			return err

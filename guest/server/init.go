@@ -148,9 +148,9 @@ func runInit(c initConfig) error {
 	if err != nil {
 		return err
 	}
-	if len(conf.Filter) == 0 && !isolation.Proc {
-		// No Landlock keeps a command from tracing the others.
-		conf.Filter = noTracing()
+	if len(conf.Filter) == 0 && (c.config < 0 || !isolation.Proc) {
+		// Without Landlock nothing else keeps a command from tracing the others.
+		conf.Filter = containerFilter(isolation.Proc)
 	}
 	if err := setLimits(conf.Limits); err != nil {
 		return err

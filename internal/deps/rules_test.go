@@ -67,7 +67,7 @@ var rules = []rule{
 		name: "the guest is lean",
 		why:  "it runs in every sandbox: memory and start time are paid each time",
 		from: []string{"./guest/server/...", "./cmd/sandbox-guest/..."}, deep: true,
-		only: []string{"std", "golang.org/x/sys/...", ".", "./guest/wire/...", "./guest/server/...", "./doctor/attack/probe"},
+		only: []string{"std", "golang.org/x/sys/...", ".", "./guest/wire/...", "./guest/server/...", "./doctor/attack/probe", "./seccomp/bpf"},
 	},
 	{
 		name: "the guest brings no web server, no reflection-heavy formats",

@@ -35,6 +35,21 @@ const (
 	sockRaw     = 3 // a datagram socket, for Unix sockets
 )
 
+// Container returns the filter of commands in a container, which comes on top of
+// the engine's. It does again what that does about modes, because a profile of
+// the settings may not, and some runtimes do not apply profiles.
+func Container(a Arch, o Options) Program { return compile(a, containerRules(o), 0, Allow) }
+
+func containerRules(o Options) []rule {
+	rules := append(modeRules(), rule{"openat2", test{}, Refuse(enosys)})
+	if !o.Trace {
+		for _, call := range tracing() {
+			rules = append(rules, rule{call, test{}, Refuse(eperm)})
+		}
+	}
+	return rules
+}
+
 func commandRules(o Options) []rule {
 	var rules []rule
 	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
@@ -64,6 +79,7 @@ func commandRules(o Options) []rule {
 		}
 	}
 	on("pidfd_getfd", test{}, Refuse(eperm))
+	on("openat2", test{}, Refuse(enosys)) // see modeRules; programs fall back to openat
 	for _, command := range leases() {
 		on("fcntl", test{kind: is, arg: 1, value: command}, Refuse(eperm))
 	}
@@ -94,12 +110,12 @@ func leases() []uint32 { return []uint32{1024, 1026, 1040} }
 
 // Observed returns the names of the calls that an observer is told of
 // whatever their arguments are, in alphabetical order: all that change what a
-// path names, and openat2, whose flags lie in memory. It is told of open and
-// openat too, if they are meant for more than reading.
+// path names. It is told of open and openat too, if they are meant for more than
+// reading.
 func Observed() []string {
 	return []string{
 		"chmod", "chown", "creat", "fchmodat", "fchmodat2", "fchownat", "file_setattr", "futimesat", "lchown", "link", "linkat",
-		"lremovexattr", "lsetxattr", "mkdir", "mkdirat", "mknod", "mknodat", "openat2", "removexattr", "removexattrat",
+		"lremovexattr", "lsetxattr", "mkdir", "mkdirat", "mknod", "mknodat", "removexattr", "removexattrat",
 		"rename", "renameat", "renameat2", "rmdir", "setxattr", "setxattrat", "symlink", "symlinkat", "truncate",
 		"unlink", "unlinkat", "utime", "utimensat", "utimes",
 	}

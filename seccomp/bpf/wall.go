@@ -60,11 +60,42 @@ func wallRules() []rule {
 	}
 	on("personality", test{}, Refuse(eperm))
 
+	rules = append(rules, modeRules()...)
+
 	for _, call := range absent() {
 		on(call, test{}, Refuse(enosys))
 	}
 	for _, call := range forbidden() {
 		on(call, test{}, Refuse(eperm))
+	}
+	return rules
+}
+
+const (
+	setIDBits = 0o6000          // S_ISUID and S_ISGID of a mode
+	making    = 0x40 | 0x400000 // O_CREAT and __O_TMPFILE: with one of them open(2) reads its mode
+)
+
+// modeRules refuse to give a file the set-user-ID or the set-group-ID bit: in a
+// folder of the host it would run there as the user of the sandbox for everybody
+// who starts it. mkdir(2) is not among the calls, because the kernel takes both
+// bits out of its mode, and programs that copy folders leave them in. The mode
+// of openat2 lies in memory: the filter of commands refuses that call.
+func modeRules() []rule {
+	var rules []rule
+	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
+	for _, call := range []struct {
+		name        string
+		flags, mode uint8
+	}{{"open", 1, 2}, {"openat", 2, 3}, {"mq_open", 1, 2}} {
+		on(call.name, test{kind: maskIs, arg: call.flags, mask: making}, Allow) // the mode may be anything
+		on(call.name, test{kind: hasAny, arg: call.mode, value: setIDBits}, Refuse(eperm))
+	}
+	for _, call := range []struct {
+		name string
+		mode uint8
+	}{{"chmod", 1}, {"fchmod", 1}, {"creat", 1}, {"mknod", 1}, {"fchmodat", 2}, {"fchmodat2", 2}, {"mknodat", 2}} {
+		on(call.name, test{kind: hasAny, arg: call.mode, value: setIDBits}, Refuse(eperm))
 	}
 	return rules
 }

@@ -62,6 +62,62 @@ func TestWallByArguments(t *testing.T) {
 	}
 }
 
+// TestModes holds that both filters for everything inside refuse each way to give
+// a file a set-user-ID or set-group-ID bit, and no other mode.
+func TestModes(t *testing.T) {
+	const creat, tmpfile, noctty, sock = 0x40, 0x410000, 0x100, 0o140000
+	for name, a := range architectures(t) {
+		for _, tt := range []struct {
+			call string
+			args func(mode uint64) [6]uint64
+			bits bool // of the two are read
+		}{
+			{"chmod", func(m uint64) [6]uint64 { return [6]uint64{0, m} }, true},
+			{"fchmod", func(m uint64) [6]uint64 { return [6]uint64{3, m} }, true},
+			{"fchmodat", func(m uint64) [6]uint64 { return [6]uint64{3, 0, m} }, true},
+			{"fchmodat2", func(m uint64) [6]uint64 { return [6]uint64{3, 0, m, 0x1000} }, true},
+			{"creat", func(m uint64) [6]uint64 { return [6]uint64{0, m} }, true},
+			{"mknod", func(m uint64) [6]uint64 { return [6]uint64{0, sock | m} }, true},
+			{"mknodat", func(m uint64) [6]uint64 { return [6]uint64{3, 0, m} }, true},
+			{"open", func(m uint64) [6]uint64 { return [6]uint64{0, creat | 1, m} }, true},
+			{"open", func(m uint64) [6]uint64 { return [6]uint64{0, tmpfile | 2, m} }, true},
+			{"openat", func(m uint64) [6]uint64 { return [6]uint64{0, 0, creat, m} }, true},
+			{"openat", func(m uint64) [6]uint64 { return [6]uint64{0, 0, tmpfile | 1, m} }, true},
+			{"mq_open", func(m uint64) [6]uint64 { return [6]uint64{0, creat, m} }, true},
+			{"open", func(m uint64) [6]uint64 { return [6]uint64{m, noctty | 2, m} }, false},
+			{"openat", func(m uint64) [6]uint64 { return [6]uint64{m, m, 0x80000, m} }, false},
+			{"mq_open", func(m uint64) [6]uint64 { return [6]uint64{0, 2, m} }, false},
+			{"mkdirat", func(m uint64) [6]uint64 { return [6]uint64{3, 0, m} }, false},
+		} {
+			if !a.has(tt.call) {
+				continue
+			}
+			for mode, bit := range map[uint64]bool{0o644: false, 0o1777: false, 0o4755: true, 0o2755: true, 0o6000: true, 0o4000: true, 0o2000: true} {
+				for _, upper := range dirt {
+					c := call{arch: a.audit, number: a.number(t, tt.call), args: tt.args(mode | upper)}
+					want := Allow
+					if bit && tt.bits {
+						want = Refuse(eperm)
+					}
+					for kind, p := range map[string]Program{"wall": Wall(a), "container": Container(a, Options{Trace: true})} {
+						if got := p.run(t, c); got != want {
+							t.Errorf("%s, %s: %s%x gives %#x, want %#x", name, kind, tt.call, c.args, got, want)
+						}
+					}
+				}
+			}
+		}
+		for o, want := range map[Options]Action{{}: Refuse(eperm), {Trace: true}: Allow} {
+			p := Container(a, o)
+			wellFormed(t, p)
+			for _, n := range tracing() {
+				refused(t, p, name+": "+n, a.audit, a.number(t, n), want)
+			}
+			refused(t, p, name+": openat2", a.audit, a.number(t, "openat2"), Refuse(enosys))
+		}
+	}
+}
+
 func TestWallByName(t *testing.T) {
 	for name, a := range architectures(t) {
 		p := Wall(a)

@@ -24,6 +24,7 @@ func privilegeProbes() map[string]probe {
 		"seccomp":      seccompMode,
 		"set-uid":      setUIDPrograms,
 		"set-uid-copy": setUIDCopy,
+		"set-id-bits":  setIDBits,
 		"effective-id": effectiveID,
 	}
 }
@@ -223,4 +224,101 @@ func effectiveID([]string) verdict {
 		return broke("euid ", itoa(os.Geteuid()), ", egid ", itoa(os.Getegid()))
 	}
 	return held("euid equals uid")
+}
+
+// setIDBits tries each call that gives a file a mode with the set-user-ID or the
+// set-group-ID bit, in the workspace and in a folder for temporary files.
+func setIDBits([]string) verdict {
+	var tries []try
+	for _, dir := range []string{"/workspace", scratch()} {
+		if dir == "" || creatable(dir) != nil {
+			continue
+		}
+		for bit, name := range map[uint32]string{unix.S_ISUID: "set-user-ID", unix.S_ISGID: "set-group-ID"} {
+			for call, set := range waysToSetMode() {
+				tries = append(tries, try{call + " of " + name + " in " + dir, func() error {
+					path := dir + "/.escape-set-id"
+					_ = os.Remove(path)
+					defer os.Remove(path)
+					return setsBits(set, path, bit|0o755, bit)
+				}})
+			}
+		}
+	}
+	if len(tries) == 0 {
+		return held("no writable place for a file")
+	}
+	return each(tries...)
+}
+
+// setsBits calls set, and looks for the bits at the path or at the descriptor
+// that it returns.
+func setsBits(set func(path string, mode uint32) (int, error), path string, mode, bits uint32) error {
+	fd, err := set(path, mode)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if fd >= 0 {
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+	} else {
+		err = unix.Lstat(path, &st)
+	}
+	if err == nil && st.Mode&bits == 0 {
+		err = unix.EPERM // taken out by the kernel
+	}
+	return err
+}
+
+// waysToSetMode are the calls that give a file at a path a mode. Those that make
+// no file return a descriptor.
+func waysToSetMode() map[string]func(path string, mode uint32) (int, error) {
+	// named has the file there before.
+	named := func(set func(fd int, path string, mode uint32) error) func(string, uint32) (int, error) {
+		return func(path string, mode uint32) (int, error) {
+			fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o755)
+			if err != nil {
+				return -1, err
+			}
+			defer unix.Close(fd)
+			return -1, set(fd, path, mode)
+		}
+	}
+	ways := map[string]func(string, uint32) (int, error){
+		"fchmod": named(func(fd int, _ string, mode uint32) error { return unix.Fchmod(fd, mode) }),
+		"fchmodat": named(func(_ int, path string, mode uint32) error {
+			return unix.Fchmodat(unix.AT_FDCWD, path, mode, 0)
+		}),
+		"fchmodat2": named(func(fd int, _ string, mode uint32) error {
+			return unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+		}),
+		"openat": func(path string, mode uint32) (int, error) {
+			return unix.Openat(unix.AT_FDCWD, path, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, mode)
+		},
+		"O_TMPFILE": func(path string, mode uint32) (int, error) {
+			return unix.Openat(unix.AT_FDCWD, filepath.Dir(path), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, mode)
+		},
+		"openat2": func(path string, mode uint32) (int, error) {
+			how := unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY | unix.O_CLOEXEC, Mode: uint64(mode)}
+			return unix.Openat2(unix.AT_FDCWD, path, &how)
+		},
+		"mknodat": func(path string, mode uint32) (int, error) {
+			return -1, unix.Mknodat(unix.AT_FDCWD, path, unix.S_IFREG|mode, 0)
+		},
+		"memfd": func(_ string, mode uint32) (int, error) {
+			fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
+			if err != nil {
+				return -1, err
+			}
+			if err = unix.Fchmod(fd, mode); err != nil {
+				unix.Close(fd)
+			}
+			return fd, err
+		},
+	}
+	for name, way := range olderWaysToSetMode() {
+		ways[name] = way
+	}
+	return ways
 }

@@ -41,8 +41,6 @@ func targetsOf(number int32) []target {
 	switch number {
 	case unix.SYS_OPENAT:
 		return []target{{open, 0, 1, 2, unix.O_NOFOLLOW}}
-	case unix.SYS_OPENAT2: // flags lie in memory
-		return []target{{open, 0, 1, absent, unix.O_NOFOLLOW}}
 	case unix.SYS_MKDIRAT, unix.SYS_MKNODAT:
 		return []target{{create, 0, 1, absent, never}}
 	case unix.SYS_SYMLINKAT:

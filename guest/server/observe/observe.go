@@ -129,12 +129,10 @@ func (o *Observer) look(n *notice) *Sighting {
 // readAsk reads one path of a call.
 func readAsk(n *notice, t target) (ask, bool) {
 	a := ask{kind: t.kind}
-	flags, ok := flagsOf(n, t)
-	if !ok {
-		return a, false
-	}
+	flags := flagsOf(n, t)
 	a.follow = t.nofollow != never && uint32(flags)&t.nofollow == 0
 	if t.kind == open {
+		var ok bool
 		if a.kind, ok = kindOfOpen(flags); !ok {
 			return a, false
 		}
@@ -179,22 +177,11 @@ func isDescriptor(p string) bool {
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // flagsOf are the flags of a call.
-func flagsOf(n *notice, t target) (uint64, bool) {
-	switch {
-	case n.number == unix.SYS_OPENAT2:
-		var b [8]byte // struct open_how begins with them
-		if got, ok := read(int(n.pid), n.args[2], b[:]); !ok || got != len(b) {
-			return 0, false
-		}
-		var flags uint64
-		for i, v := range b { // both processors are little-endian
-			flags |= uint64(v) << (8 * i)
-		}
-		return flags, true
-	case t.flags == absent:
-		return 0, true
+func flagsOf(n *notice, t target) uint64 {
+	if t.flags == absent {
+		return 0
 	}
-	return uint64(uint32(n.args[t.flags])), true
+	return uint64(uint32(n.args[t.flags]))
 }
 
 // kindOfOpen says what opening a file with these flags does. False means that
