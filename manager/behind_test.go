@@ -58,11 +58,11 @@ func TestReachBehindDaemon(t *testing.T) {
 	o.Manager = r.manager("")
 	reaches(o)
 
-	// Around the proxy there is nothing: not the allowed host at its address,
-	// not this machine, not a name.
+	// Around the proxy there is nothing: not an address that no rule names, not
+	// this machine, not a name.
 	trap := internet.NewTrap(t, "127.0.0.1")
 	before := o.net.Hits(internet.Files)
-	for _, url := range []string{"http://127.0.0.1:" + strconv.Itoa(o.net.Port("http")) + "/greeting.txt", "http://" + trap.At() + "/", o.net.URL("http", internet.Files, "/greeting.txt")} {
+	for _, url := range []string{"http://127.0.0.9:" + strconv.Itoa(o.net.Port("http")) + "/greeting.txt", "http://" + trap.At() + "/", o.net.URL("http", internet.Files, "/greeting.txt")} {
 		res, err := o.try(o.allowing(internet.Files), "curl -sS --noproxy '*' --max-time 20 '"+url+"'")
 		must(t, err)
 		if res.ExitCode == 0 || len(res.Stdout) > 0 {
