@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image playwright sshd inspector redocly test lint fuzz bench gobench demo demo-server schemas openapi cover clean
+.PHONY: help build setup image browser-image playwright sshd inspector redocly check test lint fuzz bench gobench demo demo-server schemas openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -63,6 +63,12 @@ inspector: setup ## install the client that tests hold the MCP server against, i
 
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly
+
+check: build ## gofmt, vet, and the quick tests: no engine, no race detector
+	@unformatted="$$(gofmt -l .)" || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet $(PKGS)
+	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
 test: image playwright sshd inspector redocly ## run every test, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
