@@ -44,7 +44,7 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 		return sandbox.Spec{}, err
 	}
 	for _, fill := range []func(*sandbox.Spec, Resolved, Facts) error{
-		fillUser, fillSecurity, fillResources, fillMounts, fillRules, checkWorkdir,
+		fillUser, fillSecurity, fillResources, fillMounts, fillTrust, fillRules, checkWorkdir,
 	} {
 		if err := fill(&s, r, f); err != nil {
 			return sandbox.Spec{}, err

@@ -217,6 +217,9 @@ func (p *problems) docker(d *DockerSettings, at string) {
 	if d.Workdir != nil && (!strings.HasPrefix(*d.Workdir, "/") || path.Clean(*d.Workdir) != *d.Workdir) {
 		p.badly(at+".workdir", "write it like /workspace/src", "%q is not absolute and clean", *d.Workdir)
 	}
+	if d.CAFile != nil && *d.CAFile != "" && !rooted(*d.CAFile) {
+		p.badly(at+".caFile", "write /… or ~/…", "%q is not absolute", *d.CAFile)
+	}
 	for i, s := range d.DangerouslyAllowBindSources {
 		if !strings.HasPrefix(s, "/") || path.Clean(s) != s {
 			p.badly(fmt.Sprintf("%s.dangerouslyAllowBindSources[%d]", at, i), "", "%q is not absolute and clean", s)

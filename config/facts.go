@@ -28,6 +28,13 @@ type Facts struct {
 	TrustDir   string // folder of public certificates (statedir.Dir.Trust); needed where secrets are bound
 	Guest      sandbox.GuestRef
 
+	// TrustEnv are the variables that make programs trust the certificates in
+	// TrustDir, and TrustJava the options of a Java virtual machine that do so;
+	// ImageJava are the options that the image sets. Empty where docker.caFile
+	// names no file.
+	TrustEnv             map[string]string
+	TrustJava, ImageJava string
+
 	Seccomp         string // our profile as JSON text
 	SeccompOverride string // what the file docker.seccompProfile holds; needed when that is set
 

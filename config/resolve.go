@@ -139,6 +139,9 @@ func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, erro
 	if s != nil {
 		dir = s.Dir
 	}
+	if s != nil && s.Environment != nil {
+		upper = append(upper, layer{name: "environment " + CAVariable, path: "environment", settings: s.Environment})
+	}
 	for _, l := range fileLayers(s) {
 		if !l.agent || l.name == "agents.list["+agent+"]" {
 			upper = append(upper, l)

@@ -112,7 +112,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
 			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets evidence",
-		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup onStart pidsLimit memory memorySwap " +
+		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
 		"filesystem": "allowRead denyRead allowWrite denyWrite allowUnixSockets whitelist blacklist",

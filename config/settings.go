@@ -22,6 +22,10 @@ type Settings struct {
 	// Edit(/src/**) lie; empty when it is not known. Parse sets it.
 	Dir string `json:"-"`
 
+	// Environment are settings that variables of the environment give, below
+	// those of the file; nil is nothing. See [FromEnvironment].
+	Environment *SandboxSettings `json:"-"`
+
 	// Program are settings that a program lays over the file for all its calls,
 	// below what each of them says; nil is nothing. No file has any.
 	Program *SandboxSettings `json:"-"`

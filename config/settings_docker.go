@@ -15,6 +15,7 @@ type DockerSettings struct {
 	CapDrop         []string          `json:"capDrop,omitempty" form:"capability" doc:"Linux capabilities that are dropped; default ALL, and less needs dangerouslyKeepCapabilities."`
 	Env             map[string]string `json:"env,omitempty" merge:"key" doc:"Environment; default LANG and HOME."`
 	Setup           []string          `json:"setup,omitempty" doc:"Commands run as root with network when the image is made; they become an image layer."`
+	CAFile          *string           `json:"caFile,omitempty" doc:"Host file of PEM certificates, such as those of a company's authority, that programs inside trust beside the roots of the image, by the variables that they read; the proxy trusts them too. ~ and $VAR are replaced. Default the variable SANDBOX_CA_FILE; empty is none."`
 	OnStart         []string          `json:"onStart,omitempty" doc:"Shell lines run inside at each start."`
 	PIDsLimit       *int64            `json:"pidsLimit,omitempty" min:"16" max:"4194304" doc:"Most processes and threads; default 512."`
 	Memory          *Size             `json:"memory,omitempty" min:"33554432" doc:"Bytes of memory, files in tmpfs included; default 2g, at least 32m."`

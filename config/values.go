@@ -5,7 +5,7 @@ import sandbox "github.com/bulkhead-dev/sandbox"
 // Values are the settings of one call with every layer applied. Field names
 // and meanings are those of [SandboxSettings]; a test holds that. Sizes are
 // bytes. An empty WorkspaceRoot, Docker.User, Docker.SeccompProfile,
-// Docker.AppArmorProfile or Docker.Runtime, a zero Docker.MemorySwap or
+// Docker.AppArmorProfile, Docker.CAFile or Docker.Runtime, a zero Docker.MemorySwap or
 // Docker.ShmSize and nil Docker.Tmpfs stand for the default that depends on
 // the world or on other values.
 type Values struct {
@@ -53,6 +53,7 @@ type Docker struct {
 	CapDrop         []string          `json:"capDrop"`
 	Env             map[string]string `json:"env"`
 	Setup           []string          `json:"setup,omitempty"`
+	CAFile          string            `json:"caFile"`
 	OnStart         []string          `json:"onStart,omitempty"`
 	PIDsLimit       int64             `json:"pidsLimit"`
 	Memory          Size              `json:"memory"`

@@ -116,8 +116,17 @@ func (d *differ) env(a, b map[string]string) {
 	for _, name := range keys(a, b) {
 		from, was := a[name]
 		to, is := b[name]
+		if trusts(from, was) && trusts(to, is) {
+			continue // told as the mount of the certificates
+		}
 		d.hidden("docker.env."+name, was, is, from != to)
 	}
+}
+
+// trusts reports whether a variable is not set, or leads to the certificates
+// that sandboxes are shown.
+func trusts(value string, set bool) bool {
+	return !set || strings.Contains(value, sandbox.TrustDir+"/")
 }
 
 // hidden notes a difference without telling the values.
@@ -163,6 +172,9 @@ func mountField(from, to sandbox.Mount, target string) string {
 	}
 	if role == sandbox.RoleBind {
 		return "docker.binds " + target
+	}
+	if role == sandbox.RoleTrust && from.Source != "" && to.Source != "" {
+		return "docker.caFile"
 	}
 	return string(role) + " " + target
 }

@@ -98,7 +98,7 @@ func owned(ctx context.Context) (context.Context, func()) {
 
 // outerTLS is how the hosts of secrets are spoken to.
 func (w *Way) outerTLS(name string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.plane.o.Roots, ServerName: name, NextProtos: []string{"http/1.1"}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.roots, ServerName: name, NextProtos: []string{"http/1.1"}}
 }
 
 // outgoing makes the request that is sent of the one that was read.

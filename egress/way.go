@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -28,6 +29,10 @@ type WayOptions struct {
 	Secrets *secret.Set
 	// Authority issues the certificates for these hosts; needed with Secrets.
 	Authority *authority.Authority
+
+	// CA are certificates of authorities as PEM that are trusted for the hosts of
+	// Secrets beside the Roots of the Plane.
+	CA []byte
 
 	// Ask decides what the policy wants somebody asked about. Its context ends
 	// when nobody waits for the answer any more. Nil refuses such hosts.
@@ -62,6 +67,7 @@ type Way struct {
 	listener  net.Listener
 	meter     *meter.Meter
 	transport *http.Transport
+	roots     *x509.CertPool // nil is the system's
 	callers   callers
 	asker     asker
 	turnAways turnAways
@@ -101,9 +107,27 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 		<-w.meter.Done()
 		stop(w.meter.Err())
 	}()
+	w.roots = roots(p.o.Roots, o.CA)
 	w.transport = w.newTransport()
 	w.asker = asker{ctx: w.ctx, ask: o.Ask, permitted: o.Permitted, now: p.o.Now, asked: func() { p.counts.asked.Add(1) }}
 	return w, nil
+}
+
+// roots returns base, or the system's roots where it is nil, with the
+// certificates in ca.
+func roots(base *x509.CertPool, ca []byte) *x509.CertPool {
+	if len(ca) == 0 {
+		return base
+	}
+	if base != nil {
+		base = base.Clone()
+	} else if system, err := x509.SystemCertPool(); err == nil {
+		base = system
+	} else {
+		base = x509.NewCertPool() // of a machine without roots
+	}
+	base.AppendCertsFromPEM(ca)
+	return base
 }
 
 // headTime is how long a program may take for a head, a handshake, and the

@@ -107,9 +107,19 @@ func seccompOf(s sandbox.Spec) error {
 	return nil
 }
 
-// trustSource is where the only folder that a mount of RoleTrust may show lies
-// below the state folder.
+// trustSource is where the folder that a mount of RoleTrust may show lies below
+// the state folder.
 const trustSource = "/egress/trust"
+
+// isTrust reports whether source is that folder, or one of those with a company's
+// certificates beside it, which are named by a digest.
+func isTrust(source string) bool {
+	if strings.HasSuffix(source, trustSource) {
+		return true
+	}
+	dir, name := path.Split(source)
+	return strings.HasSuffix(dir, "/egress/companies/") && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
+}
 
 // checkMounts checks sources, targets and duplicates of mounts and tmpfs.
 func checkMounts(s sandbox.Spec, w World, b Switches) []error {
@@ -128,7 +138,7 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 		if m.Role == sandbox.RoleGuest && m.Source != s.Guest.Dir {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of the guest", "mount Spec.Guest.Dir"))
 		}
-		if m.Role == sandbox.RoleTrust && !strings.HasSuffix(m.Source, trustSource) {
+		if m.Role == sandbox.RoleTrust && !isTrust(m.Source) {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of public certificates, and the authority's key lies above that", "mount <state folder>"+trustSource))
 		}
 		claim(field+".target", path.Clean(m.Target))

@@ -6,6 +6,8 @@ package house
 // client, no proxy and no evidence. See cmd/sandbox.
 
 import (
+	"context"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/images/about"
@@ -43,6 +45,12 @@ func (*House) newExit() *exit { return nil }
 
 func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
 func (*exit) close() error                   { return nil }
+
+// trusted is none: who trusts a company's certificates is handed on; see the
+// Begin of Options.
+func (*House) trusted(context.Context, []byte, string, bool) (manager.Trusted, error) {
+	return manager.Trusted{}, errFront()
+}
 
 // records are none: what has to be on record is handed on; see the Begin of Options.
 type records struct{}

@@ -69,6 +69,7 @@ type Options struct {
 type House struct {
 	o        Options
 	source   *settingsfile.Source
+	bare     *config.Settings // in force where there is no settings file; nil are the defaults
 	settings *config.Settings // when we began
 	file     string           // the settings file, canonical; empty when there is none
 	state    *statedir.Dir
@@ -103,10 +104,13 @@ func Open(o Options) (*House, error) {
 	}
 	h := &House{o: o, env: environment(os.Environ())}
 	var err error
-	if h.source, err = settingsfile.NewSource(o.ConfigFile, config.Parse); err != nil {
+	if h.source, err = settingsfile.NewSource(o.ConfigFile, h.parse); err != nil {
 		return nil, err
 	}
-	if h.settings, err = h.source.Current(); err != nil {
+	if given := config.FromEnvironment(h.env); given != nil {
+		h.bare = &config.Settings{Environment: given}
+	}
+	if h.settings, err = h.Settings(); err != nil {
 		return nil, err
 	}
 	h.file = h.source.Path()
@@ -141,12 +145,27 @@ func (h *House) Manager() (*manager.Manager, error) {
 }
 
 // Settings are those in force now; with an error, the last good ones.
-func (h *House) Settings() (*config.Settings, error) { return h.source.Current() }
+func (h *House) Settings() (*config.Settings, error) {
+	s, err := h.source.Current()
+	if s == nil {
+		s = h.bare
+	}
+	return s, err
+}
+
+// parse reads a settings file, over what the environment gives.
+func (h *House) parse(name string, data []byte) (*config.Settings, error) {
+	s, err := config.Parse(name, data)
+	if err == nil {
+		s.Environment = config.FromEnvironment(h.env)
+	}
+	return s, err
+}
 
 // current are the settings in force now, the last good ones where they cannot be
 // read again.
 func (h *House) current() *config.Settings {
-	s, _ := h.source.Current() // the manager tells of the error
+	s, _ := h.Settings() // the manager tells of the error
 	return s
 }
 
@@ -218,7 +237,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 	o := manager.Options{
 		Settings:     h.settings,
 		CommandFlags: h.o.CommandFlags,
-		Reload:       h.source.Current,
+		Reload:       h.Settings,
 		State:        h.state,
 		Providers:    h.walls,
 		Provider:     h.o.Provider,
@@ -227,7 +246,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Control:      h.records.control,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
-			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust,
+			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust, TrustWith: h.trusted,
 		},
 		Log:        h.o.Log,
 		Violations: h.violations,

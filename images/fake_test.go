@@ -15,8 +15,10 @@ import (
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
@@ -145,6 +147,15 @@ func (f *fakeEngine) ImageRemove(_ context.Context, id string, _ image.RemoveOpt
 func (f *fakeEngine) ContainerList(context.Context, container.ListOptions) ([]container.Summary, error) {
 	f.count("containers")
 	return []container.Summary{{ID: "box"}}, nil
+}
+
+func (f *fakeEngine) ContainerCreate(context.Context, *container.Config, *container.HostConfig, *network.NetworkingConfig, *ocispec.Platform, string) (container.CreateResponse, error) {
+	f.count("create")
+	return container.CreateResponse{ID: "reader"}, nil
+}
+
+func (f *fakeEngine) CopyFromContainer(context.Context, string, string) (io.ReadCloser, container.PathStat, error) {
+	return nil, container.PathStat{}, cerrdefs.ErrNotFound
 }
 
 func (f *fakeEngine) ContainerRemove(_ context.Context, id string, _ container.RemoveOptions) error {

@@ -19,7 +19,9 @@ import (
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/images/about"
@@ -50,6 +52,8 @@ type API interface {
 	ImageRemove(ctx context.Context, id string, o image.RemoveOptions) ([]image.DeleteResponse, error)
 	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
 	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
+	ContainerCreate(ctx context.Context, c *container.Config, h *container.HostConfig, n *network.NetworkingConfig, p *ocispec.Platform, name string) (container.CreateResponse, error)
+	CopyFromContainer(ctx context.Context, id, path string) (io.ReadCloser, container.PathStat, error)
 }
 
 var _ API = (client.APIClient)(nil)

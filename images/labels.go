@@ -23,6 +23,7 @@ const (
 	labelSetup    = labelPrefix + "setup-digest"      // of base and commands
 	labelBuiltAt  = labelPrefix + "built-at"          // RFC 3339, UTC
 	labelBuild    = labelPrefix + "build"             // the build that made a layer
+	labelReader   = labelPrefix + "reader"            // of a container that files are read from: when it was made
 )
 
 func originOf(labels map[string]string) Origin {

@@ -32,12 +32,20 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 		f.Seccomp = filter(res)
 	}
 	var agentDir string
+	var ca []byte
 	for _, step := range []func() error{
 		func() (err error) { f.Listening, err = m.listening(); return err },
 		func() error { return m.canonical(res, &f) },
 		func() (err error) { f.Guest, err = m.host.Guest(); return err },
 		func() error { return m.trust(res, &f) },
+		func() (err error) { // before an image is made
+			if res.Kind != sandbox.KindBrowser {
+				ca, err = m.authorities(res, f.Exposed)
+			}
+			return err
+		},
 		func() error { return m.image(ctx, res, p, i, &f) },
+		func() error { return m.company(ctx, ca, i, &f) },
 		func() (err error) { agentDir, err = m.folders(res, at, i, &f); return err },
 		func() error { return m.profile(res, &f) },
 	} {

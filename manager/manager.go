@@ -52,6 +52,11 @@ type Host struct {
 	// Trust returns the folder of public certificates that sandboxes are
 	// shown; nil lets none have secrets.
 	Trust func() (string, error)
+	// TrustWith says what sandboxes of an image, by its id, trust that are shown
+	// the certificates in ca (PEM) too; without an id sandboxes see this host's
+	// programs. make makes the folder; otherwise nothing is changed. nil lets no
+	// sandbox have such certificates.
+	TrustWith func(ctx context.Context, ca []byte, image string, make bool) (Trusted, error)
 }
 
 // Options are the parts a Manager is made of. All fields but Now and Provider are needed.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 )
 
 // A seat is where a shell that stays is: in one handle, which it keeps open.
@@ -115,7 +116,7 @@ func (s *Shell) sit(ctx context.Context, l *live, req *Request, old *seat) (at *
 		var proxy map[string]string
 		if at.exit != nil {
 			proxy = at.exit.Env()
-			proxy[javaOptions] = r.Command.Env[javaOptions]
+			proxy[config.JavaVariable] = r.Command.Env[config.JavaVariable]
 		}
 		at.inner, err = s.open(ctx, box, o, proxy, old)
 	}

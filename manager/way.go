@@ -59,6 +59,7 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	if able && m.out != nil {
 		rules.Ask = req.Ask // elsewhere there is no way that somebody could permit
 	}
+	req.Command.Env = withJavaTrust(l.spec.Env, req.Command.Env)
 	if l.ways == nil || !opens(rules) {
 		return nil, nil
 	}
@@ -79,18 +80,35 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	w.callers[c.id] = c
 	w.mu.Unlock()
 	env := c.Env()
-	java := env[javaOptions]
+	java := env[config.JavaVariable]
 	maps.Copy(env, req.Command.Env)
-	env[javaOptions] = appended(cmp.Or(req.Command.Env[javaOptions], l.spec.Env[javaOptions]), java)
+	env[config.JavaVariable] = appended(cmp.Or(req.Command.Env[config.JavaVariable], l.spec.Env[config.JavaVariable]), java)
 	req.Command.Env = env
 	return c, nil
 }
 
-// javaOptions is the variable that a Java virtual machine reads options of. The
-// proxy's come behind what a call or the settings set.
-const javaOptions = "JAVA_TOOL_OPTIONS"
-
+// appended puts the options that lead a Java virtual machine to the proxy behind
+// what a call or the settings set.
 func appended(options, more string) string { return strings.TrimSpace(options + " " + more) }
+
+// withJavaTrust returns the variables of a call with the options by which its
+// sandbox, whose variables are inside, trusts docker.caFile among those of Java
+// that the call sets: the variable takes the place of the sandbox's.
+func withJavaTrust(inside, call map[string]string) map[string]string {
+	options, set := call[config.JavaVariable]
+	if !set {
+		return call
+	}
+	trust := ""
+	for word := range strings.FieldsSeq(inside[config.JavaVariable]) {
+		if strings.HasPrefix(word, "-Djavax.net.ssl.trustStore") {
+			trust = appended(trust, word)
+		}
+	}
+	call = maps.Clone(call)
+	call[config.JavaVariable] = config.WithJavaTrust(options, trust)
+	return call
+}
 
 // unset refuses a call that sets a variable which holds a secret's stand-in:
 // one of the two would be lost, and whoever set it may believe otherwise.
@@ -205,14 +223,18 @@ func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRule
 		return nil, err
 	}
 	var exposed []string
-	if len(secrets) > 0 {
+	var ca []byte
+	if len(secrets) > 0 { // else the proxy reads no TLS
 		if exposed, err = m.exposedBy(l); err != nil {
+			return nil, err
+		}
+		if ca, err = m.authorities(res, exposed); err != nil {
 			return nil, err
 		}
 	}
 	w := &way{m: m, callers: map[string]*caller{}}
 	w.Way, err = out.Open(ctx, inside, outlet.Options{
-		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, Exposed: exposed, Require: res.RequireEvidence, Fixed: l.spec.Kind == sandbox.KindBrowser,
+		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, CA: ca, Exposed: exposed, Require: res.RequireEvidence, Fixed: l.spec.Kind == sandbox.KindBrowser,
 		Ask: w.ask, Permitted: w.permitted,
 		Warn: func(err error, text string) { m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
 	})

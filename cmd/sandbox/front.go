@@ -27,8 +27,8 @@ func whole() error { return handOver(engineName, "speaks to engines") }
 // begin hands on every call that may come to an engine: by its provider, or
 // because it is time to sweep the sandboxes of all providers. Folders that
 // the engine's address would close are the whole program's to know. So it does
-// with one that may reach hosts, whose proxy the front does not link, and with
-// one that has to be on record.
+// with one that may reach hosts, whose proxy the front does not link, with one
+// that trusts a company's certificates, and with one that has to be on record.
 func begin(h func() *house.House) func(context.Context, config.Resolved, manager.Request) error {
 	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
 		every := time.Duration(res.Prune.Every)
@@ -36,7 +36,7 @@ func begin(h func() *house.House) func(context.Context, config.Resolved, manager
 		due := prune.Overdue(h().State().PrunedAt(), every, soon)
 		n := res.Network
 		reaches := req.Ask || n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
-		if res.Provider == "local" && os.Getenv("DOCKER_HOST") == "" && !due && !reaches && !res.RecordsCommands() || ctx.Err() != nil {
+		if res.Provider == "local" && os.Getenv("DOCKER_HOST") == "" && !due && !reaches && res.Docker.CAFile == "" && !res.RecordsCommands() || ctx.Err() != nil {
 			return nil // who gave up gets to know from the call
 		}
 		return whole()

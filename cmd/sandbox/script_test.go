@@ -2,19 +2,27 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -52,6 +60,35 @@ func TestLocalScripts(t *testing.T) {
 	testscript.Run(t, params(t, "testdata/local"))
 }
 
+// openSecured serves https on the loopback with a certificate of an authority that
+// no machine knows, made in dir, whose own certificate is written to file. It
+// answers with the header X-Token.
+func openSecured(dir, file string) (at string, end func(), err error) {
+	a, err := authority.Open(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}), 0o644); err != nil {
+		return "", nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	leaf, err := a.Leaf("127.0.0.1")
+	if err != nil {
+		return "", nil, err
+	}
+	s := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second, TLSConfig: &tls.Config{Certificates: []tls.Certificate{*leaf}}, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "hello from the company"+r.Header.Get("X-Token")+"\n")
+		}),
+	}
+	go s.ServeTLS(l, "", "")
+	return l.Addr().String(), func() { s.Close() }, nil
+}
+
 // params gives each script a home and a state folder of its own. Every
 // container that a script leaves is removed with it: the state folder's
 // instance id marks them, so nobody else's are touched.
@@ -77,6 +114,12 @@ func params(t *testing.T, dir string) testscript.Params {
 				e.Defer(end)
 				e.Setenv(name, host.at)
 			}
+			at, end, err := openSecured(e.WorkDir+"/company", e.WorkDir+"/company.pem")
+			if err != nil {
+				return err
+			}
+			e.Defer(end)
+			e.Setenv("SECURED", at)
 			return os.Mkdir(e.WorkDir+"/home", 0o700)
 		},
 		Condition: func(cond string) (bool, error) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
@@ -11,10 +13,19 @@ import (
 // there is none and the defaults hold.
 func readSettings(named string) (s *config.Settings, path string, err error) {
 	f, err := settingsfile.Load(named)
-	if err != nil || f.Path == "" {
+	if err != nil {
 		return nil, "", err
 	}
-	s, err = config.Parse(f.Path, f.Data)
+	given := config.FromEnvironment(map[string]string{config.CAVariable: os.Getenv(config.CAVariable)})
+	if f.Path == "" {
+		if given != nil {
+			s = &config.Settings{Environment: given}
+		}
+		return s, "", nil
+	}
+	if s, err = config.Parse(f.Path, f.Data); err == nil {
+		s.Environment = given
+	}
 	return s, f.Path, err
 }
 

@@ -31,6 +31,7 @@ type Authority struct {
 
 	publishing sync.Mutex // taken before mu: leaves do not wait for files
 	bundle     bundleState
+	companies  map[string]companyState // by folder
 }
 
 // A world is what an Authority asks the machine.

@@ -100,7 +100,7 @@ func (a *Authority) writeTrust(dir, source string, ca *x509.Certificate) error {
 	}{
 		{certFile, ours},
 		{bundleFile, slices.Concat(roots, ours)},
-		{wgetFile, fmt.Appendf(nil, "ca_certificate = %s/%s\n", sandbox.TrustDir, bundleFile)},
+		{wgetFile, wgetText()},
 	} {
 		path := filepath.Join(dir, f.name)
 		if err := a.publish(path, f.data); err != nil {
@@ -108,6 +108,10 @@ func (a *Authority) writeTrust(dir, source string, ca *x509.Certificate) error {
 		}
 	}
 	return statedir.Unavailable("write trust folder", dir, syncDir(dir))
+}
+
+func wgetText() []byte {
+	return fmt.Appendf(nil, "ca_certificate = %s/%s\n", sandbox.TrustDir, bundleFile)
 }
 
 // publish replaces the file at path unless it is right. The temporary file is

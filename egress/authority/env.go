@@ -10,7 +10,9 @@ import "github.com/bulkhead-dev/sandbox"
 // SSL_CERT_DIR is left alone: the folder has no index of hashes for OpenSSL,
 // and Go reads SSL_CERT_FILE beside it. Java's key store cannot be named by a
 // variable that programs do not print, so Java is not covered.
-func (a *Authority) Env() map[string]string {
+func (a *Authority) Env() map[string]string { return variables() }
+
+func variables() map[string]string {
 	const (
 		bundle = sandbox.TrustDir + "/" + bundleFile
 		ours   = sandbox.TrustDir + "/" + certFile

@@ -1,9 +1,6 @@
 package authority
 
 import (
-	"bytes"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"io/fs"
@@ -87,20 +84,11 @@ func readRoots(path string) ([]byte, error) {
 	if err != nil {
 		return nil, statedir.Unavailable(op, path, err)
 	}
-	var out bytes.Buffer
-	for b, rest := pem.Decode(data); b != nil; b, rest = pem.Decode(rest) {
-		if b.Type != typeCertificate {
-			continue
-		}
-		if _, err := x509.ParseCertificate(b.Bytes); err != nil {
-			continue // as crypto/x509 does: old roots that it cannot read exist
-		}
-		_ = pem.Encode(&out, &pem.Block{Type: typeCertificate, Bytes: b.Bytes})
-	}
-	if out.Len() == 0 {
+	out := onlyCertificates(data)
+	if len(out) == 0 {
 		e := sandbox.Errorf(sandbox.CodeUnavailable, op, "%s holds no certificate", path)
 		e.Resource, e.Hint = path, "install the package ca-certificates, or name another file in SSL_CERT_FILE"
 		return nil, e
 	}
-	return out.Bytes(), nil
+	return out, nil
 }

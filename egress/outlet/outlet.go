@@ -24,6 +24,7 @@ type Options struct {
 	Rules   sandbox.EgressRules
 	Limits  config.NetworkLimits
 	Secrets []config.BoundSecret
+	CA      []byte   // certificates as PEM that hosts of secrets may have, beside the system's roots
 	Exposed []string // canonical folders of the host that code in some sandbox can write; no secret comes from there
 	Require bool     // nothing passes that is not on record
 	Fixed   bool     // the port of the rules or none: nobody looks for another one

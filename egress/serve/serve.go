@@ -43,7 +43,7 @@ func (t *Outlet) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 	if err != nil {
 		return nil, err
 	}
-	options := egress.WayOptions{Sandbox: o.Sandbox, Policy: hosts, Limits: limits(o.Limits), Ask: asking(o.Ask), Permitted: permitted(o.Permitted)}
+	options := egress.WayOptions{Sandbox: o.Sandbox, Policy: hosts, Limits: limits(o.Limits), CA: o.CA, Ask: asking(o.Ask), Permitted: permitted(o.Permitted)}
 	w := &way{record: t.Recorder, o: o}
 	if len(o.Secrets) > 0 {
 		if options.Authority, err = t.Authority(); err != nil {
