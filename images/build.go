@@ -173,7 +173,22 @@ func (s *Store) followBuild(ctx context.Context, job buildJob, body io.Reader, a
 			Message: "the build of " + job.ref + " failed", Hint: "`sandbox images bootstrap` uses the host's package sources",
 			Err: &stepError{step: step, output: out.String(), err: failed}}
 	}
-	return engineError(ctx, job.op, job.ref, err)
+	return withOutput(engineError(ctx, job.op, job.ref, err), job, out.String())
+}
+
+// withOutput adds the end of the output to the error of setup commands that were
+// given up, because progress need not have shown it.
+func withOutput(err error, job buildJob, output string) error {
+	var e *sandbox.Error
+	if job.phase != PhaseSetup || output == "" || !errors.As(err, &e) {
+		return err
+	}
+	told := *e
+	if told.Err == nil {
+		told.Err = errors.New("the setup commands did not end")
+	}
+	told.Err = fmt.Errorf("%w; their last output:\n%s", told.Err, output)
+	return &told
 }
 
 // uncolour takes off the red that the engine puts around what a command wrote

@@ -112,3 +112,17 @@ func TestSetupFailureNamesTheCommand(t *testing.T) {
 		t.Errorf("no clean-up: %v", f.calls)
 	}
 }
+
+// TestSetupGivenUpShowsTheOutput holds that the end of the output is in the error
+// also when commands were given up: nothing else need have shown it.
+func TestSetupGivenUpShowsTheOutput(t *testing.T) {
+	f := newFake()
+	base := f.put("a:b", nil)
+	f.onBuild = func(context.Context, build.ImageBuildOptions) (string, error) {
+		return stepLine(5, 6) + outLine("waiting for a mirror\n") + "{\"stream", nil // and the connection is gone
+	}
+	_, err := fakeStore(t, f, Config{}).EnsureSetup(t.Context(), Image{ID: base}, []string{"sleep 1000"}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "waiting for a mirror") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -166,7 +167,7 @@ func (m *Manager) refuseBeforeImage(ctx context.Context, res config.Resolved, p 
 	if err != nil {
 		return err
 	}
-	w := &want{res: res, provider: p, spec: sandbox.Spec{Name: name, Kind: res.Kind, Owner: owner}, hash: noImage}
+	w := &want{res: res, provider: p, spec: sandbox.Spec{Name: name, Kind: cmp.Or(res.Kind, sandbox.KindSandbox), Owner: owner}, hash: noImage}
 	have, rec, err := m.look(ctx, w)
 	if err != nil || have == nil {
 		return err

@@ -59,7 +59,8 @@ func NewProgress(f *os.File) Progress {
 }
 
 // Lines writes one plain line for each step and leaves out byte counts, so
-// that a log stays short. It never writes control characters.
+// that a log stays short. Of setup commands it writes nothing: the error of one
+// that fails holds the end of its output. It never writes control characters.
 type Lines struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -72,7 +73,7 @@ func NewLines(w io.Writer) *Lines { return &Lines{w: w} }
 
 // Report implements [Progress].
 func (l *Lines) Report(e Event) {
-	if e.Total > 0 || e.Text == "" {
+	if e.Total > 0 || e.Text == "" || e.Phase == PhaseSetup {
 		return
 	}
 	line := describe(e)

@@ -31,6 +31,26 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// TestSetupIsQuiet holds that lines for a log tell nothing of setup commands.
+func TestSetupIsQuiet(t *testing.T) {
+	var out bytes.Buffer
+	l := NewLines(&out)
+	for _, e := range []Event{
+		{Image: "sandbox-setup:1", Phase: PhaseSetup, Text: "Step 5/6 : RUN [\"/bin/sh\"]"},
+		{Image: "sandbox-setup:1", Phase: PhaseSetup, Text: "Reading package lists..."},
+		{Image: "sandbox-setup:1", Phase: PhaseSetup, Text: "ready, sha256:1", Done: true},
+	} {
+		l.Report(e)
+	}
+	if out.Len() > 0 {
+		t.Errorf("it writes %q", out.String())
+	}
+	l.Report(Event{Image: "debian:x", Phase: PhasePull, Text: "asking the registry"})
+	if out.Len() == 0 {
+		t.Error("a pull is quiet too")
+	}
+}
+
 func TestProgressGolden(t *testing.T) {
 	events := []Event{
 		{Image: "debian:x", Phase: PhasePull, Text: "asking the registry"},
