@@ -137,6 +137,7 @@ type Result struct {
 	StdoutBytes     int64 // written in all, also what was not kept
 	StderrBytes     int64
 	Truncated       bool
+	Left            *Left     // processes that were ended with the command; nil for none
 	Limit           *LimitHit // the limit that was reached; with Truncated at least that of the output
 	ExitCode        int
 	Signal          string

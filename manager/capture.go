@@ -57,6 +57,7 @@ func (m *Manager) capture(ctx context.Context, req Request, call gate.Call) (san
 		Stdout: stdout.kept.Bytes(), Stderr: violation.Annotate(stderr.kept.Bytes(), out.Violations),
 		StdoutBytes: stdout.written, StderrBytes: stderr.written, Truncated: stdout.cut() || stderr.cut(),
 		Limit:    cmp.Or(out.Exit.Limit, stdout.hit(), stderr.hit()),
+		Left:     out.Exit.Left,
 		ExitCode: out.Exit.Code, Signal: out.Exit.Signal, TimedOut: out.TimedOut, Restarted: out.Exit.Restarted,
 		Blocked: out.Blocked, BlockedReason: out.BlockedReason, BlockedResource: out.BlockedResource, Violations: out.Violations,
 		Duration: out.Duration, Usage: out.Exit.Usage,

@@ -290,6 +290,30 @@ func TestLimitSaysWhich(t *testing.T) {
 	})
 }
 
+// TestLeftIsNamed holds that processes which were ended with a command are in its
+// result: with a command of its own, where nothing outlives it.
+func TestLeftIsNamed(t *testing.T) {
+	onWalls(t, "", func(t *testing.T, r *rig) {
+		id := data[schema.ExecResult](t, r.call("exec", obj{"command": `sleep 4321 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo on`, "background": true})).ID
+		_, _, last := r.poll(id, "")
+		left := last.Commands[0].Left
+		if left == nil || left.Count != 1 || len(left.Names) != 1 || !strings.HasPrefix(left.Names[0], "sleep (") {
+			t.Fatalf("%+v names %+v", last.Commands[0], left)
+		}
+		if !strings.Contains(r.call("process", obj{"action": "list"}).Text, left.String()) {
+			t.Errorf("the text does not say %q", left)
+		}
+		a := r.call("exec", obj{"command": `trap "" HUP; sleep 4321 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo on`, "tty": true})
+		if d := data[schema.ExecResult](t, a); d.Left == nil || d.Left.Count != 1 || !strings.Contains(a.Text, d.Left.String()) {
+			t.Errorf("on a terminal: %+v\n%s", d.Left, a.Text)
+		}
+		id = data[schema.ExecResult](t, r.call("exec", obj{"command": "echo alone", "background": true})).ID
+		if _, _, last := r.poll(id, ""); last.Commands[0].Left != nil {
+			t.Errorf("a command without is said to have left %+v", last.Commands[0].Left)
+		}
+	})
+}
+
 // BenchmarkCall is what a call of a tool costs on a container that runs.
 func BenchmarkCall(b *testing.B) {
 	r := newDocker(b, "")

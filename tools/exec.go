@@ -116,7 +116,7 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 	if s.Err == nil && s.Outcome != nil && s.State == running.StateEnded {
 		return Answer{
 			Text: fmt.Sprintf("it has ended already, with exit status %d, as %s; see its output with process poll", s.Outcome.Exit.Code, s.ID),
-			Data: schema.ExecResult{State: "ended", ID: s.ID, ExitCode: s.Outcome.Exit.Code}, Failed: s.Outcome.Exit.Code != 0,
+			Data: schema.ExecResult{State: "ended", ID: s.ID, ExitCode: s.Outcome.Exit.Code, Left: s.Outcome.Exit.Left}, Failed: s.Outcome.Exit.Code != 0,
 		}, nil
 	}
 	text := "it runs in the background as " + s.ID + "; see its output with process poll"
@@ -130,7 +130,7 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 // time was not enough.
 func ended(o manager.Outcome, out *capture, more string) Answer {
 	d := schema.ExecResult{
-		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit,
+		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
 		Sandbox: o.Name, Created: o.Created, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
 	}
@@ -172,6 +172,9 @@ func said(d schema.ExecResult, more string) []string {
 		for _, v := range d.Violations[:min(len(d.Violations), 3)] {
 			add("stopped: %s %s, by %s", v.Operation, v.Resource, v.Rule)
 		}
+	}
+	if d.Left != nil {
+		add("%s", d.Left)
 	}
 	if d.Restarted {
 		add("the shell is a new one: directory, variables and functions are those of before the line that ended it, and what it had in the background has ended")

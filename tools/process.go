@@ -70,7 +70,7 @@ func statusOf(s running.Status) schema.ProcessStatus {
 		p.Ended = &when
 	}
 	if o := s.Outcome; o != nil {
-		p.ExitCode, p.Signal, p.TimedOut, p.Limit = &o.Exit.Code, o.Exit.Signal, o.TimedOut, o.Exit.Limit
+		p.ExitCode, p.Signal, p.TimedOut, p.Limit, p.Left = &o.Exit.Code, o.Exit.Signal, o.TimedOut, o.Exit.Limit, o.Exit.Left
 		if o.Blocked {
 			p.Blocked = o.BlockedReason
 		}
@@ -83,6 +83,13 @@ func statusOf(s running.Status) schema.ProcessStatus {
 
 // howOf is how a command is, in words.
 func howOf(p schema.ProcessStatus) string {
+	if p.Left == nil {
+		return endOf(p)
+	}
+	return endOf(p) + "; " + p.Left.String()
+}
+
+func endOf(p schema.ProcessStatus) string {
 	switch {
 	case p.State == string(running.StateFailed):
 		return fmt.Sprintf("failed, and it is not known how it ended: %s: %s", p.Code, p.Message)

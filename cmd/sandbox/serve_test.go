@@ -151,6 +151,9 @@ func TestServe(t *testing.T) {
 		if got := d.run(box.Name, "echo one; exit 3"); got.Stdout != "one\n" || got.ExitCode != 3 {
 			t.Errorf("got %+v", got)
 		}
+		if got := d.run(box.Name, `sleep 4321 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done`); got.Left == nil || got.Left.Count != 1 || !strings.HasPrefix(got.Left.Names[0], "sleep (") {
+			t.Errorf("of what was ended with the command it says %+v", got.Left)
+		}
 		if fi, err := os.Stat(socket); err != nil || fi.Mode().Perm() != 0o600 {
 			t.Errorf("the socket is %v, %v", fi, err)
 		}

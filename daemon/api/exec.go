@@ -40,6 +40,7 @@ type Exit struct {
 	StderrBytes     int64             `json:"stderrBytes"`
 	Truncated       bool              `json:"truncated" doc:"Not all that was written is here"`
 	Limit           *sandbox.LimitHit `json:"limit,omitempty" doc:"The limit that was reached"`
+	Left            *sandbox.Left     `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it"`
 	Blocked         bool              `json:"blocked" doc:"Rules have stopped it, with evidence"`
 	BlockedReason   string            `json:"blockedReason,omitempty"`
 	BlockedResource string            `json:"blockedResource,omitempty"`

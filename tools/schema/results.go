@@ -37,6 +37,7 @@ type ExecResult struct {
 	Truncated bool   `json:"truncated,omitempty" doc:"Not all of the output is in this answer, and the rest was not kept."`
 
 	Limit           *sandbox.LimitHit   `json:"limit,omitempty" doc:"The limit that was reached."`
+	Left            *sandbox.Left       `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it."`
 	Blocked         bool                `json:"blocked,omitempty" doc:"A rule stopped the command, with evidence."`
 	BlockedReason   string              `json:"blockedReason,omitempty" doc:"Which rule, and what can be done."`
 	BlockedResource string              `json:"blockedResource,omitempty" doc:"What was not to be reached."`
@@ -70,6 +71,7 @@ type ProcessStatus struct {
 	Signal   string            `json:"signal,omitempty" doc:"The signal that ended it."`
 	TimedOut bool              `json:"timedOut,omitempty" doc:"It was ended at its time limit."`
 	Limit    *sandbox.LimitHit `json:"limit,omitempty" doc:"The limit that was reached."`
+	Left     *sandbox.Left     `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it."`
 	Blocked  string            `json:"blocked,omitempty" doc:"The rule that stopped it, and what can be done."`
 	Code     sandbox.Code      `json:"code,omitempty" doc:"What failed, by its stable name."`
 	Message  string            `json:"message,omitempty" doc:"What failed."`
