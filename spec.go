@@ -95,9 +95,21 @@ type Tmpfs struct {
 	Target string `json:"target"`
 	Size   int64  `json:"size"` // bytes, > 0
 	Exec   bool   `json:"exec,omitempty"`
-	Mode   uint32 `json:"mode"`            // permission bits and sticky bit, as in chmod(2)
-	Owned  bool   `json:"owned,omitempty"` // must belong to UID and GID of the Spec; a provider may give it those in any case
+	Mode   uint32 `json:"mode"` // permission bits and sticky bit, as in chmod(2)
+	// Image is what a provider with images puts into the folder at each start. All
+	// of it belongs to UID and GID of the Spec.
+	Image FromImage `json:"image,omitempty"`
+	Owned bool      `json:"owned,omitempty"` // must belong to UID and GID of the Spec; a provider may give it those in any case
 }
+
+// FromImage says what a folder in memory takes from the image.
+type FromImage string
+
+// What a folder in memory takes from the image; empty is nothing.
+const (
+	ImageContent FromImage = "content" // what lies in the image's folder
+	ImageVolume  FromImage = "volume"  // also the mode of the folder, because the image declares a volume there
+)
 
 // Security holds the settings that keep code in.
 type Security struct {

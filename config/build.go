@@ -44,7 +44,7 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 		return sandbox.Spec{}, err
 	}
 	for _, fill := range []func(*sandbox.Spec, Resolved, Facts) error{
-		fillUser, fillSecurity, fillResources, fillMounts, fillTrust, fillRules, checkWorkdir,
+		fillUser, fillSecurity, fillMounts, fillResources, fillTrust, fillRules, checkWorkdir,
 	} {
 		if err := fill(&s, r, f); err != nil {
 			return sandbox.Spec{}, err
@@ -113,11 +113,17 @@ func fillSecurity(s *sandbox.Spec, r Resolved, f Facts) error {
 }
 
 func fillResources(s *sandbox.Spec, r Resolved, f Facts) error {
-	shm, tmpfs, err := memoryFolders(r)
+	volumes, err := volumesOf(*s, r, f)
 	if err != nil {
 		return err
 	}
-	s.Tmpfs = tmpfs
+	shm, tmpfs, err := memoryFolders(r, volumes)
+	if err != nil {
+		return err
+	}
+	if s.Tmpfs = tmpfs; f.ImageID != "" {
+		takeFromImage(s.Tmpfs, volumes)
+	}
 	s.Resources = sandbox.Resources{
 		Memory:     int64(r.Docker.Memory),
 		MemorySwap: int64(cmp.Or(r.Docker.MemorySwap, r.Docker.Memory)),

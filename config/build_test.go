@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -379,4 +380,59 @@ func ExampleBuildSpec() {
 	// Output:
 	// none true [ALL]
 	// {"source":"/srv/workspaces/w","target":"/workspace","role":"workspace"}
+}
+
+// TestVolumes holds that volumes of the image get a folder in memory each, within
+// the half of memory that such folders may take.
+func TestVolumes(t *testing.T) {
+	declares := func(volumes ...string) func(*config.Facts) { return func(f *config.Facts) { f.Volumes = volumes } }
+	folders := func(in string, volumes ...string) map[string]sandbox.Tmpfs {
+		t.Helper()
+		s, err := build(t, in, declares(volumes...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, sum := map[string]sandbox.Tmpfs{}, s.Resources.ShmSize
+		for _, f := range s.Tmpfs {
+			if _, twice := got[f.Target]; twice {
+				t.Errorf("%s is there twice", f.Target)
+			}
+			got[f.Target] = f
+			sum += f.Size
+		}
+		if sum > s.Resources.Memory/2 {
+			t.Errorf("the folders take %d of %d", sum, s.Resources.Memory)
+		}
+		return got
+	}
+	got := folders(`{}`, "/data/", "var/lib/x", "/data", "/workspace", "/run/pg")
+	for _, v := range []string{"/data", "/var/lib/x", "/run/pg"} {
+		if f := got[v]; f.Image != sandbox.ImageVolume || !f.Owned || !f.Exec || f.Size < 64<<20 {
+			t.Errorf("%s: %+v", v, f)
+		}
+	}
+	for _, v := range []string{"/run", sandbox.HomeDir} {
+		if got[v].Image != sandbox.ImageContent {
+			t.Errorf("%s: %+v", v, got[v])
+		}
+	}
+	if len(got) != 7 || got["/tmp"].Image != "" {
+		t.Errorf("%d folders: %+v", len(got), got)
+	}
+	got = folders(inDefaults(`"docker":{"tmpfs":["/tmp:size=64m","/data:size=100m","/run:size=8m"]}`), "/data", "/more")
+	if f := got["/data"]; f.Size != 100<<20 || f.Image != sandbox.ImageVolume {
+		t.Errorf("a volume that the settings name: %+v", f)
+	}
+	if f := got["/more"]; f.Size < 32<<20 || f.Image != sandbox.ImageVolume {
+		t.Errorf("a volume that they do not name: %+v", f)
+	}
+	many := make([]string, 17)
+	for i := range many {
+		many[i] = "/data" + strconv.Itoa(i)
+	}
+	for what, volumes := range map[string][]string{"the file system of the kernel": {"/proc/x"}, "the root": {"/"}, "in the workspace": {"/workspace/x"}, "many": many} {
+		if _, err := build(t, `{}`, declares(volumes...)); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "docker.image") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }

@@ -17,6 +17,9 @@ type Facts struct {
 	Provider string // the provider chosen, where settings say auto; or empty
 	ImageID  string // identity of the image, the setup layer applied; required for docker
 
+	// Volumes are the folders that the image declares as volumes, as it names them.
+	Volumes []string
+
 	UID, GID int // user of the sandbox, unless docker.user names one; never 0
 
 	Berth      string // by which name its own folders are known, where that is a slot of the pool; or empty

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/hardening"
 )
 
 const (
@@ -68,17 +69,18 @@ func parseTmpfs(s string) (sandbox.Tmpfs, error) {
 
 // memoryFolders returns the size of /dev/shm and the tmpfs of r, in bytes.
 // Together they never take more than half of memory, so that a full folder
-// leaves room for programs.
-func memoryFolders(r Resolved) (shm int64, list []sandbox.Tmpfs, err error) {
+// leaves room for programs. Volumes of the image that docker.tmpfs does not name
+// get a share.
+func memoryFolders(r Resolved, volumes []string) (shm int64, list []sandbox.Tmpfs, err error) {
 	memory := int64(r.Docker.Memory)
 	shm = int64(r.Docker.ShmSize)
 	if shm == 0 {
 		shm = pages(memory / 32)
 	}
 	budget := memory/2 - shm
-	list = defaultTmpfs(budget)
+	list = defaultTmpfs(budget, volumes)
 	if r.Docker.Tmpfs != nil {
-		if list, err = givenTmpfs(r.Docker.Tmpfs, budget); err != nil {
+		if list, err = givenTmpfs(r.Docker.Tmpfs, budget, volumes); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -111,21 +113,72 @@ func memoryFolders(r Resolved) (shm int64, list []sandbox.Tmpfs, err error) {
 // defaultTmpfs shares budget bytes among the folders that programs expect to
 // be writable: with the default /dev/shm that is a quarter of memory for /tmp,
 // an eighth for the home, a 16th for /var/tmp and a 32nd for /run. Programs may
-// be run from all but /run, as builds do.
-func defaultTmpfs(budget int64) []sandbox.Tmpfs {
-	part := budget / 15
-	return []sandbox.Tmpfs{
+// be run from all but /run, as builds do. Each volume of the image gets as much
+// as /var/tmp, for which the others are smaller.
+func defaultTmpfs(budget int64, volumes []string) []sandbox.Tmpfs {
+	part := budget / int64(15+2*len(volumes))
+	list := []sandbox.Tmpfs{
 		{Target: "/tmp", Size: pages(part * 8), Exec: true, Mode: stickyAll},
 		{Target: sandbox.HomeDir, Size: pages(part * 4), Exec: true, Mode: homeMode, Owned: true},
 		{Target: "/var/tmp", Size: pages(part * 2), Exec: true, Mode: stickyAll},
 		{Target: "/run", Size: pages(part), Mode: 0o755, Owned: true},
 	}
+	for _, v := range volumes {
+		list = append(list, volume(v, pages(part*2)))
+	}
+	return list
+}
+
+// volume is the folder in memory for a volume that the image declares.
+func volume(target string, size int64) sandbox.Tmpfs {
+	return sandbox.Tmpfs{Target: target, Size: size, Exec: true, Mode: 0o755, Owned: true}
+}
+
+// volumesOf returns the folders that the image declares as volumes and that
+// nothing is mounted at.
+func volumesOf(s sandbox.Spec, r Resolved, f Facts) ([]string, error) {
+	var out []string
+	for _, v := range f.Volumes {
+		v = path.Clean("/" + v)
+		if slices.Contains(out, v) ||
+			slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Target == v }) {
+			continue
+		}
+		if err := hardening.TmpfsTarget(r.field("docker.image"), v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	slices.Sort(out)
+	if len(out) > maxVolumes {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeCapabilityBlocked, Op: "build spec", Field: r.field("docker.image"), Resource: s.Image,
+			Message: fmt.Sprintf("the image declares %d volumes, and at most %d get a folder", len(out), maxVolumes), Hint: "use an image with fewer volumes",
+		}
+	}
+	return out, nil
+}
+
+// maxVolumes bounds the volumes of an image.
+const maxVolumes = 16
+
+// takeFromImage marks the folders that begin with what the image has there:
+// /run and the home, which images prepare for their programs, and volumes.
+func takeFromImage(list []sandbox.Tmpfs, volumes []string) {
+	for i, t := range list {
+		switch {
+		case slices.Contains(volumes, t.Target):
+			list[i].Image = sandbox.ImageVolume
+		case t.Target == "/run", t.Target == sandbox.HomeDir:
+			list[i].Image = sandbox.ImageContent
+		}
+	}
 }
 
 // givenTmpfs reads docker.tmpfs. A home that it does not name is added, with
 // what is left of budget but at most a quarter of it, because HOME must be
-// writable.
-func givenTmpfs(entries []string, budget int64) ([]sandbox.Tmpfs, error) {
+// writable. So is each volume of the image, with at most an eighth.
+func givenTmpfs(entries []string, budget int64, volumes []string) ([]sandbox.Tmpfs, error) {
 	var list []sandbox.Tmpfs
 	left := budget
 	for _, s := range entries {
@@ -141,7 +194,12 @@ func givenTmpfs(entries []string, budget int64) ([]sandbox.Tmpfs, error) {
 	}
 	if !has(sandbox.HomeDir) {
 		size := pages(min(left, budget/4))
+		left -= size
 		list = append(list, sandbox.Tmpfs{Target: sandbox.HomeDir, Size: size, Exec: true, Mode: homeMode, Owned: true})
+	}
+	volumes = slices.DeleteFunc(slices.Clone(volumes), has)
+	for _, v := range volumes {
+		list = append(list, volume(v, pages(min(left/int64(len(volumes)), budget/8))))
 	}
 	return list, nil
 }

@@ -234,6 +234,9 @@ func tmpfsText(t sandbox.Tmpfs) string {
 	if t.Owned {
 		s += ",owned"
 	}
+	if t.Image != "" {
+		s += ",image=" + string(t.Image)
+	}
 	return s
 }
 

@@ -95,9 +95,9 @@ func (e *Engine) Host() string { return e.api.DaemonHost() }
 func (e *Engine) Close() error { return e.api.Close() }
 
 // Create makes a container from p without starting it and returns its id
-// with the engine's warnings. An image that declares volumes is
-// [sandbox.CodeCapabilityBlocked]: the engine would give each a writable,
-// unbounded folder on the host's disk. So is an AppArmor profile at an engine
+// with the engine's warnings. A volume that the image
+// declares and the plan gives no folder is [sandbox.CodeCapabilityBlocked]: the
+// engine would give it a writable, unbounded folder on the host's disk. So is an AppArmor profile at an engine
 // without AppArmor, which would pass it over in silence.
 func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []string, err error) {
 	if p.Host.NetworkMode == sandbox.NetworkOwn {

@@ -63,7 +63,7 @@ func (h *House) containers() sandbox.Provider {
 	}
 	return docker.New(h.engine.Engine, docker.Options{
 		Sockets: h.state, Instance: h.state.Instance(),
-		World: h.worldNow, Protection: filepath.Join(h.state.Path(), "docker"), Home: h.world.Home,
+		World: h.worldNow, Protection: filepath.Join(h.state.Path(), "docker"), Images: filepath.Join(h.state.Path(), "images"), Home: h.world.Home,
 		Warn: func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
 	})
 }

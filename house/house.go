@@ -289,6 +289,7 @@ func (h *House) guest() (sandbox.GuestRef, error) {
 // noImages stands for images where no engine can hold any.
 type noImages struct{ why error }
 
+func (n noImages) Volumes(context.Context, string) ([]string, error)         { return nil, n.why }
 func (n noImages) Current(context.Context, string, []string) (string, error) { return "", n.why }
 func (n noImages) Ensure(context.Context, string, []string) (string, error)  { return "", n.why }
 

@@ -2,6 +2,8 @@ package images
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sort"
 	"time"
 
@@ -29,6 +31,7 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Image, error) {
 	}
 	if r.Config != nil {
 		img.Labels, img.User = r.Config.Labels, r.Config.User
+		img.Volumes = slices.Sorted(maps.Keys(r.Config.Volumes))
 	}
 	return s.judge(img), nil
 }

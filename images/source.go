@@ -47,6 +47,12 @@ func (s Source) Current(ctx context.Context, ref string, setup []string) (string
 	return img.ID, nil
 }
 
+// Volumes returns the folders that the image id declares as volumes, in order.
+func (s Source) Volumes(ctx context.Context, id string) ([]string, error) {
+	img, err := s.Store.Inspect(ctx, id)
+	return img.Volumes, err
+}
+
 // Ensure makes what is missing and returns the id.
 func (s Source) Ensure(ctx context.Context, ref string, setup []string) (string, error) {
 	o := Options{Progress: s.Progress}

@@ -153,9 +153,25 @@ func (m *Manager) image(ctx context.Context, res config.Resolved, p sandbox.Prov
 		}
 		f.ImageID, err = m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
 	case sandbox.IsNotFound(err):
-		f.ImageID, err = noImage, nil
+		f.ImageID = noImage
+		return nil
+	}
+	if err == nil {
+		f.Volumes, err = m.imageVolumes(ctx, f.ImageID)
 	}
 	return err
+}
+
+// imageVolumes returns the volumes of an image, which is asked for once.
+func (m *Manager) imageVolumes(ctx context.Context, id string) ([]string, error) {
+	if known, ok := m.volumes.Load(id); ok {
+		return known.([]string), nil
+	}
+	list, err := m.images.Volumes(ctx, id)
+	if err == nil {
+		m.volumes.Store(id, list)
+	}
+	return list, err
 }
 
 // refuseBeforeImage returns the refusal that a sandbox meets which exists with

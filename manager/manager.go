@@ -13,6 +13,7 @@ package manager
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ type Images interface {
 	// Current returns the id of ref with the setup layer applied, or
 	// [sandbox.CodeNotFound] when it has to be made first.
 	Current(ctx context.Context, ref string, setup []string) (id string, err error)
+	// Volumes returns the folders that the image id declares as volumes.
+	Volumes(ctx context.Context, id string) ([]string, error)
 	// Ensure makes what is missing and returns the id.
 	Ensure(ctx context.Context, ref string, setup []string) (id string, err error)
 }
@@ -128,6 +131,7 @@ type Manager struct {
 	state        *statedir.Dir
 	providers    *provider.Set
 	images       Images
+	volumes      *sync.Map // by image id, of which they are a part
 	host         Host
 	log          logrus.FieldLogger
 	commandFlags []string

@@ -71,6 +71,7 @@ type nowhere struct{}
 
 var errAsked = errors.New("asked for an image")
 
+func (nowhere) Volumes(context.Context, string) ([]string, error)         { return nil, nil }
 func (nowhere) Current(context.Context, string, []string) (string, error) { return "", errAsked }
 func (nowhere) Ensure(context.Context, string, []string) (string, error)  { return "", errAsked }
 

@@ -25,6 +25,7 @@ func (p imaged) Features() sandbox.Features {
 // oneImage has one image, which every sandbox is made from.
 type oneImage struct{}
 
+func (oneImage) Volumes(context.Context, string) ([]string, error)         { return nil, nil }
 func (oneImage) Current(context.Context, string, []string) (string, error) { return "sha256:one", nil }
 func (oneImage) Ensure(context.Context, string, []string) (string, error)  { return "sha256:one", nil }
 

@@ -54,6 +54,7 @@ func settingsWith(more string) string {
 
 type nowhere struct{}
 
+func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }
 func (nowhere) Current(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }

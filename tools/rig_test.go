@@ -41,6 +41,7 @@ const plain = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
 // nowhere has no images, which such walls do not need.
 type nowhere struct{}
 
+func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }
 func (nowhere) Current(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }

@@ -27,6 +27,7 @@ import (
 // noImages is for walls that need none.
 type noImages struct{}
 
+func (noImages) Volumes(context.Context, string) ([]string, error) { return nil, nil }
 func (noImages) Current(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }

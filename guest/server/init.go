@@ -5,6 +5,7 @@ package server
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -84,7 +85,8 @@ func descriptor(s string) (fd int, err error) {
 // Init is the first process of a wall. It serves clients until the engine
 // tells it to stop, and returns the exit code of the process.
 //
-//	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName
+//	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName,
+//	                      after folders were filled from FOLDER/image.tar
 //	init --fd=N           serve the one connection on descriptor N; its end
 //	                      is the end of the guest and of all it started
 //	--fds=M               with --fd: the channel for descriptors, see package
@@ -164,6 +166,9 @@ func runInit(c initConfig) error {
 		return err
 	}
 	unset := setModes(c.modes)
+	if c.fd < 0 && c.accept < 0 {
+		unset = append(unset, fillFolders(filepath.Join(c.dir, imageArchive))...)
+	}
 	warmed := make(chan struct{})
 	go func() { defer close(warmed); warmUp(room.threads) }()
 	s := newServer(conf, isolation)

@@ -26,7 +26,8 @@ type Image struct {
 	Labels  map[string]string // as found; text from outside, see [Origin]
 	User    string            // the user that the image runs as, or empty
 	Origin  Origin
-	Stale   bool // made by us from another recipe than the one in this program
+	Stale   bool     // made by us from another recipe than the one in this program
+	Volumes []string // folders that it declares as volumes, in order
 }
 
 // Origin says how an image came to be, as far as its labels tell. Labels can

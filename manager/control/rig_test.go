@@ -180,6 +180,7 @@ func (w wall) Features() sandbox.Features {
 // images has every image.
 type images struct{}
 
+func (images) Volumes(context.Context, string) ([]string, error)         { return nil, nil }
 func (images) Current(context.Context, string, []string) (string, error) { return "image", nil }
 func (images) Ensure(context.Context, string, []string) (string, error)  { return "image", nil }
 

@@ -9,6 +9,7 @@ package docker
 
 import (
 	"context"
+	"io"
 	"net/netip"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type Engine interface {
 	List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error)
 	Exec(ctx context.Context, name string, argv []string) (*container.Stream, error)
 	Usage(ctx context.Context, name string) (sandbox.Usage, error)
+	ImageFolders(ctx context.Context, image string, folders []container.Folder, w io.Writer) (any bool, err error)
 	Networks
 }
 
@@ -65,6 +67,9 @@ type Options struct {
 	// Protection is a folder of ours for what protects folders of people that
 	// containers can write. It is needed where Specs mount such folders.
 	Protection string
+	// Images is a folder of ours for what images have in folders that are memory
+	// in containers. Without it that is read from the engine at each start.
+	Images string
 	// Home is that of the user on the host, whose configuration of git may name
 	// files in such folders; empty where there is none.
 	Home string

@@ -143,6 +143,9 @@ func (p *Provider) start(ctx context.Context, id string, s sandbox.Spec) error {
 	if err := p.openSockets(s); err != nil {
 		return err
 	}
+	if err := p.placeImageFolders(ctx, s); err != nil {
+		return err
+	}
 	if err := p.again(ctx, s.Name); err != nil {
 		return err
 	}

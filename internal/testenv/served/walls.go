@@ -64,6 +64,7 @@ func (r *Rig) docker(mo *manager.Options) {
 // nowhere has no images, which such walls do not need.
 type nowhere struct{}
 
+func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }
 func (nowhere) Current(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
