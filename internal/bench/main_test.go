@@ -134,6 +134,9 @@ func checkResults(t *testing.T, rep report.Report) {
 	want[report.OpTool] = []string{report.WayEngine, report.WayHTTP, report.WayMCP}
 	want[report.OpServed1M] = []string{report.WayEngine, report.WayHTTP}
 	want[report.OpOneShot], want[report.OpProgram] = []string{report.WayHand, report.WayLocal}, []string{report.WayHost}
+	for _, op := range []string{report.OpUserOnce, report.OpUserRepo, report.OpRootOnce, report.OpRootRepo} {
+		want[op] = []string{report.WayHand, report.WayLocal}
+	}
 	want[report.OpHold] = []string{report.WayHost, report.WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {

@@ -14,7 +14,11 @@ import (
 func (s *Session) operations() []prepared {
 	all := slices.Concat(s.oneBox(), s.withDaemon(), s.others())
 	if s.Program != "" {
-		all = append(all, prepared{report.OpOneShot, s.oneShot}, prepared{report.OpProgram, s.program})
+		all = append(all,
+			prepared{report.OpOneShot, s.oneShot},
+			prepared{report.OpUserOnce, s.once(ordinary, false)}, prepared{report.OpUserRepo, s.once(ordinary, true)},
+			prepared{report.OpRootOnce, s.once(0, false)}, prepared{report.OpRootRepo, s.once(0, true)},
+			prepared{report.OpProgram, s.program})
 	}
 	return all
 }

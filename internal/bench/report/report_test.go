@@ -47,6 +47,12 @@ func example() report.Report {
 			{Op: report.OpWallStart, Way: report.WayLocal, Summary: times(40, 16_000*us, 20_000*us)},
 			{Op: report.OpOneShot, Way: report.WayHand, Summary: times(60, 4_000*us, 5_000*us)},
 			{Op: report.OpOneShot, Way: report.WayLocal, Summary: times(60, 14_000*us, 18_000*us)},
+			{Op: report.OpUserOnce, Way: report.WayHand, Summary: times(60, 5_000*us, 6_000*us)},
+			{Op: report.OpUserOnce, Way: report.WayLocal, Summary: times(60, 15_000*us, 18_000*us)},
+			{Op: report.OpUserRepo, Way: report.WayHand, Summary: times(60, 5_000*us, 6_000*us)},
+			{Op: report.OpUserRepo, Way: report.WayLocal, Summary: times(60, 40_000*us, 48_000*us)},
+			{Op: report.OpRootRepo, Way: report.WayHand, Unsupported: "git is missing"},
+			{Op: report.OpRootRepo, Way: report.WayLocal, Unsupported: "git is missing"},
 			{Op: report.OpProgram, Way: report.WayHost, Summary: times(50, 6_700*us, 7_300*us)},
 			{Op: report.OpGuard, Way: report.WayHost, Summary: times(2000, 4*us, 60*us)},
 			{Op: report.OpOperate, Way: report.WaySilent, Summary: times(600, 400*us, 600*us)},
@@ -117,6 +123,11 @@ func TestVerdicts(t *testing.T) {
 		"decision about a typical line, p50":                            report.NotMeasured,
 		"decision about 64 KiB, p99":                                    report.NotMeasured,
 		"sandbox --provider local run, in the same bwrap typed by hand": report.Missed, // 3.5 of 3
+
+		"one command, scratch workspace, ordinary user, in bwrap typed by hand": report.Met,    // 3 of 3
+		"one command, repository of 300 files, ordinary user, in the same":      report.Missed, // 8 of 4
+		"one command, scratch workspace, root, in the same":                     report.NotMeasured,
+		"one command, repository of 300 files, root, in the same":               report.NotMeasured, // not supported
 
 		"profile of a call, p95":                                  report.NotMeasured,
 		"operation held against it, p95":                          report.Missed, // 0.032 of 0.02
