@@ -61,9 +61,10 @@ func (p *Provider) foreseen(spec sandbox.Spec) (o launch.Order, ok bool) {
 	if o.Limits, err = limits(spec.Resources.Ulimits); err != nil {
 		return o, false
 	}
-	if os.Geteuid() == 0 {
-		o.Down = &launch.Down{UID: spec.UID, GID: spec.GID}
+	if os.Geteuid() != 0 {
+		return o, false // its mounts are made before bubblewrap starts
 	}
+	o.Down = &launch.Down{UID: spec.UID, GID: spec.GID}
 	o.Bwrap, err = p.findBwrap(set.bwrap)
 	return o, err == nil && !strings.HasPrefix(o.Bwrap, launch.Stage+"/") && rootsAlone(o.Bwrap)
 }
@@ -76,7 +77,12 @@ func (e *early) launch(ctx context.Context, o launch.Order) (*launch.Wall, error
 	}
 	b := e.begun
 	e.begun = nil
-	return b.Finish(ctx, o)
+	w, err := b.Finish(ctx, o)
+	if o.Tree != nil && launch.Unbuilt(err) {
+		o.Tree = nil
+		return launch.Start(ctx, o)
+	}
+	return w, err
 }
 
 // end ends what was begun and not needed.

@@ -280,6 +280,16 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	}
 	o.Filters, o.Config = pl.filters, pl.config
 	made := pl.plan
+	options := bwrap.Options{
+		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: hostname,
+		Env:     map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
+		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
+	}
+	if !strings.HasPrefix(o.Bwrap, launch.Stage+"/") {
+		inTree := options
+		inTree.MaskFile, inTree.Root = launch.TreeMask, launch.TreeRoot
+		o.Tree = &launch.Tree{Ops: made.Ops, Mask: mask, Args: bwrap.Args(plan.Plan{Ops: launch.Late(made.Ops)}, inTree)}
+	}
 	if os.Geteuid() == 0 {
 		o.Down = &launch.Down{UID: spec.UID, GID: spec.GID}
 		made.Ops = append([]plan.Op(nil), made.Ops...)
@@ -293,11 +303,8 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 			o.Bwrap = stage(o.Down, o.Bwrap) // its own path will be covered
 		}
 	}
-	o.Args = bwrap.Args(made, bwrap.Options{
-		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: hostname,
-		Env:     map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
-		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
-	})
+	options.MaskFile = mask
+	o.Args = bwrap.Args(made, options)
 	return o, nil
 }
 

@@ -26,6 +26,9 @@ type Options struct {
 	Hostname string
 	Env      map[string]string
 	Workdir  string // inside; empty is "/"
+	// Root, when not empty, is a folder of the host that holds the new root,
+	// devices included. The steps of the plan are done on it.
+	Root string
 	// SeccompFDs are descriptors of compiled filters that apply to everything
 	// inside. They are read to their end.
 	SeccompFDs []int
@@ -56,6 +59,9 @@ func Args(p plan.Plan, o Options) []string {
 	args = append(args, "--clearenv")
 	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
 		args = append(args, "--setenv", name, o.Env[name])
+	}
+	if o.Root != "" {
+		args = append(args, "--dev-bind", o.Root, "/")
 	}
 	for _, op := range p.Ops {
 		args = append(args, mount(op, o)...)

@@ -36,8 +36,8 @@ type Begun struct {
 	err     error      // that answer, once known
 	known   bool
 
-	trees  chan []int // sources for the stage
-	staged chan error // one answer to each
+	mounts chan func() error // what the thread is to do with its mounts
+	staged chan error        // one answer to each
 }
 
 // errEndedEarly says that bubblewrap has ended before it was told what to build.
@@ -50,7 +50,7 @@ func Begin(o Order) (*Begun, error) {
 	b := &Begun{
 		order: o, files: &descriptors{}, hold: &latch{}, above: higher(o.Limits),
 		wall:    &Wall{program: o.Bwrap, ended: make(chan struct{}), stderr: &tail{limit: maxStderr}},
-		started: make(chan error, 1), trees: make(chan []int), staged: make(chan error),
+		started: make(chan error, 1), mounts: make(chan func() error), staged: make(chan error),
 	}
 	argv, err := b.prepare()
 	if err == nil {
@@ -69,7 +69,7 @@ func Begin(o Order) (*Begun, error) {
 // Fits reports whether o can be finished with what was begun.
 func (b *Begun) Fits(o Order) bool {
 	if o.Bwrap != b.order.Bwrap || o.Guest != b.order.Guest || len(o.Filters) != len(b.order.Filters) ||
-		(o.Config == nil) != (b.order.Config == nil) || !slices.Equal(o.Limits, b.order.Limits) || (o.Down == nil) != (b.order.Down == nil) {
+		(o.Config == nil) != (b.order.Config == nil) || o.Down == nil && (o.Tree == nil) != (b.order.Tree == nil) || !slices.Equal(o.Limits, b.order.Limits) || (o.Down == nil) != (b.order.Down == nil) {
 		return false
 	}
 	if o.Down == nil {
@@ -149,12 +149,12 @@ func (b *Begun) close() {
 	b.unstage()
 }
 
-// unstage says that no sources will follow: the thread attends to its child
+// unstage says that no more mounts will follow: the thread attends to its child
 // from now on.
 func (b *Begun) unstage() {
-	if b.trees != nil {
-		close(b.trees)
-		b.trees = nil
+	if b.mounts != nil {
+		close(b.mounts)
+		b.mounts = nil
 	}
 }
 
@@ -237,7 +237,7 @@ func (b *Begun) run(argv []string) error {
 		return err
 	}
 	all := append([]*os.File{null, null, write}, b.files.list...)
-	trees := b.trees
+	mounts := b.mounts
 	soonOnThread(func() {
 		var err error
 		if b.wall.bwrap, err = b.order.start(argv, all); err != nil {
@@ -250,34 +250,21 @@ func (b *Begun) run(argv []string) error {
 		if err != nil {
 			return
 		}
-		b.serveStage(trees)
+		for do := range mounts {
+			b.staged <- do()
+		}
 		b.wall.attend(complaints)
 	})
 	return nil
 }
 
-// serveStage puts sources where the thread's child will look for them.
-func (b *Begun) serveStage(sources <-chan []int) {
-	var next int
-	if b.order.Down != nil {
-		next = len(b.order.Down.Sources)
-	}
-	for trees := range sources {
-		var err error
-		for _, tree := range trees {
-			if err == nil {
-				err = put(tree, Staged(next))
-			}
-			next++
-		}
-		b.staged <- err
-	}
-}
-
 // start starts bubblewrap from the calling thread, which is good for nothing
 // else afterwards.
 func (o Order) start(argv []string, files []*os.File) (*child, error) {
-	if o.Down == nil {
+	switch {
+	case o.Down == nil && o.Tree != nil:
+		return o.Tree.start(o.Bwrap, argv, files)
+	case o.Down == nil:
 		return start(o.Bwrap, argv, files, nil)
 	}
 	if err := o.Down.prepare(o.Bwrap); err != nil {
@@ -306,7 +293,11 @@ func (b *Begun) tell(ctx context.Context, o Order) error {
 	args := b.args // b.args is gone by the time that ctx ends late
 	stop := context.AfterFunc(ctx, func() { _ = args.SetWriteDeadline(time.Now()) })
 	defer stop()
-	_, err := args.WriteString(strings.Join(slices.Concat(o.Args, b.order.extra), "\x00") + "\x00")
+	words := o.Args
+	if o.Tree != nil {
+		words = o.Tree.Args
+	}
+	_, err := args.WriteString(strings.Join(slices.Concat(words, b.order.extra), "\x00") + "\x00")
 	if errors.Is(err, unix.EPIPE) {
 		b.wall.awaitComplaint(ctx)
 		return errEndedEarly
@@ -318,7 +309,8 @@ func (b *Begun) tell(ctx context.Context, o Order) error {
 	return args.Close()
 }
 
-// show has the thread stage the sources that were not known at the beginning.
+// show has the thread mount the tree, or stage the sources that were not known
+// at the beginning.
 func (b *Begun) show(o Order) error {
 	defer b.unstage()
 	if o.Down == nil {
@@ -327,11 +319,26 @@ func (b *Begun) show(o Order) error {
 	if err := o.Down.check(); err != nil {
 		return err
 	}
-	trees, err := openSources(o.Down.Sources[len(b.order.Down.Sources):])
+	known := len(b.order.Down.Sources)
+	sources, do := o.Down.Sources[known:], func(trees []int) error {
+		for i, tree := range trees {
+			if err := put(tree, Staged(known+i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if o.Tree != nil {
+		sources, do = o.Tree.sources(), func(trees []int) error { return o.Tree.build(trees, o.Down) }
+	}
+	trees, err := openSources(sources)
 	defer closeAll(trees)
+	if err != nil && o.Tree != nil {
+		return &unbuilt{what: "from the host", cause: err}
+	}
 	if err != nil || len(trees) == 0 {
 		return err
 	}
-	b.trees <- trees
+	b.mounts <- func() error { return do(trees) }
 	return <-b.staged
 }

@@ -55,6 +55,9 @@ type Order struct {
 
 	// Down, when not nil, has the wall be started by root's way down.
 	Down *Down
+	// Tree, when not nil, is what the wall shows, to be mounted before
+	// bubblewrap starts.
+	Tree *Tree
 
 	extra []string // arguments that name descriptors
 }
@@ -101,11 +104,26 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if o.Tree != nil && !o.Tree.usable() {
+		o.Tree = nil
+	}
 	b, err := Begin(o)
 	if err != nil {
 		return nil, err
 	}
-	return b.Finish(ctx, o)
+	w, err := b.Finish(ctx, o)
+	if o.Tree != nil && Unbuilt(err) {
+		o.Tree = nil
+		return Start(ctx, o)
+	}
+	return w, err
+}
+
+// Unbuilt reports whether a wall was not built because its tree could not be
+// mounted. Without the tree it may be.
+func Unbuilt(err error) bool {
+	var u *unbuilt
+	return errors.As(err, &u)
 }
 
 // attend keeps what the wall complains of, and returns when it has ended.
