@@ -5,7 +5,6 @@ package nolink
 
 import (
 	"errors"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -77,18 +76,34 @@ func File(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !fi.Mode().IsRegular() || fi.Size() > limit {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > limit {
 		return nil, ErrOdd
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		return nil, ErrOdd
+	data := make([]byte, 0, st.Size+1) // one byte more tells the end
+	for {
+		n := 0
+		err := Retry(func() (err error) {
+			n, err = unix.Read(fd, data[len(data):cap(data)])
+			return err
+		})
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return data, nil
+		}
+		if data = data[:len(data)+n]; int64(len(data)) > limit {
+			return nil, ErrOdd
+		}
+		if len(data) == cap(data) { // it grows
+			data = append(data, 0)[:len(data)]
+		}
 	}
-	return data, err
 }
 
 // Stat looks at name in the folder fd, not through a link.

@@ -51,10 +51,8 @@ func (d *Dir) take(s plan.Stub) (use, error) {
 	if ok, err := u.lock.TryRLock(); err != nil || !ok {
 		return use{}, failed(s.Path, errors.Join(errors.New("its lock cannot be taken"), err))
 	}
-	err := d.ensure(s, k)
-	if err == nil {
-		u.record, err = d.read(k)
-	}
+	var err error
+	u.record, err = d.ensure(s, k)
 	if err != nil {
 		u.lock.Unlock()
 		_, cleared := d.clear(k)
@@ -63,27 +61,27 @@ func (d *Dir) take(s plan.Stub) (use, error) {
 	return u, nil
 }
 
-// ensure has the stub be there. What is on record and not in its place is
-// gone: somebody removed or replaced it.
-func (d *Dir) ensure(s plan.Stub, k string) error {
+// ensure has the stub be there, and returns what is on record of it. What is on
+// record and not in its place is gone: somebody removed or replaced it.
+func (d *Dir) ensure(s plan.Stub, k string) (record, error) {
 	dir, name, err := parent(s.Path)
 	if err != nil {
-		return err
+		return record{}, err
 	}
 	defer unix.Close(dir)
 	if r, err := d.read(k); err == nil && r.valid(k) && r.Ino != 0 && r.Dir == s.Dir && r.isAt(dir, name) {
-		return nil
+		return r, nil
 	} else if err == nil && r.valid(k) {
 		if err := d.tidy(dir, r); err != nil {
-			return err
+			return record{}, err
 		}
 	}
 	var st unix.Stat_t
 	switch err := nolink.Stat(dir, name, &st); {
 	case err == nil:
-		return appeared(s.Path)
+		return record{}, appeared(s.Path)
 	case !errors.Is(err, unix.ENOENT):
-		return err
+		return record{}, err
 	}
 	return d.make(dir, name, newRecord(s))
 }
@@ -94,40 +92,41 @@ func appeared(path string) error {
 	return e
 }
 
-// make goes through the steps in the package comment.
-func (d *Dir) make(dir int, name string, r record) error {
+// make goes through the steps in the package comment, and returns r with what
+// was made.
+func (d *Dir) make(dir int, name string, r record) (record, error) {
 	f, err := d.begin(r)
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer f.Close()
 	d.step()
 	if err := r.create(dir); err != nil {
-		return err
+		return r, err
 	}
 	if d.Owned && os.Geteuid() == 0 {
 		if err := handOver(dir, r.Temp); err != nil {
-			return err
+			return r, err
 		}
 	}
 	d.step()
 	var st unix.Stat_t
 	if err := nolink.Stat(dir, r.Temp, &st); err != nil {
-		return err
+		return r, err
 	}
 	r.Dev, r.Ino, r.Mtime = uint64(st.Dev), st.Ino, st.Mtim.Nano()
 	r.Birth = birth(dir, r.Temp)
 	if err := r.appendTo(f); err != nil {
-		return err
+		return r, err
 	}
 	d.step()
 	if err := rename(dir, r.Temp, name); errors.Is(err, fs.ErrExist) {
-		return appeared(r.Path)
+		return r, appeared(r.Path)
 	} else if err != nil {
-		return err
+		return r, err
 	}
 	d.step()
-	return nil
+	return r, nil
 }
 
 // handOver gives what is called name in the folder dir to the folder's owner.
@@ -146,6 +145,10 @@ func (r record) create(dir int) error {
 	if r.Dir {
 		if err := nolink.Retry(func() error { return unix.Mkdirat(dir, r.Temp, dirMode) }); err != nil {
 			return err
+		}
+		var st unix.Stat_t
+		if nolink.Stat(dir, r.Temp, &st) == nil && st.Mode == unix.S_IFDIR|dirMode {
+			return nil // the umask takes nothing
 		}
 		fd, err := nolink.At(dir, r.Temp, unix.O_RDONLY)
 		if err != nil {

@@ -58,6 +58,9 @@ func (d *Dir) read(key string) (record, error) {
 	if err := unix.Lstat(name, &st); err != nil { // of nearly every path, so it is asked for cheaply
 		return r, err
 	}
+	if st.Size == 0 {
+		return r, nil // its lock was taken, and nothing was made
+	}
 	data, err := nolink.File(name, maxRecord)
 	if err != nil {
 		return r, err
