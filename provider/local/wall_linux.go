@@ -70,14 +70,20 @@ func (w *wall) take() { go w.Kill() }
 
 // Kill is [launch.Wall.Kill]. While bubblewrap follows the guest, what we
 // still hold of the wall's mounts is let go: the kernel takes them down in the
-// close, and waits there for all processors.
+// close, and waits there for all processors. Stubs are removed meanwhile, too:
+// with the guest, which is process 1 inside, all that they were closed to has
+// ended. Of a wall in which something was left, planted repositories are looked
+// for before.
 func (w *wall) Kill() bool {
-	w.KillGuest()
+	gone := w.KillGuest()
 	if w.watch != nil {
 		go func() { // letGo waits for it
 			w.unguard()
 			w.watch.Close()
 		}()
+		if gone && !w.detached.Load() {
+			go w.stubs.Release() // letGo returns what comes of it
+		}
 	}
 	return w.Wall.Kill()
 }

@@ -192,16 +192,14 @@ func (w *Wall) Ended() <-chan struct{} { return w.ended }
 // Stderr is the last that bubblewrap and the guest have complained of.
 func (w *Wall) Stderr() string { return w.stderr.String() }
 
-// KillGuest ends the guest at once, and all others inside with it, and returns
-// when it is gone or nothing can be done about it. Bubblewrap, which ends then
+// KillGuest ends the guest at once, and all others inside with it, and reports
+// whether they are gone, or nothing can be done about it. Bubblewrap, which ends then
 // by itself, may still be there: only [Wall.Kill] ends the wall.
-func (w *Wall) KillGuest() {
+func (w *Wall) KillGuest() (gone bool) {
 	w.once.Do(func() { w.channel.Close() })
 	ctx, done := context.WithTimeout(context.Background(), killWithin)
 	defer done()
-	if w.first.PID > 0 {
-		_ = w.first.Kill(ctx) // process 1 takes all others along
-	}
+	return w.first.PID > 0 && w.first.Kill(ctx) == nil // process 1 takes all others along
 }
 
 // Kill ends the wall at once and returns when it is gone. It reports whether

@@ -68,6 +68,9 @@ func (id ID) Kill(ctx context.Context) error {
 	}
 	// The descriptor is of whatever had the number when it was opened.
 	if alive, unseen := id.Alive(); unseen != nil || !alive {
+		if st, gone := statOf(id.PID); unseen == nil && err == nil && gone == nil && st.start == id.Start && st.state == 'Z' {
+			return awaitEnd(ctx, fd) // its first thread has ended, which says nothing of the others
+		}
 		return unseen
 	}
 	if err != nil {
