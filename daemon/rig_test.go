@@ -178,7 +178,7 @@ func (h *house) listen(network, address string) *http.Client {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		srv.Serve(l)
+		srv.Serve(daemon.Heads(l))
 	}()
 	inner := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())

@@ -39,7 +39,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.header()
 	defer q.observe()
 	defer q.recover()
-	err := q.serve()
+	err := headRefused(r)
+	if err == nil {
+		err = q.serve()
+	}
 	if q.w.instead != nil {
 		err = q.w.instead // whatever was made of it
 	}
@@ -55,6 +58,9 @@ func (q *request) header() {
 	h.Set(api.HeaderRequestID, q.id)
 	h.Set(api.HeaderTraceparent, q.trace)
 	h.Set("X-Content-Type-Options", "nosniff")
+	if last(q.r) {
+		h.Set("Connection", "close")
+	}
 }
 
 // recover answers for a handler that has panicked. Where an answer has begun

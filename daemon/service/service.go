@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) error {
 	gate := socket.NewGate(socket.RoomNow())
 	for _, l := range o.Listeners {
 		srv := o.Server.HTTP()
-		go func() { failed <- srv.Serve(gate.Listener(l)) }()
+		go func() { failed <- srv.Serve(server.Heads(gate.Listener(l))) }()
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	loops := start(life, o.Loops, o.Log)

@@ -121,7 +121,7 @@ func (r *Rig) serve() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = srv.Serve(l) // it always ends with an error
+		_ = srv.Serve(daemon.Heads(l)) // it always ends with an error
 	}()
 	transport := &http.Transport{DialContext: r.Dial}
 	document, err := openapi.Document(r.Server.Routes())
