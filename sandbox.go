@@ -81,12 +81,16 @@ const (
 	StatusUnknown Status = "unknown"
 )
 
+// Hostname is what every sandbox calls itself.
+const Hostname = "sandbox"
+
 // Paths inside every sandbox.
 const (
 	WorkspaceDir = "/workspace"      // the writable workspace
 	AgentDir     = "/agent"          // the agent's own folder, read-only
 	HomeDir      = "/home/sandbox"   // the writable home
 	GuestDir     = "/.sandbox"       // our own mounts: bin (read-only) and run
+	HostsFile    = "/etc/hosts"      // where there is no network our own
 	TrustDir     = "/.sandbox/trust" // certificates of our own authority, where secrets are bound to hosts
 )
 

@@ -85,7 +85,7 @@ const (
 	RoleAgent     Role = "agent"     // the agent's folder at AgentDir
 	RoleGuest     Role = "guest"     // the guest's folder, read-only
 	RoleSocket    Role = "socket"    // the folder of the guest's socket
-	RoleIdentity  Role = "identity"  // minimal passwd and group files
+	RoleIdentity  Role = "identity"  // minimal passwd and group files, and /etc/hosts
 	RoleTrust     Role = "trust"     // the folder of TrustDir, read-only
 	RoleBind      Role = "bind"      // asked for by settings
 )

@@ -28,6 +28,7 @@ type Facts struct {
 	SocketDir  string // folder of the guest's socket; empty when it is reached otherwise
 	PasswdFile string // minimal user database, or empty
 	GroupFile  string // minimal group database, or empty
+	HostsFile  string // shown as /etc/hosts where there is no network, or empty
 	TrustDir   string // folder of public certificates (statedir.Dir.Trust); needed where secrets are bound
 	Guest      sandbox.GuestRef
 

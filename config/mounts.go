@@ -22,6 +22,9 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	add(f.SocketDir, sandbox.GuestDir+"/run", sandbox.RoleSocket, false)
 	add(f.PasswdFile, "/etc/passwd", sandbox.RoleIdentity, true)
 	add(f.GroupFile, "/etc/group", sandbox.RoleIdentity, true)
+	if r.Kind != sandbox.KindBrowser && s.Network == "none" {
+		add(f.HostsFile, sandbox.HostsFile, sandbox.RoleIdentity, true)
+	}
 	workspace := workspaceFolder(r, f)
 	switch {
 	case r.Kind == sandbox.KindBrowser: // sees no file of the host

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	hostname = "sandbox" // of every container
+	hostname = sandbox.Hostname
 	// loopbackIPv6 gives the loopback interface the address ::1, which engines
 	// take away where a network has no IPv6. No other interface gets any.
 	loopbackIPv6 = "net.ipv6.conf.lo.disable_ipv6"

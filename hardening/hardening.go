@@ -175,7 +175,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 		sandbox.RoleAgent:     {sandbox.AgentDir},
 		sandbox.RoleGuest:     {sandbox.GuestDir + "/bin"},
 		sandbox.RoleSocket:    {sandbox.GuestDir + "/run"},
-		sandbox.RoleIdentity:  {"/etc/passwd", "/etc/group"},
+		sandbox.RoleIdentity:  {"/etc/passwd", "/etc/group", sandbox.HostsFile},
 		sandbox.RoleTrust:     {sandbox.TrustDir},
 	}
 	if m.Role == sandbox.RoleBind {

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // goingPatience bounds how long a sandbox that is being taken away by
@@ -248,6 +249,12 @@ func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live,
 	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})
 	if err := m.records.Put(rec); err != nil {
 		return nil, err
+	}
+	// The one of a sandbox that was removed before went with it.
+	if path := hostsFile(w.spec); path != "" {
+		if err := statedir.MakeHosts(path, w.spec.ExtraHosts); err != nil {
+			return nil, errors.Join(err, m.forget(ctx, w, err))
+		}
 	}
 	if _, err := w.provider.Create(ctx, w.spec); err != nil {
 		return nil, errors.Join(err, m.forget(ctx, w, err))

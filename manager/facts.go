@@ -67,7 +67,11 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	}
 	if i == sketch {
 		f.PasswdFile, f.GroupFile = m.state.IdentityPaths(uid, gid)
+		f.HostsFile = m.state.HostsPath(at.name)
 		return f, agentDir, nil
+	}
+	if f.HostsFile, err = m.state.Hosts(at.name, res.Docker.ExtraHosts); err != nil {
+		return f, "", err
 	}
 	f.PasswdFile, f.GroupFile, err = m.state.Identity(uid, gid)
 	return f, agentDir, err

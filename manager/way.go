@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
+	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // ways are the ways out that the commands of one handle have: one for those
@@ -33,6 +35,9 @@ type way struct {
 
 	mu      sync.Mutex
 	callers map[string]*caller // by id
+	hosts   string             // the file that is /etc/hosts inside, or empty
+	names   map[string][]netip.Addr
+	unname  func() // takes names out of hosts; nil while they are not in it
 }
 
 // A caller is one command that reaches hosts.
@@ -76,9 +81,7 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 		Tenant: c.owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session,
 		Program: req.program(), Line: cmp.Or(req.line, strings.Join(req.Command.Args, " ")),
 	})
-	w.mu.Lock()
-	w.callers[c.id] = c
-	w.mu.Unlock()
+	w.enter(c)
 	env := c.Env()
 	java := env[config.JavaVariable]
 	maps.Copy(env, req.Command.Env)
@@ -133,10 +136,49 @@ func (c *caller) end() []sandbox.Violation {
 	if c == nil {
 		return nil
 	}
-	c.way.mu.Lock()
-	delete(c.way.callers, c.id)
-	c.way.mu.Unlock()
+	c.way.exit(c)
 	return c.End()
+}
+
+// enter adds a command to those that use the way. While there is one, the names
+// of hosts resolve inside: a command with other rules is not led to this way by
+// a name.
+func (w *way) enter(c *caller) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.callers[c.id] = c
+	if w.unname != nil || len(w.names) == 0 {
+		return
+	}
+	var err error
+	if w.unname, err = statedir.AddHosts(w.hosts, w.names); err != nil {
+		w.m.log.WithError(err).WithField("sandbox", c.sandbox).Warn("no name of a host resolves inside: only programs that heed HTTP_PROXY reach hosts")
+	}
+}
+
+// exit takes a command away.
+func (w *way) exit(c *caller) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.callers, c.id); len(w.callers) == 0 {
+		w.forget()
+	}
+}
+
+// forget takes the names out of the sandbox. Precondition: mu is held.
+func (w *way) forget() {
+	if w.unname != nil {
+		w.unname()
+		w.unname = nil
+	}
+}
+
+// Close implements [outlet.Way].
+func (w *way) Close() error {
+	w.mu.Lock()
+	w.forget()
+	w.mu.Unlock()
+	return w.Way.Close()
 }
 
 // get returns the open way, which it opens when there is none or it has ended.
@@ -232,16 +274,35 @@ func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRule
 			return nil, err
 		}
 	}
-	w := &way{m: m, callers: map[string]*caller{}}
+	w := &way{m: m, callers: map[string]*caller{}, hosts: hostsFile(l.spec)}
 	w.Way, err = out.Open(ctx, inside, outlet.Options{
 		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, CA: ca, Exposed: exposed, Require: res.RequireEvidence, Fixed: l.spec.Kind == sandbox.KindBrowser,
 		Ask: w.ask, Permitted: w.permitted,
-		Warn: func(err error, text string) { m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
+		Resolve: w.resolve(),
+		Warn:    func(err error, text string) { m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	return w, nil
+}
+
+// resolve returns who keeps the names, or nil where /etc/hosts is not ours.
+func (w *way) resolve() func(map[string][]netip.Addr) {
+	if w.hosts == "" {
+		return nil
+	}
+	return func(names map[string][]netip.Addr) { w.names = names }
+}
+
+// hostsFile returns the file that the sandbox has as /etc/hosts, or nothing.
+func hostsFile(s sandbox.Spec) string {
+	for _, m := range s.Mounts {
+		if m.Role == sandbox.RoleIdentity && m.Target == sandbox.HostsFile {
+			return m.Source
+		}
+	}
+	return ""
 }
 
 // secrets returns those of the call. They need the folder of certificates

@@ -92,7 +92,8 @@ func (d *Dir) setSocketDir(name string, uid, gid int, mode fs.FileMode) (string,
 }
 
 // RemoveSocketDir removes the socket folder of the sandbox name with what it
-// holds, following no link. Removing what is gone is not an error.
+// holds, following no link, and its file of hosts. Removing what is gone is not
+// an error.
 func (d *Dir) RemoveSocketDir(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -102,5 +103,7 @@ func (d *Dir) RemoveSocketDir(name string) error {
 		return Unavailable("remove socket folder", d.Run(), err)
 	}
 	defer root.Close()
-	return Unavailable("remove socket folder", d.SocketPath(name), root.RemoveAll(socketKey(name)))
+	return errors.Join(
+		Unavailable("remove socket folder", d.SocketPath(name), root.RemoveAll(socketKey(name))),
+		d.removeHosts(name))
 }

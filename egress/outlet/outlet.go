@@ -5,6 +5,7 @@ package outlet
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -33,6 +34,11 @@ type Options struct {
 	// was said yes to before and still holds. Nil answers no.
 	Ask       func(context.Context, Question) Answer
 	Permitted func(Question) (Answer, bool)
+
+	// Resolve gets the addresses of the loopback interface that names of hosts
+	// are to have inside while a command uses the way. It is called at most once,
+	// by Open. Nil: no name has one.
+	Resolve func(names map[string][]netip.Addr)
 
 	// Warn hears of what is done in another way than the settings ask for.
 	Warn func(error, string)

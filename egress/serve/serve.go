@@ -6,6 +6,7 @@ package serve
 import (
 	"context"
 	"net"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -62,8 +63,12 @@ func (t *Outlet) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 	})
 	listener, err := listen(ctx, inside, o)
 	if err == nil {
-		options.Doors, options.Direct = doors(ctx, inside, o)
+		var names map[string][]netip.Addr
+		options.Doors, names, options.Direct = doors(ctx, inside, o)
 		w.Way, err = t.Plane.Open(listener, options)
+		if err == nil && len(names) > 0 && o.Resolve != nil {
+			o.Resolve(names)
+		}
 	}
 	if err != nil {
 		w.letGo()

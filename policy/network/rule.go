@@ -71,6 +71,12 @@ func (r Rule) Single() (h Host, port uint16, ok bool) {
 	return r.host, r.low, !r.below && !r.all && r.low != 0 && r.low == r.high && !r.host.IsZero()
 }
 
+// Raw reports whether the rule allows bytes of any kind.
+func (r Rule) Raw() bool { return r.only == Raw }
+
+// Web reports whether the rule names one host, at the usual ports of the web.
+func (r Rule) Web() bool { return r.low == 0 && !r.below && !r.all && !r.host.IsZero() }
+
 // Covers reports whether the rule names the host at some port.
 func (r Rule) Covers(h Host) bool {
 	if a, literal := h.Addr(); literal {

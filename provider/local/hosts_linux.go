@@ -7,16 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
 
+	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
-// hostname is what every sandbox calls itself.
-const hostname = "sandbox"
+const hostname = sandbox.Hostname
 
 // hostsText is /etc/hosts inside. The names of the host's own file mean
 // addresses that no command reaches.
@@ -24,22 +25,36 @@ const hostsText = "127.0.0.1\tlocalhost\n" +
 	"::1\tlocalhost ip6-localhost ip6-loopback\n" +
 	"127.0.0.1\t" + hostname + "\n"
 
-// hosts returns the view of hostsText in place of the host's /etc/hosts, and
-// makes the file. It returns no view where the host has no such file: nothing
-// can be mounted at a name that a read-only folder lacks.
+// hosts returns s without its mount at /etc/hosts, and the view of that file in
+// place of the host's own; of hostsText, which it writes to a file, where s has
+// no such mount. It returns no view where the host has no such file: nothing can
+// be mounted at a name that a read-only folder lacks.
 //
-// The file is named by its content and never changes, because a sandbox that
-// runs lies on it.
-func (p *Provider) hosts() ([]plan.View, error) {
-	const at = "/etc/hosts"
-	target, err := hostpath.Canonical(at) // some systems have a link there
+// The file with hostsText is named by its content and never changes, because a
+// sandbox that runs lies on it.
+func (p *Provider) hosts(s sandbox.Spec) (sandbox.Spec, []plan.View, error) {
+	own := ""
+	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool {
+		if m.Target != sandbox.HostsFile || m.Role != sandbox.RoleIdentity {
+			return false
+		}
+		own = m.Source
+		return true
+	})
+	target, err := hostpath.Canonical(sandbox.HostsFile) // some systems have a link there
 	if err != nil {
-		return nil, err
+		return s, nil, err
 	}
 	if st, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
-		return nil, nil
+		return s, nil, nil
 	} else if err != nil {
-		return nil, err
+		return s, nil, err
+	}
+	view := func(path string) []plan.View {
+		return []plan.View{{Source: path, Target: target, Why: "names of the loopback interface"}}
+	}
+	if own != "" {
+		return s, view(own), nil
 	}
 	sum := sha256.Sum256([]byte(hostsText))
 	path := filepath.Join(p.o.State, "local", "hosts-"+hex.EncodeToString(sum[:8]))
@@ -50,5 +65,5 @@ func (p *Provider) hosts() ([]plan.View, error) {
 			err = renameio.WriteFile(path, []byte(hostsText), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 		}
 	}
-	return []plan.View{{Source: path, Target: target, Why: "names of the loopback interface"}}, statedir.Unavailable("start", path, err)
+	return s, view(path), statedir.Unavailable("start", path, err)
 }

@@ -239,13 +239,13 @@ func (p *planner) look() (world.Picture, error) {
 	if err != nil {
 		return world.Picture{}, err
 	}
-	hosts, err := p.site.p.hosts()
+	spec, hosts, err := p.site.p.hosts(p.spec)
 	if err != nil {
 		return world.Picture{}, err
 	}
 	views = append(views, hosts...)
 	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}
-	pic, err := world.Of(p.spec, p.at, views, links)
+	pic, err := world.Of(spec, p.at, views, links)
 	pic.World.Tell = world.Telling()
 	return pic, err
 }
