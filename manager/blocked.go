@@ -3,9 +3,13 @@ package manager
 import (
 	"cmp"
 	"io"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 	"github.com/bulkhead-dev/sandbox/violation"
 )
 
@@ -14,7 +18,8 @@ import (
 type lookout struct {
 	live *live
 	dir  string
-	tail *tail // nil when there are no rules for paths
+	tail *tail  // nil when nothing is looked for in it
+	line string // the command as text
 
 	unjudged bool // nothing counts as blocked
 
@@ -25,8 +30,8 @@ type lookout struct {
 // terminal, and returns what to run instead.
 func lookOut(l *live, req Request) (*lookout, sandbox.Command) {
 	c := req.Command
-	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir), unjudged: req.unjudged}
-	if _, ok := l.Sandbox.(sandbox.Judge); !ok || req.unjudged {
+	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir), unjudged: req.unjudged, line: cmp.Or(req.line, strings.Join(c.Args, " "))}
+	if _, ok := l.Sandbox.(sandbox.Judge); !ok && !closed(l) || req.unjudged {
 		return o, c
 	}
 	o.tail = &tail{}
@@ -48,7 +53,10 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 	var rules sandbox.Judge
 	if ended && o.tail != nil {
 		rules, _ = o.live.Sandbox.(sandbox.Judge)
-		e.Stderr = o.tail.end
+		e.Stderr, e.Command = o.tail.end, o.line
+		if closed(o.live) {
+			e.Network = unreached(o.live.egress)
+		}
 	}
 	if w, ok := p.(sandbox.Witness); ok {
 		e.Witnessed = w.Violations()
@@ -58,6 +66,51 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 	out.Violations = f.Violations
 	if ended && !o.unjudged {
 		out.Blocked, out.BlockedReason, out.BlockedResource, out.Causes = f.Blocked, f.Reason, f.Resource, f.Causes
+	}
+}
+
+// closed reports whether a sandbox has no network of its own.
+func closed(l *live) bool {
+	return l.spec.Network == "none" && l.ways != nil
+}
+
+// notProxied is the rule of a host that the rules allow and that a program has
+// looked for without the proxy.
+const notProxied = "proxy: the program has not asked the proxy of HTTP_PROXY, by which alone the host is reached"
+
+// unreached returns what the rules say of a host that was not reached.
+func unreached(r sandbox.EgressRules) func(host string, port uint16) (target, rule string, denied bool) {
+	hosts := sync.OnceValue(func() *network.Policy {
+		p, err := network.New(network.Options{
+			Allowed: r.AllowedDomains, Denied: r.DeniedDomains, AllowPublic: r.AllowPublic, AllowPrivate: r.AllowPrivate,
+			Ask: r.Ask, AllowLocalBinding: r.AllowLocalBinding,
+		})
+		if err != nil {
+			return nil // who opens the proxy says so
+		}
+		return p
+	})
+	return func(host string, port uint16) (target, rule string, denied bool) {
+		h, err := network.Canonical(host)
+		p := hosts()
+		if a, literal := h.Addr(); err != nil || p == nil || literal && (a.IsLoopback() || a.IsUnspecified()) || h.String() == "localhost" || h.String() == sandbox.Hostname {
+			return "", "", false
+		}
+		target = h.String()
+		if port != 0 {
+			target = h.Target(port)
+		}
+		// Without a port it is that of the web by which the host is reached.
+		d := p.Judge(h, cmp.Or(port, 443))
+		if port == 0 && d.Verdict != policy.Allow {
+			if plain := p.Judge(h, 80); plain.Verdict == policy.Allow {
+				d = plain
+			}
+		}
+		if d.Verdict == policy.Allow {
+			return target, notProxied, true
+		}
+		return target, d.Rule, true
 	}
 }
 

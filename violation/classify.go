@@ -8,7 +8,8 @@
 //
 //   - certain: the wall has seen the attempt and refused it;
 //   - strong: the command has failed, and a line of its error output has the
-//     text of a denial and names a path that the rules deny;
+//     text of a denial and names a path that the rules deny, or says that it
+//     could not reach a host that they do not allow;
 //   - weak: the command has failed and names a denied path without such a
 //     text. That is reported and blocks nothing.
 //
@@ -49,7 +50,12 @@ type Ending struct {
 	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
 	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
 	Witnessed []sandbox.Violation // seen by the wall, oldest first; weak ones were undone and stopped nothing
-	At        time.Time           // stamps what is found in the output
+	Command   string              // its text; its URLs name the host where a message names none
+	// Network says of a host that was not reached by which name and rule it is
+	// refused, and whether it is. The port may be 0. Nil: hosts are not looked
+	// for, since programs need no proxy.
+	Network func(host string, port uint16) (target, rule string, denied bool)
+	At      time.Time // stamps what is found in the output
 }
 
 // A Finding says what was stopped.
@@ -72,7 +78,7 @@ type Finding struct {
 // A command that succeeds is never blocked: what the wall refused it did
 // without, and that is reported only.
 func Classify(j sandbox.Judge, e Ending) Finding {
-	c := &classifier{judge: j, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
+	c := &classifier{judge: j, network: e.Network, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
 	for _, v := range e.Witnessed {
 		if v.Evidence != sandbox.EvidenceWeak { // which blocks nothing
 			v.Evidence = sandbox.EvidenceCertain
@@ -83,11 +89,18 @@ func Classify(j sandbox.Judge, e Ending) Finding {
 	if e.Exit.Code == 0 {
 		return Finding{Violations: c.found}
 	}
+	lines := strings.Split(string(tail(e.Stderr)), "\n")
+	lines = lines[max(0, len(lines)-maxLines):]
+	for i, line := range lines {
+		lines[i] = plain(strings.TrimRight(line, "\r"))
+	}
 	if j != nil {
-		lines := strings.Split(string(tail(e.Stderr)), "\n")
-		for _, line := range lines[max(0, len(lines)-maxLines):] {
-			c.line(plain(strings.TrimRight(line, "\r")))
+		for _, line := range lines {
+			c.line(line)
 		}
+	}
+	if c.network != nil {
+		c.hosts(lines, e.Command)
 	}
 	return c.finding()
 }
@@ -96,11 +109,12 @@ func tail(b []byte) []byte { return b[max(0, len(b)-MaxTail):] }
 
 // A classifier gathers the violations of one command.
 type classifier struct {
-	judge  sandbox.Judge
-	dir    string
-	at     time.Time
-	judged int // questions asked so far
-	weak   int // weak violations so far
+	judge   sandbox.Judge
+	network func(host string, port uint16) (target, rule string, denied bool)
+	dir     string
+	at      time.Time
+	judged  int // questions asked so far
+	weak    int // weak violations so far
 
 	found     []sandbox.Violation
 	confirmed map[string]bool // resources that a line with a denial's text names

@@ -147,8 +147,12 @@ func violationOf(e egress.Event) (sandbox.Violation, bool) {
 	if e.Phase != egress.PhaseDecision || e.Verdict == policy.Allow {
 		return sandbox.Violation{}, false
 	}
+	rule := e.Rule
+	if rule == "address" && e.Message != "" { // which address it is, and which rule opens it, only that says
+		rule += ": " + strings.TrimSuffix(e.Message+"; "+e.Hint, "; ")
+	}
 	return sandbox.Violation{
-		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: target(e), Rule: e.Rule,
+		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: target(e), Rule: rule,
 		Builtin: denied(e.Rule), Evidence: sandbox.EvidenceCertain, Time: e.Time,
 	}, true
 }

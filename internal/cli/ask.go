@@ -160,13 +160,17 @@ func howToReach(v sandbox.Violation, asked bool) string {
 	rule, _, _ := strings.Cut(v.Rule, ":")
 	switch {
 	case rule == "network.allowedDomains":
-		return "allow it with --ask, with --allow-domain, or with network.allowedDomains in the settings"
+		return "allow it with --ask, with --allow-domain " + termsafe.Line(v.Resource) + ", or with network.allowedDomains in the settings"
 	case rule == "network.ask" && !asked:
 		return "network.allowedDomains in the settings would allow it"
 	case rule == "port":
 		return "only a rule of network.allowedDomains that names the port opens it"
+	case rule == "address" && strings.Contains(v.Rule, "; "):
+		return "" // it says which rule opens it
 	case rule == "address":
 		return "only a rule of network.allowedDomains that names the address opens it"
+	case rule == "proxy":
+		return "have the program use the proxy; Node's fetch does from 24 and 22.21 on"
 	case rule == "protocol":
 		return "only a rule of network.allowedDomains for what is spoken there opens it: tcp://HOST:PORT for any bytes"
 	case rule == "request":

@@ -170,7 +170,7 @@ func TestBlockedIsSaid(t *testing.T) {
 		{"can be allowed", outcome(v), `sandbox: blocked: strong: write /d/x\n\x1b: denied; allow it with --ask, or with filesystem.allowWrite in the settings` + "\n"},
 		{"built in", outcome(builtin), `sandbox: blocked: strong: write /d/x\n\x1b: denied; no permission opens what is denied there` + "\n"},
 		{"asked", outcome(v, manager.Answer{Permission: sandbox.Deny}), `sandbox: blocked: strong: write /d/x\n\x1b: denied` + "\n"},
-		{"a host", refused("network.allowedDomains"), said + `: network.allowedDomains; allow it with --ask, with --allow-domain, or with network.allowedDomains in the settings` + "\n"},
+		{"a host", refused("network.allowedDomains"), said + `: network.allowedDomains; allow it with --ask, with --allow-domain a.example:443, or with network.allowedDomains in the settings` + "\n"},
 		{"a host that was asked about", refused("network.ask", manager.Answer{Permission: sandbox.Deny}), said + ": network.ask\n"},
 		{"a host, and nobody to ask", refused("network.ask"), said + ": network.ask; network.allowedDomains in the settings would allow it\n"},
 		{"an address", refused("address"), said + ": address; only a rule of network.allowedDomains that names the address opens it\n"},

@@ -51,9 +51,9 @@ func (p *Policy) dial(h Host, a netip.Addr, port uint16) Decision {
 	if near {
 		return refusePort(target)
 	}
-	hint := "have network.allowedDomains name the address"
+	hint := "have network.allowedDomains name the address: " + target
 	if c == private {
-		hint = "have network.allowedDomains name the address or its range, or set network.allowPrivate"
+		hint = "have network.allowedDomains name the address, " + target + ", or its range, or set network.allowPrivate"
 	}
 	return refuse("address", target+" is "+name, hint)
 }

@@ -1,0 +1,59 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// TestUnreachedIsTold holds that a command which fails for want of a name or a
+// route is told which host that was and which rule keeps it away: without any
+// rules, beside rules for others, and where a program does not ask the proxy for
+// a host that they allow. Other failures are told nothing.
+func TestUnreachedIsTold(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		plain := "env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy -u HTTP_PROXY -u http_proxy "
+		other := &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"other.test", "*.wide.test"}}}
+		for _, tt := range []struct {
+			name     string
+			flags    *config.SandboxSettings
+			line     string
+			resource string
+			rule     string
+		}{
+			{"no rules", nil, "curl -sS https://example.com/", "example.com", "network.allowedDomains"},
+			{"no route", nil, "curl -sS http://93.184.216.34/", "93.184.216.34:80", "network.allowedDomains"},
+			{"a program that names no host", nil, `python3 -c 'import urllib.request; urllib.request.urlopen("https://example.com/")'`, "example.com:443", "network.allowedDomains"},
+			{"rules for others", other, plain + "curl -sS https://example.com/", "example.com", "network.allowedDomains"},
+			{"a rule, and no proxy", other, plain + "curl -sS https://a.wide.test/", "a.wide.test", "proxy: "},
+			{"nothing of hosts", nil, "echo no such file >&2; exit 3", "", ""},
+			{"loopback", nil, "curl -sS http://127.0.0.1:9/", "", ""},
+			{"a success", nil, "curl -sS https://example.com/; true", "", ""},
+		} {
+			r, err := o.try(tt.flags, tt.line)
+			must(o.t, err)
+			if r.Blocked != (tt.resource != "") || r.BlockedResource != tt.resource {
+				o.t.Errorf("%s: blocked %v, %q, %s", tt.name, r.Blocked, r.BlockedResource, r.Stderr)
+			}
+			if tt.resource != "" && (len(r.Violations) != 1 || !strings.HasPrefix(r.Violations[0].Rule, tt.rule)) {
+				o.t.Errorf("%s: %+v", tt.name, r.Violations)
+			}
+		}
+	})
+}
+
+// TestAddressIsTold holds that a host which the rules allow, and whose address
+// they do not, is told with the address and with what would have to name it.
+func TestAddressIsTold(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		at := o.net.At("http", "127.0.0.1")
+		r, err := o.try(&config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"web.test:1-65535"}}}, "curl -sSf "+o.net.URL("http", "web.test", "/"))
+		must(o.t, err)
+		if len(r.Violations) == 0 || !strings.HasPrefix(r.Violations[0].Rule, "address: "+at+" is ") || !strings.Contains(r.Violations[0].Rule, "network.allowedDomains name the address: "+at) {
+			o.t.Errorf("%+v", r.Violations)
+		}
+	})
+}
