@@ -43,6 +43,8 @@ type Toll interface {
 	Open() error
 	// File is asked before a file is written.
 	File() error
+	// Names counts the bytes of paths that go in, and of names that come out.
+	Names(out, in int64) error
 	// In counts the content of files that are read, Out of those written.
 	In(r io.Reader) io.Reader
 	Out(r io.Reader) io.Reader
@@ -116,6 +118,9 @@ func (b *Bridge) room(p mountpath.Place, err error) error {
 func (b *Bridge) place(path string) (mountpath.Place, error) {
 	if b.toll != nil {
 		if err := b.toll.Open(); err != nil {
+			return mountpath.Place{}, err
+		}
+		if err := b.toll.Names(int64(len(path)), 0); err != nil {
 			return mountpath.Place{}, err
 		}
 	}
@@ -302,7 +307,18 @@ func (b *Bridge) readDir(ctx context.Context, path string) ([]fs.DirEntry, error
 	if err != nil {
 		return nil, err
 	}
-	return b.files.ReadDir(ctx, p.Path())
+	list, err := b.files.ReadDir(ctx, p.Path())
+	if err != nil || b.toll == nil {
+		return list, err
+	}
+	n := 0
+	for _, d := range list {
+		n += len(d.Name())
+	}
+	if err := b.toll.Names(0, int64(n)); err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // Lstat implements [Linker].
@@ -344,7 +360,14 @@ func (b *Bridge) readLink(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return l.ReadLink(ctx, p.Path())
+	target, err := l.ReadLink(ctx, p.Path())
+	if err != nil || b.toll == nil {
+		return target, err
+	}
+	if err := b.toll.Names(0, int64(len(target))); err != nil {
+		return "", err
+	}
+	return target, nil
 }
 
 // Symlink implements [Linker].
@@ -360,6 +383,11 @@ func (b *Bridge) symlink(ctx context.Context, target, path string) error {
 	l, err := b.linker("symlink")
 	if err != nil {
 		return err
+	}
+	if b.toll != nil {
+		if err := b.toll.Names(int64(len(target)), 0); err != nil {
+			return err
+		}
 	}
 	return b.room(p, l.Symlink(ctx, target, p.Path()))
 }

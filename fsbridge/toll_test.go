@@ -15,11 +15,17 @@ import (
 type gate struct {
 	closed  error
 	files   int
+	names   [2]int64 // out, in
 	in, out strings.Builder
 }
 
-func (g *gate) Open() error               { return g.closed }
-func (g *gate) File() error               { g.files++; return nil }
+func (g *gate) Open() error { return g.closed }
+func (g *gate) File() error { g.files++; return nil }
+func (g *gate) Names(out, in int64) error {
+	g.names[0] += out
+	g.names[1] += in
+	return nil
+}
 func (g *gate) In(r io.Reader) io.Reader  { return io.TeeReader(r, &g.in) }
 func (g *gate) Out(r io.Reader) io.Reader { return io.TeeReader(r, &g.out) }
 
@@ -40,6 +46,20 @@ func TestToll(t *testing.T) {
 	if in, out := g.in.Len(), g.out.Len(); g.files != 2 || in != 18 || out != 18 {
 		t.Errorf("counted are %d files, %d bytes read and %d written", g.files, in, out)
 	}
+	list, err := all.ReadDir(ctx, rig.Dir)
+	must(t, err)
+	named := 0
+	for _, d := range list {
+		named += len(d.Name())
+	}
+	must(t, all.Symlink(ctx, "a", rig.Dir+"/l"))
+	target, err := all.ReadLink(ctx, rig.Dir+"/l")
+	must(t, err)
+	// Twice written and read, listed, and a link made and read.
+	if out, in := int64(4*len(rig.Dir+"/a")+len(rig.Dir)+1+2*len(rig.Dir+"/l")), int64(named+len(target)); g.names != [2]int64{out, in} {
+		t.Errorf("counted are %d bytes of names, want %d and %d", g.names, out, in)
+	}
+	must(t, all.Remove(ctx, rig.Dir+"/l", false))
 	g.closed = errors.New("nothing is left")
 	a := rig.Dir + "/a"
 	for name, do := range map[string]func(b *fsbridge.Bridge) error{

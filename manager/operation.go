@@ -223,7 +223,8 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(o.call.life, func() { end(context.Cause(o.call.life)) })()
-	count, ctx, err := meter.Start(ctx, o.source(), budget.One(budget.Calls, 1))
+	words := wordsOf(o.vetted.Operation)
+	count, ctx, err := meter.Start(ctx, o.source(), budget.Add(budget.One(budget.Calls, 1), budget.One(budget.BytesOut, words)))
 	if err != nil {
 		o.call.short(err)
 		return metered{}, err
@@ -240,7 +241,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	}
 	done := metered{Performed: Performed{Output: out, Used: used}}
 	done.effects, done.more = call.Effects()
-	done.begun = len(done.effects) > 0 || used.BytesIn+used.BytesOut+used.Files > 0
+	done.begun = len(done.effects) > 0 || used.BytesIn+used.BytesOut+used.Files > words
 	o.call.count(used)
 	return done, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
@@ -47,12 +48,55 @@ func (m *Manager) spend(ctx context.Context, first budget.Amount) (*spending, er
 	return &spending{m: m, meter: count, ctx: ctx, bound: p.Bound}, nil
 }
 
-// firstOf is what a request uses for being made.
+// firstOf is what a request uses for being made: a call, and what goes in with
+// the command's own words, see commandBytes.
 func firstOf(req Request) budget.Amount {
 	if req.bare {
-		return budget.Amount{}
+		return budget.One(budget.BytesOut, commandBytes(req))
 	}
-	return budget.One(budget.Calls, 1)
+	return budget.Add(budget.One(budget.Calls, 1), budget.One(budget.BytesOut, commandBytes(req)))
+}
+
+// commandBytes is how many bytes a caller sends in with a command beside its input:
+// the line, or the arguments, the variables and the folder, each string with the
+// zero byte at its end.
+func commandBytes(req Request) int64 {
+	n := size(req.Command.Dir)
+	for name, value := range req.Command.Env {
+		n += int64(len(name)+len(value)) + 2
+	}
+	if req.line != "" {
+		return n + size(req.line)
+	}
+	args := req.Command.Args
+	if len(args) > 3 && args[0] == "sh" && args[2] == pickShell { // our own words
+		args = args[4:]
+	}
+	for _, a := range args {
+		n += int64(len(a)) + 1
+	}
+	return n
+}
+
+// size is the bytes of a string that may be absent.
+func size(s string) int64 {
+	if s == "" {
+		return 0
+	}
+	return int64(len(s)) + 1
+}
+
+// wordsOf is commandBytes for an operation under a grant: all of it but the content
+// that its executor counts.
+func wordsOf(op grant.Operation) int64 {
+	n := size(op.Path) + size(op.Method) + size(op.URL) + size(op.Selector) + size(op.Tool)
+	for name, value := range op.Header {
+		n += int64(len(name)+len(value)) + 2
+	}
+	for _, a := range op.Args {
+		n += int64(len(a)) + 1
+	}
+	return n
 }
 
 // Spend has fn paid for as one call by whoever pays for what is done with ctx,
@@ -204,6 +248,14 @@ func (t toll) Open() error {
 
 // File implements [fsbridge.Toll].
 func (t toll) File() error { return t.meter.Add(budget.Files, 1) }
+
+// Names implements [fsbridge.Toll].
+func (t toll) Names(out, in int64) error {
+	if err := t.meter.Add(budget.BytesOut, out); err != nil {
+		return err
+	}
+	return t.meter.Add(budget.BytesIn, in)
+}
 
 // In implements [fsbridge.Toll].
 func (t toll) In(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesIn, r) }

@@ -217,23 +217,40 @@ func TestOthersAccountsAreNotTold(t *testing.T) {
 	}
 }
 
-// TestBytesAndFilesCount holds that each way in and out counts, to the byte, and
-// that the one too many is not handed over.
+// TestBytesAndFilesCount holds that each way in and out counts, to the byte: the
+// line, its input, its variables and the paths of files like what is in them;
+// names in folders; and that the one too many is not handed over.
 func TestBytesAndFilesCount(t *testing.T) {
 	p := pays(t, "", t.TempDir())
-	secret, id := p.token("", most(func(b *budget.Amount) { b.BytesIn, b.BytesOut, b.Files = 10, 10, 2 }))
-	p.Want(200, secret, "POST", p.box+"/exec", `{"line":"cat","stdin":"four"}`)
-	p.Want(201, secret, "PUT", p.box+"/files/workspace/a", "xyz")
-	if got := p.used(id); got.BytesIn != 4 || got.BytesOut != 7 || got.Files != 1 {
-		t.Fatalf("used is %+v", got)
+	secret, id := p.token("", most(func(b *budget.Amount) { b.BytesIn, b.BytesOut, b.Files = 60, 500, 2 }))
+	was := p.used(id)
+	step := func(what string, in, out, files int64) {
+		t.Helper()
+		got := p.used(id)
+		if got.BytesIn-was.BytesIn != in || got.BytesOut-was.BytesOut != out || got.Files-was.Files != files {
+			t.Fatalf("%s: from %+v to %+v, want %d bytes in, %d out and %d files", what, was, got, in, out, files)
+		}
+		was = got
 	}
-	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", `{"line":"printf 1234567"}`), "token:"+id, "budget.bytesIn")
-	p.exceeded(p.Ask(secret, "PUT", p.box+"/files/workspace/b", "12345"), "token:"+id, "budget.bytesOut")
+	p.Want(200, secret, "POST", p.box+"/exec", `{"line":"cat","stdin":"four"}`)
+	step("a line with input", 4, int64(len("cat\x00")+4), 0)
+	p.Want(200, secret, "POST", p.box+"/exec", `{"args":["printf","abc"],"env":{"NAME":"value"}}`)
+	step("arguments and variables", 3, int64(len("printf\x00abc\x00")+len("NAME=value\x00")), 0)
+	p.Want(201, secret, "PUT", p.box+"/files/workspace/a", "xyz")
+	step("a file", 0, int64(2*len("/workspace/a")+3), 1) // looked at, and written
+	p.Want(200, secret, "POST", p.box+"/shells/main/run", `{"line":"printf ab"}`)
+	step("a line of a shell", 2, int64(len("printf ab\x00")), 0)
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", `{"line":"`+strings.Repeat(": ", 300)+`"}`), "token:"+id, "budget.bytesOut")
+	step("a line that is too long", 0, 0, 0)
+	p.exceeded(p.Ask(secret, "PUT", p.box+"/files/workspace/"+strings.Repeat(strings.Repeat("n", 150)+"/", 3)+"x", "1"), "token:"+id, "budget.bytesOut")
+	p.Want(201, secret, "PUT", p.box+"/files/workspace/b", "1")
 	p.exceeded(p.Ask(secret, "PUT", p.box+"/files/workspace/c", ""), "token:"+id, "budget.files")
-	if got := p.used(id); got.BytesIn != 10 || got.BytesOut != 10 || got.Files != 2 {
+	p.exceeded(p.Ask(secret, "PUT", p.box+"/files/workspace/b", strings.Repeat("5", 500)), "token:"+id, "budget.files")
+	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", `{"line":"printf `+strings.Repeat("1", 60)+`"}`), "token:"+id, "budget.bytesIn")
+	if got := p.used(id); got.BytesIn != 60 || got.Files != 2 || got.BytesOut > 500 {
 		t.Errorf("used is %+v", got)
 	}
-	p.Want(404, "acme", "GET", p.box+"/files/workspace/b", "")
+	p.Want(404, "acme", "GET", p.box+"/files/workspace/c", "")
 }
 
 // TestTimeEndsACommand holds that a command ends when the time of a token is
