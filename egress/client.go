@@ -53,7 +53,7 @@ func (c *client) serveSOCKS() {
 		if !errors.As(err, &bad) {
 			return
 		}
-		v := c.way.visit(c.caller, ProtocolSOCKS5, "", hostText(q.Host), q.Port, "")
+		v := c.visit(ProtocolSOCKS5, "", hostText(q.Host), q.Port, "")
 		v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
 		if bad.Asked {
 			socks.Answer(c.line.conn, bad.Reply)
@@ -191,7 +191,7 @@ func (c *client) malformed(l *line, s scope, h request.Head, err error) {
 	if s.fixed {
 		host, port = s.host, s.port
 	}
-	v := c.way.visit(c.caller, s.protocol(), h.Method, hostText(host), port, h.Path)
+	v := c.visit(s.protocol(), h.Method, hostText(host), port, h.Path)
 	v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
 	c.say(l, refusal{bad.Status, "request", bad.Reason, ""}, true, h.Method == "HEAD")
 	c.bye(l)
@@ -227,7 +227,7 @@ type yes struct{ decision network.Decision }
 
 // judge decides a request, and asks where the policy wants that.
 func (c *client) judge(ctx context.Context, r network.Request, method string, said *yes) network.Decision {
-	return c.settle(ctx, c.way.o.Policy.JudgeRequest(r), r.Host, r.Port, method, said)
+	return c.settle(ctx, c.way.crossings.barred(c.way.o.Policy.JudgeRequest(r), r.Host, r.Port), r.Host, r.Port, method, said)
 }
 
 // settle turns a decision to ask into a yes or no. Once there was a yes, it

@@ -53,7 +53,7 @@ func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) b
 	x.bound = c.way.bound(x.host, x.port)
 	x.keep = !req.Close && h.Minor == 1
 	x.body = &body{x: x, limit: c.way.o.Limits.RequestBytes}
-	x.visit = c.way.visit(c.caller, s.protocol(), h.Method, x.host.String(), x.port, h.Path)
+	x.visit = c.visit(s.protocol(), h.Method, x.host.String(), x.port, h.Path)
 	d := x.decide()
 	switch {
 	case d.Verdict != policy.Allow:

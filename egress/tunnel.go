@@ -40,7 +40,7 @@ func (c *client) answerConnect(r *refusal) {
 
 // tunnel serves a CONNECT, of either kind, to its end.
 func (c *client) tunnel(t *target) {
-	v := c.way.visit(c.caller, t.protocol, t.method(), t.host.String(), t.port, "")
+	v := c.visit(t.protocol, t.method(), t.host.String(), t.port, "")
 	first := c.first(t)
 	if first.Verdict != policy.Allow {
 		c.turnDown(v, t, denied(first), first, netip.AddrPort{})
@@ -74,7 +74,7 @@ func (c *client) tunnel(t *target) {
 
 // first looks at the host alone, before anything is looked up.
 func (c *client) first(t *target) network.Decision {
-	d := c.way.o.Policy.Judge(t.host, t.port)
+	d := c.way.crossings.barred(c.way.o.Policy.Judge(t.host, t.port), t.host, t.port)
 	if d.Verdict != policy.Ask {
 		return d
 	}

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type visit struct {
 	decided bool
 	passes  bool             // it was allowed, and that is on record
 	barred  network.Decision // why it does not pass although it was allowed
+	conn    net.Conn         // the program's end
 }
 
 // visit begins one. Host is what cannot be canonical too, quoted by the caller.
@@ -31,6 +33,13 @@ func (w *Way) visit(caller string, p Protocol, method, host string, port uint16,
 	}}
 }
 
+// visit is that of the way, for what the client's connection carries.
+func (c *client) visit(p Protocol, method, host string, port uint16, path string) *visit {
+	v := c.way.visit(c.caller, p, method, host, port, path)
+	v.conn = c.raw
+	return v
+}
+
 // decide records the decision, and reports whether anything may pass. Only the
 // first one counts: what was allowed and fails later has an end.
 func (v *visit) decide(d network.Decision) bool {
@@ -39,9 +48,16 @@ func (v *visit) decide(d network.Decision) bool {
 	}
 	v.decided = true
 	if d.Verdict == policy.Allow {
+		if no := v.way.crossings.enter(v, d); no != nil {
+			v.barred = *no
+			d = v.barred
+		}
+	}
+	if d.Verdict == policy.Allow {
 		if err := v.way.plane.o.Decide(v.decision(d)); err != nil {
 			v.barred = network.Decision{Verdict: policy.Deny, Rule: "requireEvidence", Message: "what passes has to be on record, and cannot be put there", Hint: "look for a full disk at the state folder"}
 			d = v.barred
+			v.way.crossings.leave(v)
 		}
 	}
 	e := v.decision(d)
@@ -84,6 +100,7 @@ type ending struct {
 
 // end records the end of what was allowed. What was refused has none.
 func (v *visit) end(x ending) {
+	v.way.crossings.leave(v)
 	if v.decided && !v.passes {
 		return
 	}

@@ -72,6 +72,7 @@ type Way struct {
 	asker     asker
 	turnAways turnAways
 	queue     queue
+	crossings crossings
 
 	ctx    context.Context // ends with the Way
 	cancel context.CancelCauseFunc

@@ -11,7 +11,9 @@ import (
 )
 
 // TestSettingsThatTakeAway holds that settings which take something from a
-// sandbox do so at its next command, also for what runs there still.
+// sandbox do so at its next command, also for what runs there still: where they
+// take hosts, connections to those end and their requests are refused, while
+// connections to others go on; where they take something else all ends.
 func TestSettingsThatTakeAway(t *testing.T) {
 	files := func(f *fort, change func(*config.NetworkSettings)) {
 		f.reloadWith(func(s *config.SandboxSettings) {
@@ -22,20 +24,24 @@ func TestSettingsThatTakeAway(t *testing.T) {
 	for what, tt := range map[string]struct {
 		reload func(*fort)
 		status string // of the usual host, for the next command
+		old    string // the same for the one that runs
+		held   bool   // what is under way to another host goes on
 	}{
-		"another host":   {func(f *fort) { f.reload(internet.Other) }, "403"},
-		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, ""},
+		"another host":   {func(f *fort) { f.reload(internet.Other) }, "403", "403", false},
+		"one of two":     {func(f *fort) { f.reload(held) }, "403", "403", true},
+		"the held one":   {func(f *fort) { f.reload(internet.Files) }, "200", "200", false},
+		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "", "000", false},
 		"a denial": {func(f *fort) {
 			files(f, func(n *config.NetworkSettings) { n.DeniedDomains = []string{internet.Files} })
-		}, "403"},
+		}, "403", "403", true},
 		"a limit": {func(f *fort) {
 			files(f, func(n *config.NetworkSettings) { n.Limits = &config.NetworkLimitSettings{BytesIn: new(config.Size(1))} })
-		}, "429"},
+		}, "429", "000", false},
 		"without a record": {func(f *fort) {
 			f.reloadWith(func(s *config.SandboxSettings) {
 				s.Network, s.RequireEvidence = f.allowing(internet.Files, held).Network, new(true)
 			})
-		}, "200"},
+		}, "200", "000", false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			onForts(t, func(f *fort) {
@@ -51,7 +57,18 @@ func TestSettingsThatTakeAway(t *testing.T) {
 				if got := string(r.Stdout); r.ExitCode != 0 || tt.status != "" && !strings.HasPrefix(got, "HTTP/1.1 "+tt.status) {
 					f.t.Errorf("the next command: status %d, %s %s", r.ExitCode, got, r.Stderr)
 				}
-				p.shut("000")
+				if tt.old == "200" {
+					p.next(3, tt.old)
+				} else {
+					p.refused(10, tt.old)
+				}
+				if tt.held {
+					if f.heldNow() == 0 {
+						f.t.Error("a connection to a host that is still allowed has ended")
+					}
+				} else {
+					p.f.nothingUnderWay()
+				}
 				p.end()
 				must(f.t, f.Close())
 				f.left(before)
@@ -76,7 +93,7 @@ func TestSettingsThatGive(t *testing.T) {
 		if got := f.fetch(nil, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") {
 			f.t.Errorf("the one after it: %s", got)
 		}
-		p.shut("000")
+		p.shut("403")
 		p.end()
 		must(f.t, f.Close())
 		f.left(before)

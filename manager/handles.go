@@ -96,9 +96,10 @@ func (h *handles) put(n *handle) *handle {
 	return n
 }
 
-// revoke makes n known, and closes the ways out of handles to the same sandbox
-// that the settings in force take something from: at once, also when commands
-// use them still.
+// revoke makes n known, and narrows the ways out of handles to the same sandbox
+// that the settings in force take hosts from, so that what is no longer allowed
+// ends at once and all else goes on; where they take something else, such as a
+// secret, it closes them, also when commands use them still.
 func (h *handles) revoke(n *handle) {
 	var revoked []*handle
 	h.mu.Lock()
@@ -113,7 +114,9 @@ func (h *handles) revoke(n *handle) {
 	h.all[n] = true
 	h.mu.Unlock()
 	for _, other := range revoked {
-		other.ways.close()
+		if !opens(n.terms.rules) || !other.terms.hostsAlone(n.terms) || !other.ways.narrow(n.terms.rules) {
+			other.ways.close()
+		}
 	}
 }
 

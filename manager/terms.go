@@ -52,6 +52,12 @@ func (t terms) revoked(now terms) bool {
 	return t.limits != now.limits || !reflect.DeepEqual(t.secrets, now.secrets)
 }
 
+// hostsAlone reports whether t and now differ in rules for hosts alone, so that
+// a way out that was opened by t can be narrowed.
+func (t terms) hostsAlone(now terms) bool {
+	return t.limits == now.limits && t.require == now.require && reflect.DeepEqual(t.secrets, now.secrets)
+}
+
 // within reports whether all of a is in b.
 func within(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })

@@ -26,7 +26,11 @@ type ways struct {
 	open   map[bool]*way
 	owned  map[*way]bool // that are somebody's own, such as a browser's
 	closed bool
+	later  []sandbox.EgressRules // to which they were narrowed
 }
+
+// maxLater bounds how often ways are narrowed before they are closed.
+const maxLater = 16
 
 // A way is a way out of the sandbox, with the commands that use it.
 type way struct {
@@ -197,6 +201,9 @@ func (w *ways) get(asking bool, open func() (*way, error)) (*way, error) {
 		}
 	}
 	n, err := open()
+	if err == nil {
+		n, err = w.narrowed(n)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +222,9 @@ func (w *ways) own(open func() (*way, error)) (*way, error) {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "open the way out", Message: "the sandbox was let go of meanwhile", Retryable: true}
 	}
 	n, err := open()
+	if err == nil {
+		n, err = w.narrowed(n)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +241,43 @@ func (w *ways) disown(n *way) {
 	delete(w.owned, n)
 	w.mu.Unlock()
 	n.Close()
+}
+
+// narrow has rules hold beside those of every way, and of those that are opened
+// yet. It reports whether that could be done.
+func (w *ways) narrow(rules sandbox.EgressRules) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || slices.ContainsFunc(w.later, func(r sandbox.EgressRules) bool { return same(r, rules) }) {
+		return true
+	}
+	if len(w.later) == maxLater {
+		return false
+	}
+	w.later = append(w.later, rules)
+	for _, n := range w.open {
+		if n.Narrow(rules) != nil {
+			return false
+		}
+	}
+	for n := range w.owned {
+		if n.Narrow(rules) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// narrowed returns a way that was opened just now with what came later.
+// Precondition: mu is held.
+func (w *ways) narrowed(n *way) (*way, error) {
+	for _, rules := range w.later {
+		if err := n.Narrow(rules); err != nil {
+			n.Close()
+			return nil, err
+		}
+	}
+	return n, nil
 }
 
 // close ends every way. Nothing gets out after it has returned.

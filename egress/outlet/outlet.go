@@ -49,6 +49,9 @@ type Options struct {
 type Way interface {
 	// Command gives a command its part of the way.
 	Command(id string, o Command) Caller
+	// Narrow has rules that came later hold beside those of the way, and ends
+	// what passes by it and they do not allow. After an error it is to be closed.
+	Narrow(rules sandbox.EgressRules) error
 	// Done is closed when the way has ended, by Close or with its sandbox.
 	Done() <-chan struct{}
 	// Close ends the way, and returns when nothing passes any more.

@@ -37,10 +37,7 @@ var _ outlet.Outlet = (*Outlet)(nil)
 
 // Open implements [outlet.Outlet].
 func (t *Outlet) Open(ctx context.Context, inside sandbox.Listener, o outlet.Options) (outlet.Way, error) {
-	hosts, err := network.New(network.Options{
-		Allowed: o.Rules.AllowedDomains, Denied: o.Rules.DeniedDomains, AllowPublic: o.Rules.AllowPublic, AllowPrivate: o.Rules.AllowPrivate,
-		Ask: o.Rules.Ask, AllowLocalBinding: o.Rules.AllowLocalBinding,
-	})
+	hosts, err := network.New(optionsOf(o.Rules))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // A way is a Way of the proxy with what belongs to it.
@@ -28,6 +30,24 @@ func (w *way) Close() error {
 	err := w.Way.Close()
 	w.letGo()
 	return err
+}
+
+// Narrow implements [outlet.Way].
+func (w *way) Narrow(rules sandbox.EgressRules) error {
+	hosts, err := network.New(optionsOf(rules))
+	if err != nil {
+		return err
+	}
+	w.Way.Narrow(egress.Narrowing{Policy: hosts, Holds: func(rule string) bool { return slices.Contains(rules.AllowedDomains, rule) }})
+	return nil
+}
+
+// optionsOf are the rules as package network has them.
+func optionsOf(r sandbox.EgressRules) network.Options {
+	return network.Options{
+		Allowed: r.AllowedDomains, Denied: r.DeniedDomains, AllowPublic: r.AllowPublic, AllowPrivate: r.AllowPrivate,
+		Ask: r.Ask, AllowLocalBinding: r.AllowLocalBinding,
+	}
 }
 
 // letGo ends what belongs to the way.

@@ -1,0 +1,115 @@
+package egress
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// A Narrowing is rules that came later than those of a [Way], and hold beside
+// them: what passes has to be allowed by both.
+type Narrowing struct {
+	Policy *network.Policy
+	// Holds reports whether a rule of network.allowedDomains is still there.
+	Holds func(rule string) bool
+}
+
+// crossings are what passes a Way now, and the rules that came later.
+type crossings struct {
+	mu    sync.Mutex
+	now   map[*visit]crossing
+	later []Narrowing
+}
+
+// A crossing is one of them: the program's end of it, and what has let it pass.
+type crossing struct {
+	conn net.Conn
+	rule string
+	host string
+	port uint16
+	addr netip.AddrPort
+}
+
+// Narrow has n hold from now on, and closes the connections that it does not
+// allow. All others stay open.
+func (w *Way) Narrow(n Narrowing) {
+	p := &w.crossings
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.later = append(p.later, n)
+	for _, x := range p.now {
+		if n.refuses(x) != nil {
+			x.conn.Close()
+		}
+	}
+}
+
+// refuses returns the decision by which n does not allow what a rule has
+// allowed, or nil.
+func (n Narrowing) refuses(x crossing) *network.Decision {
+	gone := &network.Decision{Verdict: policy.Deny, Rule: "network.allowedDomains", Message: "the rule that allowed it is no longer in the settings", Hint: "run the command again"}
+	if list, text, ok := strings.Cut(x.rule, ": "); ok && strings.HasPrefix(list, "network.allowedDomains[") && !n.Holds(text) {
+		return gone
+	}
+	h, err := network.Canonical(x.host)
+	if err != nil {
+		return gone
+	}
+	d := n.Policy.Judge(h, x.port)
+	if d.Verdict == policy.Allow && x.addr.IsValid() {
+		d = n.Policy.JudgeDial(h, x.addr.Addr(), x.addr.Port())
+	}
+	if d.Verdict == policy.Deny {
+		return &d
+	}
+	return nil
+}
+
+// barred returns the decision of the rules that came later by which a host must
+// not be reached at all, or d.
+func (p *crossings) barred(d network.Decision, h network.Host, port uint16) network.Decision {
+	if d.Verdict == policy.Deny {
+		return d
+	}
+	p.mu.Lock()
+	later := slices.Clone(p.later)
+	p.mu.Unlock()
+	for _, n := range later {
+		if now := n.Policy.Judge(h, port); now.Verdict == policy.Deny {
+			return now
+		}
+	}
+	return d
+}
+
+// enter takes a visit that may pass by the rule of d, and returns the decision
+// of later rules against it, or nil.
+func (p *crossings) enter(v *visit, d network.Decision) *network.Decision {
+	if v.conn == nil {
+		return nil
+	}
+	x := crossing{v.conn, d.Rule, v.event.Host, v.event.Port, v.event.Addr}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.later {
+		if no := n.refuses(x); no != nil {
+			return no
+		}
+	}
+	if p.now == nil {
+		p.now = map[*visit]crossing{}
+	}
+	p.now[v] = x
+	return nil
+}
+
+func (p *crossings) leave(v *visit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.now, v)
+}
