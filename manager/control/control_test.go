@@ -56,7 +56,7 @@ func TestDerive(t *testing.T) {
 	h := newHouse(nil)
 	defer h.close()
 	_, g := granted(time.Now())
-	wish := grant.Wish{ID: "g-child", Call: "call-10", DecisionKey: "d-10", Capabilities: g.Capabilities[:1], Budget: &grant.Budget{Calls: 1, BytesIn: 1 << 20, WallMs: 60_000}}
+	wish := grant.Wish{ID: "g-child", Call: "call-10", DecisionKey: "d-10", Capabilities: g.Capabilities[:1], Budget: &grant.Budget{Calls: 1, BytesIn: 1 << 20, BytesOut: 4 << 10, WallMs: 60_000}}
 	child, err := h.ctl.Derive(g, wish)
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,7 @@ func ExampleControl_Derive() {
 	manifest, g := granted(now)
 
 	part, err := c.Derive(g, grant.Wish{ID: "g-7f3b", Call: "call-10", DecisionKey: "sha256:60303ae22b998861",
-		Capabilities: g.Capabilities[:1], Budget: &grant.Budget{Calls: 2, BytesIn: 1 << 20, WallMs: 60_000}})
+		Capabilities: g.Capabilities[:1], Budget: &grant.Budget{Calls: 2, BytesIn: 1 << 20, BytesOut: 4 << 10, WallMs: 60_000}})
 	fmt.Println(part.Parent, err)
 	done, err := m.Operate(ctx, manager.Operation{Grant: part, Line: []grant.Grant{g}, Manifest: manifest,
 		Do: grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://reports.example/q4.csv"}})
