@@ -24,7 +24,11 @@ func (x *exchange) refused(resp *http.Response) error {
 		return nil
 	}
 	x.passed = false
-	e := x.byRule(list[len(list)-1].Rule, "the rules of the sandbox's network refuse it")
+	rule := list[len(list)-1].Rule
+	if strings.HasPrefix(rule, "address: ") {
+		rule = "address" // what follows is in the answer, too
+	}
+	e := x.byRule(rule, "the rules of the sandbox's network refuse it")
 	if resp != nil {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 2<<10)) // what is missing makes a reason shorter, not another
 		lines := strings.Split(string(text), "\n")
