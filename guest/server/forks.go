@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+
+	"golang.org/x/sys/unix"
 )
 
 // A forks holds the bound of processes of one command, or of one line of a
@@ -72,6 +74,7 @@ func (f *forks) allow(thread int) bool {
 	delete(f.going, thread) // its call before has ended
 	if f.over || f.most >= f.bound && f.count() >= f.bound {
 		if !f.over && f.audit.reach(hitOf(wire.LimitTreeProcesses, f.most+1, f.bound)) {
+			f.m.signalGroup(unix.SIGKILL) // at once: a program whose call fails could end by itself first
 			go f.m.kill(0)
 		}
 		f.over = true
