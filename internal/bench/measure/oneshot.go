@@ -142,6 +142,9 @@ func (s *Session) once(uid int, repository bool) func(context.Context) (operatio
 		if repository {
 			folder = c.repository
 		}
+		if err := c.command(s.Guest, "test", "-x", s.Program, "-a", "-x", s.Guest, "-a", "-w", folder)(ctx); err != nil {
+			return lacks(fmt.Sprintf("user %d cannot start %s, or not use %s", uid, s.Program, folder)), nil
+		}
 		hand, err := typed(folder)
 		if err != nil {
 			return operation{}, err
