@@ -73,6 +73,7 @@ func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *
 		_, o := mustRun(t, m, "s", "true")
 		must(t, m.Close())
 		must(t, os.Remove(filepath.Join(f.rig.state.SocketPath(o.Name), "guest.sock")))
+		f.rig.socket = 50 * time.Millisecond // nothing will listen there, and each command would wait for it
 	}
 	if kind == "docker" {
 		// A relay in its place would pass no listener. A guest that was restarted
