@@ -101,6 +101,7 @@ type grower struct {
 	*program
 	root  result
 	owner *Down // nil where files in memory are the builder's anyway
+	lent  bool  // the caller closes the descriptors of sources
 	kinds map[string]plan.OpKind
 }
 
@@ -134,9 +135,11 @@ func (p *program) attr(what string, fd any, set uint64, flags int) {
 }
 
 // grow adds the steps that mount everything below [Stage], which is an empty
-// folder in memory. Taken are the descriptors of the sources.
-func (t *Tree) grow(p *program, taken []any, owner *Down) {
-	g := &grower{program: p, owner: owner, kinds: map[string]plan.OpKind{}}
+// folder in memory. Taken are the descriptors of the sources, which it closes
+// unless they are lent: a number that is closed twice may be another file's by
+// the second time.
+func (t *Tree) grow(p *program, taken []any, owner *Down, lent bool) {
+	g := &grower{program: p, owner: owner, lent: lent, kinds: map[string]plan.OpKind{}}
 	for _, o := range t.Ops {
 		if o.Kind != plan.OpRemountRo {
 			g.kinds[o.Target] = o.Kind
@@ -146,7 +149,7 @@ func (t *Tree) grow(p *program, taken []any, owner *Down) {
 	p.add("make the place of the mask", unix.SYS_MKNODAT, fdcwd, TreeMask, unix.S_IFREG|0o444, 0)
 	p.attr("close the mask", mask, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, 0)
 	p.add("mount the mask", unix.SYS_MOVE_MOUNT, mask, "", fdcwd, TreeMask, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	p.add("close", unix.SYS_CLOSE, mask)
+	g.release(mask)
 	p.add("make a place for what is new", unix.SYS_MKDIRAT, fdcwd, treeNew, 0o755)
 	p.add("make the root", unix.SYS_MKDIRAT, fdcwd, TreeRoot, 0o755)
 	p.add("the root", unix.SYS_MOUNT, "tmpfs", TreeRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, g.memory(0o755, 0))
@@ -273,7 +276,14 @@ func (g *grower) show(target string, source any, set uint64, file bool) {
 	fd := g.at(target)
 	g.add(target, unix.SYS_MOVE_MOUNT, source, "", fd, "", empty)
 	g.add("close", unix.SYS_CLOSE, fd)
-	g.add("close", unix.SYS_CLOSE, source)
+	g.release(source)
+}
+
+// release closes a source that has its place.
+func (g *grower) release(source any) {
+	if !g.lent {
+		g.add("close", unix.SYS_CLOSE, source)
+	}
 }
 
 // mount mounts a file system of the kernel's, at a path that nobody else can
@@ -304,7 +314,8 @@ func (g *grower) dev(target string, nodes []any) {
 }
 
 // build makes the tree in the mount namespace of the calling thread, in which
-// [Stage] is an empty folder in memory. Taken are the descriptors of the sources.
+// [Stage] is an empty folder in memory. Taken are the descriptors of the sources,
+// which stay the caller's.
 func (t *Tree) build(taken []int, owner *Down) error {
 	p := &program{}
 	all := make([]any, len(taken))
@@ -312,7 +323,7 @@ func (t *Tree) build(taken []int, owner *Down) error {
 		all[i] = fd
 	}
 	p.add("set the mask of modes", unix.SYS_UMASK, 0) // the thread has left that of the process
-	t.grow(p, all, owner)
+	t.grow(p, all, owner, true)
 	p.run()
 	return p.err()
 }
@@ -339,7 +350,7 @@ func (t *Tree) start(bwrap string, argv []string, files []*os.File) (*child, err
 		taken = append(taken, p.take(source))
 	}
 	p.add("the staging folder", unix.SYS_MOUNT, "tmpfs", Stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m")
-	t.grow(p, taken, nil)
+	t.grow(p, taken, nil, false)
 	p.add("set the mask of modes", unix.SYS_UMASK, mask)
 	p.add("go to the root", unix.SYS_CHDIR, "/")
 	var high []result

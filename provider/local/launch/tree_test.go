@@ -172,3 +172,20 @@ func TestWithoutTree(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestTreeLeavesLentDescriptors holds that the steps which the process itself
+// does close none of the descriptors that it closes afterwards: by then a number
+// may be that of another file.
+func TestTreeLeavesLentDescriptors(t *testing.T) {
+	o, _ := grown(t, nil)
+	taken := make([]int, o.Tree.Sources())
+	for i := range taken {
+		taken[i] = 1000 + i
+	}
+	if n := o.Tree.Closes(taken, true); n != 0 {
+		t.Errorf("%d of %d are closed", n, len(taken))
+	}
+	if n := o.Tree.Closes(taken, false); n != len(taken) {
+		t.Errorf("a process of its own closes %d of %d", n, len(taken))
+	}
+}
