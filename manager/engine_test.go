@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -186,6 +187,8 @@ func (d *testEngine) start() {
 	d.cmd = exec.Command("dockerd", "--config-file", empty, "--host", "unix://"+d.socket, "--data-root", filepath.Join(d.dir, "data"),
 		"--exec-root", filepath.Join(d.dir, "run"), "--pidfile", filepath.Join(d.dir, "pid"), "--bridge", "none", "--iptables=false", "--ip6tables=false")
 	d.cmd.Stdout, d.cmd.Stderr = log, log
+	// An engine without a bridge removes docker0, which is that of another engine.
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	must(d.t, d.cmd.Start())
 	waitFor(d.t, func() *bool {
 		c, err := net.Dial("unix", d.socket)
