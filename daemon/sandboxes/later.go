@@ -77,35 +77,35 @@ func (s *Resource) later(by asker, name string, in api.CreateSandbox) (int, api.
 	}, nil
 }
 
-// tellEvery is the time between two lines of the log about failures of one tenant.
-const tellEvery = time.Minute
+// reportEvery is the time between two lines of the log about failures of one tenant.
+const reportEvery = time.Minute
 
-// maxTold is how many tenants are remembered for that.
-const maxTold = 4096
+// maxReported is how many tenants are remembered for that.
+const maxReported = 4096
 
-// A told is when the log has had a failure of a tenant last, and how many it has not
+// A reported is when the log has had a failure of a tenant last, and how many it has not
 // had since.
-type told struct {
+type reported struct {
 	at   time.Time
 	more int
 }
 
-// failed writes to the log that a sandbox did not come up, at most once in tellEvery
+// failed writes to the log that a sandbox did not come up, at most once in reportEvery
 // for one tenant: who asks again and again does not fill the log.
 func (s *Resource) failed(tenant, name string, err error) {
 	s.mu.Lock()
 	now := time.Now()
-	last, had := s.told[tenant]
-	if had && now.Sub(last.at) < tellEvery {
+	last, had := s.reported[tenant]
+	if had && now.Sub(last.at) < reportEvery {
 		last.more++
-		s.told[tenant] = last
+		s.reported[tenant] = last
 		s.mu.Unlock()
 		return
 	}
-	if len(s.told) >= maxTold || s.told == nil {
-		s.told = map[string]told{}
+	if len(s.reported) >= maxReported || s.reported == nil {
+		s.reported = map[string]reported{}
 	}
-	s.told[tenant] = told{at: now}
+	s.reported[tenant] = reported{at: now}
 	s.mu.Unlock()
 	l := s.o.Log.WithError(err).WithField("sandbox", name)
 	if last.more > 0 {

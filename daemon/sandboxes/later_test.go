@@ -199,16 +199,16 @@ func TestFailuresDoNotFillTheLog(t *testing.T) {
 		if n := len(heard.AllEntries()); n != 2 {
 			t.Errorf("%d lines of two tenants", n)
 		}
-		time.Sleep(tellEvery)
+		time.Sleep(reportEvery)
 		s.failed("t", "a", context.Canceled)
 		if e := heard.LastEntry(); len(heard.AllEntries()) != 3 || e.Data["unlogged"] != 99 {
 			t.Errorf("after a minute: %d lines, %+v", len(heard.AllEntries()), e.Data)
 		}
-		for i := range 2 * maxTold {
+		for i := range 2 * maxReported {
 			s.failed(fmt.Sprint(i), "a", context.Canceled)
 		}
-		if len(s.told) > maxTold {
-			t.Errorf("%d tenants are remembered", len(s.told))
+		if len(s.reported) > maxReported {
+			t.Errorf("%d tenants are remembered", len(s.reported))
 		}
 	})
 }

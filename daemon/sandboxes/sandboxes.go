@@ -43,13 +43,13 @@ type Options struct {
 type Resource struct {
 	o Options
 
-	mu     sync.Mutex
-	closed bool
-	told   map[string]told              // failures that the log has had lately, by tenant
-	coming map[string]map[string]*ahead // sandboxes that nobody waits for, by tenant and name
-	all    sync.WaitGroup               // of them
-	life   context.Context
-	stop   func()
+	mu       sync.Mutex
+	closed   bool
+	reported map[string]reported          // failures that the log has had lately, by tenant
+	coming   map[string]map[string]*ahead // sandboxes that nobody waits for, by tenant and name
+	all      sync.WaitGroup               // of them
+	life     context.Context
+	stop     func()
 }
 
 // startWithin bounds how long a sandbox may be in coming: images are built.

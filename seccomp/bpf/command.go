@@ -110,7 +110,7 @@ func leases() []uint32 { return []uint32{1024, 1026, 1040} }
 
 // Observed returns the names of the calls that an observer is told of
 // whatever their arguments are, in alphabetical order: all that change what a
-// path names. It is told of open and openat too, if they are meant for more than
+// path names. It sees open and openat too, if they are meant for more than
 // reading.
 func Observed() []string {
 	return []string{

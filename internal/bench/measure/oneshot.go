@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
-// ordinary is the user of the rows for ordinary users: an id that nobody on
+// ordinary is the user of the rows for ordinary users: an id that no user of
 // the machine has, so that nothing of a real user counts.
 const ordinary = 61234
 

@@ -120,7 +120,7 @@ func (p *program) err() error {
 	return &unbuilt{what: p.steps[p.failed].what, cause: p.errno}
 }
 
-// An unbuilt error says that the mounts of a [Tree] could not be made. The wall
+// An unbuilt error says that the mounts of a [Tree] could not be made. The sandbox
 // is built without then.
 type unbuilt struct {
 	what  string
@@ -163,7 +163,7 @@ func (p *program) fork(flags int) (pid int, err error) {
 }
 
 // done reports whether the last step, which executes another program and so
-// returns to nobody, was not the one to fail.
+// does not return, was not the one to fail.
 func (p *program) done() bool { return p.errno == 0 }
 
 // forkAndRun is the part of fork that both processes run, on one stack.

@@ -19,17 +19,17 @@ import (
 
 // Where bubblewrap finds what was mounted for it.
 const (
-	TreeRoot = Stage + "/root" // all that the wall shows
+	TreeRoot = Stage + "/root" // all that the sandbox shows
 	TreeMask = Stage + "/mask" // the file that stands for closed files
 	treeNew  = Stage + "/new"  // where what is new is mounted before it gets its place
 )
 
-// A Tree is what a wall shows, mounted before bubblewrap starts, which then
+// A Tree is what a sandbox shows, mounted before bubblewrap starts, which then
 // takes all of it in one step. bubblewrap reads the list of all mounts for each
-// that it makes, so that a wall with many would take several times as long.
+// that it makes, so that a sandbox with many would take several times as long.
 //
-// Where the tree cannot be made, such as where nobody but bubblewrap may have
-// a user namespace, the wall is built from Order.Args alone.
+// Where the tree cannot be made, such as where only bubblewrap may have
+// a user namespace, the sandbox is built from Order.Args alone.
 type Tree struct {
 	Ops  []plan.Op // their sources are paths of the host
 	Mask string    // path of the file that stands for closed files
@@ -61,7 +61,7 @@ func (t *Tree) usable() bool {
 }
 
 // late reports whether o has to wait for the process file system, which only
-// the first process of the wall can have mounted.
+// the first process of the sandbox can have mounted.
 func late(o plan.Op) bool { return o.Target == "/proc" || strings.HasPrefix(o.Target, "/proc/") }
 
 // Late returns those of ops that bubblewrap has to do after it has taken a tree.
@@ -286,7 +286,7 @@ func (g *grower) release(source any) {
 	}
 }
 
-// mount mounts a file system of the kernel's, at a path that nobody else can
+// mount mounts a file system of the kernel's, at a path that no other process can
 // put a link into, and moves it to its place, which may be a folder that we
 // cannot enter.
 func (g *grower) mount(target, kind string, flags int, data string) {
