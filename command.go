@@ -27,6 +27,12 @@ type Command struct {
 	Limits Limits        // Timeout and MaxOutputBytes are the caller's business
 	Grace  time.Duration // between SIGTERM and SIGKILL when ctx ends; zero kills at once
 	Detach bool          // the command outlives the handle that started it
+
+	// AsOf is the moment from which on changes on the host count for what is
+	// closed to the command: a provider that looks at the host before each
+	// command need not look again after it has done so for the sandbox's
+	// start, if that was not before AsOf. Zero is the moment of Start.
+	AsOf time.Time
 }
 
 // A TTY is the size of a pseudo-terminal in characters.

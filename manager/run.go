@@ -21,6 +21,9 @@ var errTimeLimit = errors.New("time limit of the command")
 // fails or runs out of time is an Outcome.
 func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 	var out Outcome
+	if req.Command.AsOf.IsZero() {
+		req.Command.AsOf = time.Now()
+	}
 	err := m.lend(ctx, req, callOf(req), func(l *live) (err error) {
 		out, err = m.runAsking(ctx, l, req)
 		return err

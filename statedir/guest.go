@@ -219,7 +219,13 @@ func identify(f *os.File) (fileID, error) {
 }
 
 // settled reports whether the file's last change is long enough ago that a
-// later one cannot carry the same time.
+// later one cannot carry the same time. File systems that keep parts of a
+// second take the time from the kernel's clock tick, which is at most 10 ms
+// long; the others keep seconds, or two of them.
 func (id fileID) settled(now time.Time) bool {
-	return now.UnixNano()-id.Ctime > int64(2*time.Second)
+	granularity := 50 * time.Millisecond
+	if id.Ctime%int64(time.Second) == 0 {
+		granularity = 2 * time.Second
+	}
+	return now.UnixNano()-id.Ctime > int64(granularity)
 }

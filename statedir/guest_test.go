@@ -242,3 +242,23 @@ func BenchmarkInstallGuest(b *testing.B) {
 		}
 	})
 }
+
+func TestSettled(t *testing.T) {
+	second := time.Unix(1_700_000_000, 0)
+	for _, tt := range []struct {
+		changed time.Time
+		after   time.Duration
+		want    bool
+	}{
+		{second, 1999 * time.Millisecond, false},
+		{second, 2001 * time.Millisecond, true},
+		{second.Add(time.Millisecond), 49 * time.Millisecond, false},
+		{second.Add(time.Millisecond), 51 * time.Millisecond, true},
+		{second.Add(time.Millisecond), -time.Second, false},
+	} {
+		id := fileID{Ctime: tt.changed.UnixNano()}
+		if got := id.settled(tt.changed.Add(tt.after)); got != tt.want {
+			t.Errorf("changed at %d, %v later: %v", tt.changed.UnixNano(), tt.after, got)
+		}
+	}
+}

@@ -149,3 +149,51 @@ func BenchmarkCalmPlan(b *testing.B) {
 		}
 	}
 }
+
+// TestLookForANewWallServesItsFirstUse holds when the host is looked at again
+// after the look that a new wall was made from.
+func TestLookForANewWallServesItsFirstUse(t *testing.T) {
+	pl, _ := calmPlanner(t)
+	pl.close() // nothing is watched from here on
+	ctx := context.Background()
+	looks := func(asOf time.Time) uint64 {
+		t.Helper()
+		before := pl.looks
+		if _, err := pl.planFor(ctx, asOf); err != nil {
+			t.Fatal(err)
+		}
+		return pl.looks - before
+	}
+	wall := func() {
+		t.Helper()
+		if err := pl.retry(ctx, func(planned) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	wall()
+	if n := looks(start); n != 0 {
+		t.Errorf("%d looks for the first use of a wall that was made for it", n)
+	}
+	if n := looks(start); n != 1 {
+		t.Errorf("%d looks for the second use, want 1", n)
+	}
+	wall()
+	if n := looks(time.Now()); n != 1 {
+		t.Errorf("%d looks for a use that is younger than the wall, want 1", n)
+	}
+	wall()
+	if n := looks(time.Time{}); n != 1 {
+		t.Errorf("%d looks for a use of now, want 1", n)
+	}
+	wall()
+	pl.used()
+	if n := looks(start); n != 1 {
+		t.Errorf("%d looks after something has run, want 1", n)
+	}
+	wall()
+	pl.looked = pl.looked.Add(-2 * calmFor)
+	if n := looks(time.Now().Add(-time.Hour)); n != 1 {
+		t.Errorf("%d looks long after the wall was made, want 1", n)
+	}
+}

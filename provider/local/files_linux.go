@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
@@ -38,7 +39,7 @@ type files struct {
 // use returns the operations in the wall that is wanted now, and the seat there,
 // which the caller gives back.
 func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
-	s, err := f.h.use(ctx, mustStand)
+	s, err := f.h.use(ctx, mustStand, time.Time{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -84,8 +85,9 @@ const (
 )
 
 // use returns the seat for something new, in a wall that is as rules and host
-// ask for now. The caller gives it back with [seat.release].
-func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
+// ask for now, or have asked for since asOf. The caller gives it back with
+// [seat.release].
+func (h *handle) use(ctx context.Context, revive bool, asOf time.Time) (*seat, error) {
 	if err := h.ready(revive); err != nil {
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
 	if err := last.unheld(); err != nil {
 		return nil, err
 	}
-	pl, err := h.planner.plan(ctx)
+	pl, err := h.planner.planFor(ctx, asOf)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +113,7 @@ func (h *handle) use(ctx context.Context, revive bool) (*seat, error) {
 		return s, err // another call was first
 	}
 	next, err := h.sit(ctx)
+	h.planner.used()
 	if err != nil {
 		return nil, err
 	}

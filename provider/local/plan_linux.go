@@ -70,8 +70,11 @@ type planner struct {
 	at      world.Place // what picture was made with
 	last    planned
 	looks   uint64 // at the host, so far
-	seen    seen   // what last was made from
-	lull    lull
+	// looked is when the look for a new wall began, as long as nothing has run
+	// since; zero is none.
+	looked time.Time
+	seen   seen // what last was made from
+	lull   lull
 }
 
 // seen is what was found on the host, beside what package plan asks for.
@@ -146,10 +149,14 @@ const attempts = 3
 // finds that the host is not as the plan has it.
 func (p *planner) retry(ctx context.Context, do func(planned) error) error {
 	for i := 1; ; i++ {
+		began := time.Now()
 		pl, err := p.plan(ctx)
 		if err != nil {
 			return err
 		}
+		p.mu.Lock()
+		p.looked = began
+		p.mu.Unlock()
 		var old *outdated
 		if err = do(pl); !errors.As(err, &old) {
 			return err
@@ -159,6 +166,27 @@ func (p *planner) retry(ctx context.Context, do func(planned) error) error {
 		}
 		p.forget()
 	}
+}
+
+// planFor is plan for the next use of a wall, to which changes on the host
+// count from asOf on. The plan of a new wall is not computed twice for the
+// first use of that wall, if it is young enough: what changes on the host after
+// asOf may as well have changed after the use began.
+func (p *planner) planFor(ctx context.Context, asOf time.Time) (planned, error) {
+	if looked, last := p.used(); last.key != "" && !asOf.IsZero() && !looked.Before(asOf) && time.Since(looked) < calmFor {
+		return last, nil
+	}
+	return p.plan(ctx)
+}
+
+// used notes that something may run from now on, which can change what a look
+// would find. It returns when the look for a new wall began, zero where
+// something has run since.
+func (p *planner) used() (looked time.Time, last planned) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	looked, p.looked = p.looked, time.Time{}
+	return looked, p.last
 }
 
 // forget has the next plan be computed from the ground up.

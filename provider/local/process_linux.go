@@ -12,7 +12,7 @@ import (
 
 // Start implements [sandbox.Sandbox].
 func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
-	s, err := h.use(ctx, mustStand)
+	s, err := h.use(ctx, mustStand, c.AsOf)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
@@ -12,7 +13,7 @@ import (
 // Dial implements [sandbox.Dialer]: it connects to an address inside the
 // wall, in its network and file system and not in the host's.
 func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	s, err := h.use(ctx, mustStand)
+	s, err := h.use(ctx, mustStand, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // Listen implements [sandbox.Listener]: programs inside the wall connect to
 // what it returns.
 func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
-	s, err := h.use(ctx, mustStand)
+	s, err := h.use(ctx, mustStand, time.Time{})
 	if err != nil {
 		return nil, err
 	}

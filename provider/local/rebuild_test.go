@@ -79,6 +79,33 @@ func TestFileThatAppearsIsClosedForTheNextCommand(t *testing.T) {
 	}
 }
 
+// TestCommandsOfOneMoment holds that a command that counts changes on the host
+// from before the start of its wall on leaves nothing open for the next one.
+func TestCommandsOfOneMoment(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	asOf := time.Now()
+	sb := r.open(r.provider(t), s)
+	run := func(asOf time.Time, text string) (string, int) {
+		t.Helper()
+		ctx, done := context.WithTimeout(context.Background(), time.Minute)
+		defer done()
+		var out bytes.Buffer
+		p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", text}, Stdout: &out, Stderr: &out, AsOf: asOf})
+		must(t, err)
+		exit, err := p.Wait()
+		must(t, err)
+		return out.String(), exit.Code
+	}
+	if out, code := run(asOf, "true"); code != 0 {
+		t.Fatalf("status %d: %s", code, out)
+	}
+	give(t, s, filepath.Join(workspaceOf(s), ".env"), "secret")
+	if out, code := run(asOf, "cat .env"); code == 0 || strings.Contains(out, "secret") {
+		t.Errorf("status %d, %q", code, out)
+	}
+}
+
 func TestOldCommandsEndWithTheOldWall(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")

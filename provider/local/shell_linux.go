@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
@@ -12,7 +13,7 @@ import (
 
 // OpenShell implements [sandbox.Sandbox].
 func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
-	seat, err := h.use(ctx, mustStand)
+	seat, err := h.use(ctx, mustStand, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 	if err != nil {
 		return nil, err
 	}
-	seat, err := h.use(ctx, mustStand)
+	seat, err := h.use(ctx, mustStand, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sa
 	if s.isClosed() {
 		return nil, false, s.closed()
 	}
-	seat, err := s.h.use(ctx, mayRevive)
+	seat, err := s.h.use(ctx, mayRevive, time.Time{})
 	if sandbox.IsNotFound(err) {
 		err = s.lost(err)
 	}

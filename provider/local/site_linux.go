@@ -43,6 +43,9 @@ func (s *site) open(ctx context.Context, spec sandbox.Spec, e *early) (*handle, 
 	if err != nil {
 		return nil, err
 	}
+	if len(spec.OnStart) > 0 {
+		h.planner.used() // by those commands
+	}
 	h.seat = seat
 	return h, nil
 }
