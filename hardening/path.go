@@ -9,12 +9,15 @@ import (
 // file system that ignores it both spellings are one folder, and elsewhere the
 // price is one more refusal.
 func within(p, dir string) bool {
-	ps, ds := parts(p), parts(dir)
-	if len(ps) < len(ds) {
-		return false
+	p, dir = strings.Trim(path.Clean(p), "/"), strings.Trim(path.Clean(dir), "/")
+	if dir == "." {
+		return true
 	}
-	for i, d := range ds {
-		if !strings.EqualFold(ps[i], d) {
+	for dir != "" {
+		var name, other string
+		name, dir, _ = strings.Cut(dir, "/")
+		other, p, _ = strings.Cut(p, "/")
+		if !strings.EqualFold(name, other) {
 			return false
 		}
 	}
@@ -22,7 +25,7 @@ func within(p, dir string) bool {
 }
 
 // below reports whether p lies below dir and is not dir itself.
-func below(p, dir string) bool { return within(p, dir) && len(parts(p)) > len(parts(dir)) }
+func below(p, dir string) bool { return within(p, dir) && !within(dir, p) }
 
 // same reports whether p and q are one path but for case.
 func same(p, q string) bool { return within(p, q) && within(q, p) }
