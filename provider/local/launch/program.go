@@ -22,13 +22,19 @@ type program struct {
 	errno  syscall.Errno
 }
 
+// newProgram returns an empty program with room for the steps of a tree of that
+// many mounts: growing a list step by step touches three times the memory.
+func newProgram(mounts int) *program {
+	return &program{steps: make([]step, 0, 64+8*mounts), keep: make([]any, 0, 64+8*mounts)}
+}
+
 // A step is one system call.
 type step struct {
 	what  string
 	nr    uintptr
 	args  [6]uintptr
-	from  [6]int        // where above 0, the argument is the result of that number, from 1
-	to    int           // where above 0, the number under which the result is kept
+	from  [6]int32      // where above 0, the argument is the result of that number, from 1
+	to    int32         // where above 0, the number under which the result is kept
 	allow syscall.Errno // an error that counts as success
 }
 
@@ -46,7 +52,7 @@ func (p *program) add(what string, nr uintptr, args ...any) *step {
 		case uint64:
 			s.args[i] = uintptr(a)
 		case result:
-			s.from[i] = int(a)
+			s.from[i] = int32(a)
 		case string:
 			s.args[i] = p.text(a)
 		case unsafe.Pointer:
@@ -64,7 +70,7 @@ func (p *program) add(what string, nr uintptr, args ...any) *step {
 func (p *program) get(what string, nr uintptr, args ...any) result {
 	s := p.add(what, nr, args...)
 	p.results = append(p.results, 0)
-	s.to = len(p.results)
+	s.to = int32(len(p.results))
 	return result(s.to)
 }
 

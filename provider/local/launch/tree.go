@@ -317,7 +317,7 @@ func (g *grower) dev(target string, nodes []any) {
 // [Stage] is an empty folder in memory. Taken are the descriptors of the sources,
 // which stay the caller's.
 func (t *Tree) build(taken []int, owner *Down) error {
-	p := &program{}
+	p := newProgram(len(t.Ops))
 	all := make([]any, len(taken))
 	for i, fd := range taken {
 		all[i] = fd
@@ -332,7 +332,7 @@ func (t *Tree) build(taken []int, owner *Down) error {
 // a mount namespace of its own, in which the tree is mounted. No part of it is
 // seen by anybody else, and bubblewrap makes namespaces of its own from there.
 func (t *Tree) start(bwrap string, argv []string, files []*os.File) (*child, error) {
-	p := &program{}
+	p := newProgram(len(t.Ops))
 	uid, gid := os.Geteuid(), os.Getegid()
 	mask := p.get("set the mask of modes", unix.SYS_UMASK, 0)
 	p.add("follow our end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL))
