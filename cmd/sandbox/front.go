@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/prune"
 )
 
@@ -52,6 +53,7 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
 		return nil, nil, whole()
 	}
+	go command.Prepare()
 	options := optionsOf(o)
 	var h *house.House
 	options.Begin = begin(func() *house.House { return h })

@@ -63,6 +63,10 @@ type tables struct {
 // change.
 var builtin = sync.OnceValue(newTables)
 
+// Prepare builds what all policies share, so that the first [New] need not. A
+// program that is going to judge a command may call it beside other work.
+func Prepare() { builtin() }
+
 func newTables() *tables {
 	return &tables{
 		grammars:    grammars(),
