@@ -60,6 +60,13 @@ func TestLocalScripts(t *testing.T) {
 	testscript.Run(t, params(t, "testdata/local"))
 }
 
+// TestBothProvidersScripts uses one session with both providers of this machine.
+func TestBothProvidersScripts(t *testing.T) {
+	testenv.Require(t, "docker")
+	testenv.Require(t, "local")
+	testscript.Run(t, params(t, "testdata/both"))
+}
+
 // openSecured serves https on the loopback with a certificate of an authority that
 // no machine knows, made in dir, whose own certificate is written to file. It
 // answers with the header X-Token.
