@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -10,7 +11,11 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -274,4 +279,36 @@ func TestSharedSandboxesAreNotOneSessions(t *testing.T) {
 func TestSessionsOutsideOfWallsHaveNoSandbox(t *testing.T) {
 	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}}`})
 	h.send("", "POST", "/v1/sandboxes", `{"session":"s"}`).fails(403, sandbox.CodeCapabilityBlocked)
+}
+
+// TestSandboxOfTwoProviders holds that a name which two providers have is the
+// sandbox of the provider that the settings name, that the parameter provider names
+// the other, and that a request which could mean either is refused.
+func TestSandboxOfTwoProviders(t *testing.T) {
+	old := fake.New(fake.Options{})
+	h := open(t, plan{manager: func(o *manager.Options) {
+		now, err := o.Providers.Get("local")
+		must(t, err)
+		o.Providers, err = provider.New(now, old)
+		must(t, err)
+	}})
+	ctx, other := context.Background(), "fake"
+	p, err := h.manager.Ready(ctx, manager.Request{Who: config.Who{Agent: "main", Session: "s"}, Flags: &config.SandboxSettings{Provider: &other}})
+	must(t, err)
+	made := h.made("", "s")
+	if made.Name != p.Name || made.Provider != "local" {
+		t.Fatalf("made %+v beside %+v", made, p)
+	}
+	path := "/v1/sandboxes/" + made.Name
+	for query, want := range map[string]string{"": "local", "?provider=local": "local", "?provider=fake": "fake"} {
+		if got := is[api.Sandbox](h.send("", "GET", path+query, nil), 200); got.Provider != want {
+			t.Errorf("GET %q is of %q, want %q", query, got.Provider, want)
+		}
+	}
+	h.send("", "GET", path+"?provider=podman", nil).fails(404, sandbox.CodeNotFound)
+	is[api.Usage](h.send("", "GET", path+"/usage?provider=fake", nil), 200)
+	is[any](h.send("", "DELETE", path+"?provider=fake", nil), 204)
+	if got := is[api.SandboxPage](h.send("", "GET", "/v1/sandboxes", nil), 200); len(got.Items) != 1 || got.Items[0].Provider != "local" {
+		t.Errorf("what is left is %+v", got.Items)
+	}
 }

@@ -3,6 +3,8 @@ package manager
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -52,14 +54,19 @@ func (m *Manager) nameBy(res config.Resolved) (string, error) {
 }
 
 // Recorded returns what is on record about a sandbox or browser of a tenant,
-// without its Spec, and asks nobody whether it runs. Another tenant's is [sandbox.CodeNotFound],
-// in the same words as one that there is not.
-func (m *Manager) Recorded(tenant, name string) (registry.Record, error) {
+// without its Spec, and does not look whether it runs. Another tenant's is
+// [sandbox.CodeNotFound], in the same words as one that there is not.
+//
+// A session that is used with two providers has a sandbox of that name with each.
+// provider says which one is meant; empty means the one of the provider that the
+// settings of the session name. Where they name none of them, the error is
+// [sandbox.CodeValidation] with Field "provider".
+func (m *Manager) Recorded(ctx context.Context, tenant, name, provider string) (registry.Record, error) {
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
 		rec, err := m.records.Look(kind, name)
 		switch {
 		case err == nil && rec.Tenant == tenant && rec.Kind != sandbox.KindPool:
-			return rec, nil
+			return m.recordedOf(ctx, rec, provider)
 		case err != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable:
 			return registry.Record{}, err
 		}
@@ -67,14 +74,77 @@ func (m *Manager) Recorded(tenant, name string) (registry.Record, error) {
 	return registry.Record{}, unknown(name)
 }
 
+// recordedOf returns the record with the name, kind and tenant of rec that belongs
+// to provider; see [Manager.Recorded].
+func (m *Manager) recordedOf(ctx context.Context, rec registry.Record, provider string) (registry.Record, error) {
+	if provider == rec.Provider {
+		return rec, nil
+	}
+	all := []registry.Record{rec}
+	for _, other := range m.providers.Names() {
+		if other == rec.Provider {
+			continue
+		}
+		r, err := m.records.Of(other).Look(rec.Kind, rec.Name)
+		switch {
+		case err == nil && r.Tenant == rec.Tenant && r.Provider == other:
+			all = append(all, r)
+		case err != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable:
+			return registry.Record{}, err
+		}
+	}
+	if provider == "" && len(all) == 1 {
+		return rec, nil
+	}
+	given, why := provider != "", error(nil)
+	if !given {
+		provider, why = m.providerOf(ctx, rec)
+	}
+	var names []string
+	for _, r := range all {
+		if r.Provider == provider {
+			return r, nil
+		}
+		names = append(names, r.Provider)
+	}
+	if given {
+		return registry.Record{}, unknown(rec.Name)
+	}
+	slices.Sort(names)
+	return registry.Record{}, &sandbox.Error{
+		Code: sandbox.CodeValidation, Op: "find", Field: "provider", Resource: rec.Name, Err: why,
+		Message: fmt.Sprintf("there are %d sandboxes of this name, and the settings of the session name the provider of none of them", len(all)),
+		Hint:    "say which one is meant with the parameter provider: " + strings.Join(names, " or "),
+	}
+}
+
+// providerOf returns the name of the provider that the settings choose now for the
+// session that the sandbox of a record was made for.
+func (m *Manager) providerOf(ctx context.Context, rec registry.Record) (string, error) {
+	res, err := config.Resolve(m.current(), config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}, nil)
+	if err != nil {
+		return "", err
+	}
+	choose := func(res config.Resolved) (sandbox.Provider, string, error) { return m.choose(ctx, res) }
+	if rec.Kind == sandbox.KindBrowser {
+		choose = m.browserProvider
+	}
+	p, _, err := choose(res)
+	if err != nil {
+		return "", err
+	}
+	return p.Name(), nil
+}
+
 // unknown says that there is no such sandbox for whoever asks.
 func unknown(name string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "see which there are with: sandbox list"}
 }
 
-// Find is [Manager.List] for one sandbox or browser.
-func (m *Manager) Find(ctx context.Context, tenant, name string) (Row, error) {
-	rec, err := m.Recorded(tenant, name)
+// Find is [Manager.List] for one sandbox or browser, which name and provider mean as
+// for [Manager.Recorded].
+func (m *Manager) Find(ctx context.Context, tenant, name, provider string) (Row, error) {
+	rec, err := m.Recorded(ctx, tenant, name, provider)
 	if err != nil {
 		return Row{}, err
 	}
@@ -98,8 +168,8 @@ func (m *Manager) Find(ctx context.Context, tenant, name string) (Row, error) {
 // Extend has a sandbox kept until then, however idle it is, and lets it go
 // afterwards, unless something runs in it. What prune.maxAge says holds all the
 // same, and so until may not be later.
-func (m *Manager) Extend(ctx context.Context, tenant, name string, until time.Time) error {
-	rec, err := m.Recorded(tenant, name)
+func (m *Manager) Extend(ctx context.Context, tenant, name, provider string, until time.Time) error {
+	rec, err := m.Recorded(ctx, tenant, name, provider)
 	if err != nil {
 		return err
 	}

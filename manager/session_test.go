@@ -81,16 +81,16 @@ func TestFind(t *testing.T) {
 	if name, err := m.Name(mine, nil); err != nil || name != p.Name {
 		t.Errorf("name %q, %v", name, err)
 	}
-	row, err := m.Find(ctx, "acme", p.Name)
+	row, err := m.Find(ctx, "acme", p.Name, "")
 	if err != nil || row.Status != sandbox.StatusRunning || row.ConfigMatch == nil || !*row.ConfigMatch {
 		t.Errorf("find: %+v, %v", row, err)
 	}
-	_, other := m.Find(ctx, "other", p.Name)
-	_, none := m.Recorded("other", p.Name+"x")
+	_, other := m.Find(ctx, "other", p.Name, "")
+	_, none := m.Recorded(ctx, "other", p.Name+"x", "")
 	if !sandbox.IsNotFound(other) || !sandbox.IsNotFound(none) {
 		t.Errorf("another tenant: %v, %v", other, none)
 	}
-	if _, err := m.Recorded("acme", "../../etc/passwd"); !sandbox.IsNotFound(err) {
+	if _, err := m.Recorded(ctx, "acme", "../../etc/passwd", ""); !sandbox.IsNotFound(err) {
 		t.Errorf("a name that is none: %v", err)
 	}
 }
@@ -103,12 +103,12 @@ func TestExtend(t *testing.T) {
 	must(t, err)
 	now := r.clock.now()
 	for name, until := range map[string]time.Time{"the past": now.Add(-time.Second), "beyond the most": now.Add(25 * time.Hour)} {
-		if err := m.Extend(ctx, "", p.Name, until); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		if err := m.Extend(ctx, "", p.Name, "", until); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must(t, m.Extend(ctx, "", p.Name, now.Add(3*time.Hour)))
-	if err := m.Extend(ctx, "other", p.Name, now.Add(4*time.Hour)); !sandbox.IsNotFound(err) {
+	must(t, m.Extend(ctx, "", p.Name, "", now.Add(3*time.Hour)))
+	if err := m.Extend(ctx, "other", p.Name, "", now.Add(4*time.Hour)); !sandbox.IsNotFound(err) {
 		t.Errorf("another tenant: %v", err)
 	}
 	for _, step := range []struct {

@@ -26,7 +26,8 @@ type machine struct {
 	t             *testing.T
 	state         *statedir.Dir
 	docker, local sandbox.Provider
-	images        manager.Images // or nil, where none may be asked for
+	more          []sandbox.Provider // beside them
+	images        manager.Images     // or nil, where none may be asked for
 	log           *logBuffer
 	reload        func() (*config.Settings, error) // or nil
 }
@@ -48,7 +49,7 @@ func (c *machine) manager(settings, chosen string) *manager.Manager {
 	c.t.Helper()
 	parsed, err := config.Parse("test", []byte(settings))
 	must(c.t, err)
-	set, err := provider.New(c.docker, c.local)
+	set, err := provider.New(append([]sandbox.Provider{c.docker, c.local}, c.more...)...)
 	must(c.t, err)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(c.log))

@@ -2,8 +2,10 @@ package manager_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +118,43 @@ func TestSessionOfTwoProviders(t *testing.T) {
 	}
 	if got := rows(); len(got) != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestNameOfTwoProviders holds that a name that two providers have is the sandbox of
+// the provider that the settings name, or of the one that the caller names, and an
+// error where neither says which.
+func TestNameOfTwoProviders(t *testing.T) {
+	c := newMachine(t)
+	c.docker, c.images = imaged{fake.New(fake.Options{Name: "docker"})}, oneImage{}
+	c.more = append(c.more, fake.New(fake.Options{}))
+	m, ctx := c.manager(local, ""), context.Background()
+	c.run(m, "mine", config.Overrides{Provider: "docker"}.Layer()) // recorded first
+	c.run(m, "mine", config.Overrides{Provider: "local"}.Layer())
+	name, err := m.Name(config.Who{Agent: config.DefaultAgent, Session: "mine"}, nil)
+	must(t, err)
+	for given, want := range map[string]string{"": "local", "docker": "docker", "local": "local"} {
+		if rec, err := m.Recorded(ctx, "", name, given); err != nil || rec.Provider != want {
+			t.Errorf("provider %q: the record of %q, %v", given, rec.Provider, err)
+		}
+		if row, err := m.Find(ctx, "", name, given); err != nil || row.Provider != want || row.Status != sandbox.StatusRunning {
+			t.Errorf("provider %q: %+v, %v", given, row, err)
+		}
+	}
+	for _, none := range []string{"fake", "nowhere"} {
+		if _, err := m.Recorded(ctx, "", name, none); !sandbox.IsNotFound(err) {
+			t.Errorf("provider %q: %v", none, err)
+		}
+	}
+	third, err := config.Parse("test", []byte(strings.Replace(local, `"local"`, `"fake"`, 1)))
+	must(t, err)
+	m.Reload(third)
+	_, err = m.Recorded(ctx, "", name, "")
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != "provider" || !strings.Contains(e.Hint, "docker or local") {
+		t.Errorf("neither is the settings': %v", err)
+	}
+	if rec, err := m.Recorded(ctx, "", name, "docker"); err != nil || rec.Provider != "docker" {
+		t.Errorf("%+v, %v", rec, err)
 	}
 }

@@ -41,6 +41,7 @@ type (
 	entry struct {
 		Name       string    `json:"name" doc:"The sandbox."`
 		Kind       string    `json:"kind" doc:"sandbox or browser."`
+		Provider   string    `json:"provider" doc:"What isolates it."`
 		Agent      string    `json:"agent" doc:"Who speaks in it."`
 		Session    string    `json:"session" doc:"The conversation that made it."`
 		Scope      string    `json:"scope" doc:"Who shares it."`
@@ -51,7 +52,8 @@ type (
 		LastUsedAt time.Time `json:"lastUsedAt" doc:"When it was used last."`
 	}
 	nameInput struct {
-		Name string `json:"name" maxlen:"256" doc:"The sandbox, as sandbox_list names it; this session's own by default."`
+		Name     string `json:"name" maxlen:"256" doc:"The sandbox, as sandbox_list names it; this session's own by default."`
+		Provider string `json:"provider" maxlen:"64" doc:"Of two sandboxes of this name with different providers, the one with this; by default the one of the provider that the settings name."`
 	}
 	nameResult struct {
 		Name string `json:"name" doc:"The sandbox."`
@@ -175,13 +177,13 @@ func (x *session) list(ctx context.Context, in listInput) (tools.Answer, error) 
 	var text strings.Builder
 	for _, r := range rows[:min(len(rows), in.Limit)] {
 		no := func(match *bool) bool { return match != nil && !*match }
-		e := entry{Name: r.Name, Kind: string(r.Kind), Agent: r.Agent, Session: r.Session, Scope: string(r.Scope), Status: string(r.Status),
+		e := entry{Name: r.Name, Kind: string(r.Kind), Provider: r.Provider, Agent: r.Agent, Session: r.Session, Scope: string(r.Scope), Status: string(r.Status),
 			Image: r.Image, Outdated: no(r.ImageMatch) || no(r.ConfigMatch), CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt}
 		if !x.bound.Tenant { // others may share it
 			e.Session = x.bound.Who.Session
 		}
 		out.Sandboxes = append(out.Sandboxes, e)
-		fmt.Fprintf(&text, "%s\t%s\t%s\tagent %s\tsession %s\n", e.Name, e.Kind, e.Status, e.Agent, e.Session)
+		fmt.Fprintf(&text, "%s\t%s\t%s\t%s\tagent %s\tsession %s\n", e.Name, e.Kind, e.Provider, e.Status, e.Agent, e.Session)
 	}
 	if len(rows) == 0 {
 		text.WriteString("There is no sandbox.\n")
@@ -192,8 +194,9 @@ func (x *session) list(ctx context.Context, in listInput) (tools.Answer, error) 
 }
 
 // named finds the sandbox that is meant. One that the client may not see is one
-// that there is not.
-func (x *session) named(ctx context.Context, name string) (manager.Row, error) {
+// that there is not. Without a provider the one of this server's flags is looked
+// for first.
+func (x *session) named(ctx context.Context, name, provider string) (manager.Row, error) {
 	own, err := x.o.Manager.Name(x.bound.Who, x.bound.Flags)
 	if err != nil {
 		return manager.Row{}, err
@@ -205,14 +208,16 @@ func (x *session) named(ctx context.Context, name string) (manager.Row, error) {
 		if err != nil {
 			return manager.Row{}, err
 		}
-		for _, r := range rows {
-			if r.Name == name {
-				return r, nil
-			}
+		if !slices.ContainsFunc(rows, func(r manager.Row) bool { return r.Name == name }) {
+			return manager.Row{}, none
 		}
-		return manager.Row{}, none
 	}
-	r, err := x.o.Manager.Find(ctx, x.bound.Who.Tenant, name)
+	if f := x.bound.Flags; provider == "" && f != nil && f.Provider != nil && *f.Provider != "auto" {
+		if r, err := x.o.Manager.Find(ctx, x.bound.Who.Tenant, name, *f.Provider); !sandbox.IsNotFound(err) {
+			return r, err
+		}
+	}
+	r, err := x.o.Manager.Find(ctx, x.bound.Who.Tenant, name, provider)
 	if sandbox.IsNotFound(err) {
 		return r, none
 	}
@@ -220,8 +225,8 @@ func (x *session) named(ctx context.Context, name string) (manager.Row, error) {
 }
 
 // takeAway removes a sandbox that is named.
-func (x *session) takeAway(ctx context.Context, name string) (manager.Row, error) {
-	r, err := x.named(ctx, name)
+func (x *session) takeAway(ctx context.Context, name, provider string) (manager.Row, error) {
+	r, err := x.named(ctx, name, provider)
 	if err != nil {
 		return r, err
 	}
@@ -250,7 +255,7 @@ func (x *session) owns(r manager.Row) bool {
 }
 
 func (x *session) remove(ctx context.Context, in nameInput) (tools.Answer, error) {
-	r, err := x.takeAway(ctx, in.Name)
+	r, err := x.takeAway(ctx, in.Name, in.Provider)
 	if err != nil {
 		return tools.Answer{}, err
 	}
@@ -258,7 +263,7 @@ func (x *session) remove(ctx context.Context, in nameInput) (tools.Answer, error
 }
 
 func (x *session) recreate(ctx context.Context, in nameInput) (tools.Answer, error) {
-	r, err := x.takeAway(ctx, in.Name)
+	r, err := x.takeAway(ctx, in.Name, in.Provider)
 	if err != nil {
 		return tools.Answer{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 )
@@ -79,6 +80,44 @@ func TestBusySandboxStays(t *testing.T) {
 		t.Errorf("%q", text(res))
 	}
 	if res := call(t, c, "sandbox_remove", `{}`); res.IsError {
+		t.Errorf("%q", text(res))
+	}
+}
+
+// TestNameOfTwoProviders holds that a name which two providers have is the sandbox
+// of the provider that the server's flags or else the settings name, and that the
+// parameter provider names the other.
+func TestNameOfTwoProviders(t *testing.T) {
+	r := newRig(t, settingsWith(""))
+	other, flagged := "fake", bound("s")
+	flagged.Flags = &config.SandboxSettings{Provider: &other}
+	c, f := r.connect(bound("s"), nil), r.connect(flagged, nil)
+	both := func() {
+		t.Helper()
+		for _, client := range []*mcp.ClientSession{f, c} {
+			if res := call(t, client, "sandbox_create", `{}`); res.IsError {
+				t.Fatalf("%q", text(res))
+			}
+		}
+	}
+	for _, tt := range []struct {
+		client      *mcp.ClientSession
+		input, left string
+	}{
+		{c, `{}`, "fake"}, {f, `{}`, "local"}, {c, `{"provider":"fake"}`, "local"}, {f, `{"provider":"local"}`, "fake"},
+	} {
+		both()
+		if res := call(t, tt.client, "sandbox_remove", tt.input); res.IsError {
+			t.Fatalf("%s: %q", tt.input, text(res))
+		}
+		list, err := r.manager.List(context.Background(), manager.ListOptions{})
+		must(t, err)
+		if len(list.Containers) != 1 || list.Containers[0].Provider != tt.left {
+			t.Errorf("%s: left are %+v", tt.input, list.Containers)
+		}
+	}
+	both()
+	if res := call(t, c, "sandbox_remove", `{"provider":"docker"}`); codeOf(t, res) != "SANDBOX.NOT_FOUND" {
 		t.Errorf("%q", text(res))
 	}
 }

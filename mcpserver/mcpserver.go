@@ -32,7 +32,7 @@ type Conductor interface {
 	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
 	Name(who config.Who, flags *config.SandboxSettings) (string, error)
 	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
-	Find(ctx context.Context, tenant, name string) (manager.Row, error)
+	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
 	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
 }
 

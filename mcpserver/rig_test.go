@@ -93,7 +93,7 @@ func newRig(t *testing.T, settings string, change ...func(*mcpserver.Options)) *
 	must(t, err)
 	r.set(settings)
 	r.engine = fake.NewEngine(fake.Options{Name: "local", Rules: rulesOf, Programs: map[string]fake.Program{"reach": reach}})
-	set, err := provider.New(answering{r.engine.Provider()})
+	set, err := provider.New(answering{r.engine.Provider()}, fake.New(fake.Options{}))
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -38,7 +38,7 @@ type Desk interface {
 // A Keeper tells of browsers; *manager.Manager is one.
 type Keeper interface {
 	named.Finder
-	Find(ctx context.Context, tenant, name string) (manager.Row, error)
+	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
 	BrowserName(who config.Who, flags *config.SandboxSettings) (name string, p sandbox.Provider, err error)
 	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
 	Unpaid(ctx context.Context) error
@@ -142,7 +142,7 @@ func (x *Resource) told(ctx context.Context, who config.Who) (api.Browser, error
 	if err != nil {
 		return api.Browser{}, err
 	}
-	row, err := x.keeper.Find(ctx, who.Tenant, name)
+	row, err := x.keeper.Find(ctx, who.Tenant, name, "")
 	if err != nil {
 		return api.Browser{}, err
 	}

@@ -94,7 +94,7 @@ func TestSharedSandboxStays(t *testing.T) {
 	if kind, text := last(ctx, t, conn); kind != "error" || !strings.Contains(text, "PERMISSION_DENY") {
 		t.Errorf("it is removed: %s", text)
 	}
-	if _, err := r.Manager.Recorded("acme", name); err != nil {
+	if _, err := r.Manager.Recorded(context.Background(), "acme", name, ""); err != nil {
 		t.Error(err)
 	}
 	ctx, conn = attach(t, r, "acme", "s1", first)
@@ -107,7 +107,7 @@ func TestSharedSandboxStays(t *testing.T) {
 	if kind, text := last(ctx, t, conn); kind != "exit" {
 		t.Errorf("control: a session's own: %s", text)
 	}
-	if _, err := own.Manager.Recorded("acme", name); err == nil {
+	if _, err := own.Manager.Recorded(context.Background(), "acme", name, ""); err == nil {
 		t.Error("control: a session's own is not removed")
 	}
 }

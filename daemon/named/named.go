@@ -4,6 +4,8 @@
 package named
 
 import (
+	"context"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
@@ -16,7 +18,7 @@ import (
 // A Finder knows sandboxes; *manager.Manager is one.
 type Finder interface {
 	// Recorded is asked first; nothing else about a sandbox of somebody else.
-	Recorded(tenant, name string) (registry.Record, error)
+	Recorded(ctx context.Context, tenant, name, provider string) (registry.Record, error)
 	Name(who config.Who, flags *config.SandboxSettings) (string, error)
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 }
@@ -35,7 +37,7 @@ type Sandbox struct {
 // Find returns the sandbox {name} of the path.
 func Find(c *route.Call, f Finder) (Sandbox, error) {
 	name := c.Path("name")
-	rec, err := f.Recorded(c.Who.Tenant, name)
+	rec, err := f.Recorded(c.Context(), c.Who.Tenant, name, c.Text("provider"))
 	if sandbox.IsNotFound(err) {
 		return Sandbox{}, NotFound(name) // in our words, which fit who asks
 	}

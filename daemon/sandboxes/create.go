@@ -120,7 +120,7 @@ func (s *Resource) make(c *route.Call, who config.Who, in api.CreateSandbox) (st
 	if err != nil {
 		return 0, made, err
 	}
-	row, err := s.o.Manager.Find(c.Context(), who.Tenant, p.Name)
+	row, err := s.o.Manager.Find(c.Context(), who.Tenant, p.Name, "")
 	if err != nil {
 		return 0, made, err
 	}
@@ -135,7 +135,7 @@ func (s *Resource) make(c *route.Call, who config.Who, in api.CreateSandbox) (st
 func (s *Resource) bring(ctx context.Context, who config.Who, ttl int64) (manager.Prepared, error) {
 	p, err := s.ready(ctx, who)
 	if err == nil && ttl > 0 {
-		err = s.keep(ctx, who.Tenant, p.Name, ttl)
+		err = s.keep(ctx, who.Tenant, p.Name, "", ttl)
 	}
 	return p, err
 }
@@ -150,8 +150,8 @@ func (s *Resource) ready(ctx context.Context, who config.Who) (manager.Prepared,
 }
 
 // keep says how long a sandbox is kept, in seconds.
-func (s *Resource) keep(ctx context.Context, tenant, name string, ttl int64) error {
-	err := s.o.Manager.Extend(ctx, tenant, name, time.Now().Add(time.Duration(ttl)*time.Second))
+func (s *Resource) keep(ctx context.Context, tenant, name, provider string, ttl int64) error {
+	err := s.o.Manager.Extend(ctx, tenant, name, provider, time.Now().Add(time.Duration(ttl)*time.Second))
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Field == "until" {
 		told := *e
@@ -185,7 +185,7 @@ func (s *Resource) recreate(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if row, err = s.o.Manager.Find(c.Context(), at.Who.Tenant, p.Name); err != nil {
+	if row, err = s.o.Manager.Find(c.Context(), at.Who.Tenant, p.Name, ""); err != nil {
 		return nil, err
 	}
 	return brought(c, row, p), nil

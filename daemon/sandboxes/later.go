@@ -127,7 +127,7 @@ func (s *Resource) come(by asker, name string, one *ahead) (next *asker, err err
 		if ttl == 0 {
 			return next, err
 		}
-		err = s.keep(ctx, by.who.Tenant, p.Name, ttl)
+		err = s.keep(ctx, by.who.Tenant, p.Name, "", ttl)
 	}
 }
 

@@ -52,7 +52,7 @@ func (k *slow) Ready(ctx context.Context, _ manager.Request) (manager.Prepared, 
 	}
 }
 
-func (k *slow) Extend(_ context.Context, _, _ string, until time.Time) error {
+func (k *slow) Extend(_ context.Context, _, _, _ string, until time.Time) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept = append(k.kept, time.Until(until))

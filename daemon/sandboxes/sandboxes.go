@@ -22,12 +22,12 @@ import (
 type Keeper interface {
 	named.Finder
 	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
-	Find(ctx context.Context, tenant, name string) (manager.Row, error)
+	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
 	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
 	Remove(ctx context.Context, row manager.Row, o manager.RemoveOptions) error
 	Pause(ctx context.Context, row manager.Row) error
 	Resume(ctx context.Context, row manager.Row) error
-	Extend(ctx context.Context, tenant, name string, until time.Time) error
+	Extend(ctx context.Context, tenant, name, provider string, until time.Time) error
 	Stats(ctx context.Context, tenant string) ([]manager.Stat, error)
 	Measure(ctx context.Context, row manager.Row) manager.Stat
 }
@@ -73,6 +73,12 @@ func (s *Resource) Close() {
 
 const one = "/v1/sandboxes/{name}"
 
+// whichProvider is the parameter by which [named.Find] tells sandboxes of one name
+// apart. Routes that run something have none: the settings say where commands run.
+var whichProvider = route.Param{
+	Name: "provider", Doc: "Of two sandboxes of this name with different providers, the one with this; without, the one of the provider that the settings name", Length: 64,
+}
+
 // Routes implements [route.Resource].
 func (s *Resource) Routes() []route.Route {
 	const tag = "sandboxes"
@@ -90,10 +96,11 @@ func (s *Resource) Routes() []route.Route {
 			ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Tag: tag, Role: token.Session,
 			Summary: "List sandboxes, in order of their names", Response: api.SandboxPage{}, Query: listParams(), Do: s.list,
 		},
-		{ID: "getSandbox", Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Tell of one sandbox", Response: api.Sandbox{}, Errors: missing, Do: s.get},
+		{ID: "getSandbox", Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Tell of one sandbox", Query: []route.Param{whichProvider}, Response: api.Sandbox{}, Errors: missing, Do: s.get},
 		{
 			ID: "deleteSandbox", Method: "DELETE", Path: one, Tag: tag, Role: token.Session, Summary: "Remove a sandbox",
 			Query: []route.Param{
+				whichProvider,
 				{Name: "force", Type: route.Boolean, Doc: "End what runs in it; without, a sandbox in use is refused"},
 				{Name: "workspace", Type: route.Boolean, Doc: "Remove its scratch workspace too"},
 			},
@@ -103,10 +110,10 @@ func (s *Resource) Routes() []route.Route {
 			ID: "recreateSandbox", Method: "POST", Path: one + "/recreate", Tag: tag, Role: token.Session, Timeout: startWithin,
 			Summary: "Remove a sandbox and make it anew; its workspace stays", Request: api.Recreate{}, Response: api.Sandbox{}, Errors: busy, Do: s.recreate,
 		},
-		{ID: "pauseSandbox", Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
-		{ID: "resumeSandbox", Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
-		{ID: "extendSandbox", Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Say how long a sandbox is kept from now on", Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
-		{ID: "sandboxUsage", Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Tell what a sandbox costs", Response: api.Usage{}, Errors: missing, Do: s.usage},
+		{ID: "pauseSandbox", Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Query: []route.Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
+		{ID: "resumeSandbox", Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Query: []route.Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
+		{ID: "extendSandbox", Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Say how long a sandbox is kept from now on", Query: []route.Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
+		{ID: "sandboxUsage", Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Tell what a sandbox costs", Query: []route.Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
 		{ID: "listUsage", Method: "GET", Path: "/v1/usage", Tag: tag, Role: token.Session, Summary: "Tell what the caller's sandboxes cost", Response: api.UsageList{}, Do: s.usages},
 	}
 }
@@ -130,7 +137,7 @@ func (s *Resource) found(c *route.Call, find func(*route.Call, named.Finder) (na
 	if err != nil {
 		return manager.Row{}, err
 	}
-	return s.o.Manager.Find(c.Context(), at.Who.Tenant, at.Name)
+	return s.o.Manager.Find(c.Context(), at.Who.Tenant, at.Name, at.Record.Provider)
 }
 
 func (s *Resource) remove(c *route.Call) (any, error) {
@@ -167,7 +174,7 @@ func (s *Resource) extend(c *route.Call) (any, error) {
 		return nil, err
 	}
 	return s.change(c, func(ctx context.Context, row manager.Row) error {
-		return s.keep(ctx, row.Tenant, row.Name, in.TTLSeconds)
+		return s.keep(ctx, row.Tenant, row.Name, row.Provider, in.TTLSeconds)
 	})
 }
 

@@ -93,10 +93,10 @@ func frozen(m *manager.Manager, next sample) sample {
 		if err != nil {
 			return nil, err
 		}
-		row, err := m.Find(ctx, "", name)
+		row, err := m.Find(ctx, "", name, "")
 		if sandbox.IsNotFound(err) { // it is not there before the first use
 			if _, err = next(ctx); err == nil {
-				row, err = m.Find(ctx, "", name)
+				row, err = m.Find(ctx, "", name, "")
 			}
 		}
 		if err == nil {
@@ -105,7 +105,7 @@ func frozen(m *manager.Manager, next sample) sample {
 		if err != nil {
 			return nil, err
 		}
-		if row, err = m.Find(ctx, "", name); err == nil && row.Status != sandbox.StatusPaused {
+		if row, err = m.Find(ctx, "", name, ""); err == nil && row.Status != sandbox.StatusPaused {
 			err = wrong("the sandbox is %s and not frozen", row.Status)
 		}
 		if err != nil {
