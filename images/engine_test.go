@@ -258,7 +258,7 @@ func TestEngineSetupFailure(t *testing.T) {
 		"echo never",
 	}, Options{})
 	var e *sandbox.Error
-	if !errors.As(err, &e) || e.Code != sandbox.CodeExecution || e.Field != "setup[1]" {
+	if !errors.As(err, &e) || e.Code != sandbox.CodeExecution || e.Field != "docker.setup[1]" {
 		t.Fatalf("error %v", err)
 	}
 	text := err.Error()

@@ -24,7 +24,7 @@ const (
 // cached by (base.ID, commands) under a tag of its own; without commands it is
 // base itself. It runs as the user that base runs as.
 //
-// A command that fails is CodeExecution with Field "setup[i]", the command and
+// A command that fails is CodeExecution with Field "docker.setup[i]", the command and
 // the end of its output in the message.
 func (s *Store) EnsureSetup(ctx context.Context, base Image, commands []string, o Options) (Image, error) {
 	const op = "apply setup"
@@ -80,12 +80,12 @@ func setupJob(base Image, commands []string) (buildJob, string, error) {
 			Hint: "bake an image of your own for longer recipes"}
 	}
 	if len(commands) > maxSetupCommands {
-		return buildJob{}, "", fail("setup", fmt.Sprintf("%d commands, at most %d are possible", len(commands), maxSetupCommands))
+		return buildJob{}, "", fail("docker.setup", fmt.Sprintf("%d commands, at most %d are possible", len(commands), maxSetupCommands))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "FROM %s\nARG BUILD\nLABEL %s=\"${BUILD}\"\nUSER 0\n", base.ID, labelBuild)
 	for i, c := range commands {
-		field := fmt.Sprintf("setup[%d]", i)
+		field := fmt.Sprintf("docker.setup[%d]", i)
 		if strings.TrimSpace(c) == "" {
 			return buildJob{}, "", fail(field, "the command is empty")
 		}
@@ -105,7 +105,7 @@ func setupJob(base Image, commands []string) (buildJob, string, error) {
 		user = "0"
 	}
 	if strings.ContainsAny(user, "\n\r$\\") {
-		return buildJob{}, "", fail("image", "the image runs as a user of impossible name "+printable(user))
+		return buildJob{}, "", fail("docker.image", "the image runs as a user of impossible name "+printable(user))
 	}
 	fmt.Fprintf(&b, "USER %s\n", user)
 	key := SetupKey(base.ID, commands)
@@ -127,7 +127,7 @@ func setupError(err error, commands []string) error {
 	if i < 0 || i >= len(commands) {
 		return err
 	}
-	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: "apply setup", Field: fmt.Sprintf("setup[%d]", i),
+	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: "apply setup", Field: fmt.Sprintf("docker.setup[%d]", i),
 		Message: "the setup command failed: " + clip(printable(commands[i]), 300), Err: errors.New(exitText(step.err)),
 		Hint: "it ran as root with network on top of the image; correct it in the settings"}
 	if step.output != "" {

@@ -39,13 +39,13 @@ func TestSetupRefuses(t *testing.T) {
 		commands []string
 		field    string
 	}{
-		"empty command":  {base, []string{"true", " \n"}, "setup[1]"},
-		"NUL":            {base, []string{"a\x00b"}, "setup[0]"},
-		"invalid UTF-8":  {base, []string{"a\xff"}, "setup[0]"},
-		"very long":      {base, []string{strings.Repeat("x", maxSetupLine)}, "setup[0]"},
-		"many":           {base, make([]string, maxSetupCommands+1), "setup"},
+		"empty command":  {base, []string{"true", " \n"}, "docker.setup[1]"},
+		"NUL":            {base, []string{"a\x00b"}, "docker.setup[0]"},
+		"invalid UTF-8":  {base, []string{"a\xff"}, "docker.setup[0]"},
+		"very long":      {base, []string{strings.Repeat("x", maxSetupLine)}, "docker.setup[0]"},
+		"many":           {base, make([]string, maxSetupCommands+1), "docker.setup"},
 		"base without":   {Image{}, []string{"true"}, ""},
-		"user injection": {Image{ID: "sha256:a", User: "x\nRUN evil"}, []string{"true"}, "image"},
+		"user injection": {Image{ID: "sha256:a", User: "x\nRUN evil"}, []string{"true"}, "docker.image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
@@ -103,7 +103,7 @@ func TestSetupFailureNamesTheCommand(t *testing.T) {
 	}
 	_, err := fakeStore(t, f, Config{}).EnsureSetup(t.Context(), Image{ID: "sha256:a"}, []string{"one", "two", "three"}, Options{})
 	text := fmt.Sprint(err)
-	for _, want := range []string{"setup[1]", "failed: two", "exit status 9", "cause"} {
+	for _, want := range []string{"docker.setup[1]", "failed: two", "exit status 9", "cause"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
