@@ -53,6 +53,11 @@ func (s Source) Volumes(ctx context.Context, id string) ([]string, error) {
 	return img.Volumes, err
 }
 
+// Environment returns the variables that the image id sets.
+func (s Source) Environment(ctx context.Context, id string) (map[string]string, error) {
+	return s.Store.Environment(ctx, id)
+}
+
 // Ensure makes what is missing and returns the id.
 func (s Source) Ensure(ctx context.Context, ref string, setup []string) (string, error) {
 	o := Options{Progress: s.Progress}

@@ -178,6 +178,27 @@ func (m *Manager) imageVolumes(ctx context.Context, id string) ([]string, error)
 	return list, err
 }
 
+// javaOf returns the options for Java virtual machines that an image sets. The
+// image is asked for them once: they are a part of what its id names.
+func (m *Manager) javaOf(ctx context.Context, id string) (string, error) {
+	source, able := m.images.(ImageVariables)
+	if id == "" || !able {
+		return "", nil
+	}
+	if known, ok := m.imageJava.Load(id); ok {
+		return known.(string), nil
+	}
+	env, err := source.Environment(ctx, id)
+	if sandbox.IsNotFound(err) { // the engine keeps the sandbox, and the image was taken away
+		m.log.WithField("image", id).Warn("the image is gone: what it sets " + config.JavaVariable + " to is not kept")
+		return "", nil
+	}
+	if err == nil {
+		m.imageJava.Store(id, env[config.JavaVariable])
+	}
+	return env[config.JavaVariable], err
+}
+
 // refuseBeforeImage returns the refusal that a sandbox meets which exists with
 // another image, and must not be recreated now: before an image is made that
 // nothing would use.

@@ -42,6 +42,13 @@ type Images interface {
 	Ensure(ctx context.Context, ref string, setup []string) (id string, err error)
 }
 
+// ImageVariables is what [Images] may implement too, to let commands keep the
+// options that an image sets in a variable which this program sets as well.
+type ImageVariables interface {
+	// Environment returns the variables that the image id sets.
+	Environment(ctx context.Context, id string) (map[string]string, error)
+}
+
 // A Host holds what the orchestrator's own machine contributes to a Spec.
 type Host struct {
 	Home      string            // the orchestrator's home, for ~
@@ -132,6 +139,7 @@ type Manager struct {
 	providers    *provider.Set
 	images       Images
 	volumes      *sync.Map // by image id, of which they are a part
+	imageJava    *sync.Map // likewise: what the image sets JAVA_TOOL_OPTIONS to
 	host         Host
 	log          logrus.FieldLogger
 	commandFlags []string

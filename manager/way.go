@@ -75,6 +75,10 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	if err := unset(l.want.res, req.Command.Env); err != nil {
 		return nil, err
 	}
+	options, err := m.javaOptions(ctx, l, req.Command.Env)
+	if err != nil {
+		return nil, err
+	}
 	w, err := l.ways.get(req.Ask, func() (*way, error) { return m.openWay(ctx, l, rules) })
 	if err != nil {
 		return nil, err
@@ -89,13 +93,24 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	env := c.Env()
 	java := env[config.JavaVariable]
 	maps.Copy(env, req.Command.Env)
-	env[config.JavaVariable] = appended(cmp.Or(req.Command.Env[config.JavaVariable], l.spec.Env[config.JavaVariable]), java)
+	env[config.JavaVariable] = appended(options, java)
 	req.Command.Env = env
 	return c, nil
 }
 
+// javaOptions returns the options for Java virtual machines that hold in l without
+// ours: those of the call, else of the sandbox, else of its image.
+func (m *Manager) javaOptions(ctx context.Context, l *live, call map[string]string) (string, error) {
+	for _, env := range []map[string]string{call, l.spec.Env} {
+		if options, set := env[config.JavaVariable]; set {
+			return options, nil
+		}
+	}
+	return m.javaOf(ctx, l.spec.ImageID)
+}
+
 // appended puts the options that lead a Java virtual machine to the proxy behind
-// what a call or the settings set.
+// what a call, the settings or the image set.
 func appended(options, more string) string { return strings.TrimSpace(options + " " + more) }
 
 // withJavaTrust returns the variables of a call with the options by which its
