@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/docker/docker/api/types/events"
@@ -15,6 +16,7 @@ type Posture struct {
 	APIVersion    string
 	Storage       string // storage driver
 	RootDir       string // where the engine keeps its data
+	Kernel        string // release of the kernel that the engine runs on
 	CgroupVersion string
 	CgroupDriver  string
 	Seccomp       bool
@@ -27,6 +29,25 @@ type Posture struct {
 	Memory        int64 // bytes
 	Time          string
 	MissingLimits []string // limits that the kernel does not enforce
+}
+
+// Uncounted returns why processes in a container of the runtime, which may be empty
+// for the default one, cannot be counted before they are made, and "" where nothing
+// is known to prevent it. A bound of processes is then held by looking from time to
+// time, and a burst passes it for a moment. The guest finds out for itself and says
+// so when a sandbox starts; this is for those who want to know before.
+func (p Posture) Uncounted(runtime string) string {
+	if runtime == "" {
+		runtime = p.Default
+	}
+	var major, minor int
+	switch n, _ := fmt.Sscanf(p.Kernel, "%d.%d", &major, &minor); {
+	case strings.Contains(runtime, "runsc"):
+		return "the runtime " + runtime + " hands no system calls to listeners"
+	case n == 2 && major < 5:
+		return "the kernel " + p.Kernel + " hands no system calls to listeners, which 5.0 and later do"
+	}
+	return ""
 }
 
 // Ping asks whether the engine answers.
@@ -47,7 +68,7 @@ func (e *Engine) Posture(ctx context.Context) (Posture, error) {
 	}
 	p := Posture{
 		Host: e.Host(), Version: i.ServerVersion, APIVersion: e.api.ClientVersion(),
-		Storage: i.Driver, RootDir: i.DockerRootDir,
+		Storage: i.Driver, RootDir: i.DockerRootDir, Kernel: i.KernelVersion,
 		CgroupVersion: i.CgroupVersion, CgroupDriver: i.CgroupDriver,
 		Default: i.DefaultRuntime, CPUs: i.NCPU, Memory: i.MemTotal, Time: i.SystemTime,
 	}

@@ -140,6 +140,7 @@ func checks(local []WallCheck) []check {
 		{"cgroup", cgroup, wallDocker},
 		{"limits", limits, wallDocker},
 		{"seccomp", seccompSupport, wallDocker},
+		{"process-limit", processLimit, wallDocker},
 		{"apparmor", appArmor, wallDocker},
 		{"engine-users", engineUsers, wallDocker},
 		{"runtimes", runtimes, wallDocker},

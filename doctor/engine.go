@@ -173,6 +173,23 @@ func seccompSupport(_ context.Context, e *examination) finding {
 	return ok("the engine filters system calls")
 }
 
+// processLimit says whether limits.processes is exact.
+func processLimit(_ context.Context, e *examination) finding {
+	p, err := e.posture()
+	if err != nil {
+		return unknown()
+	}
+	runtime := ""
+	if s, err := e.settings(); err == nil {
+		runtime = s.Runtime
+	}
+	if why := p.Uncounted(runtime); why != "" {
+		return warn("use a kernel of 5.0 or later, and a runtime that runs programs on it; docker.pidsLimit holds either way",
+			"limits.processes is held by looking from time to time: %s", why)
+	}
+	return ok("limits.processes counts each process before it is made")
+}
+
 func appArmor(_ context.Context, e *examination) finding {
 	p, err := e.posture()
 	switch {

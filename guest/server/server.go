@@ -79,7 +79,7 @@ func newServer(conf wire.Config, isolation stage.Isolation) *Server {
 		return &b
 	}
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
-	s.features, s.degraded = abilities(isolation, s.keepsTrees)
+	s.features, s.degraded = abilities(isolation, s.keepsTrees, stage.CanListen())
 	if conf.Observe {
 		s.features = append(s.features, wire.FeatureObserve)
 		if observe.Blind() {
@@ -178,7 +178,7 @@ func (s *Server) settle(first *stageProc, warmed <-chan struct{}) error {
 }
 
 // abilities says what this guest can do here and what it cannot.
-func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string) {
+func abilities(i stage.Isolation, keepsTrees, listens bool) (features, degraded []string) {
 	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
@@ -192,6 +192,9 @@ func abilities(i stage.Isolation, keepsTrees bool) (features, degraded []string)
 	}
 	if !keepsTrees {
 		degraded = append(degraded, "there are no subreapers: a process that leaves both its parent and its session is ended with the next command that ends, which may be another one")
+	}
+	if !listens {
+		degraded = append(degraded, "the kernel hands no system calls to listeners: limits.processes is held by looking from time to time, and a burst of processes passes it for a moment")
 	}
 	return features, degraded
 }

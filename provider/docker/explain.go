@@ -4,24 +4,45 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Plan implements [provider.Planner]. It tells what is closed in folders of
 // people; all else the Spec says by itself. A folder that the first use makes is
 // planned with when it is there.
 func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, error) {
+	notes := p.limitNotes(ctx, s)
 	c, err := p.protection(ctx, s)
 	if err != nil || c == nil {
-		return provider.Plan{}, err
+		return provider.Plan{Notes: notes}, err
 	}
-	out := provider.Plan{Notes: c.notes, Closes: c.judge}
+	out := provider.Plan{Notes: append(notes, c.notes...), Closes: c.judge}
 	for _, m := range c.mounts {
 		if m.ReadOnly { // the others keep names above in their places
 			out.Steps = append(out.Steps, provider.Step{Does: "read-only", Target: m.Target, Source: m.Source, Rule: c.rules[m.Target]})
 		}
 	}
 	return out, nil
+}
+
+// limitNotes says which limits of s hold less exactly on this engine.
+func (p *Provider) limitNotes(ctx context.Context, s sandbox.Spec) []string {
+	engine, able := p.engine.(interface {
+		Posture(context.Context) (container.Posture, error)
+	})
+	if s.Limits.Processes <= 0 || !able {
+		return nil
+	}
+	posture, err := engine.Posture(ctx)
+	if err != nil {
+		return []string{"whether limits.processes is exact is not known: " + err.Error()}
+	}
+	if why := posture.Uncounted(s.Runtime); why != "" {
+		return []string{within.Sampled(why)}
+	}
+	return nil
 }
 
 var _ provider.Planner = (*Provider)(nil)

@@ -9,8 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Plan implements [provider.Planner]. Folders of ours that the first use
@@ -23,7 +25,7 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 	if err != nil {
 		return provider.Plan{}, err
 	}
-	out := provider.Plan{Layers: layers(s, set), Notes: Notes(s)}
+	out := provider.Plan{Layers: layers(s, set), Notes: append(Notes(s), limitNotes(s, preflight.RealHost(set.bwrap).Filters)...)}
 	made, err := p.foresee(ctx, s)
 	if err != nil {
 		return out, err
@@ -34,6 +36,18 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 	out.Notes = slices.Concat(out.Notes, made.plan.Notes)
 	out.Judge = made.judge
 	return out, nil
+}
+
+// limitNotes says which limits of s hold less exactly where listens is an error: it
+// says why the kernel hands no system calls to listeners.
+func limitNotes(s sandbox.Spec, listens func() error) []string {
+	if s.Limits.Processes <= 0 {
+		return nil
+	}
+	if err := listens(); err != nil {
+		return []string{within.Sampled(err.Error())}
+	}
+	return nil
 }
 
 // Command returns what has to be typed to have bubblewrap alone run argv in

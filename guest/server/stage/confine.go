@@ -116,7 +116,7 @@ func (m *Maker) setFilter(c Confinement) error {
 	if c.Observe {
 		m.birth.observe = 1
 	}
-	if canListen() {
+	if CanListen() {
 		counting := countsForks(c.Filter)
 		if len(counting) > sharedAt-countingAt {
 			return errors.New("the filter of system calls is too large")

@@ -85,8 +85,8 @@ func countsForks(rest []byte) []byte {
 	return append(p, rest...)
 }
 
-// canListen reports whether the kernel hands calls to a listener.
-func canListen() bool {
+// CanListen reports whether the kernel hands calls to a listener.
+func CanListen() bool {
 	action := uint32(unix.SECCOMP_RET_USER_NOTIF)
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
 	return errno == 0 && len(numberings()) > 0

@@ -90,7 +90,7 @@ func filters(_ context.Context, h Host) Finding {
 	const fix = "use a kernel of 5.0 or later with CONFIG_SECCOMP_FILTER"
 	switch err := h.Filters(); {
 	case err != nil && h.Without.Seccomp:
-		return warn(fix, "providerOptions.withoutSeccomp leaves them out; the kernel does not filter system calls as needed: %v", err)
+		return warn(fix, "providerOptions.withoutSeccomp leaves them out, and limits.processes is held by looking from time to time; the kernel does not filter system calls as needed: %v", err)
 	case h.Without.Seccomp:
 		return warn("remove providerOptions.withoutSeccomp", "providerOptions.withoutSeccomp leaves them out, and the kernel has all that they need")
 	case err != nil:

@@ -146,7 +146,7 @@ func TestChecks(t *testing.T) {
 		{"landlock left out", func(m *machine) { m.without.Landlock = true }, "landlock", warn, "withoutLandlock leaves it out", "remove"},
 		{"no landlock, left out", func(m *machine) { m.without.Landlock, m.landlockErr = true, errors.New("not supported") }, "landlock", warn, "not supported", "5.13"},
 		{"filters left out", func(m *machine) { m.without.Seccomp = true }, "wall-filters", warn, "withoutSeccomp leaves them out", "remove"},
-		{"no filters, left out", func(m *machine) { m.without.Seccomp, m.filterErr = true, errors.New("not implemented") }, "wall-filters", warn, "not implemented", "CONFIG"},
+		{"no filters, left out", func(m *machine) { m.without.Seccomp, m.filterErr = true, errors.New("not implemented") }, "wall-filters", warn, "limits.processes is held by looking from time to time; the kernel does not filter system calls as needed: not implemented", "CONFIG"},
 		{"old, does not do what is left out", func(m *machine) {
 			m.without.DisableUserns, m.help = true, strings.ReplaceAll(m.help, "--disable-userns", "")
 		}, "bwrap", ok, "", ""},
