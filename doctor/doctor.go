@@ -96,6 +96,10 @@ type Deps struct {
 	Leftovers func(ctx context.Context) (Leftovers, error)
 	Evidence  func(ctx context.Context) (Evidence, error)
 
+	// Authorities returns the file of docker.caFile, or "", and the certificates in
+	// it as PEM. The error says why sandboxes cannot have them.
+	Authorities func() (file string, certificates []byte, err error)
+
 	// Local are the checks of the wall that needs no engine.
 	Local []WallCheck
 
@@ -151,6 +155,7 @@ func checks(local []WallCheck) []check {
 		{"browser-sandbox", ofBrowser(browserSandbox), ""},
 		{"guest", guestBinary, ""},
 		{"settings", settingsFile, ""},
+		{"company-ca", companyCA, ""},
 		{"break-glass", breakGlass, ""},
 		{"workspace-quota", workspaceQuota, ""},
 		{"state-folder", stateFolder, ""},

@@ -2,11 +2,18 @@ package doctor_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -46,6 +53,9 @@ type world struct {
 	owner    int
 	noWrite  bool
 	wall     doctor.Status // of the local wall's check
+	company  string        // file of docker.caFile
+	trusted  []byte        // certificates in it
+	trustErr error
 	address  string
 }
 
@@ -80,6 +90,7 @@ func (w *world) deps() doctor.Deps {
 		StateDir:      "/state",
 		Leftovers:     func(context.Context) (doctor.Leftovers, error) { return w.left, w.leftErr },
 		Evidence:      func(context.Context) (doctor.Evidence, error) { return w.kept, w.keptErr },
+		Authorities:   func() (string, []byte, error) { return w.company, w.trusted, w.trustErr },
 		Local: []doctor.WallCheck{{Name: "bwrap", Look: func(context.Context) (doctor.Status, string, string) {
 			return w.wall, "bwrap is " + string(w.wall), "install it"
 		}}},
@@ -99,6 +110,23 @@ func (w *world) deps() doctor.Deps {
 			Now:    func() time.Time { return noon },
 		},
 	}
+}
+
+const day = 24 * time.Hour
+
+// valid returns a certificate as PEM that is valid between two times after noon.
+func valid(t *testing.T, from, until time.Duration) []byte {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Example Root"}, NotBefore: noon.Add(from), NotAfter: noon.Add(until)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func lookFor(t *testing.T, r doctor.Report, name string) doctor.Check {
@@ -197,6 +225,21 @@ func TestChecks(t *testing.T) {
 			w.left = doctor.Leftovers{Orphans: []string{"a", "b", "c", "d"}, Corrupt: []string{"x"}}
 		}, "leftovers", doctor.Warn, "4 containers without record (a, b, c, …), 1 damaged", "prune"},
 		{"left not known", func(w *world) { w.leftErr = down }, "leftovers", doctor.Skip, "depends on engine", ""},
+		{"no company", func(*world) {}, "company-ca", doctor.OK, "names no file", ""},
+		{"company", func(w *world) { w.company, w.trusted = "/ca.pem", valid(t, -time.Hour, 31*day) }, "company-ca", doctor.OK, "/ca.pem: 1 certificates, valid until 2026-12-22", ""},
+		{"company ends soon", func(w *world) {
+			w.company, w.trusted = "/ca.pem", slices.Concat(valid(t, -time.Hour, 400*day), valid(t, -time.Hour, 30*day-time.Hour))
+		}, "company-ca", doctor.Warn, `/ca.pem: expires within 30 days: "CN=Example Root" on 2026-12-21`, "recreate --all"},
+		{"company has ended", func(w *world) {
+			w.company, w.trusted = "/ca.pem", slices.Concat(valid(t, -2*day, -time.Hour), valid(t, -time.Hour, day))
+		}, "company-ca", doctor.Fail, `expired: "CN=Example Root" on 2026-11-21`, "recreate --all"},
+		{"company begins later", func(w *world) { w.company, w.trusted = "/ca.pem", valid(t, day, 400*day) }, "company-ca", doctor.Fail, "valid only from", "clock"},
+		{"company without certificates", func(w *world) { w.company = "/ca.pem" }, "company-ca", doctor.Fail, "/ca.pem holds no certificate", "PEM"},
+		{"company refused", func(w *world) {
+			w.company, w.trustErr = "/ca.pem", &sandbox.Error{Code: sandbox.CodeValidation, Message: "it is a folder", Hint: "name the PEM file in it"}
+		}, "company-ca", doctor.Fail, "it is a folder", "name the PEM file in it"},
+		{"company without settings", func(w *world) { w.setErr, w.trustErr = errors.New("no"), errors.New("no") }, "company-ca", doctor.Skip, "settings", ""},
+		{"company not known", func(w *world) { w.trustErr = errors.New("no state") }, "company-ca", doctor.Warn, "not known: no state", ""},
 		{"control characters", func(w *world) { w.posture.Version = "1\x1b[2J" }, "engine", doctor.OK, `1\x1b[2J`, ""},
 	}
 	for _, tt := range tests {

@@ -80,6 +80,22 @@ func (m *Manager) authorities(res config.Resolved, exposed []string) ([]byte, er
 	return data, nil
 }
 
+// Authorities returns the file that docker.caFile names for who, as the settings
+// spell it, with the certificates in it as PEM. Both are empty where it names none.
+// The error is that of a sandbox which is to be made with it.
+func (m *Manager) Authorities(who config.Who, flags *config.SandboxSettings) (file string, certificates []byte, err error) {
+	res, err := config.Resolve(m.current(), who, flags)
+	if err != nil {
+		return "", nil, err
+	}
+	exposed, err := m.exposed()
+	if err != nil {
+		return res.Docker.CAFile, nil, err
+	}
+	certificates, err = m.authorities(res, exposed)
+	return res.Docker.CAFile, certificates, err
+}
+
 // readCA reads the file at path, which has no links, or says why it is refused.
 func readCA(path string) (data []byte, code sandbox.Code, message, hint string, err error) {
 	code, hint = sandbox.CodeValidation, "name a PEM file that this user can read"

@@ -56,12 +56,13 @@ func (b backend) Doctor(ctx context.Context, o cli.Options, who config.Who, flag
 // deps are what the checks ask on this machine.
 func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.Deps, error) {
 	d := doctor.Deps{
-		Guest:     statedir.FindGuest,
-		ImageRef:  images.DefaultImage,
-		Settings:  func() (doctor.Settings, error) { return facts(o, who, flags) },
-		Leftovers: func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
-		Evidence:  func(context.Context) (doctor.Evidence, error) { return recorded(o) },
-		Host:      doctor.RealHost(),
+		Guest:       statedir.FindGuest,
+		ImageRef:    images.DefaultImage,
+		Settings:    func() (doctor.Settings, error) { return facts(o, who, flags) },
+		Leftovers:   func(ctx context.Context) (doctor.Leftovers, error) { return leftovers(ctx, o) },
+		Evidence:    func(context.Context) (doctor.Evidence, error) { return recorded(o) },
+		Host:        doctor.RealHost(),
+		Authorities: func() (string, []byte, error) { return authorities(o, who, flags) },
 	}
 	var options map[string]any
 	if r, _, err := resolve(o, who, flags); err == nil { // what is wrong with the settings is a finding of its own
@@ -174,6 +175,20 @@ func recorded(o cli.Options) (doctor.Evidence, error) {
 		out.Key = checkpoint.KeyID(key)
 	}
 	return out, err
+}
+
+// authorities returns the certificates of docker.caFile as sandboxes get them.
+func authorities(o cli.Options, who config.Who, flags *config.SandboxSettings) (string, []byte, error) {
+	h, err := open(o)
+	if err != nil {
+		return "", nil, err
+	}
+	defer h.Close()
+	m, err := h.Manager()
+	if err != nil {
+		return "", nil, err
+	}
+	return m.Authorities(who, flags)
 }
 
 // leftovers compares records with what exists.
