@@ -143,6 +143,7 @@ type Result struct {
 	StdoutBytes     int64 // written in all, also what was not kept
 	StderrBytes     int64
 	Truncated       bool
+	Waited          *Waited   // what its connections waited for their turn; nil for nothing
 	Left            *Left     // processes that were ended with the command; nil for none
 	Limit           *LimitHit // the limit that was reached; with Truncated at least that of the output
 	ExitCode        int

@@ -119,3 +119,30 @@ func inBytes(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + " bytes"
 }
+
+// WaitedLong is the time from which on [Waited] is worth a line for people.
+const WaitedLong = time.Second
+
+// Waited is what connections of a command waited for their turn, because the sandbox
+// had as many open as network.limits.connections allows.
+type Waited struct {
+	Connections int   `json:"connections"`
+	Millis      int64 `json:"waitedMs"` // of all together
+}
+
+// Long reports whether people are to know.
+func (w *Waited) Long() bool {
+	return w != nil && time.Duration(w.Millis)*time.Millisecond >= WaitedLong
+}
+
+// String is the wait in one line for people.
+func (w Waited) String() string {
+	text := strconv.Itoa(w.Connections) + " connections"
+	if w.Connections == 1 {
+		text = "1 connection"
+	}
+	return "network.limits.connections made " + text + " wait for " + (time.Duration(w.Millis) * time.Millisecond).Round(100*time.Millisecond).String() + " in all"
+}
+
+// Hint says what to do about it.
+func (w Waited) Hint() string { return "raise it in the settings, or open fewer connections at a time" }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // maxRefused is how many refusals a Caller remembers: the last ones.
@@ -25,6 +26,14 @@ type Caller struct {
 
 	mu     sync.Mutex
 	events []Event
+	waited Waited
+}
+
+// Waited is what connections of a command waited for their turn, since
+// limits.connections left no room.
+type Waited struct {
+	Connections int
+	Time        time.Duration // of all together
 }
 
 // callers are the Callers of a Way by their id.
@@ -99,6 +108,14 @@ func (c *Caller) Refused() []Event {
 	return append([]Event(nil), c.events...)
 }
 
+// Waited returns what the command's connections have waited for their turn so far:
+// those that have got it.
+func (c *Caller) Waited() Waited {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waited
+}
+
 // End forgets the credentials and returns Refused.
 func (c *Caller) End() []Event {
 	s := &c.way.callers
@@ -148,6 +165,22 @@ func (s *callers) only() string {
 		return id
 	}
 	return ""
+}
+
+// waited notes with a Caller that a connection of its waited, and reports whether
+// there is such a Caller.
+func (s *callers) waited(id string, d time.Duration) bool {
+	s.mu.Lock()
+	c := s.byID[id]
+	s.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waited.Connections++
+	c.waited.Time += d
+	return true
 }
 
 // refused remembers a refusal with its Caller.

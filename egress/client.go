@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress/request"
 	"github.com/bulkhead-dev/sandbox/egress/socks"
@@ -22,12 +23,22 @@ type client struct {
 	line   *line
 	caller string // id of the command that its credentials named last
 
+	waited time.Duration // for its turn, until a command is known that waited
+
 	requests int // that were decided, or could not be read
 }
 
 func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
 	c := &counted{Conn: conn, meter: w.meter, idle: w.meter.Limits().Idle}
 	return &client{ctx: ctx, way: w, raw: conn, line: newLine(c, c)}
+}
+
+// of credits the command with that id, if it is one, with the time that the
+// connection waited for its turn.
+func (c *client) of(id string) {
+	if c.waited > 0 && c.way.callers.waited(id, c.waited) {
+		c.waited = 0
+	}
 }
 
 // serve finds out what the program speaks, and speaks it.
@@ -48,6 +59,7 @@ func (c *client) serve() {
 func (c *client) serveSOCKS() {
 	q, err := socks.Read(c.line.br, c.line.conn)
 	c.caller = c.way.callers.known(q.User, q.Password)
+	c.of(c.caller)
 	if err != nil {
 		var bad *socks.Error
 		if !errors.As(err, &bad) {
@@ -124,6 +136,7 @@ func (c *client) serveHTTP(l *line, s scope) {
 		}
 		if field := req.Header.Get("Proxy-Authorization"); field != "" && !s.fixed {
 			c.caller = c.way.callers.basic(field)
+			c.of(c.caller)
 		}
 		if h.Form == request.Authority {
 			c.tunnel(&target{host: h.Host, port: h.Port, protocol: ProtocolConnect, answer: c.answerConnect})

@@ -34,14 +34,15 @@ type waiter struct {
 	conn  net.Conn
 	door  *Door
 	timer *time.Timer // ends the wait
-	left  bool        // the queue
+	since time.Time
+	left  bool // the queue
 }
 
 // take serves a connection, of a door or nil, has it wait for its turn, or turns it away.
 func (w *Way) take(conn net.Conn, door *Door) {
 	q := &w.queue
 	q.mu.Lock()
-	err := w.admit(conn, door)
+	err := w.admit(conn, door, 0)
 	if !errors.Is(err, meter.ErrConnections) || q.waiting.Len() >= q.most || !w.plane.waits(1) {
 		q.mu.Unlock()
 		if err != nil {
@@ -49,7 +50,7 @@ func (w *Way) take(conn net.Conn, door *Door) {
 		}
 		return
 	}
-	x := &waiter{conn: conn, door: door}
+	x := &waiter{conn: conn, door: door, since: time.Now()}
 	place := q.waiting.PushBack(x)
 	x.timer = time.AfterFunc(q.wait, func() { w.waited(place) })
 	if first := q.idle.Front(); first != nil { // its program opens another one when it needs it
@@ -58,9 +59,9 @@ func (w *Way) take(conn net.Conn, door *Door) {
 	q.mu.Unlock()
 }
 
-// admit serves a connection when the meter has room for it. The queue is
-// locked.
-func (w *Way) admit(conn net.Conn, door *Door) error {
+// admit serves a connection, which has waited for so long, when the meter has room
+// for it. The queue is locked.
+func (w *Way) admit(conn net.Conn, door *Door, waited time.Duration) error {
 	release, err := w.meter.Take()
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (w *Way) admit(conn net.Conn, door *Door) error {
 			c.open.Add(-1) // first: the connection that takes the place counts too
 			w.next(release)
 		}()
-		w.attend(conn, door)
+		w.attend(conn, door, waited)
 	})
 	return nil
 }
@@ -85,7 +86,7 @@ func (w *Way) next(release func()) {
 	defer q.mu.Unlock()
 	release()
 	for first := q.waiting.Front(); first != nil; first = q.waiting.Front() {
-		if x := first.Value.(*waiter); w.admit(x.conn, x.door) != nil {
+		if x := first.Value.(*waiter); w.admit(x.conn, x.door, time.Since(x.since)) != nil {
 			return
 		}
 		w.leave(first)

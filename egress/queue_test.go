@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
@@ -147,5 +148,54 @@ func TestQueueEnds(t *testing.T) {
 	}
 	if c := w.plane.Counters(); c.Waiting != 0 || c.Open != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestQueueCreditsTheWait holds that the time that connections waited for their turn
+// is noted with the command that they are of: by its credentials where there are
+// several, and otherwise because it is the only one.
+func TestQueueCreditsTheWait(t *testing.T) {
+	port := serve(t, echo)
+	host := "web.test:" + port
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = meter.Limits{Connections: 1} })
+	one := w.way.Caller("one")
+	const wait = 300 * time.Millisecond
+	queued := func(field string) {
+		t.Helper()
+		first := w.dial() // says nothing and keeps the one place
+		poll.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
+		conn := w.dial()
+		poll.Until(t, "the other one waits", func() bool { return w.plane.Counters().Waiting == 1 })
+		began := time.Now()
+		poll.Until(t, "it has waited", func() bool { return time.Since(began) >= wait })
+		first.Close()
+		io.WriteString(conn, "GET http://"+host+"/ HTTP/1.1\r\nHost: "+host+field+"\r\nConnection: close\r\n\r\n")
+		if b, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) {
+			t.Fatalf("%q %v", b, err)
+		}
+		poll.Until(t, "it has ended", func() bool { return w.plane.Counters().Open == 0 })
+	}
+	queued("")
+	if got := one.Waited(); got.Connections != 1 || got.Time < wait || got.Time > time.Minute {
+		t.Errorf("the only command: %+v", got)
+	}
+	two := w.way.Caller("two")
+	queued("")
+	proxy, err := url.Parse(two.Env()["http_proxy"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _ := proxy.User.Password()
+	queued("\r\nProxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("two:"+token)))
+	if got := one.Waited(); got.Connections != 1 {
+		t.Errorf("a command that did not wait: %+v", got)
+	}
+	if got := two.Waited(); got.Connections != 1 || got.Time < wait {
+		t.Errorf("the command of the credentials: %+v", got)
+	}
+	w.dial() // is served at once, and nothing more is noted
+	poll.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
+	if got := two.Waited(); got.Connections != 1 {
+		t.Errorf("one that did not wait counts: %+v", got)
 	}
 }

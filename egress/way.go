@@ -204,7 +204,7 @@ func (w *Way) pause(d time.Duration) bool {
 
 // attend serves a connection to its end. A fault of the proxy ends that
 // connection and nothing else.
-func (w *Way) attend(conn net.Conn, door *Door) {
+func (w *Way) attend(conn net.Conn, door *Door, waited time.Duration) {
 	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
 		if recover() != nil {
@@ -214,6 +214,10 @@ func (w *Way) attend(conn net.Conn, door *Door) {
 		conn.Close()
 	}()
 	c := newClient(w.flow, w, conn)
+	c.waited = waited
+	if waited > 0 {
+		c.of(w.callers.only()) // of several the credentials tell
+	}
 	if door != nil {
 		c.caller = w.callers.only() // nothing said there tells whose it is
 		c.tunnel(door.target())

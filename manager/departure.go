@@ -13,7 +13,8 @@ type departure interface {
 	// end takes the way out from a command that has ended, and returns what it
 	// was refused. It may be called again.
 	end() []sandbox.Violation
-	asked() []Answer // about hosts, while the command ran
+	waited() *sandbox.Waited // for a turn of its connections, while the command ran
+	asked() []Answer         // about hosts, while the command ran
 }
 
 // depart makes the command of req ready to begin in l: a program of its own, or

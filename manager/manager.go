@@ -216,6 +216,10 @@ type Outcome struct {
 	Cold     string // why it was made although a pool is kept; empty where none is
 	Duration time.Duration
 
+	// Waited is what connections of the command waited for their turn because of
+	// network.limits.connections; nil for nothing.
+	Waited *sandbox.Waited
+
 	// Blocked says that the command failed because rules stopped it, with
 	// evidence; the reason is one line for people and agents, and both hold
 	// names from inside. See package violation.

@@ -192,6 +192,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 	out.Exit, err = proc.Wait()
 	live.seen.saw(req.program(), out.Exit)
 	out.Duration = m.now().Sub(start)
+	out.Waited = exit.waited()
 	watch.refused, out.Answers = exit.end(), exit.asked()
 	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
 	switch {

@@ -185,7 +185,7 @@ func (s *Shell) depart(ctx context.Context, l *live, req *Request) (departure, e
 	if at == nil {
 		return nil, s.closed()
 	}
-	t := &turn{seat: at, began: s.m.now()}
+	t := &turn{seat: at, began: s.m.now(), before: at.exit.waited()}
 	if before := at.exit.asked(); len(before) > 0 {
 		t.answered = before[len(before)-1].Request.ID
 	}
@@ -197,6 +197,7 @@ type turn struct {
 	seat     *seat
 	began    time.Time
 	answered string // the last question before
+	before   *sandbox.Waited
 }
 
 func (t *turn) start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
@@ -216,6 +217,20 @@ func (t *turn) end() []sandbox.Violation {
 		}
 	}
 	return since
+}
+
+// waited implements departure: what the shell's connections have waited since the
+// line began.
+func (t *turn) waited() *sandbox.Waited {
+	now := t.seat.exit.waited()
+	if now == nil || t.before == nil {
+		return now
+	}
+	w := sandbox.Waited{Connections: now.Connections - t.before.Connections, Millis: now.Millis - t.before.Millis}
+	if w.Connections == 0 {
+		return nil
+	}
+	return &w
 }
 
 // asked implements departure. Of many answers a caller keeps the last ones.

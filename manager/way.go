@@ -159,6 +159,14 @@ func (c *caller) end() []sandbox.Violation {
 	return c.End()
 }
 
+// waited implements departure.
+func (c *caller) waited() *sandbox.Waited {
+	if c == nil {
+		return nil
+	}
+	return c.Waited()
+}
+
 // enter adds a command to those that use the way. While there is one, the names
 // of hosts resolve inside: a command with other rules is not led to this way by
 // a name.

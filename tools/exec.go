@@ -130,7 +130,7 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 // time was not enough.
 func ended(o manager.Outcome, out *capture, more string) Answer {
 	d := schema.ExecResult{
-		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left,
+		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
 		Sandbox: o.Name, Created: o.Created, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
 	}
@@ -164,6 +164,9 @@ func said(d schema.ExecResult, more string) []string {
 		add("ended by the signal %s, exit status %d", d.Signal, d.ExitCode)
 	case d.ExitCode != 0:
 		add("exit status %d", d.ExitCode)
+	}
+	if d.Waited.Long() {
+		add("%s; %s", d.Waited, d.Waited.Hint())
 	}
 	switch {
 	case d.Blocked:

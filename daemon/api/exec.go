@@ -41,6 +41,7 @@ type Exit struct {
 	Truncated       bool              `json:"truncated" doc:"Not all that was written is here"`
 	Limit           *sandbox.LimitHit `json:"limit,omitempty" doc:"The limit that was reached"`
 	Left            *sandbox.Left     `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it"`
+	Waited          *sandbox.Waited   `json:"waited,omitempty" doc:"What its connections waited for their turn, because of network.limits.connections"`
 	Blocked         bool              `json:"blocked" doc:"Rules have stopped it, with evidence"`
 	BlockedReason   string            `json:"blockedReason,omitempty"`
 	BlockedResource string            `json:"blockedResource,omitempty"`

@@ -73,6 +73,9 @@ type Caller interface {
 	// Refused returns what the command was refused so far, oldest first, a
 	// bounded number: the last ones.
 	Refused() []sandbox.Violation
+	// Waited returns what connections of the command have waited for their turn
+	// because of limits.connections, or nil for nothing.
+	Waited() *sandbox.Waited
 	// End takes the way from the command, and returns what it was refused,
 	// oldest first, a bounded number. It may be called again.
 	End() []sandbox.Violation

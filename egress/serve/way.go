@@ -81,6 +81,15 @@ func (c *caller) Env() map[string]string { return c.credits.Env() }
 // Refused implements [outlet.Caller].
 func (c *caller) Refused() []sandbox.Violation { return record.FromEvents(c.credits.Refused()) }
 
+// Waited implements [outlet.Caller].
+func (c *caller) Waited() *sandbox.Waited {
+	w := c.credits.Waited()
+	if w.Connections == 0 {
+		return nil
+	}
+	return &sandbox.Waited{Connections: w.Connections, Millis: w.Time.Milliseconds()}
+}
+
 // End implements [outlet.Caller].
 func (c *caller) End() []sandbox.Violation {
 	refused := c.credits.End()

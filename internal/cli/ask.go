@@ -128,6 +128,7 @@ type blockedView struct {
 	Violations []sandbox.Violation `json:"violations"`
 	Answers    []manager.Answer    `json:"answers"`
 	Limit      *sandbox.LimitHit   `json:"limit,omitempty"` // that the command reached as well
+	Waited     *sandbox.Waited     `json:"waited,omitempty"`
 }
 
 // sayBlocked says on standard error that rules stopped the command, behind
@@ -140,7 +141,7 @@ func (a *app) sayBlocked(out manager.Outcome) error {
 	if a.globals.json() {
 		return writeJSON(a.Stderr, blockedView{
 			Blocked: true, Resource: out.BlockedResource, Reason: out.BlockedReason, Hint: hint,
-			Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit,
+			Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit, Waited: out.Waited,
 		})
 	}
 	tier := sandbox.Evidence("")

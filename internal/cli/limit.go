@@ -15,29 +15,40 @@ type limitView struct {
 	Limit   sandbox.LimitHit `json:"limit"`
 	Message string           `json:"message"`
 	Hint    string           `json:"hint"`
+	Waited  *sandbox.Waited  `json:"waited,omitempty"`
+}
+
+// waitedView is what --format json says of a command whose connections waited.
+type waitedView struct {
+	Waited  sandbox.Waited `json:"waited"`
+	Message string         `json:"message"`
+	Hint    string         `json:"hint"`
 }
 
 // leftView is what --format json says of a command that left processes running.
 type leftView struct {
-	Left    sandbox.Left `json:"left"`
-	Message string       `json:"message"`
+	Left    sandbox.Left    `json:"left"`
+	Message string          `json:"message"`
+	Waited  *sandbox.Waited `json:"waited,omitempty"`
 }
 
 // sayLimit says on standard error which limit the command reached, behind what
 // the command said itself: one line, or one JSON document.
-func (a *app) sayLimit(h *sandbox.LimitHit) error {
+func (a *app) sayLimit(h *sandbox.LimitHit, waited *sandbox.Waited) error {
 	switch {
+	case h == nil && waited.Long() && a.globals.json():
+		return writeJSON(a.Stderr, waitedView{Waited: *waited, Message: waited.String(), Hint: waited.Hint()})
 	case h == nil:
 		return nil
 	case a.globals.json():
-		return a.writeLimit(h, h.Hint())
+		return a.writeLimit(h, h.Hint(), waited)
 	}
 	a.say("%s; %s", termsafe.Line(h.String()), h.Hint())
 	return nil
 }
 
-func (a *app) writeLimit(h *sandbox.LimitHit, hint string) error {
-	return writeJSON(a.Stderr, limitView{Limit: *h, Message: h.String(), Hint: hint})
+func (a *app) writeLimit(h *sandbox.LimitHit, hint string, waited *sandbox.Waited) error {
+	return writeJSON(a.Stderr, limitView{Limit: *h, Message: h.String(), Hint: hint, Waited: waited})
 }
 
 // sayEnded does so for an outcome of which it was said already whether rules
@@ -49,15 +60,18 @@ func (a *app) sayEnded(out manager.Outcome) error {
 	if a.globals.json() && (out.Blocked || slices.ContainsFunc(out.Violations, limited)) {
 		return nil
 	}
+	if out.Waited.Long() && !a.globals.json() {
+		a.say("%s; %s", out.Waited, out.Waited.Hint())
+	}
 	left := out.Exit.Left
 	switch {
 	case left == nil:
 	case a.globals.json() && out.Exit.Limit == nil:
-		return writeJSON(a.Stderr, leftView{Left: *left, Message: left.String()})
+		return writeJSON(a.Stderr, leftView{Left: *left, Message: left.String(), Waited: out.Waited})
 	case !a.globals.json():
 		a.say("%s", termsafe.Line(left.String()))
 	}
-	return a.sayLimit(out.Exit.Limit)
+	return a.sayLimit(out.Exit.Limit, out.Waited)
 }
 
 // sayTimedOut does so for the limit that this program has held itself, which the
@@ -71,9 +85,12 @@ func (a *app) sayTimedOut(req manager.Request, out manager.Outcome) error {
 		hint = h.Hint()
 	}
 	if h != nil && a.globals.json() {
-		return a.writeLimit(h, hint)
+		return a.writeLimit(h, hint, out.Waited)
 	}
 	after := out.Duration.Round(time.Millisecond)
+	if out.Waited.Long() && !a.globals.json() {
+		a.say("%s; %s", out.Waited, out.Waited.Hint())
+	}
 	if h == nil {
 		a.say("the command was ended at its time limit after %s", after)
 		return nil
@@ -98,7 +115,7 @@ func (a *app) sayNetworkLimits(out manager.Outcome) error {
 	reason := "the network's limits were reached, and requests refused: network." + strings.Join(said, ", network.")
 	if a.globals.json() {
 		return writeJSON(a.Stderr, blockedView{
-			Reason: reason, Hint: limitHint, Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit,
+			Reason: reason, Hint: limitHint, Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit, Waited: out.Waited,
 		})
 	}
 	a.say("%s; %s", reason, limitHint)

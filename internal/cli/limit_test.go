@@ -66,6 +66,34 @@ func TestFlagIsNamed(t *testing.T) {
 	}
 }
 
+// TestWaitIsSaid holds that a command whose connections waited for their turn says so
+// from a second on, also where it succeeds.
+func TestWaitIsSaid(t *testing.T) {
+	long, short := &sandbox.Waited{Connections: 12, Millis: 31200}, &sandbox.Waited{Connections: 3, Millis: 999}
+	const line = "sandbox: network.limits.connections made 12 connections wait for 31.2s in all; raise it in the settings, or open fewer connections at a time\n"
+	left := sandbox.Exit{Left: &sandbox.Left{Count: 1, Names: []string{"sleep (41)"}}}
+	for _, tt := range []struct {
+		name string
+		out  manager.Outcome
+		want string
+	}{
+		{"success", manager.Outcome{Waited: long}, line},
+		{"failure", manager.Outcome{Waited: long, Exit: sandbox.Exit{Code: 3}}, line},
+		{"with processes that are left", manager.Outcome{Waited: long, Exit: left}, line + "sandbox: 1 background process was ended with the command: sleep (41)\n"},
+		{"a moment", manager.Outcome{Waited: short}, ""},
+	} {
+		f := &fake{run: func(context.Context, manager.Request) (manager.Outcome, error) { return tt.out, nil }}
+		if r := call(t, f, "run", "--", "x"); r.status != tt.out.Exit.Code || r.stderr != tt.want {
+			t.Errorf("%s: status %d, says %q", tt.name, r.status, r.stderr)
+		}
+		var got struct{ Waited *sandbox.Waited }
+		r := call(t, f, "run", "-o", "json", "--", "x")
+		if err := json.Unmarshal([]byte(r.stderr), &got); tt.want != "" && (err != nil || got.Waited == nil || *got.Waited != *long) || tt.want == "" && r.stderr != "" {
+			t.Errorf("%s: as JSON: %s", tt.name, r.stderr)
+		}
+	}
+}
+
 // TestNetworkLimitIsSaid holds that a limit of the network which refused
 // something is named also where the command succeeds, or was blocked by
 // something else.

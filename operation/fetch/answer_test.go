@@ -104,6 +104,7 @@ func (freely) Settle(context.Context, budget.Amount) error { return nil }
 type nobody struct{}
 
 func (nobody) Env() map[string]string       { return nil }
+func (nobody) Waited() *sandbox.Waited      { return nil }
 func (nobody) End() []sandbox.Violation     { return nil }
 func (nobody) Refused() []sandbox.Violation { return nil }
 

@@ -38,6 +38,7 @@ type ExecResult struct {
 
 	Limit           *sandbox.LimitHit   `json:"limit,omitempty" doc:"The limit that was reached."`
 	Left            *sandbox.Left       `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it."`
+	Waited          *sandbox.Waited     `json:"waited,omitempty" doc:"What its connections waited for their turn, because of network.limits.connections."`
 	Blocked         bool                `json:"blocked,omitempty" doc:"A rule stopped the command, with evidence."`
 	BlockedReason   string              `json:"blockedReason,omitempty" doc:"Which rule, and what can be done."`
 	BlockedResource string              `json:"blockedResource,omitempty" doc:"What was not to be reached."`

@@ -73,6 +73,7 @@ type Outcome struct {
 	Blocked         bool                `json:"blocked"`
 	BlockedReason   string              `json:"blockedReason,omitempty"`
 	BlockedResource string              `json:"blockedResource,omitempty"`
+	Waited          *sandbox.Waited     `json:"waited,omitempty"`
 	Violations      []sandbox.Violation `json:"violations,omitempty"`
 	Causes          []sandbox.Violation `json:"causes,omitempty"`
 	Answers         []manager.Answer    `json:"answers,omitempty"`
@@ -100,7 +101,7 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 	return Outcome{
 		Answers: answers,
 		Name:    o.Name, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
-		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: hide(o.Violations), Causes: hide(o.Causes),
+		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Violations: hide(o.Violations), Causes: hide(o.Causes),
 	}
 }
 
@@ -109,7 +110,7 @@ func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	return manager.Outcome{
 		Answers: o.Answers,
 		Name:    o.Name, Exit: exit, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
-		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations, Causes: o.Causes,
+		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Violations: o.Violations, Causes: o.Causes,
 	}
 }
 

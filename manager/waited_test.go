@@ -1,0 +1,44 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+)
+
+// TestWaitOfConnections holds that a command whose connections waited because of
+// network.limits.connections, and which succeeds, is said to have waited; and that
+// the next command, which did not wait, is not.
+func TestWaitOfConnections(t *testing.T) {
+	onWalls(t, func(o *outward) {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				began := time.Now()
+				poll.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
+			}
+			io.WriteString(w, "ok\n")
+		}))
+		defer web.Close()
+		one := int64(1) // at a time
+		flags := &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"GET " + web.URL + "/"}, Limits: &config.NetworkLimitSettings{Connections: &one}}}
+		get := "curl -sS --max-time 60 " + web.URL
+		r, err := o.try(flags, get+"/slow & sleep 0.5; "+get+"/b; wait")
+		must(o.t, err)
+		if r.ExitCode != 0 || strings.Count(string(r.Stdout), "ok") != 2 || !r.Waited.Long() || r.Waited.Connections < 1 || len(r.Violations) != 0 {
+			o.t.Errorf("%+v: %s%s", r.Waited, r.Stdout, r.Stderr)
+		}
+		r, err = o.try(flags, get+"/b")
+		must(o.t, err)
+		if r.ExitCode != 0 || r.Waited != nil {
+			o.t.Errorf("the next command: %+v: %s%s", r.Waited, r.Stdout, r.Stderr)
+		}
+	})
+}
