@@ -24,11 +24,14 @@ func (c *Client) DeriveGrant(ctx context.Context, r api.DeriveGrant) (api.Derive
 // RevokeGrant takes the grant id of the tenant back, and with it all that were
 // or will be derived from it; what runs under them has been told to end when it
 // returns. That is remembered until expires, which is when the grant ends by
-// itself.
+// itself; the zero time is the longest that the daemon remembers it, 366 days.
 func (c *Client) RevokeGrant(ctx context.Context, id string, expires time.Time) error {
+	query := url.Values{}
+	if !expires.IsZero() {
+		query.Set("expires", expires.UTC().Format(time.RFC3339Nano))
+	}
 	return c.Call(ctx, Request{
-		Op: "revoke grant", Method: http.MethodDelete, Path: api.Prefix + "/grants/" + url.PathEscape(id),
-		Query: url.Values{"expires": {expires.UTC().Format(time.RFC3339Nano)}}, Again: true,
+		Op: "revoke grant", Method: http.MethodDelete, Path: api.Prefix + "/grants/" + url.PathEscape(id), Query: query, Again: true,
 	}, nil)
 }
 

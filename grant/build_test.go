@@ -55,7 +55,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"without end", func(c parties) { c.g.Expires = time.Time{} }, bad, "grant.expires"},
 		{"ends before it begins", func(c parties) { c.g.Expires = c.g.Issued.Add(-1) }, bad, "grant.expires"},
 		{"no id", func(c parties) { c.g.ID = "" }, bad, "grant.id"},
-		{"no tenant", func(c parties) { c.g.Tenant = "" }, bad, "grant.tenant"},
+		{"a tenant with a blank", func(c parties) { c.g.Tenant = "a b" }, bad, "grant.tenant"},
 		{"no subject", func(c parties) { c.g.Subject = "" }, bad, "grant.subject"},
 		{"no call", func(c parties) { c.g.Call = "" }, bad, "grant.call"},
 		{"no decision", func(c parties) { c.g.DecisionKey = "" }, bad, "grant.decisionKeyFingerprint"},

@@ -123,8 +123,8 @@ type Consent struct {
 type Grant struct {
 	ID      string `json:"id"`               // of this grant, unguessable; what revocation names
 	Parent  string `json:"parent,omitempty"` // grant that it was derived from
-	Tenant  string `json:"tenant"`
-	Subject string `json:"subject"` // on whose behalf
+	Tenant  string `json:"tenant"`           // empty where the settings know no tenants
+	Subject string `json:"subject"`          // on whose behalf
 	Agent   string `json:"agent,omitempty"`
 	Session string `json:"session,omitempty"`
 	Tool    string `json:"tool"`

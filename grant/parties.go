@@ -35,7 +35,7 @@ func (g *Grant) check(now time.Time) error {
 		field, text string
 		required    bool
 	}{
-		{"id", g.ID, true}, {"parent", g.Parent, false}, {"tenant", g.Tenant, true}, {"subject", g.Subject, true},
+		{"id", g.ID, true}, {"parent", g.Parent, false}, {"tenant", g.Tenant, false}, {"subject", g.Subject, true},
 		{"agent", g.Agent, false}, {"session", g.Session, false}, {"call", g.Call, true}, {"decisionKeyFingerprint", g.DecisionKey, true},
 	} {
 		if (id.required || id.text != "") && !isID(id.text) {

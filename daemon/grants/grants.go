@@ -76,7 +76,7 @@ func (x *Resource) Routes() []route.Route {
 	}, {
 		ID: "revokeGrant", Method: http.MethodDelete, Path: api.Prefix + "/grants/{id}", Tag: "grants", Role: token.Tenant,
 		Summary: "Take a grant back", Doc: "And with it all that were or will be derived from it. What runs under them ends. It is done when the answer comes.",
-		Query:  []route.Param{{Name: "expires", Required: true, Length: 64, Doc: "When the grant ends by itself, as 2026-11-21T06:12:15Z; until then this is remembered"}},
+		Query:  []route.Param{{Name: "expires", Length: 64, Doc: "When the grant ends by itself, as 2026-11-21T06:12:15Z; until then this is remembered. Without it this is remembered for 366 days"}},
 		Errors: []int{501, 503}, Do: x.revoke,
 	}, {
 		ID: "operate", Method: http.MethodPost, Path: api.Prefix + "/operate", Tag: "grants", Role: token.Tenant,
@@ -147,12 +147,9 @@ func (x *Resource) derive(c *route.Call) (any, error) {
 }
 
 func (x *Resource) revoke(c *route.Call) (any, error) {
-	expires, err := time.Parse(time.RFC3339Nano, c.Text("expires"))
+	expires, err := x.until(c)
 	if err != nil {
-		return nil, route.Invalid("expires", "is no time like 2026-11-21T06:12:15Z")
-	}
-	if expires.After(x.now().Add(maxAhead)) {
-		return nil, route.Invalid("expires", "is more than a year ahead")
+		return nil, err
 	}
 	r, err := x.registrar()
 	if err != nil {
@@ -163,6 +160,26 @@ func (x *Resource) revoke(c *route.Call) (any, error) {
 		return nil, r.RevokeOf(c.Caller.Agent, g)
 	}
 	return nil, r.Revoke(g)
+}
+
+// until is how long a revocation is remembered: until the time that the request
+// names, which is at most [maxAhead] from now, and for maxAhead where it names
+// none. The longest time is the default because a revocation that is forgotten
+// before its grant ends gives the grant back.
+func (x *Resource) until(c *route.Call) (time.Time, error) {
+	most := x.now().Add(maxAhead)
+	text := c.Text("expires")
+	if text == "" {
+		return most, nil
+	}
+	expires, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		return expires, route.Invalid("expires", "is no time like 2026-11-21T06:12:15Z")
+	case expires.After(most):
+		return expires, route.Invalid("expires", "is more than a year ahead")
+	}
+	return expires, nil
 }
 
 func (x *Resource) operate(c *route.Call) (any, error) {

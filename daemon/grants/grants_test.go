@@ -148,7 +148,6 @@ func TestCheckDeriveRevoke(t *testing.T) {
 	below := api.CheckGrant{Grant: child.Grant, Line: child.Line, Manifest: o.Manifest}
 	r.Want(200, "acme", "POST", "/v1/grants/check", text(t, below))
 	until := "?expires=" + url.QueryEscape(o.Grant.Expires.UTC().Format(time.RFC3339))
-	r.Want(422, "acme", "DELETE", "/v1/grants/"+o.Grant.ID, "")
 	r.Want(422, "acme", "DELETE", "/v1/grants/"+o.Grant.ID+"?expires=2999-01-01T00:00:00Z", "")
 	r.Want(204, "acme", "DELETE", "/v1/grants/"+o.Grant.ID+until, "")
 	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, check))
@@ -157,6 +156,49 @@ func TestCheckDeriveRevoke(t *testing.T) {
 	o.Operation = grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"}
 	if done := served.JSON[api.Performed](t, r.Want(200, "acme", "POST", "/v1/operate", text(t, o))); done.OK || done.Code != sandbox.CodePermissionDeny {
 		t.Errorf("%+v", done)
+	}
+}
+
+// TestRevokeWithoutExpiry holds that a grant can be taken back by its id alone,
+// and that a time which is none is refused all the same.
+func TestRevokeWithoutExpiry(t *testing.T) {
+	r := newRig(t, "memory")
+	o := r.order("acme", grant.Operation{})
+	check := api.CheckGrant{Grant: o.Grant, Manifest: o.Manifest}
+	r.Want(200, "acme", "POST", "/v1/grants/check", text(t, check))
+	if p := r.Want(422, "acme", "DELETE", "/v1/grants/"+o.Grant.ID+"?expires=tomorrow", "").Problem(t); p.Field != "expires" {
+		t.Errorf("%+v", p)
+	}
+	r.Want(200, "acme", "POST", "/v1/grants/check", text(t, check))
+	r.Want(204, "acme", "DELETE", "/v1/grants/"+o.Grant.ID, "")
+	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, check))
+}
+
+// TestSingleTenant holds that whoever keeps no tenants uses grants by the socket:
+// they name no tenant, and are checked, used, derived, charged and taken back.
+func TestSingleTenant(t *testing.T) {
+	r := newRig(t, "memory")
+	o := r.order("", grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a", Overwrite: true})
+	o.Data, o.Grant.Budget.Files = []byte("text"), 1
+	check := api.CheckGrant{Grant: o.Grant, Manifest: o.Manifest}
+	r.Want(200, "root", "POST", "/v1/grants/check", text(t, check))
+	if done := served.JSON[api.Performed](t, r.Want(200, "root", "POST", "/v1/operate", text(t, o))); !done.OK || done.Used.Files != 1 {
+		t.Errorf("%+v", done)
+	}
+	if done := served.JSON[api.Performed](t, r.Want(200, "root", "POST", "/v1/operate", text(t, o))); done.Code != sandbox.CodeBudgetExceeded {
+		t.Errorf("a second file: %+v", done)
+	}
+	d := api.DeriveGrant{Grant: o.Grant, Call: "call-child", DecisionKey: "key-child", Capabilities: []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}}}
+	child := served.JSON[api.DerivedGrant](t, r.Want(201, "root", "POST", "/v1/grants/derive", text(t, d)))
+	below := api.Operate{Grant: child.Grant, Line: child.Line, Manifest: o.Manifest, Operation: grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"}}
+	if done := served.JSON[api.Performed](t, r.Want(200, "root", "POST", "/v1/operate", text(t, below))); !done.OK {
+		t.Errorf("derived: %+v", done)
+	}
+	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, check)) // a tenant speaks for itself alone
+	r.Want(204, "root", "DELETE", "/v1/grants/"+o.Grant.ID, "")
+	r.Want(403, "root", "POST", "/v1/grants/check", text(t, check))
+	if done := served.JSON[api.Performed](t, r.Want(200, "root", "POST", "/v1/operate", text(t, below))); done.Code != sandbox.CodePermissionDeny {
+		t.Errorf("derived from one that was taken back: %+v", done)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestOneCallEach(t *testing.T) {
 func TestRefusedWords(t *testing.T) {
 	k := open(t, t.TempDir())
 	for name, w := range map[string][3]string{
-		"tenant": {"", "k", "c"}, "decisionKeyFingerprint": {"t", "k k", "c"}, "call": {"t", "k", "c\n"},
+		"tenant": {"t t", "k", "c"}, "decisionKeyFingerprint": {"t", "k k", "c"}, "call": {"t", "k", "c\n"},
 	} {
 		_, err := k.Use(w[0], w[1], w[2], soon())
 		wantCode(t, err, sandbox.CodeValidation, name)

@@ -30,7 +30,7 @@ type Schema struct {
 func All() []Schema {
 	return append(tools(), []Schema{
 		{"settings", schema.Input, config.Schema()},
-		of[grant.Grant]("grant", "1.0.0", "Grant: what a caller was given for one call of one tool", schema.Input),
+		of[grant.Grant]("grant", "1.1.0", "Grant: what a caller was given for one call of one tool", schema.Input),
 		of[grant.Manifest]("manifest", "1.0.0", "Manifest: what a tool declares of itself", schema.Input),
 		of[grant.Operation]("operation", "1.0.0", "Operation: one thing that a tool wants done; its content goes beside it", schema.Input),
 		of[grant.Profile]("profile", "1.0.0", "Profile: what one call may do", schema.Output),
@@ -84,7 +84,7 @@ func demanded(t reflect.Type, f reflect.StructField) bool {
 	name := schema.Name(f)
 	switch t {
 	case reflect.TypeFor[grant.Grant]():
-		return slices.Contains([]string{"id", "tenant", "subject", "tool", "call", "expires", "decisionKeyFingerprint"}, name)
+		return slices.Contains([]string{"id", "subject", "tool", "call", "expires", "decisionKeyFingerprint"}, name)
 	case reflect.TypeFor[grant.Manifest]():
 		return slices.Contains([]string{"tool", "version", "safety"}, name)
 	case reflect.TypeFor[grant.Consent]():
