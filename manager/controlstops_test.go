@@ -322,3 +322,40 @@ func TestCallerGaveUp(t *testing.T) {
 		}
 	}
 }
+
+// TestTimedOutOperations holds that an operation which is ended at a time limit,
+// its own or that of the profile, has a code that says so: in the answer, in the
+// evidence and in the metrics.
+func TestTimedOutOperations(t *testing.T) {
+	var seen observed
+	c, _ := newControlledFake(t, nil, "")
+	c.ctl.Observe = &seen
+	for name, tt := range map[string]struct {
+		do    grant.Operation
+		limit time.Duration
+		rule  string
+	}{
+		"a program's own":     {grant.Operation{Kind: grant.OpProcExec, Tool: "sleep", Args: []string{"1000"}, Timeout: 50 * time.Millisecond}, 0, "op.timeout"},
+		"a program's profile": {grant.Operation{Kind: grant.OpProcExec, Tool: "sleep", Args: []string{"1000"}}, 100 * time.Millisecond, "profile.limits.timeout"},
+		"a file's own":        {grant.Operation{Kind: grant.OpFsList, Path: "/workspace", Timeout: 1}, 0, "op.timeout"},
+		"a file's profile":    {grant.Operation{Kind: grant.OpFsList, Path: "/workspace"}, 1, "profile.limits.timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := c.operation(tt.do)
+			op.Manifest.Limits.Timeout = tt.limit
+			done, err := c.operate(op)
+			if done.OK || done.Code != sandbox.CodeTimeout || !done.Retryable || done.Message == "" {
+				t.Errorf("%+v, %v", done, err)
+			}
+			must(t, c.ctl.Witness.Flush(context.Background()))
+			if _, end := c.pair(done.ID); end.Status != proof.Failed || end.Code != sandbox.CodeTimeout || end.Rule != tt.rule {
+				t.Errorf("on record is %+v", end)
+			}
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			if last := seen.list[len(seen.list)-1]; last.Code != sandbox.CodeTimeout || last.Denied {
+				t.Errorf("counted is %+v", last)
+			}
+		})
+	}
+}

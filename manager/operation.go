@@ -220,6 +220,10 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.guard.Profile().Limits.Timeout, errOperationTime)
 	defer cancel()
+	if own := o.vetted.Timeout; own > 0 && !timesItself(o.vetted.Domain) {
+		ctx, cancel = context.WithTimeoutCause(ctx, own, errOwnTime)
+		defer cancel()
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(o.call.life, func() { end(context.Cause(o.call.life)) })()
@@ -259,6 +263,16 @@ func (o *order) source() budget.Source {
 // the profile.
 var errOperationTime = errors.New("time limit of the operation")
 
+// errOwnTime is the cause of a context that ends at the timeout that the
+// operation names itself.
+var errOwnTime = errors.New("timeout of the operation")
+
+// timesItself reports whether the executor of a domain holds the timeout that an
+// operation names. A program, a request and a page have it for themselves, and
+// the start of the sandbox or the browser does not count; files and temporary
+// space have it for all of the operation.
+func timesItself(d grant.Domain) bool { return d != grant.DomainFS && d != grant.DomainTmp }
+
 // cause is why the operation was stopped, where it was, in the place of what
 // its executor made of it.
 func (o *order) cause(ctx context.Context, err error) error {
@@ -272,6 +286,8 @@ func (o *order) cause(ctx context.Context, err error) error {
 		return why
 	case errors.Is(why, errOperationTime) && vague(err):
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Field: "profile.limits.timeout", Message: "the operation was stopped at its time limit", Hint: "ask for less at a time", Retryable: true, Err: err}
+	case errors.Is(why, errOwnTime) && vague(err):
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "operate", Field: "op.timeout", Message: "the operation was stopped after the time that it was given", Hint: "allow more time", Retryable: true, Err: err}
 	}
 	return err
 }

@@ -25,9 +25,10 @@ import (
 // LANG and TMPDIR, where they are set, and no other variable at all. Folders of
 // PATH that are not absolute are left out: they would be the workspace.
 //
-// An exit status that is not 0 is a result, and so is an end by the operation's
-// own timeout, or at a limit of the sandbox. One that has used up its processor
-// time is [sandbox.CodeBudgetExceeded], whoever notices. A program that cannot be started is
+// An exit status that is not 0 is a result, and so is an end at a limit of the
+// sandbox. A program that is ended by the operation's own timeout is
+// [sandbox.CodeTimeout], with what it wrote until then and how it ended. One that
+// has used up its processor time is [sandbox.CodeBudgetExceeded], whoever notices. A program that cannot be started is
 // [sandbox.CodeExecution], as Start of a sandbox has it. One that writes more
 // than the profile lets it is [sandbox.CodeCapabilityBlocked], and a budget that
 // could not be held here is [sandbox.CodeUnsupported], before anything runs
@@ -182,7 +183,9 @@ func (r *run) ended(exit sandbox.Exit, err error) (operation.Output, error) {
 	}
 	r.call.Effect(effect)
 	switch {
-	case r.ctx.Err() != nil && !timedOut:
+	case timedOut:
+		return out, late(r.vetted)
+	case r.ctx.Err() != nil:
 		return out, stopped(r.ctx)
 	case err != nil:
 		return out, known(err)
@@ -206,6 +209,14 @@ func usedUp(program string) error {
 	}
 }
 
+// late is the end by the operation's own timeout.
+func late(v grant.Vetted) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeTimeout, Op: "execute", Field: "op.timeout", Resource: v.Tool, Retryable: true,
+		Message: "the program was ended after the " + v.Timeout.String() + " that it was given", Hint: "allow more time, or have it do less",
+	}
+}
+
 // stopped is why a context has ended, as an error of ours.
 func stopped(ctx context.Context) error {
 	cause := context.Cause(ctx)
@@ -215,7 +226,7 @@ func stopped(ctx context.Context) error {
 		return budget.Unmetered(budget.CPUMs) // the clock said so, to the meter
 	case errors.As(cause, &e):
 		return cause
-	case errors.Is(cause, context.DeadlineExceeded):
+	case cause == errTimeout, errors.Is(cause, context.DeadlineExceeded):
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "execute", Message: "the program was ended at its time limit", Err: cause}
 	}
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "execute", Message: "the caller has given up, and the program was ended", Err: cause}

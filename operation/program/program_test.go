@@ -261,7 +261,10 @@ func TestStops(t *testing.T) {
 		op := run("sleep", "1000")
 		op.Timeout = afterStart
 		d := newRig(memory(t, nil)).do(t, t.Context(), op)
-		must(t, d.err)
+		codeIs(t, d.err, sandbox.CodeTimeout)
+		if e := new(sandbox.Error); !errors.As(d.err, &e) || e.Field != "op.timeout" || !e.Retryable {
+			t.Errorf("%v", d.err)
+		}
 		if e := d.out.Exit; e == nil || !e.TimedOut || e.Signal != "KILL" || *d.code != e.Code {
 			t.Errorf("exit %+v", e)
 		}
