@@ -19,6 +19,7 @@ type lookout struct {
 	live *live
 	dir  string
 	tail *tail  // nil when nothing is looked for in it
+	said *tail  // the output, where the error output is apart and hosts are looked for; or nil
 	line string // the command as text
 
 	unjudged bool // nothing counts as blocked
@@ -26,24 +27,34 @@ type lookout struct {
 	refused []sandbox.Violation // what the proxy did not let it reach
 }
 
-// lookOut has the error output of the command kept, which is its only output on a
-// terminal, and returns what to run instead.
+// lookOut has the end of the error output of the command kept, which on a terminal is
+// its only output, and where hosts are looked for that of its output, too. It returns
+// what to run instead.
 func lookOut(l *live, req Request) (*lookout, sandbox.Command) {
 	c := req.Command
 	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir), unjudged: req.unjudged, line: cmp.Or(req.line, strings.Join(c.Args, " "))}
 	if _, ok := l.Sandbox.(sandbox.Judge); !ok && !closed(l) || req.unjudged {
 		return o, c
 	}
-	o.tail = &tail{}
-	out := &c.Stderr
 	if c.TTY != nil {
-		out = &c.Stdout
+		o.tail = keep(&c.Stdout, violation.MaxTail)
+		return o, c
 	}
-	if o.tail.w = *out; o.tail.w == nil {
-		o.tail.w = io.Discard
+	o.tail = keep(&c.Stderr, violation.MaxTail)
+	if closed(l) { // Maven and its like say there which host they did not reach
+		o.said = keep(&c.Stdout, violation.MaxStdout)
 	}
-	*out = o.tail
 	return o, c
+}
+
+// keep has the last most bytes of out kept.
+func keep(out *io.Writer, most int) *tail {
+	t := &tail{w: *out, most: most}
+	if t.w == nil {
+		t.w = io.Discard
+	}
+	*out = t
+	return t
 }
 
 // judge fills in what rules had to do with the end of the command. One that
@@ -56,6 +67,9 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 		e.Stderr, e.Command = o.tail.end, o.line
 		if closed(o.live) {
 			e.Network = unreached(o.live.egress)
+			if o.said != nil {
+				e.Stdout = o.said.end
+			}
 		}
 	}
 	if w, ok := p.(sandbox.Witness); ok {
@@ -116,13 +130,14 @@ func unreached(r sandbox.EgressRules) func(host string, port uint16) (target, ru
 
 // A tail passes on what is written and keeps the end of it.
 type tail struct {
-	w   io.Writer
-	end []byte
+	w    io.Writer
+	most int // bytes; twice as many are held at most
+	end  []byte
 }
 
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
-	const most = violation.MaxTail
+	most := t.most
 	if len(p) >= most {
 		t.end = append(t.end[:0], p[len(p)-most:]...)
 	} else {

@@ -29,6 +29,7 @@ func TestUnreachedIsTold(t *testing.T) {
 			{"a program that names no host", nil, `python3 -c 'import urllib.request; urllib.request.urlopen("https://example.com/")'`, "example.com:443", "network.allowedDomains"},
 			{"rules for others", other, plain + "curl -sS https://example.com/", "example.com", "network.allowedDomains"},
 			{"a rule, and no proxy", other, plain + "curl -sS https://a.wide.test/", "a.wide.test", "proxy: "},
+			{"in the output", nil, "curl -sS https://example.com/ 2>&1", "example.com", "network.allowedDomains"},
 			{"nothing of hosts", nil, "echo no such file >&2; exit 3", "", ""},
 			{"loopback", nil, "curl -sS http://127.0.0.1:9/", "", ""},
 			{"a success", nil, "curl -sS https://example.com/; true", "", ""},

@@ -35,6 +35,9 @@ import (
 const (
 	// MaxTail is how many bytes at the end of the error output are looked at.
 	MaxTail = 64 << 10
+	// MaxStdout is how many bytes at the end of the output are looked at for hosts,
+	// where the error output says nothing.
+	MaxStdout = 16 << 10
 	// MaxViolations bounds what is reported of one command.
 	MaxViolations = 64
 
@@ -49,6 +52,7 @@ type Ending struct {
 	Exit      sandbox.Exit
 	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
 	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
+	Stdout    []byte              // the end of its output, where that is apart; only the last MaxStdout bytes count, and for hosts alone
 	Witnessed []sandbox.Violation // seen by the wall, oldest first; weak ones were undone and stopped nothing
 	Command   string              // its text; its URLs name the host where a message names none
 	// Network says of a host that was not reached by which name and rule it is
@@ -89,11 +93,7 @@ func Classify(j sandbox.Judge, e Ending) Finding {
 	if e.Exit.Code == 0 {
 		return Finding{Violations: c.found}
 	}
-	lines := strings.Split(string(tail(e.Stderr)), "\n")
-	lines = lines[max(0, len(lines)-maxLines):]
-	for i, line := range lines {
-		lines[i] = plain(strings.TrimRight(line, "\r"))
-	}
+	lines := linesOf(e.Stderr, MaxTail)
 	if j != nil {
 		for _, line := range lines {
 			c.line(line)
@@ -102,10 +102,21 @@ func Classify(j sandbox.Judge, e Ending) Finding {
 	if c.network != nil {
 		c.hosts(lines, e.Command)
 	}
+	if c.network != nil && !c.named && len(c.found) == 0 { // the error output says nothing of it
+		c.hosts(linesOf(e.Stdout, MaxStdout), e.Command)
+	}
 	return c.finding()
 }
 
-func tail(b []byte) []byte { return b[max(0, len(b)-MaxTail):] }
+// linesOf returns the last lines of the last most bytes, without control characters.
+func linesOf(b []byte, most int) []string {
+	lines := strings.Split(string(b[max(0, len(b)-most):]), "\n")
+	lines = lines[max(0, len(lines)-maxLines):]
+	for i, line := range lines {
+		lines[i] = plain(strings.TrimRight(line, "\r"))
+	}
+	return lines
+}
 
 // A classifier gathers the violations of one command.
 type classifier struct {
@@ -113,8 +124,9 @@ type classifier struct {
 	network func(host string, port uint16) (target, rule string, denied bool)
 	dir     string
 	at      time.Time
-	judged  int // questions asked so far
-	weak    int // weak violations so far
+	judged  int  // questions asked so far
+	weak    int  // weak violations so far
+	named   bool // a line has named a host that was not reached
 
 	found     []sandbox.Violation
 	confirmed map[string]bool // resources that a line with a denial's text names

@@ -2,6 +2,7 @@ package violation
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,13 @@ var failing = []string{
 	"unknownhostexception", "unknown host", "bad address", "could not translate host name", "unknown mysql server host",
 	"nameresolutionerror", "failed to lookup address", "network is unreachable", "enetunreach", "no route to host", "ehostunreach",
 	"couldn't connect to server", "could not connect to server",
+	"blocked by sandbox", // by the proxy, to a program that sends it no credentials, as Java does not
 }
+
+// vague are those of naming behind which other things than hosts stand as well:
+// Gradle cannot resolve "all files", npm a dependency. A host there has a dot, or
+// stands in quotes.
+var vague = []string{"failed to resolve", "could not resolve", "couldn't resolve", "unable to resolve", "cannot resolve", "can't resolve"}
 
 // naming are the words, in small letters, behind which the host stands in such
 // messages; those that say most come first.
@@ -53,7 +60,7 @@ func unreached(line string) (host string, port uint16, missing bool) {
 				break
 			}
 			from += i + len(words)
-			if host, port = hostAt(line[from:]); host != "" {
+			if host, port = hostAt(line[from:]); host != "" && (!slices.Contains(vague, words) || surely(host, line[from:])) {
 				return host, port, false
 			}
 		}
@@ -71,6 +78,13 @@ func unreached(line string) (host string, port uint16, missing bool) {
 		}
 	}
 	return "", 0, true
+}
+
+// surely reports whether a host at the beginning of text is one also behind words
+// that are vague.
+func surely(host, text string) bool {
+	text = strings.TrimLeft(text, " :")
+	return strings.ContainsAny(host, ".:") || text != "" && strings.ContainsAny(text[:1], "'\"`") || strings.HasPrefix(text, "‘") || strings.HasPrefix(text, "“")
 }
 
 // hostAt reads the host that stands at the beginning of text, perhaps in quotes
@@ -141,6 +155,9 @@ func plausible(word string) bool {
 	if strings.ContainsAny(word, ":[]") || strings.Contains(word, "..") || strings.HasPrefix(word, "-") {
 		return false
 	}
+	if lower := strings.ToLower(word); strings.HasSuffix(lower, "exception") || strings.HasSuffix(lower, "error") {
+		return false // the class of a Java exception, which is no domain
+	}
 	switch strings.ToLower(word) {
 	case "host", "hostname", "proxy", "address", "name", "server", "the", "tcp", "udp", "port", "error", "for", "on", "to", "a", "errno",
 		"connect", "socket", "getaddrinfo", "gethostbyname", "sendto", "request", "connection":
@@ -195,6 +212,8 @@ func urlHosts(text string) (list []hostPort) {
 
 // hosts looks for hosts that the command says it could not reach.
 func (c *classifier) hosts(lines []string, command string) {
+	before := c.judged
+	defer func() { c.named = c.named || c.judged > before }()
 	missing := false
 	for _, line := range lines {
 		host, port, unnamed := unreached(line)

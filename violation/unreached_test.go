@@ -32,6 +32,11 @@ func TestUnreached(t *testing.T) {
 		{"NameResolutionError(\"<HTTPSConnection>: Failed to resolve 'pypi.org' ([Errno -3] Temporary failure in name resolution)\")", "", "pypi.org"},
 		{"E: Failed to fetch http://deb.debian.org/x  Temporary failure resolving 'deb.debian.org'", "", "deb.debian.org"},
 		{"Err:1 http://deb.debian.org bookworm InRelease\n  Could not resolve 'deb.debian.org'", "", "deb.debian.org"},
+		{"> Could not resolve all files for configuration ':compile'.", "", ""},
+		{"Caused by: org.gradle.internal.resolve.ModuleVersionResolveException: Could not resolve a:b:1.", "", ""},
+		{"npm error ERESOLVE could not resolve", "", ""},
+		{"> Could not GET 'https://repo.maven.apache.org/maven2/a.pom'. Received status code 403 from server: Blocked by sandbox: network.allowedDomains", "", "repo.maven.apache.org:443"},
+		{"could not resolve 'db'", "", "db"},
 		{"Exception in thread \"main\" java.net.UnknownHostException: repo.maven.apache.org", "", "repo.maven.apache.org"},
 		{"psql: error: could not translate host name \"db\" to address: Temporary failure in name resolution", "", "db"},
 		{"ERROR 2005 (HY000): Unknown MySQL server host 'db' (-3)", "", "db"},
@@ -95,4 +100,40 @@ func FuzzUnreached(f *testing.F) {
 				return host, "r", true
 			}})
 	})
+}
+
+// TestUnreachedInOutput holds that hosts are read from the end of the output too,
+// where the error output names none and the command has failed.
+func TestUnreachedInOutput(t *testing.T) {
+	const maven = "[ERROR] Could not transfer artifact a:b:pom:1 from/to central (https://repo.maven.apache.org/maven2): repo.maven.apache.org: Temporary failure in name resolution\n"
+	filler := strings.Repeat("x", violation.MaxStdout)
+	for _, tt := range []struct {
+		name, stdout, stderr string
+		code                 int
+		want                 string
+	}{
+		{"the output alone", maven, "Picked up JAVA_TOOL_OPTIONS: -Da=b\n", 1, "repo.maven.apache.org:443"},
+		{"the error output says more", maven, "curl: (6) Could not resolve host: example.com\n", 1, "example.com"},
+		{"a success", maven, "", 0, ""},
+		{"long ago", maven + filler, "", 1, ""},
+		{"at the end", filler + "\n" + maven, "", 1, "repo.maven.apache.org:443"},
+		{"paths", "cat: /denied: Permission denied\n", "", 1, ""},
+	} {
+		f := violation.Classify(nil, violation.Ending{
+			Exit: sandbox.Exit{Code: tt.code}, Stdout: []byte(tt.stdout), Stderr: []byte(tt.stderr),
+			Network: func(host string, port uint16) (string, string, bool) {
+				if port != 0 {
+					host += ":" + strconv.Itoa(int(port))
+				}
+				return host, "network.allowedDomains", true
+			},
+		})
+		var got []string
+		for _, v := range f.Violations {
+			got = append(got, v.Resource)
+		}
+		if strings.Join(got, " ") != tt.want || f.Blocked != (tt.want != "") {
+			t.Errorf("%s: %q, blocked %v, want %q", tt.name, got, f.Blocked, tt.want)
+		}
+	}
 }
