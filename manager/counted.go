@@ -19,11 +19,23 @@ type count struct {
 	late  bool // the command was ended at its time limit
 }
 
-// counting begins to count a call of req; effect is what it does.
-func (m *Manager) counting(req Request, domain grant.Domain, effect grant.SideEffect) *count {
+// counting begins to count a call of req; effect is what it does, and resource
+// what it uses.
+func (m *Manager) counting(req Request, domain grant.Domain, resource operation.Resource, effect grant.SideEffect) *count {
 	return &count{m: m, began: time.Now(), ended: operation.Ended{
-		Tenant: req.Who.Tenant, Tool: req.Tool, Domain: domain, Effects: []grant.SideEffect{effect},
+		Tenant: req.Who.Tenant, Tool: req.Tool, Domain: domain, Resource: resource, Effects: []grant.SideEffect{effect},
 	}}
+}
+
+// resource is what a request for a command uses.
+func (r *Request) resource() operation.Resource {
+	switch {
+	case r.line != "":
+		return operation.ResourceLine
+	case len(r.Command.Args) > 0:
+		return operation.ResourceCommand
+	}
+	return operation.ResourceSandbox
 }
 
 // timedOut notes that the command was ended at its time limit.

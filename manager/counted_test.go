@@ -58,15 +58,16 @@ func TestCallsWithoutGrantsAreCounted(t *testing.T) {
 			if e.Denied {
 				how = "denied " + string(e.Code)
 			}
-			got = append(got, string(e.Domain)+" "+e.Tool+": "+how)
+			got = append(got, string(e.Domain)+" "+string(e.Resource)+" "+e.Tool+": "+how)
 			if e.Tenant != tenant || e.Duration <= 0 || len(e.Effects) != 1 {
 				c.t.Errorf("%+v", e)
 			}
 		}
 		proc := string(grant.DomainProc)
 		want := []string{
-			proc + " exec: ok", proc + " exec: ok", proc + " exec: denied " + string(sandbox.CodeDenyTool), proc + " exec: error " + string(sandbox.CodeExecution),
-			proc + " exec: error " + string(sandbox.CodeTimeout), proc + " : ok", string(grant.DomainFS) + " write: ok",
+			proc + " command exec: ok", proc + " command exec: ok", proc + " command exec: denied " + string(sandbox.CodeDenyTool),
+			proc + " command exec: error " + string(sandbox.CodeExecution), proc + " command exec: error " + string(sandbox.CodeTimeout),
+			proc + " line : ok", string(grant.DomainFS) + " file write: ok",
 		}
 		if !slices.Equal(got, want) {
 			c.t.Errorf("counted is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/operation"
 )
 
 // A Share is the file side of a sandbox that is lent for a while.
@@ -54,7 +55,7 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 // lendFiles is lend for files. What is done with them is on record, operation by
 // operation; here only what kept them from being lent.
 func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission, *live) error) (err error) {
-	counted := m.counting(req, grant.DomainFS, grant.EffectFilesystem)
+	counted := m.counting(req, grant.DomainFS, operation.ResourceFile, grant.EffectFilesystem)
 	defer func() { counted.end(err) }()
 	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool})
 	var spent *spending

@@ -52,7 +52,7 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 
 // lend is the chain of steps around whatever fn does with the live sandbox.
 func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) (err error) {
-	counted := m.counting(req, grant.DomainProc, grant.EffectProcess)
+	counted := m.counting(req, grant.DomainProc, req.resource(), grant.EffectProcess)
 	defer func() { counted.end(err) }()
 	a, err := m.admit(ctx, req, call)
 	var spent *spending

@@ -75,7 +75,7 @@ func statusOf(err error, begun bool) proof.Status {
 // measured is an order as whoever shows metrics hears of it.
 func (o *order) measured(done metered, err error) operation.Ended {
 	e := operation.Ended{
-		Tenant: o.req.Grant.Tenant, Tool: o.req.Grant.Tool, Domain: o.vetted.Domain, Effects: o.vetted.Effects, Denied: statusOf(err, done.begun) == proof.Denied,
+		Tenant: o.req.Grant.Tenant, Tool: o.req.Grant.Tool, Domain: o.vetted.Domain, Resource: operation.ResourceOf(o.vetted.Kind), Effects: o.vetted.Effects, Denied: statusOf(err, done.begun) == proof.Denied,
 		Code: done.Code, Retryable: done.Retryable, Used: done.Used, Duration: done.Duration,
 	}
 	if o.guard != nil {

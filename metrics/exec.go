@@ -9,8 +9,8 @@ import (
 
 // A series is what one counter of sandbox_exec_total is of.
 type series struct {
-	domain, safety, effect string // from bounded sets
-	tenant, tool           string // as they are called until [execs.count] has made labels of them
+	domain, resource, safety, effect string // from bounded sets
+	tenant, tool                     string // as they are called until [execs.count] has made labels of them
 }
 
 // execs counts what was begun, in a bounded number of series.
@@ -32,7 +32,7 @@ type names struct {
 
 func newExecs(o Options) *execs {
 	e := &execs{
-		vec:       prometheus.NewCounterVec(counter("sandbox_exec_total", "Operations that were begun."), []string{"domain", "tool", "safety", "side_effect", "tenant"}),
+		vec:       prometheus.NewCounterVec(counter("sandbox_exec_total", "Commands, uses of files and operations under grants that were begun."), []string{"domain", "resource", "tool", "safety", "side_effect", "tenant"}),
 		maxSeries: or(o.MaxSeries, 10_000), known: map[series]prometheus.Counter{},
 	}
 	e.tenants = names{most: or(o.MaxTenants, 200), has: map[string]struct{}{}}
@@ -82,7 +82,7 @@ func (e *execs) admit(s series) prometheus.Counter {
 		}
 	}
 	s.tenant, s.tool = e.tenants.take(s.tenant), e.tools.take(s.tool)
-	c := e.vec.WithLabelValues(s.domain, s.tool, s.safety, s.effect, s.tenant)
+	c := e.vec.WithLabelValues(s.domain, s.resource, s.tool, s.safety, s.effect, s.tenant)
 	e.known[s] = c
 	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/operation"
 )
 
 // other is the value of labels that have no room for more values.
@@ -32,6 +33,16 @@ func domainLabel(d grant.Domain) string {
 	switch d {
 	case grant.DomainFS, grant.DomainNet, grant.DomainBrowser, grant.DomainProc, grant.DomainTmp:
 		return string(d)
+	}
+	return other
+}
+
+// resourceLabel is a kind of resource that there is.
+func resourceLabel(r operation.Resource) string {
+	switch r {
+	case operation.ResourceCommand, operation.ResourceLine, operation.ResourceSandbox, operation.ResourceFile, operation.ResourceFolder,
+		operation.ResourceHost, operation.ResourcePage, operation.ResourceProgram, operation.ResourceSpace:
+		return string(r)
 	}
 	return other
 }

@@ -104,7 +104,7 @@ func (m *Metrics) Ended(e operation.Ended) {
 	}
 	domain := domainLabel(e.Domain)
 	m.execs.count(series{
-		domain: domain, safety: safetyLabel(e.Safety), effect: effectLabel(e.Effects), tenant: e.Tenant, tool: e.Tool,
+		domain: domain, resource: resourceLabel(e.Resource), safety: safetyLabel(e.Safety), effect: effectLabel(e.Effects), tenant: e.Tenant, tool: e.Tool,
 	})
 	m.latency.WithLabelValues(domain).Observe(milliseconds(e.Duration))
 	add(m.bytesIn, e.Used.BytesIn)

@@ -29,7 +29,7 @@ func fresh(t testing.TB, o metrics.Options) (*metrics.Metrics, *prometheus.Regis
 
 func ok() operation.Ended {
 	return operation.Ended{
-		Tenant: "acme", Tool: "builder", Domain: grant.DomainFS, Safety: grant.SafetyLow,
+		Tenant: "acme", Tool: "builder", Domain: grant.DomainFS, Resource: operation.ResourceFile, Safety: grant.SafetyLow,
 		Effects: []grant.SideEffect{grant.EffectFilesystem, grant.EffectWrite},
 		Used:    grant.Budget{BytesIn: 100, BytesOut: 20, CPUMs: 7, GPUMs: 3}, Duration: 3 * time.Millisecond,
 	}
@@ -47,17 +47,19 @@ func TestEnded(t *testing.T) {
 	m.Ended(ok())
 	m.Ended(ok())
 	failed := ok()
-	failed.Code, failed.Retryable, failed.Domain, failed.Effects = sandbox.CodeUnavailable, true, grant.DomainNet, []grant.SideEffect{grant.EffectNetwork}
+	failed.Code, failed.Retryable, failed.Domain, failed.Resource, failed.Effects = sandbox.CodeUnavailable, true, grant.DomainNet, operation.ResourceHost, []grant.SideEffect{grant.EffectNetwork}
 	failed.Used = grant.Budget{BytesIn: 1, CPUMs: grant.Unlimited}
 	m.Ended(failed)
+	m.Ended(operation.Ended{Domain: grant.DomainProc, Resource: operation.ResourceCommand, Effects: []grant.SideEffect{grant.EffectProcess}}) // a plain command
 	refused := ok()
 	refused.Denied, refused.Code, refused.Tenant = true, sandbox.CodePermissionDeny, "nobody"
 	m.Ended(refused)
 	shows(t, reg, `
-# HELP sandbox_exec_total Operations that were begun.
+# HELP sandbox_exec_total Commands, uses of files and operations under grants that were begun.
 # TYPE sandbox_exec_total counter
-sandbox_exec_total{domain="fs",safety="low",side_effect="write",tenant="acme",tool="builder"} 2
-sandbox_exec_total{domain="net.http",safety="low",side_effect="network",tenant="acme",tool="builder"} 1
+sandbox_exec_total{domain="fs",resource="file",safety="low",side_effect="write",tenant="acme",tool="builder"} 2
+sandbox_exec_total{domain="net.http",resource="host",safety="low",side_effect="network",tenant="acme",tool="builder"} 1
+sandbox_exec_total{domain="proc",resource="command",safety="other",side_effect="process",tenant="none",tool="none"} 1
 # HELP sandbox_denied_total Operations that were refused before anything was done.
 # TYPE sandbox_denied_total counter
 sandbox_denied_total{code="SANDBOX.PERMISSION_DENY",retryable="false"} 1
@@ -75,7 +77,7 @@ sandbox_cpu_ms 14
 # TYPE sandbox_gpu_ms counter
 sandbox_gpu_ms 6
 `, "sandbox_exec_total", "sandbox_denied_total", "sandbox_errors_total", "sandbox_budget_used_bytes", "sandbox_cpu_ms", "sandbox_gpu_ms")
-	if n, err := testutil.GatherAndCount(reg, "sandbox_latency_ms"); err != nil || n != 2 {
+	if n, err := testutil.GatherAndCount(reg, "sandbox_latency_ms"); err != nil || n != 3 {
 		t.Errorf("%d domains have times, %v", n, err)
 	}
 }
@@ -170,6 +172,7 @@ func TestSeriesAreBounded(t *testing.T) {
 				e.Tenant, e.Tool = fmt.Sprint("tenant-", n%150), fmt.Sprint("tool-", (n+part)%150)
 				e.Domain, e.Safety = grant.Domain(fmt.Sprint("domain-", n)), grant.SafetyClass(fmt.Sprint("safety-", n))
 				e.Effects = []grant.SideEffect{grant.SideEffect(fmt.Sprint("effect-", n))}
+				e.Resource = operation.Resource(fmt.Sprint("resource-", n)) // a name, which is no label
 				m.Ended(e)
 			}
 		})
@@ -242,9 +245,9 @@ func TestEffects(t *testing.T) {
 		e.Effects = effects
 		m.Ended(e)
 		shows(t, reg, `
-# HELP sandbox_exec_total Operations that were begun.
+# HELP sandbox_exec_total Commands, uses of files and operations under grants that were begun.
 # TYPE sandbox_exec_total counter
-sandbox_exec_total{domain="fs",safety="low",side_effect="`+want+`",tenant="acme",tool="builder"} 1
+sandbox_exec_total{domain="fs",resource="file",safety="low",side_effect="`+want+`",tenant="acme",tool="builder"} 1
 `, "sandbox_exec_total")
 	}
 }

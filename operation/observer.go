@@ -24,11 +24,14 @@ type Observer interface {
 // An Ended is an operation that has ended. Its words may be those of whoever
 // called, where it was refused before anybody looked at them.
 type Ended struct {
-	Tenant  string
-	Tool    string       // whose call it was
-	Domain  grant.Domain // empty for a kind that there is not
-	Safety  grant.SafetyClass
-	Effects []grant.SideEffect
+	Tenant string
+	Tool   string       // whose call it was
+	Domain grant.Domain // empty for a kind that there is not
+	// Resource is the kind of thing that was used, never its name; empty for a
+	// kind of operation that there is not.
+	Resource Resource
+	Safety   grant.SafetyClass
+	Effects  []grant.SideEffect
 
 	// Denied says that the operation was refused before anything was done.
 	Denied    bool
@@ -37,4 +40,41 @@ type Ended struct {
 
 	Used     grant.Budget
 	Duration time.Duration // of all of it, the decision too
+}
+
+// A Resource is a kind of thing that operations and calls without a grant use.
+type Resource string
+
+// The resources.
+const (
+	ResourceCommand Resource = "command" // a program with arguments, without a grant
+	ResourceLine    Resource = "line"    // a line of a shell, without a grant
+	ResourceSandbox Resource = "sandbox" // a sandbox that is used for neither
+	ResourceFile    Resource = "file"
+	ResourceFolder  Resource = "folder"
+	ResourceHost    Resource = "host"
+	ResourcePage    Resource = "page"
+	ResourceProgram Resource = "program" // under a grant
+	ResourceSpace   Resource = "space"   // temporary space
+)
+
+// ResourceOf is what operations of a kind use, empty for a kind that there is
+// not.
+func ResourceOf(k grant.OpKind) Resource {
+	switch k {
+	case grant.OpFsRead, grant.OpFsWrite:
+		return ResourceFile
+	case grant.OpFsList:
+		return ResourceFolder
+	case grant.OpNetHTTP:
+		return ResourceHost
+	case grant.OpBrowserNav, grant.OpBrowserScreenshot, grant.OpBrowserExtract, grant.OpBrowserPDF, grant.OpBrowserWait,
+		grant.OpBrowserClick, grant.OpBrowserType, grant.OpBrowserUpload, grant.OpBrowserDownload:
+		return ResourcePage
+	case grant.OpProcExec:
+		return ResourceProgram
+	case grant.OpTmpAlloc:
+		return ResourceSpace
+	}
+	return ""
 }
