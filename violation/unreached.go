@@ -22,6 +22,10 @@ var failing = []string{
 	"blocked by sandbox", // by the proxy, to a program that sends it no credentials, as Java does not
 }
 
+// byAddress is how the proxy's answer to such a program says, in small letters, that
+// the address of a host decides.
+const byAddress = "blocked by sandbox: address"
+
 // vague are those of naming behind which other things than hosts stand as well:
 // Gradle cannot resolve "all files", npm a dependency. A host there has a dot, or
 // stands in quotes.
@@ -219,19 +223,22 @@ func (c *classifier) hosts(lines []string, command string) {
 		host, port, unnamed := unreached(line)
 		missing = missing || unnamed
 		if host != "" {
-			c.host(host, port)
+			c.host(host, port, strings.Contains(strings.ToLower(line), byAddress))
 		}
 	}
 	if missing { // and nothing says which, but perhaps the command
 		for _, h := range urlHosts(command) {
-			c.host(h.host, h.port)
+			c.host(h.host, h.port, false)
 		}
 	}
 }
 
 // host reports a host that the rules do not let through, unless the proxy has
 // refused it already, which says more.
-func (c *classifier) host(host string, port uint16) {
+//
+// addressed says that the proxy has refused its address: it was asked, whatever the
+// rules say of the name.
+func (c *classifier) host(host string, port uint16, addressed bool) {
 	if c.judged == maxJudged {
 		return
 	}
@@ -239,6 +246,9 @@ func (c *classifier) host(host string, port uint16) {
 	target, rule, denied := c.network(host, port)
 	if !denied {
 		return
+	}
+	if addressed {
+		rule = "address: the rules let the name pass and not its address, which sandbox violations names"
 	}
 	for _, v := range c.found {
 		name, _, _ := cutLast(v.Resource, ':')

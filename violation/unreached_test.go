@@ -137,3 +137,15 @@ func TestUnreachedInOutput(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreachedByAddress holds that a program which the proxy has refused an address
+// is not said to have left the proxy out.
+func TestUnreachedByAddress(t *testing.T) {
+	f := violation.Classify(nil, violation.Ending{
+		Exit: sandbox.Exit{Code: 1}, Stderr: []byte("> Could not GET 'https://repo.example/a.pom'. Received status code 403 from server: Blocked by sandbox: address"),
+		Network: func(host string, port uint16) (string, string, bool) { return host, "proxy: it was not asked", true },
+	})
+	if len(f.Violations) != 1 || f.Violations[0].Resource != "repo.example" || !strings.HasPrefix(f.Violations[0].Rule, "address: ") {
+		t.Errorf("%+v", f.Violations)
+	}
+}
