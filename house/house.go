@@ -16,6 +16,8 @@ package house
 import (
 	"context"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -247,6 +249,9 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust, TrustWith: h.trusted,
+			Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+				return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name) // as package reach does
+			},
 		},
 		Log:        h.o.Log,
 		Violations: h.violations,

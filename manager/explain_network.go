@@ -2,10 +2,12 @@ package manager
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
@@ -15,7 +17,7 @@ import (
 )
 
 // A NetworkPlan says what a session reaches, as far as the settings tell: the
-// addresses of a host are judged when it is looked up.
+// addresses of a host are judged when it is looked up, by the proxy or for a question.
 type NetworkPlan struct {
 	Mode    string        `json:"mode"` // none, allow-list, ask or open-public
 	Only    bool          `json:"only"` // whether there is no other way out than the proxy
@@ -164,13 +166,17 @@ func (q hostQuestion) protocols() []network.Protocol {
 
 // answerNetwork says what the policy for hosts makes of a host, by protocol,
 // or of one request.
-func answerNetwork(g *gate.Gate, res config.Resolved, text, method string) []Verdict {
+//
+// Where the rules let a name pass, its addresses decide, and it is looked up for
+// that, as the proxy does.
+func (m *Manager) answerNetwork(ctx context.Context, g *gate.Gate, res config.Resolved, text, method string) []Verdict {
 	q, err := askHost(text, method)
 	if err != nil {
 		return []Verdict{{Kind: "host", Subject: text, Verdict: string(policy.Deny), Reason: err.Error()}}
 	}
 	var out []Verdict
 	_, literal := q.host.Addr()
+	addresses := sync.OnceValue(func() addressed { return m.addressed(ctx, g.Hosts(), q) })
 	for _, protocol := range q.protocols() {
 		r := network.Request{Host: q.host, Port: q.port, Protocol: protocol, Method: q.method, Path: q.path}
 		names := secretsFor(res, q, protocol)
@@ -182,13 +188,64 @@ func answerNetwork(g *gate.Gate, res config.Resolved, text, method string) []Ver
 			r.Method, r.Path = "", "" // nobody reads it
 			v.Reason = "the request cannot be seen inside TLS; "
 		}
-		out = append(out, v.of(g.Hosts().JudgeRequest(r), literal, res))
+		out = append(out, v.of(g.Hosts().JudgeRequest(r), literal, addresses, res))
 	}
 	return out
 }
 
+// lookupTime is how long explain waits for the addresses of a name.
+const lookupTime = 3 * time.Second
+
+// An addressed is what the addresses of a name mean for it.
+type addressed struct {
+	refused *network.Decision // of the first one, where the proxy dials none of them
+	said    string
+}
+
+// addressed looks the host of a question up and judges its addresses.
+func (m *Manager) addressed(ctx context.Context, hosts *network.Policy, q hostQuestion) addressed {
+	if m.host.Lookup == nil {
+		return addressed{said: "it was not looked up here; its addresses are judged when the proxy does"}
+	}
+	ctx, done := context.WithTimeout(ctx, lookupTime)
+	defer done()
+	list, err := m.host.Lookup(ctx, q.host.String())
+	switch {
+	case err != nil:
+		return addressed{said: "it could not be looked up (" + err.Error() + "), and its addresses decide"}
+	case len(list) == 0:
+		return addressed{said: "it has no address"}
+	}
+	var first *network.Decision
+	var names []string
+	for _, a := range list {
+		a = a.WithZone("").Unmap()
+		d := hosts.JudgeDial(q.host, a, q.port)
+		switch {
+		case d.Verdict == policy.Allow:
+			names = append(names, a.String())
+		case first == nil:
+			first = &d
+		}
+	}
+	if len(names) == 0 {
+		return addressed{refused: first}
+	}
+	return addressed{said: "of its addresses the proxy may dial " + strings.Join(names[:min(len(names), 3)], ", ")}
+}
+
 // of completes v by a decision about a host, which may be an address itself.
-func (v Verdict) of(d network.Decision, literal bool, res config.Resolved) Verdict {
+func (v Verdict) of(d network.Decision, literal bool, addresses func() addressed, res config.Resolved) Verdict {
+	said := ""
+	if d.Verdict == policy.Allow && !literal {
+		at := addresses()
+		said = "; " + at.said
+		if at.refused != nil {
+			rule := d.Rule
+			d, said = *at.refused, ""
+			d.Message = "the rules let the name pass (" + rule + ") and not its address: " + d.Message
+		}
+	}
 	v.Verdict, v.Rule, v.Hint = string(d.Verdict), d.Rule, d.Hint
 	v.Reason += d.Message + " (" + d.Rule + ")"
 	switch {
@@ -197,9 +254,7 @@ func (v Verdict) of(d network.Decision, literal bool, res config.Resolved) Verdi
 	case len(v.Secrets) > 0:
 		v.Reason += "; " + strings.Join(v.Secrets, ", ") + " is put into its headers"
 	}
-	if d.Verdict == policy.Allow && !literal {
-		v.Reason += "; its addresses are judged when it is looked up"
-	}
+	v.Reason += said
 	if res.Docker.Network != "none" {
 		v.Reason += "; docker.network is " + res.Docker.Network + ", with which programs need not ask"
 	}

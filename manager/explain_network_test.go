@@ -1,8 +1,12 @@
 package manager_test
 
 import (
+	"context"
+	"errors"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -58,7 +62,7 @@ func TestExplainTellsOfHosts(t *testing.T) {
 		says         string
 	}{
 		{"api.example", "", "tls allow network.allowedDomains[0]: https://api.example, http deny protocol, raw deny protocol", "TOKEN is put"},
-		{"https://api.example", "", "tls allow network.allowedDomains[0]: https://api.example", "looked up"},
+		{"https://api.example", "", "tls allow network.allowedDomains[0]: https://api.example", "it was not looked up here"},
 		{"https://api.example/v1", "POST", "tls allow network.allowedDomains[0]: https://api.example", "TOKEN is put"},
 		{"https://other.example/v1", "", "tls deny network.allowedDomains", "cannot be seen"},
 		{"http://files.example/pub/a", "", "http allow network.allowedDomains[1]: GET http://files.example/pub", "GET"},
@@ -86,5 +90,57 @@ func TestExplainTellsOfHosts(t *testing.T) {
 		if strings.Join(got, ", ") != tt.want || !strings.Contains(strings.Join(reasons, "\n"), tt.says) {
 			t.Errorf("%s %s: %s\n%s\nwant %s with %q", tt.method, tt.host, strings.Join(got, ", "), strings.Join(reasons, "\n"), tt.want, tt.says)
 		}
+	}
+}
+
+// TestExplainLooksUp holds that explain judges the addresses of a name that the rules
+// let pass, names the rule that is missing, looks no other name up, and says so where
+// it could not.
+func TestExplainLooksUp(t *testing.T) {
+	settings := `{"agents": {"defaults": {"sandbox": {"provider": "local", "network": {"allowedDomains": ["*.example", "192.0.2.0/24"]}}}}}`
+	var asked []string
+	c := newMachine(t)
+	c.lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+		asked = append(asked, name)
+		if at, ok := ctx.Deadline(); !ok || time.Until(at) > time.Minute {
+			t.Error("the lookup has no bound")
+		}
+		switch name {
+		case "public.example":
+			return []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("93.184.216.34")}, nil
+		case "inside.example":
+			return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, nil
+		case "meta.example":
+			return []netip.Addr{netip.MustParseAddr("::ffff:169.254.169.254")}, nil
+		case "empty.example":
+			return nil, nil
+		}
+		return nil, errors.New("no such host")
+	}
+	m := c.manager(settings, "")
+	for _, tt := range []struct{ host, verdict, rule, says string }{
+		{"https://public.example", "allow", "network.allowedDomains[0]: *.example", "may dial 93.184.216.34"},
+		{"https://inside.example", "deny", "address", "instead: have network.allowedDomains name the address, 10.1.2.3:443, or its range"},
+		{"https://meta.example", "deny", "address", "169.254.169.254"},
+		{"https://empty.example", "allow", "network.allowedDomains[0]: *.example", "it has no address"},
+		{"https://gone.example", "allow", "network.allowedDomains[0]: *.example", "could not be looked up (no such host)"},
+		{"https://192.0.2.7", "allow", "network.allowedDomains[1]: 192.0.2.0/24", ""},
+		{"https://other.test", "deny", "network.allowedDomains", ""},
+	} {
+		e, err := m.Explain(t.Context(), config.Who{Agent: "main", Session: "s"}, nil, manager.Questions{Host: tt.host})
+		must(t, err)
+		if v := e.Verdicts; len(v) != 1 || v[0].Verdict != tt.verdict || v[0].Rule != tt.rule || !strings.Contains(v[0].Reason, tt.says) {
+			t.Errorf("%s: %+v", tt.host, v)
+		}
+	}
+	e, err := m.Explain(t.Context(), config.Who{Agent: "main", Session: "s"}, nil, manager.Questions{Host: "inside.example"})
+	must(t, err)
+	for _, v := range e.Verdicts { // by each protocol
+		if strings.Count(v.Reason, "the rules let the name pass") > 1 {
+			t.Errorf("%+v", v)
+		}
+	}
+	if _, err := m.Explain(t.Context(), config.Who{Agent: "main", Session: "s"}, nil, manager.Questions{Host: "public.example"}); err != nil || strings.Join(asked, " ") != "public.example inside.example meta.example empty.example gone.example inside.example public.example" {
+		t.Errorf("%v: looked up %q", err, asked)
 	}
 }

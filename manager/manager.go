@@ -13,6 +13,7 @@ package manager
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,9 @@ type Host struct {
 	CPUs      int
 	Memory    int64    // bytes
 	Sensitive []string // canonical paths that no sandbox may see: engine sockets, state and settings folder
+	// Lookup returns the addresses of a name, which the proxy would judge; nil
+	// lets explain look none up.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Guest returns the installed guest binary.
 	Guest func() (sandbox.GuestRef, error)
 	// Trust returns the folder of public certificates that sandboxes are

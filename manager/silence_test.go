@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,7 +28,8 @@ type machine struct {
 	state         *statedir.Dir
 	docker, local sandbox.Provider
 	more          []sandbox.Provider // beside them
-	images        manager.Images     // or nil, where none may be asked for
+	lookup        func(context.Context, string) ([]netip.Addr, error)
+	images        manager.Images // or nil, where none may be asked for
 	log           *logBuffer
 	reload        func() (*config.Settings, error) // or nil
 }
@@ -58,7 +60,7 @@ func (c *machine) manager(settings, chosen string) *manager.Manager {
 	}
 	m, err := manager.New(manager.Options{
 		Settings: parsed, State: c.state, Providers: set, Images: c.images, Log: log, Provider: chosen, Reload: c.reload,
-		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
+		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Lookup: c.lookup, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},
 	})

@@ -64,7 +64,7 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 		e.Verdicts = append(e.Verdicts, closedBy(closes, inside, answerPath(g, inside, wall != nil))...)
 	}
 	if q.Host != "" {
-		e.Verdicts = append(e.Verdicts, answerNetwork(g, res, q.Host, q.Method)...)
+		e.Verdicts = append(e.Verdicts, m.answerNetwork(ctx, g, res, q.Host, q.Method)...)
 	}
 }
 
