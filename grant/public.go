@@ -2,6 +2,7 @@ package grant
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -13,7 +14,7 @@ type PublicView struct {
 	Code      sandbox.Code `json:"code"`
 	Status    int          `json:"status"`          // of HTTP
 	Field     string       `json:"field,omitempty"` // of the input at fault, where it is malformed
-	Message   string       `json:"message"`         // the same for all errors of a code
+	Message   string       `json:"message"`         // one of a few for each code
 	Retryable bool         `json:"retryable"`
 }
 
@@ -46,6 +47,9 @@ func Public(err error) PublicView {
 		if v.Code == sandbox.CodeValidation && isStructural(e.Field) {
 			v.Field = e.Field
 		}
+	}
+	if v.Code == sandbox.CodeValidation && errors.Is(err, fs.ErrExist) {
+		v.Message = "a file or folder of that name exists, and nothing was written; set overwrite to replace a file"
 	}
 	return v
 }

@@ -33,6 +33,7 @@ type call struct {
 	running  int
 	writing  int // of those that run, each with one file to come
 	files    int64
+	waived   int   // operations that cost nothing
 	spent    bool  // an operation was refused for its budget
 	over     bool  // nothing may be begun any more
 	why      error // it is over, where that is not EndCall
@@ -124,6 +125,19 @@ func (c *call) count(used budget.Amount) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files += used.Files
+}
+
+// maxWaived is how many operations of a call cost nothing because they were
+// refused without anything done. Each is on record one by one, so that a call
+// without end is one that pays.
+const maxWaived = 256
+
+// free reports whether one more operation of the call may cost nothing.
+func (c *call) free() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waived++
+	return c.waived <= maxWaived
 }
 
 // whoOf is on whose behalf operations of a grant are.

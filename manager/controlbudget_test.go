@@ -116,3 +116,22 @@ func TestBudgetsAreApart(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeRefusalsEnd holds that writes which are refused because a file is there
+// are free 256 times in one call, and cost a call from then on: each is on record.
+func TestFreeRefusalsEnd(t *testing.T) {
+	c, _ := newControlledFake(t, nil, "")
+	op := c.operation(grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/once", Data: []byte("x")})
+	if done, err := c.operate(op); !done.OK {
+		t.Fatal(err)
+	}
+	for n := range 258 {
+		want := int64(0)
+		if n >= 256 {
+			want = 1
+		}
+		if done, err := c.operate(op); done.Field != "op.overwrite" || done.Used.Calls != want || done.Used.Files != 0 {
+			t.Fatalf("refusal %d: %+v, %v", n, done, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -46,6 +47,7 @@ type Performed struct {
 	ID        string       `json:"id"` // in the evidence
 	OK        bool         `json:"ok"`
 	Code      sandbox.Code `json:"code,omitempty"`
+	Field     string       `json:"field,omitempty"` // of what was handed in, where it is malformed
 	Message   string       `json:"message,omitempty"`
 	Retryable bool         `json:"retryable,omitempty"`
 
@@ -239,6 +241,9 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
+	if o.vetted.Kind == grant.OpFsWrite && errors.Is(err, fs.ErrExist) && o.call.free() {
+		count.Waive()
+	}
 	used, lost := count.End()
 	if lost != nil {
 		o.m.log.WithError(lost).WithField("grant", o.req.Grant.ID).Error("what an operation has used cannot be settled: all that was reserved stays charged")
@@ -343,7 +348,7 @@ func (o *order) finish(done Performed, err error) Performed {
 // shown is done with what may be said of err to who called.
 func shown(done Performed, err error) Performed {
 	v := grant.Public(err)
-	done.OK, done.Code, done.Message, done.Retryable = err == nil, v.Code, v.Message, v.Retryable
+	done.OK, done.Code, done.Field, done.Message, done.Retryable = err == nil, v.Code, v.Field, v.Message, v.Retryable
 	return done
 }
 

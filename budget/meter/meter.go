@@ -60,6 +60,7 @@ type Meter struct {
 	held   [budget.NumKinds]int64
 	used   [budget.NumKinds]int64
 	tight  [budget.NumKinds]bool // the last time there was less to be had than asked for
+	waived bool                  // nothing of it is charged
 	clocks []*clock
 }
 
@@ -113,6 +114,14 @@ func (m *Meter) Add(k budget.Kind, n int64) error {
 	}
 }
 
+// Waive has the operation cost nothing: End settles with no use at all, of calls
+// and time neither. It is for an operation that was refused without anything done.
+func (m *Meter) Waive() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waived = true
+}
+
 // Used tells what was used so far, times as they were seen last.
 func (m *Meter) Used() budget.Amount {
 	m.mu.Lock()
@@ -132,6 +141,9 @@ func (m *Meter) End() (used budget.Amount, err error) {
 		m.last()
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		if m.waived {
+			m.used = [budget.NumKinds]int64{}
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), settling)
 		defer cancel()
 		m.err = m.res.Settle(ctx, budget.FromValues(m.used))

@@ -130,6 +130,7 @@ type Performed struct {
 	ID        string          `json:"id" doc:"Of the operation, in the evidence"`
 	OK        bool            `json:"ok"`
 	Code      sandbox.Code    `json:"code,omitempty"`
+	Field     string          `json:"field,omitempty" doc:"Of what was handed in, where it is malformed"`
 	Message   string          `json:"message,omitempty"`
 	Retryable bool            `json:"retryable,omitempty"`
 	Output    json.RawMessage `json:"output" doc:"As package operation has it"`

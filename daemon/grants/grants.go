@@ -207,7 +207,7 @@ func (x *Resource) operate(c *route.Call) (any, error) {
 		return nil, err
 	}
 	return api.Performed{
-		ID: p.ID, OK: p.OK, Code: p.Code, Message: p.Message, Retryable: p.Retryable, Output: output,
+		ID: p.ID, OK: p.OK, Code: p.Code, Field: p.Field, Message: p.Message, Retryable: p.Retryable, Output: output,
 		Used: p.Used, Duration: int64(p.Duration), Profile: p.Profile, Sandbox: p.Sandbox,
 	}, nil
 }

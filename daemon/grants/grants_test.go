@@ -174,6 +174,41 @@ func TestRevokeWithoutExpiry(t *testing.T) {
 	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, check))
 }
 
+// TestWriteOverAFile holds that a write which is refused because a file is there
+// says so, leaves the file as it is, and costs nothing of any budget.
+func TestWriteOverAFile(t *testing.T) {
+	for _, wall := range []string{"memory", "docker"} {
+		t.Run(wall, func(t *testing.T) {
+			r := newRig(t, wall)
+			o := r.order("acme", grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a"})
+			o.Data, o.Grant.Budget.Calls, o.Grant.Budget.Files = []byte("first"), 2, 1
+			operate := func() api.Performed {
+				return served.JSON[api.Performed](t, r.Want(200, "acme", "POST", "/v1/operate", text(t, o)))
+			}
+			if done := operate(); !done.OK {
+				t.Fatalf("%+v", done)
+			}
+			o.Data = []byte("second")
+			for range 5 {
+				done := operate()
+				if done.OK || done.Code != sandbox.CodeValidation || done.Field != "op.overwrite" || !strings.Contains(done.Message, "exists") {
+					t.Errorf("%+v", done)
+				}
+				if done.Used != (grant.Budget{}) {
+					t.Errorf("it has used %+v", done.Used)
+				}
+			}
+			o.Operation, o.Data = grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"}, nil
+			if done := operate(); !done.OK || !strings.Contains(string(done.Output), `"data":"Zmlyc3Q="`) {
+				t.Errorf("the second call of two: %s %s %s", done.Code, done.Message, done.Output)
+			}
+			if done := operate(); done.Code != sandbox.CodeBudgetExceeded {
+				t.Errorf("the third call of two: %+v", done)
+			}
+		})
+	}
+}
+
 // TestSingleTenant holds that whoever keeps no tenants uses grants by the socket:
 // they name no tenant, and are checked, used, derived, charged and taken back.
 func TestSingleTenant(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *space) Error() string {
 func exists(v grant.Vetted) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeValidation, Op: "write", Field: "op.overwrite", Resource: v.Path,
-		Message: "something of that name exists", Hint: "set overwrite to replace a file, or choose another name", Err: fs.ErrExist,
+		Message: "a file or folder of that name exists, and nothing was written", Hint: "set overwrite to replace a file, or choose another name", Err: fs.ErrExist,
 	}
 }
 

@@ -21,9 +21,15 @@ type claimer interface {
 	Claim(ctx context.Context, path string, bytes int64) (release func(), room int64, err error)
 }
 
-// write replaces or makes a file.
+// write replaces or makes a file. What may not be replaced is looked for before
+// anything is counted, so that the answer names it also where a budget is used up.
 func (e *Executor) write(ctx context.Context, c *operation.Call, v grant.Vetted) (operation.Output, error) {
 	size := int64(len(v.Data))
+	if !v.Overwrite {
+		if _, err := e.files.Stat(ctx, v.Path); err == nil {
+			return operation.Output{}, exists(v)
+		}
+	}
 	if err := c.Meter.Add(budget.Files, 1); err != nil {
 		return operation.Output{}, err
 	}

@@ -38,6 +38,9 @@ func TestWrite(t *testing.T) {
 	if effects, _ := c.Effects(); len(effects) != 0 {
 		t.Errorf("a write that was refused has effects: %+v", effects)
 	}
+	if used := c.Meter.Used(); used.BytesOut != 0 || used.Files != 0 {
+		t.Errorf("a write that was refused has used %+v", used)
+	}
 	if got := r.sh("cat a/b/f"); got != "content" {
 		t.Errorf("the file holds %q", got)
 	}
