@@ -1,8 +1,12 @@
 package grant
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/bulkhead-dev/sandbox"
 )
 
 // A Wish is what a grant that is derived from another is to be like. What is
@@ -48,9 +52,28 @@ func (g Grant) Derive(w Wish, now time.Time) (Grant, error) {
 		return Grant{}, err
 	}
 	if err := child.check(now); err != nil {
-		return Grant{}, err
+		return Grant{}, ofWish(err)
 	}
 	return child, nil
+}
+
+// ofWish names the field of the wish that an error about the new grant comes
+// from: what it has of the parent was found good before.
+func ofWish(err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	rest, ok := strings.CutPrefix(e.Field, "grant.")
+	if !ok {
+		return err
+	}
+	if rest == "decisionKeyFingerprint" {
+		rest = "decisionKey" // as [Wish] calls it
+	}
+	out := *e
+	out.Field = "wish." + rest
+	return &out
 }
 
 // narrow gives the child the capabilities, amounts and time of the wish.

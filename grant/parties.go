@@ -22,6 +22,35 @@ func (g *Grant) Check(now time.Time) error {
 	return err
 }
 
+// CheckLine is [Grant.Check] of a grant and those that it was derived from, its
+// parent first. Errors about these name their place: "line[0].expires".
+func CheckLine(g Grant, line []Grant, now time.Time) error {
+	if err := g.Check(now); err != nil {
+		return err
+	}
+	for i := range line {
+		if err := line[i].Check(now); err != nil {
+			return InLine(i, err)
+		}
+	}
+	return nil
+}
+
+// InLine names the place of the error about a grant that is the i-th of a line.
+func InLine(i int, err error) error {
+	e, ok := err.(*sandbox.Error)
+	if !ok {
+		return err
+	}
+	rest, of := strings.CutPrefix(e.Field, "grant")
+	if !of {
+		return err
+	}
+	out := *e
+	out.Field = "line[" + strconv.Itoa(i) + "]" + rest
+	return &out
+}
+
 // check reports what is wrong with a grant at that time: it is malformed, or
 // there is none, or not yet or no longer.
 func (g *Grant) check(now time.Time) error {
@@ -53,8 +82,8 @@ func (g *Grant) check(now time.Time) error {
 	if err := g.Budget.check("grant.budget"); err != nil {
 		return err
 	}
-	if c := g.Consent; c != nil && (c.By == "" || illegible(c.By, maxID) != "" || c.Expires.IsZero() || c.Expires.Before(c.At)) {
-		return invalid("grant.consent", "it does not say whose it is, or not until when", "say by and expires")
+	if err := g.Consent.check("grant.consent"); err != nil {
+		return err
 	}
 	if g.Issued.After(now) {
 		return denied("grant.issued", g.ID, "the grant is not good yet", "compare the clocks")
@@ -65,6 +94,23 @@ func (g *Grant) check(now time.Time) error {
 func inTime(expires time.Time, id string, now time.Time) error {
 	if !now.Before(expires) {
 		return denied("grant.expires", id, "the grant has expired", "ask for a new one")
+	}
+	return nil
+}
+
+// check reports what is wrong with a consent; none is none that is wrong.
+func (c *Consent) check(field string) error {
+	switch {
+	case c == nil:
+		return nil
+	case c.By == "":
+		return invalid(field+".by", "it does not say whose consent it is", "name whoever consented")
+	case illegible(c.By, maxID) != "":
+		return invalid(field+".by", "the name "+illegible(c.By, maxID), "")
+	case c.Expires.IsZero():
+		return invalid(field+".expires", "a consent without end", "say until when it is good")
+	case c.Expires.Before(c.At):
+		return invalid(field+".expires", "the consent ends before it was given", "")
 	}
 	return nil
 }
@@ -211,8 +257,16 @@ func checkEffects(field string, list []SideEffect) error {
 }
 
 func (l *Limits) check(field string) error {
-	if l.MaxBytesIn < 0 || l.MaxBytesOut < 0 || l.MaxTmpBytes < 0 || l.MaxFiles < 0 || l.MaxDepth < 0 || l.MaxConcurrency < 0 || l.Timeout < 0 {
-		return invalid(field, "a limit below 0", "leave out what is not to be limited here")
+	for _, one := range []struct {
+		name  string
+		below bool
+	}{
+		{"maxBytesIn", l.MaxBytesIn < 0}, {"maxBytesOut", l.MaxBytesOut < 0}, {"maxTmpBytes", l.MaxTmpBytes < 0}, {"maxFiles", l.MaxFiles < 0},
+		{"maxDepth", l.MaxDepth < 0}, {"maxConcurrency", l.MaxConcurrency < 0}, {"timeout", l.Timeout < 0},
+	} {
+		if one.below {
+			return invalid(field+"."+one.name, "a limit below 0", "leave out what is not to be limited here")
+		}
 	}
 	return nil
 }

@@ -31,39 +31,42 @@ func checkTemplates(field string, list []Template) error {
 			return invalid(at+".args", "more arguments than "+strconv.Itoa(maxArguments), "use rest")
 		}
 		for j := range t.Args {
-			if why := t.Args[j].fault(); why != "" {
-				return invalid(at+".args["+strconv.Itoa(j)+"]", why, "")
+			if part, why := t.Args[j].fault(); why != "" {
+				return invalid(at+".args["+strconv.Itoa(j)+"]"+part, why, "")
 			}
 		}
 		if t.Rest == nil {
 			continue
 		}
-		if why := t.Rest.fault(); why != "" {
-			return invalid(at+".rest", why, "")
+		if part, why := t.Rest.fault(); why != "" {
+			return invalid(at+".rest"+part, why, "")
 		}
 	}
 	return nil
 }
 
-func (a *Argument) fault() string {
-	if a.Pattern == "" && len(a.OneOf) == 0 {
-		return "it allows nothing: it has neither words nor a pattern"
+// fault says which part of an argument is wrong, empty for all of it, and why.
+func (a *Argument) fault() (part, why string) {
+	switch {
+	case a.Pattern == "" && len(a.OneOf) == 0:
+		return "", "it allows nothing: it has neither words nor a pattern"
+	case len(a.OneOf) > maxArgs:
+		return ".oneOf", "it is too long"
+	case len(a.Pattern) > maxPattern:
+		return ".pattern", "it is too long"
 	}
-	if len(a.OneOf) > maxArgs || len(a.Pattern) > maxPattern {
-		return "it is too long"
-	}
-	for _, w := range a.OneOf {
+	for i, w := range a.OneOf {
 		if why := argFault(w); why != "" {
-			return "a word " + why
+			return ".oneOf[" + strconv.Itoa(i) + "]", "the word " + why
 		}
 	}
 	if a.Pattern == "" {
-		return ""
+		return "", ""
 	}
 	if _, err := syntax.Parse(a.Pattern, syntax.Perl); err != nil {
-		return patternFault(err)
+		return ".pattern", patternFault(err)
 	}
-	return ""
+	return "", ""
 }
 
 // patternFault says what is wrong with a pattern without saying it again.

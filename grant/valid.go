@@ -39,6 +39,11 @@ func boxes(field string, list []Capability) ([]*box, error) {
 // fault says which field of a capability is wrong, and why. Those that its rule
 // of hosts names it puts into hosts.
 func (c *Capability) fault(hosts *network.Hosts) (part, why, hint string) {
+	switch c.Kind {
+	case FSRead, FSWrite, FSList, NetHTTP, Browser, Process, Temp, GPU:
+	default:
+		return "kind", quoted(string(c.Kind)) + " is no kind of capability", "use fs.read, fs.write, fs.list, net.http, browser, proc, tmp or gpu"
+	}
 	if part := c.alien(); part != "" {
 		return part, "the field is not one of " + string(c.Kind), "leave it out, or correct the kind"
 	}
@@ -51,9 +56,9 @@ func (c *Capability) fault(hosts *network.Hosts) (part, why, hint string) {
 		if len(c.Actions) == 0 || len(c.Actions) > len(actions) {
 			return "actions", "no action is named, or more than there are", "name some of " + strings.Join(actions, ", ")
 		}
-		for _, a := range c.Actions {
+		for i, a := range c.Actions {
 			if wordOf(actions, a) == 0 {
-				return "actions", quoted(a) + " is no action of a browser", "name some of " + strings.Join(actions, ", ")
+				return "actions[" + strconv.Itoa(i) + "]", quoted(a) + " is no action of a browser", "name some of " + strings.Join(actions, ", ")
 			}
 		}
 	case Process:
@@ -66,8 +71,6 @@ func (c *Capability) fault(hosts *network.Hosts) (part, why, hint string) {
 		if !isName(c.Class) {
 			return "class", "no class of GPU is named", ""
 		}
-	default:
-		return "kind", quoted(string(c.Kind)) + " is no kind of capability", "use fs.read, fs.write, fs.list, net.http, browser, proc, tmp or gpu"
 	}
 	return "", "", ""
 }
@@ -114,7 +117,7 @@ func (c *Capability) netFault(hosts *network.Hosts) (part, why, hint string) {
 		return "methods", "no method is named, or more than there are", `name some, or "*" for all`
 	}
 	if i := slices.IndexFunc(c.Methods, func(m string) bool { return m != "*" && wordOf(methods, m) == 0 }); i >= 0 {
-		return "methods", quoted(c.Methods[i]) + " is no method that can be allowed", "use " + strings.Join(methods, ", ")
+		return "methods[" + strconv.Itoa(i) + "]", quoted(c.Methods[i]) + " is no method that can be allowed", "use " + strings.Join(methods, ", ")
 	}
 	return "", "", ""
 }

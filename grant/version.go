@@ -32,15 +32,16 @@ func isVersionLabel(s string) bool {
 // names that we gave the fields and by places in lists.
 func isStructural(s string) bool {
 	parts := strings.Split(s, ".")
-	switch parts[0] {
-	case "grant", "manifest", "op", "wish":
+	first, _, _ := strings.Cut(parts[0], "[")
+	switch first {
+	case "grant", "manifest", "op", "wish", "line":
 	default:
 		return false
 	}
 	if len(parts) > 5 {
 		return false
 	}
-	for _, part := range parts[1:] {
+	for _, part := range parts {
 		name, place, placed := strings.Cut(part, "[")
 		if name == "" || len(name) > 32 || strings.ContainsFunc(name, func(r rune) bool { return !isLetter(r) }) {
 			return false

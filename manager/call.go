@@ -144,3 +144,14 @@ func (c *call) free() bool {
 func whoOf(g grant.Grant) config.Who {
 	return config.Who{Tenant: g.Tenant, Agent: cmp.Or(g.Agent, config.DefaultAgent), Session: cmp.Or(g.Session, config.DefaultSession)}
 }
+
+// validWho refuses names that a grant may not have, as fields of the grant.
+func validWho(who config.Who) error {
+	err := who.Validate()
+	if e, ok := err.(*sandbox.Error); ok && e.Field != "" {
+		named := *e
+		named.Field = "grant." + e.Field
+		return &named
+	}
+	return err
+}

@@ -21,10 +21,8 @@ func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, er
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "operate", "a grant cannot be read back: %w", err)
 	}
-	for i := range line {
-		if err := line[i].Check(m.now()); err != nil {
-			return nil, err
-		}
+	if err := grant.CheckLine(line[0], line[1:], m.now()); err != nil {
+		return nil, err
 	}
 	if err := narrower(line); err != nil {
 		return nil, err

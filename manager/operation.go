@@ -132,7 +132,7 @@ func (o *order) run(ctx context.Context) (metered, error) {
 func (o *order) admit(ctx context.Context) error {
 	settings := o.m.current()
 	o.admission = &admission{settings: settings, req: o.request()}
-	if err := o.who.Validate(); err != nil {
+	if err := validWho(o.who); err != nil {
 		return err
 	}
 	var err error

@@ -25,7 +25,7 @@ func (m *Manager) Profile(_ context.Context, req Operation) (grant.Profile, erro
 		return none, err
 	}
 	o := &order{m: m, c: c, req: req, who: whoOf(req.Grant)}
-	if err := o.who.Validate(); err != nil {
+	if err := validWho(o.who); err != nil {
 		return none, err
 	}
 	o.admission = &admission{settings: m.current(), req: o.request()}
@@ -37,10 +37,10 @@ func (m *Manager) Profile(_ context.Context, req Operation) (grant.Profile, erro
 	if len(req.Line) > revocation.MaxDepth {
 		return none, &sandbox.Error{Code: sandbox.CodeValidation, Op: "profile", Field: "line", Message: "the grant was derived too often"}
 	}
+	if err := grant.CheckLine(req.Grant, req.Line, now); err != nil {
+		return none, err
+	}
 	for i := range line {
-		if err := line[i].Check(now); err != nil {
-			return none, err
-		}
 		if err := revocation.Check(c.Revocations, line[i], now); err != nil {
 			return none, err
 		}

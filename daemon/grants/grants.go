@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,16 +88,44 @@ func (x *Resource) Routes() []route.Route {
 
 // owned refuses grants that are not the caller's to use.
 func owned(c *route.Call, g grant.Grant, line []grant.Grant) error {
-	for _, g := range append([]grant.Grant{g}, line...) {
+	for i, g := range append([]grant.Grant{g}, line...) {
+		at := "grant"
+		if i > 0 {
+			at = "line[" + strconv.Itoa(i-1) + "]"
+		}
 		who := config.Who{Tenant: g.Tenant, Agent: cmp.Or(g.Agent, config.DefaultAgent), Session: cmp.Or(g.Session, config.DefaultSession)}
 		if err := c.Caller.Speaks(who); err != nil {
-			return err
+			return placed(at+".", err)
 		}
 		if g.Tenant != c.Who.Tenant {
-			return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.tenant", Message: "the grant is another tenant's than the request speaks for"}
+			return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: at + ".tenant", Message: "the grant is another tenant's than the request speaks for"}
 		}
 	}
 	return nil
+}
+
+// placed puts the place of what an error is about before its field.
+func placed(before string, err error) error {
+	e, ok := err.(*sandbox.Error)
+	if !ok || e.Code != sandbox.CodeValidation || e.Field == "" {
+		return err
+	}
+	named := *e
+	named.Field = before + e.Field
+	return &named
+}
+
+// ofRequest names the field of the request that a wish was made of.
+func ofRequest(err error) error {
+	e, ok := err.(*sandbox.Error)
+	if !ok || !strings.HasPrefix(e.Field, "wish.") {
+		return err
+	}
+	named := *e
+	if named.Field = strings.TrimPrefix(e.Field, "wish."); named.Field == "decisionKey" {
+		named.Field = "decisionKeyFingerprint"
+	}
+	return &named
 }
 
 func (x *Resource) check(c *route.Call) (any, error) {
@@ -141,7 +170,7 @@ func (x *Resource) derive(c *route.Call) (any, error) {
 		Capabilities: in.Capabilities, Budget: in.Budget, Expires: in.Expires,
 	})
 	if err != nil {
-		return nil, err
+		return nil, ofRequest(err)
 	}
 	return api.DerivedGrant{Grant: made, Line: append([]grant.Grant{in.Grant}, in.Line...)}, nil
 }

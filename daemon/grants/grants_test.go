@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func newRig(t *testing.T, wall string) *rig {
 // order is a request for an operation under a grant of its own.
 func (r *rig) order(tenant string, do grant.Operation) api.Operate {
 	r.serial++
-	now, n := time.Now(), string(rune('a'+r.serial))
+	now, n := time.Now(), strconv.Itoa(r.serial)
 	all := []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}, {Kind: grant.FSWrite, Path: "/workspace"}}
 	return api.Operate{
 		Grant: grant.Grant{

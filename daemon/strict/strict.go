@@ -18,6 +18,7 @@ import (
 	"io"
 	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -100,7 +101,10 @@ func (r reader) value(t reflect.Type, f reflect.StructField, path string, depth 
 	case tok == nil && t != nil && t.Kind() != reflect.Interface:
 		return wrong(path, "is null; leave it out instead")
 	case isFree(t):
-		return r.free(tok, path, depth)
+		if err := r.free(tok, path, depth); err != nil {
+			return err
+		}
+		return single(tok, t, path)
 	case t.Kind() == reflect.Struct:
 		return r.object(tok, t, path, depth)
 	case t.Kind() == reflect.Map:
@@ -121,6 +125,30 @@ func isFree(t reflect.Type) bool {
 	}
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[textual]())
+}
+
+// single reports a value of a type with a form of its own, such as a time, that
+// does not have that form. Objects and lists of such types are read in the end,
+// when their place is not known any more.
+func single(tok json.Token, t reflect.Type, path string) error {
+	if _, composed := tok.(json.Delim); composed || t == nil || t.Kind() == reflect.Interface {
+		if composed && t == reflect.TypeFor[time.Time]() {
+			return wrong(path, "must be a time like 2026-11-21T06:12:15Z, not "+kindOf(tok))
+		}
+		return nil
+	}
+	data, err := json.Marshal(tok)
+	if err != nil {
+		return wrong(path, "cannot be read")
+	}
+	err = json.Unmarshal(data, reflect.New(t).Interface())
+	switch {
+	case err == nil:
+		return nil
+	case t == reflect.TypeFor[time.Time]():
+		return wrong(path, "must be a time like 2026-11-21T06:12:15Z, not "+kindOf(tok))
+	}
+	return wrong(path, "cannot be read: "+termsafe.Line(err.Error()))
 }
 
 type textual interface{ UnmarshalText([]byte) error }

@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 		`{"text":"a","bytes":"AAAA"}`: "bytes", `{"text":"a","bytes":"%"}`: "bytes", `{"text":"a","bytes":[1]}`: "bytes",
 		`{"text":"a","list":["x","y","z"]}`: "list", `{"text":"a","list":[1]}`: "list[0]", `{"text":"a","map":{"a":"b","c":"d"}}`: "map", `{"text":"a","map":{"a":1}}`: "map.a",
 		`{"text":"a","parts":[{"n":0}]}`: "parts[0].n", `{"text":"a","parts":[{"m":1}]}`: "parts[0].m", `{"text":"a","n":9}`: "n", `{"text":"a","part":{}}`: "part",
-		`{"text":"a","free":{"a":1,"a":2}}`: "free.a", `{"text":"a","time":"yesterday"}`: "", `{"text":"a","x":2}`: "x", `{"text":"a","x":1e999}`: "x", `{"text":"a","yes":1}`: "yes",
+		`{"text":"a","free":{"a":1,"a":2}}`: "free.a", `{"text":"a","time":"yesterday"}`: "time", `{"text":"a","time":5}`: "time", `{"text":"a","time":{}}`: "time", `{"text":"a","x":2}`: "x", `{"text":"a","x":1e999}`: "x", `{"text":"a","yes":1}`: "yes",
 		`{"text":"a","n":1e0}`: "n", `{"text":"a","n":99999999999999999999}`: "n", `{"text":"a","text":"b"}`: "text", `{"TEXT":"a"}`: "TEXT", `{"text":"a"}{}`: "", `{"text":"a",}`: "", `[]`: "", `null`: "",
 		`{"text":"a","free":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`: "free" + strings.Repeat("", 0),
 	} {
