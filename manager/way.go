@@ -52,6 +52,7 @@ type caller struct {
 	owner   sandbox.Owner
 	sandbox string
 	way     *way
+	unwatch func() // the rules
 
 	mu      sync.Mutex
 	once    map[string]bool // hosts that were permitted to it alone
@@ -95,6 +96,7 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 	maps.Copy(env, req.Command.Env)
 	env[config.JavaVariable] = appended(options, java)
 	req.Command.Env = env
+	c.unwatch = m.watchRules(l, req)
 	return c, nil
 }
 
@@ -155,6 +157,7 @@ func (c *caller) end() []sandbox.Violation {
 	if c == nil {
 		return nil
 	}
+	c.unwatch()
 	c.way.exit(c)
 	return c.End()
 }

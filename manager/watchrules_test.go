@@ -1,0 +1,41 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+)
+
+// TestRulesTakenAwayMeanwhile holds that hosts which the settings no longer allow are
+// out of reach of a command that runs, without another command of this process, as
+// where another process has changed the settings: open connections to them end, those
+// to others go on, and where nothing is allowed any more all end.
+func TestRulesTakenAwayMeanwhile(t *testing.T) {
+	for what, tt := range map[string]struct {
+		reload func(*fort)
+		status string // of the tries to the usual host
+		held   bool   // what is under way to another host goes on
+	}{
+		"the usual host": {func(f *fort) { f.reload(held) }, "403", true},
+		"the held one":   {func(f *fort) { f.reload(internet.Files) }, "200", false},
+		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "000", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onForts(t, func(f *fort) {
+				p := f.poll()
+				tt.reload(f)
+				p.next(3, tt.status)
+				if tt.held {
+					if f.heldNow() == 0 {
+						f.t.Error("the connection to a host that is still allowed has ended")
+					}
+				} else {
+					f.within("the held connection ends", func() bool { return f.heldNow() == 0 })
+				}
+			})
+		})
+	}
+}
