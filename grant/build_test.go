@@ -74,7 +74,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"no safety", func(c parties) { c.m.Safety = "" }, bad, "manifest.safety"},
 		{"effect", func(c parties) { c.m.SideEffects = []grant.SideEffect{"read", "rm"} }, bad, "manifest.sideEffects[1]"},
 		{"manifest's limit", func(c parties) { c.m.Limits.MaxFiles = -1 }, bad, "manifest.limits.maxFiles"},
-		{"manifest's capability", func(c parties) { c.m.Capabilities[0].Kind = "x" }, bad, "manifest.capabilities[0].path"},
+		{"manifest's capability", func(c parties) { c.m.Capabilities[0].Kind = "x" }, bad, "manifest.capabilities[0].kind"},
 		{"template's program", func(c parties) { c.m.Commands[0].Tool = "a/b" }, bad, "manifest.commands[0].tool"},
 		{"empty argument", func(c parties) { c.m.Commands[0].Args[0].OneOf = nil }, bad, "manifest.commands[0].args[0]"},
 		{"broken pattern", func(c parties) { c.m.Commands[0].Args[1].Pattern = "(" }, bad, "manifest.commands[0].args[1].pattern"},
