@@ -12,7 +12,6 @@ package container
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,32 +54,6 @@ func (d Deadlines) withDefaults() Deadlines {
 type Engine struct {
 	api   client.APIClient
 	limit Deadlines
-}
-
-// Dial prepares a connection to the engine that DOCKER_HOST and the other
-// usual variables name. It does not talk to the engine yet; the API version
-// is negotiated with the first call. An address with a password, which engines
-// do not ask for, is refused: it would be in every message about the engine.
-func Dial() (*client.Client, error) {
-	if holdsPassword(os.Getenv(client.EnvOverrideHost)) {
-		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "connect to engine", Field: "DOCKER_HOST", Message: "the address holds a password", Hint: "give it without: engines know who asks by certificates"}
-	}
-	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	if err != nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "connect to engine", Field: "DOCKER_HOST", Message: "bad engine address", Hint: "unset DOCKER_HOST for the local engine", Err: err}
-	}
-	return c, nil
-}
-
-// holdsPassword reports whether an address has something between a colon and the
-// at sign after it. It need not be a good one to be told in a message.
-func holdsPassword(address string) bool {
-	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok {
-		rest = address
-	}
-	user, _, at := strings.Cut(rest, "@")
-	return at && scheme != "unix" && scheme != "npipe" && strings.Contains(user, ":")
 }
 
 // New returns an Engine that talks through api.

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"io/fs"
@@ -34,6 +35,9 @@ func (e *Engine) fail(ctx context.Context, op, name string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		out.Message = "our user may not speak to the engine at " + e.Host()
 		out.Hint = hintAccess
+	case isUnverified(err):
+		out.Message = "the certificate of the engine at " + e.Host() + " does not pass with the ca.pem of DOCKER_CERT_PATH"
+		out.Hint = "set DOCKER_CERT_PATH to the folder of certificates that belongs to this engine, or correct DOCKER_HOST"
 	case client.IsErrConnectionFailed(err), isNetwork(err):
 		out.Retryable = true
 		out.Message = "cannot reach the engine at " + e.Host()
@@ -54,6 +58,12 @@ func (e *Engine) fail(ctx context.Context, op, name string, err error) error {
 		out.Message = "the engine failed"
 	}
 	return out
+}
+
+// isUnverified reports whether the certificate of the engine was not accepted.
+func isUnverified(err error) bool {
+	var bad *tls.CertificateVerificationError
+	return errors.As(err, &bad)
 }
 
 // isRestless reports whether a runtime could not freeze what runs inside.
