@@ -65,7 +65,7 @@ func healthy() *world {
 		posture: container.Posture{Host: "unix:///var/run/docker.sock", Version: "28.1.0", APIVersion: "1.49", Storage: "overlay2", RootDir: "/var/lib/docker",
 			CgroupVersion: "2", CgroupDriver: "systemd", Seccomp: true, AppArmor: true, Runtimes: []string{"runc", "runsc"}, Default: "runc",
 			Time: noon.Format(time.RFC3339Nano)},
-		image:    images.Image{ID: "sha256:0123456789abcdef", Created: noon.Add(-48 * time.Hour), Origin: images.OriginSandbox, Labels: map[string]string{"dev.bulkhead.sandbox.image.base": "debian:bookworm-slim"}},
+		image:    images.Image{ID: "sha256:0123456789abcdef", Created: noon.Add(-48 * time.Hour), Origin: images.OriginSandbox, Labels: map[string]string{"org.opencontainers.image.base.name": "debian:bookworm-slim"}},
 		settings: doctor.Settings{Path: "/etc/sandbox.json", Provider: "docker", WorkspaceQuota: 1 << 30},
 		files: fstest.MapFS{
 			"state":                             {Mode: fs.ModeDir | 0o700},
@@ -189,6 +189,9 @@ func TestChecks(t *testing.T) {
 		{"clock behind", func(w *world) { w.posture.Time = noon.Add(-time.Minute).Format(time.RFC3339Nano) }, "clock", doctor.Warn, "1m0s", "synchronise"},
 		{"odd clock", func(w *world) { w.posture.Time = "yesterday" }, "clock", doctor.Warn, "yesterday", ""},
 		{"image there", func(*world) {}, "image", doctor.OK, "on debian:bookworm-slim, 2 days old", ""},
+		{"image made earlier", func(w *world) {
+			w.image.Labels = map[string]string{"dev.bulkhead.sandbox.image.base": "debian:bookworm-slim"}
+		}, "image", doctor.OK, "on debian:bookworm-slim, 2 days old", ""},
 		{"image missing", func(w *world) { w.imageErr = notFound }, "image", doctor.Warn, "is not there", "images build"},
 		{"image not known", func(w *world) { w.imageErr = down }, "image", doctor.Skip, "depends on engine", ""},
 		{"image stale", func(w *world) { w.image.Stale = true }, "image", doctor.Warn, "another recipe", "images build"},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -12,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/images"
@@ -66,7 +69,8 @@ func shortID(id string) string {
 func provenance(img images.Image) string {
 	const prefix = "dev.bulkhead.sandbox.image."
 	from := ""
-	if base := img.Labels[prefix+"base"]; base != "" {
+	// Images made before annotations were written have a label of our own.
+	if base := cmp.Or(img.Labels[ocispec.AnnotationBaseImageName], img.Labels[prefix+"base"]); base != "" {
 		from = " on " + base
 	}
 	if boot := img.Labels[prefix+"bootstrap"]; boot != "" {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
+	"maps"
+	"slices"
 
 	"github.com/docker/docker/api/types/image"
 
@@ -133,16 +134,21 @@ func orEOF(err error) error {
 }
 
 func (s *Store) importTar(ctx context.Context, p plan, r io.Reader) error {
+	labels := map[string]string{}
+	s.annotate(labels, p.ref(), p.distro.suite, "")
+	var about []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		about = append(about, labelChange(key, labels[key]))
+	}
 	body, err := s.api.ImageImport(ctx, image.ImportSource{Source: r, SourceName: "-"}, p.ref(), image.ImportOptions{
 		Message: "bootstrapped from packages of " + p.distro.id + " " + p.distro.suite,
-		Changes: []string{
+		Changes: append([]string{
 			`ENV PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"`,
 			`CMD ["/bin/bash"]`,
 			labelChange(labelKind, string(OriginBootstrap)),
 			labelChange(labelBoot, p.toolName()+" "+p.distro.id+" "+p.distro.suite),
 			labelChange(labelPackages, p.recipe.packages()),
-			labelChange(labelBuiltAt, s.now().UTC().Format(time.RFC3339)),
-		},
+		}, about...),
 	})
 	if err == nil {
 		defer body.Close()

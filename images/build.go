@@ -49,6 +49,9 @@ func (s *Store) build(ctx context.Context, r recipe, o Options, keep bool) (Imag
 // the host's own sources get their turn, and that is said.
 func (s *Store) buildNow(ctx context.Context, r recipe, want string, say reporter) error {
 	base, err := s.base(ctx, r, want, say)
+	if err == nil {
+		err = s.checkPlatform("build image", base)
+	}
 	if err != nil {
 		return err
 	}
@@ -72,16 +75,12 @@ func (s *Store) buildOn(ctx context.Context, r recipe, base Image, say reporter)
 		network = "none" // everything is in the base
 	}
 	say(Event{Phase: PhaseBuild, Text: "building on " + base.Ref})
+	labels := map[string]string{labelKind: string(r.origin), labelBaseID: base.ID, labelDigest: r.digest()}
+	s.annotate(labels, r.ref, r.digest(), base.Ref)
 	return s.runBuild(ctx, buildJob{
 		op: "build image", ref: r.ref, phase: PhaseBuild, network: network,
 		dockerfile: r.dockerfile, files: r.files, args: args,
-		labels: map[string]string{
-			labelKind:    string(r.origin),
-			labelBase:    base.Ref,
-			labelBaseID:  base.ID,
-			labelDigest:  r.digest(),
-			labelBuiltAt: s.now().UTC().Format(time.RFC3339),
-		},
+		labels: labels,
 	}, say)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/image"
 	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
@@ -54,7 +55,7 @@ func TestBuildChoosesItsBase(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := f.builds[0]
-			if want := f.images[tc.base].ID; *o.BuildArgs["BASE"] != want || img.Labels[labelBaseID] != want || img.Labels[labelBase] != tc.base {
+			if want := f.images[tc.base].ID; *o.BuildArgs["BASE"] != want || img.Labels[labelBaseID] != want || img.Labels[ocispec.AnnotationBaseImageName] != tc.base {
 				t.Errorf("built on %s, labels %v; want %s", *o.BuildArgs["BASE"], img.Labels, tc.base)
 			}
 			if o.NetworkMode != tc.network || o.Version != build.BuilderV1 || !o.ForceRemove {
@@ -82,7 +83,7 @@ func TestBuildFallsBackToHostSources(t *testing.T) {
 	var said []string
 	s := fakeStore(t, f, Config{})
 	img, err := s.Build(t.Context(), Options{Progress: hear(func(e Event) { said = append(said, e.Text) })})
-	if err != nil || img.Labels[labelBase] != ourRecipes()[0].bootstrapRef("bookworm") {
+	if err != nil || img.Labels[ocispec.AnnotationBaseImageName] != ourRecipes()[0].bootstrapRef("bookworm") {
 		t.Fatalf("got %+v, %v", img, err)
 	}
 	if !strings.Contains(strings.Join(said, "\n"), "using the host's package sources instead") {

@@ -130,7 +130,7 @@ func TestEngineDefaultImage(t *testing.T) {
 	if img.Origin != OriginSandbox || !strings.HasPrefix(img.ID, "sha256:") || img.User != "sandbox" {
 		t.Errorf("image %+v", img)
 	}
-	for _, l := range []string{labelBase, labelBaseID, labelDigest, labelBuiltAt} {
+	for _, l := range []string{labelBaseID, labelDigest} {
 		if img.Labels[l] == "" {
 			t.Errorf("label %s is missing", l)
 		}
@@ -232,7 +232,7 @@ func TestEngineSetup(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = c.ImageRemove(context.Background(), img.Ref, image.RemoveOptions{PruneChildren: true})
 	})
-	if img.ID == base.ID || img.Origin != OriginSetup || img.User != base.User || img.Labels[labelBaseID] != base.ID {
+	if img.ID == base.ID || img.Origin != OriginSetup || img.User != base.User || img.Labels[labelBaseID] != base.ID || img.Labels["org.opencontainers.image.base.name"] != base.Ref {
 		t.Errorf("image %+v", img)
 	}
 	if got, want := inside(t, c, img.ID, "", "cat /opt/odd; whoami"), mark+" $HOME \\\n\"quoted\" 'single' é\nsandbox\n"; got != want {

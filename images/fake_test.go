@@ -35,6 +35,7 @@ type fakeEngine struct {
 	recipes []string
 	pulled  []string
 	removed []string
+	changes []string // of the image imported last
 	listed  []image.Summary
 	serial  int
 
@@ -107,6 +108,7 @@ func (f *fakeEngine) ImageImport(ctx context.Context, src image.ImportSource, re
 	if _, err := io.Copy(io.Discard, src.Source); err != nil {
 		return nil, err
 	}
+	f.changes = o.Changes
 	f.put(ref, map[string]string{labelKind: string(OriginBootstrap), labelPackages: recipe{dockerfile: tinyRecipe}.packages()})
 	return io.NopCloser(strings.NewReader(`{"status":"sha256:1"}`)), nil
 }

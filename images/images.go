@@ -101,28 +101,30 @@ type Store struct {
 	flights flights
 
 	// The world, replaced in tests.
-	recipes []recipe // the default image's comes first
-	host    fs.FS    // the host's root folder
-	getenv  func(string) string
-	look    func(string) (string, error)
-	now     func() time.Time
-	newID   func() string
-	rootfs  func(ctx context.Context, p plan, log func(line string), w io.Writer) error
+	recipes  []recipe // the default image's comes first
+	host     fs.FS    // the host's root folder
+	getenv   func(string) string
+	look     func(string) (string, error)
+	now      func() time.Time
+	platform ocispec.Platform
+	newID    func() string
+	rootfs   func(ctx context.Context, p plan, log func(line string), w io.Writer) error
 }
 
 // New returns a Store that talks to the engine behind api.
 func New(api API, cfg Config) *Store {
 	cfg.Timeouts = cfg.Timeouts.withDefaults()
 	return &Store{
-		api:     api,
-		cfg:     cfg,
-		recipes: ourRecipes(),
-		host:    os.DirFS("/"),
-		getenv:  os.Getenv,
-		look:    exec.LookPath,
-		now:     time.Now,
-		newID:   randomID,
-		rootfs:  makeRootfs,
+		api:      api,
+		cfg:      cfg,
+		recipes:  ourRecipes(),
+		host:     os.DirFS("/"),
+		getenv:   os.Getenv,
+		look:     exec.LookPath,
+		now:      time.Now,
+		platform: ownPlatform(),
+		newID:    randomID,
+		rootfs:   makeRootfs,
 	}
 }
 

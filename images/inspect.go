@@ -9,6 +9,7 @@ import (
 
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // Inspect returns what the engine knows about ref, a reference or an ID, in
@@ -25,7 +26,8 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Image, error) {
 	if err != nil {
 		return Image{}, engineError(ctx, op, ref, err)
 	}
-	img := Image{Ref: ref, ID: r.ID, Size: r.Size, Tags: r.RepoTags}
+	img := Image{Ref: ref, ID: r.ID, Size: r.Size, Tags: r.RepoTags,
+		Platform: ocispec.Platform{OS: r.Os, Architecture: r.Architecture, Variant: r.Variant, OSVersion: r.OsVersion}}
 	if t, err := time.Parse(time.RFC3339Nano, r.Created); err == nil {
 		img.Created = t
 	}

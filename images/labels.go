@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // Labels of the images that this package makes. An image built on another
@@ -15,16 +18,27 @@ const (
 	labelPrefix = "dev.bulkhead.sandbox.image."
 
 	labelKind     = labelPrefix + "kind"              // an Origin
-	labelBase     = labelPrefix + "base"              // reference it was built on
 	labelBaseID   = labelPrefix + "base-id"           // identity of that
 	labelBoot     = labelPrefix + "bootstrap"         // tool, distribution and suite
 	labelPackages = labelPrefix + "packages"          // put in by a bootstrap
 	labelDigest   = labelPrefix + "dockerfile-digest" // of the recipe, its files included
 	labelSetup    = labelPrefix + "setup-digest"      // of base and commands
-	labelBuiltAt  = labelPrefix + "built-at"          // RFC 3339, UTC
 	labelBuild    = labelPrefix + "build"             // the build that made a layer
 	labelReader   = labelPrefix + "reader"            // of a container that files are read from: when it was made
 )
+
+// annotate puts the annotations of the image specification into labels, so
+// that tools of others show where an image comes from. Each is set on every
+// image that this program makes: one built on another inherits the labels of
+// that, which do not hold for it. base is empty for an image built on none.
+func (s *Store) annotate(labels map[string]string, ref, version, base string) {
+	labels[ocispec.AnnotationTitle] = ref
+	labels[ocispec.AnnotationVersion] = version
+	labels[ocispec.AnnotationCreated] = s.now().UTC().Format(time.RFC3339)
+	if base != "" {
+		labels[ocispec.AnnotationBaseImageName] = base
+	}
+}
 
 func originOf(labels map[string]string) Origin {
 	switch o := Origin(labels[labelKind]); o {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -58,7 +57,7 @@ func (s *Store) EnsureSetup(ctx context.Context, base Image, commands []string, 
 		}
 		job := job
 		job.args = s.proxyArgs()
-		job.labels[labelBuiltAt] = s.now().UTC().Format(time.RFC3339)
+		s.annotate(job.labels, job.ref, key, base.Ref)
 		return setupError(s.runBuild(ctx, job, say), commands)
 	})
 }
@@ -112,7 +111,7 @@ func setupJob(base Image, commands []string) (buildJob, string, error) {
 	return buildJob{
 		op: op, ref: setupRepo + ":" + key[:16], phase: PhaseSetup, network: "host", dockerfile: b.String(),
 		labels: map[string]string{
-			labelKind: string(OriginSetup), labelBase: base.Ref, labelBaseID: base.ID, labelSetup: key,
+			labelKind: string(OriginSetup), labelBaseID: base.ID, labelSetup: key,
 		},
 	}, key, nil
 }

@@ -28,14 +28,21 @@ func renewal(img Image) string {
 
 // Current returns the id of ref with the setup commands applied, in at most
 // two engine calls. What has to be made first is [sandbox.CodeNotFound]. An image
-// of ours that an older recipe made is used as it is; Progress hears of it.
+// of ours that an older recipe made is used as it is; Progress hears of it. An
+// image for another platform than this machine is [sandbox.CodeValidation].
 func (s Source) Current(ctx context.Context, ref string, setup []string) (string, error) {
 	base, err := s.Store.Inspect(ctx, ref)
 	if err == nil && base.Stale && s.Progress != nil {
 		s.Progress.Report(Event{Image: ref, Phase: PhaseOutdated, Done: true, Text: "made from another recipe than this program has, and may lack programs; renew it: " + renewal(base)})
 	}
-	if err != nil || len(setup) == 0 {
-		return base.ID, err
+	if err == nil {
+		err = s.Store.checkPlatform("inspect image", base)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(setup) == 0 {
+		return base.ID, nil
 	}
 	img, err := s.Store.Inspect(ctx, setupRepo+":"+SetupKey(base.ID, setup)[:16])
 	if err != nil {
@@ -58,10 +65,13 @@ func (s Source) Environment(ctx context.Context, id string) (map[string]string, 
 	return s.Store.Environment(ctx, id)
 }
 
-// Ensure makes what is missing and returns the id.
+// Ensure makes what is missing and returns the id; of platforms see Current.
 func (s Source) Ensure(ctx context.Context, ref string, setup []string) (string, error) {
 	o := Options{Progress: s.Progress}
 	base, err := s.Store.Ensure(ctx, ref, o)
+	if err == nil {
+		err = s.Store.checkPlatform("ensure image", base)
+	}
 	if err != nil {
 		return "", err
 	}

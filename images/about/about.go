@@ -3,7 +3,11 @@
 // engine, so that a program which makes none need not load one.
 package about
 
-import "time"
+import (
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
 
 const (
 	// DefaultImage is the image of a sandbox when settings name none. It
@@ -28,6 +32,10 @@ type Image struct {
 	Origin  Origin
 	Stale   bool     // made by us from another recipe than the one in this program
 	Volumes []string // folders that it declares as volumes, in order
+
+	// Platform is what its programs run on. In a list, and where the engine
+	// does not tell, it is zero.
+	Platform ocispec.Platform
 }
 
 // Origin says how an image came to be, as far as its labels tell. Labels can
