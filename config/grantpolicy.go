@@ -51,14 +51,40 @@ func GrantPolicy(r Resolved, in Inside, m grant.Manifest) (grant.Policy, error) 
 	if err != nil {
 		return grant.Policy{}, err
 	}
+	lists := r.Profile.lists()
+	lists.Domains = domains
 	return grant.Policy{
 		Version:      r.policyVersion(in, rules, folders),
 		Capabilities: slices.Concat(files, hosts, r.browserActions(), programs, []grant.Capability{{Kind: grant.Temp, Bytes: tmp.Size}}, gpuClasses(r.Docker.GPUs)),
-		Limits:       grant.Limits{Timeout: time.Duration(r.Limits.Timeout), MaxBytesOut: int64(r.Limits.FileSize)},
-		Lists:        grant.Lists{Domains: domains},
+		Limits:       r.profileLimits(),
+		Lists:        lists,
 		Denied:       grant.Denied{Domains: slices.Clone(r.Network.DeniedDomains), Paths: rules.denied()},
 		Mappings:     grant.Mappings{Root: sandbox.WorkspaceDir, Tmp: tmp.Target},
 	}, nil
+}
+
+// lists are the lists of profiles that the settings have.
+func (p Profile) lists() grant.Lists {
+	return grant.Lists{MIME: slices.Clone(p.MIME), Tools: slices.Clone(p.Tools), Methods: slices.Clone(p.Methods), Paths: slices.Clone(p.Paths)}
+}
+
+// profileLimits are the limits of profiles that the settings have. A file and a
+// time are bounded by the limits of commands, too.
+func (r Resolved) profileLimits() grant.Limits {
+	p := r.Profile
+	return grant.Limits{
+		MaxBytesIn: int64(p.MaxBytesIn), MaxBytesOut: lesser(int64(p.MaxBytesOut), int64(r.Limits.FileSize)), MaxTmpBytes: int64(p.MaxTmpBytes),
+		MaxFiles: p.MaxFiles, MaxDepth: int(p.MaxDepth), MaxConcurrency: int(p.MaxConcurrency),
+		Timeout: lesser(time.Duration(p.Timeout), time.Duration(r.Limits.Timeout)),
+	}
+}
+
+// lesser is the lesser of two bounds, of which 0 is none.
+func lesser[T ~int64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // tmpOf returns the folder in memory that temporary space is made in, which
@@ -162,12 +188,13 @@ func (r Resolved) policyVersion(in Inside, rules pathRules, folders []sandbox.Tm
 		Network        Network
 		Commands       Commands
 		Limits         Limits
+		Profile        Profile
 		Browser        Browser
 		Tools          Tools
 		Given          [3]bool // whether a list of tools is the built-in one
 	}{
 		policyFormat, r.Sandboxed, r.Provider, r.WorkspaceAccess, rules, r.home(), in.Home, in.FoldCase, folders, r.Docker.Workdir, r.Docker.GPUs,
-		network, commands, r.Limits, r.Browser, r.Tools,
+		network, commands, r.Limits, r.Profile, r.Browser, r.Tools,
 		[3]bool{r.Origin("tools.allow") != "default", r.Origin("tools.alsoAllow") != "default", r.Origin("tools.deny") != "default"},
 	})
 	if err != nil { // plain data can always be written

@@ -224,3 +224,35 @@ func TestGrantPolicyOfManyRules(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantPolicyProfile holds that the settings of profiles are in the policy, that
+// an empty list allows nothing, and that what is malformed is named.
+func TestGrantPolicyProfile(t *testing.T) {
+	const all = `"profile":{"mime":["text/*"],"tools":["git"],"methods":["GET"],"paths":["/workspace/docs"],"maxBytesIn":"2k","maxBytesOut":"3k",` +
+		`"maxTmpBytes":"4k","maxFiles":5,"maxDepth":6,"maxConcurrency":7,"timeout":"8s"}`
+	p := granted(t, all, config.Inside{})
+	want := grant.Limits{MaxBytesIn: 2 << 10, MaxBytesOut: 3 << 10, MaxTmpBytes: 4 << 10, MaxFiles: 5, MaxDepth: 6, MaxConcurrency: 7, Timeout: 8 * time.Second}
+	if p.Limits != want {
+		t.Errorf("limits %+v", p.Limits)
+	}
+	if diff := cmp.Diff(grant.Lists{MIME: []string{"text/*"}, Tools: []string{"git"}, Methods: []string{"GET"}, Paths: []string{"/workspace/docs"}, Domains: p.Lists.Domains}, p.Lists); diff != "" {
+		t.Error(diff)
+	}
+	if none := granted(t, ``, config.Inside{}); none.Version == p.Version || none.Lists.MIME != nil || none.Limits.MaxFiles != 0 {
+		t.Errorf("without settings of profiles: %+v", none)
+	}
+	if p := granted(t, `"profile":{"mime":[],"timeout":"20m","maxBytesOut":"2m"},"limits":{"fileSize":"1m"}`, config.Inside{}); p.Lists.MIME == nil || p.Limits.Timeout != 10*time.Minute || p.Limits.MaxBytesOut != 1<<20 {
+		t.Errorf("%+v", p)
+	}
+	for in, field := range map[string]string{
+		`"mime":["text"]`: "mime[0]", `"mime":["text/*","TEXT/HTML"]`: "mime[1]", `"tools":["/bin/sh"]`: "tools[0]", `"methods":["get"]`: "methods[0]",
+		`"paths":["docs"]`: "paths[0]", `"maxBytesIn":0`: "maxBytesIn", `"maxBytesOut":"-1k"`: "maxBytesOut", `"maxTmpBytes":true`: "maxTmpBytes",
+		`"maxFiles":0`: "maxFiles", `"maxDepth":-1`: "maxDepth", `"maxConcurrency":"two"`: "maxConcurrency", `"timeout":"soon"`: "timeout", `"depth":1`: "depth",
+	} {
+		_, err := config.Parse("f", []byte(inDefaults(`"profile":{`+in+`}`)))
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || !strings.HasSuffix(e.Field, "sandbox.profile."+field) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}

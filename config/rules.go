@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
 	"github.com/bulkhead-dev/sandbox/policy/command"
@@ -71,6 +72,7 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs = append(errs, sizeErrors(r)...)
 	errs = append(errs, networkErrors(r)...)
 	errs = append(errs, browserErrors(r)...)
+	errs = append(errs, r.placed(grant.CheckLists("profile", r.Profile.lists())))
 	_, err := ToolPolicy(r)
 	return append(errs, err, r.placed(command.Check(r.commandRules())))
 }

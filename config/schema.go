@@ -15,7 +15,7 @@ const SchemaID = "urn:bulkhead:sandbox:settings:v1"
 
 // SchemaVersion is the version of the settings, by SemVer: a change that makes
 // a valid file invalid raises the first number, one that takes more the second.
-const SchemaVersion = "1.2.0"
+const SchemaVersion = "1.3.0"
 
 // Schema returns the JSON Schema (draft 2020-12) of a settings file, indented.
 // It is made from the types of this package, so it knows the same keys, words

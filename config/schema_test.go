@@ -111,7 +111,7 @@ func TestSchemaAndParseAgree(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
-			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets evidence",
+			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets profile evidence",
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
@@ -130,6 +130,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 
 		"budgets":  "session agent tenant",
 		"evidence": "sync checkpointEvery commands",
+		"profile":  "mime tools methods paths maxBytesIn maxBytesOut maxTmpBytes maxFiles maxDepth maxConcurrency timeout",
 	}
 	var doc any
 	if err := json.Unmarshal(config.Schema(), &doc); err != nil {

@@ -82,6 +82,7 @@ type SandboxSettings struct {
 	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
 	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
 	Budgets    *BudgetsSettings    `json:"budgets,omitempty" doc:"What operations under grants may use in all; what is not named is not bounded, and -1 is no bound."`
+	Profile    *ProfileSettings    `json:"profile,omitempty" doc:"What single operations under grants may do at most, beside what grants and manifests say."`
 	Evidence   *EvidenceSettings   `json:"evidence,omitempty" doc:"How what was done is recorded."`
 
 	Permissions *PermissionSettings `json:"permissions,omitempty" imported:"true" doc:"Permission rules as agents on the host keep them; they are added to network, filesystem and commands."`

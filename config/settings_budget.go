@@ -20,6 +20,23 @@ type BudgetSettings struct {
 	WallMs   *int64  `json:"wallMs,omitempty" min:"-1" doc:"Milliseconds that operations take; default -1."`
 }
 
+// ProfileSettings narrow the profiles of operations under grants. Of what grant,
+// manifest and settings say the strictest holds.
+type ProfileSettings struct {
+	MIME    []string `json:"mime,omitempty" doc:"Types of answers that requests may get: type/subtype, type/* or */*; without a list all, with an empty one none."`
+	Tools   []string `json:"tools,omitempty" doc:"Programs that may be executed; without a list all that grant, manifest and commands allow."`
+	Methods []string `json:"methods,omitempty" doc:"Methods of requests, in capitals, * for all; without a list all that the grant allows."`
+	Paths   []string `json:"paths,omitempty" doc:"Absolute folders inside below which files may be used; without a list all that the mounts allow."`
+
+	MaxBytesIn     *Size     `json:"maxBytesIn,omitempty" min:"1" doc:"Bytes that one operation reads or receives; default 10m."`
+	MaxBytesOut    *Size     `json:"maxBytesOut,omitempty" min:"1" doc:"Bytes that one operation writes or sends; default 10m."`
+	MaxTmpBytes    *Size     `json:"maxTmpBytes,omitempty" min:"1" doc:"Bytes of one temporary space; default 64m."`
+	MaxFiles       *int64    `json:"maxFiles,omitempty" min:"1" max:"1000000000" doc:"Files that one call writes; default 100."`
+	MaxDepth       *int64    `json:"maxDepth,omitempty" min:"1" max:"4096" doc:"Folders below the workspace, and pages that one call opens; default 32."`
+	MaxConcurrency *int64    `json:"maxConcurrency,omitempty" min:"1" max:"4096" doc:"Operations of one call at a time; default 4."`
+	Timeout        *Duration `json:"timeout,omitempty" doc:"Time of one operation; default 1m, and never more than limits.timeout."`
+}
+
 // Values of evidence.sync.
 const (
 	SyncOff        = "off"        // the kernel writes when it likes

@@ -38,7 +38,24 @@ type Values struct {
 	Pool       Pool       `json:"pool"`
 	Idle       Idle       `json:"idle"`
 	Budgets    Budgets    `json:"budgets"`
+	Profile    Profile    `json:"profile"`
 	Evidence   Evidence   `json:"evidence"`
+}
+
+// Profile is [ProfileSettings] with every layer applied; a nil list says
+// nothing, and 0 is what the defaults of profiles say.
+type Profile struct {
+	MIME           []string `json:"mime,omitzero"`
+	Tools          []string `json:"tools,omitzero"`
+	Methods        []string `json:"methods,omitzero"`
+	Paths          []string `json:"paths,omitzero"`
+	MaxBytesIn     Size     `json:"maxBytesIn,omitzero"`
+	MaxBytesOut    Size     `json:"maxBytesOut,omitzero"`
+	MaxTmpBytes    Size     `json:"maxTmpBytes,omitzero"`
+	MaxFiles       int64    `json:"maxFiles,omitzero"`
+	MaxDepth       int64    `json:"maxDepth,omitzero"`
+	MaxConcurrency int64    `json:"maxConcurrency,omitzero"`
+	Timeout        Duration `json:"timeout,omitzero"`
 }
 
 // Docker is [DockerSettings] with every layer applied.

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -112,7 +113,8 @@ func (t *Terms) Build(g Grant, now time.Time) (Profile, error) {
 	out.Grant, out.Tenant, out.Subject, out.Agent, out.Session, out.Tool, out.Call = g.ID, g.Tenant, g.Subject, g.Agent, g.Session, g.Tool, g.Call
 	out.Capabilities, out.SideEffects = spelled(all), effects(all, t.effects)
 	out.Budget, out.Expires, out.Consent, out.DecisionKey = g.Budget, g.Expires, cloned(g.Consent), g.DecisionKey
-	out.Sources.Grant = spelled(granted)
+	out.Sources.Grant, out.Sources.Lists = spelled(granted), g.Lists
+	out.Limits, out.Lists = g.Limits.over(out.Limits), g.Lists.over(out.Lists)
 	if err := out.consented(now); err != nil {
 		return Profile{}, err
 	}
@@ -244,4 +246,46 @@ func sorted(list []string) []string {
 
 func (l *Lists) sorted() Lists {
 	return Lists{Domains: sorted(l.Domains), Paths: sorted(l.Paths), Tools: sorted(l.Tools), MIME: sorted(l.MIME), Methods: sorted(l.Methods)}
+}
+
+// over returns the limits with those of a grant laid over them: of each the least.
+func (l Limits) over(has Limits) Limits { return strictest(l, has, has) }
+
+// over returns the lists with those of a grant laid over them: what both allow.
+func (g *Granted) over(has Lists) Lists {
+	has.Paths = both(has.Paths, g.Paths, func(a, b string) bool { return below(b, a) })
+	has.Tools = both(has.Tools, g.Tools, func(a, b string) bool { return a == b })
+	has.MIME = both(has.MIME, g.MIME, holdsType)
+	has.Methods = both(has.Methods, g.Methods, func(a, b string) bool { return a == b || a == "*" })
+	return has
+}
+
+// both returns what two lists allow together, of entries of which one holds the
+// other or they are apart. A nil list says nothing.
+func both(a, b []string, holds func(a, b string) bool) []string {
+	switch {
+	case b == nil:
+		return a
+	case a == nil:
+		return sorted(b)
+	}
+	out := []string{}
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case holds(x, y):
+				out = append(out, y)
+			case holds(y, x):
+				out = append(out, x)
+			}
+		}
+	}
+	return sorted(out)
+}
+
+// holdsType reports whether the entry a of a list of MIME types holds all that b
+// does: type/subtype, type/* or */*.
+func holdsType(a, b string) bool {
+	major, _, _ := strings.Cut(b, "/")
+	return a == b || a == "*/*" || a == major+"/*" && major != "*"
 }

@@ -136,6 +136,11 @@ type Grant struct {
 	Expires      time.Time    `json:"expires"` // required
 	Consent      *Consent     `json:"consent,omitempty"`
 
+	// Limits and Lists make the profile narrower than manifest and policy do, and
+	// never wider.
+	Limits Limits  `json:"limits,omitzero"`
+	Lists  Granted `json:"lists,omitzero"`
+
 	// DecisionKey is the fingerprint of the decision that gave the grant. It
 	// may be used for one call only.
 	DecisionKey string `json:"decisionKeyFingerprint"`
@@ -192,6 +197,15 @@ type Lists struct {
 	Methods []string `json:"methods"`
 }
 
+// Granted are the lists of a grant, as those of [Lists]. Which hosts may be
+// reached its capabilities say.
+type Granted struct {
+	Paths   []string `json:"paths,omitzero"`
+	Tools   []string `json:"tools,omitzero"`
+	MIME    []string `json:"mime,omitzero"`
+	Methods []string `json:"methods,omitzero"`
+}
+
 // Denied is what is denied by name whatever else allows it.
 type Denied struct {
 	Domains []string `json:"domains,omitempty"` // rules of network.deniedDomains
@@ -242,6 +256,7 @@ type Sources struct {
 	Grant    []Capability `json:"grant"`
 	Manifest []Capability `json:"manifest"`
 	Policy   []Capability `json:"policy"`
+	Lists    Granted      `json:"lists,omitzero"` // of the grant
 }
 
 // A Profile is what one call may do. [Build] makes it; a guard takes it only as

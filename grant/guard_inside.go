@@ -54,7 +54,7 @@ func (g *Guard) place(v *Vetted, kind Kind, spaces []string) error {
 		return blocked("policy.denied.paths["+strconv.Itoa(i)+"]", clean, "the path is denied by the settings", "do without it; only who keeps the settings can change that")
 	}
 	if list := p.Lists.Paths; list != nil && !own && !slices.ContainsFunc(list, func(folder string) bool { return below(clean, folder) }) {
-		return blocked("policy.lists.paths", clean, "the path is below none of those that the settings list", "use one that is")
+		return blocked(g.listRule("paths", g.sources.Lists.Paths, func(folder string) bool { return below(clean, folder) }), clean, "the path is below none of those that are listed", "use one that is")
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (g *Guard) program(v *Vetted) error {
 		return err
 	}
 	if list := g.profile.Lists.Tools; list != nil && !slices.Contains(list, v.Tool) {
-		return fault(sandbox.CodeDenyTool, "policy.lists.tools", v.Tool, "the settings do not list the program", "use one that they list")
+		return fault(sandbox.CodeDenyTool, g.listRule("tools", g.sources.Lists.Tools, func(t string) bool { return t == v.Tool }), v.Tool, "the program is not listed", "use one that is")
 	}
 	if !g.manifest.allows(v.Tool, v.Args) && (len(v.Args) > 0 || g.manifest[v.Tool] != nil) {
 		return fault(sandbox.CodeDenyTool, "manifest.commands", v.Tool, "no template of the manifest allows these arguments", "use arguments as the manifest describes them")

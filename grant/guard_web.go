@@ -74,7 +74,7 @@ func (g *Guard) address(v *Vetted, address, method string) error {
 	}
 	target := host.Target(v.Port)
 	if word&^g.methods != 0 {
-		return blocked("policy.lists.methods", target, "the settings do not list the method "+method, "use one that they list")
+		return blocked(g.listRule("methods", g.sources.Lists.Methods, func(m string) bool { return m == method || m == "*" }), target, "the method "+method+" is not listed", "use one that is")
 	}
 	return g.listed(u, host, v.Port, method)
 }
@@ -243,16 +243,25 @@ func (g *Guard) ValidateMIME(contentType string) error {
 	if list == nil {
 		return nil
 	}
-	const field = "policy.lists.mime"
 	kind, _, err := mime.ParseMediaType(contentType)
-	major, minor, _ := strings.Cut(kind, "/")
+	_, minor, _ := strings.Cut(kind, "/")
+	field := g.listRule("mime", g.sources.Lists.MIME, func(want string) bool { return holdsType(want, kind) })
 	if err != nil || minor == "" {
 		return blocked(field, quoted(contentType), "the answer does not say of what type it is", "")
 	}
 	for _, want := range list {
-		if want == kind || want == major+"/*" || want == "*/*" {
+		if holdsType(want, kind) {
 			return nil
 		}
 	}
-	return blocked(field, quoted(kind), "the settings do not list the type of the answer", "ask for one that they list")
+	return blocked(field, quoted(kind), "the type of the answer is not listed", "ask for one that is")
+}
+
+// listRule is the rule of a list that does not hold something: that of the grant,
+// where the grant has a list of its own which does not hold it either.
+func (g *Guard) listRule(name string, granted []string, holds func(string) bool) string {
+	if granted != nil && !slices.ContainsFunc(granted, holds) {
+		return "grant.lists." + name
+	}
+	return "policy.lists." + name
 }

@@ -85,6 +85,13 @@ func (g *Grant) check(now time.Time) error {
 	if err := g.Consent.check("grant.consent"); err != nil {
 		return err
 	}
+	if err := g.Limits.check("grant.limits"); err != nil {
+		return err
+	}
+	own := Lists{Paths: g.Lists.Paths, Tools: g.Lists.Tools, MIME: g.Lists.MIME, Methods: g.Lists.Methods}
+	if err := own.check("grant.lists"); err != nil {
+		return err
+	}
 	if g.Issued.After(now) {
 		return denied("grant.issued", g.ID, "the grant is not good yet", "compare the clocks")
 	}
@@ -168,7 +175,7 @@ func (p *Policy) check() error {
 	if err := p.Limits.check("policy.limits"); err != nil {
 		return err
 	}
-	if err := p.Lists.check(); err != nil {
+	if err := p.Lists.check("policy.lists"); err != nil {
 		return err
 	}
 	if err := each("policy.denied.domains", p.Denied.Domains, domainFault(network.CheckDenied)); err != nil {
@@ -188,21 +195,25 @@ func (p *Policy) check() error {
 	return nil
 }
 
-func (l *Lists) check() error {
+// CheckLists reports the entry of lists that is malformed, by its place below
+// field: "profile.mime[0]" below "profile".
+func CheckLists(field string, l Lists) error { return l.check(field) }
+
+func (l *Lists) check(field string) error {
 	allowed := domainFault(func(rule string) error { return network.CheckAllowed(rule, true) })
-	if err := each("policy.lists.domains", l.Domains, allowed); err != nil {
+	if err := each(field+".domains", l.Domains, allowed); err != nil {
 		return err
 	}
-	if err := each("policy.lists.paths", l.Paths, pathFault); err != nil {
+	if err := each(field+".paths", l.Paths, pathFault); err != nil {
 		return err
 	}
-	if err := each("policy.lists.tools", l.Tools, programFault); err != nil {
+	if err := each(field+".tools", l.Tools, programFault); err != nil {
 		return err
 	}
-	if err := each("policy.lists.mime", l.MIME, mimeFault); err != nil {
+	if err := each(field+".mime", l.MIME, mimeFault); err != nil {
 		return err
 	}
-	return each("policy.lists.methods", l.Methods, func(m string) string {
+	return each(field+".methods", l.Methods, func(m string) string {
 		if m != "*" && wordOf(methods, m) == 0 {
 			return quoted(m) + " is no method that can be allowed"
 		}

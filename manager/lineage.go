@@ -173,6 +173,7 @@ func narrower(line []grant.Grant) error {
 		}
 		_, within := budget.Within(child.Budget, parent.Budget)
 		same := reflect.DeepEqual(met, own) || len(met) == 0 && len(own) == 0
+		same = same && child.Limits == parent.Limits && reflect.DeepEqual(child.Lists, parent.Lists)
 		same = same && child.Tool == parent.Tool && child.Subject == parent.Subject && child.Session == parent.Session && child.Tenant == parent.Tenant
 		if !same || !within || child.Expires.After(parent.Expires) || !sameConsent(child.Consent, parent.Consent) {
 			return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "operate", Field: "grant.parent", Resource: child.ID,
