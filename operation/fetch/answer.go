@@ -69,10 +69,16 @@ func (x *exchange) receive(ctx context.Context, resp *http.Response) error {
 	bounded := &limited{r: resp.Body, left: most, over: tooLarge(x.v.Host.Target(x.v.Port), most)}
 	r := x.call.Meter.Reader(budget.BytesIn, bounded)
 	hash, buf := proof.NewHash(), make([]byte, readSize)
-	for {
+	for begun := false; ; {
 		n, err := r.Read(buf)
 		_, _ = hash.Write(buf[:n])
 		x.effect.BytesIn += int64(n)
+		if !begun && n > 0 {
+			begun = true
+			if err := x.disguised(buf[:n]); err != nil {
+				return err
+			}
+		}
 		if room := x.call.Keep - int64(len(x.out.Data)); room > 0 {
 			x.out.Data = append(x.out.Data, buf[:min(int64(n), room)]...)
 		}
@@ -89,6 +95,38 @@ func (x *exchange) receive(ctx context.Context, resp *http.Response) error {
 			return x.failed(ctx, err)
 		}
 	}
+}
+
+// disguised reports a body that begins like one of another family than the type
+// that the host declares for it, where types are listed: a program or an archive
+// that is called text, a page that is called a picture. What begins like nothing
+// in particular, and kinds of text among each other, are as declared.
+func (x *exchange) disguised(first []byte) error {
+	if x.profile.Lists.MIME == nil {
+		return nil
+	}
+	kind, _, _ := strings.Cut(http.DetectContentType(first), ";")
+	have, want := familyOf(kind), familyOf(x.out.Type)
+	if have == "" || want == "" || have == want || x.call.Guard.ValidateMIME(kind) == nil {
+		return nil
+	}
+	return blocked("response.contentType", x.v.Host.Target(x.v.Port), "the answer is declared as "+x.out.Type+" and begins like "+kind, "ask for another address, or have the type listed that it is of")
+}
+
+// familyOf is what sort of bytes a type is of; empty is any.
+func familyOf(kind string) string {
+	major, minor, _ := strings.Cut(kind, "/")
+	switch {
+	case major == "text", strings.HasSuffix(minor, "json"), strings.HasSuffix(minor, "xml"), strings.HasSuffix(minor, "javascript"):
+		return "text"
+	case major == "audio", major == "video", kind == "application/ogg":
+		return "sound and film"
+	case major == "image":
+		return "picture"
+	case minor == "zip", minor == "x-gzip", minor == "pdf", minor == "x-rar-compressed", minor == "wasm":
+		return minor
+	}
+	return ""
 }
 
 // limited reads what may be read, and fails at the first byte more.
