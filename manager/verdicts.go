@@ -40,11 +40,17 @@ func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
 // answer answers q by the policies of res and, for paths, by the rules of the
 // wall where it has some.
 func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall, closes judge) {
-	g, err := gate.New(res, m.host.Inside(res))
+	in := m.host.Inside(res)
+	g, err := gate.New(res, in)
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 		return
 	}
+	closed, err := config.ClosedAllows(res, in, g.Paths())
+	if err != nil {
+		e.Problems = append(e.Problems, err.Error())
+	}
+	e.NoEffect = append(e.NoEffect, noticesOf(closed)...)
 	e.Network = networkPlan(res, g.Hosts())
 	if q.Tool != "" {
 		d := g.Tools().Judge(q.Tool)
