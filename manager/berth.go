@@ -17,7 +17,8 @@ type berth struct {
 	owner sandbox.Owner // of the user id
 }
 
-// slotBerth is that of a slot, also when it is claimed.
+// slotBerth is that of a slot that was made for the tenant, also when it is
+// claimed.
 func slotBerth(slot, instance, tenant string) berth {
 	return berth{slot, sandbox.Owner{Instance: instance, Tenant: tenant, ScopeKey: slot}}
 }
@@ -33,7 +34,7 @@ func (m *Manager) berthOf(name string, o sandbox.Owner) (berth, error) {
 	case !c.Owner.Same(o):
 		return berth{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "resolve", Resource: name, Message: "the slot of the sandbox was claimed by another tenant or scope"}
 	}
-	return slotBerth(c.Slot, o.Instance, o.Tenant), nil
+	return slotBerth(c.Slot, o.Instance, c.SlotTenant()), nil
 }
 
 // home is the name of the sandbox's berth.
@@ -141,7 +142,7 @@ func (s berthed) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, 
 	slot := spec
 	slot.Name = c.Slot
 	if now.Kind == sandbox.KindPool {
-		slot.Owner = sandbox.Owner{Instance: c.Owner.Instance, Tenant: c.Owner.Tenant}
+		slot.Owner = sandbox.Owner{Instance: c.Owner.Instance, Tenant: c.SlotTenant()}
 	}
 	sb, err := s.bindable.Open(ctx, slot)
 	if err != nil {
@@ -157,6 +158,7 @@ func (s berthed) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, 
 // List implements [sandbox.Provider].
 func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	all := f
+	all.Tenant = ""                 // labels of a slot name no tenant, also when one has claimed it
 	if f.Kind != sandbox.KindPool { // which is what the labels of claimed ones say too
 		all.Kind = ""
 	}
@@ -189,7 +191,9 @@ func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, er
 			}
 		}
 	}
-	return slices.DeleteFunc(infos, func(i sandbox.Info) bool { return f.Kind != "" && i.Kind != f.Kind }), nil
+	return slices.DeleteFunc(infos, func(i sandbox.Info) bool {
+		return f.Kind != "" && i.Kind != f.Kind || f.Tenant != "" && i.Owner.Tenant != f.Tenant
+	}), nil
 }
 
 // Remove implements [sandbox.Provider].

@@ -92,7 +92,7 @@ func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*liv
 	if err != nil {
 		return nil, "", err
 	}
-	next := func() (*slot, error) { return m.pool.take(w.spec.Owner.Tenant, w.provider.Name(), shape), nil }
+	next := func() (*slot, error) { return m.pool.take(w.provider.Name(), shape), nil }
 	if !m.keepsPool() {
 		next = m.recordedSlots(ctx, w, shape)
 	}
@@ -194,6 +194,7 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.L
 	b.wanted = b.hash
 	c := registry.Claim{
 		Slot: n.rec.Name, Name: b.spec.Name, Owner: b.spec.Owner, SlotHash: n.rec.ConfigHash, Hash: b.hash, ClaimedAt: m.now().UTC(),
+		ForAny: n.rec.Tenant == "",
 	}
 	if b.scratch() {
 		c.Workspace = workspaceOf(b.spec)

@@ -26,6 +26,8 @@ const (
 	childSet   = "SANDBOX_TEST_CHILD_SETTINGS"
 	childLine  = "SANDBOX_TEST_CHILD_LINE" // what the child runs
 
+	childTenant = "SANDBOX_TEST_CHILD_TENANT" // whose session the child is
+
 	childRefills = "SANDBOX_TEST_CHILD_REFILLS" // it refills the pool and runs nothing
 )
 
@@ -65,7 +67,7 @@ func child() {
 		fmt.Println("refilled", err)
 		return
 	}
-	out, o, err := run(m, "s", line)
+	out, o, err := run(m, "s", line, as(os.Getenv(childTenant)))
 	fmt.Println(o.Name, o.Created, out, err)
 	if err != nil {
 		os.Exit(1)

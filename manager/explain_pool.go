@@ -43,7 +43,7 @@ func (m *Manager) slotsFor(w *want) (fit int, why string, err error) {
 	}
 	why = "none is ready"
 	for _, r := range records {
-		if r.Kind != sandbox.KindPool || r.Tenant != w.spec.Owner.Tenant || r.Provider != w.provider.Name() {
+		if r.Kind != sandbox.KindPool || r.Provider != w.provider.Name() {
 			continue
 		}
 		whole, err := m.records.Get(r.Kind, r.Name)

@@ -19,7 +19,7 @@ func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func
 				return nil, err
 			}
 			for _, r := range records {
-				if r.Tenant == w.spec.Owner.Tenant && r.Provider == w.provider.Name() && r.Shape == shape {
+				if r.Provider == w.provider.Name() && r.Shape == shape {
 					names = append(names, r.Name)
 				}
 			}

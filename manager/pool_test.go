@@ -159,17 +159,8 @@ func TestClaimCold(t *testing.T) {
 	cold("memory", "docker.memory,", func(q *manager.Request) {
 		q.Flags = &config.SandboxSettings{Docker: &config.DockerSettings{Memory: &memory}}
 	})
-	cold("tenant", "none is ready", func(q *manager.Request) { q.Who.Tenant = "acme" })
 	if n := slotsOf(t, m); n != 1 {
 		t.Errorf("%d slots", n)
-	}
-	// The tenant has had a session now, and has slots of its own.
-	fillPool(t, m)
-	if n := slotsOf(t, m); n != 2 {
-		t.Errorf("%d slots for two tenants", n)
-	}
-	if _, o, err := run(m, "late", "true", func(q *manager.Request) { q.Who.Tenant = "acme" }); err != nil || !o.Claimed {
-		t.Errorf("%+v, %v", o, err)
 	}
 	mustRun(t, m, "a", "true")
 	if _, o := mustRun(t, m, "b", "true"); o.Claimed || o.Cold == "" {

@@ -42,11 +42,11 @@ func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants
 		for _, i := range infos {
 			rec, ok := known[i.Name]
 			delete(known, i.Name)
-			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: slotKey(rec.Tenant, rec.Shape), Since: i.CreatedAt, State: m.slotState(ctx, p, i, ok)})
+			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: rec.Shape, Since: i.CreatedAt, State: m.slotState(ctx, p, i, ok)})
 		}
 	}
 	for _, r := range known { // made just now, claimed, or gone
-		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: slotKey(r.Tenant, r.Shape), Since: r.CreatedAt, State: m.absentState(r.Name)})
+		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: r.Shape, Since: r.CreatedAt, State: m.absentState(r.Name)})
 	}
 	v.Slots = slices.DeleteFunc(v.Slots, func(s pool.Slot) bool { return s.State == pool.Claimed })
 	for _, name := range m.pool.names() {

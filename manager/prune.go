@@ -164,7 +164,7 @@ func (b *broom) sweep(ctx context.Context, p sandbox.Provider, records []registr
 	for _, i := range infos {
 		byName[i.Name] = i
 	}
-	plan, slotsErr := b.planSlots(ctx, p, records, slots, byName)
+	plan, slotsErr := b.planSlots(ctx, p, slots, byName)
 	b.carryOut(ctx, p, plan)
 	for _, r := range slots {
 		delete(byName, r.Name)

@@ -14,7 +14,7 @@ import (
 // a sandbox may become, since that is what it would be made of; when its
 // container is gone; and when the pool does not want it any more. Who keeps the
 // pool sees to the last by Refill. Slots that are claimed have no part in it.
-func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, all, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
 	var plan []prune.Removal
 	var free []registry.Record
 	for _, r := range slots {
@@ -39,14 +39,14 @@ func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, all, slots []
 	if len(free) == 0 || b.m.keepsPool() {
 		return plan, nil
 	}
-	unwanted, err := b.unwanted(ctx, all, free, live)
+	unwanted, err := b.unwanted(ctx, free, live)
 	return append(plan, unwanted...), err
 }
 
 // unwanted are the free slots that the next Refill would remove. Without an
 // answer to what is wanted there are none.
-func (b *broom) unwanted(ctx context.Context, all, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
-	wants, partial, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current(), b.m.poolTenants(all))
+func (b *broom) unwanted(ctx context.Context, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+	wants, partial, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current())
 	if err != nil || partial {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (b *broom) unwanted(ctx context.Context, all, free []registry.Record, live 
 		case live[r.Name].Status == sandbox.StatusRunning:
 			state = pool.Ready
 		}
-		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: slotKey(r.Tenant, r.Shape), State: state, Since: r.CreatedAt})
+		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: r.Shape, State: state, Since: r.CreatedAt})
 	}
 	var plan []prune.Removal
 	for _, a := range pool.Plan(v) {

@@ -24,9 +24,7 @@ const (
 	refillFailed = 30 * time.Second // an engine that fails is left alone for so long
 	slotReady    = 2 * time.Minute  // a slot that has not started by then is broken
 
-	poolRests   = 10 * time.Minute // nobody is asked whether a pool is wanted when nothing has changed
-	poolTenants = 32               // for which slots are kept, beside the nameless one
-	poolLately  = 6 * time.Hour    // had a session
+	poolRests = 10 * time.Minute // nobody is asked whether a pool is wanted when nothing has changed
 
 	// refillLock is the lock under which one program at a time refills.
 	refillLock = "pool-refill"
@@ -50,8 +48,8 @@ type poolWant struct {
 // refills.
 //
 // Slots are kept for each shape that the sandboxes of the agents of settings
-// have, for every tenant that has had a session lately, and never shared
-// between tenants.
+// have. A slot is made for no tenant, and the first one that claims it has it
+// for good.
 func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, err error) {
 	m.pool.refills.Lock()
 	defer m.pool.refills.Unlock()
@@ -78,7 +76,7 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	if err != nil {
 		return 0, refillFailed, err
 	}
-	wants, err := m.poolWants(ctx, records)
+	wants, err := m.poolWants(ctx)
 	if err != nil {
 		return 0, refillFailed, err
 	}
@@ -167,37 +165,34 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 	return started, removed, more, errs
 }
 
-// poolWants are what slots are to be kept, by shape, for as long as settings,
-// tenants and images stay what they are.
+// poolWants are what slots are to be kept, by shape, for as long as settings
+// and images stay what they are.
 type poolWants struct {
 	settings *config.Settings
-	tenants  []string
 	at       time.Time
 	of       map[string]poolWant
 	partial  bool // what some agents want could not be found out
 }
 
 // poolWants returns what slots are to be kept. What was found out lately counts
-// still: it takes a look at the facts of every agent for every tenant.
-func (m *Manager) poolWants(ctx context.Context, records []registry.Record) (map[string]poolWant, error) {
-	now := poolWants{settings: m.current(), tenants: m.poolTenants(records), at: m.now()}
-	slices.Sort(now.tenants)
+// still: it takes a look at the facts of every agent.
+func (m *Manager) poolWants(ctx context.Context) (map[string]poolWant, error) {
+	now := poolWants{settings: m.current(), at: m.now()}
 	last := m.pool.wanted
-	if age := now.at.Sub(last.at); last.settings == now.settings && slices.Equal(last.tenants, now.tenants) && age >= 0 && age < refillIdle {
+	if age := now.at.Sub(last.at); last.of != nil && last.settings == now.settings && age >= 0 && age < refillIdle {
 		return last.of, nil
 	}
 	var err error
-	if now.of, now.partial, err = newSnapshot(m).m.findPoolWants(ctx, now.settings, now.tenants); err != nil {
+	if now.of, now.partial, err = newSnapshot(m).m.findPoolWants(ctx, now.settings); err != nil {
 		return nil, err
 	}
 	m.pool.wanted = now
 	return now.of, nil
 }
 
-// findPoolWants asks the settings of every agent, for every tenant. Where that fails
-// for some the answer is partial; where it fails for all it is an error. The shape of
-// a want begins with its tenant.
-func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings, tenants []string) (wants map[string]poolWant, partial bool, err error) {
+// findPoolWants looks at the settings of every agent. Where that fails for some
+// the answer is partial; where it fails for all it is an error.
+func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings) (wants map[string]poolWant, partial bool, err error) {
 	wants = map[string]poolWant{}
 	agents := []string{config.DefaultAgent}
 	if settings != nil && settings.Agents != nil {
@@ -209,33 +204,31 @@ func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings, 
 	}
 	var failed []error
 	asked := 0
-	for _, tenant := range tenants {
-		for _, agent := range agents {
-			// A slot has no session; what differs between sessions binds late.
-			res, err := config.Resolve(settings, config.Who{Tenant: tenant, Agent: agent, Session: config.DefaultSession}, nil)
-			if err != nil {
-				return nil, false, err
-			}
-			asked++
-			if res.Pool.Size <= 0 {
-				continue
-			}
-			want, shape, err := m.poolWant(ctx, res)
-			if errors.Is(err, registry.ErrCorrupt) { // which is set aside by now
-				m.pool.report(m.log, "want "+tenant+"\x00"+agent, err, "a claim on a slot of the pool was damaged")
-				want, shape, err = m.poolWant(ctx, res)
-			}
-			if ctx.Err() != nil {
-				return nil, false, err
-			}
-			if err != nil { // the other pools are filled all the same
-				failed = append(failed, err)
-				m.pool.report(m.log, "want "+tenant+"\x00"+agent, err, "the pool of an agent is not filled")
-				continue
-			}
-			if have, ok := wants[shape]; want != nil && (!ok || have.Size < want.Size) {
-				wants[shape] = *want
-			}
+	for _, agent := range agents {
+		// A slot has neither session nor tenant; what differs between them binds late.
+		res, err := config.Resolve(settings, config.Who{Agent: agent, Session: config.DefaultSession}, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		asked++
+		if res.Pool.Size <= 0 {
+			continue
+		}
+		want, shape, err := m.poolWant(ctx, res)
+		if errors.Is(err, registry.ErrCorrupt) { // which is set aside by now
+			m.pool.report(m.log, "want "+agent, err, "a claim on a slot of the pool was damaged")
+			want, shape, err = m.poolWant(ctx, res)
+		}
+		if ctx.Err() != nil {
+			return nil, false, err
+		}
+		if err != nil { // the other pools are filled all the same
+			failed = append(failed, err)
+			m.pool.report(m.log, "want "+agent, err, "the pool of an agent is not filled")
+			continue
+		}
+		if have, ok := wants[shape]; want != nil && (!ok || have.Size < want.Size) {
+			wants[shape] = *want
 		}
 	}
 	if asked > 0 && len(failed) == asked { // an engine that is down is no reason to think that nothing is wanted
@@ -266,28 +259,7 @@ func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant,
 	if err != nil {
 		return nil, "", err
 	}
-	key := slotKey(res.Tenant, shape)
-	return &poolWant{pool.Want{Shape: key, Size: int(res.Pool.Size)}, res, at.provider}, key, nil
-}
-
-// slotKey keeps the slots of tenants apart.
-func slotKey(tenant, shape string) string { return tenant + "\x00" + shape }
-
-// poolTenants are the nameless one and those that have used a sandbox lately,
-// the last ones first.
-func (m *Manager) poolTenants(records []registry.Record) []string {
-	last := map[string]time.Time{}
-	for _, r := range records {
-		if r.Kind == sandbox.KindSandbox && r.Tenant != "" && m.now().Sub(r.LastUsedAt) < poolLately && r.LastUsedAt.After(last[r.Tenant]) {
-			last[r.Tenant] = r.LastUsedAt
-		}
-	}
-	var out []string
-	for tenant := range last {
-		out = append(out, tenant)
-	}
-	slices.SortFunc(out, func(a, b string) int { return last[b].Compare(last[a]) })
-	return append([]string{""}, out[:min(len(out), poolTenants)]...)
+	return &poolWant{pool.Want{Shape: shape, Size: int(res.Pool.Size)}, res, at.provider}, shape, nil
 }
 
 // startSlot makes a slot. Its record is written first, so that what a crash
@@ -341,11 +313,11 @@ func (m *Manager) startSlot(ctx context.Context, from poolWant) error {
 // describeSlot is what a slot is made from: what its sandboxes are, without
 // what they get late. Nothing is seeded into it.
 func (m *Manager) describeSlot(ctx context.Context, from poolWant, name string) (*want, error) {
-	at := slotBerth(name, m.state.Instance(), from.res.Tenant)
+	at := slotBerth(name, m.state.Instance(), "")
 	return m.describeAt(ctx, from.res, from.provider, at, effects, func(w *want) {
 		s := &w.spec
 		s.Name, s.Kind = name, sandbox.KindPool
-		s.Owner = sandbox.Owner{Instance: s.Owner.Instance, Tenant: s.Owner.Tenant}
+		s.Owner = sandbox.Owner{Instance: s.Owner.Instance}
 		s.Limits, w.agentDir = sandbox.Limits{}, ""
 		if len(s.OnStart) == 0 {
 			s.Env = nil

@@ -110,14 +110,14 @@ func newSlots() *slots {
 	return &slots{open: map[string]*slot{}, settling: make(chan struct{}, settleAtOnce)}
 }
 
-// take returns the oldest open slot of the tenant's shape, or nil.
-func (s *slots) take(tenant, provider, shape string) *slot {
+// take returns the oldest open slot of the shape, or nil.
+func (s *slots) take(provider, shape string) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var best *slot
 	for _, n := range s.open {
 		r := n.rec
-		if r.Tenant == tenant && r.Provider == provider && r.Shape == shape && (best == nil || r.CreatedAt.Before(best.rec.CreatedAt)) {
+		if r.Provider == provider && r.Shape == shape && (best == nil || r.CreatedAt.Before(best.rec.CreatedAt)) {
 			best = n
 		}
 	}

@@ -15,8 +15,8 @@ import (
 //
 // What binds late is what belongs to a handle or to the orchestrator's side:
 //
-//   - the owner's agent, session, scope and scope key, which the registry
-//     notes in the claim; and the kind, since labels say pool;
+//   - the owner's tenant, agent, session, scope and scope key, which the
+//     registry notes in the claim; and the kind, since labels say pool;
 //   - variables, which commands get from the handle;
 //   - secrets and all rules for hosts that the proxy outside applies, as long
 //     as the sandbox has no network of another kind;
@@ -25,8 +25,10 @@ import (
 // Everything else was built in: image, user, mounts, the workspace's apart,
 // network, hardening, resources, tmpfs, runtime, guest, path rules, options.
 // The workspace of a slot is a folder of its own, so only that there is one,
-// and how it is mounted, must agree. Sandboxes of two tenants or instances
-// never share a slot.
+// and how it is mounted, must agree. A slot is made for no tenant: its Spec
+// names none, and nothing of any tenant has been in it, so it can become the
+// sandbox of each of them. One that was made for a tenant, as older versions
+// do, becomes nothing, and no slot serves two instances.
 //
 // One thing cannot be undone and makes a cold start: OnStart lines, which ran
 // without the session's variables.
@@ -56,8 +58,12 @@ const firstOwn = 0x70000000
 
 // late returns s without what binds late.
 func late(s sandbox.Spec) sandbox.Spec {
+	made := "" // the tenant that a slot was made for
+	if s.Kind == sandbox.KindPool {
+		made = s.Owner.Tenant
+	}
 	s.Kind = sandbox.KindPool
-	s.Owner = sandbox.Owner{Instance: s.Owner.Instance, Tenant: s.Owner.Tenant}
+	s.Owner = sandbox.Owner{Instance: s.Owner.Instance, Tenant: made}
 	s.Env, s.Limits, s.Grants = nil, sandbox.Limits{}, nil
 	s.Egress = sandbox.EgressRules{}
 	if s.UID >= firstOwn && s.GID == s.UID {

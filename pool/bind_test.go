@@ -32,7 +32,7 @@ func spec(name string) sandbox.Spec {
 func slot() sandbox.Spec {
 	s := spec("pool-1")
 	s.Kind, s.UID, s.GID = sandbox.KindPool, 0x70000777, 0x70000777
-	s.Owner = sandbox.Owner{Instance: "i", Tenant: "t"}
+	s.Owner = sandbox.Owner{Instance: "i"}
 	s.Env, s.Limits = nil, sandbox.Limits{}
 	return s
 }
@@ -55,7 +55,8 @@ func TestCanBindLate(t *testing.T) {
 		{"grants", func(s *sandbox.Spec) { s.Grants = []sandbox.Grant{{}} }, nil},
 		{"user of another scope", func(s *sandbox.Spec) { s.UID, s.GID = 0x70000999, 0x70000999 }, nil},
 		{"the image's other name", func(s *sandbox.Spec) { s.Image = "img:2" }, nil},
-		{"tenant", func(s *sandbox.Spec) { s.Owner.Tenant = "u" }, []string{"tenant"}},
+		{"tenant", func(s *sandbox.Spec) { s.Owner.Tenant = "u" }, nil},
+		{"no tenant", func(s *sandbox.Spec) { s.Owner.Tenant = "" }, nil},
 		{"instance", func(s *sandbox.Spec) { s.Owner.Instance = "j" }, []string{"instance"}},
 		{"image", func(s *sandbox.Spec) { s.ImageID = "sha256:2" }, []string{"docker.image"}},
 		{"user of settings", func(s *sandbox.Spec) { s.UID, s.GID = 1000, 1000 }, []string{"docker.user"}},
@@ -108,6 +109,27 @@ func TestStartLines(t *testing.T) {
 	a.Env = b.Env
 	if ok, why := pool.CanBindLate(a, b); !ok {
 		t.Errorf("the same lines with the same variables: %q", why)
+	}
+}
+
+// TestSlotOfTenant holds that a slot that was made for a tenant becomes nothing,
+// neither that tenant's nor another's: what its labels say is never changed.
+func TestSlotOfTenant(t *testing.T) {
+	a := slot()
+	a.Owner.Tenant = "t"
+	shape, err := pool.Shape(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"t", "u", ""} {
+		b := spec("sbx-1")
+		b.Owner.Tenant = tenant
+		if ok, why := pool.CanBindLate(a, b); ok || !slices.Equal(why, []string{"tenant"}) {
+			t.Errorf("it can become a sandbox of %q: %v, %q", tenant, ok, why)
+		}
+		if s, err := pool.Shape(b); err != nil || s == shape {
+			t.Errorf("a sandbox of %q has its shape, %v", tenant, err)
+		}
 	}
 }
 

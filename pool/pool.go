@@ -5,8 +5,8 @@
 //
 // Whoever carries the decisions out has to hold to this, or they mean nothing:
 //
-//   - Labels of a slot say kind pool, its instance, tenant and shape, which
-//     never change. Whose it is stands in the registry alone.
+//   - Labels of a slot say kind pool, its instance and no tenant, which never
+//     change. Whose it is stands in the registry alone.
 //   - A claim is made by creating its record under the slot's name, where the
 //     creation fails if there is one, before the slot is used for anything.
 //     [Pick] only proposes: the record decides between two callers. It is

@@ -42,6 +42,19 @@ type Claim struct {
 	SlotHash  string        `json:"slotHash"`  // that the slot's labels say
 	Hash      string        `json:"hash"`      // of what the slot has become
 	ClaimedAt time.Time     `json:"claimedAt"`
+
+	// ForAny says that the slot was made for no tenant. Slots of older versions
+	// were made for the tenant that claims them.
+	ForAny bool `json:"forAny,omitempty"`
+}
+
+// SlotTenant returns the tenant that the slot was made for, which its labels
+// name: empty for a slot that any tenant may claim.
+func (c Claim) SlotTenant() string {
+	if c.ForAny {
+		return ""
+	}
+	return c.Owner.Tenant
 }
 
 // Claim makes c, or returns [sandbox.CodeBusy] when the slot is claimed. From
