@@ -98,6 +98,7 @@ func patternRows() []row {
 		{rule: "system-package", programs: "apt apt-get dpkg yum dnf rpm apk pacman zypper snap brew port", severity: medium, message: "changes the system's packages", hint: "have them in the image"},
 		{rule: "secret-store", programs: "security secret-tool pass gopass op vault keyctl lpass bw kwallet-query gnome-keyring-daemon", severity: high, mark: never, message: "reads stored passwords", hint: leave},
 		{rule: "secret-store", programs: "gh gcloud aws az doctl heroku flyctl vercel netlify", sub: "auth|configure|login|ad|account get-access-token|sts|secretsmanager|secrets", severity: high, mark: never, message: "reads or changes credentials", hint: leave},
+		{rule: "secret-store", programs: "git", sub: "credential|credential-store get|credential-cache get|credential-libsecret|credential-osxkeychain|credential-manager", severity: high, mark: never, message: "reads or changes stored passwords", hint: leave},
 		{rule: "secret-store", programs: "gpg gpg2", options: "--export-secret-keys --export-secret-subkeys --delete-secret-keys", severity: high, mark: never, message: "takes private keys out", hint: leave},
 		{rule: "trust", programs: "update-ca-certificates trust certutil update-ca-trust", severity: high, mark: never, message: "changes whom the machine trusts", hint: leave},
 

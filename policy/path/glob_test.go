@@ -34,7 +34,7 @@ func TestJudgeGlob(t *testing.T) {
 		{"/work/src/@(.env)", deny, deny},
 		{"/work/src/*.pem", ask, ask},
 		{"/work/src/id_rs?", ask, ask},
-		{"/work/src/.git/*", allow, ask},
+		{"/work/src/.git/*", ask, ask},
 		{"/work/src/.git/h*", allow, ask},
 		{"/work/src/.git/hook?", allow, deny},
 		{"/work/src/.git/hooks/*", allow, deny},

@@ -54,24 +54,35 @@ func TestJudgeTable(t *testing.T) {
 		{"/home/u", allow, allow, ""},
 		{"/home/u/.cache/x", allow, allow, ""},
 
-		{"/work/.git/config", allow, deny, path.CategoryGit},
+		{"/work/.git/config", ask, deny, path.CategoryGit},
 		{"/work/.git/hooks", allow, deny, path.CategoryGit},
 		{"/work/.git/hooks/pre-commit", allow, deny, path.CategoryGit},
 		{"/work/.git/modules/a/b/hooks/x", allow, deny, path.CategoryGit},
-		{"/work/.git/worktrees/w/config.worktree", allow, deny, path.CategoryGit},
+		{"/work/.git/worktrees/w/config.worktree", ask, deny, path.CategoryGit},
 		{"/work/.git/objects/ab/cd", allow, allow, ""},
 		{"/work/.git/HEAD", allow, allow, ""},
-		{"/home/u/.gitconfig", allow, deny, path.CategoryGit},
-		{"/root/.gitconfig", allow, deny, path.CategoryGit},
-		{"/work/.gitconfig", allow, ask, path.CategoryGit},
-		{"/home/u/.config/git/config", allow, deny, path.CategoryGit},
+		{"/home/u/.gitconfig", ask, deny, path.CategoryGit},
+		{"/root/.gitconfig", ask, deny, path.CategoryGit},
+		{"/work/.gitconfig", ask, ask, path.CategoryGit},
+		{"/home/u/.config/git/config", ask, deny, path.CategoryGit},
 		{"/home/u/.git-credentials", ask, deny, path.CategoryGit},
+		{"/work/.git/modules/a/config", ask, deny, path.CategoryGit},
+		{"/work/sub/.git/config.worktree", ask, deny, path.CategoryGit},
+		{"/work/.git/commondir", allow, deny, path.CategoryGit},
+		{"/home/u/.config/git/ignore", allow, deny, path.CategoryGit},
+		{"/etc/gitconfig", allow, deny, path.CategoryGit},
 
-		{"/home/u/.bashrc", allow, deny, path.CategoryShell},
-		{"/home/other/.zshenv", allow, deny, path.CategoryShell},
-		{"/Users/other/.zshenv", allow, deny, path.CategoryShell},
-		{"/work/.bashrc", allow, ask, path.CategoryShell},
-		{"/home/u/.config/fish/conf.d/a.fish", allow, deny, path.CategoryShell},
+		{"/home/u/.bashrc", ask, deny, path.CategoryShell},
+		{"/home/other/.zshenv", ask, deny, path.CategoryShell},
+		{"/Users/other/.zshenv", ask, deny, path.CategoryShell},
+		{"/work/.bashrc", ask, ask, path.CategoryShell},
+		{"/home/u/.config/fish/conf.d/a.fish", ask, deny, path.CategoryShell},
+		{"/home/u/.profile", ask, deny, path.CategoryShell},
+		{"/home/u/.bashrc.d/tokens", ask, deny, path.CategoryShell},
+		{"/home/u/.inputrc", allow, deny, path.CategoryShell},
+		{"/home/u/.bash_logout", allow, deny, path.CategoryShell},
+		{"/work/dots/.zprofile", ask, ask, path.CategoryShell},
+		{"/work/.inputrc", allow, ask, path.CategoryShell},
 		{"/home/u/.bash_history", ask, ask, path.CategoryHistory},
 		{"/work/.psql_history", ask, ask, path.CategoryHistory},
 
@@ -84,6 +95,10 @@ func TestJudgeTable(t *testing.T) {
 		{"/home/u/.config/gcloud/x", ask, deny, path.CategoryCloud},
 		{"/work/prod.tfvars", ask, ask, path.CategoryCloud},
 		{"/home/u/.docker/config.json", ask, deny, path.CategoryContainer},
+		{"/home/u/.docker", ask, deny, path.CategoryContainer},
+		{"/home/u/.docker/buildx/x", ask, deny, path.CategoryContainer},
+		{"/work/.docker/config.json", ask, deny, path.CategoryContainer},
+		{"/work/.docker/contexts/meta/x", ask, deny, path.CategoryContainer},
 		{"/run/docker.sock", deny, deny, path.CategoryContainer},
 		{"/var/run/docker.sock", deny, deny, path.CategoryContainer},
 		{"/home/u/.kube/config", ask, deny, path.CategoryContainer},
@@ -121,10 +136,20 @@ func TestJudgeTable(t *testing.T) {
 		{"/home/u/.config/google-chrome-beta/Default", ask, deny, path.CategoryPasswords},
 		{"/work/all.kdbx", ask, deny, path.CategoryPasswords},
 
-		{"/work/.vscode/settings.json", allow, ask, path.CategoryEditor},
+		{"/work/.vscode/settings.json", ask, ask, path.CategoryEditor},
 		{"/work/.vscode/snippets.json", allow, allow, ""},
-		{"/work/.idea/workspace.xml", allow, ask, path.CategoryEditor},
+		{"/work/.idea/workspace.xml", ask, ask, path.CategoryEditor},
 		{"/work/.idea/dataSources.local.xml", ask, ask, path.CategoryEditor},
+		{"/work/.idea", ask, ask, path.CategoryEditor},
+		{"/work/a.code-workspace", ask, ask, path.CategoryEditor},
+		{"/work/.vscode/mcp.json", ask, ask, path.CategoryEditor},
+		{"/work/.vscode/tasks.json", allow, ask, path.CategoryEditor},
+		{"/work/.vscode", allow, allow, ""},
+		{"/work/.zed/settings.json", ask, ask, path.CategoryEditor},
+		{"/work/.zed/tasks.json", allow, ask, path.CategoryEditor},
+		{"/home/u/.config/Code/User/settings.json", ask, deny, path.CategoryEditor},
+		{"/home/u/.vscode-server/data/x", ask, deny, path.CategoryEditor},
+		{"/home/u/.config/nvim/init.lua", allow, deny, path.CategoryEditor},
 		{"/home/u/.vimrc", allow, deny, path.CategoryEditor},
 		{"/work/.claude/skills/x/SKILL.md", allow, deny, path.CategoryAgent},
 		{"/home/u/.codex/auth.json", ask, deny, path.CategoryAgent},
@@ -165,6 +190,42 @@ func TestJudgeTable(t *testing.T) {
 			if (d.Verdict != allow) != (d.Hint != "") || d.Verdict != allow && (d.Message == "" || d.Rule == "" || d.Severity == 0) {
 				t.Errorf("%s: not explained: %+v", tt.path, d)
 			}
+		}
+	}
+}
+
+// listed are the names of the policy guide (document 004) that concern git,
+// shells, the container engine and editors.
+var listed = []string{
+	".gitconfig", ".git/config", ".bashrc", ".bash_profile", ".bash_history", ".zshrc", ".zsh_history", ".profile", ".zprofile",
+	".docker/config.json", ".vscode/settings.json", ".idea/workspace.xml",
+}
+
+// TestReadsOfTheGuide holds that reading what the policy guide lists is asked
+// about, and denied under strict, in the home of the host and in the work; and
+// that the private home of a sandbox is not the host's.
+func TestReadsOfTheGuide(t *testing.T) {
+	own := path.Options{Home: "/home/sandbox", HostHome: "/data/me", PrivateHome: true, WorkRoots: []string{"/work", "/home/sandbox"}}
+	strict := own
+	strict.Strict = true
+	shown := own
+	shown.PrivateHome = false
+	for _, name := range listed {
+		judgeReads(t, "own", own, map[string]policy.Verdict{
+			"/data/me/" + name: ask, "/home/other/" + name: ask, "/root/" + name: ask, "/work/" + name: ask, "/work/a/b/" + name: ask, "/home/sandbox/" + name: allow,
+		})
+		judgeReads(t, "strict", strict, map[string]policy.Verdict{"/data/me/" + name: deny, "/work/" + name: deny, "/home/sandbox/" + name: allow})
+		judgeReads(t, "shown", shown, map[string]policy.Verdict{"/home/sandbox/" + name: ask})
+	}
+	judgeReads(t, "whole folders", own, map[string]policy.Verdict{"/data/me/.docker": ask, "/data/me/.docker/cli-plugins/x": ask, "/work/.docker/nginx.conf": allow, "/work/.idea": ask})
+}
+
+func judgeReads(t *testing.T, name string, o path.Options, want map[string]policy.Verdict) {
+	t.Helper()
+	p := compiled(t, o)
+	for file, v := range want {
+		if d := p.Judge(read, file); d.Verdict != v || v != allow && d.Hint == "" {
+			t.Errorf("%s: reading %s is %+v, want %s", name, file, d, v)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestJudgeRules(t *testing.T) {
 			{"/data/me/out/x", allow, allow}, {"/data/me/other", allow, ask}, {"/data/me/.ssh/id_rsa", ask, deny}, {"/data/you/.ssh/id_rsa", ask, deny},
 		}},
 		{"exceptions", path.Options{Exceptions: []string{"**/testdata", "/work/.git/hooks"}}, []question{
-			{"/work/testdata/id_rsa", allow, allow}, {"/work/id_rsa", ask, ask}, {"/work/.git/hooks/x", allow, allow}, {"/work/.git/config", allow, deny},
+			{"/work/testdata/id_rsa", allow, allow}, {"/work/id_rsa", ask, ask}, {"/work/.git/hooks/x", allow, allow}, {"/work/.git/config", ask, deny},
 		}},
 		{"added entries", path.Options{Sensitive: []path.Entry{{Category: "ours", Pattern: "**/*.crown", Read: policy.High, Write: policy.Critical, Why: "it is a jewel", Except: []string{"paste.*"}}}}, []question{
 			{"/work/a.crown", ask, deny}, {"/work/paste.crown", allow, allow},

@@ -35,7 +35,7 @@ var credentialRows = []row{
 	}, nil},
 	{CategoryContainer, high, critical, "it holds sockets of a container engine", []string{"~/.colima", "~/.lima", "~/.orbstack", "~/.rd"}, nil},
 	{CategoryContainer, high, critical, "it holds credentials of container registries", []string{
-		"~/.docker", "~/.config/containers", "~/.config/docker", "**/.dockercfg", "**/.dockerconfigjson", "/run/containers/*/auth.json", "/run/user/*/containers/auth.json",
+		"~/.docker", "**/.docker/config.json", "**/.docker/contexts", "**/.docker/.token_seed", "~/.config/containers", "~/.config/docker", "**/.dockercfg", "**/.dockerconfigjson", "/run/containers/*/auth.json", "/run/user/*/containers/auth.json",
 	}, nil},
 	{CategoryContainer, none, critical, "the container engine obeys it", []string{"/etc/docker", "/etc/containerd", "/etc/containers", "/etc/crio"}, nil},
 	{CategoryContainer, high, critical, "it holds the containers of this machine", []string{"/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet"}, nil},
