@@ -95,7 +95,7 @@ func (h LimitHit) HintFor(set string) string {
 	case LimitMaxOutputBytes:
 		return "raise " + set + ", or send the output to a file"
 	case LimitDisk:
-		return "remove files there, or give it more room (docker.tmpfs, workspace settings)"
+		return "remove files there, or give it more room (docker.homeSize for a home on the disk, docker.tmpfs, workspaceQuota)"
 	case LimitOpenFiles:
 		return "raise " + set + ", or close files"
 	}

@@ -73,6 +73,7 @@ type Mount struct {
 	Target   string `json:"target"` // absolute, clean
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Role     Role   `json:"role"`
+	Size     int64  `json:"size,omitempty"` // bytes that the file system at Source holds at most; of [RoleHome] alone
 }
 
 // Role says why a mount is there; rules for user binds differ from those
@@ -87,6 +88,7 @@ const (
 	RoleSocket    Role = "socket"    // the folder of the guest's socket
 	RoleIdentity  Role = "identity"  // minimal passwd and group files, and /etc/hosts
 	RoleTrust     Role = "trust"     // the folder of TrustDir, read-only
+	RoleHome      Role = "home"      // the home at HomeDir, a file system of its own
 	RoleBind      Role = "bind"      // asked for by settings
 )
 

@@ -117,7 +117,7 @@ func fillResources(s *sandbox.Spec, r Resolved, f Facts) error {
 	if err != nil {
 		return err
 	}
-	shm, tmpfs, err := memoryFolders(r, volumes)
+	shm, tmpfs, err := memoryFolders(r, volumes, f.HomeDir == "")
 	if err != nil {
 		return err
 	}

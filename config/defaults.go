@@ -63,6 +63,8 @@ func defaultDocker() *DockerSettings {
 		ContainerPrefix: new("sbx-"),
 		Workdir:         new(sandbox.WorkspaceDir),
 		ReadOnlyRoot:    new(true),
+		Home:            new(HomeAuto),
+		HomeSize:        new(Size(4 << 30)),
 		Network:         new("none"),
 		CapDrop:         []string{"ALL"},
 		Env:             map[string]string{"LANG": "C.UTF-8", "HOME": sandbox.HomeDir},

@@ -25,6 +25,8 @@ type Facts struct {
 	Berth      string // by which name its own folders are known, where that is a slot of the pool; or empty
 	Workspace  string // host folder that appears as /workspace
 	AgentDir   string // the agent's folder; needed for access ro and rw
+	HomeDir    string // host folder that appears as the home; empty where that lies in memory
+	HomeReason string // why the home lies where it does, for people
 	SocketDir  string // folder of the guest's socket; empty when it is reached otherwise
 	PasswdFile string // minimal user database, or empty
 	GroupFile  string // minimal group database, or empty

@@ -31,7 +31,7 @@ func GrantPolicy(r Resolved, in Inside, m grant.Manifest) (grant.Policy, error) 
 	if err != nil {
 		return grant.Policy{}, err
 	}
-	_, folders, err := memoryFolders(r, nil)
+	_, folders, err := memoryFolders(r, nil, true)
 	if err != nil {
 		return grant.Policy{}, err
 	}

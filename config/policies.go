@@ -28,7 +28,7 @@ type Inside struct {
 // [sandbox.CodeValidation] with its place: a deny must not go missing. What may be written there is the workspace, the home and the
 // temporary folders of the sandbox; the wall decides about all else anyway.
 func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
-	_, folders, err := memoryFolders(r, nil)
+	_, folders, err := memoryFolders(r, nil, true)
 	if err != nil {
 		return nil, err
 	}

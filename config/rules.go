@@ -190,7 +190,7 @@ func sizeErrors(r Resolved) []error {
 	if d := r.Docker; d.MemorySwap != 0 && d.MemorySwap < d.Memory {
 		errs = append(errs, invalid(r.field("docker.memorySwap"), "%s is below docker.memory, which is %s and counts as part of it", d.MemorySwap, d.Memory))
 	}
-	if _, _, err := memoryFolders(r, nil); err != nil {
+	if _, _, err := memoryFolders(r, nil, true); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

@@ -113,7 +113,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
 			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets profile evidence",
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
-			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize dangerouslyAllowBindSources " +
+			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize home homeSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
 		"filesystem": "allowRead denyRead allowWrite denyWrite allowUnixSockets whitelist blacklist",
 		"network":    "allowedDomains deniedDomains allowPrivate allowPublic ask allowLocalBinding httpProxyPort limits secrets",

@@ -30,7 +30,7 @@ type TenantLimits struct {
 	Commands          *int64   `json:"commands,omitempty" min:"-1" max:"1000000" doc:"Commands that run at one time."`
 	Memory            *Volume  `json:"memory,omitempty" min:"-1" doc:"Bytes of docker.memory of all sandboxes together."`
 	CPUs              *float64 `json:"cpus,omitempty" min:"-1" max:"1000000" doc:"Processors of docker.cpus of all sandboxes together."`
-	Disk              *Volume  `json:"disk,omitempty" min:"-1" doc:"Bytes of workspaceQuota of all sandboxes together. Where it is bounded, sandboxes whose workspace is not are refused."`
+	Disk              *Volume  `json:"disk,omitempty" min:"-1" doc:"Bytes of workspaceQuota and of homes on the disk of all sandboxes together. Where it is bounded, sandboxes whose workspace is not are refused."`
 	RequestsPerSecond *int64   `json:"requestsPerSecond,omitempty" min:"-1" max:"1000000" doc:"Requests in a second, on average."`
 	RequestBurst      *int64   `json:"requestBurst,omitempty" min:"0" max:"1000000" doc:"Requests at once after a rest; default as many as in a second."`
 	Weight            *int64   `json:"weight,omitempty" min:"1" max:"1000" doc:"How many commands begin when it is the tenant's turn; default 1."`
@@ -45,7 +45,7 @@ type TenantSettings struct {
 	Commands          *int64   `json:"commands,omitempty" min:"-1" max:"1000000" doc:"Commands that run at one time."`
 	Memory            *Volume  `json:"memory,omitempty" min:"-1" doc:"Bytes of docker.memory of all sandboxes together."`
 	CPUs              *float64 `json:"cpus,omitempty" min:"-1" max:"1000000" doc:"Processors of docker.cpus of all sandboxes together."`
-	Disk              *Volume  `json:"disk,omitempty" min:"-1" doc:"Bytes of workspaceQuota of all sandboxes together. Where it is bounded, sandboxes whose workspace is not are refused."`
+	Disk              *Volume  `json:"disk,omitempty" min:"-1" doc:"Bytes of workspaceQuota and of homes on the disk of all sandboxes together. Where it is bounded, sandboxes whose workspace is not are refused."`
 	RequestsPerSecond *int64   `json:"requestsPerSecond,omitempty" min:"-1" max:"1000000" doc:"Requests in a second, on average."`
 	RequestBurst      *int64   `json:"requestBurst,omitempty" min:"0" max:"1000000" doc:"Requests at once after a rest; default as many as in a second."`
 	Weight            *int64   `json:"weight,omitempty" min:"1" max:"1000" doc:"How many commands begin when it is the tenant's turn; default 1."`

@@ -10,6 +10,8 @@ type DockerSettings struct {
 	Workdir         *string           `json:"workdir,omitempty" doc:"Folder in which commands start; default /workspace."`
 	ReadOnlyRoot    *bool             `json:"readOnlyRoot,omitempty" doc:"Whether the root file system is read-only; default true, and false needs dangerouslyAllowWritableRoot."`
 	Tmpfs           []string          `json:"tmpfs,omitempty" doc:"Folders in memory as TARGET:size=SIZE[,exec][,mode=MODE], which belong to the sandbox's user; together with shmSize at most half of memory; /tmp must be among them. Default /tmp, /home/sandbox, /var/tmp and /run."`
+	Home            *string           `json:"home,omitempty" enum:"auto,disk,memory" doc:"Where the home lies: disk (a file system of its own beside the workspaces, of homeSize bytes, which is removed with the sandbox), memory (a folder in memory, see tmpfs), or auto: disk where this machine can bound it, else memory; default auto. Disk needs root, mkfs.ext4 and loop devices."`
+	HomeSize        *Size             `json:"homeSize,omitempty" min:"16777216" doc:"Most bytes of a home on disk, which takes no more of the disk than what is in it; default 4g."`
 	Network         *string           `json:"network,omitempty" doc:"none (default), own (a bridge network for this sandbox alone, with everything in reach), bridge or the name of a network; host and container:NAME are refused."`
 	User            *string           `json:"user,omitempty" doc:"Numeric uid or uid:gid, never 0; default one of its own for each scope."`
 	CapDrop         []string          `json:"capDrop,omitempty" form:"capability" doc:"Linux capabilities that are dropped; default ALL, and less needs dangerouslyKeepCapabilities."`

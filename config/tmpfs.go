@@ -19,6 +19,47 @@ const (
 	stickyAll = 0o1777
 )
 
+// Where docker.home may say that the home lies.
+const (
+	HomeAuto   = "auto"
+	HomeDisk   = "disk"
+	HomeMemory = "memory"
+)
+
+// HomeOnDisk reports whether the home of r lies on the disk, where this machine
+// can bound it: possible is why it cannot. A home that docker.tmpfs names lies
+// in memory. The reason says why it is so, for people.
+func (r Resolved) HomeOnDisk(possible error) (disk bool, reason string, err error) {
+	field := r.field("docker.home")
+	named := slices.ContainsFunc(r.Docker.Tmpfs, func(s string) bool {
+		t, err := parseTmpfs(s)
+		return err == nil && t.Target == sandbox.HomeDir
+	})
+	switch {
+	case r.Kind == sandbox.KindBrowser:
+		return false, "browsers keep nothing", nil
+	case r.Docker.Home == HomeDisk && named:
+		return false, "", &sandbox.Error{
+			Code: sandbox.CodeValidation, Op: "resolve", Field: field, Message: "the home is to lie on the disk, and docker.tmpfs names it as a folder in memory",
+			Hint: "take it out of docker.tmpfs, or set docker.home to memory",
+		}
+	case r.Docker.Home == HomeDisk && possible != nil:
+		return false, "", &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "resolve", Field: field, Err: possible, Message: "the home cannot be bounded on the disk",
+			Hint: "it needs root, mkfs.ext4 (package e2fsprogs) and loop devices, and an engine on this machine; or set docker.home to auto or memory",
+		}
+	case r.Docker.Home == HomeDisk:
+		return true, "set by " + r.Origin("docker.home"), nil
+	case r.Docker.Home == HomeMemory:
+		return false, "set by " + r.Origin("docker.home"), nil
+	case named:
+		return false, "docker.tmpfs names it", nil
+	case possible != nil:
+		return false, "it cannot be bounded on the disk here: " + possible.Error(), nil
+	}
+	return true, "docker.home is auto", nil
+}
+
 // parseTmpfs reads "TARGET:size=SIZE[,exec][,noexec][,mode=MODE]". The size is
 // required: a tmpfs without one can take all memory.
 func parseTmpfs(s string) (sandbox.Tmpfs, error) {
@@ -70,17 +111,17 @@ func parseTmpfs(s string) (sandbox.Tmpfs, error) {
 // memoryFolders returns the size of /dev/shm and the tmpfs of r, in bytes.
 // Together they never take more than half of memory, so that a full folder
 // leaves room for programs. Volumes of the image that docker.tmpfs does not name
-// get a share.
-func memoryFolders(r Resolved, volumes []string) (shm int64, list []sandbox.Tmpfs, err error) {
+// get a share, and so does the home, where it is among them.
+func memoryFolders(r Resolved, volumes []string, home bool) (shm int64, list []sandbox.Tmpfs, err error) {
 	memory := int64(r.Docker.Memory)
 	shm = int64(r.Docker.ShmSize)
 	if shm == 0 {
 		shm = pages(memory / 32)
 	}
 	budget := memory/2 - shm
-	list = defaultTmpfs(budget, volumes)
+	list = defaultTmpfs(budget, volumes, home)
 	if r.Docker.Tmpfs != nil {
-		if list, err = givenTmpfs(r.Docker.Tmpfs, budget, volumes); err != nil {
+		if list, err = givenTmpfs(r.Docker.Tmpfs, budget, volumes, home); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -114,15 +155,19 @@ func memoryFolders(r Resolved, volumes []string) (shm int64, list []sandbox.Tmpf
 // be writable: with the default /dev/shm that is a quarter of memory for /tmp,
 // an eighth for the home, a 16th for /var/tmp and a 32nd for /run. Programs may
 // be run from all but /run, as builds do. Each volume of the image gets as much
-// as /var/tmp, for which the others are smaller.
-func defaultTmpfs(budget int64, volumes []string) []sandbox.Tmpfs {
+// as /var/tmp, for which the others are smaller. What the home does not need,
+// where it lies elsewhere, /tmp has.
+func defaultTmpfs(budget int64, volumes []string, home bool) []sandbox.Tmpfs {
 	part := budget / int64(15+2*len(volumes))
-	list := []sandbox.Tmpfs{
-		{Target: "/tmp", Size: pages(part * 8), Exec: true, Mode: stickyAll},
-		{Target: sandbox.HomeDir, Size: pages(part * 4), Exec: true, Mode: homeMode, Owned: true},
+	list := []sandbox.Tmpfs{{Target: "/tmp", Size: pages(part * 12), Exec: true, Mode: stickyAll}}
+	if home {
+		list[0].Size = pages(part * 8)
+		list = append(list, sandbox.Tmpfs{Target: sandbox.HomeDir, Size: pages(part * 4), Exec: true, Mode: homeMode, Owned: true})
+	}
+	list = append(list, []sandbox.Tmpfs{
 		{Target: "/var/tmp", Size: pages(part * 2), Exec: true, Mode: stickyAll},
 		{Target: "/run", Size: pages(part), Mode: 0o755, Owned: true},
-	}
+	}...)
 	for _, v := range volumes {
 		list = append(list, volume(v, pages(part*2)))
 	}
@@ -177,8 +222,9 @@ func takeFromImage(list []sandbox.Tmpfs, volumes []string) {
 
 // givenTmpfs reads docker.tmpfs. A home that it does not name is added, with
 // what is left of budget but at most a quarter of it, because HOME must be
-// writable. So is each volume of the image, with at most an eighth.
-func givenTmpfs(entries []string, budget int64, volumes []string) ([]sandbox.Tmpfs, error) {
+// writable, unless it lies elsewhere. So is each volume of the image, with at
+// most an eighth.
+func givenTmpfs(entries []string, budget int64, volumes []string, home bool) ([]sandbox.Tmpfs, error) {
 	var list []sandbox.Tmpfs
 	left := budget
 	for _, s := range entries {
@@ -192,7 +238,7 @@ func givenTmpfs(entries []string, budget int64, volumes []string) ([]sandbox.Tmp
 	has := func(target string) bool {
 		return slices.ContainsFunc(list, func(t sandbox.Tmpfs) bool { return t.Target == target })
 	}
-	if !has(sandbox.HomeDir) {
+	if home && !has(sandbox.HomeDir) {
 		size := pages(min(left, budget/4))
 		left -= size
 		list = append(list, sandbox.Tmpfs{Target: sandbox.HomeDir, Size: size, Exec: true, Mode: homeMode, Owned: true})

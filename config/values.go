@@ -65,6 +65,8 @@ type Docker struct {
 	Workdir         string            `json:"workdir"`
 	ReadOnlyRoot    bool              `json:"readOnlyRoot"`
 	Tmpfs           []string          `json:"tmpfs,omitempty"`
+	Home            string            `json:"home"`
+	HomeSize        Size              `json:"homeSize"`
 	Network         string            `json:"network"`
 	User            string            `json:"user"`
 	CapDrop         []string          `json:"capDrop"`

@@ -173,6 +173,9 @@ func mountField(from, to sandbox.Mount, target string) string {
 	if role == sandbox.RoleBind {
 		return "docker.binds " + target
 	}
+	if role == sandbox.RoleHome {
+		return "docker.home"
+	}
 	if role == sandbox.RoleTrust && from.Source != "" && to.Source != "" {
 		return "docker.caFile"
 	}
@@ -180,6 +183,9 @@ func mountField(from, to sandbox.Mount, target string) string {
 }
 
 func mountText(m sandbox.Mount) string {
+	if m.Role == sandbox.RoleHome {
+		return "disk, homeSize=" + size(m.Size)
+	}
 	mode := "rw"
 	if m.ReadOnly {
 		mode = "ro"

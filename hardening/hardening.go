@@ -121,6 +121,17 @@ func isTrust(source string) bool {
 	return strings.HasSuffix(dir, "/egress/companies/") && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
+// HomesDir is where homes on disk lie, below a folder of workspaces.
+const HomesDir = ".homes"
+
+// isHome reports whether source is the home that we keep for the sandbox that is
+// judged, below a folder that we keep workspaces in.
+func isHome(source string, w World) bool {
+	return w.Name != "" && slices.ContainsFunc(w.Workspaces, func(dir string) bool {
+		return source == path.Join(dir, HomesDir, w.Name)
+	})
+}
+
 // checkMounts checks sources, targets and duplicates of mounts and tmpfs.
 func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 	var errs []error
@@ -140,6 +151,9 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 		}
 		if m.Role == sandbox.RoleTrust && !isTrust(m.Source) {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of public certificates, and the authority's key lies above that", "mount <state folder>"+trustSource))
+		}
+		if m.Role == sandbox.RoleHome && !isHome(m.Source, w) {
+			errs = append(errs, refuse(field+".source", m.Source, "it is not a home that we keep", "mount <folder of workspaces>/"+HomesDir+"/<name>"))
 		}
 		claim(field+".target", path.Clean(m.Target))
 	}
@@ -177,6 +191,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 		sandbox.RoleSocket:    {sandbox.GuestDir + "/run"},
 		sandbox.RoleIdentity:  {"/etc/passwd", "/etc/group", sandbox.HostsFile},
 		sandbox.RoleTrust:     {sandbox.TrustDir},
+		sandbox.RoleHome:      {sandbox.HomeDir},
 	}
 	if m.Role == sandbox.RoleBind {
 		return Target(field, m.Target, b)

@@ -15,6 +15,7 @@ package house
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -42,6 +43,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/violation/store"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // Options say where settings and state lie, and who is asked and told. The zero
@@ -248,7 +250,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Control:      h.records.control,
 		Host: manager.Host{
 			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
-			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust, TrustWith: h.trusted,
+			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust, TrustWith: h.trusted, CanBound: h.canBound,
 			Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 				return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name) // as package reach does
 			},
@@ -336,6 +338,15 @@ func (h *House) look() (hardening.World, error) {
 	}
 	w.Workspaces, err = canonical(roots)
 	return w, err
+}
+
+// canBound returns why folders of sandboxes cannot be bounded here, or nil. An
+// engine on another machine sees no mount of this one.
+func (h *House) canBound() error {
+	if address := h.engine.address(); address != "" && !strings.HasPrefix(address, "unix://") {
+		return errors.New("the engine may be on another machine")
+	}
+	return workspace.CanBound()
 }
 
 // worldNow is the world with the sockets at which a daemon listens and the

@@ -142,7 +142,7 @@ func (w *want) asOn(name string, on sandbox.Spec) sandbox.Spec {
 		at := slices.IndexFunc(on.Mounts, func(o sandbox.Mount) bool { return o.Target == m.Target && o.Role == m.Role })
 		switch {
 		case at < 0:
-		case m.Role == sandbox.RoleSocket, m.Role == sandbox.RoleIdentity, m.Role == sandbox.RoleWorkspace && w.scratch():
+		case m.Role == sandbox.RoleSocket, m.Role == sandbox.RoleIdentity, m.Role == sandbox.RoleHome, m.Role == sandbox.RoleWorkspace && w.scratch():
 			m.Source = on.Mounts[at].Source
 		}
 	}

@@ -210,7 +210,7 @@ func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 // folders made ready first: after a reboot, say, they may not be mounted.
 func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *lease.Lock, a lifecycle.Action) (*live, error) {
 	if a != lifecycle.Use {
-		if err := m.prepare(ctx, w, spec); err != nil {
+		if err := m.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +243,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 // create makes the sandbox and its record. The record is written first, so
 // that what a crash leaves behind is known by name.
 func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live, error) {
-	if err := m.prepare(ctx, w, w.spec); err != nil {
+	if err := m.prepareAll(ctx, w, w.spec); err != nil {
 		return nil, err
 	}
 	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})
@@ -267,8 +267,8 @@ func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live,
 	return l, nil
 }
 
-// forget deletes the record of a sandbox whose create failed, unless one of
-// that name exists all the same.
+// forget deletes the record of a sandbox whose create failed, and its home,
+// unless one of that name exists all the same.
 func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
 	if sandbox.CodeOf(cause) == sandbox.CodeBusy {
 		return nil
@@ -278,7 +278,7 @@ func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
 	if _, err := w.provider.Inspect(ctx, w.spec.Name); !sandbox.IsNotFound(err) {
 		return nil
 	}
-	return m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name)
+	return errors.Join(m.removeHome(ctx, w.berth), m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
 }
 
 func (m *Manager) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {

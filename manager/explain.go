@@ -33,6 +33,7 @@ type Explanation struct {
 	ScopeKey   string              `json:"scopeKey"`
 	User       string              `json:"user"`
 	Workspace  string              `json:"workspace"`
+	Home       HomePlan            `json:"home"`
 	Mounts     []sandbox.Mount     `json:"mounts"`
 	Tmpfs      []sandbox.Tmpfs     `json:"tmpfs"`
 	Files      FileTransport       `json:"files"`
@@ -152,7 +153,7 @@ func (e *Explanation) describe(w *want) {
 	e.Provider, e.ProviderReason = w.provider.Name(), w.why
 	e.Name, e.Image, e.ConfigHash = w.spec.Name, w.spec.Image, w.hash
 	e.User = fmt.Sprintf("%d:%d", w.spec.UID, w.spec.GID)
-	e.Workspace = workspaceOf(w.spec)
+	e.Workspace, e.Home = workspaceOf(w.spec), explainHome(w)
 	e.Mounts = append(e.Mounts, w.spec.Mounts...)
 	e.Tmpfs = append(e.Tmpfs, w.spec.Tmpfs...)
 	e.Dangerous = append(e.Dangerous, w.spec.Security.Dangerous...)

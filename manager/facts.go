@@ -48,6 +48,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 		func() error { return m.image(ctx, res, p, i, &f) },
 		func() error { return m.company(ctx, ca, i, &f) },
 		func() (err error) { agentDir, err = m.folders(res, at, i, &f); return err },
+		func() (err error) { f.HomeDir, f.HomeReason, err = m.homeDir(res, p, at); return err },
 		func() error { return m.profile(res, &f) },
 	} {
 		if err := step(); err != nil {

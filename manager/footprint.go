@@ -103,6 +103,9 @@ func footprintOf(s sandbox.Spec, res config.Resolved) Footprint {
 			p.Disk = NoBound
 		}
 	}
+	if home, ok := homeOf(s); ok && p.Disk != NoBound {
+		p.Disk += home.Size
+	}
 	return p
 }
 

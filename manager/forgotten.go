@@ -21,6 +21,29 @@ func (b *broom) forgotten(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return b.forgottenIn(ctx, store, "workspace")
+}
+
+// forgottenHomes removes homes on the disk that neither a record nor a sandbox
+// names any more: what a killed process left of a sandbox that it was making.
+func (b *broom) forgottenHomes(ctx context.Context) error {
+	if b.o.Tenant != "" {
+		return nil
+	}
+	stores, err := b.m.homeStores()
+	if err != nil {
+		return err
+	}
+	for _, store := range stores {
+		if err := b.forgottenIn(ctx, store, "home"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgottenIn removes those of a store, which holds what the word says.
+func (b *broom) forgottenIn(ctx context.Context, store *workspace.Store, what string) error {
 	entries, err := store.Scratch(ctx)
 	if err != nil {
 		return err
@@ -31,7 +54,7 @@ func (b *broom) forgotten(ctx context.Context) error {
 		case err != nil:
 			b.out.Failed = append(b.out.Failed, failed(e.Name, err))
 		case gone:
-			b.out.Removed = append(b.out.Removed, Removed{Name: e.Name, Reason: "workspace: its sandbox is gone"})
+			b.out.Removed = append(b.out.Removed, Removed{Name: e.Name, Reason: what + ": its sandbox is gone"})
 		}
 	}
 	return nil

@@ -71,6 +71,9 @@ type Host struct {
 	// programs. make makes the folder; otherwise nothing is changed. nil lets no
 	// sandbox have such certificates.
 	TrustWith func(ctx context.Context, ca []byte, image string, make bool) (Trusted, error)
+	// CanBound returns why homes on the disk cannot be bounded here, or nil; a
+	// nil function lets every home lie in memory.
+	CanBound func() error
 }
 
 // Options are the parts a Manager is made of. All fields but Now and Provider are needed.

@@ -27,6 +27,15 @@ func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	return m.seed(ctx, w, store, own)
 }
 
+// prepareAll is prepare for a sandbox that is about to be made or to start,
+// whose home it makes as well.
+func (m *Manager) prepareAll(ctx context.Context, w *want, s sandbox.Spec) error {
+	if err := m.prepareHome(ctx, s); err != nil {
+		return err
+	}
+	return m.prepare(ctx, w, s)
+}
+
 // seed copies what is seeded into the scratch workspace.
 func (m *Manager) seed(ctx context.Context, w *want, store *workspace.Store, own workspace.Owner) error {
 	if w.agentDir == "" {

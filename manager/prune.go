@@ -98,6 +98,9 @@ func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration
 		errs = errors.Join(errs, b.sweep(ctx, p, records, infos))
 	}
 	b.out.Kept -= len(b.out.Removed) + len(b.out.Failed)
+	if errs == nil {
+		errs = b.forgottenHomes(ctx)
+	}
 	if o.Workspaces && errs == nil {
 		errs = b.forgotten(ctx)
 	}
@@ -264,6 +267,11 @@ func (m *Manager) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	}
 	if r.Reason != prune.Missing {
 		if err := p.Remove(ctx, r.Name); err != nil {
+			return err
+		}
+	}
+	if p.Features().Images { // other providers have homes in memory
+		if err := m.removeHome(ctx, berth); err != nil {
 			return err
 		}
 	}

@@ -293,7 +293,7 @@ func (m *Manager) startSlot(ctx context.Context, from poolWant) error {
 		return err
 	}
 	m.pool.step("slot workspace")
-	if err := m.prepare(ctx, w, w.spec); err != nil {
+	if err := m.prepareAll(ctx, w, w.spec); err != nil {
 		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
 	}
 	m.pool.step("slot create")

@@ -45,6 +45,11 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	if err != nil {
 		return err
 	}
+	if p.Features().Images { // other providers have homes in memory
+		if err := m.removeHome(ctx, berth); err != nil {
+			return err
+		}
+	}
 	if m.another(p, kind, name) {
 		return m.records.Of(p.Name()).Delete(kind, name) // what is on the host belongs to that one, too
 	}

@@ -11,18 +11,19 @@ import (
 
 // A want is what a request asks for, ready to be compared with what exists.
 type want struct {
-	res      config.Resolved
-	settings *config.Settings // that res was made from; nil where nothing is opened
-	spec     sandbox.Spec
-	hash     string
-	provider sandbox.Provider
-	why      string // why this provider
-	gate     Gate
-	berth    string // by which name container and workspace are known
-	sketch   bool   // spec names a user and folders that may not be there: for a slot of the pool
-	cold     string // why no slot of the pool could be claimed, where one was looked for
-	agentDir string // canonical folder of the agent, to seed from; may be empty
-	quota    int64  // bytes of the scratch workspace; 0 is unbounded
+	res        config.Resolved
+	settings   *config.Settings // that res was made from; nil where nothing is opened
+	spec       sandbox.Spec
+	hash       string
+	provider   sandbox.Provider
+	why        string // why this provider
+	gate       Gate
+	berth      string // by which name container and workspace are known
+	sketch     bool   // spec names a user and folders that may not be there: for a slot of the pool
+	cold       string // why no slot of the pool could be claimed, where one was looked for
+	agentDir   string // canonical folder of the agent, to seed from; may be empty
+	quota      int64  // bytes of the scratch workspace; 0 is unbounded
+	homeReason string // why the home lies where it does
 
 	// egress are the rules for hosts that hold for the commands of this call,
 	// also where those in spec are older.
@@ -99,7 +100,7 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 	if err != nil {
 		return nil, err
 	}
-	w := &want{res: res, provider: p, berth: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota)}
+	w := &want{res: res, provider: p, berth: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
 	if w.spec, err = config.BuildSpec(res, f); err != nil {
 		return nil, err
 	}

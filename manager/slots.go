@@ -204,6 +204,9 @@ func (m *Manager) clearSlot(ctx context.Context, p sandbox.Provider, name string
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}
+	if err := m.removeHome(ctx, name); err != nil {
+		return err
+	}
 	if err := m.state.RemoveSocketDir(name); err != nil {
 		return err
 	}

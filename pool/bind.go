@@ -81,11 +81,11 @@ func late(s sandbox.Spec) sandbox.Spec {
 }
 
 // ofSlot reports whether m shows what the sandbox name has for itself: the
-// guest's socket, its identity, and its scratch workspace, which is named as
+// guest's socket, its identity, its home, and its scratch workspace, which is named as
 // the sandbox is. The folder of an agent is not, wherever it is mounted.
 func ofSlot(m sandbox.Mount, name string) bool {
 	switch m.Role {
-	case sandbox.RoleSocket, sandbox.RoleIdentity:
+	case sandbox.RoleSocket, sandbox.RoleIdentity, sandbox.RoleHome:
 		return true
 	case sandbox.RoleWorkspace:
 		return name != "" && path.Base(m.Source) == name

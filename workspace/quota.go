@@ -17,6 +17,9 @@ import (
 // of it for itself.
 const MinQuota = 4 << 20
 
+// CanBound returns why [Store.Ensure] cannot bound a folder here, or nil.
+func CanBound() error { return quotaPossible() }
+
 const imageSuffix = ".img"
 
 func (s *Store) imagePath(name string) string {

@@ -28,6 +28,7 @@ func destructiveAttempts() []attempt {
 		{name: "memory", what: "take more memory than the limit", run: memory},
 		{name: "fill-memory-folders", what: "fill every memory-backed folder", run: fillMemoryFolders},
 		{name: "fill-log", what: "fill the host's disk through the log of the first process", run: fillLog},
+		{name: "fill-home", what: "fill the home beyond its bound", run: fillHome},
 		{name: "fill-disk", what: "fill the host's disk through every writable folder", run: fillDisk},
 		{name: "fill-workspace", what: "fill the host's disk through the workspace", run: fillWorkspace},
 		{name: "host-disk", what: "leave the host with less free space", run: hostDisk},

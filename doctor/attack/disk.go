@@ -2,7 +2,10 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -51,12 +54,13 @@ func fillLog(ctx context.Context, r *rig) finding {
 	return r.unharmed(ctx, finding{Contained, f.seen + "; nobody keeps it: free space did not fall"})
 }
 
-// fillDisk writes to all folders but the workspace and the binds of the
-// settings, which are the host's own wish.
+// fillDisk writes to all folders but the workspace, the home, whose bounds
+// other attempts try, and the binds of the settings, which are the host's own
+// wish.
 func fillDisk(ctx context.Context, r *rig) finding {
 	args := []string{"fill-disk", strconv.Itoa(diskAttempt / 8), sandbox.WorkspaceDir}
 	for _, m := range r.spec.Mounts {
-		if m.Role == sandbox.RoleBind && !m.ReadOnly {
+		if m.Role == sandbox.RoleHome || m.Role == sandbox.RoleBind && !m.ReadOnly {
 			args = append(args, m.Target)
 		}
 	}
@@ -82,6 +86,30 @@ func fillWorkspace(ctx context.Context, r *rig) finding {
 		f.seen += fmt.Sprintf("; %s less free space in %s", size(n), dir)
 	}
 	return r.unharmed(ctx, f)
+}
+
+// fillHome tries the bound of a home on the disk. One that is more than this
+// test writes is looked at from outside: it has to be a file system of its own.
+func fillHome(ctx context.Context, r *rig) finding {
+	i := slices.IndexFunc(r.spec.Mounts, func(m sandbox.Mount) bool { return m.Role == sandbox.RoleHome })
+	if i < 0 {
+		return finding{Contained, "the home lies in memory"}
+	}
+	home := r.spec.Mounts[i]
+	if home.Size > 0 && home.Size <= diskAttempt {
+		f := r.probe(ctx, "fill-quota", strconv.FormatInt(home.Size+slack/4, 10), home.Target)
+		r.clean(ctx)
+		return r.unharmed(ctx, f)
+	}
+	var st, above unix.Statfs_t
+	if err := errors.Join(unix.Statfs(home.Source, &st), unix.Statfs(filepath.Dir(home.Source), &above)); err != nil {
+		return finding{Unproven, err.Error()}
+	}
+	holds := int64(st.Blocks) * int64(st.Bsize)
+	if st.Fsid == above.Fsid || home.Size <= 0 || holds > home.Size {
+		return finding{Escaped, fmt.Sprintf("the home is bounded by nothing: its file system holds %s", size(holds))}
+	}
+	return finding{Contained, fmt.Sprintf("a file system of its own, of %s, which is more than this test writes", size(holds))}
 }
 
 // written asks how many bytes the sandbox has written to disks; 0 is also

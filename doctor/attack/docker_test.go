@@ -55,8 +55,9 @@ func TestLeaky(t *testing.T) {
 		sandbox.Mount{Source: filepath.Dir(engine), Target: "/var/run", Role: sandbox.RoleBind},
 		sandbox.Mount{Source: logDir, Target: "/srv", Role: sandbox.RoleAgent},
 		sandbox.Mount{Source: "/dev/kmsg", Target: "/dev/kmsg", Role: sandbox.RoleBind},
+		sandbox.Mount{Source: openDir(t), Target: sandbox.HomeDir, Role: sandbox.RoleHome, Size: 4 << 30},
 	)
-	s.Tmpfs = slices.DeleteFunc(s.Tmpfs, func(m sandbox.Tmpfs) bool { return m.Target == "/run" })
+	s.Tmpfs = slices.DeleteFunc(s.Tmpfs, func(m sandbox.Tmpfs) bool { return m.Target == "/run" || m.Target == sandbox.HomeDir })
 	leaky := *w
 	leaky.P = docker.New(w.Engine, docker.Options{Sockets: w.State}) // without World nothing is refused
 	sb := leaky.Create(s)
@@ -68,7 +69,7 @@ func TestLeaky(t *testing.T) {
 	}
 	for _, name := range []string{
 		"capabilities", "io-uring", "keyring", "userfaultfd",
-		"canary", "engine-socket", "other-sockets", "fill-disk", "fill-workspace", "dev-listing",
+		"canary", "engine-socket", "other-sockets", "fill-disk", "fill-home", "fill-workspace", "dev-listing",
 	} {
 		if r := got[name]; r.Outcome != attack.Escaped {
 			t.Errorf("%s was not noticed: %s: %s", name, r.Outcome, r.Seen)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,10 +38,30 @@ func fillFolders(archive string) (unset []string) {
 	return unset
 }
 
+// homeDir is where the home lies inside, as in package sandbox.
+const homeDir = "/home/sandbox"
+
+// keeps reports whether the folder dir lies on a disk and holds something: it
+// was filled when the sandbox was started first, and is left as it is now.
+func keeps(dir string) bool {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Type == unix.TMPFS_MAGIC {
+		return false
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1)
+	return len(names) > 0
+}
+
 // unpack makes the entries of an archive, whose names are whole paths without
 // the first slash.
 func unpack(in *tar.Reader) error {
 	var folders []*tar.Header
+	kept := keeps(homeDir)
 	for {
 		h, err := in.Next()
 		if err == io.EOF {
@@ -50,6 +71,9 @@ func unpack(in *tar.Reader) error {
 			return err
 		}
 		name := path.Clean("/" + h.Name)
+		if kept && strings.HasPrefix(name, homeDir+"/") {
+			continue
+		}
 		switch h.Typeflag {
 		case tar.TypeDir:
 			if err = os.Mkdir(name, 0o700); errors.Is(err, fs.ErrExist) {

@@ -142,7 +142,7 @@ func explainHead(e manager.Explanation, all bool) *table {
 	t.and("provider", e.Provider+": "+e.ProviderReason).
 		and("sandbox", e.Name).and("scope", string(e.Scope)+" "+e.ScopeKey).and("status", string(e.Status)).
 		and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
-		and("user", e.User).and("workspace", e.Workspace)
+		and("user", e.User).and("workspace", e.Workspace).and("home", homeText(e.Home))
 	if all {
 		return t.and("files", filesText(e.Files)).and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
 	}
@@ -191,6 +191,21 @@ func filesText(f manager.FileTransport) string {
 		text += "; " + f.Note
 	}
 	return text
+}
+
+// homeText says where the home lies.
+func homeText(h manager.HomePlan) string {
+	if h.Place == "" {
+		return ""
+	}
+	text := "in memory"
+	if h.Place == "disk" {
+		text = "on the disk"
+	}
+	if h.Size > 0 {
+		text += ", at most " + units.BytesSize(float64(h.Size))
+	}
+	return text + ": " + h.Reason
 }
 
 // explainLines is a table of one column.

@@ -44,6 +44,7 @@ func filled() *fake {
 			ConfigHash: "2fd4e1", Status: sandbox.StatusMissing, Next: "create: there is none",
 			Settings:     []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
 			Mounts:       []sandbox.Mount{{Source: "/srv/ws", Target: "/workspace", Role: sandbox.RoleWorkspace}, {Source: "/opt/g", Target: "/.sandbox/bin", ReadOnly: true, Role: sandbox.RoleGuest}},
+			Home:         manager.HomePlan{Place: "disk", Size: 4 << 30, Reason: "docker.home is auto"},
 			Files:        manager.FileTransport{Transport: "script", Durable: true, Note: "the guest cannot serve files"},
 			Tmpfs:        []sandbox.Tmpfs{{Target: "/tmp", Size: 512 << 20, Exec: true}},
 			Drift:        []confighash.Change{{Field: "docker.memory", From: "2g", To: "1g", Tightens: true}},
@@ -145,7 +146,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network evidence budgets tenantLimits media browser verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace home mounts tmpfs files image imageId configHash status haveHash next drift layers wall notes network evidence budgets tenantLimits media browser verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -70,6 +70,11 @@ func imageFolders(s sandbox.Spec) []container.Folder {
 			out = append(out, container.Folder{Path: t.Target, Size: t.Size, Own: t.Image == sandbox.ImageVolume})
 		}
 	}
+	for _, m := range s.Mounts {
+		if m.Role == sandbox.RoleHome {
+			out = append(out, container.Folder{Path: m.Target, Size: m.Size})
+		}
+	}
 	return out
 }
 
