@@ -25,6 +25,12 @@ type Resolved struct {
 	KnownAgent     bool   `json:"knownAgent"`     // whether agents.list names the agent
 	AgentWorkspace string `json:"agentWorkspace"` // host folder of the agent as written, or empty
 
+	// OptionsFor is the value of provider to which providerOptions belong: that
+	// of their layer, or of the strongest layer below it that has one. It is
+	// empty where no layer names a provider, and may be "auto" where a stronger
+	// layer names another one.
+	OptionsFor string `json:"-"`
+
 	// NoEffect lists what the user set and what does nothing with the provider
 	// that the settings name, with the reason. See [Resolved.NoEffectWith].
 	NoEffect []Notice `json:"noEffect,omitempty"`
@@ -72,7 +78,10 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 	kept, ignored := maskShared(layers)
 	kept, wider := boundTenant(kept)
 	ignored = append(ignored, wider...)
+	kept, of, foreign := ownOptions(kept)
+	ignored = append(ignored, foreign...)
 	r, m := fromLayers(kept, who)
+	r.OptionsFor = of
 	for _, err := range ruleErrors(r, m) {
 		p.add(err)
 	}

@@ -132,6 +132,9 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		return e, nil
 	}
 	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(w.provider.Name()))
+	if w.gate.Place != OnHost {
+		e.NoEffect = append(e.NoEffect, noticesOf(optionsWithoutEffect(res, w.provider))...)
+	}
 	e.describe(w)
 	if w.gate.Place == OnHost {
 		m.answer(ctx, &e, res, q, nil, nil)

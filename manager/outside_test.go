@@ -45,6 +45,9 @@ func (l lacking) ProbeWith(ctx context.Context, options map[string]any) error {
 	return l.Probe(ctx)
 }
 
+// CheckOptions takes all options.
+func (lacking) CheckOptions(map[string]any) error { return nil }
+
 // TestRunsOutside holds where commands run in the world of the gate, and that
 // every run on the host is told of.
 func TestRunsOutside(t *testing.T) {
@@ -68,7 +71,7 @@ func TestRunsOutside(t *testing.T) {
 			g := newGuarded(t)
 			where := fake.Program(func(p *fake.Proc) int { fmt.Fprint(p.Stdout, p.Env["WALL"]); return 0 })
 			wall := func(name string) sandbox.Provider {
-				return named{fake.New(fake.Options{Name: name, Programs: map[string]fake.Program{"where": where}})}
+				return named{fake.New(fake.Options{Name: name, CheckOptions: func(map[string]any) error { return nil }, Programs: map[string]fake.Program{"where": where}})}
 			}
 			providers := []sandbox.Provider{wall("local")}
 			if tt.broken {

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"maps"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -66,8 +67,11 @@ func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *confi
 
 // choose returns the provider that settings name, and why it is that one.
 func (m *Manager) choose(ctx context.Context, res config.Resolved) (sandbox.Provider, string, error) {
-	if res.Provider == "auto" {
-		c, err := m.providers.Auto(ctx, res.ProviderOptions, "docker", "local")
+	if res.Provider == provider.AutoName {
+		if err := m.providers.CheckAutoOptions(res.ProviderOptions, autoOrder()...); err != nil {
+			return nil, "", err
+		}
+		c, err := m.providers.Auto(ctx, res.ProviderOptions, autoOrder()...)
 		if err != nil {
 			return nil, "", err
 		}
@@ -75,7 +79,13 @@ func (m *Manager) choose(ctx context.Context, res config.Resolved) (sandbox.Prov
 		return c.Provider, c.Reason, nil
 	}
 	p, err := m.providers.Get(res.Provider)
-	return p, "set by " + res.Origin("provider"), err
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := optionsOf(res, p); err != nil {
+		return nil, "", err
+	}
+	return p, "set by " + res.Origin("provider"), nil
 }
 
 // describe gathers the facts for res and builds the Spec.
@@ -92,8 +102,14 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 }
 
 // describeAt is describe for the berth at, after change.
-func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent, change func(*want)) (*want, error) {
+func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent, change func(*want)) (_ *want, err error) {
 	if err := provider.Trouble(p); err != nil {
+		return nil, err
+	}
+	given := res.ProviderOptions
+	if p.Name() == hostName {
+		given = nil // what runs without a sandbox has no provider to have options
+	} else if given, err = optionsOf(res, p); err != nil {
 		return nil, err
 	}
 	f, agentDir, err := m.facts(ctx, res, p, at, i)
@@ -111,6 +127,7 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 		}
 		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
 	}
+	w.spec.Options = maps.Clone(given)
 	w.egress = w.spec.Egress
 	if res.Kind != sandbox.KindBrowser { // to which nobody grants a path
 		w.permit(m.grants.list(w.spec.Owner))

@@ -27,6 +27,10 @@ type unusable struct {
 func (u unusable) Name() string                { return u.name }
 func (u unusable) Features() sandbox.Features  { return sandbox.Features{} }
 func (u unusable) Probe(context.Context) error { return u.err }
+
+// CheckOptions takes all options: which ones the provider has is not known, and
+// the first call of it says why it cannot be used.
+func (u unusable) CheckOptions(map[string]any) error { return nil }
 func (u unusable) Inspect(context.Context, string) (sandbox.Info, error) {
 	return sandbox.Info{}, u.err
 }

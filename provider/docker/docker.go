@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/within"
@@ -291,6 +292,9 @@ func (p *Provider) build(ctx context.Context, s sandbox.Spec, hash string, plan 
 
 // check applies the hardening rules with fresh facts about the host.
 func (p *Provider) check(s sandbox.Spec) error {
+	if err := provider.NoOptions(p.Name(), s.Options); err != nil {
+		return err
+	}
 	if p.opts.World == nil {
 		return nil
 	}

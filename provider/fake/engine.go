@@ -41,6 +41,9 @@ type Options struct {
 	// Without switches off what is true here: TTY, Shells, Files, Dial,
 	// Listen and Usage answer CodeUnsupported then. The others are ignored.
 	Without sandbox.Features
+	// CheckOptions judges the options of the provider, see
+	// [provider.OptionChecker]; nil refuses all of them.
+	CheckOptions func(options map[string]any) error
 	// Rules judge paths; nil allows everything.
 	Rules Rules
 	// Now is the clock that stamps sandboxes and files; nil is time.Now.
@@ -55,6 +58,7 @@ type Engine struct {
 	without  sandbox.Features   // what is switched off
 	programs map[string]Program // not written after NewEngine
 	rules    Rules              // or nil
+	options  func(map[string]any) error
 	disk     *memfs.Disk
 
 	mu      sync.Mutex
@@ -77,6 +81,7 @@ func NewEngine(o Options) *Engine {
 		folders:  make(map[string]*memfs.Volume),
 		nextPID:  1,
 		without:  o.Without,
+		options:  o.CheckOptions,
 	}
 	if e.name == "" {
 		e.name = "fake"

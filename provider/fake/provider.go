@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // A Provider is one connection to an engine.
@@ -17,6 +18,8 @@ type Provider struct{ e *Engine }
 var (
 	_ sandbox.Provider = (*Provider)(nil)
 	_ sandbox.Pauser   = (*Provider)(nil)
+
+	_ provider.OptionChecker = (*Provider)(nil)
 )
 
 // Provider returns a new connection to e.
@@ -27,6 +30,14 @@ func (p *Provider) Engine() *Engine { return p.e }
 
 // Name returns the name given in [Options].
 func (p *Provider) Name() string { return p.e.name }
+
+// CheckOptions implements [provider.OptionChecker].
+func (p *Provider) CheckOptions(options map[string]any) error {
+	if p.e.options == nil {
+		return provider.NoOptions(p.e.name, options)
+	}
+	return p.e.options(options)
+}
 
 // Features: everything but images, less what [Options] switch off.
 func (p *Provider) Features() sandbox.Features {
@@ -58,6 +69,9 @@ func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, erro
 // Create implements [sandbox.Provider].
 func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
 	if err := validate(s); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := p.CheckOptions(s.Options); err != nil {
 		return sandbox.Info{}, err
 	}
 	hash, err := confighash.Sum(s)

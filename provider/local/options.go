@@ -24,6 +24,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/seccomp"
 )
@@ -84,18 +85,23 @@ func parseSettings(options map[string]any) (settings, error) {
 		case "withoutSeccomp":
 			s.withoutSeccomp, ok = v.(bool)
 		default:
-			return s, &sandbox.Error{
-				Code: sandbox.CodeValidation, Op: "read options", Field: "providerOptions." + key, Message: "the local provider has no such option",
-				Hint: "it has bwrap, observe, withoutLandlock, withoutDisableUserns and withoutSeccomp",
-			}
+			return s, provider.OptionError(key, "the local provider has no such option",
+				"it has bwrap, observe, withoutLandlock, withoutDisableUserns and withoutSeccomp")
 		}
 		if !ok {
-			return s, &sandbox.Error{Code: sandbox.CodeValidation, Op: "read options", Field: "providerOptions." + key,
-				Message: fmt.Sprintf("%v is not valid", options[key]), Hint: "bwrap is an absolute path, the others are true or false"}
+			return s, provider.OptionError(key, fmt.Sprintf("%v is not valid", options[key]), "bwrap is an absolute path, the others are true or false")
 		}
 	}
 	return s, nil
 }
+
+// CheckOptions implements [provider.OptionChecker].
+func (p *Provider) CheckOptions(options map[string]any) error {
+	_, err := parseSettings(options)
+	return err
+}
+
+var _ provider.OptionChecker = (*Provider)(nil)
 
 // Host returns this machine as the checks of package preflight see it for
 // walls with these options, as Spec.Options has them. The error says that an
