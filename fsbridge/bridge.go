@@ -34,6 +34,7 @@ type Bridge struct {
 	toll      Toll  // or nil
 	watch     Watch // or nil
 	shared    func(host string) bool
+	refusal   error // of every change; nil where changes are made
 }
 
 // A Toll is paid for what is done through a [Bridge]. It is safe for concurrent
@@ -99,6 +100,18 @@ func (b *Bridge) OnDisk(shared func(host string) bool) *Bridge {
 	telling := *b
 	telling.shared = shared
 	return &telling
+}
+
+// Refusing returns a view, and so is every view of that, that returns refusal for
+// every change of files or folders, whatever the path, and reads no content for
+// it. With nil it returns b.
+func (b *Bridge) Refusing(refusal error) *Bridge {
+	if refusal == nil {
+		return b
+	}
+	refusing := *b
+	refusing.refusal = refusal
+	return &refusing
 }
 
 // room returns err, or what is the matter where it is the machine that has no

@@ -22,6 +22,9 @@ const (
 	OpClear  Op = "clear"
 )
 
+// changes reports whether the operation changes a file or folder.
+func (o Op) changes() bool { return o != OpRead && o != OpList && o != OpStat }
+
 // A Watch hears of every operation on files. It is safe for concurrent use.
 type Watch interface {
 	// Begin is called before the operation on path, which is as the caller has
@@ -49,6 +52,9 @@ func (b *Bridge) Watched(w Watch) *Bridge {
 // heard carries do out, between its begin and its end. path and to are the names
 // of the caller.
 func (b *Bridge) heard(ctx context.Context, op Op, path, to string, do func(Hearing) error) error {
+	if b.refusal != nil && op.changes() {
+		do = func(Hearing) error { return b.refusal }
+	}
 	if b.watch == nil {
 		return do(nil)
 	}

@@ -49,7 +49,7 @@ func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output,
 
 // inside makes the executor of an operation in the sandbox.
 func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operation.Executor, error) {
-	bridge, err := o.m.files(ctx, l)
+	bridge, err := o.m.filesUnderGrant(ctx, l)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,17 @@ func (m *Manager) files(ctx context.Context, l *live) (*fsbridge.Bridge, error) 
 	if err != nil {
 		return nil, err
 	}
+	return b.Ruled(fileRule(l.rules, l.Sandbox)).Refusing(l.rules.Changes()), nil
+}
+
+// filesUnderGrant is files for an operation under a grant. Where workspaceAccess
+// is ro its profile leaves it the temporary space of the call to write in, and no
+// other place.
+func (m *Manager) filesUnderGrant(ctx context.Context, l *live) (*fsbridge.Bridge, error) {
+	b, err := l.bridge(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return b.Ruled(fileRule(l.rules, l.Sandbox)), nil
 }
 

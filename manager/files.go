@@ -58,6 +58,9 @@ func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission
 	counted := m.counting(req, grant.DomainFS, operation.ResourceFile, grant.EffectFilesystem)
 	defer func() { counted.end(err) }()
 	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool})
+	if err == nil && req.Changes {
+		err = a.ruling.gate.Changes()
+	}
 	var spent *spending
 	if err == nil {
 		spent, err = m.spend(ctx, firstOf(req))

@@ -205,6 +205,11 @@ type Request struct {
 	// permit by commands.allowUnsandboxed; otherwise nothing runs.
 	Unsandboxed bool
 
+	// Changes says of a request for files that some are to be changed. It is
+	// refused before a sandbox is made where none may be; each change is
+	// judged in any case.
+	Changes bool
+
 	MustExist bool // fail with CodeNotFound rather than create
 	Remove    bool // remove the sandbox and its workspace afterwards
 

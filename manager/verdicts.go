@@ -68,6 +68,9 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 			e.Verdicts = append(e.Verdicts, judged(wall, inside)...)
 		}
 		e.Verdicts = append(e.Verdicts, closedBy(closes, inside, answerPath(g, inside, wall != nil))...)
+		if d := g.Tools().Changes(); d.Verdict != policy.Allow {
+			e.Verdicts = append(e.Verdicts, Verdict{Kind: "file tool", Operation: string(sandbox.OpWrite), Subject: inside, Verdict: string(d.Verdict), Reason: d.Reason})
+		}
 	}
 	if q.Host != "" {
 		e.Verdicts = append(e.Verdicts, m.answerNetwork(ctx, g, res, q.Host, q.Method)...)

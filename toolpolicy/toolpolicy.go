@@ -113,9 +113,8 @@ func (p *Policy) Judge(tool string) Decision {
 	deny := func(r *rule, reason, hint string) Decision {
 		return Decision{Tool: t, Verdict: policy.Deny, Rule: r.String(), Layer: r.layer, Reason: reason, Hint: hint}
 	}
-	if r := p.readOnly.names(t); r != nil {
-		return deny(&rule{list: "workspaceAccess", text: "ro", layer: r.layer},
-			fmt.Sprintf("%s changes files, and workspaceAccess is ro (%s)", t, r.layer), "set workspaceAccess to rw or none, or work without changing files")
+	if d, denied := p.readOnlyDenies(t); denied {
+		return d
 	}
 	if r := p.deny.anyName(t); r != nil {
 		return deny(r, fmt.Sprintf("%s is denied by %s (%s)", t, r, r.layer), "take the entry out of "+r.list+", or do without the tool")
@@ -125,6 +124,31 @@ func (p *Policy) Judge(tool string) Decision {
 		return deny(r, fmt.Sprintf("%s is denied by default (entry %s)", t, r.text), "name it in tools.alsoAllow to allow it")
 	}
 	return p.allowed(t)
+}
+
+// Changes says whether files may be changed at all, by a person or a program
+// that uses no tool as well. A read-only workspace denies it, in the words in
+// which it denies the tool write; the lists of tools are not asked.
+func (p *Policy) Changes() Decision {
+	t := changing()[0]
+	if d, denied := p.readOnlyDenies(t); denied {
+		return d
+	}
+	return Decision{Tool: t, Verdict: policy.Allow, Rule: "workspaceAccess", Layer: "default", Reason: "the workspace is not read-only"}
+}
+
+// readOnlyDenies returns the denial of the tool t, which is canonical, where t
+// changes files and the workspace is read-only.
+func (p *Policy) readOnlyDenies(t string) (d Decision, denied bool) {
+	r := p.readOnly.names(t)
+	if r == nil {
+		return d, false
+	}
+	return Decision{
+		Tool: t, Verdict: policy.Deny, Rule: (&rule{list: "workspaceAccess", text: "ro"}).String(), Layer: r.layer,
+		Reason: fmt.Sprintf("%s changes files, and workspaceAccess is ro (%s)", t, r.layer),
+		Hint:   "set workspaceAccess to rw or none, or work without changing files",
+	}, true
 }
 
 // lifts returns the entry of the settings that names t in particular, or nil.

@@ -152,3 +152,27 @@ func BenchmarkJudge(b *testing.B) {
 		p.Judge("sessions_spawn")
 	}
 }
+
+// TestChanges holds that a read-only workspace denies changes by whoever uses no
+// tool as it denies the tool write, and that the lists of tools say nothing of it.
+func TestChanges(t *testing.T) {
+	for _, o := range []toolpolicy.Options{
+		{ReadOnly: true, ReadOnlyLayer: "agents.defaults"},
+		{ReadOnly: true, ReadOnlyLayer: "agents.list[a]", Allow: &toolpolicy.List{Entries: []string{"write"}}, Deny: &toolpolicy.List{Entries: []string{"write"}}},
+	} {
+		p, err := toolpolicy.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := p.Changes(), p.Judge("write"); got != want || got.Err() == nil || !strings.Contains(got.Reason, o.ReadOnlyLayer) {
+			t.Errorf("Changes() = %+v; the tool: %+v", got, want)
+		}
+	}
+	p, err := toolpolicy.New(toolpolicy.Options{Deny: &toolpolicy.List{Entries: []string{"*"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Changes().Err(); err != nil {
+		t.Errorf("without ro: %v", err)
+	}
+}

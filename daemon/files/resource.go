@@ -140,7 +140,8 @@ func (x *Resource) with(c *route.Call, room *turns.Turns, fn func(t Tree, scope 
 		}
 		c.Until(leave) // what is told is held until it is read
 	}
-	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(toolOf(c))}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
+	tool := toolOf(c)
+	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }
 
 // toolOf is the tool of an agent that does the same.

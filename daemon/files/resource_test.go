@@ -5,7 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -239,4 +242,47 @@ func TestEntries(t *testing.T) {
 		r.Want(422, "acme", "POST", base+"/files:glob", `{"pattern":"[","path":"sub"}`)
 		r.Want(422, "acme", "POST", base+"/files:glob", `{"pattern":"/workspace/*","path":"sub"}`)
 	})
+}
+
+// TestReadOnlyAccess holds that every route which changes files is refused where
+// workspaceAccess is ro, whoever calls, and that the others are not.
+func TestReadOnlyAccess(t *testing.T) {
+	for _, wall := range []string{"local", "docker"} {
+		t.Run(wall, func(t *testing.T) {
+			agent := t.TempDir()
+			if err := errors.Join(os.Chmod(agent, 0o755), os.WriteFile(filepath.Join(agent, "a.txt"), []byte("text"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			settings := `{"agents": {"defaults": {"sandbox": {"provider": "` + wall + `", "workspaceAccess": "ro"}}, "list": [{"id": "main", "workspace": "` + agent + `"}]}}`
+			r := served.New(t, served.Options{Wall: wall, Settings: settings, Resources: func(r *served.Rig) []route.Resource {
+				return []route.Resource{files.NewResource(r.Manager, files.Limits{Whole: 64 << 10, File: 1 << 20, Archive: 2 << 20, Entries: 100})}
+			}})
+			base := "/v1/sandboxes/" + r.Ready("acme", "s1")
+			r.Run("acme", "s1", "echo own > own")
+			for _, as := range []string{"acme", "acme-s1"} {
+				for _, tt := range []struct{ method, path, body string }{
+					{"PUT", "/files/workspace/new", "x"}, {"PUT", "/files/workspace/own", "x"}, {"PUT", "/files/tmp/new", "x"}, {"PUT", "/files/agent/a.txt", "x"},
+					{"DELETE", "/files/workspace/own", ""}, {"DELETE", "/files/workspace/own?recursive=true", ""},
+					{"POST", "/files:mkdir", `{"path":"new"}`}, {"POST", "/files:move", `{"from":"own","to":"new"}`},
+				} {
+					a := r.Want(403, as, tt.method, base+tt.path, tt.body)
+					if !strings.Contains(a.Body, "POLICY.DENY_TOOL") || !strings.Contains(a.Body, "workspaceAccess is ro (agents.defaults)") {
+						t.Errorf("%s %s %s: %s", as, tt.method, tt.path, a.Body)
+					}
+				}
+				archive := r.Want(200, as, "GET", base+"/archive?path=/workspace", "").Body
+				if a := r.Want(403, as, "PUT", base+"/archive?path=/workspace/sub", archive); !strings.Contains(a.Body, "POLICY.DENY_TOOL") {
+					t.Errorf("%s: an archive: %s", as, a.Body)
+				}
+				for path, want := range map[string]string{"/files/workspace/own": "own\n", "/files/agent/a.txt": "text"} {
+					if got := r.Want(200, as, "GET", base+path, "").Body; got != want {
+						t.Errorf("%s %s: %q", as, path, got)
+					}
+				}
+			}
+			if got := r.Run("acme", "s1", "ls -A"); strings.TrimSpace(got) != "own" {
+				t.Errorf("the workspace holds %q", got)
+			}
+		})
+	}
 }

@@ -47,7 +47,7 @@ func (a *app) cpCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.share(c.Context, &place, "cp", func(s manager.Share) error { return a.copy(c.Context, s, plan, quiet) })
+			return a.share(c.Context, &place, "cp", plan.to.side == sandboxSide, func(s manager.Share) error { return a.copy(c.Context, s, plan, quiet) })
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -31,7 +32,8 @@ type fileCommand struct {
 	name, usage string
 	args        string // how its arguments are written
 	description string
-	least, most int // of arguments; most < 0 is any number
+	least, most int  // of arguments; most < 0 is any number
+	changes     bool // it changes files
 	flags       []ucli.Flag
 	check       func() error // of the flags, before anything is done; may be nil
 	do          func(ctx context.Context, s manager.Share, args []string) error
@@ -60,7 +62,7 @@ func (a *app) fileCommand(f fileCommand) *ucli.Command {
 					return err
 				}
 			}
-			return a.share(c.Context, &place, op, func(s manager.Share) error { return f.do(c.Context, s, args) })
+			return a.share(c.Context, &place, op, f.changes, func(s manager.Share) error { return f.do(c.Context, s, args) })
 		},
 	}
 }
@@ -82,17 +84,22 @@ func plainPaths(op string, patterns bool, args []string) error {
 	return nil
 }
 
-// share brings the session's sandbox up and calls fn with its files. What fn
-// returns is the failure of the command op.
-func (a *app) share(ctx context.Context, place *placeFlags, op string, fn func(manager.Share) error) error {
+// share brings the session's sandbox up and calls fn with its files, which it
+// changes or only reads. What fn returns is the failure of the command op, and so
+// is the refusal of every change.
+func (a *app) share(ctx context.Context, place *placeFlags, op string, changes bool, fn func(manager.Share) error) error {
 	layer, err := place.layer(a.globals)
 	if err != nil {
 		return err
 	}
 	return a.conduct(a.options(), func(m Conductor) error {
-		return m.Files(ctx, manager.Request{Who: a.globals.who(), Flags: layer}, func(s manager.Share) error {
+		err := m.Files(ctx, manager.Request{Who: a.globals.who(), Flags: layer, Changes: changes}, func(s manager.Share) error {
 			return operation(op, fn(s))
 		})
+		if changes && sandbox.CodeOf(err) == sandbox.CodeDenyTool && !operationsOnly(err) {
+			err = operation(op, err)
+		}
+		return err
 	})
 }
 

@@ -19,7 +19,7 @@ func (a *app) fsMkdir() *ucli.Command {
 	var perm permission
 	var parents bool
 	return a.fileCommand(fileCommand{
-		name: "mkdir", usage: "make folders", args: "PATH…", least: 1, most: -1,
+		name: "mkdir", usage: "make folders", args: "PATH…", least: 1, most: -1, changes: true,
 		flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "p", Usage: "make missing parents, and take a folder that exists as made", Destination: &parents},
 			&ucli.GenericFlag{Name: "perm", Usage: "`MODE` of new folders, octal; default 0755", Value: &perm},
@@ -38,7 +38,7 @@ func (a *app) fsMkdir() *ucli.Command {
 func (a *app) fsRemove() *ucli.Command {
 	var recursive bool
 	return a.fileCommand(fileCommand{
-		name: "rm", usage: "remove files, links and empty folders, or whole trees", args: "PATH…", least: 1, most: -1,
+		name: "rm", usage: "remove files, links and empty folders, or whole trees", args: "PATH…", least: 1, most: -1, changes: true,
 		flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "r", Usage: "remove folders with all that is in them", Destination: &recursive},
 		},
@@ -56,7 +56,7 @@ func (a *app) fsRemove() *ucli.Command {
 
 func (a *app) fsMove() *ucli.Command {
 	return a.fileCommand(fileCommand{
-		name: "mv", usage: "rename files and folders, or move them into a folder", args: "FROM… TO", least: 2, most: -1,
+		name: "mv", usage: "rename files and folders, or move them into a folder", args: "FROM… TO", least: 2, most: -1, changes: true,
 		description: "A folder TO is moved into; a file TO is replaced; missing folders above TO are made. Both must be in one mount.",
 		do: func(ctx context.Context, s manager.Share, args []string) error {
 			return into(ctx, s, args, func(from, to string) error { return fsbridge.Move(ctx, s, from, to) })
@@ -67,7 +67,7 @@ func (a *app) fsMove() *ucli.Command {
 func (a *app) fsCopy() *ucli.Command {
 	var recursive bool
 	return a.fileCommand(fileCommand{
-		name: "cp", usage: "copy files and trees within the sandbox", args: "FROM… TO", least: 2, most: -1,
+		name: "cp", usage: "copy files and trees within the sandbox", args: "FROM… TO", least: 2, most: -1, changes: true,
 		description: "Into TO when that is a folder, else to that name. Modes are kept, and links stay links.\n" +
 			"Between the sandbox and this host: sandbox cp.",
 		flags: []ucli.Flag{

@@ -62,7 +62,7 @@ func (a *app) fsWrite() *ucli.Command {
 	var perm permission
 	var exclusive bool
 	return a.fileCommand(fileCommand{
-		name: "write", usage: "replace the content of a file by standard input", args: "PATH", least: 1, most: 1,
+		name: "write", usage: "replace the content of a file by standard input", args: "PATH", least: 1, most: 1, changes: true,
 		description: "A reader sees the old content or the new, never half of it; interrupted, the old one stays.\n" +
 			"Missing folders on the way are made, and a file that exists keeps its mode.",
 		flags: []ucli.Flag{
