@@ -140,6 +140,12 @@ func (b *Builder) DenyWrite(paths ...string) *Builder {
 	return b.add(&b.filesystem().DenyWrite, paths)
 }
 
+// TempPrefix names folders below /tmp or /var/tmp to which writing of temporary
+// files is limited, for what command lines and file tools name.
+func (b *Builder) TempPrefix(folders ...string) *Builder {
+	return b.add(&b.filesystem().TempPrefixes, folders)
+}
+
 // AllowDomain lets hosts be reached; *.example.com means those below it.
 func (b *Builder) AllowDomain(hosts ...string) *Builder {
 	return b.add(&b.network().AllowedDomains, hosts)

@@ -150,6 +150,9 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 	if b := s.Browser; b != nil && b.CDPSourceRange != nil && !isPrefix(*b.CDPSourceRange) {
 		p.badly(at+".browser.cdpSourceRange", "write it like 10.0.0.0/8", "%q is no range of addresses", *b.CDPSourceRange)
 	}
+	if f := s.Filesystem; f != nil {
+		p.tempPrefixes(f.TempPrefixes, at+".filesystem.tempPrefixes")
+	}
 	if n := s.Network; n != nil {
 		p.hosts(n.AllowedDomains, at+".network.allowedDomains", readRule)
 		p.hosts(n.DeniedDomains, at+".network.deniedDomains", network.CheckDenied)

@@ -31,6 +31,7 @@ type conditional struct {
 // tighten it yet, and the notice is there to say so.
 func withoutEffect() []ineffective {
 	return []ineffective{
+		{"filesystem.tempPrefixes", "it holds for what command lines and file tools name; the temporary folders are the sandbox's own, and what a program writes there by itself is not looked at", "", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local", ""},
 		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", "", ""},
 		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", ""},
@@ -70,6 +71,7 @@ func noEffect(r Resolved, m merged) []conditional {
 		for _, e := range table {
 			if path == e.path || strings.HasPrefix(path, e.path+".") {
 				out = append(out, conditional{Notice{Path: r.field(path), Value: valueAt(&m.settings, path), Why: e.why}, e})
+				break // the entry about the setting itself stands before that about what holds it
 			}
 		}
 	}

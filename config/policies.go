@@ -32,9 +32,12 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	temp := []string{}
+	temp := slices.Clone(r.Filesystem.TempPrefixes)
+	only := len(temp) > 0
 	for _, t := range folders {
-		temp = append(temp, t.Target)
+		if !only || !temporary(t.Target) {
+			temp = append(temp, t.Target)
+		}
 	}
 	o := policypath.Options{
 		Home:         r.home(),
@@ -42,8 +45,8 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 		PrivateHome:  r.privateHome(),
 		HostRules:    defaultFilesystem().DenyRead,
 		WorkRoots:    slices.Compact([]string{sandbox.WorkspaceDir, r.home()}),
-		TempPrefixes: temp,
-		FoldCase:     in.FoldCase, Strict: r.Commands.Strictness == string(command.Strict),
+		TempPrefixes: temp, TempOnly: only,
+		FoldCase: in.FoldCase, Strict: r.Commands.Strictness == string(command.Strict),
 	}
 	for _, l := range []struct {
 		name string

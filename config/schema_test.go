@@ -115,7 +115,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize home homeSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
-		"filesystem": "allowRead denyRead allowWrite denyWrite allowUnixSockets whitelist blacklist",
+		"filesystem": "allowRead denyRead allowWrite denyWrite tempPrefixes allowUnixSockets whitelist blacklist",
 		"network":    "allowedDomains deniedDomains allowPrivate allowPublic ask allowLocalBinding httpProxyPort limits secrets",
 		"commands":   "strictness allow block excluded subagentBlock allowUnsandboxed autoAllowIfSandboxed",
 		"limits":     "timeout maxOutputBytes memory cpuSeconds fileSize openFiles processes",

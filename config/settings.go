@@ -95,6 +95,7 @@ type FilesystemSettings struct {
 	DenyRead         []string `json:"denyRead,omitempty" merge:"append" doc:"Paths or globs that may not be read, added to the built-in ones. One that ends with * behind part of a name spares templates (.example, .sample, .template, .dist, .defaults, .schema)."`
 	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths that may be written; globs too, which a local wall refuses here."`
 	DenyWrite        []string `json:"denyWrite,omitempty" merge:"append" doc:"Paths or globs that may not be written, added to the built-in ones."`
+	TempPrefixes     []string `json:"tempPrefixes,omitempty" merge:"append" doc:"Folders below /tmp or /var/tmp, no patterns. Where any is named, command lines and file tools may name no other temporary file for writing. Default none: all temporary folders may be written."`
 	AllowUnixSockets []string `json:"allowUnixSockets,omitempty" merge:"append" doc:"Unix sockets that may be connected to."`
 	Whitelist        []string `json:"whitelist,omitempty" merge:"append" alias:"true" doc:"Older name for allowRead and allowWrite together."`
 	Blacklist        []string `json:"blacklist,omitempty" merge:"append" alias:"true" doc:"Older name for denyRead and denyWrite together."`

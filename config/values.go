@@ -100,6 +100,7 @@ type Filesystem struct {
 	DenyRead         []string `json:"denyRead,omitempty"`
 	AllowWrite       []string `json:"allowWrite,omitempty"`
 	DenyWrite        []string `json:"denyWrite,omitempty"`
+	TempPrefixes     []string `json:"tempPrefixes,omitempty"`
 	AllowUnixSockets []string `json:"allowUnixSockets,omitempty"`
 }
 

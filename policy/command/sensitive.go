@@ -290,6 +290,9 @@ func (q *fileQuestions) answer(d path.Decision, w line.Word) {
 		check: "sensitive-file", rule: d.Rule, severity: d.Severity,
 		message: d.Message, hint: d.Hint, span: w.Span,
 	}
+	if d.Category == path.CategoryTemporary {
+		f.check = "temporary" // which records keep apart
+	}
 	if f.hint == "" {
 		f.hint = "do without the file, or ask for it"
 	}

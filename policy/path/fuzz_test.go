@@ -23,8 +23,15 @@ func FuzzJudge(f *testing.F) {
 	}
 	plain := compiled(f, path.Options{DenyRead: []string{"**/.private", "/work/x"}})
 	folds := compiled(f, path.Options{DenyRead: []string{"**/.private", "/work/x"}, FoldCase: true, Strict: true})
+	temp := compiled(f, path.Options{TempOnly: true, TempPrefixes: []string{"/tmp/ours"}})
+	for _, s := range []string{"/tmp/ours/../x", "/tmp/ours", "/private/tmp/oursx", "/var/tmp/x", "/tmp/./ours//x", "/home/u/.gitconfig", "/work/.git/config", "/work/.docker/config.json", "/work/.idea/x"} {
+		f.Add(s)
+	}
 	f.Fuzz(func(t *testing.T, name string) {
-		for _, p := range []*path.Policy{plain, folds} {
+		if d := temp.Judge(write, name); strings.HasPrefix(gopath.Clean(name), "/tmp/") && d.Verdict == allow && !strings.HasPrefix(gopath.Clean(name)+"/", "/tmp/ours/") {
+			t.Errorf("%q may be written", name)
+		}
+		for _, p := range []*path.Policy{plain, folds, temp} {
 			for _, d := range []path.Decision{p.Judge(read, name), p.Judge(write, name), p.JudgeTree(read, name), p.JudgeTree(write, name), p.JudgeGlob(read, name), p.JudgeGlob(write, name)} {
 				if !known(d) {
 					t.Fatalf("%q: %+v", name, d)

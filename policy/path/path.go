@@ -31,7 +31,8 @@ type Options struct {
 	HostRules    []string // what both lists of denies begin with: of these, rules below "~/" do not concern a private Home
 	WorkRoots    []string // folders that may be read and written; none means no writing but by AllowWrite and TempPrefixes
 	ReadRoots    []string // folders that may be read besides; empty is all
-	TempPrefixes []string // folders below /tmp, /private/tmp and /var/tmp that may be written under Strict
+	TempPrefixes []string // folders below /tmp, /private/tmp and /var/tmp that may be written under Strict and with TempOnly
+	TempOnly     bool     // deny writing temporary files outside TempPrefixes without Strict too
 
 	AllowRead, DenyRead   []string // a deny to read denies writing too
 	AllowWrite, DenyWrite []string // an allow to write allows reading too
@@ -71,6 +72,8 @@ type Policy struct {
 	builtin sync.Once
 
 	fold, strict bool
+	temp         bool     // Strict or TempOnly
+	tempHint     string   // which temporary folders may be written
 	home         []string // segments of Options.Home
 	hostHome     []string // segments of Options.HostHome
 	private      bool     // home holds nothing of the host
@@ -88,7 +91,7 @@ type Policy struct {
 // New compiles a Policy. Errors are *sandbox.Error of code CodeValidation with
 // the setting in Field.
 func New(o Options) (*Policy, error) {
-	p := &Policy{fold: o.FoldCase, strict: o.Strict, reads: len(o.ReadRoots) == 0}
+	p := &Policy{fold: o.FoldCase, strict: o.Strict, temp: o.Strict || o.TempOnly, tempHint: tempHint(o.TempPrefixes), reads: len(o.ReadRoots) == 0}
 	var err error
 	if p.home, err = homeOf("home", o.Home, p.fold); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package path
 
 import (
 	"strconv"
+	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -34,14 +35,33 @@ func (p *Policy) judgeRoots(op sandbox.Operation, at place, homes *homes) Decisi
 
 // judgeTemporary judges a write to a temporary file that no rule allows.
 func (p *Policy) judgeTemporary(op sandbox.Operation, at place) Decision {
-	if !p.strict {
+	if !p.temp {
 		return Decision{Verdict: policy.Allow}
 	}
 	return Decision{
-		Verdict: policy.Deny, Severity: policy.High, Category: CategoryTemporary, Rule: "tempPrefixes",
+		Verdict: policy.Deny, Severity: policy.High, Category: CategoryTemporary, Rule: "filesystem.tempPrefixes",
 		Message: verb(op) + " " + strconv.Quote(at.text) + ", which lies outside the temporary folders that may be written",
-		Hint:    "write below the workspace or below one of the allowed temporary folders",
+		Hint:    p.tempHint,
 	}
+}
+
+// tempHint says where a temporary file may be written. It names the first few
+// of the prefixes.
+func tempHint(folders []string) string {
+	const most = 3
+	var prefixes []string
+	for _, f := range folders {
+		if f = strings.TrimSuffix(f, "/"); strings.HasPrefix(strings.TrimPrefix(f, "/private"), "/tmp") || strings.HasPrefix(strings.TrimPrefix(f, "/private"), "/var/tmp") {
+			prefixes = append(prefixes, f)
+		}
+	}
+	switch n := len(prefixes); {
+	case n == 0:
+		return "write below the workspace"
+	case n > most:
+		return "write below the workspace or below " + strings.Join(prefixes[:most], ", ") + " or another folder of filesystem.tempPrefixes"
+	}
+	return "write below the workspace or below " + strings.Join(prefixes, " or ")
 }
 
 // unlessAsked is the verdict on what nobody has allowed.

@@ -41,6 +41,12 @@ func TestJudgeRules(t *testing.T) {
 			{"/work/a", allow, allow}, {"/usr/bin/x", allow, deny}, {"/tmp/x", allow, deny}, {"/tmp/ours/x", allow, allow}, {"/tmp/oursx", allow, deny},
 			{"/private/tmp/ours/x", allow, allow}, {"/tmp/theirs/x", allow, allow}, {"/work/.env", deny, deny}, {"/work/x.pem", ask, ask}, {"/dev/fd/3", allow, allow},
 		}},
+		{"temporary folders without strict", path.Options{TempOnly: true, TempPrefixes: []string{"/tmp/ours/", "/private/var/tmp/theirs"}, AllowWrite: []string{"/tmp/more"}, DenyWrite: []string{"/tmp/ours/kept"}}, []question{
+			{"/tmp/x", allow, deny}, {"/tmp/ours", allow, allow}, {"/tmp/ours/a/b", allow, allow}, {"/tmp/oursx", allow, deny}, {"/tmp/ours/../x", allow, deny}, {"/tmp//ours/./x", allow, allow},
+			{"/proc/self/root/tmp/x", allow, deny}, {"/var/tmp/theirs/x", allow, allow}, {"/var/tmp/x", allow, deny}, {"/private/tmp/x", allow, deny}, {"/tmp/more/x", allow, allow},
+			{"/tmp/ours/kept/x", allow, deny}, {"/tmp/ours/.env", ask, ask}, {"/tmp", allow, ask}, {"/work/tmp/x", allow, allow}, {"/usr/x", allow, ask}, {"/dev/null", allow, allow},
+		}},
+		{"temporary folders, all of them", path.Options{TempOnly: true, TempPrefixes: []string{"/tmp"}}, []question{{"/tmp/x", allow, allow}, {"/tmp", allow, allow}, {"/var/tmp/x", allow, deny}}},
 		{"read roots", path.Options{ReadRoots: []string{"/usr"}, AllowRead: []string{"/opt/x"}, AllowWrite: []string{"/srv/out"}}, []question{
 			{"/usr/lib/x", allow, ask}, {"/opt/x/y", allow, ask}, {"/opt/y", ask, ask}, {"/srv/out/y", allow, allow}, {"/work/x", allow, allow}, {"/dev/null", allow, allow},
 		}},
