@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -99,12 +100,16 @@ const (
 // at expansions that run something.
 func checkVariable(s *subject) {
 	for _, name := range s.in.Env {
-		s.assigned(name, policy.Span{}, line.ScopeCommand)
+		s.assigned(name, policy.Span{})
 	}
+	others := s.forOthers()
 	for _, a := range s.Assigns {
-		if !harmlessValue(a) {
-			s.assigned(a.Name, a.Span, a.Scope)
+		if !harmlessValue(a) && !(a.Name == "IFS" && a.Scope == line.ScopeCommand && others[a.Span] == 0) {
+			s.assigned(a.Name, a.Span)
 		}
+	}
+	for _, v := range s.Sets {
+		s.assigned(v.Name, v.Span)
 	}
 	for i := range s.calls {
 		k := &s.calls[i]
@@ -119,18 +124,55 @@ func checkVariable(s *subject) {
 	s.syntaxTests()
 }
 
+// forOthers counts, by where it stands, how often the line sets IFS for a command
+// other than read, which alone cuts its line by it: IFS= read -r x. Of a text for
+// another shell all places are the same.
+func (s *subject) forOthers() map[policy.Span]int {
+	var out map[policy.Span]int
+	for _, a := range s.Assigns {
+		if a.Name == "IFS" && a.Scope == line.ScopeCommand {
+			if out == nil {
+				out = map[policy.Span]int{}
+			}
+			out[a.Span]++
+		}
+	}
+	for i := 0; i < len(s.calls) && out != nil; i++ {
+		k := &s.calls[i]
+		if !hasWord("read mapfile readarray", k.Words[0].Value) || !s.plainBuiltin(k) {
+			continue
+		}
+		for _, a := range k.Assigns {
+			if a.Name == "IFS" && a.Scope == line.ScopeCommand && inside(a.Span, k.Span) {
+				out[a.Span]--
+			}
+		}
+	}
+	return out
+}
+
+// plainBuiltin reports whether nothing stands before a builtin, in the text that
+// it belongs to, that makes it a program.
+func (s *subject) plainBuiltin(k *call) bool {
+	around := k.Wrappers
+	for i, w := range k.Wrappers {
+		if isNested(k.Via) && s.tables.classes[base(w)]&(isShell|isSourcing) != 0 {
+			around = k.Wrappers[i+1:] // the others stand before the text
+		}
+	}
+	return !slices.ContainsFunc(around, func(w string) bool { return w != "command" && w != "builtin" })
+}
+
 // assigned reports a variable of the table.
-func (s *subject) assigned(name string, span policy.Span, scope line.Scope) {
+func (s *subject) assigned(name string, span policy.Span) {
 	if s.tables.safe.has(name) {
 		return
 	}
 	if name == "IFS" {
-		if scope != line.ScopeCommand {
-			s.report(finding{
-				check: "variable", rule: "IFS", severity: policy.Medium, mark: never, span: span,
-				message: "IFS changes where the shell cuts words", hint: "set it for one command only: IFS= read -r x",
-			})
-		}
+		s.report(finding{
+			check: "variable", rule: "IFS", severity: policy.Medium, mark: never, span: span,
+			message: "IFS changes where the shell cuts words", hint: "set it for read alone: IFS= read -r x",
+		})
 		return
 	}
 	if e := s.tables.variables.find(name); e != nil {
@@ -146,7 +188,7 @@ func (s *subject) setBy(k *call) {
 	for _, w := range k.all {
 		name, _, _ := strings.Cut(w.Value, "[")
 		if w.Static && syntax.ValidName(name) {
-			s.assigned(name, w.Span, line.ScopeShell)
+			s.assigned(name, w.Span)
 		}
 	}
 }

@@ -33,8 +33,7 @@ func (w *walker) calculate(x syntax.ArithmExpr, s *scope, sure bool) {
 	case *syntax.UnaryArithm:
 		if e.Op == syntax.Inc || e.Op == syntax.Dec {
 			if name := literal(e.X); name != "" {
-				w.assigned(name, Word{number: true})
-				w.meaning(name, Word{number: true}, w.span(e))
+				w.setsOtherwise(name, Word{number: true}, w.span(e))
 			}
 		}
 		w.calculate(e.X, s, sure)
@@ -59,8 +58,7 @@ func (w *walker) binaryArithm(e *syntax.BinaryArithm, s *scope, sure bool) {
 		w.calculate(e.X, s, sure)
 	}
 	if name != "" {
-		w.assigned(name, Word{number: true})
-		w.meaning(name, Word{number: true}, w.span(e))
+		w.setsOtherwise(name, Word{number: true}, w.span(e))
 		if sure && e.Op == syntax.Assgn {
 			s.bind(name, Word{number: true})
 		}

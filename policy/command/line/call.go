@@ -200,6 +200,15 @@ func (w *walker) sets(name string, value Word, span policy.Span) {
 	w.meaning(name, value, span)
 }
 
+// setsOtherwise is sets for what is no assignment.
+func (w *walker) setsOtherwise(name string, value Word, span policy.Span) {
+	w.sets(name, value, span)
+	if len(w.out.Sets) >= maxFeatures {
+		panic(refusal{refuse(span, "the line sets too many variables", "write it in several lines")})
+	}
+	w.out.Sets = append(w.out.Sets, Set{Name: name, Span: span})
+}
+
 func (w *walker) optionalSubscript(x syntax.ArithmExpr, s *scope) {
 	if x != nil {
 		w.subscript(x, s)

@@ -100,8 +100,7 @@ func (w *walker) forLoop(c *syntax.ForClause, s *scope) {
 				}
 			}
 		}
-		w.assigned(l.Name.Value, value)
-		w.meaning(l.Name.Value, value, w.span(l))
+		w.setsOtherwise(l.Name.Value, value, w.span(l))
 		if c.Select {
 			w.bashOnly(c)
 			w.assigned("REPLY", Word{})
@@ -161,8 +160,7 @@ func (w *walker) coprocess(c *syntax.CoprocClause, s *scope) {
 		if !name.Static || !identifier(name.Value) {
 			w.doubt(c, "the name of the coprocess is not plain")
 		}
-		w.assigned(name.Value, Word{})
-		w.meaning(name.Value, Word{}, w.span(c))
+		w.setsOtherwise(name.Value, Word{}, w.span(c))
 	}
 	inner := s.within(Coprocess)
 	w.stmt(c.Stmt, inner)

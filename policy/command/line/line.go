@@ -35,6 +35,7 @@ type Line struct {
 	Features  []Feature    // every construct worth a rule
 	Unknowns  []Unknown    // where the text does not tell what would run
 	Assigns   []Assign     // every assignment, those before commands included
+	Sets      []Set        // variables that are set otherwise: by loops, arithmetic, ${x:=word} and coprocesses
 	Values    []Word       // what variables may be set to by other means: items of loops and arrays, words in ${x:-word}
 }
 
@@ -77,6 +78,12 @@ type Assign struct {
 	Value Word
 	Scope Scope
 	Span  policy.Span
+}
+
+// A Set is a variable that gets a value by no assignment.
+type Set struct {
+	Name string
+	Span policy.Span
 }
 
 // A Scope says how far an assignment reaches.

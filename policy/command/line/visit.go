@@ -200,8 +200,7 @@ func (w *walker) operation(p *syntax.ParamExp, s *scope, m mode) {
 		}
 	case syntax.AssignUnset, syntax.AssignUnsetOrNull:
 		if p.Param != nil {
-			w.assigned(p.Param.Value, Word{})
-			w.meaning(p.Param.Value, Word{}, w.span(p))
+			w.setsOtherwise(p.Param.Value, Word{}, w.span(p))
 		}
 	case syntax.UpperFirst, syntax.UpperAll, syntax.LowerFirst, syntax.LowerAll:
 		w.bashOnly(p)
