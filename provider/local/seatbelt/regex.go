@@ -21,15 +21,12 @@ func (r Rules) globs() ([]closure, error) {
 		}
 		for _, segments := range alternatives {
 			for _, base := range r.bases(g.Pattern, segments) {
-				filter := regex(base + segmentsRegex(segments) + "(/.*)?")
-				if spared := templatesRegex(segments); spared != nil {
-					filter = "(require-all " + filter
-					for _, s := range spared {
-						filter += " (require-not " + regex(base+s) + ")"
-					}
-					filter += ")"
+				c := closure{read: g.Read, rule: g.Rule, match: base + segmentsRegex(segments) + "(/.*)?"}
+				for _, s := range templatesRegex(segments) {
+					c.except = append(c.except, base+s)
 				}
-				out = append(out, closure{g.Read, []string{filter}})
+				c.filters = []string{sparing(regex(c.match), c.except)}
+				out = append(out, c)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -42,12 +43,16 @@ type Rules struct {
 	Denies   []Deny   // by path; they hold for what is missing too
 	Globs    []Glob
 	Sockets  []string // Unix sockets that may be connected to
+	Ports    []int    // of the loopback interface that may be connected to: those of the egress proxy
+	Listen   bool     // whether programs may listen on the loopback interface
 }
 
 // A Deny closes a path and what lies below it for writing, or altogether.
 type Deny struct {
-	Path string
-	Read bool
+	Path   string
+	Read   bool
+	Except []string // folders below Path that it does not close
+	Rule   string   // as a person finds it in the settings
 }
 
 // A Glob closes what a pattern matches; its words are those of package
@@ -56,6 +61,7 @@ type Deny struct {
 type Glob struct {
 	Pattern string
 	Read    bool
+	Rule    string // as a person finds it in the settings
 }
 
 // Args returns the arguments that run command under the profile. The name of
@@ -77,34 +83,78 @@ func Profile(r Rules) (string, error) {
 	if r.Tag == "" || len(r.Tag) > 64 || strings.Trim(r.Tag, tagSigns) != "" {
 		return "", invalid(r.Tag, "the tag has signs in it that a log line must not have")
 	}
-	for _, list := range [][]string{r.Readable, r.Writable, r.Tmp, r.Sockets, denied(r.Denies)} {
-		for _, p := range list {
-			if !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.IndexByte(p, 0) >= 0 {
-				return "", invalid(p, "the path is not absolute and clean")
-			}
-		}
+	if err := r.check(); err != nil {
+		return "", err
 	}
-	for _, d := range r.Denies {
-		if d.Path == "/" {
-			return "", invalid("/", "the rule closes every path there is")
-		}
-	}
-	closed, err := r.globs()
+	closed, err := r.closures()
 	if err != nil {
 		return "", err
 	}
 	w := writer{tag: r.Tag}
 	w.text(head)
 	w.line("(deny default %s)", w.message())
-	w.text(system)
+	systemText(&w)
 	r.views(&w)
 	r.network(&w)
-	for _, d := range r.Denies {
-		closed = append(closed, closure{d.Read, []string{"(subpath " + quote(d.Path) + ")", regex(pathRegex(d.Path) + "(/.*)?")}})
-	}
 	r.denies(&w, closed)
 	r.pins(&w)
 	return w.b.String(), nil
+}
+
+// check refuses paths and ports that cannot be written.
+func (r Rules) check() error {
+	lists := [][]string{r.Readable, r.Writable, r.Tmp, r.Sockets, denied(r.Denies)}
+	for _, d := range r.Denies {
+		lists = append(lists, d.Except)
+	}
+	for _, p := range slices.Concat(lists...) {
+		if !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.IndexByte(p, 0) >= 0 {
+			return invalid(p, "the path is not absolute and clean")
+		}
+	}
+	for _, d := range r.Denies {
+		if d.Path == "/" {
+			return invalid("/", "the rule closes every path there is")
+		}
+	}
+	for _, port := range r.Ports {
+		if port < 1 || port > 65535 {
+			return invalid(strconv.Itoa(port), "there is no such port")
+		}
+	}
+	return nil
+}
+
+// closures returns what the denies and globs close, the globs first.
+func (r Rules) closures() ([]closure, error) {
+	list, err := r.globs()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range r.Denies {
+		expression := pathRegex(d.Path) + "(/.*)?"
+		c := closure{read: d.Read, rule: d.Rule, match: expression, filters: []string{"(subpath " + quote(d.Path) + ")", regex(expression)}}
+		for _, e := range d.Except {
+			c.except = append(c.except, pathRegex(e)+"(/.*)?")
+		}
+		for i := range c.filters {
+			c.filters[i] = sparing(c.filters[i], c.except)
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// sparing narrows a filter to what none of the expressions match.
+func sparing(filter string, except []string) string {
+	if len(except) == 0 {
+		return filter
+	}
+	out := "(require-all " + filter
+	for _, e := range except {
+		out += " (require-not " + regex(e) + ")"
+	}
+	return out + ")"
 }
 
 const tagSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
@@ -119,9 +169,18 @@ func (r Rules) views(w *writer) {
 	w.rule("allow file-write*", each("subpath", write))
 }
 
-// network allows the sockets that are named and not denied, and nothing else.
+// network allows the sockets that are named and not denied, the ports of the
+// egress proxy, and nothing else. In a filter for addresses the language knows
+// two hosts: "*" and "localhost".
 func (r Rules) network(w *writer) {
 	w.line("(deny network* %s)", w.message())
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(r.Ports))) {
+		w.line("(allow network-outbound (remote ip %s))", quote("localhost:"+strconv.Itoa(port)))
+	}
+	if r.Listen {
+		w.line("(allow network-bind (local ip %s))", quote("localhost:*"))
+		w.line("(allow network-inbound (local ip %s))", quote("localhost:*"))
+	}
 	sockets := slices.DeleteFunc(sorted(r.Sockets), func(s string) bool {
 		return slices.ContainsFunc(r.Denies, func(d Deny) bool { return within(s, d.Path) })
 	})
@@ -135,10 +194,14 @@ func (r Rules) network(w *writer) {
 	}
 }
 
-// A closure is one deny as filters of the profile, of which any matches.
+// A closure is one deny as filters of the profile, of which any matches, and as
+// expressions, for who asks what it closes.
 type closure struct {
 	read    bool
+	rule    string
 	filters []string
+	match   string
+	except  []string
 }
 
 // denies closes first what is closed for writing, then what is closed

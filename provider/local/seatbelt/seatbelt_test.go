@@ -25,11 +25,11 @@ func typical() Rules {
 		Writable: []string{"/Users/ann/work"},
 		Tmp:      []string{"/private/tmp/sbx-1"},
 		Denies: []Deny{
-			{"/Users/ann/.ssh", true}, {"/Users/ann/work/.git/hooks", false}, {"/Users/ann/work/.git/config", false},
-			{"/Users/ann/work/caf\u00e9", true},
+			{Path: "/Users/ann/.ssh", Read: true}, {Path: "/Users/ann/work/.git/hooks"}, {Path: "/Users/ann/work/.git/config"},
+			{Path: "/Users/ann/work/caf\u00e9", Read: true},
 		},
 		Globs: []Glob{
-			{"**/.env", true}, {"**/.env.*", true}, {"**/{credentials,secrets}.json", true}, {"/data/**/secret-?.txt", true}, {"keys/[a-c]*", false},
+			{Pattern: "**/.env", Read: true}, {Pattern: "**/.env.*", Read: true}, {Pattern: "**/{credentials,secrets}.json", Read: true}, {Pattern: "/data/**/secret-?.txt", Read: true}, {Pattern: "keys/[a-c]*"},
 		},
 		Sockets: []string{"/private/var/run/agent.sock"},
 	}
@@ -39,10 +39,13 @@ func TestGolden(t *testing.T) {
 	tests := map[string]Rules{
 		"typical": typical(),
 		"least":   {Tag: "t", Writable: []string{"/w"}},
-		"everything readable": {Tag: "t", Readable: []string{"/"}, Writable: []string{"/w"}, Denies: []Deny{{"/Users/ann/.ssh", true}},
+		"everything readable": {Tag: "t", Readable: []string{"/"}, Writable: []string{"/w"}, Denies: []Deny{{Path: "/Users/ann/.ssh", Read: true}},
 			Sockets: []string{"/Users/ann/.SSH/agent"}},
+		"proxy": {Tag: "t", Writable: []string{"/w"}, Tmp: []string{"/s/tmp/a"}, Ports: []int{50123, 50122, 50123},
+			Denies: []Deny{{Path: "/s", Read: true, Except: []string{"/s/tmp/a"}}}},
+		"listening": {Tag: "t", Writable: []string{"/w"}, Listen: true},
 		"hostile names": {Tag: "t", Writable: []string{"/w"}, Denies: []Deny{
-			{`/w/") (allow default) ("`, true}, {`/w/back\`, true}, {"/w/new\nline", false}, {`/w/#"raw"#`, false}, {"/w/\xff\xfe", true},
+			{Path: `/w/") (allow default) ("`, Read: true}, {Path: `/w/back\`, Read: true}, {Path: "/w/new\nline"}, {Path: `/w/#"raw"#`}, {Path: "/w/\xff\xfe", Read: true},
 		}},
 	}
 	for name, r := range tests {
@@ -73,14 +76,20 @@ func TestRefused(t *testing.T) {
 		"relative path": {Tag: "t", Readable: []string{"w"}},
 		"dots":          {Tag: "t", Writable: []string{"/w/../x"}},
 		"NUL":           {Tag: "t", Tmp: []string{"/w\x00"}},
-		"slash":         {Tag: "t", Denies: []Deny{{"/w/", true}}},
+		"slash":         {Tag: "t", Denies: []Deny{{Path: "/w/", Read: true}}},
 		"socket":        {Tag: "t", Sockets: []string{""}},
-		"everything":    {Tag: "t", Denies: []Deny{{"/", false}}},
-		"bad pattern":   {Tag: "t", Globs: []Glob{{"[", true}}},
+		"everything":    {Tag: "t", Denies: []Deny{{Path: "/"}}},
+		"port":          {Tag: "t", Ports: []int{0}},
+		"large port":    {Tag: "t", Ports: []int{65536}},
+		"exception":     {Tag: "t", Denies: []Deny{{Path: "/w", Except: []string{"x"}}}},
+		"bad pattern":   {Tag: "t", Globs: []Glob{{Pattern: "[", Read: true}}},
 	}
 	for name, r := range tests {
 		if p, err := Profile(r); sandbox.CodeOf(err) != sandbox.CodeValidation || p != "" {
 			t.Errorf("%s: %v", name, err)
+		}
+		if j, err := NewJudge(r); r.Tag == "t" && (sandbox.CodeOf(err) != sandbox.CodeValidation || j != nil) {
+			t.Errorf("judge of %s: %v", name, err)
 		}
 	}
 	for _, command := range [][]string{nil, {""}, {"true"}, {"-x"}} {
@@ -184,7 +193,7 @@ func FuzzGlob(f *testing.F) {
 			!strings.HasPrefix(glob, "/") && !strings.HasPrefix(glob, "**/") || strings.Contains(glob, "//") || strings.Contains(glob, "/.") {
 			return
 		}
-		p, err := Profile(Rules{Tag: "t", Globs: []Glob{{glob, true}}})
+		p, err := Profile(Rules{Tag: "t", Globs: []Glob{{Pattern: glob, Read: true}}})
 		if err != nil {
 			return
 		}
@@ -214,7 +223,7 @@ func FuzzProfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p string) {
 		rules := func(p string) Rules {
-			return Rules{Tag: "t", Readable: []string{p + "r"}, Writable: []string{p + "w"}, Denies: []Deny{{p + "d", true}, {p + "e", false}}, Sockets: []string{p + "s"}}
+			return Rules{Tag: "t", Readable: []string{p + "r"}, Writable: []string{p + "w"}, Denies: []Deny{{Path: p + "d", Read: true}, {Path: p + "e"}}, Sockets: []string{p + "s"}}
 		}
 		got, err := Profile(rules(p))
 		if err != nil {

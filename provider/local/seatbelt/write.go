@@ -69,6 +69,25 @@ func quote(s string) string {
 const head = `(version 1)
 `
 
+// systemFolders and systemFiles are what every program may read.
+var (
+	systemFolders = []string{
+		"/System", "/Library/Apple", "/Library/Developer/CommandLineTools", "/usr", "/bin", "/sbin", "/opt/homebrew",
+		"/private/etc/ssl", "/private/var/db/dyld", "/private/var/db/timezone",
+	}
+	systemFiles = []string{
+		"/", "/dev/autofs_nowait", "/dev/dtracehelper", "/dev/random", "/dev/urandom",
+		"/private/etc/hosts", "/private/etc/localtime", "/private/etc/protocols", "/private/etc/services",
+	}
+)
+
+// systemText is what every program needs.
+func systemText(w *writer) {
+	w.text(system)
+	w.rule("allow file-read*", append(each("literal", systemFiles), each("subpath", systemFolders)...))
+	w.text(systemRest)
+}
+
 // system is what every program needs, and nothing that names a user's files:
 // to start, to fork, to signal its own kind, to load the system's libraries.
 const system = `(allow process-fork)
@@ -96,28 +115,9 @@ const system = `(allow process-fork)
   (global-name "com.apple.bsd.dirhelper")
 )
 (allow ipc-posix-sem)
-(allow file-read*
-  (literal "/")
-  (subpath "/System")
-  (subpath "/Library/Apple")
-  (subpath "/Library/Developer/CommandLineTools")
-  (subpath "/usr")
-  (subpath "/bin")
-  (subpath "/sbin")
-  (subpath "/opt/homebrew")
-  (subpath "/private/var/db/dyld")
-  (subpath "/private/var/db/timezone")
-  (literal "/private/etc/hosts")
-  (literal "/private/etc/localtime")
-  (literal "/private/etc/protocols")
-  (literal "/private/etc/services")
-  (subpath "/private/etc/ssl")
-  (literal "/dev/autofs_nowait")
-  (literal "/dev/dtracehelper")
-  (literal "/dev/random")
-  (literal "/dev/urandom")
-)
-(allow file-read-metadata
+`
+
+const systemRest = `(allow file-read-metadata
   (literal "/etc")
   (literal "/tmp")
   (literal "/var")
