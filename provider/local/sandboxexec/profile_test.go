@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package local
+package sandboxexec
 
 import (
 	"strings"
@@ -63,7 +63,7 @@ func TestProfile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := seatbelt.Profile(p.rules)
+			text, err := seatbelt.Profile(p.tagged("t"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,10 @@
 //go:build linux || darwin
 
-package local
+package sandboxexec
 
 import (
+	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,17 +14,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
-// A profiled wall is what sandbox-exec is to hold: there are no mounts on
-// macOS, so everything is at its own path of the host.
+// A profiled sandbox is what sandbox-exec has to enforce.
 type profiled struct {
 	rules   seatbelt.Rules
-	workdir string // where commands start: the workspace's own place
+	workdir string          // where commands start: the workspace's own place
+	mounts  []sandbox.Mount // that have another name inside elsewhere
 }
 
-// profile says what a wall of macOS allows. tmp is a folder of the sandbox's
+// profile says what a sandbox of macOS allows. tmp is a folder of the sandbox's
 // own, which is home and place for temporary files.
 func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp string) (profiled, error) {
-	p := profiled{rules: seatbelt.Rules{Tag: "sandbox." + s.Name, Tmp: []string{tmp}, Sockets: s.Filesystem.AllowUnixSockets}}
+	p := profiled{rules: seatbelt.Rules{Tmp: []string{tmp}, Sockets: s.Filesystem.AllowUnixSockets, Listen: s.Egress.AllowLocalBinding}}
 	for _, m := range s.Mounts {
 		switch {
 		case m.Role == sandbox.RoleBind && m.Source != m.Target:
@@ -37,8 +39,11 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 			}
 		case m.Role == sandbox.RoleWorkspace:
 			p.workdir = m.Source
+			p.mounts = append(p.mounts, m)
+		case m.Role == sandbox.RoleAgent:
+			p.mounts = append(p.mounts, m)
 		case m.Role == sandbox.RoleGuest, m.Role == sandbox.RoleIdentity, m.Role == sandbox.RoleSocket:
-			continue // there is no guest, and nobody is given another name
+			continue // there is no guest, and every process runs as our own user
 		}
 		p.show(m.Source, !m.ReadOnly)
 	}
@@ -48,10 +53,14 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 		}
 	}
 	for _, d := range slices.Concat(pic.World.Denies, protected.Denies) {
-		if p.workdir == d.Path || strings.HasPrefix(p.workdir, strings.TrimSuffix(d.Path, "/")+"/") {
+		if below(p.workdir, d.Path) {
 			return p, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Resource: d.Path, Message: "the workspace lies in what " + d.Rule + " closes"}
 		}
-		p.rules.Denies = append(p.rules.Denies, seatbelt.Deny{Path: d.Path, Read: d.Read})
+		c := seatbelt.Deny{Path: d.Path, Read: d.Read, Rule: d.Rule}
+		if d.Rule == world.RuleOurs && below(tmp, d.Path) {
+			c.Except = []string{tmp}
+		}
+		p.rules.Denies = append(p.rules.Denies, c)
 	}
 	if len(pic.World.Tmpfs) > len(s.Tmpfs) {
 		// On Linux memory is laid over it.
@@ -59,7 +68,7 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 			Message: "it would show our own state folder, which cannot be covered on macOS", Hint: "allow folders beside it"}
 	}
 	for _, g := range pic.Scan.Globs {
-		p.rules.Globs = append(p.rules.Globs, seatbelt.Glob{Pattern: g.Pattern, Read: g.Read})
+		p.rules.Globs = append(p.rules.Globs, seatbelt.Glob{Pattern: g.Pattern, Read: g.Read, Rule: g.Rule})
 	}
 	return p, nil
 }
@@ -70,4 +79,43 @@ func (p *profiled) show(path string, write bool) {
 	} else {
 		p.rules.Readable = append(p.rules.Readable, path)
 	}
+}
+
+// tagged returns the rules for one command: refusals are logged with the tag,
+// and the ports can be connected to.
+func (p profiled) tagged(tag string, ports ...int) seatbelt.Rules {
+	r := p.rules
+	r.Tag, r.Ports = tag, ports
+	return r
+}
+
+// place returns where the folder that is called name inside elsewhere is: what
+// lies in the workspace or the agent's folder is at its own path of the host.
+func (p profiled) place(name string) string {
+	for _, m := range p.mounts {
+		if below(name, m.Target) {
+			return path.Join(m.Source, strings.TrimPrefix(name, m.Target))
+		}
+	}
+	return name
+}
+
+// tried returns closed files and folders that are there: some that must not be
+// read, and files that must not be written to.
+func (p profiled) tried() (read, write []string) {
+	for _, d := range p.rules.Denies {
+		st, err := os.Lstat(d.Path)
+		switch {
+		case err != nil || !st.Mode().IsRegular() && !st.IsDir():
+		case d.Read && len(read) < maxTried:
+			read = append(read, d.Path)
+		case !d.Read && st.Mode().IsRegular() && len(write) < maxTried:
+			write = append(write, d.Path)
+		}
+	}
+	return read, write
+}
+
+func below(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
