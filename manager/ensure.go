@@ -34,6 +34,10 @@ func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, e
 	if l.want == nil {
 		l.want = w
 	}
+	if err := m.syncSkills(ctx, l); err != nil {
+		l.close()
+		return nil, err
+	}
 	return l, nil
 }
 

@@ -161,6 +161,7 @@ type Manager struct {
 	control      func() (*Control, error) // or nil
 	calls        *calls
 	prepared     *prepared
+	skills       *skillStamps
 	begin        func(context.Context, config.Resolved, Request) error // or nil
 
 	records *registry.Store

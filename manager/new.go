@@ -27,7 +27,7 @@ func New(o Options) (*Manager, error) {
 	settings := &atomic.Pointer[config.Settings]{}
 	settings.Store(laidOver(o.Settings, o.Provider))
 	m := &Manager{
-		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, state: o.State, providers: providers, images: o.Images, volumes: &sync.Map{}, imageJava: &sync.Map{}, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
+		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, volumes: &sync.Map{}, imageJava: &sync.Map{}, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
 		records: records, leases: lease.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, pool: newSlots(), grants: &grants{}, names: &standing[string]{}, usables: &standing[Usable]{},
 	}
 	m.writable = config.Following(m.current, func(s *config.Settings) ([]string, error) {

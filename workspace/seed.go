@@ -10,11 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
@@ -66,48 +64,17 @@ type Skip struct {
 // finds no room in the workspace: a sandbox that filled it must still be able
 // to start.
 func (s *Store) Seed(ctx context.Context, name, agentDir string, o Owner) (SeedReport, error) {
-	target, err := s.Path(name)
-	if err != nil {
-		return SeedReport{}, err
-	}
-	if err := o.check(); err != nil {
-		return SeedReport{}, err
-	}
-	src, err := os.OpenRoot(agentDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return SeedReport{}, nil
-	}
-	if err != nil {
-		return SeedReport{}, statedir.Unavailable("seed workspace", agentDir, err)
-	}
-	defer src.Close()
-	dst, err := os.OpenRoot(target)
-	if err != nil {
-		return SeedReport{}, statedir.Unavailable("seed workspace", target, err)
-	}
-	defer dst.Close()
-	m, err := s.readMeta(name)
-	if err != nil {
-		return SeedReport{}, err
-	}
-	sd := seeder{src: src, dst: dst, owner: o, seeded: m.Seeded, left: maxSeedTotal}
-	if sd.seeded == nil {
-		sd.seeded = map[string]string{}
-	}
-	before := len(sd.seeded)
-	err = sd.run(ctx)
-	if r := sd.report; len(r.Copied)+len(r.Replaced)+len(r.Removed) > 0 || len(sd.seeded) != before {
-		err = errors.Join(err, s.updateMeta(name, func(m *meta) { m.Seeded = sd.seeded }))
-	}
-	return sd.report, statedir.Unavailable("seed workspace", filepath.Clean(target), err)
+	report, _, err := s.sync(ctx, name, agentDir, o, true)
+	return report, err
 }
 
-// A seeder is one run of Seed.
+// A seeder is one run of Seed or SyncSkills.
 type seeder struct {
 	src, dst *os.Root
 	owner    Owner
 	seeded   map[string]string
 	left     int64 // bytes
+	full     bool  // something found no room in the workspace
 	report   SeedReport
 }
 
@@ -115,17 +82,20 @@ func (s *seeder) skip(rel, reason string) {
 	s.report.Skipped = append(s.report.Skipped, Skip{rel, reason})
 }
 
-func (s *seeder) run(ctx context.Context) error {
-	for _, rel := range bootstrapFiles() {
-		if err := s.one(rel, false); err != nil {
-			return err
+func (s *seeder) run(ctx context.Context, bootstrap bool) error {
+	if bootstrap {
+		for _, rel := range bootstrapFiles() {
+			if err := s.one(rel, false); err != nil {
+				return err
+			}
 		}
 	}
+	skipped := len(s.report.Skipped)
 	files, err := s.skills(ctx)
 	if err != nil {
 		return err
 	}
-	complete := len(s.report.Skipped) == 0
+	complete := len(s.report.Skipped) == skipped
 	for _, rel := range files {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -277,6 +247,7 @@ func (s *seeder) withdraw(files []string) {
 // failed turns a failure that the content of the workspace causes into a
 // skip. Others are errors.
 func (s *seeder) failed(rel string, err error) error {
+	s.full = s.full || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 	for _, target := range []error{beneath.ErrChanged, fs.ErrExist, fs.ErrNotExist, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR, unix.ELOOP, unix.EISDIR} {
 		if errors.Is(err, target) {
 			s.skip(rel, "in the workspace: "+reasonOf(err))
