@@ -61,9 +61,18 @@ func (p *problems) word(s string, field reflect.StructField, at string) {
 		return
 	}
 	if enum := field.Tag.Get("enum"); enum != "" {
-		words := strings.Split(enum, ",")
+		words, hint := strings.Split(enum, ","), ""
+		if field.Tag.Get("more") == "providers" {
+			if p.anyName && CheckProviderName(s) == nil {
+				return
+			}
+			words, hint = append(words, p.providers...), ownProviders
+		}
 		if !slices.Contains(words, s) {
-			p.badly(at, didYouMean(s, words), "%s is none of %s", strconv.Quote(s), strings.Join(words, ", "))
+			if near := didYouMean(s, words); near != "" {
+				hint = near
+			}
+			p.badly(at, hint, "%s is none of %s", strconv.Quote(s), strings.Join(words, ", "))
 		}
 	}
 	if form, ok := formOf(field.Tag.Get("form")); ok && !form.matches(s) {

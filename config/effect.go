@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -41,11 +42,12 @@ func withoutEffect() []ineffective {
 }
 
 // NoEffectWith is NoEffect of a sandbox whose provider turned out to be this
-// one, where the settings leave the choice open.
-func (r Resolved) NoEffectWith(provider string) []Notice {
+// one, where the settings leave the choice open. A provider that the table does
+// not know may hold some of the settings in it all the same: these are left out.
+func (r Resolved) NoEffectWith(provider string, held ...string) []Notice {
 	var out []Notice
 	for _, n := range r.noEffect {
-		if n.entry.holds(provider) {
+		if n.entry.holds(provider) && !(n.entry.except != "" && slices.Contains(held, n.entry.path)) {
 			out = append(out, n.Notice)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
@@ -28,15 +29,20 @@ const (
 // Unknown and duplicate keys, wrong types, words, sizes and durations are
 // errors, and so is everything that package hardening refuses. All problems
 // are joined, each a *sandbox.Error whose Field is the JSON path.
-func Parse(name string, data []byte) (*Settings, error) {
+func Parse(name string, data []byte) (*Settings, error) { return ParseWith(name, data, nil) }
+
+// ParseWith is [Parse] for a program that has the providers called names beside
+// the built-in ones: the settings may name these, too. The settings keep the
+// names, so that [Resolve] knows them.
+func ParseWith(name string, data []byte, names []string) (*Settings, error) {
 	root, err := parseTree(data)
 	if err != nil {
 		e := sandbox.Errorf(sandbox.CodeValidation, "load settings", "%s is not valid: %w", printable(name), err)
 		e.Resource = name
 		return nil, e
 	}
-	s := Settings{Dir: folderOf(name)}
-	d := decoder{problems: problems{file: name}}
+	s := Settings{Dir: folderOf(name), Providers: slices.Clone(names)}
+	d := decoder{problems: problems{file: name, providers: names}}
 	d.value(root, reflect.ValueOf(&s).Elem(), "")
 	if err := d.judge(&s); err != nil {
 		return nil, err
@@ -130,6 +136,10 @@ func skipComment(data []byte, i int) int {
 type problems struct {
 	file string
 	list []error
+
+	providers []string // that a program has beside the built-in ones
+	anyName   bool     // of a provider will do
+
 	seen map[string]bool
 	more int
 }

@@ -65,6 +65,9 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 		return Resolved{}, err
 	}
 	p := problems{file: "settings"}
+	if s != nil {
+		p.providers = s.Providers
+	}
 	for _, l := range layers {
 		if l.path == l.name && !l.flag {
 			continue // built in
@@ -119,6 +122,25 @@ func (r Resolved) Origin(path string) string {
 		}
 		path = path[:i] // a part of an element is of its layer
 	}
+}
+
+// SetBy reports whether a layer other than the built-in defaults, or a preset
+// that some layer names, has set a value at or below one of paths, and returns
+// the JSON path of the first of them for messages; without one that is the
+// first of paths.
+func (r Resolved) SetBy(paths ...string) (field string, set bool) {
+	named := r.Origin("preset") != "default"
+	for _, path := range paths {
+		for _, at := range sortedKeys(r.Origins) {
+			if at != path && !strings.HasPrefix(at, path+".") && !strings.HasPrefix(at, path+"[") {
+				continue
+			}
+			if o := r.Origins[at]; o != "default" && (named || !strings.HasPrefix(o, "preset ")) {
+				return r.field(at), true
+			}
+		}
+	}
+	return paths[0], false
 }
 
 // field returns the JSON path in the file of the value at path, for messages.

@@ -21,10 +21,14 @@ const SchemaVersion = "1.3.0"
 // It is made from the types of this package, so it knows the same keys, words
 // and bounds as [Parse]. What Parse checks beyond it, such as the sources of
 // binds, is said in descriptions.
-func Schema() []byte {
+func Schema() []byte { return SchemaWith() }
+
+// SchemaWith is [Schema] of a program that has the providers called names beside
+// the built-in ones.
+func SchemaWith(names ...string) []byte {
 	g := schema.Generator{
 		Describe: describe, Special: special,
-		Words:    func(s map[string]any, _ reflect.Type, f reflect.StructField) { words(s, f); bounds(s, f) },
+		Words:    func(s map[string]any, _ reflect.Type, f reflect.StructField) { words(s, f, names); bounds(s, f) },
 		Required: func(_ reflect.Type, f reflect.StructField) bool { return f.Tag.Get("required") != "" },
 	}
 	root := g.Of(reflect.TypeFor[Settings]())
@@ -70,9 +74,13 @@ func special(s map[string]any, t reflect.Type, f reflect.StructField) bool {
 	return true
 }
 
-func words(s map[string]any, f reflect.StructField) {
+func words(s map[string]any, f reflect.StructField, providers []string) {
 	if enum := f.Tag.Get("enum"); enum != "" {
-		s["enum"] = strings.Split(enum, ",")
+		list := strings.Split(enum, ",")
+		if f.Tag.Get("more") == "providers" {
+			list = append(list, providers...)
+		}
+		s["enum"] = list
 	}
 	if form, ok := formOf(f.Tag.Get("form")); ok {
 		s["pattern"] = form.pattern

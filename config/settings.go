@@ -8,8 +8,9 @@ import sandbox "github.com/bulkhead-dev/sandbox"
 // the JSON Schema and the merge all read them. Besides json there are doc (the
 // description), enum (the values of a word), min and max (of a number or
 // size), form (of a string or of the items of a list, see forms), merge ("append",
-// "key", or "flag-append": replaced by settings, added to by flags) and imported
-// (it becomes other settings).
+// "key", or "flag-append": replaced by settings, added to by flags), more (whose
+// names are words beside those of enum) and imported (it becomes other
+// settings).
 type Settings struct {
 	Schema *string `json:"$schema,omitempty" doc:"Where an editor finds the JSON Schema of this file; not read by the program."`
 	Agents *Agents `json:"agents,omitempty" doc:"Settings of all agents and of single ones."`
@@ -25,6 +26,11 @@ type Settings struct {
 	// Environment are settings that variables of the environment give, below
 	// those of the file; nil is nothing. See [FromEnvironment].
 	Environment *SandboxSettings `json:"-"`
+
+	// Providers are the names of the providers that a program has beside the
+	// built-in ones; the settings may name them. Parse never sets it, see
+	// [ParseWith].
+	Providers []string `json:"-"`
 
 	// Program are settings that a program lays over the file for all its calls,
 	// below what each of them says; nil is nothing. No file has any.
@@ -56,7 +62,7 @@ type SandboxSettings struct {
 	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
 	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its wall cannot be built; default true. When false it runs on the host without a wall, where commands.allowUnsandboxed permits it."`
 	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
-	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. Default docker."`
+	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" more:"providers" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. A Go program adds kinds of its own (house.Options.Providers). Default docker."`
 	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
 	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
 	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`

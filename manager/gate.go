@@ -13,7 +13,7 @@ import (
 
 // hostName is the provider without a wall. Settings cannot name it: only the
 // gate leads there.
-const hostName = "host"
+const hostName = provider.HostName
 
 // A Place is where the commands of a session run.
 type Place string

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,10 @@ import (
 // AutoName is the word by which settings ask for [Set.Auto]. No provider may
 // be called that.
 const AutoName = "auto"
+
+// HostName is the name of the provider without isolation, to which settings
+// lead by other settings only.
+const HostName = "host"
 
 // probeTimeout bounds one probe, so that an engine that accepts connections
 // and never answers cannot stall the choice. It is long, because a wall on a
@@ -96,7 +101,7 @@ func (s *Set) Get(name string) (sandbox.Provider, error) {
 		return p, nil
 	}
 	e := invalid(name, "unknown provider %q", name)
-	e.Hint = "use " + s.oneOf()
+	e.Hint = "use " + s.oneOf() + "; a Go program adds a provider with house.Options.Providers"
 	return nil, e
 }
 
@@ -164,10 +169,11 @@ func (s *Set) probe(ctx context.Context, name string, options map[string]any) er
 }
 
 func (s *Set) oneOf() string {
-	if len(s.names) == 0 {
+	names := slices.DeleteFunc(s.Names(), func(name string) bool { return name == HostName })
+	if len(names) == 0 {
 		return "a program that was built with providers"
 	}
-	return "one of " + strings.Join(s.names, ", ")
+	return "one of " + strings.Join(names, ", ")
 }
 
 func reason(name string, rejected []Rejection) string {

@@ -26,9 +26,9 @@ const opGrant = "write settings"
 // The rule goes to the agent's entry when agents.list has one, because it
 // was asked for by that agent, and to agents.defaults otherwise.
 //
-// Data and result are judged by [config.Parse]; a path that cannot be written
+// Data and result are judged by [config.ParseWith], with the given providers; a path that cannot be written
 // as a rule is [sandbox.CodeValidation].
-func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
+func Edit(data []byte, agent string, g sandbox.Grant, providers ...string) ([]byte, error) {
 	rule, list, err := ruleOf(g)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
 	if len(data) == 0 {
 		return fresh(rule, list)
 	}
-	settings, err := config.Parse(anywhere, data)
+	settings, err := config.ParseWith(anywhere, data, providers)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func Edit(data []byte, agent string, g sandbox.Grant) ([]byte, error) {
 		return nil, refuseGrant(sandbox.CodeValidation, g.Path, "the settings file has no place for the rule", err)
 	}
 	out := root.Pack()
-	if _, err := config.Parse(anywhere, out); err != nil {
+	if _, err := config.ParseWith(anywhere, out, providers); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -24,8 +24,9 @@ const lockPatience = 2 * time.Second
 // The file is replaced in one step, with the permissions that it had. It is
 // left alone when it is not ours ([sandbox.CodePermissionDeny]), when somebody
 // changes it at the same time ([sandbox.CodeBusy]), and when the result would
-// not be a valid settings file.
-func AllowPermanent(flag, agent string, g sandbox.Grant) error {
+// not be a valid settings file. The settings may name the given providers beside
+// the built-in ones.
+func AllowPermanent(flag, agent string, g sandbox.Grant, providers ...string) error {
 	path, _, err := Locate(flag)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func AllowPermanent(flag, agent string, g sandbox.Grant) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	edited, err := Edit(f.Data, agent, g)
+	edited, err := Edit(f.Data, agent, g, providers...)
 	if err != nil || bytes.Equal(edited, f.Data) {
 		return err
 	}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -27,7 +29,7 @@ func newGlobals() *globals {
 		config:    text{check: notEmpty},
 		stateDir:  text{check: notEmpty},
 		tokenFile: text{check: notEmpty},
-		provider:  text{check: oneOf("docker", "local", "auto")},
+		provider:  text{check: providerName},
 		agent:     text{value: config.DefaultAgent, check: notEmpty},
 		session:   text{value: config.DefaultSession, check: notEmpty},
 		format:    text{value: formatTable, check: oneOf(formatTable, formatJSON)},
@@ -82,6 +84,32 @@ func (g *globals) flags() []ucli.Flag {
 		out = append(out, &ucli.GenericFlag{Name: f.name, Aliases: f.aliases, Usage: f.usage, Category: "Global", Value: f.value})
 	}
 	return out
+}
+
+// providerWords are the values of --provider for this program.
+func providerWords() []string { return []string{"docker", "local", "auto"} }
+
+// providerName checks the form of a value of --provider: a daemon may have more
+// providers than this program, and whether there is one is known when all flags
+// are read. See [globals.checkProvider].
+func providerName(name string) error {
+	err := oneOf(providerWords()...)(name)
+	if err == nil || config.CheckProviderName(name) == nil && !slices.Contains(config.BuiltinProviders(), name) {
+		return nil
+	}
+	return err
+}
+
+// checkProvider refuses a --provider that this program does not have, where this
+// program is to carry the command out.
+func (g *globals) checkProvider(command string) error {
+	if g.provider.value == "" || slices.Contains(providerWords(), g.provider.value) || g.address() != "" {
+		return nil
+	}
+	return &usageError{
+		command: command, message: fmt.Sprintf("--provider cannot be %q: it must be one of %s", g.provider.value, strings.Join(providerWords(), ", ")),
+		hint: "a Go program adds a provider with house.Options.Providers; see docs/PROVIDERS.md",
+	}
 }
 
 // who says for whom a command is.

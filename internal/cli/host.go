@@ -81,10 +81,21 @@ func (g *globals) daemon() (Host, error) {
 // asked for.
 func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
 	top, _, _ := strings.Cut(name, " ")
-	if do == nil || slices.Contains(local, top) {
+	if do == nil {
 		return do
 	}
+	if slices.Contains(local, top) {
+		return func(c *ucli.Context) error {
+			if err := a.globals.checkProvider(name); err != nil {
+				return err
+			}
+			return do(c)
+		}
+	}
 	return func(c *ucli.Context) error {
+		if err := a.globals.checkProvider(name); err != nil {
+			return err
+		}
 		if a.globals.address() == "" {
 			return do(c)
 		}

@@ -46,20 +46,20 @@ func FlagsOf(s *config.SandboxSettings) (*Flags, error) {
 	return &Flags{Settings: b, Workspace: s.Workspace}, err
 }
 
-// Layer reads what was sent, by the rules of a settings file.
+// Layer reads what was sent, by the rules of a settings file. Any name of a
+// provider passes: which ones there are is known where the settings are
+// resolved.
 func (f *Flags) Layer() (*config.SandboxSettings, error) {
 	if f == nil {
 		return nil, nil
 	}
-	b, err := json.Marshal(map[string]any{"agents": map[string]any{"defaults": map[string]any{"sandbox": f.Settings}}})
-	if err != nil {
+	if !json.Valid(f.Settings) { // which a settings file need not be
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "read flags", Field: "flags", Message: "the settings are no JSON"}
 	}
-	s, err := config.Parse("flags", b)
+	layer, err := config.ParseLayer("flags", f.Settings)
 	if err != nil {
 		return nil, err
 	}
-	layer := s.Agents.Defaults.Sandbox
 	layer.Workspace = f.Workspace
 	return layer, nil
 }
