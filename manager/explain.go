@@ -131,9 +131,10 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		m.answer(ctx, &e, res, q, nil, nil)
 		return e, nil
 	}
-	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(w.provider.Name()))
+	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(w.provider.Name(), heldBy(w.provider)...))
 	if w.gate.Place != OnHost {
-		e.NoEffect = append(e.NoEffect, noticesOf(optionsWithoutEffect(res, w.provider))...)
+		e.NoEffect = append(e.NoEffect, noticesOf(append(optionsWithoutEffect(res, w.provider), noImageNotice(res, w.provider)...))...)
+		e.Notes = append(e.Notes, unheldNotes(w.provider, w.spec)...)
 	}
 	e.describe(w)
 	if w.gate.Place == OnHost {

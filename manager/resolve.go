@@ -128,6 +128,9 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
 	}
 	w.spec.Options = maps.Clone(given)
+	if err := refuseUnheld(res, p, w.spec); err != nil {
+		return nil, err
+	}
 	w.egress = w.spec.Egress
 	if res.Kind != sandbox.KindBrowser { // to which nobody grants a path
 		w.permit(m.grants.list(w.spec.Owner))
