@@ -10,7 +10,8 @@
 //	…
 //	result, err := m.Capture(ctx, manager.Request{Who: who, Command: sandbox.Command{Args: args}})
 //
-// It is the one place that names concrete providers.
+// It is the one place that names concrete providers. A program adds kinds of its
+// own by [Options].Providers.
 package house
 
 import (
@@ -22,6 +23,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +39,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
@@ -52,6 +53,10 @@ type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
 	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
 	Provider   string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
+
+	// Providers are kinds of sandboxes beside the built-in ones, which settings
+	// name like those.
+	Providers []Registration
 
 	Log logrus.FieldLogger // nil is silent
 	// CommandFlags are the global flags of the command line, for hints; see
@@ -72,6 +77,7 @@ type Options struct {
 // folder.
 type House struct {
 	o        Options
+	names    []string // of the providers beside the built-in ones
 	source   *settingsfile.Source
 	bare     *config.Settings // in force where there is no settings file; nil are the defaults
 	settings *config.Settings // when we began
@@ -89,6 +95,7 @@ type House struct {
 	browsers   browsers
 	manager    func() (*manager.Manager, error)
 	made       atomic.Bool // the manager
+	ended      atomic.Bool // the walls
 	once       sync.Once
 
 	// writable are the folders that settings let sandboxes write to, as they
@@ -108,11 +115,14 @@ func Open(o Options) (*House, error) {
 	}
 	h := &House{o: o, env: environment(os.Environ())}
 	var err error
+	if h.names, err = namesOf(o.Providers); err != nil {
+		return nil, err
+	}
 	if h.source, err = settingsfile.NewSource(o.ConfigFile, h.parse); err != nil {
 		return nil, err
 	}
-	if given := config.FromEnvironment(h.env); given != nil {
-		h.bare = &config.Settings{Environment: given}
+	if given := config.FromEnvironment(h.env); given != nil || len(h.names) > 0 {
+		h.bare = &config.Settings{Environment: given, Providers: h.names}
 	}
 	if h.settings, err = h.Settings(); err != nil {
 		return nil, err
@@ -131,7 +141,7 @@ func Open(o Options) (*House, error) {
 		return config.WritableFolders(s, h.world.Home, h.env)
 	})
 	if err == nil {
-		h.walls, err = provider.New(h.containers(), h.local(), host.New(os.Environ()))
+		h.walls, err = h.providers()
 	}
 	if err != nil {
 		h.end()
@@ -159,7 +169,7 @@ func (h *House) Settings() (*config.Settings, error) {
 
 // parse reads a settings file, over what the environment gives.
 func (h *House) parse(name string, data []byte) (*config.Settings, error) {
-	s, err := config.Parse(name, data)
+	s, err := config.ParseWith(name, data, h.names)
 	if err == nil {
 		s.Environment = config.FromEnvironment(h.env)
 	}
@@ -190,12 +200,17 @@ func (h *House) World() hardening.World { return h.worldNow() }
 // time. It ends with the House.
 func (h *House) Violations() (*store.Store, error) { return h.violations.store() }
 
-// endWalls ends every wall that ends with us. It may be called again.
+// endWalls ends every wall that ends with us. It may be called again; a provider
+// of the program's own is closed once.
 func (h *House) endWalls() {
 	if h.walls == nil {
 		return
 	}
+	again := h.ended.Swap(true)
 	for _, name := range h.walls.Names() {
+		if again && slices.Contains(h.names, name) {
+			continue
+		}
 		p, _ := h.walls.Get(name)
 		if c, ok := p.(io.Closer); ok {
 			c.Close()
@@ -260,7 +275,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Observer:   h.o.Observe,
 		Approver:   h.desk,
 		Permanent: func(agent string, g sandbox.Grant) error {
-			return settingsfile.AllowPermanent(h.o.ConfigFile, agent, g)
+			return settingsfile.AllowPermanent(h.o.ConfigFile, agent, g, h.names...)
 		},
 	}
 	if h.o.Accounting != nil {
