@@ -7,6 +7,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -57,7 +58,7 @@ func (r Report) Failed() bool {
 // Settings are what the checks need to know of the settings in force.
 type Settings struct {
 	Path           string   // of the file; empty when there is none
-	Provider       string   // "docker", "local" or "auto"
+	Provider       string   // "docker", "local", "auto" or one that a program has beside them
 	Runtime        string   // engine runtime; empty is the engine's default
 	Dangerous      []string // break-glass switches in force
 	WorkspaceQuota int64    // bytes; 0 is unbounded
@@ -77,8 +78,9 @@ type Leftovers struct {
 // A WallCheck is a check that a wall brings along: the package of the wall
 // knows what it needs, and this one knows no wall but the engine's.
 type WallCheck struct {
-	Name string
-	Look func(ctx context.Context) (s Status, detail, fix string)
+	Name     string
+	Provider string // as settings name it; empty is "local"
+	Look     func(ctx context.Context) (s Status, detail, fix string)
 }
 
 // Deps are what the checks ask. A nil function makes its checks warn that
@@ -100,7 +102,8 @@ type Deps struct {
 	// it as PEM. The error says why sandboxes cannot have them.
 	Authorities func() (file string, certificates []byte, err error)
 
-	// Local are the checks of the wall that needs no engine.
+	// Local are the checks of the wall that needs no engine, and of providers that
+	// a program has beside the built-in ones, see [ProviderCheck].
 	Local []WallCheck
 
 	Host     Host
@@ -168,7 +171,7 @@ func checks(local []WallCheck) []check {
 			status, detail, fix := c.Look(ctx)
 			return finding{status, detail, fix}
 		}
-		out = append(out, check{c.Name, look, wallLocal})
+		out = append(out, check{c.Name, look, cmp.Or(c.Provider, wallLocal)})
 	}
 	return out
 }

@@ -64,14 +64,19 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		Host:        doctor.RealHost(),
 		Authorities: func() (string, []byte, error) { return authorities(o, who, flags) },
 	}
-	var options map[string]any
+	var options, ofDocker map[string]any
 	if r, _, err := resolve(o, who, flags); err == nil { // what is wrong with the settings is a finding of its own
 		d.ImageRef = r.Docker.Image
 		if r.Provider != "docker" {
 			options = r.ProviderOptions
+		} else {
+			ofDocker = r.ProviderOptions
 		}
 	}
 	d.Local = wallChecks(o, options)
+	if len(ofDocker) > 0 {
+		d.Local = append(d.Local, doctor.OptionsCheck("docker", ofDocker))
+	}
 	var err error
 	if d.StateDir, err = house.StateFolder(o.StateDir); err != nil {
 		return d, err
