@@ -33,7 +33,7 @@ func NewBuilder() *Builder {
 // can be used further and shares nothing with what it returned.
 func (b *Builder) Build() (*Settings, error) {
 	s := cloned(b.settings)
-	p := problems{file: "settings"}
+	p := problems{file: "settings", providers: s.Providers}
 	err := errors.Join(append(slices.Clone(b.problems), p.judge(s))...)
 	if err != nil {
 		return nil, err
@@ -98,8 +98,23 @@ func (b *Builder) Workspace(dir string) *Builder {
 // Enabled says whether anything is sandboxed.
 func (b *Builder) Enabled(on bool) *Builder { b.layer.Enabled = &on; return b }
 
-// Provider sets the kind of wall: docker, local or auto.
+// Provider sets the kind of wall: docker, local, auto, or one of
+// [Builder.Providers].
 func (b *Builder) Provider(name string) *Builder { b.layer.Provider = &name; return b }
+
+// ProviderOptions sets the options of the provider, which validates them when a
+// sandbox is to be made.
+func (b *Builder) ProviderOptions(options map[string]any) *Builder {
+	b.layer.ProviderOptions = options
+	return b
+}
+
+// Providers names providers that the program has beside the built-in ones. They
+// are those of all agents.
+func (b *Builder) Providers(names ...string) *Builder {
+	b.settings.Providers = append(b.settings.Providers, names...)
+	return b
+}
 
 // Mode sets which sessions are sandboxed.
 func (b *Builder) Mode(m sandbox.Mode) *Builder { b.layer.Mode = &m; return b }

@@ -124,3 +124,21 @@ func TestParseLayer(t *testing.T) {
 		}
 	}
 }
+
+// TestBuilderOfAProgram holds that settings that are written in Go name the
+// providers of the program, and no other one.
+func TestBuilderOfAProgram(t *testing.T) {
+	options := map[string]any{"target": "eu"}
+	s, err := config.NewBuilder().Agent("far").Provider("daytona").ProviderOptions(options).Providers("daytona").Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options["target"] = "us"
+	r, err := config.Resolve(s, config.Who{Agent: "far", Session: "s"}, nil)
+	if err != nil || r.Provider != "daytona" || r.ProviderOptions["target"] != "eu" || r.OptionsFor != "daytona" {
+		t.Errorf("%q with %v for %q, %v", r.Provider, r.ProviderOptions, r.OptionsFor, err)
+	}
+	if err := second(config.NewBuilder().Provider("daytona").Build()); err == nil {
+		t.Error("a provider that nobody has")
+	}
+}
