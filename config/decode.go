@@ -81,14 +81,18 @@ func (d *decoder) object(v hujson.Value, to reflect.Value, path string) {
 		i, ok := fields[name]
 		if !ok {
 			hint := "see sandbox config schema"
-			if near := nearest(name, fields); near != "" {
+			if other := formerHint(path, name); other != "" {
+				hint = other
+			} else if near := nearest(name, fields); near != "" {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			d.badly(join(path, name), hint, "unknown key")
 			return
 		}
 		given[name] = true
-		d.value(v, to.Field(i), join(path, name))
+		if !d.former(join(path, name), v) {
+			d.value(v, to.Field(i), join(path, name))
+		}
 	})
 	for name, i := range fields {
 		if to.Type().Field(i).Tag.Get("required") != "" && !given[name] {
