@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -174,6 +175,9 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 	if n := s.Network; n != nil && n.Limits != nil {
 		durations["network.limits.idle"], durations["network.limits.total"] = n.Limits.Idle, n.Limits.Total
 	}
+	if w := s.Pool; w != nil && w.Window != nil && (*w.Window <= 0 || *w.Window > Duration(maxPoolWindow)) {
+		p.badly(at+".pool.window", "write it like 10m", "%v is not above 0 and at most %v", *w.Window, maxPoolWindow)
+	}
 	if b := s.Browser; b != nil {
 		durations["browser.autoStartTimeout"] = b.AutoStartTimeout
 		if b.Limits != nil {
@@ -186,6 +190,9 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 		}
 	}
 }
+
+// maxPoolWindow is the longest pool.window: what is on record of claims is bounded.
+const maxPoolWindow = time.Hour
 
 // hosts has package network read each rule that has the form of one.
 func (p *problems) hosts(rules []string, at string, check func(string) error) {

@@ -47,7 +47,7 @@ func Defaults() *SandboxSettings {
 		Browser: defaultBrowser(),
 		Tools:   defaultTools(),
 		Prune:   &PruneSettings{Idle: span(day), MaxAge: span(7 * day), Every: span(5 * time.Minute)},
-		Pool:    &PoolSettings{Size: new(int64(0))},
+		Pool:    &PoolSettings{Size: new(int64(0)), Max: new(int64(0)), Window: span(10 * time.Minute), Memory: new(Size(0))},
 		Idle:    &IdleSettings{PauseAfter: span(0)},
 		Evidence: &EvidenceSettings{
 			Sync: new(SyncCheckpoint), CheckpointEvery: new(int64(256)), Commands: new(false),

@@ -123,7 +123,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 			"autoStartTimeout cdpSourceRange binds hostCdpUrl allowDownloads allowDataUrls dangerouslyNoSandbox limits",
 		"tools": "allow alsoAllow deny",
 		"prune": "idle maxAge every",
-		"pool":  "size",
+		"pool":  "size max window memory",
 		"idle":  "pauseAfter",
 
 		"permissions": "allow deny ask",

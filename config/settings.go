@@ -145,7 +145,10 @@ type PruneSettings struct {
 
 // PoolSettings describe the sandboxes that are kept ready.
 type PoolSettings struct {
-	Size *int64 `json:"size,omitempty" min:"0" max:"1000" doc:"Started, unclaimed sandboxes for each kind that the agents ask for, kept by a daemon that runs; default 0."`
+	Size   *int64    `json:"size,omitempty" min:"0" max:"1000" doc:"Started, unclaimed sandboxes for each kind that the agents ask for, kept by a daemon that runs, for all tenants together; default 0."`
+	Max    *int64    `json:"max,omitempty" min:"0" max:"1000" doc:"To how many demand raises that number: as many are kept as were claimed or wanted in the busiest minute of pool.window. Default 0, which is pool.size; so is what is below it."`
+	Window *Duration `json:"window,omitempty" doc:"How long a claim counts as demand; afterwards the number falls to pool.size again. Default 10m, at most 1h."`
+	Memory *Size     `json:"memory,omitempty" min:"0" doc:"Most memory of the free sandboxes of one kind together, each counted with docker.memory; fewer are kept where more would not fit. Default 0, which bounds those above pool.size by half of this machine's memory."`
 }
 
 // IdleSettings say what happens to a sandbox that is not used.

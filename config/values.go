@@ -166,8 +166,15 @@ type Prune struct {
 
 // Pool is [PoolSettings] with every layer applied.
 type Pool struct {
-	Size int64 `json:"size"`
+	Size   int64    `json:"size"`
+	Max    int64    `json:"max"`
+	Window Duration `json:"window"`
+	Memory Size     `json:"memory"`
 }
+
+// Most returns how many slots of one kind demand can raise the pool to; 0 means
+// that there is no pool.
+func (p Pool) Most() int64 { return max(p.Size, p.Max) }
 
 // Idle is [IdleSettings] with every layer applied.
 type Idle struct {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,96 +20,140 @@ import (
 
 // mayClaim reports whether a sandbox of res may be a slot of the pool: settings
 // keep one, the sandbox was never made before, so that no workspace waits for
-// it, and there is something to claim.
-func (m *Manager) mayClaim(res config.Resolved, p sandbox.Provider) bool {
-	if _, ok := p.(berthed); !ok || res.Pool.Size <= 0 || res.Kind != "" && res.Kind != sandbox.KindSandbox {
-		return false
+// it, and there is something to claim. Where settings keep a pool and it may not,
+// miss says why.
+func (m *Manager) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool, miss *pool.Miss) {
+	if res.Pool.Most() <= 0 || res.Kind != "" && res.Kind != sandbox.KindSandbox {
+		return false, nil
+	}
+	if _, ok := p.(berthed); !ok {
+		return false, missed(pool.NoSlots)
 	}
 	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
-	return err == nil && m.unborn(res, name)
+	if err != nil {
+		return false, missed(pool.Returning)
+	}
+	if why := m.known(res, name); why != "" {
+		return false, missed(why)
+	}
+	return true, nil
 }
 
-// unborn reports whether nothing is known of the sandbox name: no claim, no
-// record, no workspace.
-func (m *Manager) unborn(res config.Resolved, name string) bool {
-	if _, claimed, err := m.records.ClaimOf(name); claimed || err != nil {
-		return false
+// missed returns the miss of a reason that says all.
+func missed(r pool.Reason) *pool.Miss {
+	miss := pool.NewMiss(r, "")
+	return &miss
+}
+
+// known says why the sandbox name is no new one, and is empty where nothing is
+// known of it: no claim, no record, no workspace.
+func (m *Manager) known(res config.Resolved, name string) pool.Reason {
+	if _, claimed, err := m.records.ClaimOf(name); err != nil {
+		return pool.DamagedClaim
+	} else if claimed {
+		return pool.Returning
 	}
 	if _, err := m.records.Look(sandbox.KindSandbox, name); !sandbox.IsNotFound(err) {
-		return false
+		return pool.Returning
 	}
 	store, err := m.workspaces(res)
 	if err != nil {
-		return false
+		return pool.Returning
 	}
 	path, err := store.Path(name)
 	if err != nil {
-		return false
+		return pool.Returning
 	}
-	_, err = os.Lstat(path)
-	return errors.Is(err, fs.ErrNotExist)
+	if _, err = os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return pool.Returning
+	}
+	return ""
 }
 
 // claim makes a slot of the pool the sandbox that w sketches. Without a sandbox
 // and error there is none to be had: the want that it returns is w, described
 // whole, and says why. The caller holds the ensure lock of the name.
 func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *want, error) {
-	why := "it was made meanwhile, or is no new one"
-	if !mustExist && !w.private && m.unborn(w.res, w.spec.Name) {
+	var miss *pool.Miss
+	switch why := m.known(w.res, w.spec.Name); {
+	case mustExist: // nothing is made
+	case w.private:
+		miss = missed(pool.Permitted)
+	case why != "": // it was made meanwhile
+		miss = missed(why)
+	default:
 		held, err := m.leases.Shared(ctx, w.spec.Name)
 		if err != nil {
 			return nil, nil, err
 		}
-		l, reason, err := m.claimOne(ctx, w, held)
-		if l != nil {
+		var l *live
+		if l, miss, err = m.claimOne(ctx, w, held); l != nil {
 			return l, nil, nil
 		}
 		held.Release()
 		if err != nil {
 			return nil, nil, err
 		}
-		why = reason
+	}
+	if miss != nil && miss.Reason.Wanted() {
+		m.pool.wake(m.now()) // the keeper may be us
 	}
 	whole, err := m.describe(ctx, w.res, w.provider, effects)
 	if err != nil {
 		return nil, nil, err
 	}
 	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
-	whole.cold = why
+	whole.miss = miss
+	whole.shape = w.shape
 	if whole.private = w.private; w.private {
 		whole.permit(w.granted)
-	}
-	if !mustExist {
-		m.log.WithField("sandbox", w.spec.Name).Infof("no slot of the pool is claimed: %s", why)
 	}
 	return nil, whole, nil
 }
 
 // claimOne tries slots until one is claimed or none is left, and says why then.
-func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*live, string, error) {
+func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*live, *pool.Miss, error) {
 	shape, err := shapeOf(w)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
+	w.shape = shape
 	next := func() (*slot, error) { return m.pool.take(w.provider.Name(), shape), nil }
 	if !m.keepsPool() {
 		next = m.recordedSlots(ctx, w, shape)
 	}
+	var lost pool.Reason // why the last one that was tried is not ours
 	for {
 		n, err := next()
 		if n == nil || err != nil {
-			return nil, m.whyCold(w), err
+			return nil, m.whyMiss(w, shape, lost), err
 		}
-		if ok, differ := pool.CanBindLate(*n.rec.Spec, w.asOn(n.rec.Name, *n.rec.Spec)); !ok {
+		if miss, differs := pool.Differ(*n.rec.Spec, w.asOn(n.rec.Name, *n.rec.Spec)); differs {
 			m.giveBack(n)
-			return nil, "those there are differ in " + strings.Join(differ, ", "), nil
+			return nil, &miss, nil
 		}
 		l, err := m.claimSlot(ctx, w, n, held)
-		if err == nil || !errors.Is(err, errSlotLost) {
-			return l, "", err
+		if l != nil {
+			m.pool.wake(m.now()) // again, for when the slot still looked as if it were being claimed
 		}
+		if err == nil || !errors.Is(err, errSlotLost) {
+			return l, nil, err
+		}
+		lost = m.lostBy(n.rec.Name, err)
 		m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
 	}
+}
+
+// lostBy says why a slot could not be claimed, by the error of the attempt.
+func (m *Manager) lostBy(slot string, err error) pool.Reason {
+	_, claimed, claimErr := m.records.ClaimOn(slot)
+	switch {
+	case claimErr != nil:
+		return pool.DamagedClaim
+	case claimed, sandbox.CodeOf(err) == sandbox.CodeBusy:
+		return pool.Taken
+	}
+	return pool.Unresponsive
 }
 
 // giveBack lets others have a slot that was not claimed. Who keeps the pool has
@@ -121,15 +164,6 @@ func (m *Manager) giveBack(n *slot) {
 	} else {
 		n.Close()
 	}
-}
-
-// whyCold says why no slot is there for w.
-func (m *Manager) whyCold(w *want) string {
-	fit, why, err := m.slotsFor(w)
-	if fit > 0 || err != nil {
-		return "none is ready"
-	}
-	return why
 }
 
 // asOn is what w asks for with the name, folders and user that the slot has for
@@ -215,6 +249,7 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.L
 		return nil, err
 	}
 	claimed = true
+	m.pool.wake(m.now())
 	m.pool.step("claimed")
 	return m.bind(ctx, &b, n, c, keep, held)
 }
@@ -246,6 +281,9 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 			return nil, err
 		}
 	}
+	took := time.Since(w.began)
+	m.poolObserver().Attempted(nil, took)
+	attempt := m.attempt(w, took)
 	info := become(n.Info(), c)
 	sb, err := w.provider.(berthed).Bind(n.Sandbox, w.spec, info)
 	if err != nil {
@@ -266,6 +304,7 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 				return err
 			}
 			m.pool.step("recorded")
+			m.logAttempt(attempt)
 			return m.records.Delete(sandbox.KindPool, c.Slot)
 		}),
 	}, nil

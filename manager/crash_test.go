@@ -62,6 +62,11 @@ func child() {
 	}
 	m := r.manager(os.Getenv(childSet))
 	manager.PoolFault(m, stopping{at: os.Getenv(childStop)}.stop)
+	if os.Getenv(childRefills) == "after" {
+		if _, o, err := run(m, "s", "true"); err != nil || !o.Claimed {
+			fmt.Println("not claimed", o.Miss, err)
+		}
+	}
 	if os.Getenv(childRefills) != "" {
 		_, _, err := m.Refill(context.Background())
 		fmt.Println("refilled", err)

@@ -47,13 +47,24 @@ func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*l
 		return nil, err
 	}
 	defer turn.Release()
+	began, fresh := time.Now(), w.sketch
 	if w.sketch {
+		w.began = began
 		l, described, err := m.claim(ctx, w, mustExist)
 		if err != nil || l != nil {
 			return l, err
 		}
 		w = described
 	}
+	l, err := m.ensureWaiting(ctx, w, mustExist)
+	if w.miss != nil && (err == nil && l.created || err != nil && fresh && !mustExist) {
+		m.missed(w, l, began, err)
+	}
+	return l, err
+}
+
+// ensureWaiting does ensureOnce until nothing takes the sandbox away meanwhile.
+func (m *Manager) ensureWaiting(ctx context.Context, w *want, mustExist bool) (*live, error) {
 	patience, done := context.WithTimeout(ctx, goingPatience)
 	defer done()
 	for {
@@ -267,7 +278,7 @@ func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live,
 	if err != nil {
 		return nil, err
 	}
-	l.created, l.cold = true, w.cold
+	l.created = true
 	return l, nil
 }
 

@@ -37,6 +37,7 @@ type Explanation struct {
 	Mounts     []sandbox.Mount     `json:"mounts"`
 	Tmpfs      []sandbox.Tmpfs     `json:"tmpfs"`
 	Files      FileTransport       `json:"files"`
+	Pool       PoolPlan            `json:"pool"`
 	Image      string              `json:"image"`
 	ImageID    string              `json:"imageId"` // empty: not made yet
 	ConfigHash string              `json:"configHash"`
@@ -195,11 +196,7 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 		e.Next += "; " + d.Hint
 	}
 	if d.Action == lifecycle.Create {
-		pooled, err := m.explainClaim(w)
-		if err != nil {
-			return err
-		}
-		e.Next += pooled
+		return m.explainPool(w, e)
 	}
 	return nil
 }

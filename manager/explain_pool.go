@@ -2,62 +2,133 @@ package manager
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/pool"
 )
 
-// explainClaim says whether the sandbox that is to be made would be a slot of
-// the pool, and why not. It is empty where settings keep no pool.
-func (m *Manager) explainClaim(w *want) (string, error) {
-	if w.res.Pool.Size <= 0 || w.spec.Kind != sandbox.KindSandbox {
-		return "", nil
-	}
-	if _, ok := w.provider.(berthed); !ok {
-		return "; no slot of the pool can become it: the provider " + w.provider.Name() + " keeps none", nil
-	}
-	if !m.unborn(w.res, w.spec.Name) {
-		return "; no slot of the pool becomes it: it has been there before, and what is its own waits for it", nil
-	}
-	fit, why, err := m.slotsFor(w)
-	switch {
-	case err != nil:
-		return "", err
-	case fit > 0:
-		return fmt.Sprintf("; a slot of the pool becomes it, of which %d are there", fit), nil
-	}
-	return "; no slot of the pool becomes it: " + why, nil
+// A PoolPlan says what the pool holds for a session's sandbox.
+type PoolPlan struct {
+	Size  int64 `json:"size"`  // pool.size
+	Max   int64 `json:"max"`   // to how many demand raises it
+	Ready int   `json:"ready"` // slots that the sandbox could become
+
+	// Claims says that the next run claims one. Otherwise, where the next run
+	// makes a sandbox, Miss says why.
+	Claims bool       `json:"claims"`
+	Miss   *pool.Miss `json:"miss,omitempty"`
 }
 
-// slotsFor counts the recorded slots that the sandbox of w can become, and says
-// why there is none where there is none.
-func (m *Manager) slotsFor(w *want) (fit int, why string, err error) {
-	shape, err := shapeOf(w)
-	if err != nil {
-		return 0, "", err
+// explainPool says what the pool holds for the sandbox that is to be made, and
+// adds it to what is next. It says nothing where settings keep no pool.
+func (m *Manager) explainPool(w *want, e *Explanation) error {
+	e.Pool = PoolPlan{Size: w.res.Pool.Size, Max: w.res.Pool.Most()}
+	if w.res.Pool.Most() <= 0 || w.spec.Kind != sandbox.KindSandbox {
+		return nil
 	}
-	records, _, err := m.readRecords()
-	if err != nil {
-		return 0, "", err
+	ok, miss := m.mayClaim(w.res, w.provider)
+	if ok {
+		shape, err := shapeOf(w)
+		if err != nil {
+			return err
+		}
+		found, err := m.slotsFor(w, shape)
+		if err != nil {
+			return err
+		}
+		if e.Pool.Ready = found.fit; found.fit > 0 {
+			e.Pool.Claims = true
+			e.Next += fmt.Sprintf("; a slot of the pool becomes it, of which %d are there", found.fit)
+			return nil
+		}
+		miss = m.whyMiss(w, shape, "")
 	}
-	why = "none is ready"
+	e.Pool.Miss = miss
+	e.Next += "; no slot of the pool becomes it: " + miss.Detail
+	return nil
+}
+
+// slotsFound are the slots that there are, as a sandbox sees them.
+type slotsFound struct {
+	fit      int        // can become it, and are in use by no call
+	starting int        // can become it, and are being made or claimed
+	damaged  int        // can become it, and have a claim that cannot be read
+	nearest  *pool.Miss // of the others, why the one that differs least cannot
+}
+
+// slotsFor looks at the recorded slots for the sandbox of w, which has this
+// shape.
+func (m *Manager) slotsFor(w *want, shape string) (out slotsFound, err error) {
+	records, problems, err := m.records.List(sandbox.KindPool)
+	if err != nil {
+		return out, err
+	}
+	for _, p := range problems {
+		m.log.Warn(p.Err.Error())
+	}
+	own := false // the nearest one is of the same agent
 	for _, r := range records {
 		if r.Kind != sandbox.KindPool || r.Provider != w.provider.Name() {
+			continue
+		}
+		_, claimed, err := m.records.ClaimOn(r.Name)
+		switch same := r.Shape == shape; {
+		case err != nil && same:
+			out.damaged++
+			continue
+		case err != nil, claimed:
+			continue
+		case same && m.busySlot(r.Name):
+			out.starting++
 			continue
 		}
 		whole, err := m.records.Get(r.Kind, r.Name)
 		if err != nil || whole.Spec == nil {
 			continue
 		}
-		switch ok, differ := pool.CanBindLate(*whole.Spec, w.asOn(r.Name, *whole.Spec)); {
-		case ok && r.Shape == shape:
-			fit++
-		case ok:
-			why = "those there are differ in workspaceQuota"
-		default:
-			why = "those there are differ in " + strings.Join(differ, ", ")
+		miss, differs := pool.Differ(*whole.Spec, w.asOn(r.Name, *whole.Spec))
+		switch {
+		case !differs && r.Shape == shape:
+			out.fit++
+			continue
+		case !differs:
+			miss = pool.NewMiss(pool.Differs, "", "workspaceQuota")
+		}
+		mine := r.Agent == w.res.Agent
+		if !mine && w.settingsHash == nil { // slots of its own agent are kept, which those of others say nothing of
+			continue
+		}
+		if out.nearest == nil || mine && !own || mine == own && len(miss.Fields) < len(out.nearest.Fields) {
+			out.nearest, own = &miss, mine
 		}
 	}
-	return fit, why, nil
+	return out, nil
+}
+
+// whyMiss says why no slot is there for w; lost is why the last one that was
+// tried is not its own, or empty.
+func (m *Manager) whyMiss(w *want, shape string, lost pool.Reason) *pool.Miss {
+	if m.pool.ends() {
+		return missed(pool.Draining)
+	}
+	found, err := m.slotsFor(w, shape)
+	if err != nil {
+		m.log.WithError(err).Warn("cannot tell why no slot of the pool is there")
+		return missed(pool.Empty)
+	}
+	switch {
+	case found.starting > 0:
+		return missed(pool.BeingMade)
+	case lost != "":
+		return missed(lost)
+	case found.fit > 0:
+		return missed(pool.Unresponsive)
+	case found.damaged > 0:
+		return missed(pool.DamagedClaim)
+	case m.pool.holds(shape, m.now()):
+		return missed(pool.CannotMake)
+	case found.nearest != nil:
+		return found.nearest
+	}
+	return missed(pool.Empty)
 }

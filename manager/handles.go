@@ -166,6 +166,7 @@ func (h *handles) drop(name string) {
 // sandbox that no command runs in, of all at one time. Sandboxes themselves
 // stay; what a frozen one was to end it ends when it is thawed.
 func (m *Manager) Close() error {
+	m.pool.end()
 	err := m.endCalls()
 	m.handles.mu.Lock()
 	var names []string

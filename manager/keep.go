@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
@@ -18,11 +19,12 @@ import (
 type Prepared struct {
 	Name      string `json:"name"` // of the sandbox; outside of walls the name that it would have
 	Created   bool   `json:"created"`
-	Claimed   bool   `json:"claimed"`        // it is a slot of the pool, which was ready
-	Cold      string `json:"cold,omitempty"` // why it was made although a pool is kept
+	Claimed   bool   `json:"claimed"` // it is a slot of the pool, which was ready
 	Place     Place  `json:"place"`
 	Reason    string `json:"reason"` // for the place
 	Workspace string `json:"workspace"`
+
+	Miss *pool.Miss `json:"miss,omitempty"` // why it was made although a pool is kept; or nil
 }
 
 // Ready brings the sandbox of a request up as [Manager.Run] does, and runs
@@ -34,7 +36,7 @@ func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
 	}
 	req.bare = true
 	err := m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
-		p = Prepared{Name: l.name(), Created: l.created, Claimed: l.claimed, Cold: l.cold, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
+		p = Prepared{Name: l.name(), Created: l.created, Claimed: l.claimed, Miss: l.miss, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
 		return nil
 	})
 	return p, err

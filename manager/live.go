@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
@@ -19,7 +20,7 @@ type live struct {
 	rules    *gate.Gate   // of this call, for its files
 	created  bool
 	claimed  bool                // it was a slot of the pool
-	cold     string              // why it was not, where a pool is kept
+	miss     *pool.Miss          // why it was made instead, where a pool is kept; or nil
 	settle   func() error        // waits until a claim is kept for good; or nil
 	scratch  bool                // the workspace is ours, not the agent's own folder
 	egress   sandbox.EgressRules // for the commands of this call

@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/lease"
 	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/statedir"
@@ -223,11 +224,14 @@ type Request struct {
 type Outcome struct {
 	Name     string // the sandbox
 	Exit     sandbox.Exit
-	TimedOut bool   // the command was ended at its time limit
-	Created  bool   // the sandbox was made, or claimed, for this request
-	Claimed  bool   // it was a slot of the pool, which was ready
-	Cold     string // why it was made although a pool is kept; empty where none is
+	TimedOut bool // the command was ended at its time limit
+	Created  bool // the sandbox was made, or claimed, for this request
+	Claimed  bool // it was a slot of the pool, which was ready
 	Duration time.Duration
+
+	// Miss says why the sandbox was made although a pool is kept, and how long
+	// that took; nil where none is kept or nothing was made.
+	Miss *pool.Miss
 
 	// Waited is what connections of the command waited for their turn because of
 	// network.limits.connections; nil for nothing.

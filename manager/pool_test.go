@@ -80,7 +80,7 @@ func TestClaim(t *testing.T) {
 	}
 	next("a slot of the pool becomes it, of which 2 are there")
 	out, o := mustRun(t, m, "s", `echo $MINE; echo kept > file; id -u; ulimit -f`)
-	if !o.Claimed || o.Cold != "" || !strings.HasPrefix(out, "late\n") {
+	if !o.Claimed || o.Miss != nil || !strings.HasPrefix(out, "late\n") {
 		t.Fatalf("%q, %+v", out, o)
 	}
 	uid := strings.Split(out, "\n")[1]
@@ -117,7 +117,7 @@ func TestClaim(t *testing.T) {
 	if done := m.Recreate(ctx, []manager.Row{row(t, m, "s")}); len(done.Removed) != 1 || len(done.Failed) != 0 {
 		t.Fatalf("recreate: %+v", done)
 	}
-	next("it has been there before")
+	next("the sandbox was there before")
 	if out, o := mustRun(t, m, "s", "cat file; id -u"); out != "kept\n"+uid || !o.Created || o.Claimed || o.Name != at.Name {
 		t.Errorf("made anew: %q, %+v", out, o)
 	}
@@ -147,7 +147,7 @@ func TestClaimCold(t *testing.T) {
 	cold := func(name, why string, change func(*manager.Request)) {
 		t.Helper()
 		_, o, err := run(m, name, "true", change)
-		if err != nil || o.Claimed || !o.Created || !strings.Contains(o.Cold, why) {
+		if err != nil || o.Claimed || !o.Created || o.Miss == nil || !strings.Contains(o.Miss.Detail, why) {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestClaimCold(t *testing.T) {
 		t.Errorf("%d slots", n)
 	}
 	mustRun(t, m, "a", "true")
-	if _, o := mustRun(t, m, "b", "true"); o.Claimed || o.Cold == "" {
+	if _, o := mustRun(t, m, "b", "true"); o.Claimed || o.Miss == nil {
 		t.Errorf("from an empty pool: %+v", o)
 	}
 }

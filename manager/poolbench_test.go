@@ -106,7 +106,7 @@ func BenchmarkBurst(b *testing.B) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || !o.Claimed {
-				cold = fmt.Sprint(o.Cold, err)
+				cold = fmt.Sprint(o.Miss, err)
 				return
 			}
 			took = append(took, out.at.Sub(begun))

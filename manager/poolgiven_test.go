@@ -155,7 +155,7 @@ func TestClaimSkipsDeadSlots(t *testing.T) {
 			if _, o := mustRun(t, m, "a", "true"); !o.Claimed || row(t, m, "a").ID != second.ID {
 				t.Errorf("with one dead slot: %+v", o)
 			}
-			if _, o := mustRun(t, m, "b", "true"); o.Claimed || !o.Created || o.Cold == "" {
+			if _, o := mustRun(t, m, "b", "true"); o.Claimed || !o.Created || o.Miss == nil {
 				t.Errorf("with dead slots alone: %+v", o)
 			}
 			if n := fillPool(t, keeper); n != 2 || slotsOf(t, keeper) != 2 {

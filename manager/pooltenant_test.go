@@ -40,11 +40,11 @@ func TestNewTenantIsWarm(t *testing.T) {
 	text := pooled(2, `"docker":{"env":{"SHARED":"by settings"}}`)
 	m := r.manager(text)
 	fillPool(t, m)
-	const look = `id -u; hostname; pwd; ls -A /workspace /tmp /var/tmp /run "$HOME" /.sandbox/run; env | sort; cat /etc/hosts /etc/passwd; cat /proc/1/environ | tr '\0' '\n'; ls /proc`
+	const look = `exec 2>&1; id -u; hostname; pwd; ls -A /workspace /tmp /var/tmp /run "$HOME" /.sandbox/run; env | sort; cat /etc/hosts /etc/passwd; cat /proc/1/environ | tr '\0' '\n'; ls /proc`
 	outs, ids, uids := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, tenant := range []string{"acme", "vevil"} { // the second one after the first has used its slot
 		_, o, err := run(m, "s", look, as(tenant))
-		if err != nil || !o.Claimed || o.Cold != "" {
+		if err != nil || !o.Claimed || o.Miss != nil {
 			t.Fatalf("the first session of %s: %+v, %v", tenant, o, err)
 		}
 		out, o, err := run(m, "s", look, as(tenant))
@@ -125,7 +125,7 @@ func TestTenantsRaceForSlots(t *testing.T) {
 		m := []*manager.Manager{keeper, other}[i%2]
 		go func() {
 			out, o, err := run(m, config.DefaultSession, `ls -A /workspace; echo x > /workspace/mine; id -u`, as(fmt.Sprint("tenant", i)))
-			outs <- fmt.Sprint(out, err, o.Claimed || o.Cold != "")
+			outs <- fmt.Sprint(out, err, o.Claimed || o.Miss != nil)
 		}()
 	}
 	seen := map[string]bool{}

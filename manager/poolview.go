@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/pool"
@@ -17,8 +18,13 @@ func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants
 	m.pool.mu.Lock()
 	v := pool.View{Now: m.now(), Rate: refillRate(), Started: slices.Clone(m.pool.started), StartLimit: slotReady}
 	m.pool.mu.Unlock()
-	for _, w := range wants {
-		v.Wants = append(v.Wants, w.Want)
+	v.Hold = map[string]bool{}
+	var err error
+	if v.Wants, err = m.demanded(wants); err != nil {
+		return v, err
+	}
+	for _, w := range v.Wants {
+		v.Hold[w.Shape] = m.pool.holds(w.Shape, v.Now)
 	}
 	known := map[string]registry.Record{}
 	providers := map[string]bool{}
@@ -98,17 +104,21 @@ func (m *Manager) lostClaim(name string) bool {
 // absentState is that of a recorded slot which the engine does not show as one.
 // The record of one that is claimed has had its time.
 func (m *Manager) absentState(name string) pool.State {
-	if m.busySlot(name) {
-		return pool.Starting
-	}
+	busy := m.busySlot(name)
 	c, claimed, err := m.records.ClaimOn(name)
 	if err != nil {
 		return pool.Claimed
 	}
-	if !claimed {
-		return pool.Broken
+	whole := false
+	if claimed {
+		_, whole, err = m.records.ClaimOf(c.Name)
 	}
-	if _, whole, err := m.records.ClaimOf(c.Name); err != nil || !whole {
+	switch {
+	case busy && whole && err == nil: // it is being bound, and another one is missing from now on
+		return pool.Claimed
+	case busy:
+		return pool.Starting
+	case !whole || err != nil:
 		return pool.Broken
 	}
 	if err := m.records.Delete(sandbox.KindPool, name); err != nil {
@@ -187,4 +197,27 @@ func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provid
 		}
 	}
 	return nil, errs
+}
+
+// demanded returns how many slots of each shape to keep now.
+func (m *Manager) demanded(wants map[string]poolWant) ([]pool.Want, error) {
+	if len(wants) == 0 {
+		return nil, nil
+	}
+	attempts, err := m.records.Attempts()
+	if err != nil {
+		return nil, err
+	}
+	at := map[string][]time.Time{}
+	for _, a := range attempts {
+		if a.Miss == nil || a.Miss.Reason.Wanted() {
+			at[a.Shape] = append(at[a.Shape], a.Time)
+		}
+	}
+	var out []pool.Want
+	for shape, w := range wants {
+		n, _ := w.demand.Kept(at[shape], m.now())
+		out = append(out, pool.Want{Shape: shape, Size: n})
+	}
+	return out, nil
 }

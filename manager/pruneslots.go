@@ -51,8 +51,8 @@ func (b *broom) unwanted(ctx context.Context, free []registry.Record, live map[s
 		return nil, err
 	}
 	v := pool.View{Now: b.m.now(), StartLimit: slotReady}
-	for _, w := range wants {
-		v.Wants = append(v.Wants, w.Want)
+	if v.Wants, err = b.m.demanded(wants); err != nil {
+		return nil, err
 	}
 	known := map[string]*registry.Record{}
 	for i, r := range free {

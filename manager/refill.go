@@ -17,11 +17,9 @@ import (
 )
 
 const (
-	refillMost   = 4                // slots that one Refill starts
-	refillAtOnce = 2                // of them at a time: those who wait for a sandbox come first
-	refillEvery  = 10 * time.Second // when nothing is missing: somebody else may claim
+	refillAtOnce = 8                // slots that are started at one time at most, and never more than there are processors
+	refillEvery  = 10 * time.Second // when nothing is missing: a slot may have died, and demand falls
 	refillIdle   = time.Minute      // when settings keep no pool
-	refillFailed = 30 * time.Second // an engine that fails is left alone for so long
 	slotReady    = 2 * time.Minute  // a slot that has not started by then is broken
 
 	poolRests = 10 * time.Minute // nobody is asked whether a pool is wanted when nothing has changed
@@ -33,19 +31,32 @@ const (
 // refillRate bounds how fast slots are started.
 func refillRate() pool.Rate { return pool.Rate{Starts: 30, Per: 10 * time.Second} }
 
-// A poolWant is what slots of a shape are made from.
+// A poolWant is what slots of a shape are made from, and how many are kept.
 type poolWant struct {
-	pool.Want
+	shape    string
+	demand   pool.Demand
+	agents   []string // whose sandboxes have the shape
 	res      config.Resolved
 	provider sandbox.Provider
 }
 
-// Refill makes the slots of the pool what settings want: it removes those that
-// are broken or too many, and starts some of those that are missing. It returns
-// how many it has started and how long the next call can wait, which is a moment
-// where more is to be done at once. The work of one call is bounded. It is for
-// one caller that lives long; of several programs on one state folder one
-// refills.
+// RefillDue has a value whenever the pool is to be looked at at once: a slot was
+// claimed, a sandbox was made that could have been one, or settings may have
+// changed. It is for the caller of [Manager.Refill], and hears of claims of this
+// program; of those of others it hears through [Manager.WatchPool].
+func (m *Manager) RefillDue() <-chan struct{} { return m.pool.wakes }
+
+// Refill makes the slots of the pool what settings and demand want: it removes
+// those that are broken or too many, and starts some of those that are missing,
+// as many at one time as there are processors. It returns how many it has started
+// and how long the next call can wait unless [Manager.RefillDue] has a value
+// before, which is a moment where more is to be done at once. The work of one call
+// is bounded. It is for one caller that lives long; of several programs on one
+// state folder one refills.
+//
+// After a failure it waits longer with each more, and returns without trying
+// until then: for the kind of slot that could not be made, or for all where the
+// engine or the registry does not answer.
 //
 // Slots are kept for each shape that the sandboxes of the agents of settings
 // have. A slot is made for no tenant, and the first one that claims it has it
@@ -53,40 +64,63 @@ type poolWant struct {
 func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, err error) {
 	m.pool.refills.Lock()
 	defer m.pool.refills.Unlock()
+	if rest := m.pool.rests("", m.now()); rest > 0 {
+		return 0, rest, nil
+	}
 	lock, err := m.leases.TryEnsure(refillLock)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		m.pool.full() // which is for another to see to
 		return 0, refillEvery, nil
 	}
-	if err != nil {
-		return 0, refillFailed, err
+	var round error // of all of it, not of a single start
+	if err == nil {
+		defer lock.Release()
+		m.pool.mu.Lock()
+		m.pool.keeps = true
+		m.pool.mu.Unlock()
+		started, next, err, round = m.refillRound(ctx)
+	} else {
+		round = err
 	}
-	defer lock.Release()
-	m.pool.mu.Lock()
-	m.pool.keeps = true
-	m.pool.mu.Unlock()
+	if ctx.Err() != nil {
+		return started, refillEvery, errors.Join(err, round)
+	}
+	m.pool.failed("", round, m.now())
+	if round != nil {
+		return started, m.pool.rests("", m.now()), round
+	}
+	return started, next, err
+}
+
+// refillRound is one look at the pool and what follows from it. err is of slots
+// that could not be started or removed, which others need not wait for, and round
+// of what keeps the whole pool from being looked at.
+func (m *Manager) refillRound(ctx context.Context) (started int, next time.Duration, err, round error) {
 	now := poolRest{settings: m.current(), at: m.now()}
-	if now.stamp, err = m.records.Stamp(); err != nil {
-		return 0, refillFailed, err
+	if now.stamp, round = m.records.Stamp(); round != nil {
+		return 0, 0, nil, round
 	}
 	if m.pool.rest.lasts(now) {
-		return 0, refillIdle, nil
+		return 0, refillIdle, nil, nil
 	}
 	m.pool.rest = poolRest{}
-	records, _, err := m.records.List("")
-	if err != nil {
-		return 0, refillFailed, err
+	records, _, round := m.records.List("")
+	if round != nil {
+		return 0, 0, nil, round
 	}
-	wants, err := m.poolWants(ctx)
-	if err != nil {
-		return 0, refillFailed, err
+	wants, round := m.poolWants(ctx)
+	if round != nil {
+		return 0, 0, nil, round
 	}
-	view, err := m.poolView(ctx, records, wants)
-	if err != nil {
-		return 0, refillFailed, err
+	view, round := m.poolView(ctx, records, wants)
+	if round != nil {
+		return 0, 0, nil, round
 	}
 	if len(wants) == 0 && len(view.Slots) == 0 && !m.pool.wanted.partial {
 		m.pool.rest = now
-		return 0, refillIdle, nil
+		m.pool.full()
+		m.keptSlots(view)
+		return 0, refillIdle, nil, nil
 	}
 	plan := pool.Plan(view)
 	if m.pool.wanted.partial { // who wants the others is not known
@@ -96,15 +130,46 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	}
 	started, removed, more, err := m.refill(ctx, plan, wants)
 	more = more || missing(view, plan)
-	switch {
-	case err != nil:
-		return started, refillFailed, err
-	case more && started > 0, removed > 0: // what is removed makes room
-		return started, time.Millisecond, nil
-	case more:
-		return started, time.Second, nil // as fast as the rate allows
+	m.keptSlots(view)
+	switch rest := m.restsOf(view); {
+	case ctx.Err() != nil:
+		return started, refillEvery, err, nil
+	case more && started > 0 && err == nil, removed > 0: // what is removed makes room
+		return started, time.Millisecond, err, nil
+	case rest > 0:
+		return started, min(rest, refillEvery), err, nil
+	case more, err != nil:
+		return started, time.Second, err, nil // as fast as the rate allows
 	}
-	return started, refillEvery, nil
+	if since := m.pool.full(); !since.IsZero() {
+		m.poolObserver().Refilled(m.now().Sub(since))
+	}
+	return started, refillEvery, nil, nil
+}
+
+// restsOf returns how long it takes until the first of the shapes that are left
+// alone is due again; 0 where there is none.
+func (m *Manager) restsOf(v pool.View) (least time.Duration) {
+	for _, w := range v.Wants {
+		if rest := m.pool.rests(w.Shape, m.now()); rest > 0 && (least == 0 || rest < least) {
+			least = rest
+		}
+	}
+	return least
+}
+
+// keptSlots notes what the pool keeps, for people and metrics.
+func (m *Manager) keptSlots(v pool.View) {
+	kept, wanted := map[string]pool.Want{}, 0
+	for _, w := range v.Wants {
+		kept[w.Shape] = w
+		wanted += w.Size
+	}
+	m.pool.mu.Lock()
+	m.pool.status = kept
+	ready := len(m.pool.open)
+	m.pool.mu.Unlock()
+	m.poolObserver().Slots(ready, wanted)
 }
 
 // poolRest is when nobody wanted a pool and there was none.
@@ -139,7 +204,8 @@ func missing(v pool.View, plan []pool.Action) bool {
 // refill carries out a plan.
 func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started, removed int, more bool, errs error) {
 	var g errgroup.Group
-	g.SetLimit(refillAtOnce)
+	atOnce := max(1, min(m.host.CPUs, refillAtOnce)) // starts share them, and calls come first
+	g.SetLimit(atOnce)
 	failed := make([]error, len(plan))
 	for i, a := range plan {
 		switch {
@@ -150,19 +216,28 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 			if gone, failed[i] = m.retire(ctx, a); gone {
 				removed++
 			}
-		case a.Kind == pool.Start && started >= refillMost:
+		case a.Kind == pool.Start && started >= atOnce:
 			more = true
 		case a.Kind == pool.Start:
 			started++
 			g.Go(func() error {
+				began := time.Now()
 				failed[i] = m.startSlot(ctx, wants[a.Shape])
+				m.poolObserver().SlotStarted(time.Since(began), failed[i])
+				if ctx.Err() == nil {
+					m.pool.failed(a.Shape, failed[i], m.now())
+				}
 				return nil
 			})
 		}
 	}
 	_ = g.Wait()
-	errs = errors.Join(failed...)
-	return started, removed, more, errs
+	for i, err := range failed {
+		if err != nil && plan[i].Kind == pool.Start {
+			m.pool.report(m.log, "start "+plan[i].Shape, err, "a slot of the pool could not be made; it is tried again, later with each time")
+		}
+	}
+	return started, removed, more, errors.Join(failed...)
 }
 
 // poolWants are what slots are to be kept, by shape, for as long as settings
@@ -211,7 +286,7 @@ func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings) 
 			return nil, false, err
 		}
 		asked++
-		if res.Pool.Size <= 0 {
+		if res.Pool.Most() <= 0 {
 			continue
 		}
 		want, shape, err := m.poolWant(ctx, res)
@@ -227,9 +302,15 @@ func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings) 
 			m.pool.report(m.log, "want "+agent, err, "the pool of an agent is not filled")
 			continue
 		}
-		if have, ok := wants[shape]; want != nil && (!ok || have.Size < want.Size) {
-			wants[shape] = *want
+		if want == nil {
+			continue
 		}
+		if have, ok := wants[shape]; ok { // two agents with the same settings share them
+			want.demand.Size, want.demand.Max = max(want.demand.Size, have.demand.Size), max(want.demand.Max, have.demand.Max)
+			want.demand.Window, want.demand.Memory = max(want.demand.Window, have.demand.Window), max(want.demand.Memory, have.demand.Memory)
+			want.agents = append(have.agents, want.agents...)
+		}
+		wants[shape] = *want
 	}
 	if asked > 0 && len(failed) == asked { // an engine that is down is no reason to think that nothing is wanted
 		return nil, false, errors.Join(failed...)
@@ -259,7 +340,11 @@ func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant,
 	if err != nil {
 		return nil, "", err
 	}
-	return &poolWant{pool.Want{Shape: shape, Size: int(res.Pool.Size)}, res, at.provider}, shape, nil
+	d := pool.Demand{
+		Size: int(res.Pool.Size), Max: int(res.Pool.Max), Window: time.Duration(res.Pool.Window),
+		Memory: int64(res.Pool.Memory), Each: w.spec.Resources.Memory, Host: m.host.Memory,
+	}
+	return &poolWant{shape: shape, demand: d, agents: []string{res.Agent}, res: res, provider: at.provider}, shape, nil
 }
 
 // startSlot makes a slot. Its record is written first, so that what a crash
@@ -323,4 +408,10 @@ func (m *Manager) describeSlot(ctx context.Context, from poolWant, name string) 
 			s.Env = nil
 		}
 	})
+}
+
+// WatchPool has the pool looked at at once when another program claims a slot or
+// makes a sandbox that could have been one, until ctx ends, which is no error.
+func (m *Manager) WatchPool(ctx context.Context) error {
+	return m.records.WatchAttempts(ctx, m.pool.due)
 }

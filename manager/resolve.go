@@ -3,10 +3,12 @@ package manager
 import (
 	"context"
 	"maps"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -19,12 +21,14 @@ type want struct {
 	provider   sandbox.Provider
 	why        string // why this provider
 	gate       Gate
-	berth      string // by which name container and workspace are known
-	sketch     bool   // spec names a user and folders that may not be there: for a slot of the pool
-	cold       string // why no slot of the pool could be claimed, where one was looked for
-	agentDir   string // canonical folder of the agent, to seed from; may be empty
-	quota      int64  // bytes of the scratch workspace; 0 is unbounded
-	homeReason string // why the home lies where it does
+	berth      string     // by which name container and workspace are known
+	sketch     bool       // spec names a user and folders that may not be there: for a slot of the pool
+	began      time.Time  // when a slot of the pool was looked for
+	miss       *pool.Miss // why no slot of the pool is claimed, where settings keep one; or nil
+	shape      string     // of the slots that it could have been, where one was looked for
+	agentDir   string     // canonical folder of the agent, to seed from; may be empty
+	quota      int64      // bytes of the scratch workspace; 0 is unbounded
+	homeReason string     // why the home lies where it does
 
 	// egress are the rules for hosts that hold for the commands of this call,
 	// also where those in spec are older.
@@ -51,14 +55,18 @@ const (
 // resolve turns settings and a place into a want: the facts of this host,
 // then the Spec and its hash. flags are those that res was made with.
 func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
-	if i == effects && m.mayClaim(res, at.provider) {
-		i = sketch
+	var miss *pool.Miss
+	if i == effects {
+		var ok bool
+		if ok, miss = m.mayClaim(res, at.provider); ok {
+			i = sketch
+		}
 	}
 	w, err := m.describe(ctx, res, at.provider, i)
 	if err != nil {
 		return nil, err
 	}
-	w.why, w.gate = at.why, at.gate
+	w.why, w.gate, w.miss = at.why, at.gate, miss
 	if flags != nil {
 		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, res.Kind, at.provider) }
 	}

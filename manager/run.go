@@ -151,7 +151,7 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 
 // execute starts the command in the live sandbox and waits for its end.
 func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
-	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Cold: live.cold}
+	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Miss: live.miss}
 	ctx, done := live.spent.within(ctx)
 	defer done()
 	release, err := m.turn(ctx, live)

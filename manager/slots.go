@@ -30,6 +30,12 @@ type slots struct {
 	wanted  poolWants        // of the last one; guarded by refills
 	rest    poolRest         // of the last one, where there was nothing to do; guarded by refills
 
+	wakes   chan struct{}        // has one when Refill is due at once
+	lacking time.Time            // since when the pool is not full; zero where it is; guarded by mu
+	ended   bool                 // the program ends; guarded by mu
+	failing map[string]failure   // by shape, "" for all; guarded by mu
+	status  map[string]pool.Want // what the last Refill kept, by shape; guarded by mu
+
 	reported map[string]string // errors that the log has had, by what they are about; guarded by mu
 
 	settling chan struct{} // has one for each claim that is being forced to the disk
@@ -107,7 +113,88 @@ type slot struct {
 }
 
 func newSlots() *slots {
-	return &slots{open: map[string]*slot{}, settling: make(chan struct{}, settleAtOnce)}
+	return &slots{open: map[string]*slot{}, settling: make(chan struct{}, settleAtOnce), wakes: make(chan struct{}, 1), failing: map[string]failure{}}
+}
+
+// A failure is what has gone wrong, so many times one after the other.
+type failure struct {
+	times int
+	until time.Time // before which it is not tried again
+	err   error
+}
+
+// wake has the pool refilled at once, by whoever waits for [Manager.RefillDue].
+// It lacks something from at on.
+func (s *slots) wake(at time.Time) {
+	s.mu.Lock()
+	if s.lacking.IsZero() {
+		s.lacking = at
+	}
+	s.mu.Unlock()
+	s.due()
+}
+
+// due has the pool looked at at once.
+func (s *slots) due() {
+	select {
+	case s.wakes <- struct{}{}:
+	default: // it is due already
+	}
+}
+
+// full notes that nothing lacks any more, and returns since when something has.
+func (s *slots) full() (since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, s.lacking = s.lacking, time.Time{}
+	return since
+}
+
+// failed notes how a start of the shape, or with "" a whole round, has ended.
+func (s *slots) failed(shape string, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.failing, shape)
+		return
+	}
+	f := s.failing[shape]
+	if now.Before(f.until) { // several that ran at one time are one failure
+		return
+	}
+	f.times, f.err = f.times+1, err
+	f.until = now.Add(pool.Backoff(f.times))
+	s.failing[shape] = f
+}
+
+// holds reports whether the shape is left alone for now.
+func (s *slots) holds(shape string, now time.Time) bool {
+	return s.rests(shape, now) > 0
+}
+
+// rests returns for how long the shape is left alone.
+func (s *slots) rests(shape string, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.failing[shape]
+	if !ok {
+		return 0
+	}
+	return min(max(0, f.until.Sub(now)), pool.Backoff(f.times)) // clocks are set back
+}
+
+// end notes that the program ends.
+func (s *slots) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// ends reports whether the program ends.
+func (s *slots) ends() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // take returns the oldest open slot of the shape, or nil.

@@ -51,6 +51,7 @@ type View struct {
 	Wants      []Want
 	Slots      []Slot
 	Claims     []Claim
+	Hold       map[string]bool // shapes of which none is started for now: the last one could not be
 	Rate       Rate
 	Started    []time.Time   // when slots were started lately, at least over Rate.Per, failed ones too
 	StartLimit time.Duration // a slot that has not become ready for so long is broken; 0 is never
@@ -116,7 +117,7 @@ func Plan(v View) []Action {
 	}
 	left := v.allowance()
 	for _, w := range v.Wants {
-		for ; left > 0 && held[w.Shape] < size[w.Shape]; left-- {
+		for ; !v.Hold[w.Shape] && left > 0 && held[w.Shape] < size[w.Shape]; left-- {
 			held[w.Shape]++
 			start = append(start, Action{Start, "", w.Shape, "fewer than are wanted"})
 		}

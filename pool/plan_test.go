@@ -36,6 +36,7 @@ func TestPlan(t *testing.T) {
 		{"empty", pool.View{Wants: []pool.Want{{"a", 2}}, Rate: quick}, "start a, start a"},
 		{"full", pool.View{Wants: []pool.Want{{"a", 2}}, Slots: slots(pool.Ready, pool.Starting), Rate: quick}, ""},
 		{"claimed ones do not count", pool.View{Wants: []pool.Want{{"a", 1}}, Slots: slots(pool.Claimed), Claims: claim("s0"), Rate: quick}, "start a"},
+		{"one shape rests", pool.View{Wants: []pool.Want{{"a", 2}, {"b", 1}}, Hold: map[string]bool{"a": true}, Slots: slots(pool.Broken), Rate: quick}, "remove s0, start b"},
 		{"no rate", pool.View{Wants: []pool.Want{{"a", 2}}}, ""},
 		{"rate", pool.View{Wants: []pool.Want{{"a", 9}}, Rate: pool.Rate{Starts: 3, Per: time.Minute}, Started: []time.Time{at(90), at(10)}}, "start a, start a"},
 		{"rate used up", pool.View{Wants: []pool.Want{{"a", 9}}, Rate: pool.Rate{Starts: 1, Per: time.Minute}, Started: []time.Time{at(90), at(91)}}, ""},

@@ -24,6 +24,8 @@ const (
 // refiller keeps sandboxes ready; managers of this program may be one.
 type refiller interface {
 	Refill(ctx context.Context) (started int, next time.Duration, err error)
+	RefillDue() <-chan struct{}
+	WatchPool(ctx context.Context) error
 }
 
 // loops are what the daemon does in the background.
@@ -48,9 +50,11 @@ func (d *daemonParts) loops() []service.Loop {
 		}},
 	}
 	if r, ok := any(d.manager).(refiller); ok {
-		out = append(out, service.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+		out = append(out, service.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Due: r.RefillDue(), Paced: true, Do: func(ctx context.Context) (time.Duration, error) {
 			_, next, err := r.Refill(ctx)
 			return next, err
+		}}, service.Loop{Name: "claims", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+			return time.Millisecond, r.WatchPool(ctx) // which ends with its time, and begins again
 		}})
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 // CreateSandbox asks for the sandbox of a session. Which sandbox that is the
@@ -42,6 +43,8 @@ type Sandbox struct {
 	Created bool   `json:"created,omitempty" doc:"It was made for this request"`
 	Claimed bool   `json:"claimed,omitempty" doc:"It was kept ready and taken for this request"`
 	Note    string `json:"note,omitempty" doc:"What else there is to say, such as why none that was ready could be taken"`
+
+	Miss *pool.Miss `json:"miss,omitempty" doc:"Why none that was ready was taken, where settings keep some"`
 }
 
 // A SandboxPage is a part of the caller's sandboxes, in order of their names.

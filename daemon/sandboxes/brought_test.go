@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 func TestAnswersTellHowASandboxCameUp(t *testing.T) {
@@ -14,10 +15,10 @@ func TestAnswersTellHowASandboxCameUp(t *testing.T) {
 		{},
 		{Created: true},
 		{Created: true, Claimed: true},
-		{Created: true, Cold: "none is ready"},
+		{Created: true, Miss: &pool.Miss{Reason: pool.Empty, Detail: "none is ready", MadeMS: 812}},
 	} {
 		got := brought(&route.Call{}, row, p)
-		if got.Name != "sbx-one" || got.Created != p.Created || got.Claimed != p.Claimed || got.Note != p.Cold {
+		if got.Name != "sbx-one" || got.Created != p.Created || got.Claimed != p.Claimed || got.Miss != p.Miss || p.Miss != nil && got.Note != p.Miss.Detail {
 			t.Errorf("%+v became %+v", p, got)
 		}
 	}

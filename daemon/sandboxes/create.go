@@ -194,6 +194,9 @@ func (s *Resource) recreate(c *route.Call) (any, error) {
 // brought is a sandbox with how it came up for this request.
 func brought(c *route.Call, row manager.Row, p manager.Prepared) api.Sandbox {
 	made := shown(c, row)
-	made.Created, made.Claimed, made.Note = p.Created, p.Claimed, p.Cold
+	made.Created, made.Claimed, made.Miss = p.Created, p.Claimed, p.Miss
+	if p.Miss != nil {
+		made.Note = p.Miss.Detail
+	}
 	return made
 }

@@ -15,6 +15,10 @@ type Loop struct {
 	Name   string
 	Every  time.Duration // unless Do says when
 	Within time.Duration // one round may take; 0 is a minute
+	// Due has a round begin at once whenever it has a value; nil never has.
+	Due <-chan struct{}
+	// Paced says that what Do says holds for rounds that fail too.
+	Paced bool
 	// Do is one round. It says in how long the next one is due, where it knows:
 	// 0 leaves it to Every.
 	Do func(context.Context) (next time.Duration, err error)
@@ -42,6 +46,7 @@ func (l Loop) run(ctx context.Context, log logrus.FieldLogger) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-l.Due:
 		}
 		next, err := l.round(ctx)
 		switch {
@@ -53,7 +58,7 @@ func (l Loop) run(ctx context.Context, log logrus.FieldLogger) {
 			last = err.Error()
 			log.WithError(err).Warn("a round in the background has failed; it is tried again")
 		}
-		if next <= 0 || err != nil {
+		if next <= 0 || err != nil && !l.Paced {
 			next = l.Every
 		}
 		timer.Reset(max(next, soonest))

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -53,6 +54,40 @@ func TestLoops(t *testing.T) {
 		}
 		if told["fails"] != 1 || told["steady"] != 0 {
 			t.Errorf("told %v", told)
+		}
+	})
+}
+
+// A round begins at once when it is due, and what it says of the next one holds
+// for a loop that paces its failures itself.
+func TestLoopIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, _ := test.NewNullLogger()
+		log.SetOutput(io.Discard)
+		ctx, end := context.WithCancel(t.Context())
+		due := make(chan struct{}, 1)
+		var at []time.Duration
+		began := time.Now()
+		paced := 0
+		done := start(ctx, []Loop{
+			{Name: "due", Every: time.Hour, Due: due, Do: func(context.Context) (time.Duration, error) {
+				at = append(at, time.Since(began).Round(time.Second))
+				return 0, nil
+			}},
+			{Name: "paced", Every: time.Hour, Paced: true, Do: func(context.Context) (time.Duration, error) {
+				paced++
+				return 10 * time.Second, errors.New("no")
+			}},
+		}, log)
+		for range 2 {
+			time.Sleep(20 * time.Second)
+			due <- struct{}{}
+		}
+		time.Sleep(65 * time.Minute)
+		end()
+		done.Wait()
+		if fmt.Sprint(at) != "[0s 20s 40s 1h0m40s]" || paced != 394 {
+			t.Errorf("rounds at %v, and %d of the one that fails", at, paced)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func firstOutput(ctx context.Context, m *manager.Manager, session string, claime
 	var out first
 	o, err := m.Run(ctx, manager.Request{Who: config.Who{Agent: config.DefaultAgent, Session: session}, Command: sandbox.Command{Args: echo(), Stdout: &out}})
 	if err == nil && (o.Exit.Code != 0 || out.at.IsZero() || o.Claimed != claimed) {
-		err = wrong("exit status %d, claimed %v (%s)", o.Exit.Code, o.Claimed, o.Cold)
+		err = wrong("exit status %d, claimed %v (%s)", o.Exit.Code, o.Claimed, o.Miss)
 	}
 	return out.at, err
 }

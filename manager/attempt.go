@@ -1,0 +1,75 @@
+package manager
+
+import (
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// A PoolObserver is what the Observer of a manager may be too, to count what
+// becomes of the pool. It is safe for concurrent use and does not block.
+type PoolObserver interface {
+	// Attempted counts a sandbox that was made while a pool was kept: it was a
+	// slot where miss is nil. took is how long the claim took, or making it.
+	Attempted(miss *pool.Miss, took time.Duration)
+	// SlotStarted counts a slot that was made, or not for err.
+	SlotStarted(took time.Duration, err error)
+	// Slots says how many free slots there are, and how many settings and demand
+	// want.
+	Slots(ready, wanted int)
+	// Refilled says how long the pool was not full: from the first claim to the
+	// last slot that was missing.
+	Refilled(took time.Duration)
+}
+
+// poolObserver returns what counts, which may be nothing.
+func (m *Manager) poolObserver() PoolObserver {
+	if o, ok := m.observer.(PoolObserver); ok {
+		return o
+	}
+	return unobserved{}
+}
+
+type unobserved struct{}
+
+func (unobserved) Attempted(*pool.Miss, time.Duration) {}
+func (unobserved) SlotStarted(time.Duration, error)    {}
+func (unobserved) Slots(int, int)                      {}
+func (unobserved) Refilled(time.Duration)              {}
+
+// missed notes that the sandbox of w was made, or was not for err, although a
+// pool is kept.
+func (m *Manager) missed(w *want, l *live, began time.Time, err error) {
+	took := time.Since(began)
+	miss := w.miss.Took(took)
+	if l != nil {
+		l.miss = &miss
+	}
+	m.poolObserver().Attempted(&miss, took)
+	log := m.log.WithField("sandbox", w.spec.Name).WithField("reason", string(miss.Reason)).WithField("made", took.Round(time.Millisecond))
+	if err != nil {
+		log.Infof("no slot of the pool was claimed, and it could not be made: %s", miss.Detail)
+	} else {
+		log.Infof("made, and no slot of the pool claimed: %s", miss.Detail)
+	}
+	a := m.attempt(w, took)
+	a.Miss, a.Code = &miss, sandbox.CodeOf(err)
+	m.logAttempt(a)
+}
+
+// attempt is what goes on record of the sandbox of w.
+func (m *Manager) attempt(w *want, took time.Duration) registry.Attempt {
+	o := w.spec.Owner
+	return registry.Attempt{Time: m.now(), Sandbox: w.spec.Name, Tenant: o.Tenant, Agent: o.Agent, Shape: w.shape, Took: took}
+}
+
+// logAttempt puts a on record. Where that fails fewer slots may be kept than
+// demand wants, and the sandbox is there all the same.
+func (m *Manager) logAttempt(a registry.Attempt) {
+	if err := m.records.LogAttempt(a); err != nil {
+		m.pool.report(m.log, "attempts", err, "what becomes of the pool is not on record")
+	}
+	m.pool.wake(a.Time) // it counts as demand
+}
