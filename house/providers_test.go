@@ -98,7 +98,7 @@ func TestOwnProvider(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(os.WriteFile(file, []byte(`{"agents": {"list": [{"id": "far", "sandbox": {"provider": "cloud"}}]}}`), 0o600))
+	must(os.WriteFile(file, []byte(`{"agents": {"defaults": {"sandbox": {"provider": "local"}}, "list": [{"id": "far", "sandbox": {"provider": "cloud"}}]}}`), 0o600))
 	var deps house.Deps
 	own := clouds("cloud", &closed)
 	o := house.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state"), Providers: []house.Registration{{Name: own.Name, New: func(d house.Deps) (sandbox.Provider, error) {
@@ -135,7 +135,7 @@ func TestOwnProvider(t *testing.T) {
 
 	// A program without the provider sees its records and judges nothing by
 	// their absence.
-	plain, err := house.Open(house.Options{StateDir: o.StateDir, ConfigFile: writeFile(t, `{}`)})
+	plain, err := house.Open(house.Options{StateDir: o.StateDir, ConfigFile: writeFile(t, `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`)})
 	must(err)
 	defer plain.Close()
 	pm, err := plain.Manager()
