@@ -23,8 +23,7 @@ type Rule func(op sandbox.Operation, path string, part bool) error
 // Ruled returns a view that does nothing that rule refuses, and so is every view
 // of that. Both the name that an operation is given and the place that links
 // lead it to have to pass. Where the transport can do without links, the
-// operation follows none, so that code inside cannot exchange what was judged;
-// scripts leave it that moment.
+// operation follows none, so that code inside cannot exchange what was judged.
 //
 // Names and descriptions of files are not content: Stat, Lstat and the entries
 // of a folder show what is closed. A listing of a folder that is itself closed

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 func noLinkChecks() []Check {
@@ -16,33 +15,23 @@ func noLinkChecks() []Check {
 		{"without links none is followed, on the way or at the end", noLinksFollowed},
 		{"without links everything else is as with them", noLinksElse},
 		{"without links a folder swapped for a link in the mount reveals and changes nothing", noLinksRace},
+		{"without links a file swapped for a link in the mount reveals nothing", noLinksFileRace},
 		{"a tree is cleared although its folders are closed", clearClosed},
 	}
 }
 
-// plain returns the rig with the view that follows no link. Scripts have none,
-// and say so.
-func (r *rig) plain() (view *rig, ok bool) {
+// plain returns the rig with the view that follows no link.
+func (r *rig) plain() *rig {
 	r.Helper()
 	refuser, ok := r.Files.(sandbox.LinkRefuser)
 	if !ok {
 		r.Fatal("the files under test are no LinkRefuser")
 	}
 	files, err := refuser.WithoutLinks()
-	if r.scripted() {
-		r.fails("a view without links over scripts", err, sandbox.CodeUnsupported)
-		return nil, false
-	}
 	r.must(err)
 	mine := *r
 	mine.Files = files
-	return &mine, true
-}
-
-// scripted reports whether the files come by scripts.
-func (r *rig) scripted() bool {
-	b, ok := r.Files.(*fsbridge.Bridge)
-	return ok && b.Transport().Name == fsbridge.TransportScript
+	return &mine
 }
 
 // linked wants the refusal of a link.
@@ -52,10 +41,7 @@ func (r *rig) linked(what string, err error) {
 }
 
 func noLinksFollowed(r *rig) {
-	v, ok := r.plain()
-	if !ok {
-		return
-	}
+	v := r.plain()
 	r.sh(`cd "$1"; mkdir -p real/deep; printf old >real/f; ln -s real/f file; ln -s file chain; ln -s real dir; ln -s real/deep/ slash
 		ln -s real/fresh dangling; ln -s "$1/real/f" absolute; ln -s "$1/real" absdir; ln -s ../real real/up; ln -s . self; ln -s loop loop
 		ln -s "$2" out; ln -s /proc/self/cwd cwd`, r.dir, r.out)
@@ -84,14 +70,15 @@ func noLinksFollowed(r *rig) {
 }
 
 func noLinksElse(r *rig) {
-	v, ok := r.plain()
-	if !ok {
-		return
-	}
+	v := r.plain()
 	v.put(r.dir+"/a/b/c/f", "content")
 	v.want(r.dir+"/a/b/../b/./c//f", "content")
 	v.put(r.dir+"/a/b/c/f", strings.Repeat("long", 50_000))
 	v.want(r.dir+"/a/b/c/f", strings.Repeat("long", 50_000))
+	for _, name := range []string{"/a/\n", "/a/\n\n/\n", "/a/-n/ .", "/a/x (deleted)", "/a/\xff/$(x)"} {
+		v.put(r.dir+name, "odd")
+		v.want(r.dir+name, "odd")
+	}
 	r.must(v.Files.Mkdir(r.ctx, r.dir+"/a/d", 0o700))
 	v.mode(r.dir+"/a/d", fs.ModeDir|0o700)
 	r.must(v.Files.Rename(r.ctx, r.dir+"/a/b/c/f", r.dir+"/a/d/g"))
@@ -107,10 +94,7 @@ func noLinksElse(r *rig) {
 // noLinksRace asks for files in a folder that is swapped for a link to its
 // neighbour, which lies in the same mount.
 func noLinksRace(r *rig) {
-	v, ok := r.plain()
-	if !ok {
-		return
-	}
+	v := r.plain()
 	r.sh(`mkdir -p "$1/granted/d/sub" "$1/beside"; printf mine >"$1/granted/d/victim"`, r.dir)
 	v.dir, v.out = r.dir+"/granted", r.dir+"/beside"
 	path := v.dir + "/d/victim"
@@ -145,6 +129,31 @@ func noLinksRace(r *rig) {
 	}
 }
 
+// noLinksFileRace reads a file that is swapped for a link to its neighbour, which
+// lies in the same mount.
+func noLinksFileRace(r *rig) {
+	v := r.plain()
+	r.sh(`mkdir -p "$1/granted" "$1/beside"; printf mine >"$1/granted/victim"`, r.dir)
+	v.dir, v.out = r.dir+"/granted", r.dir+"/beside"
+	var done atomic.Bool // a read has succeeded
+	v.raceUntil(done.Load, r.rounds, `cd "$1" && while :; do mv victim real; ln -s "$2/victim" victim; rm victim; mv real victim; done`, "victim", []func(context.Context, int){
+		func(ctx context.Context, _ int) {
+			mine := *v
+			mine.ctx = ctx
+			got, err := mine.read(v.dir + "/victim")
+			if strings.Contains(got, beyond) {
+				r.Errorf("read returned what is beside the folder")
+			}
+			if err == nil {
+				done.Store(true)
+			}
+		},
+	})
+	if !done.Load() {
+		r.Error("no read ever succeeded, so nothing was tried")
+	}
+}
+
 func clearClosed(r *rig) {
 	c, ok := r.Files.(sandbox.Clearer)
 	if !ok {
@@ -154,11 +163,6 @@ func clearClosed(r *rig) {
 		printf kept >"$2/kept"; mkdir "$2/closed"; ln -s "$2/closed" t/closed/link; ln -s "$2/kept" t/unwritable/link; chmod 000 "$2/closed"
 		chmod 000 t/closed/in/deep t/closed/in t/closed; chmod 555 t/unwritable/in t/unwritable; chmod 600 t/unsearchable`, r.dir, r.out)
 	err := c.Clear(r.ctx, r.dir+"/t")
-	if r.scripted() {
-		r.fails("clear over scripts", err, sandbox.CodeUnsupported)
-		r.sh(`cd "$1"; chmod 700 t t/*; chmod -R u+rwx t; chmod 700 "$2/closed"`, r.dir, r.out)
-		return
-	}
 	r.must(err)
 	r.debris(r.dir)
 	if got := r.sh(`cd "$1"; cat kept; ls -ld closed`, r.out); !strings.HasPrefix(got, "keptd---------") {

@@ -13,6 +13,7 @@ import (
 
 func treeChecks() []Check {
 	return []Check{
+		{"move makes the folders above the new name, and names what is missing", treeMove},
 		{"walk visits everything once, in order, and follows no link", treeWalk},
 		{"glob finds what a shell would, and more with **", treeGlob},
 		{"copy copies trees with modes and links", treeCopy},
@@ -159,4 +160,31 @@ func treeMkdirAll(r *rig) {
 		r.Error("a file for a parent: no error")
 	}
 	r.fails("outside", fsbridge.MkdirAll(r.ctx, r.Files, "/x/y", 0o750), sandbox.CodeCapabilityBlocked)
+}
+
+func treeMove(r *rig) {
+	r.put(r.dir+"/f", "file")
+	r.put(r.dir+"/tree/sub/g", "in a tree")
+	r.must(fsbridge.Move(r.ctx, r.Files, r.dir+"/f", r.dir+"/new/deep/ä b/f"))
+	r.want(r.dir+"/new/deep/ä b/f", "file")
+	r.mode(r.dir+"/new/deep", fs.ModeDir|0o755)
+	r.must(fsbridge.Move(r.ctx, r.Files, r.dir+"/tree", r.dir+"/new/other/tree"))
+	r.want(r.dir+"/new/other/tree/sub/g", "in a tree")
+	r.put(r.dir+"/h", "new")
+	r.must(fsbridge.Move(r.ctx, r.Files, r.dir+"/h", r.dir+"/new/other/tree/sub/g"))
+	r.want(r.dir+"/new/other/tree/sub/g", "new")
+	r.debris(r.dir, "new")
+
+	err := fsbridge.Move(r.ctx, r.Files, r.dir+"/nothing", r.dir+"/never/made")
+	r.missing("move of nothing", err)
+	if !strings.Contains(err.Error(), "/nothing") {
+		r.Errorf("the error does not name what is missing: %v", err)
+	}
+	err = fsbridge.Move(r.ctx, r.Files, r.dir+"/new", r.dir+"/new/other/below/itself")
+	r.fails("move below itself", err, sandbox.CodeValidation)
+	if err := fsbridge.Move(r.ctx, r.Files, r.dir+"/new/other/tree/sub/g", r.Small+"/made/g"); err == nil {
+		r.Error("a move between mounts: no error")
+	}
+	r.want(r.dir+"/new/other/tree/sub/g", "new")
+	r.debris(r.dir, "new")
 }

@@ -25,6 +25,7 @@ const (
 	exitNoRoot      = 81
 	exitInvalid     = 82
 	exitUnsupported = 83
+	exitLink        = 84
 )
 
 // explain is the error of a script that ended with e. The status says what
@@ -37,6 +38,8 @@ func explain(c call, e sandbox.Exit, stderr string) error {
 	switch e.Code {
 	case exitEscape:
 		return fserr.Escape(c.op, c.path)
+	case exitLink:
+		return fserr.Link(c.op, c.path)
 	case exitIrregular:
 		return fserr.Irregular(c.op, c.path)
 	case exitTruncated:

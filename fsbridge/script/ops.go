@@ -26,6 +26,12 @@ func (f *Files) Remove(ctx context.Context, path string, recursive bool) error {
 	return f.at(ctx, "remove", path, removeScript, nil, flag(recursive))
 }
 
+// Clear implements [sandbox.Clearer]: the folders of the tree are opened to their
+// owner, who is the sandbox's user, one before the other.
+func (f *Files) Clear(ctx context.Context, path string) error {
+	return f.at(ctx, "clear", path, clearScript, nil)
+}
+
 // Rename gives a file or folder of one mount another name in the same
 // mount. A file replaces a file, a folder an empty folder. Links are renamed,
 // not followed.

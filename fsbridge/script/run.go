@@ -40,7 +40,7 @@ func (f *Files) runExit(ctx context.Context, c call) (byItself bool, err error) 
 		stderr = &tail{}
 	}
 	p, err := f.starter.Start(ctx, sandbox.Command{
-		Args:  argv(c.script, c.args),
+		Args:  argv(f.mode()+c.script, c.args),
 		Dir:   "/",
 		Stdin: c.stdin, Stdout: c.stdout, Stderr: stderr,
 		Grace: c.grace,

@@ -48,6 +48,8 @@ var (
 	mkdirScript string
 	//go:embed sh/remove.sh
 	removeScript string
+	//go:embed sh/clear.sh
+	clearScript string
 	//go:embed sh/rename.sh
 	renameScript string
 	//go:embed sh/stat.sh
@@ -71,9 +73,15 @@ type Files struct {
 	starter Starter
 	table   *mountpath.Table
 	durable bool
+	plain   bool // no link is followed
+	strict  bool // what is not durable is not written
 }
 
-var _ sandbox.Files = (*Files)(nil)
+var (
+	_ sandbox.Files       = (*Files)(nil)
+	_ sandbox.LinkRefuser = (*Files)(nil)
+	_ sandbox.Clearer     = (*Files)(nil)
+)
 
 // Open looks which utilities the sandbox has. When one is missing it returns
 // an error with [sandbox.CodeUnsupported] that names it.
@@ -107,6 +115,35 @@ func Open(ctx context.Context, s Starter, table *mountpath.Table) (*Files, error
 	}
 	return f, nil
 }
+
+// OnlyDurable returns a view that refuses to write, with
+// [sandbox.CodeUnsupported], where a write would not be durable.
+func (f *Files) OnlyDurable() *Files {
+	view := *f
+	view.strict = true
+	return &view
+}
+
+// WithoutLinks implements [sandbox.LinkRefuser]. After a script has entered a
+// folder, and after it has opened a file to read it, it compares the kernel's name
+// of that with the path it was given: code inside that swaps a folder for a link
+// meanwhile gains nothing. The sandbox needs a /proc.
+func (f *Files) WithoutLinks() (sandbox.Files, error) {
+	view := *f
+	view.plain = true
+	return &view, nil
+}
+
+// mode is what scripts begin with, before the arguments are looked at.
+func (f *Files) mode() string {
+	if f.plain {
+		return plainMode
+	}
+	return ""
+}
+
+// plainMode has scripts follow no link.
+const plainMode = "plain=1\n"
 
 // Durable reports whether a write has reached the disk when it returns. It
 // has not where the sandbox's sync cannot take a file.

@@ -38,6 +38,13 @@ func (f *Files) Write(ctx context.Context, path string, r io.Reader, o sandbox.W
 	if err != nil {
 		return err
 	}
+	if f.strict && !f.durable {
+		return &sandbox.Error{
+			Code: sandbox.CodeUnsupported, Op: "write", Field: "fsTransport", Resource: termsafe.Line(path),
+			Message: "the sandbox has no sync that takes a file, so what a script writes would not be on the disk when it returns",
+			Hint:    `use an image with a sync of coreutils or busybox; or set "fsTransport" to "auto" or "guest"`,
+		}
+	}
 	if r == nil {
 		r = strings.NewReader("")
 	}

@@ -7,7 +7,7 @@
 # last line of stderr.
 E_NOENT=71 E_ESCAPE=72 E_ISDIR=73 E_NOTDIR=74 E_EXIST=75 E_ACCES=76
 E_IRREGULAR=77 E_LOOP=78 E_TRUNCATED=79 E_BUSY=80 E_NOROOT=81
-E_INVAL=82 E_UNSUPPORTED=83 E_UTILITY=90
+E_INVAL=82 E_UNSUPPORTED=83 E_LINK=84 E_UTILITY=90
 
 LC_ALL=C
 export LC_ALL
@@ -15,6 +15,9 @@ unset CDPATH
 umask 022
 set -u
 single=
+# Set where no link may be followed, on the way or at the end. Then the kernel's
+# name of every folder that is entered has to be the one that was asked for.
+plain=
 # How often something that can be another thing a moment later is looked at
 # before it counts as a reason to refuse.
 LOOKS=8
@@ -36,6 +39,7 @@ root() {
 	/*) ;;
 	*) exit $E_NOROOT ;;
 	esac
+	[ -z "$plain" ] || [ "${R%/}${single:+/$single}" = "$1" ] || exit $E_LINK
 }
 
 # here: H is the folder we are in, asked of the kernel. What the shell holds
@@ -61,11 +65,19 @@ inside() {
 # enter REL [make]: go to the folder REL below the mount, making what is
 # missing on the way if asked to.
 enter() {
+	H=$R
 	if [ -n "$1" ]; then
 		[ -z "$single" ] || exit $E_NOTDIR
-		cd -P "./$1" 2>/dev/null || walk "$1" "${2-}"
+		case $plain/$1/ in
+		1/*/../* | 1/../*) walk "$1" "${2-}" ;;
+		*) cd -P "./$1" 2>/dev/null || walk "$1" "${2-}" ;;
+		esac
 	fi
 	inside
+	case $plain/$1/ in
+	/* | 1// | 1/*/../* | 1/../*) ;;
+	*) [ "$H" = "$R/$1" ] || exit $E_LINK ;;
+	esac
 }
 
 # walk REL [make]: enter element by element, to make or to explain. Others
@@ -76,10 +88,14 @@ walk() {
 	looks=$LOOKS
 	while [ -n "$rest" ]; do
 		c=${rest%%/*}
+		[ -z "$plain" ] || [ ! -L "./$c" ] || exit $E_LINK
+		next=$H/$c
+		[ "$c" != .. ] || next=${H%/*}
 		if cd -P "./$c" 2>/dev/null; then
 			rest=${rest#*/}
 			looks=$LOOKS
 			inside
+			[ -z "$plain" ] || [ "$H" = "$next" ] || exit $E_LINK
 			continue
 		fi
 		looks=$((looks - 1))
@@ -118,6 +134,7 @@ resolve() {
 	fi
 	hops=0
 	while [ -L "./$B" ]; do
+		[ -z "$plain" ] || exit $E_LINK
 		hops=$((hops + 1))
 		[ $hops -le 40 ] || exit $E_LOOP
 		link=$(readlink "./$B" && echo .) || continue
