@@ -99,4 +99,12 @@ type (
 	FileServer interface {
 		Files(ctx context.Context) (Files, error)
 	}
+	// An Execer starts a command by means of the engine, as docker exec does,
+	// and not through the guest. The command has the identity and the
+	// resources of the sandbox, and the environment of its image below Env;
+	// Bare, TTY, Detach and Limits are [CodeUnsupported]. The end of ctx ends
+	// its process group, and the end of the handle does not.
+	Execer interface {
+		Exec(ctx context.Context, c Command) (Process, error)
+	}
 )

@@ -38,6 +38,7 @@ type Engine interface {
 	Inspect(ctx context.Context, name string) (sandbox.Info, error)
 	List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error)
 	Exec(ctx context.Context, name string, argv []string) (*container.Stream, error)
+	Run(ctx context.Context, name string, c sandbox.Command) (sandbox.Process, error)
 	Usage(ctx context.Context, name string) (sandbox.Usage, error)
 	ImageFolders(ctx context.Context, image string, folders []container.Folder, w io.Writer) (any bool, err error)
 	Networks

@@ -32,6 +32,15 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	return h.watched(p, rules, before), nil
 }
 
+// Exec implements [sandbox.Execer]: c runs as with docker exec, and what the Spec
+// says for commands does not count for it.
+func (h *handle) Exec(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	if _, _, err := h.ready(ctx); err != nil {
+		return nil, err
+	}
+	return h.engine.Run(ctx, h.info.ID, c)
+}
+
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 	return h.engine.Usage(ctx, h.info.ID)
 }
@@ -45,4 +54,7 @@ func (h *handle) Close() error { return h.guest.Close() }
 // what was begun over it.
 func (h *handle) Cut() { h.guest.Cut() }
 
-var _ sandbox.Sandbox = (*handle)(nil)
+var (
+	_ sandbox.Sandbox = (*handle)(nil)
+	_ sandbox.Execer  = (*handle)(nil)
+)
