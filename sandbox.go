@@ -56,6 +56,17 @@ const (
 	DriftRefuse DriftPolicy = "refuse" // run nothing until it is recreated
 )
 
+// FSTransport says how file operations reach a sandbox.
+type FSTransport string
+
+// The file transports. Auto takes the guest where it serves files, and scripts
+// where it cannot.
+const (
+	FSAuto   FSTransport = "auto"
+	FSGuest  FSTransport = "guest"  // refuse where the guest serves no files
+	FSScript FSTransport = "script" // shell scripts, one command for each operation
+)
+
 // Kind says what a sandbox is for.
 type Kind string
 

@@ -116,6 +116,9 @@ func (b *Builder) Providers(names ...string) *Builder {
 	return b
 }
 
+// FSTransport sets how file operations reach the sandbox.
+func (b *Builder) FSTransport(t sandbox.FSTransport) *Builder { b.layer.FSTransport = &t; return b }
+
 // Mode sets which sessions are sandboxed.
 func (b *Builder) Mode(m sandbox.Mode) *Builder { b.layer.Mode = &m; return b }
 

@@ -18,7 +18,7 @@ import (
 // come to the same settings.
 func TestBuilderWritesWhatAFileSays(t *testing.T) {
 	got, err := config.NewBuilder().
-		Strict("/srv/job").Provider("local").Enabled(true).Mode(sandbox.ModeAll).Scope(sandbox.ScopeAgent).
+		Strict("/srv/job").Provider("local").FSTransport(sandbox.FSScript).Enabled(true).Mode(sandbox.ModeAll).Scope(sandbox.ScopeAgent).
 		Image("debian:12").Env("A", "b").Env("C", "d").
 		AllowRead("/opt").AllowWrite("/srv/cache", "/srv/out").DenyRead("/opt/key").DenyWrite("/srv/out/x").
 		AllowDomain("example.com").DenyDomain("evil.example.com").Secret("TOKEN", "example.com", "example.com:8443").
@@ -34,7 +34,7 @@ func TestBuilderWritesWhatAFileSays(t *testing.T) {
 	}
 	want, err := config.Parse("x", []byte(`{"agents": {
 		"defaults": {"sandbox": {
-			"preset": "strict", "provider": "local", "enabled": true, "mode": "all", "scope": "agent", "workspaceQuota": "1g",
+			"preset": "strict", "provider": "local", "fsTransport": "script", "enabled": true, "mode": "all", "scope": "agent", "workspaceQuota": "1g",
 			"docker": {"image": "debian:12", "env": {"A": "b", "C": "d"}},
 			"filesystem": {"allowRead": ["/opt"], "allowWrite": ["/srv/cache", "/srv/out"], "denyRead": ["/opt/key"], "denyWrite": ["/srv/out/x"]},
 			"network": {"allowedDomains": ["example.com"], "deniedDomains": ["evil.example.com"],

@@ -26,6 +26,7 @@ func Defaults() *SandboxSettings {
 		WorkspaceAccess:   new(sandbox.AccessNone),
 		WorkspaceQuota:    new(Size(0)),
 		DriftPolicy:       new(sandbox.DriftKeep),
+		FSTransport:       new(sandbox.FSAuto),
 		RequireEvidence:   new(false),
 		Docker:            defaultDocker(),
 		Filesystem:        defaultFilesystem(),

@@ -111,7 +111,7 @@ func TestSchemaAndParseAgree(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
-			"workspaceRoot workspaceQuota driftPolicy requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets profile evidence",
+			"workspaceRoot workspaceQuota driftPolicy fsTransport requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets profile evidence",
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize home homeSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",

@@ -71,6 +71,7 @@ type SandboxSettings struct {
 	WorkspaceRoot     *string              `json:"workspaceRoot,omitempty" doc:"Host folder of the scratch workspaces; default workspaces in the state folder. ~ and $VAR are replaced."`
 	WorkspaceQuota    *Size                `json:"workspaceQuota,omitempty" min:"0" doc:"Most bytes of one scratch workspace; 0, the default, is unbounded."`
 	DriftPolicy       *sandbox.DriftPolicy `json:"driftPolicy,omitempty" enum:"keep,refuse" doc:"What happens to a sandbox in use whose settings changed; default keep."`
+	FSTransport       *sandbox.FSTransport `json:"fsTransport,omitempty" enum:"auto,guest,script" doc:"How file operations reach the sandbox. guest: through the guest, or refused where it serves no files; script: shell scripts, started with docker exec in a container; auto: through the guest, with scripts where it serves no files. Default auto."`
 	RequireEvidence   *bool                `json:"requireEvidence,omitempty" doc:"Whether nothing is carried out, and nothing passes the way out, before that is recorded; then commands are recorded too. Default false, true under strict."`
 
 	// Workspace is the host folder that a flag of the call names as the

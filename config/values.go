@@ -21,6 +21,7 @@ type Values struct {
 	WorkspaceRoot     string              `json:"workspaceRoot"`
 	WorkspaceQuota    Size                `json:"workspaceQuota"`
 	DriftPolicy       sandbox.DriftPolicy `json:"driftPolicy"`
+	FSTransport       sandbox.FSTransport `json:"fsTransport"`
 	RequireEvidence   bool                `json:"requireEvidence"`
 
 	// Workspace is the host folder that a flag names as the workspace, as

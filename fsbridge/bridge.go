@@ -142,7 +142,7 @@ func (b *Bridge) place(path string) (mountpath.Place, error) {
 
 // WithoutLinks implements [sandbox.LinkRefuser]. The view is a Bridge, too,
 // which takes paths inside alone: what was judged as a path inside must not be
-// one of the host as well. Scripts are [sandbox.CodeUnsupported].
+// one of the host as well.
 func (b *Bridge) WithoutLinks() (sandbox.Files, error) {
 	r, ok := b.files.(sandbox.LinkRefuser)
 	if !ok {
@@ -417,7 +417,7 @@ func linkerOf(op string, f sandbox.Files) (Linker, error) {
 func lacks(op, what string) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeUnsupported, Op: op, Message: "this sandbox's file transport " + what,
-		Hint: "recreate the sandbox to get the current guest",
+		Hint: `recreate the sandbox to get the current guest; with "fsTransport": "script", set it to "auto" or "guest"`,
 	}
 }
 

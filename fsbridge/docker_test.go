@@ -25,15 +25,16 @@ func TestDocker(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		want   string // the transport
+		by     sandbox.FSTransport
 		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
 	}{
-		{"scripts", fsbridge.TransportScript, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"scripts", fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
-		{"socket", fsbridge.TransportGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"socket", fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return sb
 		}},
-		{"relay", fsbridge.TransportGuest, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+		{"relay", fsbridge.TransportGuest, sandbox.FSAuto, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
 			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 			return w.Reopen(s)
 		}},
@@ -43,7 +44,7 @@ func TestDocker(t *testing.T) {
 				w := wall.New(t)
 				s := spec(t, w)
 				sb := tt.reopen(w, w.Create(s), s)
-				b, err := fsbridge.Open(context.Background(), sb, s.Mounts, s.Tmpfs)
+				b, err := fsbridge.OpenBy(context.Background(), tt.by, sb, s.Mounts, s.Tmpfs)
 				must(t, err)
 				if got := b.Transport(); got.Name != tt.want || !got.Durable || tt.want == fsbridge.TransportGuest && got.Note != "" {
 					t.Fatalf("transport %+v", got)

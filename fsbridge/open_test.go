@@ -39,24 +39,37 @@ func TestOpenChoosesTransport(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		sb   sandbox.Sandbox
+		by   sandbox.FSTransport
 		want string
+		why  string
+		note string
 		code sandbox.Code
 	}{
-		{"server", serving{local: box, files: noted{}}, fsbridge.TransportGuest, ""},
-		{"no server", box, fsbridge.TransportScript, ""},
-		{"server that cannot", serving{local: box, err: unsupported}, fsbridge.TransportScript, ""},
-		{"server in trouble", serving{local: box, err: down}, "", sandbox.CodeUnavailable},
+		{"server", serving{local: box, files: noted{}}, "", fsbridge.TransportGuest, "the guest serves files", "weaker here", ""},
+		{"no server", box, sandbox.FSAuto, fsbridge.TransportScript, "the sandbox serves no files itself", "the sandbox serves no files itself", ""},
+		{"server that cannot", serving{local: box, err: unsupported}, sandbox.FSAuto, fsbridge.TransportScript, "the guest cannot serve files", "the guest cannot serve files", ""},
+		{"server in trouble", serving{local: box, err: down}, sandbox.FSAuto, "", "", "", sandbox.CodeUnavailable},
+		{"guest chosen", serving{local: box, files: noted{}}, sandbox.FSGuest, fsbridge.TransportGuest, "fsTransport is guest", "weaker here", ""},
+		{"guest chosen, no server", box, sandbox.FSGuest, "", "", "", sandbox.CodeUnsupported},
+		{"guest chosen, server that cannot", serving{local: box, err: unsupported}, sandbox.FSGuest, "", "", "", sandbox.CodeUnsupported},
+		{"guest chosen, server in trouble", serving{local: box, err: down}, sandbox.FSGuest, "", "", "", sandbox.CodeUnavailable},
+		{"script chosen", serving{local: box, files: noted{}}, sandbox.FSScript, fsbridge.TransportScript, "fsTransport is script", "", ""},
+		{"script chosen, server in trouble", serving{local: box, err: down}, sandbox.FSScript, fsbridge.TransportScript, "fsTransport is script", "", ""},
+		{"an unknown word", serving{local: box, files: noted{}}, "Guest", "", "", "", sandbox.CodeValidation},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, err := fsbridge.Open(t.Context(), c.sb, nil, nil)
+			b, err := fsbridge.OpenBy(t.Context(), c.by, c.sb, nil, nil)
 			if sandbox.CodeOf(err) != c.code {
 				t.Fatalf("%v, want %q", err, c.code)
 			}
-			if err == nil && b.Transport().Name != c.want {
-				t.Errorf("transport %+v, want %s", b.Transport(), c.want)
+			if err != nil {
+				if e, is := errors.AsType[*sandbox.Error](err); c.code != sandbox.CodeUnavailable && (!is || e.Field != "fsTransport" || e.Hint == "") {
+					t.Errorf("the error names no setting or nothing to do: %#v", err)
+				}
+				return
 			}
-			if c.name == "server" && b.Transport().Note != "weaker here" {
-				t.Errorf("transport %+v has not the server's note", b.Transport())
+			if got := b.Transport(); got.Name != c.want || got.Reason != c.why || got.Note != c.note {
+				t.Errorf("transport %+v, want %s, %q, %q", got, c.want, c.why, c.note)
 			}
 		})
 	}
@@ -83,6 +96,16 @@ func TestWithoutSync(t *testing.T) {
 	must(t, b.CreateExclusive(t.Context(), work+"/g", strings.NewReader("x"), 0))
 	if err := b.CreateExclusive(t.Context(), work+"/g", strings.NewReader("y"), 0); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the second creation: %v", err)
+	}
+	// Who chose scripts gets no write that is less than one of the guest.
+	strict, err := fsbridge.OpenBy(t.Context(), sandbox.FSScript, &local{bin: toolbox(t, "dash", "sync", "link")}, mounts, nil)
+	must(t, err)
+	err = strict.Write(t.Context(), work+"/f", strings.NewReader("y"), sandbox.WriteOptions{})
+	if e, is := errors.AsType[*sandbox.Error](err); !is || e.Code != sandbox.CodeUnsupported || e.Field != "fsTransport" || e.Hint == "" {
+		t.Errorf("a write that is not durable: %v", err)
+	}
+	if got := strict.Transport(); got.Durable || !strings.Contains(got.Note, "writes are refused") {
+		t.Errorf("transport %+v", got)
 	}
 	for _, name := range []string{"f", "g"} {
 		if got, err := os.ReadFile(filepath.Join(work, name)); err != nil || string(got) != "x" {

@@ -110,7 +110,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Tenant: who.Tenant, Agent: who.Agent, Session: who.Session,
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
-		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: FileTransport{Note: notDecided}, Drift: []confighash.Change{},
+		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: chosenFiles(res.FSTransport), Drift: []confighash.Change{},
 		Evidence: EvidencePlan{Required: res.RequireEvidence, Commands: res.RecordsCommands(), Sync: res.Evidence.Sync, CheckpointEvery: res.Evidence.CheckpointEvery},
 		Budgets:  res.Budgets,
 		Network:  NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},

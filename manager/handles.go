@@ -4,9 +4,11 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 // A pinger is a sandbox handle that can tell whether the wall behind it
@@ -44,6 +46,8 @@ type handle struct {
 
 	terms terms // of its ways
 	ways  ways
+
+	scripts atomic.Pointer[fsbridge.Bridge] // its files over scripts, once its utilities were looked for
 
 	users int  // guarded by handles.mu, like what follows
 	kept  bool // for the next command

@@ -38,9 +38,18 @@ func (l *live) name() string { return l.spec.Name }
 
 // bridge opens the files of the sandbox, behind no rules: see [Manager.files].
 func (l *live) bridge(ctx context.Context) (*fsbridge.Bridge, error) {
-	b, err := fsbridge.Open(ctx, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
+	by := l.want.res.FSTransport
+	if by == sandbox.FSScript && l.handle != nil {
+		if b := l.handle.scripts.Load(); b != nil {
+			return b.OnDisk(workspace.OnSharedDisk), nil
+		}
+	}
+	b, err := fsbridge.OpenBy(ctx, by, l.Sandbox, l.spec.Mounts, l.spec.Tmpfs)
 	if err != nil {
 		return nil, err
+	}
+	if by == sandbox.FSScript && l.handle != nil {
+		l.handle.scripts.Store(b)
 	}
 	return b.OnDisk(workspace.OnSharedDisk), nil
 }

@@ -27,7 +27,8 @@ type byEveryWay struct {
 	name   string // of the sandbox
 }
 
-func newByEveryWay(t *testing.T) *byEveryWay {
+// newByEveryWay makes one whose files go over the transport.
+func newByEveryWay(t *testing.T, transport string) *byEveryWay {
 	t.Helper()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "root") // gives the repository to an ordinary user
@@ -58,7 +59,7 @@ func newByEveryWay(t *testing.T) *byEveryWay {
 		t.Fatal(err)
 	}
 	settings := filepath.Join(t.TempDir(), "settings.json")
-	text := `{"agents": {"defaults": {"sandbox": {"provider": "docker", "workspaceAccess": "rw"}}, "list": [{"id": "main", "workspace": "` + w.dir + `"}]}}`
+	text := `{"agents": {"defaults": {"sandbox": {"provider": "docker", "fsTransport": "` + transport + `", "workspaceAccess": "rw"}}, "list": [{"id": "main", "workspace": "` + w.dir + `"}]}}`
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +129,18 @@ func opaque(line string) []string {
 
 // TestEveryWayIn holds that what the host runs, or keeps from a sandbox, can be
 // written by no way into a sandbox in a person's folder, nor secrets be read, and that
-// each way writes and reads other files.
+// each way writes and reads other files; whichever transport the files go over.
 func TestEveryWayIn(t *testing.T) {
-	w := newByEveryWay(t)
+	for _, transport := range []string{"auto", "script"} {
+		t.Run(transport, func(t *testing.T) { everyWayIn(t, transport) })
+	}
+}
+
+func everyWayIn(t *testing.T, transport string) {
+	w := newByEveryWay(t, transport)
+	if got := w.cli("", "explain", "-o", "json"); !got.ok || (transport == "script") != strings.Contains(got.said, `"transport": "script"`) {
+		t.Errorf("the transport: %s", got.said)
+	}
 	upload := filepath.Join(w.dir, "upload.txt")
 	old := func(path string) string { // a line of the file, which an edit replaces
 		data, err := os.ReadFile(filepath.Join(w.dir, path))

@@ -9,6 +9,7 @@ import (
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -146,6 +147,9 @@ func explainHead(e manager.Explanation, all bool) *table {
 	if all {
 		return t.and("files", filesText(e.Files)).and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
 	}
+	if e.Files.Setting != sandbox.FSAuto || e.Files.Transport == fsbridge.TransportScript || e.Files.Reason != "" && e.Files.Transport == "" {
+		t.add("files", filesText(e.Files))
+	}
 	if e.Network.Mode == "none" {
 		t.add("network", reachText(e.Network))
 	}
@@ -178,16 +182,19 @@ func gateText(g manager.Gate) string {
 // filesText says how file operations reach the sandbox.
 func filesText(f manager.FileTransport) string {
 	if f.Transport == "" {
-		return f.Note
+		return strings.TrimPrefix(f.Reason+": "+f.Note, ": ")
 	}
 	text := "through the " + f.Transport
 	if f.Transport == fsbridge.TransportScript {
 		text = "through scripts"
 	}
+	if f.Reason != "" {
+		text += " (" + f.Reason + ")"
+	}
 	if f.Durable {
 		text += "; a write is on the disk when it returns"
 	}
-	if f.Note != "" {
+	if f.Note != "" && f.Note != f.Reason {
 		text += "; " + f.Note
 	}
 	return text

@@ -45,7 +45,7 @@ func filled() *fake {
 			Settings:     []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
 			Mounts:       []sandbox.Mount{{Source: "/srv/ws", Target: "/workspace", Role: sandbox.RoleWorkspace}, {Source: "/opt/g", Target: "/.sandbox/bin", ReadOnly: true, Role: sandbox.RoleGuest}},
 			Home:         manager.HomePlan{Place: "disk", Size: 4 << 30, Reason: "docker.home is auto"},
-			Files:        manager.FileTransport{Transport: "script", Durable: true, Note: "the guest cannot serve files"},
+			Files:        manager.FileTransport{Setting: sandbox.FSAuto, Transport: "script", Reason: "the guest cannot serve files", Durable: true, Note: "the guest cannot serve files"},
 			Tmpfs:        []sandbox.Tmpfs{{Target: "/tmp", Size: 512 << 20, Exec: true}},
 			Drift:        []confighash.Change{{Field: "docker.memory", From: "2g", To: "1g", Tightens: true}},
 			Layers:       []provider.Layer{{Name: "mounts", On: true, Detail: "a root of its own"}, {Name: "landlock", Detail: "providerOptions.withoutLandlock"}},
