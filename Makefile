@@ -79,12 +79,12 @@ schemas: ## write docs/schemas anew from the types
 openapi: ## write docs/openapi.json anew from the routes
 	$(GO) test ./cmd/sandbox -run TestOpenAPIIsFresh -update
 
-lint: ## gofmt, vet and staticcheck, and whether it builds for macOS
+lint: ## gofmt, vet and staticcheck, and build and vet for macOS
 	@unformatted="$$(gofmt -l .)" || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(GO) tool staticcheck $(PKGS)
-	GOOS=darwin CGO_ENABLED=0 $(GO) build $$(GOOS=darwin $(GO) list ./... | grep -v /internal/)
+	@GO="$(GO)" scripts/darwin.sh
 
 fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... for some
 	@scripts/fuzz.sh $(PKGS)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package measure times operations in one sandbox, by several ways in turns.
 //
 // All ways of an operation are measured in the same rounds, so that noise of

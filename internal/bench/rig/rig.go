@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package rig makes the one hardened sandbox that the benchmarks measure,
 // opens it by every way, and takes everything away again.
 package rig
