@@ -31,9 +31,15 @@ const opStage = "stage media"
 // read-only. A session outside of walls has no such place, which is
 // [sandbox.CodeUnsupported].
 func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]media.Staged, error) {
-	a := &admission{settings: m.current(), req: Request{Who: who}}
+	return m.StageFor(ctx, Request{Who: who}, refs)
+}
+
+// StageFor is [Manager.Stage] for the session and the flags of a request, of which
+// nothing else counts.
+func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]media.Staged, error) {
+	a := &admission{settings: m.current(), req: Request{Who: req.Who, Flags: req.Flags}}
 	var err error
-	if a.res, err = config.Resolve(a.settings, who, nil); err != nil {
+	if a.res, err = config.Resolve(a.settings, req.Who, req.Flags); err != nil {
 		return nil, err
 	}
 	if m.begin != nil {
@@ -86,7 +92,7 @@ func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, s
 	if err != nil {
 		return nil, err
 	}
-	spec, held, err := m.readyWorkspace(ctx, a.res, p)
+	spec, held, err := m.readyWorkspace(ctx, a.res, a.req.Flags, p)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +110,7 @@ func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, s
 // readyWorkspace brings the workspace of a session up without its sandbox, and
 // returns what that is made from or will be. Until held is called nobody takes
 // either away.
-func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, p sandbox.Provider) (spec sandbox.Spec, held func(), err error) {
+func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider) (spec sandbox.Spec, held func(), err error) {
 	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
 	if err != nil {
 		return spec, nil, err
@@ -122,7 +128,7 @@ func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, p san
 	if err != nil {
 		return spec, nil, err
 	}
-	if spec, err = m.workspaceInTurn(ctx, res, p, name, leased); err != nil {
+	if spec, err = m.workspaceInTurn(ctx, res, flags, p, name, leased); err != nil {
 		shared.Release()
 		return spec, nil, err
 	}
@@ -130,7 +136,7 @@ func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, p san
 }
 
 // workspaceInTurn is readyWorkspace for who has the turn of the name.
-func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, p sandbox.Provider, name string, leased bool) (sandbox.Spec, error) {
+func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider, name string, leased bool) (sandbox.Spec, error) {
 	none := sandbox.Spec{}
 	f := config.Facts{Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive, Via: map[string][]string{}}
 	var err error
@@ -151,6 +157,9 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, p sa
 	w, err := m.describe(ctx, res, p, observe)
 	if err != nil {
 		return none, err
+	}
+	if flags != nil {
+		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, res.Kind, p) }
 	}
 	have, rec, err := m.look(ctx, w)
 	if err != nil {

@@ -3,15 +3,18 @@ package conductor
 import (
 	"context"
 	"net/http"
+	"path"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/filing"
+	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
 // Files brings the sandbox of a request up and hands its files to fn. Paths
@@ -50,6 +53,29 @@ func (d *Conductor) Files(ctx context.Context, r manager.Request, fn func(manage
 		return ended(ctx, err)
 	}
 	return fn(share)
+}
+
+// StageFor copies files of the daemon's machine, and of machines that its settings
+// name, into the workspace of a session, whose sandbox is made for it when it is
+// missing. Flags of the call are not carried over, and are refused.
+func (d *Conductor) StageFor(ctx context.Context, r manager.Request, refs []string) ([]media.Staged, error) {
+	if r.Flags != nil {
+		return nil, elsewhere("stage media", "staging media with flags for the sandbox")
+	}
+	c := d.as(r.Who)
+	made, err := c.CreateSandbox(ctx, api.CreateSandbox{})
+	if err != nil {
+		return nil, err
+	}
+	staged, err := c.StageMedia(ctx, made.Name, api.StageMedia{Refs: refs})
+	if err != nil {
+		return nil, err
+	}
+	out := []media.Staged{}
+	for _, s := range staged.Items {
+		out = append(out, media.Staged{Ref: s.Ref, Original: path.Base(s.Ref), Path: s.Path, Size: s.Size, SHA256: s.SHA256, MIME: s.MIME})
+	}
+	return out, nil
 }
 
 func ended(ctx context.Context, err error) error {

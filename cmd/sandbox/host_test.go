@@ -19,7 +19,7 @@ import (
 // daemon carries their commands out, up to where they are about the machine
 // itself; and one about daemons.
 var throughDaemon = []string{
-	"testdata/host/host.txtar",
+	"testdata/host/host.txtar", "testdata/host/media.txtar",
 	"testdata/docker/account.txtar", "testdata/docker/cp.txtar", "testdata/docker/files.txtar", "testdata/docker/reach.txtar",
 	"testdata/docker/run.txtar", "testdata/docker/shell.txtar", "testdata/docker/terminal.txtar",
 }

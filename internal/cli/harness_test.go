@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -54,6 +55,9 @@ type fake struct {
 	request   manager.Request
 	shell     bool           // the request was one for a shell
 	share     *manager.Share // of Files
+	refs      []string       // of StageFor
+	staged    []media.Staged
+	stageErr  error
 	listing   manager.Listing
 	listErr   error
 	listed    manager.ListOptions
@@ -161,6 +165,11 @@ func (f *fake) Files(_ context.Context, r manager.Request, fn func(manager.Share
 		return errTest
 	}
 	return fn(*f.share)
+}
+
+func (f *fake) StageFor(_ context.Context, r manager.Request, refs []string) ([]media.Staged, error) {
+	f.request, f.refs = r, refs
+	return f.staged, f.stageErr
 }
 
 func (f *fake) List(_ context.Context, o manager.ListOptions) (manager.Listing, error) {
