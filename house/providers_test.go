@@ -192,21 +192,41 @@ func writeFile(t *testing.T, text string) string {
 }
 
 // TestOwnProviderWithoutFile holds that a program may name its provider where
-// there are no settings.
+// there are no settings, and that sandboxes which end with the program are made
+// anew by the next one.
 func TestOwnProviderWithoutFile(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("SANDBOX_CONFIG", "")
-	closed := 0
-	h, err := house.Open(house.Options{StateDir: t.TempDir(), Provider: "cloud", Providers: []house.Registration{clouds("cloud", &closed)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	m, err := h.Manager()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Run(context.Background(), manager.Request{Who: config.Who{Agent: "main", Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}}); err != nil {
-		t.Error(err)
+	state, ctx := t.TempDir(), context.Background()
+	for i := range 2 {
+		h, err := house.Open(house.Options{StateDir: state, Provider: "cloud", Providers: []house.Registration{clouds("cloud", new(int))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		m, err := h.Manager()
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := func() (all []sandbox.Status) {
+			l, err := m.List(ctx, manager.ListOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, r := range l.Containers {
+				all = append(all, r.Status)
+			}
+			return all
+		}
+		if got := status(); i > 0 && (len(got) != 1 || got[0] != sandbox.StatusMissing) {
+			t.Errorf("before a use the sandboxes are %v", got)
+		}
+		if _, err := m.Run(ctx, manager.Request{Who: config.Who{Agent: "main", Session: "s"}, Command: sandbox.Command{Args: []string{"true"}}}); err != nil {
+			t.Error(err)
+		}
+		if got := status(); len(got) != 1 || got[0] != sandbox.StatusRunning {
+			t.Errorf("after a use the sandboxes are %v", got)
+		}
+		h.Close()
 	}
 }
