@@ -195,6 +195,15 @@ type FilesystemRules struct {
 	AllowWrite       []string `json:"allowWrite,omitempty"`
 	DenyWrite        []string `json:"denyWrite,omitempty"`
 	AllowUnixSockets []string `json:"allowUnixSockets,omitempty"`
+
+	// YieldRead are the rules of DenyRead inside which ReopenRead opens reading,
+	// and ReopenWrite writing as well: those of the settings, never a built-in
+	// one. The paths of ReopenRead and ReopenWrite are in AllowRead and AllowWrite
+	// too, and lead through no link. All three are empty where no allow lies below
+	// a deny; then a deny beats every allow.
+	YieldRead   []string `json:"yieldRead,omitempty"`
+	ReopenRead  []string `json:"reopenRead,omitempty"`
+	ReopenWrite []string `json:"reopenWrite,omitempty"`
 }
 
 // EgressRules say which hosts can be reached. Nothing allowed means nothing.

@@ -203,6 +203,9 @@ func fillRules(s *sandbox.Spec, r Resolved, f Facts) error {
 			*l.to = append(*l.to, p)
 		}
 	}
+	if err := reopened(s, r, f); err != nil {
+		return err
+	}
 	return sockets(s, r, f)
 }
 

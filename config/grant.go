@@ -97,7 +97,10 @@ func LateGrants(made, now sandbox.FilesystemRules) (grants []sandbox.Grant, ok b
 			return nil, false
 		}
 	}
+	// No grant opens what a deny closes, so a path that opens something inside one
+	// is no grant.
 	same := slices.Equal(made.DenyRead, now.DenyRead) && slices.Equal(made.DenyWrite, now.DenyWrite) &&
+		slices.Equal(made.YieldRead, now.YieldRead) && slices.Equal(made.ReopenRead, now.ReopenRead) && slices.Equal(made.ReopenWrite, now.ReopenWrite) &&
 		slices.Equal(made.AllowUnixSockets, now.AllowUnixSockets)
 	return grants, same && len(grants) > 0
 }

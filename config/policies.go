@@ -19,6 +19,7 @@ import (
 type Inside struct {
 	FoldCase bool              // names that differ in case are one file there
 	Home     string            // the host's home, where walls may show it at its place; empty is unknown
+	HostHome string            // the host's home, for the folders of the host that settings mount; empty is unknown
 	Env      map[string]string // replaces $VAR in rules for files
 }
 
@@ -43,6 +44,7 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 		Home:         r.home(),
 		HostHome:     in.Home,
 		PrivateHome:  r.privateHome(),
+		Shown:        r.shown(in),
 		HostRules:    defaultFilesystem().DenyRead,
 		WorkRoots:    slices.Compact([]string{sandbox.WorkspaceDir, r.home()}),
 		TempPrefixes: temp, TempOnly: only,
@@ -64,6 +66,34 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 	}
 	p, err := policypath.New(o)
 	return p, r.placed(err)
+}
+
+// shown returns the folders of the host that settings mount, with their places
+// inside: a rule may name a file there by either. A folder that cannot be
+// expanded is refused where it is mounted.
+func (r Resolved) shown(in Inside) []policypath.Shown {
+	var out []policypath.Shown
+	add := func(source, target string) {
+		p, err := pathvar.Expand(source, in.HostHome, in.Env)
+		if err == nil && path.IsAbs(p) && path.IsAbs(target) && path.Clean(p) != "/" && path.Clean(target) != "/" && path.Clean(p) != path.Clean(target) {
+			out = append(out, policypath.Shown{Host: p, Inside: target})
+		}
+	}
+	switch {
+	case r.Workspace != "":
+		add(r.Workspace, sandbox.WorkspaceDir)
+	case r.WorkspaceAccess == sandbox.AccessRW && r.AgentWorkspace != "":
+		add(r.AgentWorkspace, sandbox.WorkspaceDir)
+	}
+	if r.WorkspaceAccess == sandbox.AccessRO && r.AgentWorkspace != "" {
+		add(r.AgentWorkspace, sandbox.AgentDir)
+	}
+	for _, b := range r.Docker.Binds {
+		source, rest, _ := strings.Cut(b, ":")
+		target, _, _ := strings.Cut(rest, ":")
+		add(source, target)
+	}
+	return out
 }
 
 // expand replaces the variables in rules for files and leaves their ~, which

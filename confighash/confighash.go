@@ -64,6 +64,7 @@ func canonical(s sandbox.Spec) sandbox.Spec {
 	f := &s.Filesystem
 	for _, list := range []*[]string{
 		&f.AllowRead, &f.DenyRead, &f.AllowWrite, &f.DenyWrite, &f.AllowUnixSockets,
+		&f.YieldRead, &f.ReopenRead, &f.ReopenWrite,
 	} {
 		*list = set(*list)
 	}

@@ -51,7 +51,7 @@ func (m *Manager) gate(settings *config.Settings, res config.Resolved, flags *co
 // Inside is what policies have to know of the place where commands of res run.
 // A container never shows the host's home at its place.
 func (h Host) Inside(res config.Resolved) config.Inside {
-	in := config.Inside{Env: h.Env}
+	in := config.Inside{Env: h.Env, HostHome: h.Home}
 	if res.Provider != "docker" {
 		in.FoldCase, in.Home = runtime.GOOS == "darwin", h.Home
 	}

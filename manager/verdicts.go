@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"path"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -50,7 +51,11 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 	}
-	e.NoEffect = append(e.NoEffect, noticesOf(closed)...)
+	linked, err := m.linked(res)
+	if err != nil {
+		e.Problems = append(e.Problems, err.Error())
+	}
+	e.NoEffect = append(e.NoEffect, noticesOf(slices.Concat(closed, linked))...)
 	e.Network = networkPlan(res, g.Hosts())
 	if q.Tool != "" {
 		d := g.Tools().Judge(q.Tool)
@@ -75,6 +80,16 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 	if q.Host != "" {
 		e.Verdicts = append(e.Verdicts, m.answerNetwork(ctx, g, res, q.Host, q.Method)...)
 	}
+}
+
+// linked returns a notice for each allowed path that opens nothing because it
+// leads through a link on this host.
+func (m *Manager) linked(res config.Resolved) ([]config.Notice, error) {
+	f := config.Facts{Home: m.host.Home, Env: m.host.Env, Canonical: map[string]string{}, Via: map[string][]string{}}
+	if err := m.canonical(res, &f); err != nil {
+		return nil, err
+	}
+	return config.LinkedAllows(res, f), nil
 }
 
 // answerCommand says what the gate makes of a line for a shell, and where it

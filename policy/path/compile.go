@@ -15,7 +15,8 @@ const maxRules = 10_000
 type compiler struct {
 	p     *Policy
 	roots []string
-	host  []string // Options.HostRules
+	host  []string      // Options.HostRules
+	shown [][2][]string // names of the places of Options.Shown, each by both names
 	err   error
 }
 
@@ -36,7 +37,7 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 			c.err = err
 			return
 		}
-		for _, r := range c.alsoOnHost(alternatives) {
+		for _, r := range c.alsoShown(c.alsoOnHost(alternatives)) {
 			if r.anchor == atHome && closes && c.p.private && i < len(c.host) && c.host[i] == text {
 				continue
 			}
@@ -46,12 +47,13 @@ func (c *compiler) list(field string, rules []string, closes bool, to ...*index)
 				}
 				r.anchor = atHomes
 			}
+			if closes {
+				r.reads = to[0] == &c.p.denyRead
+				r.firm = !r.reads || i < len(c.host) && c.host[i] == text
+				c.p.closing[r.anchor] = append(c.p.closing[r.anchor], r)
+			}
 			for _, x := range to {
 				x.add(r)
-			}
-			if closes {
-				r.reads = len(to) > 1
-				c.p.closing[r.anchor] = append(c.p.closing[r.anchor], r)
 			}
 		}
 	}
@@ -68,6 +70,40 @@ func (c *compiler) alsoOnHost(rules []*rule) []*rule {
 			there := *r
 			there.anchor, there.segs = atRoot, slices.Concat(plainSegments(c.p.hostHome), r.segs)
 			out = append(out, &there)
+		}
+	}
+	return out
+}
+
+// shownAt takes the places that go by two names.
+func (c *compiler) shownAt(list []Shown) {
+	for i, s := range list {
+		host, why := canonical(s.Host, c.p.fold)
+		inside, whyInside := canonical(s.Inside, c.p.fold)
+		if why != "" || whyInside != "" || host.descriptor || inside.descriptor || len(host.segs) == 0 || len(inside.segs) == 0 {
+			if c.err == nil {
+				c.err = invalid(fmt.Sprintf("shown[%d]", i), s.Host+":"+s.Inside, "names no folder that is seen inside")
+			}
+			continue
+		}
+		c.shown = append(c.shown, [2][]string{host.segs, inside.segs}, [2][]string{inside.segs, host.segs})
+	}
+}
+
+// alsoShown adds to the rules of places that go by two names the same by the
+// other name.
+func (c *compiler) alsoShown(rules []*rule) []*rule {
+	out := rules
+	for _, r := range rules {
+		if r.anchor != atRoot {
+			continue
+		}
+		for _, s := range c.shown {
+			if len(r.segs) >= len(s[0]) && slices.EqualFunc(r.segs[:len(s[0])], s[0], func(g segment, name string) bool { return g.plain && g.text == name }) {
+				there := *r
+				there.segs = slices.Concat(plainSegments(s[1]), r.segs[len(s[0]):])
+				out = append(out, &there)
+			}
 		}
 	}
 	return out

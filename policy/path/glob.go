@@ -45,11 +45,13 @@ func (p *Policy) JudgeGlob(op sandbox.Operation, pattern string) Decision {
 	}
 	walked, fixed := walk(at.segs, rest)
 	d := p.judgeRoots(op, place{text: pattern, segs: append(fixed, "*")}, p.homesAt(fixed))
+	opened := p.opened(op, fixed, p.homesAt(fixed))
 	for _, way := range ways(walked) {
 		if throughProc(way) {
 			return unclear(pattern, "may lead through /proc to anywhere")
 		}
-		d = worse(d, p.judgeWay(op, pattern, way, p.own(fixed)))
+		d = worse(d, p.judgeWay(op, pattern, way, p.own(fixed), opened))
+		opened = 0 // the other ways begin with other names
 	}
 	return d
 }
@@ -128,8 +130,9 @@ func throughProc(names []shellName) bool {
 	return false
 }
 
-// judgeWay holds one way against denies and table.
-func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellName, own bool) Decision {
+// judgeWay holds one way against denies and table. An allow of the first opened
+// names opens them inside denies.
+func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellName, own bool, opened int) Decision {
 	worst := Decision{Verdict: policy.Allow}
 	weigh := func(r *rule, match fit) {
 		if match != apart {
@@ -144,7 +147,7 @@ func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellNam
 	}
 	for i := range names {
 		p.anywhere(names[i:], func(r *rule) {
-			if concerns(r) {
+			if concerns(r) && !r.yields(i, opened) {
 				weigh(r, coverSparing(r.segs, names[i:]))
 			}
 		})
@@ -155,7 +158,7 @@ func (p *Policy) judgeWay(op sandbox.Operation, pattern string, names []shellNam
 				continue
 			}
 			for _, r := range p.closing[a] {
-				if n := len(prefix); concerns(r) && (len(names) <= n || mayStart(r.segs, names[n:]) || deepStart(names[:n+1])) {
+				if n := len(prefix); concerns(r) && !r.yields(n, opened) && (len(names) <= n || mayStart(r.segs, names[n:]) || deepStart(names[:n+1])) {
 					weigh(r, coverSparing(slices.Concat(prefix, r.segs), names))
 				}
 			}

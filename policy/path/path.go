@@ -28,20 +28,33 @@ type Options struct {
 	Home         string   // absolute; empty is unknown: then "~/x" in a deny means every home, and elsewhere nothing
 	HostHome     string   // absolute; home of the host, where files of it are seen inside at their places; empty is none
 	PrivateHome  bool     // Home is the sandbox's own and holds nothing of the host: the table of sensitive files does not concern it
-	HostRules    []string // what both lists of denies begin with: of these, rules below "~/" do not concern a private Home
+	HostRules    []string // what both lists of denies begin with: no AllowRead opens anything inside them, and those below "~/" do not concern a private Home
+	Shown        []Shown  // folders of the host that are seen inside at other places
 	WorkRoots    []string // folders that may be read and written; none means no writing but by AllowWrite and TempPrefixes
 	ReadRoots    []string // folders that may be read besides; empty is all
 	TempPrefixes []string // folders below /tmp, /private/tmp and /var/tmp that may be written under Strict and with TempOnly
 	TempOnly     bool     // deny writing temporary files outside TempPrefixes without Strict too
 
-	AllowRead, DenyRead   []string // a deny to read denies writing too
-	AllowWrite, DenyWrite []string // an allow to write allows reading too
+	// A deny to read denies writing too. A path of AllowRead, no pattern, that
+	// lies below the match of a deny opens reading there again, and writing
+	// where AllowWrite names a path as deep. The deeper of the two decides.
+	AllowRead, DenyRead []string
+	// An allow to write allows reading too where no deny closes it. No allow
+	// opens anything inside a DenyWrite.
+	AllowWrite, DenyWrite []string
 
 	Sensitive  []Entry  // added to the built-in table
 	Exceptions []string // rules for what the table of sensitive files does not concern
 
 	FoldCase bool // whether the file system takes names that differ in case for one, as that of macOS does
 	Strict   bool // deny what would be asked about, and temporary files outside TempPrefixes
+}
+
+// A Shown is a folder of the host that is seen inside. A rule that names a place
+// in it by the one name means the place by the other name as well.
+type Shown struct {
+	Host   string // absolute
+	Inside string // absolute
 }
 
 // A Decision is what a Policy says of one operation on one path.
@@ -81,6 +94,7 @@ type Policy struct {
 
 	denyRead, denyWrite, sensitive, exceptions index
 	mayRead, mayWrite                          index // roots and rules
+	openRead, openWrite                        index // paths of the allow lists, which may open inside denyRead
 	liftRead, liftWrite                        index // rules that name a sensitive file
 
 	closing  [anywhere + 1][]*rule     // what denies and the table hold, by where it begins
@@ -105,10 +119,11 @@ func New(o Options) (*Policy, error) {
 		return nil, err
 	}
 	c := compiler{p: p, roots: o.WorkRoots, host: o.HostRules}
+	c.shownAt(o.Shown)
 	c.folders("workRoots", o.WorkRoots, &p.mayRead, &p.mayWrite)
 	c.folders("readRoots", o.ReadRoots, &p.mayRead)
 	c.folders("tempPrefixes", o.TempPrefixes, &p.mayRead, &p.mayWrite)
-	c.list("filesystem.denyRead", o.DenyRead, true, &p.denyRead, &p.denyWrite)
+	c.list("filesystem.denyRead", o.DenyRead, true, &p.denyRead)
 	c.list("filesystem.denyWrite", o.DenyWrite, true, &p.denyWrite)
 	c.list("exceptions", o.Exceptions, false, &p.exceptions)
 	c.list("filesystem.allowRead", o.AllowRead, false, &p.mayRead)
@@ -116,6 +131,8 @@ func New(o Options) (*Policy, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	p.mayRead.rules(opens(&p.openRead, "filesystem.allowRead["))
+	p.mayWrite.rules(opens(&p.openWrite, "filesystem.allowWrite["))
 	return p, nil
 }
 
@@ -133,9 +150,13 @@ func homeOf(field, home string, fold bool) ([]string, error) {
 
 // Judge says whether op may be done to the file or folder at the absolute
 // path name, not what lies below it (see [Policy.JudgeTree]). OpConnect is
-// judged as a write. Rules that deny beat rules that allow at any depth; a
-// rule that allows a sensitive file by name lifts what would be asked about,
-// and never what is denied.
+// judged as a write.
+//
+// A deny closes what it names and everything below, except what AllowRead names
+// below it; the deeper of the two decides, and the deny where they name one
+// path. No allow opens anything inside HostRules, a DenyWrite or the table of
+// sensitive files: there, a rule that allows a file by name lifts what would be
+// asked about, and never what is denied.
 func (p *Policy) Judge(op sandbox.Operation, name string) Decision {
 	p.builtin.Do(p.complete)
 	at, why := canonical(name, p.fold)
@@ -146,14 +167,9 @@ func (p *Policy) Judge(op sandbox.Operation, name string) Decision {
 }
 
 func (p *Policy) judge(op sandbox.Operation, at place) Decision {
-	write := op != sandbox.OpRead
-	denies := &p.denyRead
-	if write {
-		denies = &p.denyWrite
-	}
 	var homes homes
 	p.homesOf(at.segs, &homes)
-	if r := denies.first(at.segs, &homes); r != nil {
+	if r := p.closedBy(op, at.segs, &homes); r != nil {
 		return denied(op, at, r)
 	}
 	d := p.judgeSensitive(op, at, &homes)

@@ -27,6 +27,7 @@ type rule struct {
 	segs   []segment // none: everything below the anchor
 	entry  *Entry    // for rules of the table
 	reads  bool      // for rules of the settings: closes reading too
+	firm   bool      // for denies: no allow opens anything inside
 	but    []segment // last names that the rule does not concern
 }
 

@@ -51,7 +51,7 @@ func TestJudgeRules(t *testing.T) {
 			{"/usr/lib/x", allow, ask}, {"/opt/x/y", allow, ask}, {"/opt/y", ask, ask}, {"/srv/out/y", allow, allow}, {"/work/x", allow, allow}, {"/dev/null", allow, allow},
 		}},
 		{"deny beats allow", path.Options{
-			AllowRead: []string{"/work/a/b/c", "/"}, DenyRead: []string{"/work/a"}, AllowWrite: []string{"/work/d/e"}, DenyWrite: []string{"/work/d", "**/*.lock"},
+			AllowRead: []string{"/work/a", "/"}, DenyRead: []string{"/work/a"}, AllowWrite: []string{"/work/d/e"}, DenyWrite: []string{"/work/d", "**/*.lock"},
 		}, []question{
 			{"/work/a", deny, deny}, {"/work/a/b/c/d", deny, deny}, {"/work/ab", allow, allow}, {"/work/d/e/f", allow, deny},
 			{"/work/x/y.lock", allow, deny}, {"/work/y.lock/z", allow, deny}, {"/work/y.locks", allow, allow},

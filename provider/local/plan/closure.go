@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 )
@@ -15,6 +16,10 @@ type closure struct {
 	dir  bool // the stub is a folder
 	sock bool // the stub is a socket
 	rule string
+	// yields is a closure for reading inside which opens are open, for writing
+	// too unless firm names a rule that closes writing.
+	yields bool
+	firm   string
 	// frozen is a folder in which no name may be made, renamed or removed,
 	// because a link lies there that must stay; it closes nothing else.
 	frozen string   // the rule
@@ -71,7 +76,7 @@ func (b *builder) deny(d Deny, links int) error {
 		case p == d.Path && kind == Link:
 			return b.denyLink(d, links)
 		case p == d.Path:
-			b.add(closure{path: p, kind: kind, read: d.Read, rule: d.Rule})
+			b.add(closure{path: p, kind: kind, read: d.Read, rule: d.Rule, yields: d.Yields && d.Read, firm: d.firm()})
 		case kind == Link:
 			return changed(p, d.Rule, "a folder above a denied path has become a link")
 		case kind != Dir:
@@ -81,6 +86,14 @@ func (b *builder) deny(d Deny, links int) error {
 		}
 	}
 	return nil
+}
+
+// firm returns the rule of a deny of writing alone, to which no open is one.
+func (d Deny) firm() string {
+	if d.Read {
+		return ""
+	}
+	return d.Rule
 }
 
 // keepMissing closes p, the first missing part of d's path.
@@ -133,6 +146,10 @@ func (b *builder) add(c closure) {
 		old, c = c, old
 	}
 	// The stronger is old now.
+	old.yields = old.yields && (c.yields || !c.read)
+	if old.firm == "" || c.firm != "" && c.firm < old.firm {
+		old.firm = c.firm
+	}
 	old.dir = old.dir || c.dir
 	old.sock = old.sock && c.sock
 	if old.frozen == "" || c.frozen != "" && c.frozen < old.frozen {
@@ -154,16 +171,103 @@ func (b *builder) sortedClosures() []closure {
 }
 
 // over returns what closes the host path p itself or a folder above it:
-// first what closes it for reading, then what closes it for writing.
-func over(closures map[string]closure, p string) (c closure, ok bool) {
+// first what closes it for reading, then what closes it for writing. Opens below
+// a closure that yields take its effect from p, of reading or of both.
+func over(closures map[string]closure, opens map[string]Open, p string) (c closure, ok bool) {
+	var o opened
 	for q := range up(p) {
 		switch d := closures[q]; {
 		case !d.closes():
-		case d.read:
+		case d.read && !(d.yields && o.read):
 			return d, true
+		case d.read && d.firm != "":
+			d.read, d.rule = false, d.firm
+			c, ok = d, true
+		case d.read && o.write:
+		case d.read:
+			d.read = false
+			c, ok = d, true
 		default:
 			c, ok = d, true
 		}
+		o.by(opens[q])
 	}
 	return c, ok
+}
+
+// opened is what opens do to a path, by what was met on the way up from it.
+type opened struct{ read, write, fixed bool }
+
+// by takes an open, or none, into account. One for reading alone has what is
+// below it be read-only, unless a deeper one says otherwise.
+func (o *opened) by(q Open) {
+	o.write = o.write || q.Write && !o.fixed
+	o.fixed = o.fixed || q.Read && !o.write
+	o.read = o.read || q.Read
+}
+
+// open finds the opens that have an effect: their paths are there and lead
+// through no link.
+func (b *builder) openings() error {
+	for _, o := range b.w.Opens {
+		if !clean(o.Path) || o.Rule == "" {
+			return invalid(o.Path, o.Rule, "a path that is opened has to be absolute and clean, and its rule named", "")
+		}
+		way := down("/", o.Path)
+		for i, p := range way {
+			kind, err := b.host.Kind(p)
+			if err != nil {
+				return err
+			}
+			if kind == Link {
+				b.plan.Notes = append(b.plan.Notes, p+" is a link, so nothing is open there by "+o.Rule)
+			}
+			if kind != Dir && !(kind == File && i == len(way)-1) {
+				break
+			}
+			if i == len(way)-1 {
+				old := b.opens[o.Path]
+				if old.Rule != "" && old.Rule < o.Rule {
+					o.Rule = old.Rule
+				}
+				o.Read, o.Write = o.Read || old.Read, o.Write || old.Write
+				b.opens[o.Path] = o
+			}
+		}
+	}
+	return nil
+}
+
+// reopen shows the opens again in each view in which a closure hides them.
+func (b *builder) reopen() error {
+	views := b.sortedLayers()
+	base := maps.Clone(b.layers)
+	for _, p := range slices.SortedFunc(maps.Keys(b.opens), func(x, y string) int {
+		return cmp.Or(cmp.Compare(depth(x), depth(y)), cmp.Compare(x, y))
+	}) {
+		for _, l := range views {
+			if !l.shows() || p == l.view.Source || !under(p, l.view.Source) {
+				continue
+			}
+			target := l.inside(p)
+			if top, _ := topOf(base, target); top.target != l.target || !b.hidden(l.view.Source, path.Dir(p)) {
+				continue // something else lies there, or nothing hides it
+			}
+			v := View{Source: p, Target: target, Write: l.view.Write, Optional: true, Why: b.opens[p].Rule}
+			again, ok, err := b.viewed(v)
+			if err != nil {
+				return err
+			}
+			if ok && !again.closed.closes() {
+				b.layers[target] = again
+			}
+		}
+	}
+	return nil
+}
+
+// hidden reports whether a closure for reading lies at the host path p or
+// between it and source.
+func (b *builder) hidden(source, p string) bool {
+	return slices.ContainsFunc(down(source, p), func(q string) bool { return b.closures[q].read })
 }

@@ -34,7 +34,7 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 		}
 	}
 	v := sandbox.Verdict{HostPath: l.host(at)}
-	if c, denied := over(p.closures, v.HostPath); denied && (c.read || op != sandbox.OpRead) {
+	if c, denied := over(p.closures, p.opens, v.HostPath); denied && (c.read || op != sandbox.OpRead) {
 		v.Rule, v.Builtin = c.rule, true
 		return v
 	}
@@ -91,7 +91,7 @@ func (p Plan) judgeOwn(op sandbox.Operation, at string, l layer) sandbox.Verdict
 		return sandbox.Verdict{Allowed: op == sandbox.OpRead, Rule: ruleSystem, Builtin: true}
 	}
 	v := sandbox.Verdict{Rule: ruleHidden, HostPath: at}
-	if c, denied := over(p.closures, at); denied && (c.read || op != sandbox.OpRead) {
+	if c, denied := over(p.closures, p.opens, at); denied && (c.read || op != sandbox.OpRead) {
 		v.Rule, v.Builtin = c.rule, true
 	}
 	return v

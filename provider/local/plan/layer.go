@@ -67,6 +67,9 @@ func (b *builder) stack() error {
 		}
 		b.links[s.Target] = s.To
 	}
+	if err := b.reopen(); err != nil {
+		return err
+	}
 	if err := b.openUp(); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (b *builder) viewed(v View) (l layer, ok bool, err error) {
 		return l, false, invalid(v.Source, v.Why, "a socket or device cannot be shown",
 			"take it out of the settings; filesystem.allowUnixSockets is for sockets")
 	}
-	c, denied := over(b.closures, v.Source)
+	c, denied := over(b.closures, b.opens, v.Source)
 	switch {
 	case !denied, !c.read && !v.Write:
 		return l, true, nil

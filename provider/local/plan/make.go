@@ -22,6 +22,7 @@ type builder struct {
 	w        World
 	host     Host
 	closures map[string]closure   // by path of the host
+	opens    map[string]Open      // likewise
 	latent   map[string][]closure // of missing paths, in force once they are there
 	layers   map[string]layer     // by target
 	links    map[string]string    // by target
@@ -35,10 +36,10 @@ type builder struct {
 func build(w World, h Host) (*builder, error) {
 	b := &builder{
 		w: w, host: h,
-		closures: map[string]closure{}, latent: map[string][]closure{}, layers: map[string]layer{}, links: map[string]string{},
+		closures: map[string]closure{}, opens: map[string]Open{}, latent: map[string][]closure{}, layers: map[string]layer{}, links: map[string]string{},
 		ops: map[string]Op{}, probes: map[Probe]bool{},
 	}
-	for _, step := range []func() error{b.close, b.stack, b.awaken, b.emit} {
+	for _, step := range []func() error{b.openings, b.close, b.stack, b.awaken, b.emit} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -117,7 +118,7 @@ func (b *builder) finish() {
 		p.links = append(p.links, Symlink{target, to})
 	}
 	slices.SortFunc(p.links, func(a, b Symlink) int { return cmp.Compare(a.Target, b.Target) })
-	p.layers, p.closures = b.layers, b.closures
+	p.layers, p.closures, p.opens = b.layers, b.closures, b.opens
 }
 
 // parents makes the folders between target and what it is mounted on, where
@@ -136,9 +137,15 @@ func (b *builder) parents(target string) {
 		from = mask
 	}
 	for _, dir := range down(from, path.Dir(target)) {
-		if _, taken := b.ops[dir]; !taken {
-			b.ops[dir] = Op{Kind: OpDir, Target: dir, Mode: 0o755}
+		if _, taken := b.ops[dir]; taken {
+			continue
 		}
+		o := Op{Kind: OpDir, Target: dir, Mode: 0o755}
+		if c := b.closures[dir]; c.read && c.kind == Dir && !ok { // the host's, of which an open is shown
+			o.Mode, o.Rule = 0o111, c.rule
+			b.probe(dir, Unreadable, c.rule)
+		}
+		b.ops[dir] = o
 	}
 }
 

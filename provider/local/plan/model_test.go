@@ -34,6 +34,7 @@ type mounted struct {
 	ro      bool
 	mode    uint32
 	mask    bool
+	closed  map[string]bool     // folders of memory that cannot be listed
 	entries map[string]Kind     // of memory, by path below it
 	on      map[string]*mounted // what is mounted on it, by path below it
 }
@@ -45,7 +46,7 @@ type model struct {
 }
 
 func memory(mode uint32) *mounted {
-	return &mounted{mode: mode, entries: map[string]Kind{"": Dir}, on: map[string]*mounted{}}
+	return &mounted{mode: mode, closed: map[string]bool{}, entries: map[string]Kind{"": Dir}, on: map[string]*mounted{}}
 }
 
 // place returns the mount that p lies in and p's path below that, both as a
@@ -97,7 +98,7 @@ func (m *model) run(o Op) error {
 		if m.kind(in, rel) != Missing || in.source != "" || in.ro {
 			return fmt.Errorf("%s cannot be made", o.Target)
 		}
-		in.entries[rel] = Dir
+		in.entries[rel], in.closed[rel] = Dir, o.Mode == 0o111
 		if o.Kind == OpSymlink {
 			in.entries[rel] = Link
 		}

@@ -91,7 +91,7 @@ func (b *builder) closeIn(l layer, c closure) error {
 	if !c.closes() || c.path == l.view.Source {
 		return nil
 	}
-	if above, ok := over(b.closures, path.Dir(c.path)); ok && (above.read || !c.read) {
+	if above, ok := over(b.closures, b.opens, path.Dir(c.path)); ok && (above.read || !c.read) {
 		return nil // closed as part of it
 	}
 	_, made := b.stubs[c.path]
@@ -141,7 +141,7 @@ func (b *builder) mask(target string, kind Kind, rule string) Op {
 // freeze takes the right to make, rename and remove names in the folder that
 // l shows at target.
 func (b *builder) freeze(l layer, c closure, target string) error {
-	if _, closed := over(b.closures, c.path); closed {
+	if _, closed := over(b.closures, b.opens, c.path); closed {
 		return nil
 	}
 	names, err := b.host.Names(c.path)

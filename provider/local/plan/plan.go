@@ -11,6 +11,9 @@
 //   - A deny wins over every view, at any depth, in every view that shows the
 //     path. A view that begins below a denied path is closed too. A deny that
 //     closes what the wall cannot do without is an error, see [View].
+//   - Inside a deny that yields, an [Open] shows its path again, in every view
+//     that shows it. The deeper of the two decides, the deny where they are of
+//     one path; what is denied inside the Open stays so.
 //   - A deny closes paths of the host, not of the inside: what another view or
 //     a tmpfs puts below a closed folder stays reachable.
 //   - Folders above a closed path, and above a mount inside a writable view,
@@ -83,7 +86,20 @@ type Deny struct {
 	// Link has a link be denied alone: what it leads to stays as it is. Of
 	// what is no link it says nothing.
 	Link bool
-	Rule string // as a person finds it in the settings, or the name of a protection
+	// Yields has an [Open] below Path be open for reading, and for writing where
+	// that says so. A deny of writing alone yields to none.
+	Yields bool
+	Rule   string // as a person finds it in the settings, or the name of a protection
+}
+
+// An Open is a path of the host that stays open inside a [Deny] that yields. It
+// shows nothing where no view does, and has no effect where the path is missing,
+// is a link or is reached through one.
+type Open struct {
+	Path  string // absolute and clean
+	Read  bool   // opens reading
+	Write bool   // opens writing, where this or an Open above opens reading
+	Rule  string
 }
 
 // A Target is what a link of the host holds and where it leads.
@@ -100,11 +116,12 @@ type World struct {
 	Tmpfs    []sandbox.Tmpfs
 	ShmSize  int64 // bytes of /dev/shm; 0 is 64 MiB, never unbounded
 	Denies   []Deny
+	Opens    []Open
 	// Tell are files of /proc that tell of the host whatever the namespace,
 	// as paths inside; they have to be there. They are closed.
 	Tell []string
-	// Kinds tells what there is at every Source and every Deny path, at each
-	// ancestor of a Deny path, and where else Make looks. A path that is not
+	// Kinds tells what there is at every Source, every Deny path and every Open
+	// path, at each ancestor of the latter two, and where else Make looks. A path that is not
 	// in it is an error.
 	Kinds map[string]Kind
 	// Names are the entries of folders that are shown name by name.
@@ -181,5 +198,6 @@ type Plan struct {
 
 	layers   map[string]layer
 	closures map[string]closure
+	opens    map[string]Open
 	links    []Symlink
 }

@@ -28,7 +28,7 @@ func check(w World, h tree) (planned bool, wrong error) {
 	if err != nil {
 		return true, err
 	}
-	for _, hold := range []func(World, Plan, *model) error{holdSights, holdWrites, holdKept, holdProbes} {
+	for _, hold := range []func(World, Plan, *model) error{holdSights, holdOpen, holdWrites, holdKept, holdProbes} {
 		if err := hold(w, p, m); err != nil {
 			return true, err
 		}
@@ -36,9 +36,23 @@ func check(w World, h tree) (planned bool, wrong error) {
 	return true, nil
 }
 
-// denied says what the denies of w say of the host path p, computed without
-// any of Make's code: links of denies are followed here.
+// denied says what the denies and opens of w say of the host path p, computed
+// without any of Make's code: links of denies are followed here.
 func denied(w World, m *model, p string) (read, write bool) {
+	covers := func(at string) bool { return p == at || len(p) > len(at) && p[:len(at)+1] == at+"/" }
+	reads, writes := -1, -1 // how long the longest opens are
+	for _, o := range w.Opens {
+		kind := m.host.kinds[o.Path]
+		if !covers(o.Path) || m.host.realKind(o.Path) == Link || kind != Dir && kind != File {
+			continue
+		}
+		if o.Read {
+			reads = max(reads, len(o.Path))
+		}
+		if o.Write {
+			writes = max(writes, len(o.Path))
+		}
+	}
 	for _, d := range w.Denies {
 		at := d.Path
 		if d.Link && m.host.kinds[at] == Link {
@@ -47,11 +61,36 @@ func denied(w World, m *model, p string) (read, write bool) {
 		for m.host.kinds[at] == Link {
 			at = m.host.links[at].Real
 		}
-		if p == at || len(p) > len(at) && p[:len(at)+1] == at+"/" {
-			read, write = read || d.Read, true
+		if !covers(at) {
+			continue
 		}
+		opened := d.Read && d.Yields && reads > len(at)
+		read = read || d.Read && !opened
+		write = write || !opened || writes < reads
 	}
 	return read, write
+}
+
+// holdOpen holds that what the judge lets be read is there to be read.
+func holdOpen(_ World, p Plan, m *model) error {
+	for target, l := range p.layers {
+		if !l.shows() {
+			continue
+		}
+		for h, kind := range m.host.kinds {
+			if kind != Dir && kind != File || !under(h, l.view.Source) {
+				continue
+			}
+			at := l.inside(h)
+			if top, _ := topOf(p.layers, at); top.target != target || !p.Judge(sandbox.OpRead, at).Allowed || isStub(p, h) {
+				continue
+			}
+			if in, rel := m.place(at); in.mask || path.Join(in.source, rel) != h {
+				return fmt.Errorf("the judge lets %s be read, which shows %q, mask %v", at, path.Join(in.source, rel), in.mask)
+			}
+		}
+	}
+	return nil
 }
 
 // holdSights holds that nothing visible is denied, that what is read-only
@@ -196,7 +235,7 @@ func holdProbes(_ World, p Plan, m *model) error {
 		ok := false
 		switch probe.Want {
 		case Unreadable:
-			ok = in.mask
+			ok = in.mask || in.source == "" && in.closed[rel]
 		case Unwritable:
 			ok = in.ro
 		case Writable:

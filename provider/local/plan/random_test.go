@@ -86,9 +86,12 @@ func randomWorld(r *rand.Rand, h tree, paths []string) World {
 	}
 	for range r.IntN(5) {
 		w.Denies = append(w.Denies, Deny{
-			Path: canonical(), Read: r.IntN(2) == 0, Keep: r.IntN(2) == 0, Dir: r.IntN(2) == 0, Link: r.IntN(3) == 0,
+			Path: canonical(), Read: r.IntN(2) == 0, Keep: r.IntN(2) == 0, Dir: r.IntN(2) == 0, Link: r.IntN(3) == 0, Yields: r.IntN(3) > 0,
 			Rule: pick(r, []string{"r1", "r2", "r3"}),
 		})
+	}
+	for range r.IntN(6) {
+		w.Opens = append(w.Opens, Open{Path: pick(r, paths), Read: r.IntN(3) > 0, Write: r.IntN(2) == 0, Rule: pick(r, []string{"o1", "o2"})})
 	}
 	return w
 }

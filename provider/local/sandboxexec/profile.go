@@ -52,6 +52,7 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 			p.show(v.Source, v.Write)
 		}
 	}
+	firm := map[string]bool{} // paths that a deny closes for reading which does not yield
 	for _, d := range slices.Concat(pic.World.Denies, protected.Denies) {
 		if below(p.workdir, d.Path) {
 			return p, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Resource: d.Path, Message: "the workspace lies in what " + d.Rule + " closes"}
@@ -61,6 +62,15 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 			c.Except = []string{tmp}
 		}
 		p.rules.Denies = append(p.rules.Denies, c)
+		if d.Read && d.Yields {
+			p.rules.Yields = append(p.rules.Yields, d.Path)
+		} else if d.Read {
+			firm[d.Path] = true
+		}
+	}
+	p.rules.Yields = slices.DeleteFunc(p.rules.Yields, func(path string) bool { return firm[path] })
+	for _, o := range pic.World.Opens {
+		p.rules.Opens = append(p.rules.Opens, seatbelt.Open{Path: o.Path, Read: o.Read, Write: o.Write})
 	}
 	if len(pic.World.Tmpfs) > len(s.Tmpfs) {
 		// On Linux memory is laid over it.

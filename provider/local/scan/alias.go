@@ -79,8 +79,10 @@ func (w *walk) count(fd int, p string, n *node) error {
 
 func (w *walk) wantLinked(p string, n *node, o origin) {
 	for _, l := range n.linked {
-		o.path = join(p, l.name)
-		w.want(&l.st, o)
+		if at := join(p, l.name); !w.opens(at, &o) {
+			o.path = at
+			w.want(&l.st, o)
+		}
 	}
 }
 

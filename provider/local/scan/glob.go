@@ -2,6 +2,7 @@ package scan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -106,7 +107,8 @@ func (m *matcher) insert(glob int, base, tail, last string) {
 }
 
 // matches returns the glob that decides over name in the folder dir, which
-// reads if any that matches reads, and -1 for none. A glob that spares
+// reads if any that matches reads, and does not yield if any of those does not,
+// and -1 for none. A glob that spares
 // templates does not match the name of one unless the name is of a folder.
 func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int, read bool) {
 	if fold && !m.fold {
@@ -114,7 +116,8 @@ func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int,
 	}
 	glob = -1
 	take := func(c *compiled) {
-		if g := m.globs[c.glob]; glob < 0 || g.Read && !read {
+		g := m.globs[c.glob]
+		if glob < 0 || g.Read && (!read || m.globs[glob].Yields && !g.Yields) {
 			glob, read = c.glob, g.Read
 		}
 	}
@@ -136,6 +139,22 @@ func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int,
 		}
 	}
 	return glob, read
+}
+
+// firm returns the glob that closes name in the folder dir for writing alone, and
+// -1 for none: what opens a name that a glob closes for reading does not open it
+// for that one.
+func (m *matcher) firm(dir, name string, folder, fold bool) int {
+	if fold && !m.fold {
+		return m.folded.firm(pattern.Fold(dir), pattern.Fold(name), folder, true)
+	}
+	for _, c := range slices.Concat(m.exact[name], m.loose) {
+		if !m.globs[c.glob].Read && !(c.spares && !folder && pattern.Spares(c.last, name)) &&
+			(c.single && doublestar.MatchUnvalidated(c.last, name) || !c.single && c.covers(dir, name)) {
+			return c.glob
+		}
+	}
+	return -1
 }
 
 // finds reports whether name is one of those that are looked for.

@@ -29,16 +29,21 @@ func (w *walk) hit(fd int, p string, m match) error {
 	}
 	h := Hit{
 		Path: at, Kind: kind(&st), Dev: uint64(st.Dev), Ino: st.Ino, Links: uint64(st.Nlink),
-		Read: m.read, Rule: w.s.match.globs[m.glob].Rule,
+		Read: m.read, Yields: m.read && w.s.match.globs[m.glob].Yields, Rule: w.s.match.globs[m.glob].Rule,
 	}
-	o := origin{path: at, rule: h.Rule, read: h.Read}
+	if h.Yields {
+		if firm := w.s.match.firm(p, m.name, kindOf(uint32(st.Mode)) == unix.DT_DIR, m.fold); firm >= 0 {
+			h.Firm = w.s.match.globs[firm].Rule
+		}
+	}
+	o := origin{path: at, rule: h.Rule, read: h.Read, yields: h.Yields}
 	switch h.Kind {
 	case plan.File:
 		w.want(&st, o)
 	case plan.Link:
 		w.follow(&h)
 		if h.To != "" {
-			w.denied = append(w.denied, plan.Deny{Path: h.To, Read: h.Read, Rule: h.Rule})
+			w.denied = append(w.denied, plan.Deny{Path: h.To, Read: h.Read, Yields: h.Yields, Rule: h.Rule})
 		}
 	}
 	w.out.Hits = append(w.out.Hits, h)

@@ -56,6 +56,7 @@ type match struct {
 	name string
 	glob int
 	read bool
+	fold bool // the folder disregards case
 }
 
 // A linked is a file that has several names.

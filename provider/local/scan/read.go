@@ -84,7 +84,7 @@ func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 			if hit = frozen; read {
 				hit = sealed
 			}
-			r.n.hits = append(r.n.hits, match{string(name), glob, read})
+			r.n.hits = append(r.n.hits, match{string(name), glob, read, r.n.fold})
 		}
 	}
 	if r.n.shut == free && r.w.s.match.finds(name, r.n.fold) {

@@ -59,6 +59,7 @@ type Limits struct {
 type Glob struct {
 	Pattern string
 	Read    bool   // closes reading too
+	Yields  bool   // leaves [Request.Opened] open inside what it matches
 	Rule    string // as a person finds it in the settings
 }
 
@@ -69,6 +70,9 @@ type Request struct {
 	// Denied is denied by path: looked at for hard links and, where reading is
 	// left open, for what must not be read.
 	Denied []plan.Deny
+	// Opened lists paths that stay open inside what denies and globs that yield
+	// close: they are looked through like folders that nothing closes.
+	Opened []string
 	// Exclude lists folders that are not looked into, because the wall does
 	// not show them or shows something else there.
 	Exclude []string
@@ -85,7 +89,9 @@ type Hit struct {
 	Dev, Ino uint64
 	Links    uint64 // names that the file has, wherever they are
 	Read     bool   // some glob that matches closes reading
+	Yields   bool   // each glob that matches and closes reading yields
 	Rule     string
+	Firm     string // where it yields, the rule that closes writing in what is opened, or empty
 	// To is, for a link, the canonical path it leads to when that lies below
 	// a root and is or holds no root: closing the name alone would leave the
 	// content open by its other name. Elsewhere it is empty, so a link to
@@ -142,11 +148,16 @@ const (
 func (r Result) Denies() []plan.Deny {
 	var out []plan.Deny
 	for _, h := range r.Hits {
-		switch {
-		case h.Kind != plan.Link:
-			out = append(out, plan.Deny{Path: h.Path, Read: h.Read, Rule: h.Rule})
-		case h.To != "":
-			out = append(out, plan.Deny{Path: h.To, Read: h.Read, Rule: h.Rule})
+		at := h.Path
+		if h.Kind == plan.Link {
+			at = h.To
+		}
+		if at == "" {
+			continue
+		}
+		out = append(out, plan.Deny{Path: at, Read: h.Read, Yields: h.Yields, Rule: h.Rule})
+		if h.Firm != "" {
+			out = append(out, plan.Deny{Path: at, Rule: h.Firm})
 		}
 	}
 	for _, a := range r.Aliases {
@@ -210,7 +221,7 @@ func (s *Scanner) Scan(ctx context.Context, q Request) (Result, error) {
 // prepare compiles the globs, and forgets what was remembered for other
 // requests: which names matter is part of what is remembered.
 func (s *Scanner) prepare(q Request) error {
-	for _, list := range [][]string{q.Roots, q.Exclude, denied(q.Denied)} {
+	for _, list := range [][]string{q.Roots, q.Exclude, q.Opened, denied(q.Denied)} {
 		for _, p := range list {
 			if !strings.HasPrefix(p, "/") || strings.IndexByte(p, 0) >= 0 {
 				return failed(sandbox.CodeValidation, p, "the path is not absolute", "", nil)
@@ -232,7 +243,7 @@ func (s *Scanner) prepare(q Request) error {
 // key tells requests apart. Paths hold no NUL byte.
 func (q Request) key() string {
 	var b strings.Builder
-	for _, list := range [][]string{q.Roots, q.Exclude, q.Find, denied(q.Denied)} {
+	for _, list := range [][]string{q.Roots, q.Exclude, q.Find, q.Opened, denied(q.Denied)} {
 		for _, p := range list {
 			b.WriteString(p + "\x00")
 		}
@@ -240,10 +251,12 @@ func (q Request) key() string {
 	}
 	for _, d := range q.Denied {
 		b.WriteByte(mark(d.Read))
+		b.WriteByte(mark(d.Yields))
 	}
 	for _, g := range q.Globs {
 		b.WriteString(g.Pattern + "\x00" + g.Rule + "\x00")
 		b.WriteByte(mark(g.Read))
+		b.WriteByte(mark(g.Yields))
 	}
 	return b.String()
 }

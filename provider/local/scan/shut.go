@@ -23,6 +23,7 @@ type origin struct {
 	read bool
 	// search says that what lies below can still be read inside.
 	search bool
+	yields bool // what is opened in it stays open
 }
 
 // shut says what o makes of a folder. No origin is nil.
@@ -42,11 +43,19 @@ func (w *walk) deny(q Request) {
 	for _, p := range q.Exclude {
 		w.skip[path.Clean(p)] = true
 	}
+	for _, p := range q.Opened {
+		w.opened[path.Clean(p)] = true
+	}
+	firm := map[string]bool{} // of several denies of one path, one that does not yield counts
 	for i := range w.denied {
 		d := &w.denied[i]
 		if d.Path = path.Clean(d.Path); d.Read {
 			w.skip[d.Path], w.sealed[d.Path] = true, true
+			firm[d.Path] = firm[d.Path] || !d.Yields
 		}
+	}
+	for i := range w.denied {
+		w.denied[i].Yields = w.denied[i].Yields && !firm[w.denied[i].Path]
 	}
 	w.denied = slices.DeleteFunc(w.denied, func(d plan.Deny) bool { return !d.Read && w.sealed[d.Path] })
 	for _, d := range w.denied {
@@ -72,9 +81,27 @@ func (w *walk) meet(p string, o *origin) *origin {
 
 // below returns what closes the folder s of n, which lies at p; o closes n.
 func (w *walk) below(p string, n *node, s sub, o *origin) *origin {
+	if w.opens(p, o) {
+		o = nil
+	}
 	if s.hit != free {
 		i := slices.IndexFunc(n.hits, func(m match) bool { return m.name == s.name })
-		o = &origin{path: p, rule: w.s.match.globs[n.hits[i].glob].Rule, read: n.hits[i].read, search: !n.hits[i].read}
+		g := w.s.match.globs[n.hits[i].glob]
+		o = &origin{path: p, rule: g.Rule, read: n.hits[i].read, search: !n.hits[i].read, yields: n.hits[i].read && g.Yields}
 	}
 	return w.meet(p, o)
+}
+
+// opens reports whether what lies at p, which o closes, stays open.
+func (w *walk) opens(p string, o *origin) bool { return o != nil && o.yields && w.opened[p] }
+
+// openedBelow reports whether p, or a folder on the way to it from the folder
+// closed, stays open.
+func (w *walk) openedBelow(p, closed string) bool {
+	for ; p != closed && p != "/"; p = path.Dir(p) {
+		if w.opened[p] {
+			return true
+		}
+	}
+	return false
 }

@@ -28,6 +28,7 @@ type walk struct {
 	sealed  map[string]bool   // those of them that are denied for reading
 	frozen  map[string]string // what is denied for writing alone, and the rule
 	met     map[string]bool   // what of that a walk from above has come by
+	opened  map[string]bool   // what stays open inside what yields
 	denied  []plan.Deny
 	devices map[uint64]device
 	list    bool
@@ -79,7 +80,7 @@ func (w *walk) close() {
 func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
 	w := &walk{
 		ctx: ctx, s: s, begin: time.Now(), denied: slices.Clone(q.Denied),
-		skip: map[string]bool{}, sealed: map[string]bool{}, frozen: map[string]string{}, met: map[string]bool{},
+		skip: map[string]bool{}, sealed: map[string]bool{}, frozen: map[string]string{}, met: map[string]bool{}, opened: map[string]bool{},
 		list: q.List, devices: map[uint64]device{}, wanted: map[inode]*wanted{},
 	}
 	w.end = w.begin.Add(s.limits.Time)
@@ -112,7 +113,7 @@ func (w *walk) all() error {
 		if !d.Read && w.met[d.Path] {
 			continue
 		}
-		if err := w.tree(d.Path, &origin{path: d.Path, rule: d.Rule, read: d.Read}); err != nil {
+		if err := w.tree(d.Path, &origin{path: d.Path, rule: d.Rule, read: d.Read, yields: d.Yields}); err != nil {
 			return err
 		}
 	}
@@ -153,14 +154,14 @@ func (w *walk) above(root string) (o *origin, err error) {
 			return nil, w.lost(p, err)
 		}
 		before := len(w.out.Hits)
-		err = w.hit(fd, path.Dir(p), match{path.Base(p), glob, read})
+		err = w.hit(fd, path.Dir(p), match{path.Base(p), glob, read, false})
 		unix.Close(fd)
 		if err != nil {
 			return nil, err
 		}
 		for _, h := range w.out.Hits[before:] {
-			if h.Kind == plan.Dir && (o == nil || h.Read && !o.read) {
-				o = &origin{path: p, rule: h.Rule, read: h.Read, search: !h.Read}
+			if h.Kind == plan.Dir && (o == nil || h.Read && !o.read) && !(h.Yields && w.openedBelow(root, p)) {
+				o = &origin{path: p, rule: h.Rule, read: h.Read, search: !h.Read, yields: h.Yields}
 			}
 		}
 	}

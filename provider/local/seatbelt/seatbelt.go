@@ -14,6 +14,7 @@
 package seatbelt
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -42,9 +43,13 @@ type Rules struct {
 	Tmp      []string // folders for temporary files, writable
 	Denies   []Deny   // by path; they hold for what is missing too
 	Globs    []Glob
-	Sockets  []string // Unix sockets that may be connected to
-	Ports    []int    // of the loopback interface that may be connected to: those of the egress proxy
-	Listen   bool     // whether programs may listen on the loopback interface
+	// Yields are the paths of Denies inside which Opens are open. A glob yields
+	// to none here: at which depth it matches the profile cannot say.
+	Yields  []string
+	Opens   []Open
+	Sockets []string // Unix sockets that may be connected to
+	Ports   []int    // of the loopback interface that may be connected to: those of the egress proxy
+	Listen  bool     // whether programs may listen on the loopback interface
 }
 
 // A Deny closes a path and what lies below it for writing, or altogether.
@@ -53,6 +58,13 @@ type Deny struct {
 	Read   bool
 	Except []string // folders below Path that it does not close
 	Rule   string   // as a person finds it in the settings
+}
+
+// An Open stays open inside the denies that yield. One to write counts where it
+// or one above opens reading.
+type Open struct {
+	Path        string
+	Read, Write bool
 }
 
 // A Glob closes what a pattern matches; its words are those of package
@@ -97,13 +109,16 @@ func Profile(r Rules) (string, error) {
 	r.views(&w)
 	r.network(&w)
 	r.denies(&w, closed)
+	if len(r.Opens) > 0 {
+		r.reopen(&w, closed)
+	}
 	r.pins(&w)
 	return w.b.String(), nil
 }
 
 // check refuses paths and ports that cannot be written.
 func (r Rules) check() error {
-	lists := [][]string{r.Readable, r.Writable, r.Tmp, r.Sockets, denied(r.Denies)}
+	lists := [][]string{r.Readable, r.Writable, r.Tmp, r.Sockets, denied(r.Denies), r.Yields, opened(r.Opens)}
 	for _, d := range r.Denies {
 		lists = append(lists, d.Except)
 	}
@@ -132,17 +147,21 @@ func (r Rules) closures() ([]closure, error) {
 		return nil, err
 	}
 	for _, d := range r.Denies {
-		expression := pathRegex(d.Path) + "(/.*)?"
-		c := closure{read: d.Read, rule: d.Rule, match: expression, filters: []string{"(subpath " + quote(d.Path) + ")", regex(expression)}}
-		for _, e := range d.Except {
-			c.except = append(c.except, pathRegex(e)+"(/.*)?")
-		}
-		for i := range c.filters {
-			c.filters[i] = sparing(c.filters[i], c.except)
-		}
-		list = append(list, c)
+		list = append(list, closureOf(d))
 	}
 	return list, nil
+}
+
+func closureOf(d Deny) closure {
+	expression := pathRegex(d.Path) + "(/.*)?"
+	c := closure{read: d.Read, rule: d.Rule, match: expression, filters: []string{"(subpath " + quote(d.Path) + ")", regex(expression)}}
+	for _, e := range d.Except {
+		c.except = append(c.except, pathRegex(e)+"(/.*)?")
+	}
+	for i := range c.filters {
+		c.filters[i] = sparing(c.filters[i], c.except)
+	}
+	return c
 }
 
 // sparing narrows a filter to what none of the expressions match.
@@ -202,6 +221,52 @@ type closure struct {
 	filters []string
 	match   string
 	except  []string
+}
+
+// reopen allows again what is open inside denies, the shallow first, and closes
+// again what is denied in it, and what yields to nothing.
+func (r Rules) reopen(w *writer, list []closure) {
+	yields := func(d Deny) bool { return d.Read && slices.Contains(r.Yields, d.Path) }
+	opens := slices.Clone(r.Opens)
+	slices.SortFunc(opens, func(a, b Open) int {
+		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path))
+	})
+	for _, o := range opens {
+		this := []string{"(subpath " + quote(o.Path) + ")"}
+		if !o.Read && !slices.ContainsFunc(opens, func(above Open) bool { return above.Read && within(o.Path, above.Path) }) {
+			continue
+		}
+		if o.Read {
+			w.rule("allow file-read*", this)
+		}
+		if o.Write {
+			w.rule("allow file-write*", this)
+		} else {
+			w.rule("deny file-write*", this, w.message())
+		}
+		var inside []closure
+		for _, d := range r.Denies {
+			if yields(d) && within(d.Path, o.Path) {
+				inside = append(inside, closureOf(d))
+			}
+		}
+		r.denies(w, inside)
+	}
+	firm := list[: len(list)-len(r.Denies) : len(list)-len(r.Denies)] // those of globs
+	for _, d := range r.Denies {
+		if !yields(d) {
+			firm = append(firm, closureOf(d))
+		}
+	}
+	r.denies(w, firm)
+}
+
+func opened(list []Open) []string {
+	out := make([]string, len(list))
+	for i, o := range list {
+		out[i] = o.Path
+	}
+	return out
 }
 
 // denies closes first what is closed for writing, then what is closed

@@ -116,6 +116,41 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestOpens holds what stays open inside denies: the last rule that matches
+// decides, and the deeper of deny and open is the last.
+func TestOpens(t *testing.T) {
+	p, err := Profile(Rules{
+		Tag: "t", Writable: []string{"/w"},
+		Denies: []Deny{{Path: "/w/a", Read: true}, {Path: "/w/a/b/c", Read: true}, {Path: "/w/k", Read: true}, {Path: "/w/z", Read: true}, {Path: "/w/a/b/fixed"}},
+		Globs:  []Glob{{Pattern: "**/.env", Read: true}}, Yields: []string{"/w/a", "/w/a/b/c", "/w/z"},
+		Opens: []Open{{"/w/a/b/c/d", true, true}, {"/w/a/b", true, false}, {"/w/a/b/e", false, true}, {"/w/k/x", true, true}, {"/w/z/1", true, false}, {"/w/a/n", false, true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/w/f": "rw", "/w/a": "", "/w/a/f": "", "/w/a/b": "r", "/w/a/b/f": "r", "/w/a/b/c": "", "/w/a/b/c/f": "", "/w/a/b/c/d/f": "rw", "/w/a/b/e/f": "rw",
+		"/w/a/b/.env": "", "/w/a/b/fixed/f": "r", "/w/k/x/f": "", "/w/z/f": "", "/w/z/1/f": "r", "/w/a/n/f": "",
+	} {
+		got := ""
+		for _, op := range []string{"r", "w"} {
+			allowed := false
+			for _, e := range readProfile(t, p) {
+				about := slices.ContainsFunc(e.list, func(x expr) bool { return x.atom == map[string]string{"r": "file-read*", "w": "file-write*"}[op] })
+				if about && slices.ContainsFunc(e.list, func(f expr) bool { return f.matches(path) }) {
+					allowed = e.list[0].atom == "allow"
+				}
+			}
+			if allowed {
+				got += op
+			}
+		}
+		if got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+}
+
 // closes reports whether the profile denies op at p, by the filters of the
 // test's own reading.
 func closes(t *testing.T, profile, op, p string) bool {

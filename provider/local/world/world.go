@@ -63,14 +63,20 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	if err != nil {
 		return p, err
 	}
-	allowed, err := allowed(s.Filesystem)
+	allowed, err := Allowed(s)
 	if err != nil {
 		return p, err
 	}
 	if err := at.keepOut(allowed, s.Grants); err != nil {
 		return p, err
 	}
-	p.World.Denies, p.Scan.Globs = denied(s.Filesystem)
+	p.World.Denies, p.Scan.Globs = Denied(s)
+	p.World.Opens = Opens(s)
+	for _, o := range p.World.Opens {
+		if o.Read {
+			p.Scan.Opened = append(p.Scan.Opened, o.Path)
+		}
+	}
 	p.World.Views = views
 	hide(&p.World, at, slices.Concat(allowed, granted(s.Grants)))
 	p.World.Views = append(views, allowed...)
@@ -81,9 +87,11 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	return p, nil
 }
 
-// allowed returns the views of what settings allow.
-func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
+// Allowed returns the views of what settings allow, apart from what mounts of s
+// show.
+func Allowed(s sandbox.Spec) ([]plan.View, error) {
 	var views []plan.View
+	f := s.Filesystem
 	for _, l := range []struct {
 		field string
 		paths []string
@@ -99,7 +107,10 @@ func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
 			case strings.HasPrefix(p, "~"):
 				continue // there is no home, and so nothing of it
 			case !path.IsAbs(p):
-				return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Field: l.field, Resource: p, Message: "the path is not absolute"}
+				continue // it lies in the workspace, which is shown
+			}
+			if _, shown := mountOf(s, path.Clean(p)); shown {
+				continue
 			}
 			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Optional: true, Why: l.field + ": " + p})
 		}
@@ -110,8 +121,10 @@ func allowed(f sandbox.FilesystemRules) ([]plan.View, error) {
 // IsGlob reports whether a rule is a pattern and no path.
 func IsGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }
 
-// denied returns what settings deny, by path and by pattern.
-func denied(f sandbox.FilesystemRules) (paths []plan.Deny, globs []scan.Glob) {
+// Denied returns what settings deny, by path and by pattern. A path below a mount
+// of s is also that of what is mounted there.
+func Denied(s sandbox.Spec) (paths []plan.Deny, globs []scan.Glob) {
+	f := s.Filesystem
 	for _, l := range []struct {
 		field string
 		rules []string
@@ -119,16 +132,74 @@ func denied(f sandbox.FilesystemRules) (paths []plan.Deny, globs []scan.Glob) {
 	}{{"filesystem.denyRead", f.DenyRead, true}, {"filesystem.denyWrite", f.DenyWrite, false}} {
 		for _, r := range l.rules {
 			rule := l.field + ": " + r
+			yields := l.read && slices.Contains(f.YieldRead, r)
 			switch {
 			case strings.HasPrefix(r, "~"): // there is no home, and so nothing of it
 			case IsGlob(r) || !path.IsAbs(r):
-				globs = append(globs, scan.Glob{Pattern: r, Read: l.read, Rule: rule})
+				for _, at := range patterns(s, r) {
+					globs = append(globs, scan.Glob{Pattern: at, Read: l.read, Yields: yields, Rule: rule})
+				}
 			default:
-				paths = append(paths, plan.Deny{Path: path.Clean(r), Read: l.read, Keep: true, Rule: rule})
+				for _, at := range Places(s, r) {
+					paths = append(paths, plan.Deny{Path: at, Read: l.read, Keep: true, Yields: yields, Rule: rule})
+				}
 			}
 		}
 	}
 	return paths, globs
+}
+
+// Opens returns what stays open inside denies of s: the paths that settings name,
+// as paths of the host and, where they name a place inside, as what is mounted
+// there.
+func Opens(s sandbox.Spec) (out []plan.Open) {
+	for _, l := range []struct {
+		field string
+		paths []string
+		write bool
+	}{{"filesystem.allowRead", s.Filesystem.ReopenRead, false}, {"filesystem.allowWrite", s.Filesystem.ReopenWrite, true}} {
+		for _, p := range l.paths {
+			for _, at := range Places(s, p) {
+				out = append(out, plan.Open{Path: at, Read: !l.write, Write: l.write, Rule: l.field + ": " + p})
+			}
+		}
+	}
+	return out
+}
+
+// Places returns the paths of the host that the absolute path p of a rule may
+// mean: itself, and what is mounted there.
+func Places(s sandbox.Spec, p string) []string {
+	p = path.Clean(p)
+	out := []string{p}
+	if on, ok := mountOf(s, p); ok {
+		out = append(out, path.Join(on.Source, strings.TrimPrefix(p, on.Target)))
+	}
+	return out
+}
+
+// patterns is Places for a pattern: one below a mount is also one below what is
+// mounted there.
+func patterns(s sandbox.Spec, r string) []string {
+	out := []string{r}
+	if on, ok := mountOf(s, r); ok && r != on.Target {
+		out = append(out, specials.Replace(on.Source)+strings.TrimPrefix(r, on.Target))
+	}
+	return out
+}
+
+// specials writes a path as a pattern.
+var specials = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "{", `\{`, "}", `\}`)
+
+// mountOf returns the mount that shows what is at p inside at another place than
+// that of the host.
+func mountOf(s sandbox.Spec, p string) (on sandbox.Mount, ok bool) {
+	for _, m := range s.Mounts {
+		if (m.Role == sandbox.RoleWorkspace || m.Role == sandbox.RoleAgent || m.Role == sandbox.RoleBind) && under(p, m.Target) && len(m.Target) > len(on.Target) {
+			on = m
+		}
+	}
+	return on, on.Target != "" && on.Source != on.Target
 }
 
 // secrets are files and folders among the system's settings that programs
@@ -271,15 +342,18 @@ func ours(v plan.View, at Place) bool {
 // Spec's own, and what rules and grants show at its own place.
 func Mounts(s sandbox.Spec, w plan.World) []sandbox.Mount {
 	out := slices.Clone(s.Mounts)
-	taken := map[string]bool{}
+	taken, ruled := map[string]bool{}, map[string]int{} // ruled: place in out of what rules show
 	for _, m := range out {
 		taken[m.Target] = true
 	}
 	for _, v := range w.Views {
+		if i, again := ruled[v.Target]; again {
+			out[i].Source, out[i].ReadOnly = v.Source, !v.Write // of several, the last one is shown
+		}
 		if taken[v.Target] || v.Target == "/" || slices.Contains(systemFolders(), v.Target) {
 			continue
 		}
-		taken[v.Target] = true
+		taken[v.Target], ruled[v.Target] = true, len(out)
 		out = append(out, sandbox.Mount{Source: v.Source, Target: v.Target, ReadOnly: !v.Write, Role: sandbox.RoleBind})
 	}
 	slices.SortStableFunc(out, func(a, b sandbox.Mount) int {

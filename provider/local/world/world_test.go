@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -135,10 +136,16 @@ func TestWhereToLook(t *testing.T) {
 }
 
 func TestRefusedRules(t *testing.T) {
-	for rule, code := range map[string]sandbox.Code{"/srv/*": sandbox.CodeUnsupported, "relative": sandbox.CodeValidation} {
+	for rule, code := range map[string]sandbox.Code{"/srv/*": sandbox.CodeUnsupported, "relative": "", "/workspace/x": ""} {
 		s := spec(func(s *sandbox.Spec) { s.Filesystem.AllowRead = []string{rule} })
-		if _, err := world.Of(s, place(), nil, nil); sandbox.CodeOf(err) != code {
+		p, err := world.Of(s, place(), nil, nil)
+		if sandbox.CodeOf(err) != code {
 			t.Errorf("%s: %v", rule, err)
+		}
+		for _, v := range p.World.Views {
+			if strings.Contains(v.Why, rule) {
+				t.Errorf("what lies in the workspace is shown once more: %+v", v)
+			}
 		}
 	}
 }
