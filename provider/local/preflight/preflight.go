@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -113,19 +114,49 @@ func (h Host) bwrap() (string, error) {
 }
 
 // platform refuses systems on which no wall of ours exists.
-func platform(_ context.Context, h Host) Finding {
+func platform(ctx context.Context, h Host) Finding {
 	switch {
 	case h.OS == "darwin":
-		if path, err := h.LookPath("sandbox-exec"); err == nil {
-			return ok("macOS with %s", path)
-		}
-		return fail("restore /usr/bin/sandbox-exec, which is part of macOS", "macOS without sandbox-exec")
+		return macOS(ctx, h)
 	case h.OS != "linux":
 		return fail(`use "provider": "docker"`, "there is no local wall for %s", h.OS)
 	case IsWSL1(h.text("/proc/sys/kernel/osrelease")):
 		return fail("in PowerShell: wsl --set-version DISTRIBUTION 2", "this is WSL 1, which has no Linux kernel and no namespaces")
 	}
 	return ok("Linux %s", h.text("/proc/sys/kernel/osrelease"))
+}
+
+// macOS looks whether sandbox-exec enforces a profile, and whether what it refuses
+// can be seen: macOS lets administrators alone follow the system log.
+func macOS(ctx context.Context, h Host) Finding {
+	const exec, id = "/usr/bin/sandbox-exec", "/usr/bin/id"
+	if _, err := h.LookPath(exec); err != nil {
+		return fail(`restore `+exec+`, which is part of macOS, or use "provider": "docker"`, "macOS without sandbox-exec")
+	}
+	if out, err := h.Run(ctx, exec, "-p", "(version 1)(allow default)", "/usr/bin/true"); err != nil {
+		return fail(`run outside of any other sandbox, which sandbox-exec cannot be nested in, or use "provider": "docker"`,
+			"%s does not start a program: %s", exec, firstOf(out, err))
+	}
+	out, err := h.Run(ctx, exec, "-p", "(version 1)(allow default)(deny file-read-data (literal \"/private/etc/hosts\"))", "/bin/cat", "/private/etc/hosts")
+	if err == nil {
+		return fail(`use "provider": "docker"`, "%s does not enforce a profile: a closed file was read", exec)
+	}
+	const fix = "run as an administrator to have violations seen"
+	if out, err = h.Run(ctx, id, "-Gn"); err != nil {
+		return warn(fix, "macOS with %s; whether the system log may be followed is not known: %s", exec, firstOf(out, err))
+	}
+	if !slices.Contains(strings.Fields(out), "admin") {
+		return warn(fix, "macOS with %s; this user may not follow the system log, so what is refused is known only by what programs say", exec)
+	}
+	return ok("macOS with %s", exec)
+}
+
+// firstOf is the first line of what a program says of its failure.
+func firstOf(out string, err error) string {
+	if line, _, _ := strings.Cut(strings.TrimSpace(out), "\n"); line != "" {
+		return line
+	}
+	return err.Error()
 }
 
 // Release is the kernel's own name of its release, empty where it cannot be

@@ -18,6 +18,8 @@ type machine struct {
 	os, version, help string
 	files             fstest.MapFS
 	noBwrap, setID    bool
+	groups            string // of the user of macOS
+	open              bool   // sandbox-exec enforces nothing
 	says              string // by which a start fails
 	landlock          int
 	landlockErr       error
@@ -46,8 +48,14 @@ func (m *machine) host() preflight.Host {
 			return "/usr/bin/" + name, nil
 		},
 		SetID: func(string) (bool, error) { return m.setID, nil },
-		Run: func(_ context.Context, _ string, args ...string) (string, error) {
+		Run: func(_ context.Context, name string, args ...string) (string, error) {
 			switch {
+			case name == "/usr/bin/id" && m.groups == "":
+				return "id: no\n", errors.New("exit status 1")
+			case name == "/usr/bin/id":
+				return m.groups + "\n", nil
+			case m.os == "darwin" && strings.Contains(args[1], "deny") && !m.open:
+				return "cat: Operation not permitted\n", errors.New("exit status 1")
 			case args[0] == "--version":
 				return m.version, nil
 			case args[0] == "--help":
@@ -98,7 +106,14 @@ func TestChecks(t *testing.T) {
 		{"wsl 2", func(m *machine) { m.set("proc/sys/kernel/osrelease", "5.15.90.1-microsoft-standard-WSL2\n") }, "platform", ok, "", ""},
 		{"windows", func(m *machine) { m.os = "windows" }, "platform", fail, "windows", "docker"},
 		{"windows needs no bwrap", func(m *machine) { m.os, m.noBwrap = "windows", true }, "bwrap", ok, "not needed", ""},
-		{"macos", func(m *machine) { m.os = "darwin" }, "platform", ok, "sandbox-exec", ""},
+		{"macos", func(m *machine) { m.os, m.groups = "darwin", "staff admin" }, "platform", ok, "sandbox-exec", ""},
+		{"macos without sandbox-exec", func(m *machine) { m.os, m.noBwrap = "darwin", true }, "platform", fail, "without sandbox-exec", "docker"},
+		{"macos in another sandbox", func(m *machine) {
+			m.os, m.says = "darwin", "sandbox-exec: sandbox_apply: Operation not permitted\nmore"
+		}, "platform", fail, "sandbox_apply: Operation not permitted", "nested"},
+		{"macos that enforces nothing", func(m *machine) { m.os, m.open = "darwin", true }, "platform", fail, "a closed file was read", "docker"},
+		{"macos by no administrator", func(m *machine) { m.os, m.groups = "darwin", "staff administrators" }, "platform", warn, "may not follow the system log", "administrator"},
+		{"macos that does not say", func(m *machine) { m.os = "darwin" }, "platform", warn, "is not known: id: no", "administrator"},
 
 		{"bwrap", func(*machine) {}, "bwrap", ok, "/usr/bin/bwrap, bubblewrap 0.11.0", ""},
 		{"none on debian", func(m *machine) { m.noBwrap = true }, "bwrap", fail, "not installed", "sudo apt-get install bubblewrap"},

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // standIn is in the place of sandbox-exec: it enforces nothing, keeps each
 // profile, and logs what the file "refuse" says as refused by it, in the words of
 // the kernel. It has the file "hole" let a trial find what is open, and "broken"
-// refuse every profile; "deaf" has it refuse profiles of lines alone.
+// refuse every profile; "deaf" has it refuse profiles of lines alone. A profile that
+// does not show the path in the file "closed" has each command fail at that path.
 const standIn = `#!/bin/sh
 dir='%s'
 [ "$1" = -p ] || exit 64
@@ -38,6 +39,9 @@ if [ -e "$dir/refuse" ]; then
   while read -r what; do
     printf '{"eventMessage":"Sandbox: %%s\\n%%s","timestamp":"2026-03-04 05:06:07.1+0100","processID":0}\n' "$what" "$tag" >>"$dir/log"
   done <"$dir/refuse"
+fi
+if [ -e "$dir/closed" ] && [ "$tag" != trial ] && ! printf '%%s' "$2" | grep -qF "(subpath \"$(cat "$dir/closed")\")"; then
+  case $* in *"$(cat "$dir/closed")"*) echo "cat: $(cat "$dir/closed"): Operation not permitted" >&2; exit 1 ;; esac
 fi
 shift 2
 exec "$@"
