@@ -135,23 +135,22 @@ func noLinksFileRace(r *rig) {
 	v := r.plain()
 	r.sh(`mkdir -p "$1/granted" "$1/beside"; printf mine >"$1/granted/victim"`, r.dir)
 	v.dir, v.out = r.dir+"/granted", r.dir+"/beside"
-	var done atomic.Bool // a read has succeeded
-	v.raceUntil(done.Load, r.rounds, `cd "$1" && while :; do mv victim real; ln -s "$2/victim" victim; rm victim; mv real victim; done`, "victim", []func(context.Context, int){
-		func(ctx context.Context, _ int) {
-			mine := *v
-			mine.ctx = ctx
-			got, err := mine.read(v.dir + "/victim")
-			if strings.Contains(got, beyond) {
-				r.Errorf("read returned what is beside the folder")
-			}
-			if err == nil {
-				done.Store(true)
-			}
+	path := v.dir + "/victim"
+	v.want(path, "mine")
+	read := func(ctx context.Context, _ int) {
+		mine := *v
+		mine.ctx = ctx
+		if got, _ := mine.read(path); strings.Contains(got, beyond) {
+			r.Errorf("read returned what is beside the folder")
+		}
+	}
+	v.race(r.rounds, `cd "$1" && while :; do mv victim real; ln -s "$2/victim" victim; rm victim; mv real victim; done`, "victim", []func(context.Context, int){
+		read, read, read,
+		func(ctx context.Context, _ int) { // the attacker may have lost the file
+			_ = v.Files.Remove(ctx, path, false)
+			_ = v.Files.Write(ctx, path, strings.NewReader("mine"), sandbox.WriteOptions{})
 		},
 	})
-	if !done.Load() {
-		r.Error("no read ever succeeded, so nothing was tried")
-	}
 }
 
 func clearClosed(r *rig) {

@@ -23,8 +23,8 @@ func treeChecks() []Check {
 
 // plant makes the tree that the checks look at.
 func (r *rig) plant() {
-	r.sh(`cd "$1"; mkdir -p src/pkg/inner docs empty .git; ln -s src link; ln -s ../docs src/docs
-		for f in README.md src/main.go src/pkg/a.go src/pkg/a_test.go src/pkg/inner/b.go docs/x.md .git/config 'src/new
+	r.sh(`cd "$1"; mkdir -p src/pkg/inner docs empty .dots; ln -s src link; ln -s ../docs src/docs
+		for f in README.md src/main.go src/pkg/a.go src/pkg/a_test.go src/pkg/inner/b.go docs/x.md .dots/config 'src/new
 line.go'; do printf '%s' "$f" >"$f"; done; chmod 755 src/main.go; chmod 600 docs/x.md`, r.dir)
 }
 
@@ -36,14 +36,14 @@ func treeWalk(r *rig) {
 			return err
 		}
 		got = append(got, strings.TrimPrefix(path, r.dir))
-		if d.Name() == ".git" {
+		if d.Name() == ".dots" {
 			return fs.SkipDir
 		}
 		return nil
 	}
 	r.must(fsbridge.Walk(r.ctx, r.Files, r.dir, visit))
 	want := []string{
-		"", "/.git", "/README.md", "/docs", "/docs/x.md", "/empty", "/link", "/src", "/src/docs", "/src/main.go",
+		"", "/.dots", "/README.md", "/docs", "/docs/x.md", "/empty", "/link", "/src", "/src/docs", "/src/main.go",
 		"/src/new\nline.go", "/src/pkg", "/src/pkg/a.go", "/src/pkg/a_test.go", "/src/pkg/inner", "/src/pkg/inner/b.go",
 	}
 	if !slices.Equal(got, want) {
