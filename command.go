@@ -145,6 +145,7 @@ type Result struct {
 	Truncated       bool
 	Waited          *Waited   // what its connections waited for their turn; nil for nothing
 	Left            *Left     // processes that were ended with the command; nil for none
+	Warnings        []string  // what of the command line strictness strict would refuse, where somebody had to answer for it
 	Limit           *LimitHit // the limit that was reached; with Truncated at least that of the output
 	ExitCode        int
 	Signal          string

@@ -51,7 +51,8 @@ type Judgement struct {
 	// verdict is not deny.
 	Vetted grant.Vetted `json:"-"`
 
-	refused error // of the guard of the profile
+	refused  error // of the guard of the profile
+	everyday bool  // what a shell is to run is allowed where it is judged by itself
 }
 
 // A Gate judges the calls of one agent. It is safe for concurrent use.
@@ -98,9 +99,14 @@ func (g *Gate) Hosts() *network.Policy { return g.hosts }
 // Judge asks every link of the chain. All of them are asked, so that one
 // answer tells everything that is wrong.
 func (g *Gate) Judge(c Call) Judgement {
+	args := c.Args
 	j := Judgement{Decision: g.command(&c), Text: c.Line}
+	if len(j.Warnings) > 0 && j.Verdict == policy.Ask {
+		j.everyday = g.shellAllows(c, args)
+	}
 	if c.Operation != nil {
 		unquoted(j.Reasons)
+		j.Warnings = []policy.Reason{} // which quote arguments
 		g.operation(&j, *c.Operation)
 	}
 	if c.Tool == "" {
@@ -117,7 +123,7 @@ func (g *Gate) Judge(c Call) Judgement {
 
 // command judges what is to be run, and leaves it in c as a line.
 func (g *Gate) command(c *Call) command.Decision {
-	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Commands: []command.Simple{}, ExcludedReason: "no line is known that could be excluded"}
+	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Warnings: []policy.Reason{}, Commands: []command.Simple{}, ExcludedReason: "no line is known that could be excluded"}
 	switch {
 	case c.Interactive && c.Tool == "" && !c.Subagent:
 		return d // a person sits at it, whose own lines nobody judges
@@ -194,6 +200,33 @@ func (j Judgement) others() int {
 		}
 	}
 	return max(n, 0)
+}
+
+// shellAllows reports whether args are a shell with one text to run, which is
+// allowed as a line by itself. Within other words the policy can tell less of it.
+func (g *Gate) shellAllows(c Call, args []string) bool {
+	if len(args) != 3 || !slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh", "ksh"}, path.Base(args[0])) {
+		return false
+	}
+	if o := args[1]; len(o) < 2 || o[0] != '-' || o[len(o)-1] != 'c' || strings.Trim(o[1:], "ceilux") != "" {
+		return false
+	}
+	c.Args, c.Line = nil, args[2]
+	return g.command(&c).Verdict == policy.Allow
+}
+
+// Warned returns what of the line strictness strict would refuse, one sentence
+// each, where somebody has to answer for the line: where it is simply allowed it
+// is an everyday line, and a warning would be noise.
+func (j Judgement) Warned() []string {
+	if j.Verdict == policy.Allow || j.everyday {
+		return nil
+	}
+	var out []string
+	for _, w := range j.Warnings {
+		out = append(out, w.Message)
+	}
+	return out
 }
 
 // Summary is the text of j for people, in one line.

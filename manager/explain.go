@@ -79,9 +79,9 @@ type Setting struct {
 // A Verdict answers one question of explain.
 type Verdict struct {
 	Kind      string `json:"kind"`                // tool, command, path, host
-	Operation string `json:"operation,omitempty"` // of a path: read or write; of a host: tls, http or raw
+	Operation string `json:"operation,omitempty"` // of a path: read or write; of a host: tls, http or raw; of a command: place or warning
 	Subject   string `json:"subject"`
-	Verdict   string `json:"verdict"` // allow, ask, deny, or unknown
+	Verdict   string `json:"verdict"` // allow, ask, deny, unknown; warn for a warning
 	Reason    string `json:"reason"`
 
 	// Of a host:

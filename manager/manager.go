@@ -237,6 +237,10 @@ type Outcome struct {
 	// network.limits.connections; nil for nothing.
 	Waited *sandbox.Waited
 
+	// Warnings say what of the command line strictness strict would refuse, where
+	// somebody had to answer for the line: one sentence each.
+	Warnings []string
+
 	// Blocked says that the command failed because rules stopped it, with
 	// evidence; the reason is one line for people and agents, and both hold
 	// names from inside. See package violation.

@@ -29,6 +29,7 @@ type want struct {
 	agentDir   string     // canonical folder of the agent, to seed from; may be empty
 	quota      int64      // bytes of the scratch workspace; 0 is unbounded
 	homeReason string     // why the home lies where it does
+	warned     []string   // what the gate warns about in the command
 
 	// egress are the rules for hosts that hold for the commands of this call,
 	// also where those in spec are older.

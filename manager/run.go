@@ -122,7 +122,7 @@ func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error)
 	if err != nil {
 		return err
 	}
-	w.settings = a.settings
+	w.settings, w.warned = a.settings, r.judged.Warned()
 	m.pruneIfDue(ctx, w)
 	if w.gate.Place == OnHost {
 		return m.lendHost(ctx, w, req, fn)
@@ -151,7 +151,7 @@ func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, er
 
 // execute starts the command in the live sandbox and waits for its end.
 func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
-	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Miss: live.miss}
+	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Miss: live.miss, Warnings: live.want.warned}
 	ctx, done := live.spent.within(ctx)
 	defer done()
 	release, err := m.turn(ctx, live)

@@ -112,10 +112,14 @@ func (m *Manager) answerCommand(ctx context.Context, g *gate.Gate, res config.Re
 	if j.ExcludedReason != "" {
 		where += " (" + j.ExcludedReason + ")"
 	}
-	return []Verdict{
+	out := []Verdict{
 		{Kind: "command", Subject: text, Verdict: string(v), Reason: reason},
 		{Kind: "command", Operation: "place", Subject: text, Verdict: string(at.gate.Place), Reason: where},
 	}
+	for _, w := range j.Warnings {
+		out = append(out, Verdict{Kind: "command", Operation: "warning", Subject: text, Verdict: "warn", Reason: w.Message + ", which strictness strict refuses; instead: " + w.Hint})
+	}
+	return out
 }
 
 // answerPath says what the policy for paths makes of a path inside. Where the

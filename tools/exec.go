@@ -116,7 +116,7 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 	if s.Err == nil && s.Outcome != nil && s.State == running.StateEnded {
 		return Answer{
 			Text: fmt.Sprintf("it has ended already, with exit status %d, as %s; see its output with process poll", s.Outcome.Exit.Code, s.ID),
-			Data: schema.ExecResult{State: "ended", ID: s.ID, ExitCode: s.Outcome.Exit.Code, Left: s.Outcome.Exit.Left}, Failed: s.Outcome.Exit.Code != 0,
+			Data: schema.ExecResult{State: "ended", ID: s.ID, ExitCode: s.Outcome.Exit.Code, Left: s.Outcome.Exit.Left, Warnings: s.Outcome.Warnings}, Failed: s.Outcome.Exit.Code != 0,
 		}, nil
 	}
 	text := "it runs in the background as " + s.ID + "; see its output with process poll"
@@ -130,7 +130,7 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 // time was not enough.
 func ended(o manager.Outcome, out *capture, more string) Answer {
 	d := schema.ExecResult{
-		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited,
+		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
 		Sandbox: o.Name, Created: o.Created, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
 	}
@@ -167,6 +167,9 @@ func said(d schema.ExecResult, more string) []string {
 	}
 	if d.Waited.Long() {
 		add("%s; %s", d.Waited, d.Waited.Hint())
+	}
+	if len(d.Warnings) > 0 {
+		add("warning: %s; strictness strict refuses such lines", strings.Join(d.Warnings, ", "))
 	}
 	switch {
 	case d.Blocked:

@@ -21,7 +21,7 @@ func TestExecKeepsTheShell(t *testing.T) {
 	if a.Text != "out\n[stderr]\nerr\n" {
 		t.Errorf("%q", a.Text)
 	}
-	a = r.call("exec", obj{"command": "pwd; echo $x; exit_status() { return 3; }; exit_status"})
+	a = r.call("exec", obj{"command": "pwd; echo $x; (exit 3)"})
 	d = data[schema.ExecResult](t, a)
 	if d.Stdout.Text != "/workspace/sub\n1\n" || d.ExitCode != 3 || !a.Failed || !strings.HasSuffix(a.Text, "[exit status 3]") {
 		t.Errorf("%+v %q", d, a.Text)

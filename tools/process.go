@@ -70,7 +70,7 @@ func statusOf(s running.Status) schema.ProcessStatus {
 		p.Ended = &when
 	}
 	if o := s.Outcome; o != nil {
-		p.ExitCode, p.Signal, p.TimedOut, p.Limit, p.Left = &o.Exit.Code, o.Exit.Signal, o.TimedOut, o.Exit.Limit, o.Exit.Left
+		p.ExitCode, p.Signal, p.TimedOut, p.Limit, p.Left, p.Warnings = &o.Exit.Code, o.Exit.Signal, o.TimedOut, o.Exit.Limit, o.Exit.Left, o.Warnings
 		if o.Blocked {
 			p.Blocked = o.BlockedReason
 		}

@@ -31,3 +31,16 @@ func TestRemarksCannotBeForged(t *testing.T) {
 		}
 	}
 }
+
+// TestWarningsAreRemarks holds that warnings about a line are part of its answer.
+func TestWarningsAreRemarks(t *testing.T) {
+	o := manager.Outcome{Warnings: []string{`"|" pipes`, `";" chains`}}
+	a := ended(o, newCapture(0, func(Progress) {}), "")
+	d, ok := a.Data.(schema.ExecResult)
+	if !ok || len(d.Warnings) != 2 || !strings.Contains(a.Text, `[warning: "|" pipes, ";" chains; strictness strict refuses such lines]`) || a.Failed {
+		t.Errorf("%+v", a)
+	}
+	if p := statusOf(running.Status{State: running.StateEnded, Outcome: &o}); len(p.Warnings) != 2 {
+		t.Errorf("%+v", p)
+	}
+}

@@ -42,6 +42,7 @@ type Exit struct {
 	Limit           *sandbox.LimitHit `json:"limit,omitempty" doc:"The limit that was reached"`
 	Left            *sandbox.Left     `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it"`
 	Waited          *sandbox.Waited   `json:"waited,omitempty" doc:"What its connections waited for their turn, because of network.limits.connections"`
+	Warnings        []string          `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where somebody had to answer for the line"`
 	Blocked         bool              `json:"blocked" doc:"Rules have stopped it, with evidence"`
 	BlockedReason   string            `json:"blockedReason,omitempty"`
 	BlockedResource string            `json:"blockedResource,omitempty"`

@@ -69,7 +69,7 @@ func Captured(o manager.Outcome, name string, stdout, stderr *Kept) api.ExecResu
 	}
 	return Result(sandbox.Result{
 		Stdout: out, Stderr: violation.Annotate(errOut, o.Violations), StdoutBytes: written, StderrBytes: errWritten,
-		Truncated: hit != nil || errHit != nil, Limit: limit, Left: o.Exit.Left, Waited: o.Waited, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut,
+		Truncated: hit != nil || errHit != nil, Limit: limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut,
 		Restarted: o.Exit.Restarted, Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource,
 		Violations: o.Violations, Duration: o.Duration, Usage: o.Exit.Usage,
 	}, name)

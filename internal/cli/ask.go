@@ -129,6 +129,7 @@ type blockedView struct {
 	Answers    []manager.Answer    `json:"answers"`
 	Limit      *sandbox.LimitHit   `json:"limit,omitempty"` // that the command reached as well
 	Waited     *sandbox.Waited     `json:"waited,omitempty"`
+	Warnings   []string            `json:"warnings,omitempty"` // of the policy for commands
 }
 
 // sayBlocked says on standard error that rules stopped the command, behind
@@ -141,7 +142,7 @@ func (a *app) sayBlocked(out manager.Outcome) error {
 	if a.globals.json() {
 		return writeJSON(a.Stderr, blockedView{
 			Blocked: true, Resource: out.BlockedResource, Reason: out.BlockedReason, Hint: hint,
-			Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit, Waited: out.Waited,
+			Violations: notNil(out.Violations), Answers: notNil(out.Answers), Limit: out.Exit.Limit, Waited: out.Waited, Warnings: out.Warnings,
 		})
 	}
 	tier := sandbox.Evidence("")

@@ -119,6 +119,9 @@ func checkText(j gate.Judgement, rules bool) string {
 			fmt.Fprintf(&b, "  instead: %s\n", termsafe.Line(r.Hint))
 		}
 	}
+	for _, w := range j.Warnings {
+		fmt.Fprintf(&b, "\nwarning: %s: %s\n  %s, which strictness strict refuses\n  instead: %s\n", w.Check, part(w.Span.Of(j.Text)), termsafe.Line(w.Message), termsafe.Line(w.Hint))
+	}
 	commands := &table{}
 	for _, c := range j.Commands {
 		if by := how(c); by != "" {

@@ -94,6 +94,38 @@ func TestWaitIsSaid(t *testing.T) {
 	}
 }
 
+// TestWarningsAreSaid holds that warnings about a line are one line on standard
+// error, or part of the one document as JSON, however the command ended.
+func TestWarningsAreSaid(t *testing.T) {
+	warned := []string{`"$(" puts in what a command prints`, `";" chains commands`}
+	const line = `sandbox: warning: "$(" puts in what a command prints, ";" chains commands; strictness strict refuses such lines` + "\n"
+	left := sandbox.Exit{Left: &sandbox.Left{Count: 1, Names: []string{"sleep (41)"}}}
+	for _, tt := range []struct {
+		name   string
+		out    manager.Outcome
+		status int
+	}{
+		{"success", manager.Outcome{}, 0},
+		{"failure", manager.Outcome{Exit: sandbox.Exit{Code: 3}}, 3},
+		{"processes that are left", manager.Outcome{Exit: left}, 0},
+		{"connections that waited", manager.Outcome{Waited: &sandbox.Waited{Connections: 12, Millis: 31200}}, 0},
+		{"a limit", manager.Outcome{Exit: sandbox.Exit{Limit: sandbox.TimeHit(2, 1)}}, 0},
+		{"out of time", manager.Outcome{TimedOut: true, Exit: sandbox.Exit{Limit: sandbox.TimeHit(2, 1)}}, 124},
+		{"blocked", manager.Outcome{Blocked: true, Exit: sandbox.Exit{Code: 1}}, 1},
+	} {
+		tt.out.Warnings = warned
+		f := &fake{run: func(context.Context, manager.Request) (manager.Outcome, error) { return tt.out, nil }}
+		if r := call(t, f, "run", "--", "x"); r.status != tt.status || strings.Count(r.stderr, line) != 1 {
+			t.Errorf("%s: status %d, says %q", tt.name, r.status, r.stderr)
+		}
+		var got struct{ Warnings []string }
+		r := call(t, f, "run", "-o", "json", "--", "x")
+		if err := json.Unmarshal([]byte(r.stderr), &got); err != nil || len(got.Warnings) != 2 {
+			t.Errorf("%s: as JSON: %v: %s", tt.name, err, r.stderr)
+		}
+	}
+}
+
 // TestNetworkLimitIsSaid holds that a limit of the network which refused
 // something is named also where the command succeeds, or was blocked by
 // something else.

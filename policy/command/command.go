@@ -107,6 +107,7 @@ type Input struct {
 type Decision struct {
 	Verdict        policy.Verdict  `json:"verdict"`
 	Reasons        []policy.Reason `json:"reasons"`        // strictest first, then in the order of the text; bounded
+	Warnings       []policy.Reason `json:"warnings"`       // what strictness strict would deny, in the order of the text; none asks for anything
 	Commands       []Simple        `json:"commands"`       // every simple command, in the order of the text
 	Excluded       bool            `json:"excluded"`       // as far as its text goes, the line may leave the wall
 	ExcludedReason string          `json:"excludedReason"` // why, or why not

@@ -79,6 +79,16 @@ func (fs *findings) add(f finding) {
 	}
 }
 
+// first returns the first finding of one row of a check, in the order in which
+// they were reported.
+func (fs *findings) first(check, rule string) (finding, bool) {
+	i := slices.IndexFunc(fs.kept, func(k judged) bool { return k.check == check && k.rule == rule })
+	if i < 0 {
+		return finding{}, false
+	}
+	return fs.kept[i].finding, true
+}
+
 // covers reports whether a finding that nobody may allow lies at the span.
 func (fs *findings) covers(span policy.Span) bool {
 	return slices.ContainsFunc(fs.kept, func(k judged) bool {

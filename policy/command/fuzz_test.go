@@ -21,6 +21,9 @@ func FuzzJudge(f *testing.F) {
 		f.Add(l)
 	}
 	f.Add("dd of=/" + strings.Repeat("A/", 2000) + "x") // once made a message of as many bytes
+	for _, s := range []string{"a;b", "a\nb", "a&&b||c|d", "a|&b", "`a`", "\"$(a)\"", "${a}", "<(a) >(b)", `a\;b`, "'a;b'", "for x in a; do b\ndone", "case a in b);; esac", "IFS=x a", "IFS= read a", "bash -c 'a;b'"} {
+		f.Add(s)
+	}
 	f.Add("LD_" + strings.Repeat("A", 2000) + "=1 ls")
 	var policies []*command.Policy
 	for _, s := range command.Strictnesses() {
@@ -39,6 +42,13 @@ func FuzzJudge(f *testing.F) {
 				t.Errorf("%q: refused (%s) and yet %s", text, refused.Message, d.Verdict)
 			case refused == nil && len(l.Unknowns) > 0 && (d.Verdict == policy.Allow || d.Excluded):
 				t.Errorf("%q: %s, excluded %t, though unknown: %s", text, d.Verdict, d.Excluded, l.Unknowns[0].Why)
+			}
+			strict := i/2 == len(policies)/2-1
+			if refused == nil && strict && len(l.Operators) > 0 && d.Verdict != policy.Deny {
+				t.Errorf("%q: strict says %s though there is %+v", text, d.Verdict, l.Operators[0])
+			}
+			if warns := i/2 == 1 || i/2 == 2; len(d.Warnings) > 0 && !warns || refused == nil && warns && len(d.Warnings) < len(l.Operators) && len(l.Commands) > 0 && d.Verdict != policy.Deny {
+				t.Errorf("%q: %d warnings of %d signs", text, len(d.Warnings), len(l.Operators))
 			}
 			if i%2 == 0 {
 				continue

@@ -73,7 +73,7 @@ func relabel(r policy.Reason, text string) policy.Reason {
 // refusal is the decision about a text that no check looks at.
 func refusal(r policy.Reason) Decision {
 	return Decision{
-		Verdict: policy.Deny, Reasons: []policy.Reason{r}, Commands: []Simple{},
+		Verdict: policy.Deny, Reasons: []policy.Reason{r}, Warnings: []policy.Reason{}, Commands: []Simple{},
 		ExcludedReason: "the line is denied: " + r.Message,
 	}
 }
@@ -96,7 +96,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 	for _, c := range checks() {
 		c.run(s)
 	}
-	d := Decision{Commands: simples(l)}
+	d := Decision{Commands: simples(l), Warnings: s.warnings()}
 	named, by := s.allowRules(d.Commands)
 	lifted := by != nil && !s.found.never && s.found.verdict != policy.Deny
 	if p.strictness == Strict && !lifted {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -46,9 +47,105 @@ func constructs() []construct {
 	}
 }
 
+// A sign is one entry of the table of the signs that are denied under strict and
+// warned about under restricted and normal.
+type sign struct {
+	text string // as in line.Operator
+	kind line.Kind
+	does string
+	hint string
+}
+
+// signs is the list of metacharacters of the policy guide (document 004).
+func signs() []sign {
+	const apart = "run the commands one by one"
+	return []sign{
+		{";", line.Sequence, "chains commands", apart},
+		{"&&", line.And, "runs a command on a condition", apart},
+		{"||", line.Or, "runs a command on a condition", apart},
+		{"|", line.Pipe, "pipes one command into another", apart},
+		{"`", line.Substitution, "puts in what a command prints", "run the inner command first and use what it printed"},
+		{"$(", line.Substitution, "puts in what a command prints", "run the inner command first and use what it printed"},
+		{"${", line.Expansion, "puts in the value of a variable", "write the value out"},
+		{">(", line.ProcessSubst, "puts in a file that a command reads", "write to a file first"},
+		{"<(", line.ProcessSubst, "puts in a file that a command writes", "write to a file first"},
+	}
+}
+
+// signsOf calls f for each sign that the shell acts upon in the line, with what
+// it does in words.
+func (s *subject) signsOf(f func(e sign, o line.Operator, does string)) {
+	if len(s.Operators) == 0 {
+		return
+	}
+	table := signs()
+	for _, o := range s.Operators {
+		for _, e := range table {
+			if e.text != o.Text {
+				continue
+			}
+			does := e.does
+			if o.Count > 1 {
+				does += fmt.Sprintf(" (and %d more)", o.Count-1)
+			}
+			f(e, o, does)
+		}
+	}
+}
+
+// where says where a sign stands: of a text for another shell, in which text.
+func (s *subject) where(o line.Operator) string {
+	text := o.Span.Of(s.Text)
+	if strings.HasPrefix(text, o.Text) {
+		return fmt.Sprintf("%q at byte %d", o.Text, o.Span.Start)
+	}
+	if o.Text == ";" && !strings.Contains(text, ";") {
+		return fmt.Sprintf(`a new line, which is as ";", at %s at byte %d`, quote(text), o.Span.Start)
+	}
+	return fmt.Sprintf("%q in %s at byte %d", o.Text, quote(text), o.Span.Start)
+}
+
+// denySigns denies every sign that the shell acts upon, and returns the kinds
+// of construct of which nothing else is to be said.
+func (s *subject) denySigns() map[line.Kind]bool {
+	told := map[line.Kind]bool{}
+	s.signsOf(func(e sign, o line.Operator, does string) {
+		told[e.kind] = e.kind != line.Expansion
+		s.report(finding{
+			check: "metacharacter", rule: string(e.kind), severity: policy.Medium, mark: deny, span: o.Span,
+			message: s.where(o) + " " + does + ", which strictness strict refuses",
+			hint:    e.hint + ", or have somebody set commands.strictness to restricted",
+		})
+	})
+	return told
+}
+
+// warnings tells what strict would deny, under the strictnesses that warn.
+func (s *subject) warnings() []policy.Reason {
+	out := []policy.Reason{}
+	if s.strictness != Normal && s.strictness != Restricted {
+		return out
+	}
+	if f, ok := s.found.first("variable", "IFS"); ok {
+		out = append(out, f.reason(policy.Allow))
+	}
+	s.signsOf(func(e sign, o line.Operator, does string) {
+		out = append(out, policy.Reason{
+			Check: "metacharacter", Verdict: policy.Allow, Severity: policy.Medium, Rule: string(e.kind), Span: o.Span,
+			Message: fmt.Sprintf("%q %s", o.Text, does), Hint: e.hint,
+		})
+	})
+	slices.SortStableFunc(out, func(a, b policy.Reason) int { return a.Span.Start - b.Span.Start })
+	return out
+}
+
 // checkMetacharacter reports each kind of construct once, with how often it
 // is there.
 func checkMetacharacter(s *subject) {
+	var told map[line.Kind]bool
+	if s.strictness == Strict {
+		told = s.denySigns()
+	}
 	if len(s.Features) == 0 {
 		return
 	}
@@ -70,7 +167,7 @@ func checkMetacharacter(s *subject) {
 	}
 	for _, c := range constructs() {
 		n := count[c.kind]
-		if n.n == 0 {
+		if n.n == 0 || told[c.kind] {
 			continue
 		}
 		message := fmt.Sprintf("%s: %s", c.message, quote(n.span.Of(s.Text)))

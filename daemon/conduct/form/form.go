@@ -74,6 +74,7 @@ type Outcome struct {
 	BlockedReason   string              `json:"blockedReason,omitempty"`
 	BlockedResource string              `json:"blockedResource,omitempty"`
 	Waited          *sandbox.Waited     `json:"waited,omitempty"`
+	Warnings        []string            `json:"warnings,omitempty"`
 	Violations      []sandbox.Violation `json:"violations,omitempty"`
 	Causes          []sandbox.Violation `json:"causes,omitempty"`
 	Answers         []manager.Answer    `json:"answers,omitempty"`
@@ -101,7 +102,7 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 	return Outcome{
 		Answers: answers,
 		Name:    o.Name, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
-		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Violations: hide(o.Violations), Causes: hide(o.Causes),
+		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Warnings: o.Warnings, Violations: hide(o.Violations), Causes: hide(o.Causes),
 	}
 }
 
@@ -110,7 +111,7 @@ func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	return manager.Outcome{
 		Answers: o.Answers,
 		Name:    o.Name, Exit: exit, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
-		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Violations: o.Violations, Causes: o.Causes,
+		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Warnings: o.Warnings, Violations: o.Violations, Causes: o.Causes,
 	}
 }
 

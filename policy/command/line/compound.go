@@ -1,6 +1,10 @@
 package line
 
-import "mvdan.cc/sh/v3/syntax"
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
 
 func (w *walker) conditional(c *syntax.IfClause, s *scope) {
 	var ends []*scope
@@ -32,6 +36,9 @@ func (w *walker) choice(c *syntax.CaseClause, s *scope) {
 	for _, item := range c.Items {
 		for _, p := range item.Patterns {
 			w.visit(p, inner)
+		}
+		if item.OpPos.IsValid() {
+			w.sign(";", int(item.OpPos.Offset()), len(item.Op.String()))
 		}
 		if item.Op != syntax.Break {
 			w.bashOnly(item)
@@ -73,6 +80,11 @@ func (w *walker) loop(s *scope, cond, do []*syntax.Stmt, start func(*scope), n s
 }
 
 func (w *walker) forLoop(c *syntax.ForClause, s *scope) {
+	if head, do := w.local(c.Loop).End, int(c.DoPos.Offset()); head < do && do <= len(w.text) {
+		if i := strings.IndexByte(w.text[head:do], ';'); i >= 0 {
+			w.sign(";", head+i, 1)
+		}
+	}
 	if c.Braces {
 		w.doubt(c, "a loop in braces is not in the manual")
 	}

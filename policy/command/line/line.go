@@ -33,6 +33,7 @@ type Line struct {
 	Commands  []Command    // every simple command, in the order of the text
 	Redirects []Redirect   // every redirection
 	Features  []Feature    // every construct worth a rule
+	Operators []Operator   // which of ; && || | ` $( ${ >( <( the shell acts upon, in the order of their first place
 	Unknowns  []Unknown    // where the text does not tell what would run
 	Assigns   []Assign     // every assignment, those before commands included
 	Sets      []Set        // variables that are set otherwise: by loops, arithmetic, ${x:=word} and coprocesses
@@ -145,6 +146,15 @@ const (
 type Feature struct {
 	Kind Kind
 	Span policy.Span
+}
+
+// An Operator is one of the signs by which a shell does more than start one
+// program: ; && || | ` $( ${ >( <(. What is quoted or escaped, so that the shell
+// takes it for text, is none.
+type Operator struct {
+	Text  string      // one of the nine
+	Count int         // how often it is there, nested texts included
+	Span  policy.Span // of the first; in a nested text that of the word that holds it
 }
 
 // An Unknown is a place where the text does not tell what would run.

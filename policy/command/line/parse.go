@@ -95,6 +95,7 @@ func (j *job) finish() {
 		}
 	}
 	slices.SortStableFunc(j.out.Commands, func(a, b Command) int { return a.Span.Start - b.Span.Start })
+	slices.SortStableFunc(j.out.Operators, func(a, b Operator) int { return a.Span.Start - b.Span.Start })
 	slices.SortStableFunc(j.out.Unknowns, func(a, b Unknown) int { return a.Span.Start - b.Span.Start })
 	j.out.Unknowns = slices.CompactFunc(j.out.Unknowns, func(a, b Unknown) bool { return a == b })
 }
@@ -157,6 +158,39 @@ func (w *walker) feature(k Kind, n syntax.Node) {
 		w.tooMuch(n)
 	}
 	w.out.Features = append(w.out.Features, Feature{Kind: k, Span: w.span(n)})
+}
+
+// sign notes one of the signs of [Operator] with the n bytes at start.
+func (w *walker) sign(text string, start, n int) {
+	start = min(start, len(w.text))
+	span := policy.Span{Start: start, End: min(start+n, len(w.text))}
+	if w.holder != nil {
+		span = *w.holder
+	}
+	for i := range w.out.Operators {
+		if o := &w.out.Operators[i]; o.Text == text {
+			if o.Count++; span.Start < o.Span.Start {
+				o.Span = span
+			}
+			return
+		}
+	}
+	w.out.Operators = append(w.out.Operators, Operator{Text: text, Count: 1, Span: span})
+}
+
+// separators notes every ; behind or between statements, and a new line between
+// two, which the shell reads as one.
+func (w *walker) separators(stmts []*syntax.Stmt) {
+	for i, stmt := range stmts {
+		at := int(stmt.Semicolon.Offset())
+		switch {
+		case stmt.Semicolon.IsValid() && at < len(w.text) && w.text[at] == ';':
+			w.sign(";", at, 1)
+		case !stmt.Semicolon.IsValid() && i+1 < len(stmts):
+			next := w.local(stmts[i+1])
+			w.sign(";", next.Start, next.End-next.Start)
+		}
+	}
 }
 
 // bashOnly notes a construct that other shells read otherwise.

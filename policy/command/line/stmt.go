@@ -10,6 +10,7 @@ import (
 
 // list walks statements that run one after another.
 func (w *walker) list(stmts []*syntax.Stmt, s *scope) {
+	w.separators(stmts)
 	for i, stmt := range stmts {
 		s.settle()
 		if i > 0 {
@@ -140,6 +141,7 @@ func (w *walker) binary(b *syntax.BinaryCmd, s *scope) {
 			kind = Or
 		}
 		w.out.Features = append(w.out.Features, Feature{Kind: kind, Span: w.operator(b)})
+		w.sign(b.Op.String(), int(b.OpPos.Offset()), 2)
 		w.stmt(b.X, s)
 		w.second(b.Y, kind, s)
 	default:
@@ -147,6 +149,7 @@ func (w *walker) binary(b *syntax.BinaryCmd, s *scope) {
 			w.bashOnly(b)
 		}
 		w.out.Features = append(w.out.Features, Feature{Kind: Pipe, Span: w.operator(b)})
+		w.sign("|", int(b.OpPos.Offset()), len(b.Op.String()))
 		if timed(b.Y) {
 			panic(refusal{refuse(w.operator(b), "behind a pipe time is a program to bash, and no keyword", "put it before the pipeline")})
 		}

@@ -93,6 +93,7 @@ func (w *walker) parts(parts []syntax.WordPart, s *scope, m mode) {
 			w.arithmetic(p, s)
 		case *syntax.ProcSubst:
 			w.feature(ProcessSubst, p)
+			w.sign(p.Op.String(), int(p.Pos().Offset()), 2)
 			w.bashOnly(p)
 			w.deeper(p)
 			w.list(p.Stmts, s.within(ProcessSubst))
@@ -107,6 +108,11 @@ func (w *walker) parts(parts []syntax.WordPart, s *scope, m mode) {
 
 func (w *walker) substitution(p *syntax.CmdSubst, s *scope) {
 	w.feature(Substitution, p)
+	if p.Backquotes {
+		w.sign("`", int(p.Pos().Offset()), 1)
+	} else {
+		w.sign("$(", int(p.Pos().Offset()), 2)
+	}
 	w.deeper(p)
 	if p.TempFile || p.ReplyVar {
 		w.doubt(p, "bash knows this construct only since 5.3")
@@ -154,6 +160,9 @@ func (w *walker) extGlob(p *syntax.ExtGlob, m mode) {
 // parameter walks ${…}.
 func (w *walker) parameter(p *syntax.ParamExp, s *scope, m mode) {
 	w.feature(Expansion, p)
+	if !p.Short {
+		w.sign("${", int(p.Pos().Offset()), 2)
+	}
 	if simple(p) || p.Length && p.Index == nil && p.Param != nil {
 		return
 	}
