@@ -54,6 +54,7 @@ type Container interface {
 type Workspace struct {
 	Dir      string // absolute
 	UID, GID int    // whose files it holds
+	Refusal  error  // of every change of it; nil where downloads may be put there
 }
 
 // ProxyPort is the loopback port inside at which browsers look for their way

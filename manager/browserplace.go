@@ -63,5 +63,9 @@ func (m *Manager) scratchpad(ctx context.Context, res config.Resolved) (browser.
 	if err := m.prepare(ctx, w, w.spec); err != nil {
 		return none, err
 	}
-	return browser.Workspace{Dir: workspaceOf(w.spec), UID: f.UID, GID: f.GID}, nil
+	tools, err := config.ToolPolicy(res)
+	if err != nil {
+		return none, err
+	}
+	return browser.Workspace{Dir: workspaceOf(w.spec), UID: f.UID, GID: f.GID, Refusal: tools.Changes().Err()}, nil
 }

@@ -135,3 +135,19 @@ func testReadOnlyAccess(t *testing.T, m *manager.Manager) {
 		return err
 	}))
 }
+
+// TestReadOnlyAccessOfBrowsers holds that downloads come into no workspace where
+// workspaceAccess is ro.
+func TestReadOnlyAccessOfBrowsers(t *testing.T) {
+	r := newRig(t)
+	for access, want := range map[string]sandbox.Code{"none": "", "ro": sandbox.CodeDenyTool, "rw": ""} {
+		agent := t.TempDir()
+		must(t, os.Chown(agent, 12345, 12345))
+		m := r.manager(`{"agents": {"defaults": {"sandbox": {"workspaceAccess": "` + access + `", "browser": {"enabled": true, "allowDownloads": true}}}, "list": [{"id": "main", "workspace": "` + agent + `"}]}}`)
+		place, err := m.BrowserWorkspace(t.Context(), who(access), nil)
+		must(t, err)
+		if got := sandbox.CodeOf(place.Refusal); place.Refusal == nil != (want == "") || want != "" && got != want {
+			t.Errorf("%s: %v", access, place.Refusal)
+		}
+	}
+}

@@ -110,6 +110,9 @@ func (s *session) Download(ctx context.Context, selector, folder string) (browse
 	if err != nil {
 		return browser.Download{}, err
 	}
+	if place.Refusal != nil {
+		return browser.Download{}, place.Refusal
+	}
 	into, err := openFolder(place, folder)
 	if err != nil {
 		return browser.Download{}, err

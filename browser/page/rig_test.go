@@ -81,6 +81,7 @@ type place struct {
 	*chromium.Container
 	settings browser.Settings
 	dir      string
+	refusal  error        // of changes of dir
 	web      http.Handler // nil: no way out
 	ways     atomic.Int64 // that are open
 
@@ -91,7 +92,7 @@ type place struct {
 func (p *place) Settings() browser.Settings { return p.settings }
 
 func (p *place) Workspace(context.Context) (browser.Workspace, error) {
-	return browser.Workspace{Dir: p.dir, UID: p.Spec.UID, GID: p.Spec.GID}, nil
+	return browser.Workspace{Dir: p.dir, UID: p.Spec.UID, GID: p.Spec.GID, Refusal: p.refusal}, nil
 }
 
 // Way serves the web of the test by a proxy inside.

@@ -176,8 +176,12 @@ func TestDownload(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), filepath.Join(p.dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	p.refusal = &sandbox.Error{Code: sandbox.CodeDenyTool, Message: "workspaceAccess is ro"}
 	s = p.open(t)
 	visited(t, s, "http://site.test/")
+	_, err = s.Download(t.Context(), "#a", "in")
+	want(t, err, sandbox.CodeDenyTool, "workspaceAccess is ro")
+	p.refusal = nil
 	for _, path := range []string{"in/report (1).txt", "in/report (2).txt"} {
 		d, err := s.Download(t.Context(), "#a", "in")
 		if err != nil || d.Path != path || d.Size != 7 || d.URL != "http://file.test/" {
