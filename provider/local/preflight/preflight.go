@@ -137,12 +137,13 @@ func macOS(ctx context.Context, h Host) Finding {
 		return fail(`run outside of any other sandbox, which sandbox-exec cannot be nested in, or use "provider": "docker"`,
 			"%s does not start a program: %s", exec, firstOf(out, err))
 	}
-	out, err := h.Run(ctx, exec, "-p", "(version 1)(allow default)(deny file-read-data (literal \"/private/etc/hosts\"))", "/bin/cat", "/private/etc/hosts")
+	_, err := h.Run(ctx, exec, "-p", "(version 1)(allow default)(deny file-read-data (literal \"/private/etc/hosts\"))", "/bin/cat", "/private/etc/hosts")
 	if err == nil {
 		return fail(`use "provider": "docker"`, "%s does not enforce a profile: a closed file was read", exec)
 	}
 	const fix = "run as an administrator to have violations seen"
-	if out, err = h.Run(ctx, id, "-Gn"); err != nil {
+	out, err := h.Run(ctx, id, "-Gn")
+	if err != nil {
 		return warn(fix, "macOS with %s; whether the system log may be followed is not known: %s", exec, firstOf(out, err))
 	}
 	if !slices.Contains(strings.Fields(out), "admin") {
