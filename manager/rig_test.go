@@ -35,6 +35,7 @@ type rig struct {
 	state  *statedir.Dir
 	engine *container.Engine
 	log    *logBuffer
+	idle   []func() // close idle connections to the engine
 	clock  *clock
 	wrap   func(docker.Engine) docker.Engine // faults, or nil
 	host   string                            // of the engine; empty is the usual one
@@ -67,6 +68,7 @@ func (r *rig) dial() *client.Client {
 	api, err := client.NewClientWithOpts(opts...)
 	must(r.t, err)
 	r.t.Cleanup(func() { api.Close() })
+	r.idle = append(r.idle, api.HTTPClient().CloseIdleConnections)
 	return api
 }
 

@@ -30,6 +30,10 @@ type Harness struct {
 	// the flag -short.
 	Rounds int
 
+	// Settle lets go of what a transport keeps for its next use, such as idle
+	// connections, before goroutines are counted. Nil does nothing.
+	Settle func()
+
 	// Without names checks that cannot be run and the reason. A name that
 	// is no check is an error.
 	Without map[string]string
@@ -84,6 +88,9 @@ func Run(t *testing.T, h Harness) {
 			before := goleak.IgnoreCurrent()
 			defer func() {
 				if !t.Failed() {
+					if h.Settle != nil {
+						h.Settle()
+					}
 					if err := leak.Find(poll.Patience, before); err != nil {
 						t.Errorf("goroutines are left: %v", err)
 					}
