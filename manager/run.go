@@ -67,6 +67,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	return spent.end(m.witnessed(ctx, a, func(t *testimony) error {
 		return m.bring(ctx, a, func(l *live) error {
 			l.seen, l.spent, l.counted, counted.up = t, spent, counted, true
+			t.brought(l)
 			return spent.why(fn(l))
 		})
 	}))

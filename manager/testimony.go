@@ -22,6 +22,7 @@ type testimony struct {
 	why     string         // the same for people
 	content proof.Digest   // of a file that was read
 	effects []proof.Effect // on files
+	made    *proof.Made    // how the sandbox was made while a pool was kept; or nil
 	files   int            // operations on files that this one stands for
 }
 
@@ -101,6 +102,16 @@ func (t *testimony) end(err error) proof.End {
 	if len(t.effects) > 0 {
 		e.Outputs, e.Effects = t.content, t.effects
 	}
-	e.More = t.files
+	e.More, e.Made = t.files, t.made
 	return e
+}
+
+// brought notes how the sandbox was made for this call, where a pool is kept.
+func (t *testimony) brought(l *live) {
+	if t == nil || !l.claimed && l.miss == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.made = &proof.Made{Claimed: l.claimed, Miss: l.miss}
 }

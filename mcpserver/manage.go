@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
@@ -29,6 +30,9 @@ type (
 		Created bool   `json:"created" doc:"It was made by this call; otherwise it was there."`
 		Place   string `json:"place" doc:"Where commands of the session run."`
 		Reason  string `json:"reason" doc:"Why there."`
+		Claimed bool   `json:"claimed,omitempty" doc:"It was kept ready, and claimed by this call."`
+
+		Miss *pool.Miss `json:"miss,omitempty" doc:"Why it was made although some are kept ready, and how long that took."`
 	}
 	listInput struct {
 		Limit int `json:"limit" min:"1" max:"1000" default:"100" doc:"The most sandboxes."`
@@ -143,7 +147,7 @@ func (x *session) create(ctx context.Context, in createInput) (tools.Answer, err
 	if p.Created {
 		text = "The sandbox " + p.Name + " was made."
 	}
-	return tools.Answer{Text: text, Data: createResult{p.Name, p.Created, fmt.Sprint(p.Place), p.Reason}}, nil
+	return tools.Answer{Text: text, Data: createResult{p.Name, p.Created, fmt.Sprint(p.Place), p.Reason, p.Claimed, p.Miss}}, nil
 }
 
 // rows are the sandboxes that the client may see.

@@ -36,6 +36,7 @@ type Metrics struct {
 	latency *prometheus.HistogramVec
 	build   prometheus.Histogram
 	guard   prometheus.Histogram
+	pool    *poolFigures
 }
 
 var _ operation.Observer = (*Metrics)(nil)
@@ -46,6 +47,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	bytes := prometheus.NewCounterVec(counter("sandbox_budget_used_bytes", "Bytes that operations have used of their budgets, by direction."), []string{"direction"})
 	m := &Metrics{
 		execs:   newExecs(o),
+		pool:    newPoolFigures(),
 		denied:  prometheus.NewCounterVec(counter("sandbox_denied_total", "Operations that were refused before anything was done."), []string{"code", "retryable"}),
 		errors:  prometheus.NewCounterVec(counter("sandbox_errors_total", "Operations that were begun and not carried out, or stopped."), []string{"code", "retryable"}),
 		bytesIn: bytes.WithLabelValues("in"), bytesUp: bytes.WithLabelValues("out"),
@@ -56,6 +58,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 		guard:   prometheus.NewHistogram(histogram("sandbox_guard_validate_ms", "How long judging an operation took, in milliseconds.", shortTimes())),
 	}
 	all := []prometheus.Collector{m.execs.vec, m.denied, m.errors, bytes, m.cpu, m.gpu, m.latency, m.build, m.guard}
+	all = append(all, m.pool.all()...)
 	for i, c := range all {
 		if err := reg.Register(c); err != nil {
 			for _, before := range all[:i] {

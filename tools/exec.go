@@ -132,7 +132,7 @@ func ended(o manager.Outcome, out *capture, more string) Answer {
 	d := schema.ExecResult{
 		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
-		Sandbox: o.Name, Created: o.Created, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
+		Sandbox: o.Name, Created: o.Created, Claimed: o.Claimed, Miss: o.Miss, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
 	}
 	var hit *sandbox.LimitHit
 	d.Stdout, d.Stderr, hit = out.streams()

@@ -154,3 +154,10 @@ func (d *Conductor) Stats(ctx context.Context, tenant string) ([]manager.Stat, e
 	}
 	return out, nil
 }
+
+// PoolStatus says which sandboxes are kept ready; it is for admins.
+func (d *Conductor) PoolStatus(ctx context.Context) (manager.PoolStatus, error) {
+	var out manager.PoolStatus
+	err := d.c.For("", "", "").Call(ctx, client.Request{Op: "pool", Method: http.MethodGet, Path: "/v1/pool", Again: true}, &out)
+	return out, err
+}

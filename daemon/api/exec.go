@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 // Exec is one command. Exactly one of Args and Line is set.
@@ -51,6 +52,7 @@ type Exit struct {
 	UserMillis      int64             `json:"userMs" doc:"Processor time in user mode"`
 	SystemMillis    int64             `json:"systemMs" doc:"Processor time in the kernel"`
 	MaxRSS          int64             `json:"maxRssBytes" doc:"Of the largest process"`
+	Miss            *pool.Miss        `json:"miss,omitempty" doc:"Why the sandbox had to be made for it, where settings keep some ready"`
 }
 
 // A Violation is one thing that was tried and stopped, in names from inside.

@@ -206,5 +206,6 @@ func Exit(o manager.Outcome, stdout, stderr int64) api.Exit {
 		StdoutBytes: stdout, StderrBytes: stderr, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: violations(o.Violations),
 		DurationMillis: o.Duration.Milliseconds(), UserMillis: o.Exit.Usage.User.Milliseconds(), SystemMillis: o.Exit.Usage.System.Milliseconds(), MaxRSS: o.Exit.Usage.MaxRSS,
+		Miss: o.Miss,
 	}
 }

@@ -37,6 +37,7 @@ type Conductor interface {
 	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
 	Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error)
 	Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q manager.Questions) (manager.Explanation, error)
+	PoolStatus(ctx context.Context) (manager.PoolStatus, error)
 }
 
 // A Resource has the routes. It is safe for concurrent use.
@@ -84,6 +85,7 @@ func (s *Resource) Routes() []route.Route {
 		},
 		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove what nobody uses", Request: form.Prune{}, Response: form.Cleared{}, Timeout: longest, Do: s.prune},
 		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", Request: form.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
+		{ID: "pool", Method: "GET", Path: "/v1/pool", Tag: tag, Role: token.Admin, Summary: "Say which sandboxes are kept ready, and why others were made", Response: manager.PoolStatus{}, Do: s.pool},
 	}
 }
 

@@ -110,3 +110,5 @@ func (s *Resource) explain(c *route.Call) (any, error) {
 	}
 	return s.m.Explain(c.Context(), c.Who, flags, manager.Questions{Tool: q.Tool, Command: q.Command, Path: q.Path, Host: q.Host, Method: q.Method})
 }
+
+func (s *Resource) pool(c *route.Call) (any, error) { return s.m.PoolStatus(c.Context()) }

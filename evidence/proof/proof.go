@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 // A Digest stands for contents.
@@ -96,7 +97,14 @@ type End struct {
 	Effects  []Effect      `json:"sideEffects"` // at most MaxEffects, then counted in More
 	More     int           `json:"moreSideEffects,omitempty"`
 	Used     grant.Budget  `json:"budgetUsed"`
+	Made     *Made         `json:"made,omitempty"` // how its sandbox was made for it; nil where that was there
 	Duration time.Duration `json:"durationNs"`
+}
+
+// A Made says how a sandbox was made while a pool was kept.
+type Made struct {
+	Claimed bool       `json:"claimed"`        // it was ready, and claimed from the pool
+	Miss    *pool.Miss `json:"miss,omitempty"` // why it was not, and how long making it took
 }
 
 // MaxEffects bounds the side effects that one End names.

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/journal/excerpt"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 // The most bytes that are kept of texts.
@@ -16,6 +17,8 @@ const (
 	maxHost = 300
 	maxText = 512
 	maxPath = 4096
+	// maxFields bounds the settings that differ between a sandbox and the pool.
+	maxFields = 16
 	// maxLittle is what stays of each text where all together are too much:
 	// the texts of a begin, each six times as long as JSON, still fit.
 	maxLittle = 40
@@ -64,7 +67,7 @@ func boundBegin(b proof.Begin, little bool) proof.Begin {
 func boundEnd(e proof.End, little bool) proof.End {
 	e.Code = sandbox.Code(text(string(e.Code), maxWord, little))
 	e.Rule, e.Detail, e.Resource = text(e.Rule, maxText, little), text(e.Detail, maxText, little), text(e.Resource, maxText, little)
-	e.Outputs = digest(e.Outputs, little)
+	e.Outputs, e.Made = digest(e.Outputs, little), boundMade(e.Made, little)
 	keep := min(len(e.Effects), proof.MaxEffects)
 	e.More = max(e.More, 0) + len(e.Effects) - keep
 	effects := make([]proof.Effect, keep)
@@ -80,6 +83,25 @@ func boundEnd(e proof.End, little bool) proof.End {
 
 // encodeBegin returns a begin as data that fit into a record. One that is too
 // large loses its path's end first, because that is the longest.
+// boundMade is what is kept of how a sandbox was made.
+func boundMade(m *proof.Made, little bool) *proof.Made {
+	if m == nil || m.Miss == nil {
+		return m
+	}
+	miss := *m.Miss
+	miss.Reason = pool.Reason(text(string(miss.Reason), maxWord, little))
+	miss.Detail = text(miss.Detail, maxText, little)
+	fields := make([]string, min(len(miss.Fields), maxFields))
+	for i := range fields {
+		fields[i] = text(miss.Fields[i], 2*maxWord, little)
+	}
+	miss.Fields = fields
+	if len(fields) == 0 {
+		miss.Fields = nil
+	}
+	return &proof.Made{Claimed: m.Claimed, Miss: &miss}
+}
+
 func encodeBegin(b proof.Begin) (json.RawMessage, error) {
 	b = boundBegin(b, false)
 	data, err := json.Marshal(b)

@@ -95,6 +95,7 @@ type Keeper interface {
 	Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error)
 	Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q manager.Questions) (manager.Explanation, error)
 	Stats(ctx context.Context, tenant string) ([]manager.Stat, error)
+	PoolStatus(ctx context.Context) (manager.PoolStatus, error)
 }
 
 // An ImageStore makes and finds images; *images.Store is one.

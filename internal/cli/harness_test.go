@@ -73,6 +73,7 @@ type fake struct {
 	flags     *config.SandboxSettings
 	questions manager.Questions
 	stats     []manager.Stat
+	pool      manager.PoolStatus
 	image     about.Image
 	settings  *config.Settings
 	diagnosis Diagnosis
@@ -195,6 +196,8 @@ func (f *fake) Explain(_ context.Context, who config.Who, flags *config.SandboxS
 }
 
 func (f *fake) Stats(context.Context, string) ([]manager.Stat, error) { return f.stats, nil }
+
+func (f *fake) PoolStatus(context.Context) (manager.PoolStatus, error) { return f.pool, nil }
 
 type fakeImages struct{ f *fake }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/termsafe"
@@ -68,6 +69,12 @@ func filled() *fake {
 		},
 		stats: []manager.Stat{{Name: "sbx-a", ScopeKey: "default", Status: sandbox.StatusRunning, CPUSeconds: 1.26, Memory: 5 << 20, MemoryLimit: 2 << 30, PIDs: 3, PIDsLimit: 512, WorkspaceBytes: 4096},
 			{Name: "sbx-b", Error: hostile}},
+		pool: manager.PoolStatus{
+			Kinds: []manager.PoolKind{{Agents: []string{"main", "other"}, Provider: "docker", Image: "sandbox:bookworm-slim", Size: 1, Max: 4, Wanted: 4, Bound: "pool.max", Ready: 2, Starting: 1},
+				{Agents: []string{"third"}, Provider: "docker", Image: hostile, Size: 1, Max: 1, Wanted: 1, Failed: hostile, RetryAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+			Claims: []manager.PoolClaim{{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Sandbox: "sbx-a", Tenant: "acme", Agent: "main", Claimed: true, TookMS: 4},
+				{Time: time.Date(2026, 1, 2, 3, 4, 4, 0, time.UTC), Sandbox: "sbx-b", Agent: "main", TookMS: 812, Miss: &pool.Miss{Reason: pool.Differs, Fields: []string{"docker.memory"}, Detail: hostile, MadeMS: 812}, Code: sandbox.CodeUnavailable}},
+		},
 		image: about.Image{Ref: "sandbox:bookworm-slim", ID: "sha256:0123456789abcdef0123", Tags: []string{"sandbox:bookworm-slim"}, Origin: about.OriginSandbox, Stale: true, Size: 200 << 20},
 		diagnosis: Diagnosis{Checks: []Check{{Name: "engine", Status: "ok", Detail: "answers"}, {Name: "state folder", Status: "warn", Detail: hostile, Fix: "chmod 700 it"}},
 			Attempts: []Attempt{{Name: "mount", What: "mount a file system", Outcome: "contained", Seen: "EPERM"}}},
@@ -80,7 +87,7 @@ func unbounded() grant.Budget {
 
 func TestTables(t *testing.T) {
 	for _, args := range []string{
-		"list", "list --browser", "list --foreign", "prune", "prune --dry-run", "recreate --all --force", "explain", "explain --all", "stats",
+		"list", "list --browser", "list --foreign", "prune", "prune --dry-run", "recreate --all --force", "explain", "explain --all", "stats", "pool",
 		"images list", "images build", "images pull example.com/x:1", "doctor", "doctor --attack",
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -94,7 +101,7 @@ func TestTables(t *testing.T) {
 }
 
 func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
-	for _, args := range []string{"list", "explain", "stats", "doctor --attack", "config show --session x"} {
+	for _, args := range []string{"list", "explain", "stats", "pool", "doctor --attack", "config show --session x"} {
 		for _, format := range []string{"table", "json"} {
 			f := filled()
 			f.listErr = &sandbox.Error{Code: sandbox.CodeUnavailable, Message: hostile}
@@ -131,6 +138,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"recreate --all --force", "removed failed"},
 		{"prune", "removed kept failed"},
 		{"stats", "sandboxes"},
+		{"pool", "kinds claims"},
 		{"violations list", "violations more damaged"},
 		{"violations clear --force", "removed"},
 		{"evidence list", "evidence more damaged"},
@@ -264,7 +272,7 @@ func TestVersionWorksWithoutGuest(t *testing.T) {
 }
 
 func TestBackendFailure(t *testing.T) {
-	for _, args := range []string{"list", "prune", "stats", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "evidence list", "evidence replay", "evidence verify", "token list", "token create --role admin", "token revoke 0a", "config show", "doctor", "run -- true"} {
+	for _, args := range []string{"list", "prune", "stats", "pool", "explain", "recreate --all --force", "images list", "violations list", "violations clear --force", "evidence list", "evidence replay", "evidence verify", "token list", "token create --role admin", "token revoke 0a", "config show", "doctor", "run -- true"} {
 		r := call(t, &fake{err: &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "no state folder"}}, strings.Fields(args)...)
 		if r.status != 125 || r.stderr != "sandbox: PROVIDER.UNAVAILABLE: no state folder\n" {
 			t.Errorf("%s: status %d, stderr %q", args, r.status, r.stderr)

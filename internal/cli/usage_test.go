@@ -160,7 +160,7 @@ func TestFlagsAreNamedAsTheyAreWritten(t *testing.T) {
 // which names that flag and gives every flag that takes a value a word for it.
 func TestHelpListsItself(t *testing.T) {
 	for _, args := range []string{
-		"run", "exec", "shell", "fs", "fs read", "cp", "media", "media stage", "config import", "list", "recreate", "prune", "explain", "check", "stats", "violations", "violations list",
+		"run", "exec", "shell", "fs", "fs read", "cp", "media", "media stage", "config import", "list", "recreate", "prune", "explain", "check", "stats", "pool", "violations", "violations list",
 		"evidence", "evidence list", "token", "token create", "browser", "browser start", "browser open", "serve", "mcp", "images", "images build",
 		"config", "config show", "doctor", "version", "completion",
 	} {

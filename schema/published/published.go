@@ -35,7 +35,7 @@ func All() []Schema {
 		of[grant.Operation]("operation", "1.0.0", "Operation: one thing that a tool wants done; its content goes beside it", schema.Input),
 		of[grant.Profile]("profile", "1.1.0", "Profile: what one call may do", schema.Output),
 		of[proof.Begin]("evidence-begin", "1.0.0", "Evidence that an operation begins", schema.Output),
-		of[proof.End]("evidence-end", "1.0.0", "Evidence that an operation has ended", schema.Output),
+		of[proof.End]("evidence-end", "1.1.0", "Evidence that an operation has ended", schema.Output),
 	}...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 // The types below are what the tools answer with, as JSON with stable keys.
@@ -47,8 +48,11 @@ type ExecResult struct {
 
 	Sandbox    string `json:"sandbox,omitempty" doc:"The sandbox in which it ran."`
 	Created    bool   `json:"created,omitempty" doc:"The sandbox was made for this call."`
+	Claimed    bool   `json:"claimed,omitempty" doc:"The sandbox was kept ready, and claimed for this call."`
 	DurationMS int64  `json:"durationMs" doc:"How long it ran, in milliseconds."`
 	CPUMS      int64  `json:"cpuMs,omitempty" doc:"Processor time, in milliseconds; unknown for lines of the shell that stays."`
+
+	Miss *pool.Miss `json:"miss,omitempty" doc:"Why the sandbox was made although some are kept ready, and how long that took."`
 }
 
 // ProcessResult is the answer of process.

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/pool"
 )
 
 // LentPath is what paths of lent files begin with; the ticket follows.
@@ -69,6 +70,8 @@ type Outcome struct {
 	Name            string              `json:"name"`
 	TimedOut        bool                `json:"timedOut"`
 	Created         bool                `json:"created"`
+	Claimed         bool                `json:"claimed,omitempty"`
+	Miss            *pool.Miss          `json:"miss,omitempty"`
 	Duration        time.Duration       `json:"durationNanos"`
 	Blocked         bool                `json:"blocked"`
 	BlockedReason   string              `json:"blockedReason,omitempty"`
@@ -101,7 +104,7 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 	}
 	return Outcome{
 		Answers: answers,
-		Name:    o.Name, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
+		Name:    o.Name, TimedOut: o.TimedOut, Created: o.Created, Claimed: o.Claimed, Miss: o.Miss, Duration: o.Duration, Blocked: o.Blocked,
 		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Warnings: o.Warnings, Violations: hide(o.Violations), Causes: hide(o.Causes),
 	}
 }
@@ -110,7 +113,7 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	return manager.Outcome{
 		Answers: o.Answers,
-		Name:    o.Name, Exit: exit, TimedOut: o.TimedOut, Created: o.Created, Duration: o.Duration, Blocked: o.Blocked,
+		Name:    o.Name, Exit: exit, TimedOut: o.TimedOut, Created: o.Created, Claimed: o.Claimed, Miss: o.Miss, Duration: o.Duration, Blocked: o.Blocked,
 		BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Waited: o.Waited, Warnings: o.Warnings, Violations: o.Violations, Causes: o.Causes,
 	}
 }
