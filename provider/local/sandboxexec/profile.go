@@ -70,7 +70,7 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 	}
 	p.rules.Yields = slices.DeleteFunc(p.rules.Yields, func(path string) bool { return firm[path] })
 	for _, o := range pic.World.Opens {
-		p.rules.Opens = append(p.rules.Opens, seatbelt.Open{Path: o.Path, Read: o.Read, Write: o.Write})
+		p.rules.Opens = append(p.rules.Opens, seatbelt.Open{Path: o.Path, Read: o.Read, Write: o.Write, Rule: o.Rule})
 	}
 	if len(pic.World.Tmpfs) > len(s.Tmpfs) {
 		// On Linux memory is laid over it.

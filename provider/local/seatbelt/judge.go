@@ -2,6 +2,7 @@ package seatbelt
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -17,8 +18,13 @@ const (
 // A Judge answers what a profile makes of a path, by the same expressions that
 // are written into the profile. It is safe for concurrent use.
 type Judge struct {
-	r      Rules
+	r     Rules
+	steps []compiledStep
+}
+
+type compiledStep struct {
 	closed []closed
+	open   opening
 }
 
 type closed struct {
@@ -37,22 +43,39 @@ func NewJudge(r Rules) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	steps, err := r.steps(list)
+	if err != nil {
+		return nil, err
+	}
 	j := &Judge{r: r}
-	for _, c := range list {
-		out := closed{read: c.read, rule: c.rule}
-		if out.match, err = compile(c.match); err != nil {
-			return nil, err
-		}
-		for _, e := range c.except {
-			x, err := compile(e)
+	for _, s := range steps {
+		out := compiledStep{open: s.open}
+		for _, c := range s.closed {
+			x, err := c.compiled()
 			if err != nil {
 				return nil, err
 			}
-			out.except = append(out.except, x)
+			out.closed = append(out.closed, x)
 		}
-		j.closed = append(j.closed, out)
+		j.steps = append(j.steps, out)
 	}
 	return j, nil
+}
+
+func (c closure) compiled() (closed, error) {
+	out := closed{read: c.read, rule: c.rule}
+	var err error
+	if out.match, err = compile(c.match); err != nil {
+		return closed{}, err
+	}
+	for _, e := range c.except {
+		x, err := compile(e)
+		if err != nil {
+			return closed{}, err
+		}
+		out.except = append(out.except, x)
+	}
+	return out, nil
 }
 
 func compile(expression string) (*regexp.Regexp, error) {
@@ -68,14 +91,44 @@ func compile(expression string) (*regexp.Regexp, error) {
 // path of the host.
 func (j *Judge) Judge(op sandbox.Operation, p string) sandbox.Verdict {
 	v := sandbox.Verdict{HostPath: p}
-	for _, c := range j.closed {
-		if (c.read || op == sandbox.OpWrite) && c.closes(p) {
-			v.Rule, v.Builtin = c.rule, true
-			return v
+	var opened string // the rule that opens p inside a deny
+	for _, s := range j.steps {
+		if rule, ok := s.closes(op, p); ok {
+			v.Rule, v.Builtin, opened = rule, true, ""
+		}
+		if rule, ok := s.opens(op, p); ok {
+			v.Rule, v.Builtin, opened = "", false, rule
 		}
 	}
-	v.Allowed, v.Rule = j.shown(op, p)
+	if v.Builtin {
+		return v
+	}
+	if v.Allowed, v.Rule = j.shown(op, p); v.Allowed && opened != "" {
+		v.Rule = opened
+	}
 	return v
+}
+
+// closes returns the rule by which s closes p, the first of several.
+func (s compiledStep) closes(op sandbox.Operation, p string) (rule string, ok bool) {
+	for _, c := range s.closed {
+		if (c.read || op == sandbox.OpWrite) && c.closes(p) {
+			return c.rule, true
+		}
+	}
+	return s.open.rule, op == sandbox.OpWrite && s.open.fixed != "" && inside(p, s.open.fixed)
+}
+
+// opens returns the rule by which s opens p again. No socket is opened so.
+func (s compiledStep) opens(op sandbox.Operation, p string) (rule string, ok bool) {
+	var list []string
+	switch op {
+	case sandbox.OpRead:
+		list = s.open.read
+	case sandbox.OpWrite:
+		list = s.open.write
+	}
+	return s.open.by, slices.ContainsFunc(list, func(dir string) bool { return inside(p, dir) })
 }
 
 func (c closed) closes(p string) bool {

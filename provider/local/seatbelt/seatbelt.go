@@ -14,7 +14,6 @@
 package seatbelt
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -60,11 +59,15 @@ type Deny struct {
 	Rule   string   // as a person finds it in the settings
 }
 
-// An Open stays open inside the denies that yield. One to write counts where it
-// or one above opens reading.
+// An Open has what Readable, Writable and Tmp show of Path stay open inside the
+// denies that yield, for writing where Writable or Tmp has it. The deeper of a
+// deny and an Open decides, and the deny where both have one path. One to write
+// alone has an effect where an Open at or above its path, and below the deny,
+// opens reading; one to read alone closes writing.
 type Open struct {
 	Path        string
 	Read, Write bool
+	Rule        string // as a person finds it in the settings
 }
 
 // A Glob closes what a pattern matches; its words are those of package
@@ -108,9 +111,12 @@ func Profile(r Rules) (string, error) {
 	systemText(&w)
 	r.views(&w)
 	r.network(&w)
-	r.denies(&w, closed)
-	if len(r.Opens) > 0 {
-		r.reopen(&w, closed)
+	steps, err := r.steps(closed)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range steps {
+		s.write(&w)
 	}
 	r.pins(&w)
 	return w.b.String(), nil
@@ -147,14 +153,16 @@ func (r Rules) closures() ([]closure, error) {
 		return nil, err
 	}
 	for _, d := range r.Denies {
-		list = append(list, closureOf(d))
+		c := closureOf(d)
+		c.yields = d.Read && slices.Contains(r.Yields, d.Path)
+		list = append(list, c)
 	}
 	return list, nil
 }
 
 func closureOf(d Deny) closure {
 	expression := pathRegex(d.Path) + "(/.*)?"
-	c := closure{read: d.Read, rule: d.Rule, match: expression, filters: []string{"(subpath " + quote(d.Path) + ")", regex(expression)}}
+	c := closure{read: d.Read, rule: d.Rule, depth: depth(d.Path), match: expression, filters: []string{"(subpath " + quote(d.Path) + ")", regex(expression)}}
 	for _, e := range d.Except {
 		c.except = append(c.except, pathRegex(e)+"(/.*)?")
 	}
@@ -214,51 +222,16 @@ func (r Rules) network(w *writer) {
 }
 
 // A closure is one deny as filters of the profile, of which any matches, and as
-// expressions, for who asks what it closes.
+// expressions for the Judge. Depth counts the names of a path; that of a pattern
+// is 0, because a pattern matches at any depth.
 type closure struct {
 	read    bool
+	yields  bool
 	rule    string
+	depth   int
 	filters []string
 	match   string
 	except  []string
-}
-
-// reopen allows again what is open inside denies, the shallow first, and closes
-// again what is denied in it, and what yields to nothing.
-func (r Rules) reopen(w *writer, list []closure) {
-	yields := func(d Deny) bool { return d.Read && slices.Contains(r.Yields, d.Path) }
-	opens := slices.Clone(r.Opens)
-	slices.SortFunc(opens, func(a, b Open) int {
-		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path))
-	})
-	for _, o := range opens {
-		this := []string{"(subpath " + quote(o.Path) + ")"}
-		if !o.Read && !slices.ContainsFunc(opens, func(above Open) bool { return above.Read && within(o.Path, above.Path) }) {
-			continue
-		}
-		if o.Read {
-			w.rule("allow file-read*", this)
-		}
-		if o.Write {
-			w.rule("allow file-write*", this)
-		} else {
-			w.rule("deny file-write*", this, w.message())
-		}
-		var inside []closure
-		for _, d := range r.Denies {
-			if yields(d) && within(d.Path, o.Path) {
-				inside = append(inside, closureOf(d))
-			}
-		}
-		r.denies(w, inside)
-	}
-	firm := list[: len(list)-len(r.Denies) : len(list)-len(r.Denies)] // those of globs
-	for _, d := range r.Denies {
-		if !yields(d) {
-			firm = append(firm, closureOf(d))
-		}
-	}
-	r.denies(w, firm)
 }
 
 func opened(list []Open) []string {
@@ -271,7 +244,7 @@ func opened(list []Open) []string {
 
 // denies closes first what is closed for writing, then what is closed
 // altogether.
-func (r Rules) denies(w *writer, list []closure) {
+func denies(w *writer, list []closure) {
 	for _, read := range []bool{false, true} {
 		var filters []string
 		for _, c := range list {

@@ -123,7 +123,7 @@ func TestOpens(t *testing.T) {
 		Tag: "t", Writable: []string{"/w"},
 		Denies: []Deny{{Path: "/w/a", Read: true}, {Path: "/w/a/b/c", Read: true}, {Path: "/w/k", Read: true}, {Path: "/w/z", Read: true}, {Path: "/w/a/b/fixed"}},
 		Globs:  []Glob{{Pattern: "**/.env", Read: true}}, Yields: []string{"/w/a", "/w/a/b/c", "/w/z"},
-		Opens: []Open{{"/w/a/b/c/d", true, true}, {"/w/a/b", true, false}, {"/w/a/b/e", false, true}, {"/w/k/x", true, true}, {"/w/z/1", true, false}, {"/w/a/n", false, true}},
+		Opens: []Open{{Path: "/w/a/b/c/d", Read: true, Write: true}, {Path: "/w/a/b", Read: true, Write: false}, {Path: "/w/a/b/e", Read: false, Write: true}, {Path: "/w/k/x", Read: true, Write: true}, {Path: "/w/z/1", Read: true, Write: false}, {Path: "/w/a/n", Read: false, Write: true}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -134,14 +134,7 @@ func TestOpens(t *testing.T) {
 	} {
 		got := ""
 		for _, op := range []string{"r", "w"} {
-			allowed := false
-			for _, e := range readProfile(t, p) {
-				about := slices.ContainsFunc(e.list, func(x expr) bool { return x.atom == map[string]string{"r": "file-read*", "w": "file-write*"}[op] })
-				if about && slices.ContainsFunc(e.list, func(f expr) bool { return f.matches(path) }) {
-					allowed = e.list[0].atom == "allow"
-				}
-			}
-			if allowed {
+			if lets(t, p, map[string]string{"r": "file-read*", "w": "file-write*"}[op], path) {
 				got += op
 			}
 		}
@@ -149,6 +142,20 @@ func TestOpens(t *testing.T) {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
+}
+
+// lets reports whether the profile allows op at p: the last rule that matches
+// decides.
+func lets(t *testing.T, profile, op, p string) bool {
+	t.Helper()
+	allowed := false
+	for _, e := range readProfile(t, profile) {
+		about := slices.ContainsFunc(e.list, func(x expr) bool { return x.atom == op })
+		if about && slices.ContainsFunc(e.list, func(f expr) bool { return f.matches(p) }) {
+			allowed = e.list[0].atom == "allow"
+		}
+	}
+	return allowed
 }
 
 // closes reports whether the profile denies op at p, by the filters of the
