@@ -8,15 +8,17 @@ import (
 )
 
 // An ineffective entry is about one setting. It holds for each provider but
-// except, or, where only is set, for that one alone.
-type ineffective struct{ path, why, except, only string }
+// except, or, where only is set, for that one alone. Where system is set, the
+// exception is for that operating system alone, as runtime.GOOS names it.
+type ineffective struct{ path, why, except, only, system string }
 
-// holds reports whether the entry is about a sandbox of provider.
-func (e ineffective) holds(provider string) bool {
+// holds reports whether the entry is about a sandbox of provider on the
+// operating system goos.
+func (e ineffective) holds(goos, provider string) bool {
 	if e.only != "" {
 		return e.only == provider
 	}
-	return e.except == "" || e.except != provider
+	return e.except == "" || e.except != provider || e.system != "" && e.system != goos
 }
 
 // A conditional notice is one that a provider may make wrong.
@@ -32,22 +34,23 @@ type conditional struct {
 // tighten it yet, and the notice is there to say so.
 func withoutEffect() []ineffective {
 	return []ineffective{
-		{"filesystem.tempPrefixes", "it holds for what command lines and file tools name; the temporary folders are the sandbox's own, and what a program writes there by itself is not looked at", "", ""},
-		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local", ""},
-		{"network.allowLocalBinding", "on Linux a sandbox has a loopback interface of its own, where programs may listen anyway and nobody else reaches them; it is for macOS", "", ""},
-		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", ""},
-		{"idle", "only sandboxes of the docker provider can be frozen", "docker", ""},
-		{"docker.image", "a local wall runs the programs of this host and has no image", "", "local"},
+		{"filesystem.tempPrefixes", "it holds for what command lines and file tools name; the temporary folders are the sandbox's own, and what a program writes there by itself is not looked at", "", "", ""},
+		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local", "", ""},
+		{"network.allowLocalBinding", "a sandbox has a loopback interface of its own, where its programs may listen anyway and which programs of the host do not share; only the local provider on macOS needs it", "local", "", "darwin"},
+		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", "", ""},
+		{"idle", "only sandboxes of the docker provider can be frozen", "docker", "", ""},
+		{"docker.image", "a local wall runs the programs of this host and has no image", "", "local", ""},
 	}
 }
 
-// NoEffectWith is NoEffect of a sandbox whose provider turned out to be this
-// one, where the settings leave the choice open. A provider that the table does
+// NoEffectWith is NoEffect of a sandbox on the operating system goos, as
+// runtime.GOOS names it, whose provider turned out to be this one, where the
+// settings leave the choice open. A provider that the table does
 // not know may hold some of the settings in it all the same: these are left out.
-func (r Resolved) NoEffectWith(provider string, held ...string) []Notice {
+func (r Resolved) NoEffectWith(goos, provider string, held ...string) []Notice {
 	var out []Notice
 	for _, n := range r.noEffect {
-		if n.entry.holds(provider) && !(n.entry.except != "" && slices.Contains(held, n.entry.path)) {
+		if n.entry.holds(goos, provider) && !(n.entry.except != "" && slices.Contains(held, n.entry.path)) {
 			out = append(out, n.Notice)
 		}
 	}
@@ -95,7 +98,7 @@ func withoutWall(network string) []ineffective {
 	var out []ineffective
 	for _, name := range []string{"allowPrivate", "allowPublic", "ask", "limits"} {
 		out = append(out, ineffective{
-			"network." + name, "it holds for programs that use the proxy; docker.network is " + quoted(network) + ", with which they need not", "", "",
+			"network." + name, "it holds for programs that use the proxy; docker.network is " + quoted(network) + ", with which they need not", "", "", "",
 		})
 	}
 	return out

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -32,7 +33,7 @@ type Resolved struct {
 	OptionsFor string `json:"-"`
 
 	// NoEffect lists what the user set and what does nothing with the provider
-	// that the settings name, with the reason. See [Resolved.NoEffectWith].
+	// that the settings name on this operating system, with the reason. See [Resolved.NoEffectWith].
 	NoEffect []Notice `json:"noEffect,omitempty"`
 	// Origins gives the layer of every value by its path, such as
 	// "docker.memory", "docker.env.LANG" or "docker.binds[0]".
@@ -102,7 +103,7 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 	for _, l := range layers {
 		r.noEffect = append(r.noEffect, always(l.notices...)...)
 	}
-	r.NoEffect = r.NoEffectWith(r.Provider)
+	r.NoEffect = r.NoEffectWith(runtime.GOOS, r.Provider)
 	return r, p.err()
 }
 

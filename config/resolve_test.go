@@ -335,11 +335,31 @@ func TestNoEffectNamesOnlyWhatWasSet(t *testing.T) {
 		"auto": {"filesystem.allowRead", "pool.size"}, "docker": {"filesystem.allowRead"}, "local": {"docker.image", "pool.size"},
 	} {
 		var got []string
-		for _, n := range r.NoEffectWith(provider) {
+		for _, n := range r.NoEffectWith("linux", provider) {
 			got = append(got, strings.TrimPrefix(n.Path, defaultsPath))
 		}
 		if diff := cmp.Diff(paths, got); diff != "" {
 			t.Errorf("auto that has become %s (-want +got):\n%s", provider, diff)
+		}
+	}
+	r = resolve(t, inDefaults(`"provider":"auto","filesystem":{"allowRead":["/srv"]},"network":{"allowLocalBinding":true}`), ann, config.Overrides{})
+	for _, tt := range []struct {
+		goos, provider string
+		want           []string
+	}{
+		{"linux", "local", []string{"network.allowLocalBinding"}},
+		{"darwin", "local", nil},
+		{"windows", "local", []string{"network.allowLocalBinding"}},
+		{"linux", "docker", []string{"filesystem.allowRead", "network.allowLocalBinding"}},
+		{"darwin", "docker", []string{"filesystem.allowRead", "network.allowLocalBinding"}},
+		{"darwin", "auto", []string{"filesystem.allowRead", "network.allowLocalBinding"}},
+	} {
+		var got []string
+		for _, n := range r.NoEffectWith(tt.goos, tt.provider) {
+			got = append(got, strings.TrimPrefix(n.Path, defaultsPath))
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s on %s (-want +got):\n%s", tt.provider, tt.goos, diff)
 		}
 	}
 	r = resolve(t, inDefaults(`"preset":"strict"`), ann, config.Overrides{})

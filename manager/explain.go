@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -132,7 +133,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		m.answer(ctx, &e, res, q, nil, nil)
 		return e, nil
 	}
-	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(w.provider.Name(), heldBy(w.provider)...))
+	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(runtime.GOOS, w.provider.Name(), heldBy(w.provider)...))
 	if w.gate.Place != OnHost {
 		e.NoEffect = append(e.NoEffect, noticesOf(append(optionsWithoutEffect(res, w.provider), noImageNotice(res, w.provider)...))...)
 		e.Notes = append(e.Notes, unheldNotes(w.provider, w.spec)...)
