@@ -78,3 +78,54 @@ func TestProfile(t *testing.T) {
 		})
 	}
 }
+
+// TestProfileOpens holds that a Spec's paths that stay open inside denies reach
+// the Judge with their rules, those below a mount too, and open no writing in a
+// folder that is mounted read-only.
+func TestProfileOpens(t *testing.T) {
+	s := sandbox.Spec{
+		Name: "sbx-a",
+		Mounts: []sandbox.Mount{
+			{Source: "/Users/me/project", Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace},
+			{Source: "/Users/me/agent", Target: sandbox.AgentDir, ReadOnly: true, Role: sandbox.RoleAgent},
+		},
+		Filesystem: sandbox.FilesystemRules{
+			AllowRead:   []string{"/workspace/private/notes", "/agent/private/notes"},
+			AllowWrite:  []string{"/workspace/private/notes/out", "/agent/private/notes"},
+			DenyRead:    []string{"/workspace/private/notes/.ssh", "/workspace/private", "/agent/private"},
+			YieldRead:   []string{"/workspace/private", "/agent/private"},
+			ReopenRead:  []string{"/workspace/private/notes", "/agent/private/notes"},
+			ReopenWrite: []string{"/workspace/private/notes/out", "/agent/private/notes"},
+		},
+	}
+	pic, err := world.Of(s, world.Place{Home: "/Users/me", Sensitive: []string{"/Users/me/state"}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile(s, pic, protect.Rules{}, "/private/tmp/sbx-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := seatbelt.NewJudge(p.tagged("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		op      sandbox.Operation
+		path    string
+		allowed bool
+		rule    string
+	}{
+		{sandbox.OpRead, "/workspace/private/x", false, "filesystem.denyRead: /workspace/private"},
+		{sandbox.OpRead, "/workspace/private/notes/x", true, "filesystem.allowRead: /workspace/private/notes"},
+		{sandbox.OpWrite, "/workspace/private/notes/x", false, "filesystem.denyRead: /workspace/private"},
+		{sandbox.OpWrite, "/workspace/private/notes/out/x", true, "filesystem.allowWrite: /workspace/private/notes/out"},
+		{sandbox.OpRead, "/workspace/private/notes/.ssh/id", false, "filesystem.denyRead: /workspace/private/notes/.ssh"},
+		{sandbox.OpRead, "/agent/private/notes/x", true, "filesystem.allowRead: /agent/private/notes"},
+		{sandbox.OpWrite, "/agent/private/notes/x", false, "filesystem.denyRead: /agent/private"},
+	} {
+		if v := j.Judge(tt.op, p.place(tt.path)); v.Allowed != tt.allowed || v.Rule != tt.rule || v.Builtin == tt.allowed {
+			t.Errorf("%s %s: %+v, want %v by %s", tt.op, tt.path, v, tt.allowed, tt.rule)
+		}
+	}
+}
