@@ -91,6 +91,10 @@ func (conductor) Explain(context.Context, config.Who, *config.SandboxSettings, m
 
 func (conductor) Stats(context.Context, string) ([]manager.Stat, error) { return nil, whole() }
 
+func (conductor) PoolStatus(context.Context) (manager.PoolStatus, error) {
+	return manager.PoolStatus{}, whole()
+}
+
 // remoteViolations hands on, as Conductor does with a daemon.
 func remoteViolations(cli.Host) (cli.ViolationStore, func(), error) { return nil, nil, whole() }
 

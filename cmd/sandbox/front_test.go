@@ -156,6 +156,7 @@ func TestFrontHandsOn(t *testing.T) {
 		{name: "recreate", args: []string{"--provider", "local", "recreate", "--all", "--force"}},
 		{name: "explain", args: []string{"--provider", "local", "explain"}},
 		{name: "stats", args: []string{"--provider", "local", "stats"}},
+		{name: "pool", args: []string{"--provider", "local", "pool"}},
 		{name: "images", args: []string{"images", "list"}},
 		{name: "browser start", args: []string{"--provider", "local", "browser", "start"}},
 		{name: "browser list", args: []string{"browser", "list"}},
