@@ -210,6 +210,20 @@ func TestPrecedenceInLocalWalls(t *testing.T) {
 	}
 }
 
+// TestPrecedenceInContainers holds real containers, and everything that judges for
+// them, to the table.
+func TestPrecedenceInContainers(t *testing.T) {
+	for i, p := range precedences() {
+		t.Run(p.name, func(t *testing.T) {
+			s := spellings()[i%len(spellings())]
+			dir := filepath.Join(tempDir(t, 0o755), "own")
+			must(t, os.MkdirAll(filepath.Join(dir, "x"), 0o755))
+			p.plant(t, dir)
+			p.hold(t, newRig(t).manager(p.settings("docker", dir, s)), []string{"/workspace"})
+		})
+	}
+}
+
 // TestPrecedenceAsOrdinaryUser holds the walls of an ordinary user to the same
 // table, which root's way of building one does not concern.
 func TestPrecedenceAsOrdinaryUser(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -232,7 +233,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.openSockets(s); err != nil {
 		return sandbox.Info{}, err
 	}
-	rules, err := p.protection(ctx, s)
+	rules, err := p.protection(ctx, s, nil)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -243,7 +244,9 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	made := false
 	defer func() { settle(made) }()
 	if rules != nil {
-		plan = plan.Protected(rules.mounts)
+		if plan, err = p.closed(plan, rules); err != nil {
+			return sandbox.Info{}, err
+		}
 	}
 	for try := 1; ; try++ {
 		on, err := p.giveNetwork(ctx, s, hash, plan)
@@ -261,6 +264,22 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 			return info, err
 		}
 	}
+}
+
+// closed returns plan with what rules closes.
+func (p *Provider) closed(plan container.Plan, rules *protection) (container.Plan, error) {
+	mounts := slices.Clone(rules.mounts)
+	for _, m := range rules.masks {
+		source, err := p.maskFile()
+		if m.Dir {
+			source, err = p.maskDir(rules.within(m))
+		}
+		if err != nil {
+			return plan, err
+		}
+		mounts = append(mounts, sandbox.Mount{Source: source, Target: m.Target, ReadOnly: true, Role: sandbox.RoleBind})
+	}
+	return plan.Protected(mounts), nil
 }
 
 // build makes the container of plan and starts it. What it made, and the

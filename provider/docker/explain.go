@@ -14,7 +14,7 @@ import (
 // planned with when it is there.
 func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, error) {
 	notes := p.limitNotes(ctx, s)
-	c, err := p.protection(ctx, s)
+	c, err := p.protection(ctx, s, nil)
 	if err != nil || c == nil {
 		return provider.Plan{Notes: notes}, err
 	}
@@ -23,6 +23,13 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 		if m.ReadOnly { // the others keep names above in their places
 			out.Steps = append(out.Steps, provider.Step{Does: "read-only", Target: m.Target, Source: m.Source, Rule: c.rules[m.Target]})
 		}
+	}
+	for _, m := range c.masks {
+		out.Steps = append(out.Steps, provider.Step{Does: "closed", Target: m.Target, Rule: c.rules[m.Target]})
+	}
+	if len(c.ruled.Globs) > 0 {
+		out.Notes = append(out.Notes, "patterns of filesystem.denyRead and denyWrite are closed to programs where they match when the sandbox is made; "+
+			"what comes to match later is closed to file tools and to command lines that name it, and to programs after: sandbox recreate")
 	}
 	return out, nil
 }

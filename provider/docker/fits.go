@@ -44,12 +44,16 @@ func (h *handle) Fits(ctx context.Context) (why string, grave bool, err error) {
 	if h.guard.none {
 		return "", false, nil
 	}
-	c, err := h.p.protection(ctx, h.spec)
+	masked, err := h.p.closedIn(h.info.Name)
+	if err != nil {
+		return "", true, err
+	}
+	c, err := h.p.protection(ctx, h.spec, masked)
 	if err != nil {
 		return "", true, err
 	}
 	h.guard.now, h.guard.at, h.guard.none = c, time.Now(), c == nil
-	if c == nil || len(c.mounts) == 0 {
+	if c == nil || len(c.mounts) == 0 && len(c.masks) == 0 {
 		return "", false, nil
 	}
 	if h.guard.mounted, err = h.mounts(ctx); err != nil {
@@ -59,7 +63,7 @@ func (h *handle) Fits(ctx context.Context) (why string, grave bool, err error) {
 	if place == "" {
 		return "", false, nil
 	}
-	what := " has to be closed for writing since the sandbox was made ("
+	what := " has to be closed since the sandbox was made ("
 	if slices.Contains(c.added, place) {
 		what = " has to be shown since the sandbox was made ("
 	}

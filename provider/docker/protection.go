@@ -26,15 +26,30 @@ type protection struct {
 	views  []plan.View
 	added  []string        // targets of views that the Spec does not have
 	mounts []sandbox.Mount // in order, parents first
+	masks  []mask          // likewise
 	rules  map[string]string
 	facts  protect.Facts
 	search scan.Request
+	ruled  scan.Request // for what the patterns of rules mean
+	denies []plan.Deny  // what rules close by path
+	opens  []plan.Open
 	notes  []string
 }
 
+// A mask hides a file or folder of the host that rules close for reading, by an
+// empty file or by a folder that cannot be listed. On that lies what an allow shows
+// again.
+type mask struct {
+	Target string
+	Dir    bool
+}
+
 // protection looks at the host and says what has to be closed for s now. It is
-// nil where s writes in no folder of people: a scratch workspace is ours.
-func (p *Provider) protection(ctx context.Context, s sandbox.Spec) (*protection, error) {
+// nil where s mounts no folder of people, and no rule names a place in what it
+// mounts: a scratch workspace is ours. Masked reports whether a container was made with
+// a mask at a place inside; nil asks what a new one is made with. What has come
+// to match a pattern since is not closed: no mount can follow it.
+func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(inside string) bool) (*protection, error) {
 	if p.opts.World == nil {
 		return nil, nil
 	}
@@ -56,6 +71,9 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec) (*protection,
 			continue // of a missing one the engine says so; a file is a person's choice
 		}
 		c.views = append(c.views, plan.View{Source: source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
+		if !ours(source) {
+			c.ruled.Roots = append(c.ruled.Roots, source)
+		}
 		switch {
 		case m.ReadOnly || ours(source):
 		case m.Role == sandbox.RoleWorkspace:
@@ -66,7 +84,8 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec) (*protection,
 			c.search.Roots = append(c.search.Roots, source)
 		}
 	}
-	if len(c.search.Roots) == 0 {
+	c.rule(s)
+	if len(c.search.Roots) == 0 && len(c.denies) == 0 && (len(c.ruled.Roots) == 0 || len(c.ruled.Globs) == 0) {
 		return nil, nil
 	}
 	if p.opts.Protection == "" {
@@ -83,24 +102,76 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec) (*protection,
 	q.Writable = slices.Compact(q.Writable)
 	c.search.Find = protect.Finds()
 	q.Git = protect.UserGit(q.Home, os.Getenv)
-	return c, c.look(ctx, p, s, q)
+	return c, c.look(ctx, p, s, q, masked)
 }
 
-// look fills in what the host says.
-func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q protect.Request) error {
-	found, err := p.scanner(s.Name).Scan(ctx, c.search)
-	if err != nil {
-		return err
+// rule takes the rules of s for files. What they close outside of the mounts is
+// not there.
+func (c *protection) rule(s sandbox.Spec) {
+	slices.Sort(c.ruled.Roots)
+	c.ruled.Roots = slices.Compact(c.ruled.Roots)
+	denies, globs := world.Denied(s)
+	for _, d := range denies {
+		if slices.ContainsFunc(c.views, func(v plan.View) bool { return below(d.Path, v.Source) || below(v.Source, d.Path) }) {
+			c.denies = append(c.denies, d)
+		}
 	}
-	q.Found = found.Found
-	if c.facts, err = protect.Look(q); err != nil {
+	c.opens = world.Opens(s)
+	c.ruled.Globs, c.ruled.Denied = globs, c.denies
+	for _, o := range c.opens {
+		if o.Read {
+			c.ruled.Opened = append(c.ruled.Opened, o.Path)
+		}
+	}
+}
+
+// match returns what the patterns of rules close now, and the other names of
+// what rules close. Of what was masked when the container was made, and of what is
+// new to a container that is not made yet, it returns all.
+func (c *protection) match(ctx context.Context, p *Provider, name string, masked func(string) bool) ([]plan.Deny, error) {
+	if len(c.ruled.Roots) == 0 {
+		return nil, nil
+	}
+	found, err := p.scanner(name+rulesSuffix).Scan(ctx, c.ruled)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(found.Unreadable); n > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%d folders cannot be looked into from here, so what filesystem.denyRead matches in them is not closed by mounts: %s …", n, found.Unreadable[0]))
+	}
+	found.Unreadable, found.Sockets = nil, nil
+	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
+		return masked != nil && !slices.ContainsFunc(c.views, func(v plan.View) bool {
+			return below(d.Path, v.Source) && masked(path.Join(v.Target, strings.TrimPrefix(d.Path, v.Source)))
+		})
+	}), nil
+}
+
+// rulesSuffix names the scanner for rules beside that of the sandbox.
+const rulesSuffix = " rules"
+
+// look fills in what the host says.
+func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q protect.Request, masked func(string) bool) error {
+	var rules protect.Rules
+	if len(c.search.Roots) > 0 {
+		found, err := p.scanner(s.Name).Scan(ctx, c.search)
+		if err != nil {
+			return err
+		}
+		q.Found = found.Found
+		if c.facts, err = protect.Look(q); err != nil {
+			return err
+		}
+		rules = protect.Decide(c.facts)
+	}
+	matched, err := c.match(ctx, p, s.Name, masked)
+	if err != nil {
 		return err
 	}
 	stubs, err := p.stubs()
 	if err != nil {
 		return err
 	}
-	rules := protect.Decide(c.facts)
 	for _, v := range rules.Views {
 		if covers(v.Target, s) {
 			c.notes = append(c.notes, v.Target+" cannot be shown in the container, where other things lie at this path; git worktrees do not work there")
@@ -109,7 +180,7 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q pr
 		c.views = append(c.views, v)
 		c.added = append(c.added, v.Target)
 	}
-	w := plan.World{Views: c.views, Denies: rules.Denies}
+	w := plan.World{Views: c.views, Denies: slices.Concat(c.denies, matched, rules.Denies), Opens: c.opens}
 	if _, c.plan, err = plan.Draw(w, world.Disk{Stub: stubs.Is}); err != nil {
 		return err
 	}
@@ -127,11 +198,58 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q pr
 			c.mounts = append(c.mounts, sandbox.Mount{Source: op.Source, Target: op.Target, ReadOnly: op.Kind == plan.OpRoBind, Role: sandbox.RoleBind})
 			c.rules[op.Target] = op.Rule
 		case plan.OpMaskFile, plan.OpMaskDir:
+			if !strings.HasPrefix(op.Rule, "protection: ") {
+				c.masks = append(c.masks, mask{op.Target, op.Kind == plan.OpMaskDir})
+				c.rules[op.Target] = op.Rule
+				continue
+			}
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "protect", Resource: op.Target,
 				Message: op.Target + " has to be closed (" + op.Rule + "), and is neither a file nor a folder", Hint: "remove it, or use another workspace"}
 		}
 	}
 	return nil
+}
+
+// within returns the mount points that the mask m needs, as paths below it, those
+// of files with a slash in front.
+func (c *protection) within(m mask) []string {
+	var out []string
+	nearest := func(target string) bool { // no other mount lies between
+		return target != m.Target && below(target, m.Target) && !slices.ContainsFunc(c.closed(), func(other string) bool {
+			return other != target && other != m.Target && below(target, other) && below(other, m.Target)
+		})
+	}
+	add := func(target string, dir bool) {
+		if !nearest(target) {
+			return
+		}
+		rel := strings.TrimPrefix(target, m.Target+"/")
+		if !dir {
+			rel = "/" + rel
+		}
+		out = append(out, rel)
+	}
+	for _, mount := range c.mounts {
+		st, err := os.Stat(mount.Source)
+		add(mount.Target, err == nil && st.IsDir())
+	}
+	for _, other := range c.masks {
+		add(other.Target, other.Dir)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// closed returns the places inside at which something is mounted for c.
+func (c *protection) closed() []string {
+	var out []string
+	for _, m := range c.mounts {
+		out = append(out, m.Target)
+	}
+	for _, m := range c.masks {
+		out = append(out, m.Target)
+	}
+	return out
 }
 
 // covers reports whether a mount at target would hide something that the
@@ -181,6 +299,11 @@ func (c *protection) judge(op sandbox.Operation, inside string) sandbox.Verdict 
 // mounted inside, and the rule. Grave says that it is no matter of a repository
 // alone that has appeared below a folder of people.
 func (c *protection) lost(mounted map[string]bool) (place, rule string, grave bool) {
+	for _, m := range c.masks {
+		if readOnly, there := mounted[m.Target]; !there || !readOnly {
+			return m.Target, c.rules[m.Target], true
+		}
+	}
 	for _, m := range c.mounts {
 		readOnly, there := mounted[m.Target]
 		if there && (readOnly || !m.ReadOnly) {
@@ -220,6 +343,9 @@ func (c *protection) before(mounted map[string]bool) protect.Facts {
 // hold looks for what code inside has made for git on the host, takes away what
 // would run something, and returns what it has found.
 func (c *protection) hold(ctx context.Context, p *Provider, name string, before protect.Facts) ([]sandbox.Violation, error) {
+	if len(c.search.Roots) == 0 {
+		return nil, nil
+	}
 	found, err := p.scanner(name).Scan(ctx, c.search)
 	if err != nil {
 		return nil, err

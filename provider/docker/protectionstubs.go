@@ -2,6 +2,8 @@ package docker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -35,6 +37,9 @@ const recordSuffix = ".json"
 // needs is such a record.
 type needs struct {
 	Stubs []plan.Stub `json:"stubs"`
+	// Closed are the places inside at which something was mounted to close what
+	// is there, or to show it again.
+	Closed []string `json:"closed,omitempty"`
 }
 
 func (p *Provider) recordsDir() string { return filepath.Join(p.opts.Protection, "containers") }
@@ -91,7 +96,7 @@ func (p *Provider) creating(ctx context.Context, sweep bool) (unlock func(), ok 
 // prepare makes the stubs that c needs, and records them as those of the
 // container name. settle says what became of the container.
 func (p *Provider) prepare(ctx context.Context, name string, c *protection) (settle func(made bool), err error) {
-	if c == nil || len(c.mounts) == 0 {
+	if c == nil || len(c.mounts) == 0 && len(c.masks) == 0 {
 		return func(bool) {}, nil
 	}
 	unlock, ok, err := p.creating(ctx, false)
@@ -103,7 +108,7 @@ func (p *Provider) prepare(ctx context.Context, name string, c *protection) (set
 		unlock()
 		return nil, err
 	}
-	if err := p.record(name, c.plan.Stubs); err != nil {
+	if err := p.record(name, needs{Stubs: c.plan.Stubs, Closed: c.closed()}); err != nil {
 		unlock()
 		return nil, err
 	}
@@ -125,8 +130,8 @@ func (p *Provider) prepare(ctx context.Context, name string, c *protection) (set
 	}, nil
 }
 
-func (p *Provider) record(name string, list []plan.Stub) error {
-	data, err := json.Marshal(needs{Stubs: list})
+func (p *Provider) record(name string, list needs) error {
+	data, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}
@@ -149,6 +154,85 @@ func readNeeds(file string) (needs, error) {
 		err = json.Unmarshal(data, &n)
 	}
 	return n, err
+}
+
+// closedIn returns whether the container name was made with something mounted at a
+// place inside to close it.
+func (p *Provider) closedIn(name string) (func(inside string) bool, error) {
+	n, err := readNeeds(p.recordOf(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return func(inside string) bool {
+		return slices.Contains(n.Closed, inside)
+	}, nil
+}
+
+// maskFile returns the file that hides others: empty, and readable by no one.
+func (p *Provider) maskFile() (string, error) {
+	at := filepath.Join(p.opts.Protection, "mask")
+	f, err := os.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0)
+	if err == nil {
+		return at, f.Close()
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	st, err := os.Lstat(at)
+	if err == nil && (!st.Mode().IsRegular() || st.Size() != 0 || st.Mode().Perm() != 0) {
+		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "protect", Resource: at, Message: "the file that hides others is no empty file without permissions", Hint: "remove it"}
+	}
+	return at, err
+}
+
+// maskDir returns a folder that hides others: nobody can list it, and it holds the
+// mount points within, as [protection.within] has them, and nothing else. Folders
+// alike are one.
+func (p *Provider) maskDir(within []string) (string, error) {
+	sum := sha256.Sum256([]byte(strings.Join(within, "\x00")))
+	base := filepath.Join(p.opts.Protection, "masks")
+	at := filepath.Join(base, hex.EncodeToString(sum[:]))
+	if _, err := os.Lstat(at); err == nil {
+		return at, nil
+	}
+	if err := os.MkdirAll(base, 0o711); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(base, ".new-*")
+	if err != nil {
+		return "", err
+	}
+	var dirs []string
+	for _, w := range within {
+		rel, file := strings.CutPrefix(w, "/")
+		dir := filepath.Join(temp, rel)
+		if file {
+			dir = filepath.Dir(dir)
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+		for d := dir; d != temp; d = filepath.Dir(d) {
+			dirs = append(dirs, d)
+		}
+		if file {
+			if err := os.WriteFile(filepath.Join(temp, rel), nil, 0); err != nil {
+				return "", err
+			}
+		}
+	}
+	for _, d := range append(dirs, temp) {
+		if err := os.Chmod(d, 0o111); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Rename(temp, at); err != nil {
+		if _, made := os.Lstat(at); made == nil {
+			return at, nil
+		}
+		return "", err
+	}
+	return at, nil
 }
 
 // again makes stubs of the container name that are gone, so that it can be
@@ -189,6 +273,7 @@ func (p *Provider) letGo(ctx context.Context, name string) error {
 	}
 	p.protected.Lock()
 	delete(p.scanners, name)
+	delete(p.scanners, name+rulesSuffix)
 	p.protected.Unlock()
 	own, err := readNeeds(p.recordOf(name))
 	if errors.Is(err, fs.ErrNotExist) {
