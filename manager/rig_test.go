@@ -68,7 +68,7 @@ func (r *rig) dial() *client.Client {
 	api, err := client.NewClientWithOpts(opts...)
 	must(r.t, err)
 	r.t.Cleanup(func() { api.Close() })
-	r.idle = append(r.idle, api.HTTPClient().CloseIdleConnections)
+	r.idle = append(r.idle, func() { api.Close() }) // closes idle connections alone
 	return api
 }
 

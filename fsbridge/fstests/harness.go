@@ -12,6 +12,7 @@ package fstests
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -87,14 +88,19 @@ func Run(t *testing.T, h Harness) {
 			}
 			before := goleak.IgnoreCurrent()
 			defer func() {
-				if !t.Failed() {
-					if h.Settle != nil {
+				if t.Failed() {
+					return
+				}
+				var err error
+				for end := time.Now().Add(poll.Patience); time.Now().Before(end); {
+					if h.Settle != nil { // a connection may become idle after the last call
 						h.Settle()
 					}
-					if err := leak.Find(poll.Patience, before); err != nil {
-						t.Errorf("goroutines are left: %v", err)
+					if err = leak.Find(poll.Patience/100, before); err == nil {
+						return
 					}
 				}
+				t.Errorf("goroutines are left: %v", err)
 			}()
 			c.run(newRig(t, base, h.Rounds, i))
 		})
