@@ -8,7 +8,7 @@ import (
 )
 
 // An ineffective entry is about one setting. It holds for each provider but
-// except, or, where only is set, for that one alone. Where system is set, the
+// those of except, separated by spaces, or, where only is set, for that one alone. Where system is set, the
 // exception is for that operating system alone, as runtime.GOOS names it.
 type ineffective struct{ path, why, except, only, system string }
 
@@ -18,7 +18,7 @@ func (e ineffective) holds(goos, provider string) bool {
 	if e.only != "" {
 		return e.only == provider
 	}
-	return e.except == "" || e.except != provider || e.system != "" && e.system != goos
+	return !slices.Contains(strings.Fields(e.except), provider) || e.system != "" && e.system != goos
 }
 
 // A conditional notice is one that a provider may make wrong.
@@ -26,6 +26,9 @@ type conditional struct {
 	Notice
 	entry ineffective
 }
+
+// allowBeyond says what an allow does where mounts alone decide what is seen.
+const allowBeyond = "it opens nothing of the host beyond the mounts, only what a path of denyRead closes inside them; docker.binds shows more"
 
 // withoutEffect is the one table of settings that are accepted and checked
 // while the feature behind them does not exist. A path stands for all below it.
@@ -35,7 +38,10 @@ type conditional struct {
 func withoutEffect() []ineffective {
 	return []ineffective{
 		{"filesystem.tempPrefixes", "it holds for what command lines and file tools name; the temporary folders are the sandbox's own, and what a program writes there by itself is not looked at", "", "", ""},
-		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced by the local provider alone", "local", "", ""},
+		{"filesystem.allowUnixSockets", "only the local provider connects commands to sockets of the host", "local", "", ""},
+		{"filesystem.allowRead", allowBeyond, "local", "", ""},
+		{"filesystem.allowWrite", allowBeyond, "local", "", ""},
+		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced for programs by the docker and local providers alone", "docker local", "", ""},
 		{"network.allowLocalBinding", "a sandbox has a loopback interface of its own, where its programs may listen anyway and which programs of the host do not share; only the local provider on macOS needs it", "local", "", "darwin"},
 		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", "", ""},
 		{"idle", "only sandboxes of the docker provider can be frozen", "docker", "", ""},
