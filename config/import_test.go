@@ -231,10 +231,12 @@ func jsonAt(t *testing.T, text []byte, path string) string {
 		t.Fatal(err)
 	}
 	for key := range strings.SplitSeq(path, ".") {
-		m, ok := at.(map[string]any)
-		if at, ok = m[key]; !ok {
+		m, _ := at.(map[string]any)
+		next, ok := m[key]
+		if !ok {
 			return ""
 		}
+		at = next
 	}
 	out, err := json.Marshal(at)
 	if err != nil {

@@ -115,11 +115,11 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 	if err := provider.Trouble(p); err != nil {
 		return nil, err
 	}
-	given := res.ProviderOptions
-	if p.Name() == hostName {
-		given = nil // what runs without a sandbox has no provider to have options
-	} else if given, err = optionsOf(res, p); err != nil {
-		return nil, err
+	var given map[string]any
+	if p.Name() != hostName { // what runs without a sandbox has no provider to have options
+		if given, err = optionsOf(res, p); err != nil {
+			return nil, err
+		}
 	}
 	f, agentDir, err := m.facts(ctx, res, p, at, i)
 	if err != nil {
