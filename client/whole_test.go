@@ -15,7 +15,7 @@ import (
 )
 
 // ofTheCommandLine are the operations that package client/conductor has.
-var ofTheCommandLine = []string{"attachSession", "explain", "lendFiles", "listing", "prune", "recreateSandboxes", "selectSandboxes", "startSessionBrowser", "stopSessionBrowser", "takePicture"}
+var ofTheCommandLine = []string{"attachSession", "explain", "lendFiles", "listing", "pool", "prune", "recreateSandboxes", "selectSandboxes", "startSessionBrowser", "stopSessionBrowser", "takePicture"}
 
 // methods make each request of the interface once. What comes of it is not
 // asked here.

@@ -50,7 +50,7 @@ func newDocker(t testing.TB, more string, change ...func(*tools.Options)) *rig {
 	engine := container.New(api, testenv.Patient())
 	t.Cleanup(func() { cleared(t, engine, state.Instance()) })
 	sensitive := []string{state.Path(), "/run/docker.sock"}
-	p := docker.New(engine, docker.Options{Sockets: state, Instance: state.Instance(), World: func() hardening.World {
+	p := docker.New(engine, docker.Options{Sockets: state, Instance: state.Instance(), Protection: filepath.Join(state.Path(), "docker"), World: func() hardening.World {
 		return hardening.World{Canonical: hostpath.Canonical, Sensitive: sensitive, Workspaces: []string{state.Workspaces()}}
 	}})
 	set, err := provider.New(p)

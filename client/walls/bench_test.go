@@ -3,6 +3,7 @@ package walls_test
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func BenchmarkTrue(b *testing.B) {
 	must(b, err)
 	e := container.New(api, container.Deadlines{})
 	b.Cleanup(func() { e.Close() })
-	direct := docker.New(e, docker.Options{Sockets: r.State, World: r.World})
+	direct := docker.New(e, docker.Options{Sockets: r.State, World: r.World, Protection: filepath.Join(r.State.Path(), "docker")})
 	s := r.Spec("bench")
 	s.ImageID = strings.TrimSpace(string(id))
 	_, err = direct.Create(b.Context(), s)

@@ -36,7 +36,7 @@ func TestConformanceOfDocker(t *testing.T) {
 		must(t, err)
 		e := container.New(api, d)
 		t.Cleanup(func() { e.Close() })
-		return docker.New(e, docker.Options{Sockets: r.State, World: r.World})
+		return docker.New(e, docker.Options{Sockets: r.State, World: r.World, Protection: filepath.Join(r.State.Path(), "docker")})
 	}
 	connectTo := func(t testing.TB, sock string) sandbox.Provider {
 		t.Setenv("DOCKER_HOST", "unix://"+sock)

@@ -132,7 +132,7 @@ func (r *Rig) makeState(o Options) error {
 	}
 	r.later(r.removeContainers)
 	r.Provider = docker.New(r.engine, docker.Options{
-		Sockets: r.state, Instance: r.state.Instance(),
+		Sockets: r.state, Instance: r.state.Instance(), Protection: filepath.Join(r.state.Path(), "docker"),
 		World: func() hardening.World {
 			return hardening.World{
 				Canonical:  hostpath.Canonical,

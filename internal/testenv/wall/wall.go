@@ -69,7 +69,7 @@ func At(t testing.TB, dir string) *Wall {
 	must(t, err)
 	w := &Wall{T: t, Engine: container.New(api, testenv.Patient()), State: st, Guest: g}
 	t.Cleanup(func() { w.Engine.Close() })
-	w.P = docker.New(w.Engine, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World})
+	w.P = docker.New(w.Engine, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World, Protection: filepath.Join(st.Path(), "docker")})
 	return w
 }
 
