@@ -40,17 +40,17 @@ func TestNobodyElseUsesTheWayOut(t *testing.T) {
 		f.atLoopbackAlone(inside, port)
 		words := strings.Fields(inside)
 		f.hostCannot(port, words[len(words)-1])
+		p.next(1, "200")
 		f.who.Session = "another"
 		f.reloadNothing()
 		if out := f.inside("curl -sS --max-time 20 -x http://127.0.0.1:" + port + " " + f.net.URL("http", internet.Files, "/greeting.txt") + " 2>&1; true"); !strings.Contains(out, "onnect") || strings.Contains(out, internet.Content) {
 			f.t.Errorf("another sandbox at the port: %s", out)
 		}
-		p.next(1, "200")
 	})
 }
 
-// reloadNothing puts settings in force that let nothing be reached. Ways out
-// of sandboxes that nobody calls meanwhile stay.
+// reloadNothing puts settings in force that let nothing be reached. The proxy of
+// a sandbox goes on listening, and answers 403 from some moment on.
 func (f *fort) reloadNothing() { f.reload() }
 
 // inside runs a line in the sandbox and returns what it says.
