@@ -27,7 +27,7 @@ type Registration struct {
 	// calls fail with [sandbox.CodeUnavailable], not one that cannot be made. The
 	// name of the provider has to be that of the registration.
 	//
-	// The provider has to be a [provider.Holder], so that nobody takes a setting
+	// The provider has to be a [provider.Holder], so that no caller takes a setting
 	// for held that it ignores. It may be a [provider.OptionChecker], without
 	// which it has no options; a [provider.Prober], which failIfUnavailable asks;
 	// a [provider.Planner], for explain; and an [io.Closer], which is closed once,

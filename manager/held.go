@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-// refuseUnheld returns an error for the first setting of s that somebody has set
+// refuseUnheld returns an error for the first setting of s that settings or flags have set
 // and the provider p says nothing of, and for a sandbox without network where p
 // does not say that there is none. Nothing that was asked for is left out in
 // silence.

@@ -136,7 +136,7 @@ func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, dow
 	for _, rec := range byName {
 		row := m.rowOf(sandbox.Info{Status: sandbox.StatusMissing}, rec)
 		if _, err := m.providers.Get(rec.Provider); down[rec.Provider] || err != nil {
-			row.Status = sandbox.StatusUnknown // nobody has said that it is gone
+			row.Status = sandbox.StatusUnknown // no provider has reported that it is gone
 		}
 		rows = append(rows, row)
 	}

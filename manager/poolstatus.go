@@ -44,7 +44,7 @@ type PoolClaim struct {
 	Code    sandbox.Code `json:"errorCode,omitempty" doc:"It could not be made"`
 }
 
-// maxPoolClaims bounds the claims that a PoolStatus tells of.
+// maxPoolClaims bounds the claims that a PoolStatus lists.
 const maxPoolClaims = 100
 
 // PoolStatus says what the pool holds, for all tenants, without changing

@@ -167,7 +167,8 @@ func (s *slots) failed(shape string, err error, now time.Time) {
 	s.failing[shape] = f
 }
 
-// holds reports whether the shape is left alone for now.
+// holds reports whether the pool starts no sandbox of the shape, because the last
+// start failed and its back-off has not passed.
 func (s *slots) holds(shape string, now time.Time) bool {
 	return s.rests(shape, now) > 0
 }

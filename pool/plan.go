@@ -51,7 +51,7 @@ type View struct {
 	Wants      []Want
 	Slots      []Slot
 	Claims     []Claim
-	Hold       map[string]bool // shapes of which none is started for now: the last one could not be
+	Hold       map[string]bool // shapes of which no sandbox is started until the back-off after a failed start has passed
 	Rate       Rate
 	Started    []time.Time   // when slots were started lately, at least over Rate.Per, failed ones too
 	StartLimit time.Duration // a slot that has not become ready for so long is broken; 0 is never

@@ -120,7 +120,7 @@ func (s *subject) denySigns() map[line.Kind]bool {
 	return told
 }
 
-// warnings tells what strict would deny, under the strictnesses that warn.
+// warnings returns what strict would deny, under the strictnesses that warn.
 func (s *subject) warnings() []policy.Reason {
 	out := []policy.Reason{}
 	if s.strictness != Normal && s.strictness != Restricted {

@@ -185,7 +185,7 @@ func (p *Provider) maskFile() (string, error) {
 	return at, err
 }
 
-// maskDir returns a folder that hides others: nobody can list it, and it holds the
+// maskDir returns a folder that hides others: no process can list it, and it holds the
 // mount points within, as [protection.within] has them, and nothing else. Folders
 // alike are one.
 func (p *Provider) maskDir(within []string) (string, error) {

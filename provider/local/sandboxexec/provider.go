@@ -221,7 +221,7 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 // tmp is the folder that is home and place for temporary files.
 func (p *Provider) tmp(name string) string { return filepath.Join(p.o.State, "local", "tmp", name) }
 
-// picture is what rules and host ask for now.
+// picture is what the rules ask for on the host as it is at the call.
 func (p *Provider) picture(ctx context.Context, s sandbox.Spec) (world.Picture, protect.Rules, error) {
 	facts := p.o.World()
 	pic, err := world.Of(s, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: p.o.Outside(facts)}, nil, nil)
