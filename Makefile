@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image playwright sshd inspector redocly check test lint fuzz bench gobench demo demo-server schemas openapi cover clean
+.PHONY: help build setup image browser-image playwright sshd inspector redocly check test test-all lint fuzz bench gobench demo demo-server schemas openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -70,8 +70,12 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image playwright sshd inspector redocly ## run every test, with the race detector
+test: image playwright sshd inspector redocly ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
+
+test-all: export SANDBOX_TEST_ALL = 1
+test-all: TEST_FLAGS = -race -count=1 -vet=off -timeout 90m
+test-all: test ## run every test with every shell, transport and user, mutants and soaks; takes an hour or more
 
 schemas: ## write docs/schemas anew from the types
 	$(GO) test ./schema/published -run TestCommitted -update

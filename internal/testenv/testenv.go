@@ -128,3 +128,22 @@ var buildGuest = sync.OnceValue(func() built {
 	}
 	return built{path: path}
 })
+
+// allTests names the variable that "make test-all" sets.
+const allTests = "SANDBOX_TEST_ALL"
+
+// All reports whether the run includes what "make test" leaves to
+// "make test-all"; see [Exhaustive].
+func All() bool { return os.Getenv(allTests) != "" }
+
+// Exhaustive skips the test, or the variant of it that t stands for, unless
+// SANDBOX_TEST_ALL is set, as "make test-all" sets it. It is for what repeats a
+// test that "make test" runs: further shells and transports, attacks run again
+// as another user, mutants of the product, and soaks. What names the repetition
+// in the message of the skip.
+func Exhaustive(t testing.TB, what string) {
+	t.Helper()
+	if !All() {
+		t.Skipf("%s: only with %s=1 (make test-all)", what, allTests)
+	}
+}
