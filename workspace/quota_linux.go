@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/statedir"
 	"golang.org/x/sys/unix"
 )
 
@@ -157,6 +158,13 @@ func backingFile(device string) string {
 
 // unmountImage unmounts path until nothing is mounted there and makes sure
 // that no loop device holds the image any more.
+//
+// Another mount namespace may have a copy of the mount: where mounts are
+// private, every process that makes a namespace at the time of the mount takes
+// one along, such as the start of any container or sandbox of this machine.
+// The kernel removes such copies with the folder that they are mounted on.
+// What uses the file system by another path, as a container does with its bind
+// mount, keeps it; the error is then [sandbox.CodeBusy].
 func unmountImage(ctx context.Context, image, path string) error {
 	for {
 		device, err := mountedDevice(path)
@@ -168,6 +176,13 @@ func unmountImage(ctx context.Context, image, path string) error {
 		}
 		if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil {
 			return stillUsed(path, err)
+		}
+	}
+	if device := loopOf(image); device != "" {
+		if err := os.Remove(path); err == nil {
+			if err := os.Mkdir(path, 0); err != nil {
+				return statedir.Unavailable("remove workspace", path, err)
+			}
 		}
 	}
 	// The device goes in the moment of the last unmount; the kernel may need

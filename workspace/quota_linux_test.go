@@ -266,13 +266,45 @@ func TestQuotaOutlivesAKilledMake(t *testing.T) {
 	remove(t, s, filepath.Join(s.Root(), "sbx-a"))
 }
 
-// TestQuotaUsedByAContainer has another mount namespace keep the file system,
-// as a running container does.
+// TestQuotaCopiedByANamespace has another mount namespace keep a copy of the
+// mount that it knows nothing of: it does not stop the removal.
+func TestQuotaCopiedByANamespace(t *testing.T) {
+	s := quotaStore(t)
+	p := ensureQuota(t, s, testQuota)
+	image := s.imagePath("sbx-a")
+	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c", "echo ready; exec cat >/dev/null")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		testenv.Lack(t, "quota", err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("unshare said %q", line)
+	}
+	if err := s.Remove(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if left := loops(image); left != "" {
+		t.Errorf("%s still has the image", left)
+	}
+}
+
+// TestQuotaUsedByAContainer has another mount namespace keep the file system
+// at a path of its own, as a running container does.
 func TestQuotaUsedByAContainer(t *testing.T) {
 	s := quotaStore(t)
 	p := ensureQuota(t, s, testQuota)
 	write(t, filepath.Join(p, "keep"), "x")
-	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c", "echo ready; cat >/dev/null; cat "+p+"/keep")
+	inside := t.TempDir()
+	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
+		`mount --bind "$0" "$1" && umount "$0" && echo ready; cat >/dev/null; cat "$1/keep"`, p, inside)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
