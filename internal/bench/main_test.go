@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -191,7 +192,8 @@ func checkHanded(t *testing.T, o options, rep report.Report, out string) {
 	}
 }
 
-// checkGone holds that neither container nor file is left.
+// checkGone holds that neither container nor file is left, nor a home that is
+// mounted or has a device.
 func checkGone(t *testing.T, e *container.Engine, name, dir string) {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
@@ -204,6 +206,64 @@ func checkGone(t *testing.T, e *container.Engine, name, dir string) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left in the folder: %v, %v", left, err)
 	}
+	if left := homesBelow(t, dir); len(left) > 0 {
+		t.Errorf("left mounted: %q", left)
+	}
+}
+
+// homesBelow are the mounts below dir, and the files below dir that loop devices
+// have.
+func homesBelow(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(backing, "/proc/self/mountinfo") {
+		text, err := os.ReadFile(name)
+		if err != nil && name == "/proc/self/mountinfo" {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) { // a device that is gone has none
+			if strings.Contains(line, dir+"/") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+	}
+	return found
+}
+
+// TestFailureLeavesNothing has a row fail after sandboxes of a pool have been
+// claimed and a session of another manager has its home.
+func TestFailureLeavesNothing(t *testing.T) {
+	e := needs(t)
+	dir := passable(t)
+	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: report.OpClaim,
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 1, Boxes: 1, Making: time.Minute, Resting: 100 * time.Millisecond}}
+	ctx, fail := context.WithCancelCause(t.Context())
+	broken := errors.New("the row fails")
+	ended := make(chan struct{})
+	go func() { // when the homes are there
+		defer close(ended)
+		for ctx.Err() == nil {
+			if found := homesBelow(t, dir); slices.ContainsFunc(found, func(s string) bool { return strings.Contains(s, "/within/") }) {
+				fail(broken)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	name := ""
+	_, err := o.measure(ctx, func(format string, args ...any) {
+		if strings.HasPrefix(format, "making the container") {
+			name = args[0].(string)
+		}
+	})
+	fail(nil)
+	<-ended
+	if err == nil || context.Cause(ctx) != broken {
+		t.Errorf("it ended with %v, %v", err, context.Cause(ctx))
+	}
+	checkGone(t, e, name, dir)
 }
 
 // TestSignalLeavesNothing ends the program in the middle of its work.

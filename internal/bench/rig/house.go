@@ -27,21 +27,13 @@ const (
 // A site is a state folder of its own with settings beside it.
 type site struct{ state, settings, instance string }
 
-// newSite makes one below the rig's folder. Close removes every container with
-// its label. The settings keep as many started sandboxes as said, and sweep
-// none away.
+// newSite makes one below the rig's folder. Close removes every sandbox of it,
+// after what was registered later has ended the programs that use the site. The
+// settings keep as many started sandboxes as said, and sweep none away.
 func (r *Rig) newSite(name string, pool int) (site, error) {
 	folder := filepath.Dir(r.state.Path())
 	s := site{state: filepath.Join(folder, name), settings: filepath.Join(folder, name+".json")}
-	type obj = map[string]any
-	text, err := json.Marshal(obj{"agents": obj{"defaults": obj{"sandbox": obj{
-		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool},
-		"docker": obj{"image": r.Spec.Image, "memory": "64m"},
-	}}}})
-	if err != nil {
-		return s, err
-	}
-	if err := os.WriteFile(s.settings, text, 0o600); err != nil {
+	if err := r.writeSettings(s, pool); err != nil {
 		return s, err
 	}
 	state, err := house.OpenState(s.state)
@@ -49,8 +41,77 @@ func (r *Rig) newSite(name string, pool int) (site, error) {
 		return s, err
 	}
 	s.instance = state.Instance()
-	r.later(func(context.Context) error { return r.removeAll(s.instance) })
+	r.later(func(context.Context) error {
+		err := r.clear(s)
+		r.keep = r.keep || err != nil
+		return err
+	})
 	return s, nil
+}
+
+// writeSettings writes the settings of a site, with a pool of that size.
+func (r *Rig) writeSettings(s site, pool int) error {
+	type obj = map[string]any
+	text, err := json.Marshal(obj{"agents": obj{"defaults": obj{"sandbox": obj{
+		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool},
+		"docker": obj{"image": r.Spec.Image, "memory": "64m"},
+	}}}})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.settings, text, 0o600)
+}
+
+// clear removes every sandbox of a site that no program uses any more, as
+// sandbox(1) does it: with its home, which is mounted below the state folder,
+// its record and its place in the pool. It also removes containers and homes
+// that no record names, and reports what it could not remove.
+func (r *Rig) clear(s site) error {
+	// With a pool of none every slot is one too many.
+	if err := r.writeSettings(s, 0); err != nil {
+		return err
+	}
+	h, err := house.Open(house.Options{ConfigFile: s.settings, StateDir: s.state})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	m, err := h.Manager()
+	if err != nil {
+		return err
+	}
+	ctx, done := context.WithTimeout(context.Background(), removeWithin)
+	defer done()
+	err = removeSandboxes(ctx, m)
+	pruned, pruneErr := m.Prune(ctx, manager.PruneOptions{Workspaces: true})
+	return errors.Join(err, pruneErr, failures(pruned.Failed), r.removeAll(s.instance))
+}
+
+// removeSandboxes removes all sandboxes of a manager, several at a time:
+// hundreds one after the other take minutes. All is tried, whatever fails.
+func removeSandboxes(ctx context.Context, m *manager.Manager) error {
+	l, err := m.List(ctx, manager.ListOptions{All: true})
+	errs := make([]error, len(l.Containers)+1)
+	errs[len(l.Containers)] = err
+	var g errgroup.Group
+	g.SetLimit(removeAtOnce)
+	for i, row := range l.Containers {
+		g.Go(func() error {
+			errs[i] = failures(m.Recreate(ctx, []manager.Row{row}).Failed)
+			return nil
+		})
+	}
+	_ = g.Wait() // each error is in its place
+	return errors.Join(errs...)
+}
+
+// failures is one error for what could not be removed, or nil.
+func failures(failed []manager.Failed) error {
+	var errs []error
+	for _, f := range failed {
+		errs = append(errs, sandbox.Errorf(f.Code, "remove "+f.Name, "%s", f.Error))
+	}
+	return errors.Join(errs...)
 }
 
 // removeAll removes the containers of an instance, several at a time: hundreds
@@ -100,9 +161,7 @@ func (r *Rig) OpenManager() (*manager.Manager, error) {
 // A Pool is a manager in this program that keeps sandboxes ready. Nothing
 // fills it again.
 type Pool struct {
-	Manager  *manager.Manager
-	instance string
-	r        *Rig
+	Manager *manager.Manager
 }
 
 // OpenPool returns a pool that has been filled with so many, the same one each
@@ -115,7 +174,7 @@ func (r *Rig) OpenPool(ctx context.Context, size int) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{instance: s.instance, r: r}
+	p := &Pool{}
 	if p.Manager, err = r.openManager(s); err != nil {
 		return nil, err
 	}
@@ -136,7 +195,11 @@ func (r *Rig) OpenPool(ctx context.Context, size int) (*Pool, error) {
 }
 
 // Empty removes every sandbox of the pool, claimed or not.
-func (p *Pool) Empty() error { return p.r.removeAll(p.instance) }
+func (p *Pool) Empty() error {
+	ctx, done := context.WithTimeout(context.Background(), removeWithin)
+	defer done()
+	return removeSandboxes(ctx, p.Manager)
+}
 
 // wait waits so long, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) error {

@@ -53,6 +53,7 @@ type Rig struct {
 	pool     *Pool            // after OpenPool
 	daemon   *Daemon          // after OpenDaemon
 	log      func(format string, args ...any)
+	keep     bool                              // the state folder stays: not all sandboxes with a home in it are gone
 	undo     []func(ctx context.Context) error // in the order of making
 }
 
@@ -126,7 +127,12 @@ func (r *Rig) makeState(o Options) error {
 	if err != nil {
 		return statedir.Unavailable("prepare the benchmark", o.Dir, err)
 	}
-	r.later(func(context.Context) error { return os.RemoveAll(dir) })
+	r.later(func(context.Context) error {
+		if r.keep {
+			return sandbox.Errorf(sandbox.CodeUnavailable, "remove the state", "sandboxes are left, whose homes are mounted below %s: it stays", dir)
+		}
+		return os.RemoveAll(dir)
+	})
 	if r.state, err = statedir.Open(filepath.Join(dir, "state")); err != nil {
 		return err
 	}
