@@ -185,23 +185,26 @@ func TestTabThatCrashes(t *testing.T) {
 			t.Errorf("page %+v", p)
 		}
 	}
-	open()
 	started, err := r.Start(ctx, of("a"))
 	must(t, err)
-	for _, pid := range processes(t, started.Name, rendererPart) {
-		p, err := os.FindProcess(pid)
-		must(t, err)
-		if err := p.Kill(); !errors.Is(err, os.ErrProcessDone) { // one of those that come and go
+	for _, wait := range []time.Duration{0, time.Second} { // the browser has noticed the crash by the second
+		open()
+		for _, pid := range processes(t, started.Name, rendererPart) {
+			p, err := os.FindProcess(pid)
 			must(t, err)
+			if err := p.Kill(); !errors.Is(err, os.ErrProcessDone) { // one of those that come and go
+				must(t, err)
+			}
 		}
-	}
-	_, err = s.Screenshot(ctx, browser.Shot{})
-	if e, ok := err.(*sandbox.Error); !ok || !e.Retryable {
-		t.Errorf("after the crash: %v", err)
-	}
-	open()
-	if _, err := s.Screenshot(ctx, browser.Shot{}); err != nil {
-		t.Error(err)
+		time.Sleep(wait)
+		_, err = s.Screenshot(ctx, browser.Shot{})
+		if e, ok := err.(*sandbox.Error); !ok || !e.Retryable {
+			t.Errorf("after the crash, and %v: %v", wait, err)
+		}
+		open()
+		if _, err := s.Screenshot(ctx, browser.Shot{}); err != nil {
+			t.Error(err)
+		}
 	}
 	// The browser itself, in the middle of a session.
 	kill(t, started.Name, chromiumPart)

@@ -14,6 +14,11 @@ import (
 // long as a navigation may take. Waiting is an action that may take another
 // time.
 func (s *session) act(ctx context.Context, most time.Duration, do func(ctx context.Context, t *tab) error) error {
+	return s.actOn(ctx, most, s.page, do)
+}
+
+// actOn is act on the page that page returns.
+func (s *session) actOn(ctx context.Context, most time.Duration, page func(context.Context) (*tab, error), do func(ctx context.Context, t *tab) error) error {
 	select {
 	case <-s.turn:
 	case <-s.life.Done():
@@ -29,7 +34,7 @@ func (s *session) act(ctx context.Context, most time.Duration, do func(ctx conte
 	defer cancel()
 	stop := context.AfterFunc(s.life, cancel)
 	defer stop()
-	t, err := s.page(within)
+	t, err := page(within)
 	if err != nil {
 		return s.explain(within, err)
 	}
@@ -40,18 +45,34 @@ func (s *session) act(ctx context.Context, most time.Duration, do func(ctx conte
 	case err == nil:
 		return nil
 	case t.ctx.Err() != nil && s.life.Err() == nil && s.wire.reason() == nil:
+		t.reported = true
 		return context.Cause(t.ctx)
 	case within.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		// The page has not answered for all that time: it never will.
 		t.end(stuck())
+		t.reported = true
 		return stuck()
 	}
 	return s.explain(within, err)
 }
 
-// page returns the page of the session, and makes one where there is none any
-// more.
+// page returns the page of the session, for an action on what the page shows.
+// Where the page has ended and no action has returned why, page returns that, as
+// a new page shows nothing of it. The action after that gets a new page.
 func (s *session) page(ctx context.Context) (*tab, error) {
+	s.mu.Lock()
+	t := s.tab
+	s.mu.Unlock()
+	if t != nil && t.ctx.Err() != nil && !t.reported && s.wire.reason() == nil {
+		t.reported = true
+		return nil, context.Cause(t.ctx)
+	}
+	return s.anyPage(ctx)
+}
+
+// anyPage returns the page of the session, for an action that replaces what it
+// shows, and makes one where there is none any more.
+func (s *session) anyPage(ctx context.Context) (*tab, error) {
 	s.mu.Lock()
 	t := s.tab
 	s.mu.Unlock()

@@ -32,7 +32,7 @@ func (s *session) Navigate(ctx context.Context, address string) (browser.Page, e
 	}
 	var out browser.Page
 	// Some time beyond that of the page, to stop it and to tell what there is.
-	err = s.act(ctx, s.settings.Limits.Navigation+cleanTime, func(ctx context.Context, t *tab) error {
+	err = s.actOn(ctx, s.settings.Limits.Navigation+cleanTime, s.anyPage, func(ctx context.Context, t *tab) error {
 		if s.visits.Load() >= int64(s.settings.Limits.Navigations) {
 			return beyond("navigations", "the session has opened "+count(s.settings.Limits.Navigations)+" pages")
 		}

@@ -26,7 +26,8 @@ type tab struct {
 	end     context.CancelCauseFunc
 	work    sync.WaitGroup
 
-	width, height int // of the window
+	width, height int  // of the window
+	reported      bool // an action has returned why the page has ended; like width, of whose turn it is
 
 	mu       sync.Mutex
 	state    state
