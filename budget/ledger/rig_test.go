@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // helperEnv makes the test binary a process that draws; see helper.
@@ -49,8 +50,8 @@ func openAt(t testing.TB, dir string, m *clocks.Machine, o Options) *Ledger {
 	t.Helper()
 	o.Now = m.Now
 	l := open(t, dir, o)
-	var err error
-	if l.passed, err = m.Seen(l.passed.Path); err != nil {
+	l.passed = &past.Clock{Path: l.passed.Path, Source: m.Source()}
+	if err := m.Seen(l.passed, past.AfterStep); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -123,7 +123,7 @@ func openAt(t testing.TB, dir string, m *clocks.Machine) *Keys {
 func machine(t testing.TB, dir string) *clocks.Machine {
 	t.Helper()
 	m := clocks.New(time.Now())
-	if _, err := m.Seen(filepath.Join(dir, past.FileName)); err != nil {
+	if err := m.Seen(&past.Clock{Path: filepath.Join(dir, past.FileName), Source: m.Source()}, past.AfterStep); err != nil {
 		t.Fatal(err)
 	}
 	return m

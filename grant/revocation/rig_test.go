@@ -98,8 +98,7 @@ func openAt(t testing.TB, dir string, m *clocks.Machine) *Folder {
 func machine(t testing.TB, dir string) *clocks.Machine {
 	t.Helper()
 	m := clocks.New(time.Now())
-	_, err := m.Seen(filepath.Join(dir, past.FileName))
-	must(t, err)
+	must(t, m.Seen(&past.Clock{Path: filepath.Join(dir, past.FileName), Source: m.Source()}, past.AfterStep))
 	return m
 }
 

@@ -127,8 +127,8 @@ func TestReboot(t *testing.T) {
 // is not least behind.
 func TestOver(t *testing.T) {
 	m := clocks.New(time.Now())
-	c, err := m.Seen(filepath.Join(t.TempDir(), past.FileName))
-	if err != nil {
+	c := &past.Clock{Path: filepath.Join(t.TempDir(), past.FileName), Source: m.Source()}
+	if err := m.Seen(c, past.AfterStep); err != nil {
 		t.Fatal(err)
 	}
 	now, err := c.Advance(time.Minute)
@@ -191,8 +191,8 @@ func TestDamaged(t *testing.T) {
 // wrongly, or reads half a file.
 func TestManyLook(t *testing.T) {
 	m := clocks.New(time.Now())
-	c, err := m.Seen(filepath.Join(t.TempDir(), past.FileName))
-	if err != nil {
+	c := &past.Clock{Path: filepath.Join(t.TempDir(), past.FileName), Source: m.Source()}
+	if err := m.Seen(c, past.AfterStep); err != nil {
 		t.Fatal(err)
 	}
 	right := m.Now().Add(time.Hour)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // TestDamaged holds that a file that is not whole costs its token and those
@@ -149,9 +150,8 @@ func TestSweep(t *testing.T) {
 	s := open(t, t.TempDir())
 	m := clocks.New(time.Now())
 	now := m.Now()
-	var err error
-	s.passed, err = m.Seen(s.passed.Path)
-	must(t, err)
+	s.passed = &past.Clock{Path: s.passed.Path, Source: m.Source()}
+	must(t, m.Seen(s.passed, past.AfterStep))
 	s.now = m.Now
 	_, stays := make1(t, s, acme())
 	_, lasting := make1(t, s, Claims{Role: Admin, Expires: now.Add(48 * time.Hour)})
@@ -197,9 +197,8 @@ func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	s := open(t, t.TempDir())
 	m := clocks.New(time.Now())
-	var err error
-	s.passed, err = m.Seen(s.passed.Path)
-	must(t, err)
+	s.passed = &past.Clock{Path: s.passed.Path, Source: m.Source()}
+	must(t, m.Seen(s.passed, past.AfterStep))
 	s.now = m.Now
 	sweep := func() {
 		t.Helper()
@@ -209,7 +208,7 @@ func TestClockJumps(t *testing.T) {
 	secret, _ := make1(t, s, Claims{Role: Admin, Expires: m.Now().Add(48 * time.Hour)})
 	sweep()
 	m.Set(year)
-	_, err = s.Verify(secret)
+	_, err := s.Verify(secret)
 	wantCode(t, err, sandbox.CodePermissionDeny, "token")
 	sweep()
 	m.Set(-year)

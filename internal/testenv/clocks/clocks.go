@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // A Machine has clocks that stand until they are moved. It is safe for
@@ -20,7 +18,7 @@ type Machine struct {
 }
 
 // New returns a machine on which it is that time. Who looks at its clocks for
-// the first time does so long ago: a clock that was [Seen] is believed.
+// the first time does so long ago: a clock that was [Machine.Seen] is believed.
 func New(wall time.Time) *Machine { return &Machine{wall: wall.Round(0), up: 1000 * time.Hour} }
 
 // Pass lets time go by.
@@ -48,22 +46,31 @@ func (m *Machine) Now() time.Time {
 	return m.wall
 }
 
-// Up is what [past.Source] wants.
+// Up is what a past.Source wants.
 func (m *Machine) Up() (string, time.Duration, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return strconv.Itoa(m.boots), m.up, nil
 }
 
-// Source is both clocks.
-func (m *Machine) Source() past.Source { return past.Source{Wall: m.Now, Up: m.Up} }
+// Source returns both clocks; it is assignable to a past.Source.
+func (m *Machine) Source() struct {
+	Wall func() time.Time
+	Up   func() (boot string, up time.Duration, err error)
+} {
+	return struct {
+		Wall func() time.Time
+		Up   func() (boot string, up time.Duration, err error)
+	}{m.Now, m.Up}
+}
 
-// Seen returns the clock with the file path, which has been looked at for long
-// enough to be believed.
-func (m *Machine) Seen(path string) (*past.Clock, error) {
-	c := &past.Clock{Path: path, Source: m.Source()}
-	m.move(-past.AfterStep, -past.AfterStep, 0)
-	defer m.move(past.AfterStep, past.AfterStep, 0)
+// Seen has a clock look at m for the first time, step before now, so that it
+// believes m from now on: the step is how long a past.Clock waits for that.
+func (m *Machine) Seen(c interface {
+	Advance(least time.Duration) (time.Time, error)
+}, step time.Duration) error {
+	m.move(-step, -step, 0)
+	defer m.move(step, step, 0)
 	_, err := c.Advance(0)
-	return c, err
+	return err
 }
