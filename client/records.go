@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // Approvals lists the questions that wait for an answer. With wait it is

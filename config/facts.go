@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // Facts are what the world says about one sandbox. All host paths are
@@ -73,7 +73,7 @@ func (r Resolved) HostPaths(home string, env map[string]string) ([]string, error
 	var out []string
 	for i, s := range r.Docker.Binds {
 		source, _, _ := strings.Cut(s, ":")
-		p, err := pathvar.Expand(source, home, env)
+		p, err := hostpath.ExpandVariables(source, home, env)
 		if err != nil {
 			return nil, r.ofField(fmt.Sprintf("docker.binds[%d]", i), err)
 		}
@@ -115,7 +115,7 @@ func rulePath(s, home string, env map[string]string) (string, error) {
 	if strings.HasPrefix(s, "~") && home == "" {
 		return s, nil // no home, so nothing of it to protect or open
 	}
-	return pathvar.Expand(s, home, env)
+	return hostpath.ExpandVariables(s, home, env)
 }
 
 func isGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }

@@ -7,7 +7,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // fillMounts puts the mounts in order: our own first, then the workspace, the
@@ -90,7 +90,7 @@ func bindMounts(r Resolved, f Facts, ours []sandbox.Mount) ([]sandbox.Mount, err
 		if err != nil {
 			return nil, err
 		}
-		source, err := pathvar.Expand(b.Source, f.Home, f.Env)
+		source, err := hostpath.ExpandVariables(b.Source, f.Home, f.Env)
 		if err != nil {
 			return nil, invalid(field, "%w", err)
 		}

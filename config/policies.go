@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 	policypath "github.com/bulkhead-dev/sandbox/policy/path"
@@ -74,7 +74,7 @@ func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 func (r Resolved) shown(in Inside) []policypath.Shown {
 	var out []policypath.Shown
 	add := func(source, target string) {
-		p, err := pathvar.Expand(source, in.HostHome, in.Env)
+		p, err := hostpath.ExpandVariables(source, in.HostHome, in.Env)
 		if err == nil && path.IsAbs(p) && path.IsAbs(target) && path.Clean(p) != "/" && path.Clean(target) != "/" && path.Clean(p) != path.Clean(target) {
 			out = append(out, policypath.Shown{Host: p, Inside: target})
 		}
@@ -101,7 +101,7 @@ func (r Resolved) shown(in Inside) []policypath.Shown {
 func (in Inside) expand(name string, rules []string) ([]string, error) {
 	out := make([]string, len(rules))
 	for i, rule := range rules {
-		expanded, err := pathvar.Expand(rule, "~", in.Env)
+		expanded, err := hostpath.ExpandVariables(rule, "~", in.Env)
 		if err == nil && expanded == "" {
 			err = sandbox.Errorf(sandbox.CodeValidation, "expand path", "%q is empty", rule)
 		}

@@ -9,7 +9,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
@@ -170,7 +170,7 @@ func spelled(field, source string, role sandbox.Role, b hardening.Switches) erro
 		return nil
 	}
 	const home = "/home/someone"
-	p, err := pathvar.Expand(source, home, nil)
+	p, err := hostpath.ExpandVariables(source, home, nil)
 	if err != nil || !inHome {
 		return hardening.Source(field, source, role, hardening.World{}, b)
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/schema"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // SchemaID names the version of the settings that [Schema] describes. A change
@@ -26,7 +26,7 @@ func Schema() []byte { return SchemaWith() }
 // SchemaWith is [Schema] of a program that has the providers called names beside
 // the built-in ones.
 func SchemaWith(names ...string) []byte {
-	g := schema.Generator{
+	g := jsonschema.Generator{
 		Describe: describe, Special: special,
 		Words:    func(s map[string]any, _ reflect.Type, f reflect.StructField) { words(s, f, names); bounds(s, f) },
 		Required: func(_ reflect.Type, f reflect.StructField) bool { return f.Tag.Get("required") != "" },
@@ -35,7 +35,7 @@ func SchemaWith(names ...string) []byte {
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["$id"] = SchemaID
 	root["title"] = "Settings of sandbox"
-	root[schema.VersionKey] = SchemaVersion
+	root[jsonschema.VersionKey] = SchemaVersion
 	b, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		panic(err) // maps of strings and numbers always marshal

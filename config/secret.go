@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -173,7 +173,7 @@ func (r Resolved) BoundSecrets(home string, env map[string]string) ([]BoundSecre
 		from.Command = slices.Clone(from.Command)
 		switch {
 		case from.File != "":
-			path, err := pathvar.Expand(from.File, home, env)
+			path, err := hostpath.ExpandVariables(from.File, home, env)
 			if err == nil && !strings.HasPrefix(path, "/") {
 				err = fmt.Errorf("the file is not absolute")
 			}

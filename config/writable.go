@@ -6,7 +6,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath/pathvar"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // WritableFolders returns every host folder that some sandbox of these
@@ -25,7 +25,7 @@ func WritableFolders(s *Settings, home string, env map[string]string) ([]string,
 	}
 	var out []string
 	add := func(written string) {
-		if p, err := pathvar.Expand(written, home, env); err == nil && p != "" {
+		if p, err := hostpath.ExpandVariables(written, home, env); err == nil && p != "" {
 			out = append(out, p)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -118,7 +118,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			t.Errorf("another tenant: %d", res.StatusCode)
 		}
 		c.Close()
-		poll.Until(t, "what was read counts no more", func() bool {
+		leak.Until(t, "what was read counts no more", func() bool {
 			res, _ := ask(t, srv, "GET", "/v1/whole", "", "Test-Tenant", "acme")
 			return res.StatusCode == 200
 		})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -44,7 +44,7 @@ func TestTenantsLeaveConnections(t *testing.T) {
 		t.Errorf("an admin: %d", got.StatusCode)
 	}
 	ends[0]()
-	poll.Until(t, "what has ended counts no more", func() bool {
+	leak.Until(t, "what has ended counts no more", func() bool {
 		return h.send(a, "GET", "/v1/sandboxes/"+box.Name, nil).StatusCode == 200
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -43,7 +43,7 @@ func TestClose(t *testing.T) {
 	io.WriteString(upload, "POST http://web.test:"+port+"/ HTTP/1.1\r\nHost: web.test:"+port+"\r\nContent-Length: 99999\r\n\r\nabc")
 	<-began
 	silent := w.dial()
-	poll.Until(t, "all four are taken", func() bool { return w.plane.Counters().Connections == 4 })
+	leak.Until(t, "all four are taken", func() bool { return w.plane.Counters().Connections == 4 })
 	w.way.Close()
 	<-w.way.Done()
 	for name, conn := range map[string]net.Conn{"tunnel": tunnel, "request": request, "upload": upload, "silent": silent} {

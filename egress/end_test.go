@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestProgramLeaves holds that the host learns when the program is gone.
@@ -61,7 +61,7 @@ func TestNothingPasses(t *testing.T) {
 	if resp, b := w.raw(fmt.Sprintf(head, "/never", 0)); resp.StatusCode != 504 {
 		t.Errorf("no answer: %s %q", resp.Status, b)
 	}
-	poll.Success(t, func() error {
+	leak.Success(t, func() error {
 		conn := w.dial()
 		fmt.Fprintf(conn, head, "/half", 0)
 		b, err := io.ReadAll(conn)

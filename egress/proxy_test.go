@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -320,7 +320,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("head", func(t *testing.T) {
 		w := openWithin(t, time.Second, allow(port, host))
-		poll.Success(t, func() error { // who is not heard at all is told nothing
+		leak.Success(t, func() error { // who is not heard at all is told nothing
 			conn := w.dial()
 			io.WriteString(conn, "GET http://"+host+"/ HTTP/1.1\r\nHost:")
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

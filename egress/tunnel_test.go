@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -141,7 +141,7 @@ func TestProtocols(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		w := openWithin(t, time.Second, allow(port, "web.test:"+port))
 		var br *bufio.Reader
-		poll.Success(t, func() error { // that the tunnel opens within the time for its first word
+		leak.Success(t, func() error { // that the tunnel opens within the time for its first word
 			conn := w.dial()
 			fmt.Fprintf(conn, "CONNECT web.test:%[1]s HTTP/1.1\r\nHost: web.test:%[1]s\r\n\r\n", port)
 			br = bufio.NewReader(conn)

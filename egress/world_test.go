@@ -19,7 +19,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -27,7 +26,7 @@ import (
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience bounds every wait of a test.
-const patience = poll.Patience
+const patience = leak.Patience
 
 // names resolves what a test wants resolved, and counts.
 type names struct {

@@ -34,8 +34,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/journal"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // The defaults of Options.

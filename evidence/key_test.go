@@ -10,8 +10,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // TestKeyIsWhereTheStateFolderHasIt holds the default of Options.KeyFile.

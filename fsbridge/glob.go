@@ -10,7 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // Limits of Glob, which takes patterns from agents.

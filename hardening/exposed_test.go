@@ -8,7 +8,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 func TestOurWorkspaceIsNoBindAndNoAgentFolder(t *testing.T) {

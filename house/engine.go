@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/images/about"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // An engine is what this program has of the Docker engine.

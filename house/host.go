@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // home returns the canonical home folder of the user that runs us; a user

@@ -10,7 +10,7 @@ import (
 	"github.com/docker/docker/client"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // Causes with which a context of ours ends.

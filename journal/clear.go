@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // maxWords bounds what Clear is told about itself.

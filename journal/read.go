@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // A Record is what was appended.

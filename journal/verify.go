@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // maxDamage bounds the damage that a Report lists one by one.

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
@@ -112,7 +112,7 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *w
 }
 
 // claimOne tries slots until one is claimed or none is left, and says why then.
-func (m *Manager) claimOne(ctx context.Context, w *want, held *lease.Lock) (*live, *pool.Miss, error) {
+func (m *Manager) claimOne(ctx context.Context, w *want, held *keylock.Lock) (*live, *pool.Miss, error) {
 	shape, err := shapeOf(w)
 	if err != nil {
 		return nil, nil, err
@@ -199,7 +199,7 @@ const slotPatience = 15 * time.Second
 // it has to outlast a loss of power is seen to while the sandbox is used
 // already. Where nothing is claimed, and that is not for the slot's sake, it is
 // given back as it was: a caller without quota takes none away from others.
-func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *lease.Lock) (_ *live, err error) {
+func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *live, err error) {
 	turn, err := m.leases.TryEnsure(n.rec.Name)
 	if err != nil {
 		n.Close()
@@ -271,7 +271,7 @@ func (m *Manager) slotAnswers(ctx context.Context, n *slot) error {
 }
 
 // bind gives the claimed slot n to the session of w.
-func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *lease.Lock) (*live, error) {
+func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *keylock.Lock) (*live, error) {
 	if w.agentDir != "" && w.scratch() {
 		store, err := m.workspaces(w.res)
 		if err == nil {

@@ -25,9 +25,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // TestResolverFails takes the resolver away in the ways that happen, and gives

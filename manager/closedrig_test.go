@@ -22,10 +22,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // held is a host that begins an answer and never ends it.
@@ -292,7 +292,7 @@ func (f *fort) nothingUnderWay() {
 // within waits for what has to come.
 func (f *fort) within(what string, ok func() bool) {
 	f.t.Helper()
-	poll.Until(f.t, what, ok)
+	leak.Until(f.t, what, ok)
 }
 
 // A load is what this process has open for ways out.
@@ -337,7 +337,7 @@ func (f *fort) load() (l load) {
 // left holds that nothing is left of a way out beyond what there was before.
 func (f *fort) left(before load) {
 	f.t.Helper()
-	poll.Success(f.t, func() error {
+	leak.Success(f.t, func() error {
 		if now := f.load(); now.listeners > before.listeners || now.goroutines > before.goroutines {
 			stacks := make([]byte, 1<<20)
 			return fmt.Errorf("left %+v, there was %+v\n%s", now, before, stacks[:runtime.Stack(stacks, true)])

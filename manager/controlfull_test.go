@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // TestFullDisk has no room for what is on record: nothing runs while there is

@@ -19,14 +19,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	beyond "github.com/bulkhead-dev/sandbox/manager/control/outside"
 	"github.com/bulkhead-dev/sandbox/manager/rooms"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // A controlled rig is a conductor that carries out operations under grants.
@@ -89,7 +89,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", c.evidence)},
 		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
-		Wait: poll.Patience, // nothing is lost because operations overtake who writes
+		Wait: leak.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { c.ctl.Close() })

@@ -12,11 +12,11 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // TestSettingsReachTheNextOperation takes a host, a path, a tool, a program and
@@ -56,7 +56,7 @@ func TestSettingsReachTheNextOperation(t *testing.T) {
 			}
 		}
 		c.t.Logf("from the write to the refusal it took %v at most (100ms at rest)", slowest.Round(time.Microsecond))
-		if slowest > poll.Patience {
+		if slowest > leak.Patience {
 			c.t.Error("that is too long")
 		}
 		write("{") // the last good ones go on

@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // A failing sink has no room while it fails.

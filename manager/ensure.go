@@ -10,10 +10,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // goingPatience bounds how long a sandbox that is being taken away by
@@ -168,7 +168,7 @@ func noSandbox(kind sandbox.Kind, name string) error {
 
 // replace removes the sandbox under the exclusive lease and returns a new
 // shared one. Whoever got hold of the lease meanwhile makes it fail.
-func (m *Manager) replace(ctx context.Context, w *want, held *lease.Lock) (*lease.Lock, error) {
+func (m *Manager) replace(ctx context.Context, w *want, held *keylock.Lock) (*keylock.Lock, error) {
 	held.Release()
 	if err := m.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
 		return held, err
@@ -223,7 +223,7 @@ func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 
 // wake opens a sandbox that exists. One that does not run has its host
 // folders made ready first: after a reboot, say, they may not be mounted.
-func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *lease.Lock, a lifecycle.Action) (*live, error) {
+func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycle.Action) (*live, error) {
 	if a != lifecycle.Use {
 		if err := m.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
@@ -233,7 +233,7 @@ func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 }
 
 // open opens the existing sandbox as spec describes it.
-func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *lease.Lock) (*live, error) {
+func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock) (*live, error) {
 	sb, err := w.provider.Open(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 
 // create makes the sandbox and its record. The record is written first, so
 // that what a crash leaves behind is known by name.
-func (m *Manager) create(ctx context.Context, w *want, held *lease.Lock) (*live, error) {
+func (m *Manager) create(ctx context.Context, w *want, held *keylock.Lock) (*live, error) {
 	if err := m.prepareAll(ctx, w, w.spec); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/seccomp"
 	"github.com/bulkhead-dev/sandbox/workspace"

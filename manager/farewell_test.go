@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -61,7 +61,7 @@ func leftFrozen(r *rig, text string) (shell, program time.Duration) {
 		t.Errorf("the sandbox is %s", got.Status)
 	}
 	next := r.manager(text)
-	poll.Success(t, func() error {
+	leak.Success(t, func() error {
 		out, o := mustRun(t, next, "s", `for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep '^sleep 7541' || true`)
 		if o.Created {
 			t.Fatal("the sandbox is another one")

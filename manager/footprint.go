@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -53,7 +53,7 @@ type Payer struct {
 }
 
 // createHeld is create for a sandbox that is accounted for.
-func (m *Manager) createHeld(ctx context.Context, w *want, held *lease.Lock) (*live, error) {
+func (m *Manager) createHeld(ctx context.Context, w *want, held *keylock.Lock) (*live, error) {
 	if m.accounting == nil {
 		return m.create(ctx, w, held)
 	}

@@ -15,13 +15,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/host"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // onLocal returns the rig of onControlled on local walls alone, and its state
@@ -64,7 +63,7 @@ func (c *controlled) refused(what string, op manager.Operation, want sandbox.Cod
 func files(t *testing.T, dir string) (n int) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && d.Name() != past.FileName {
+		if err == nil && d.Type().IsRegular() && d.Name() != statedir.FileName {
 			n++
 		}
 		return err
@@ -179,7 +178,7 @@ func TestEndedCall(t *testing.T) {
 		done, err := c.operate(op)
 		ended <- end{done, err}
 	}()
-	poll.Until(t, "the call runs", func() bool { return manager.Running(c.Manager, tenant, op.Grant.ID) > 0 })
+	leak.Until(t, "the call runs", func() bool { return manager.Running(c.Manager, tenant, op.Grant.ID) > 0 })
 	must(t, c.EndCall(tenant, op.Grant.ID))
 	if e := <-ended; e.done.Code != sandbox.CodePermissionDeny || time.Since(start) > 50*time.Second {
 		t.Errorf("after %s: %v (%+v)", time.Since(start), e.err, e.done)

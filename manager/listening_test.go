@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // TestSocketOfTheDaemonIsInNoMount holds that a sandbox gets no folder in which a

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/gate"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
@@ -31,7 +31,7 @@ type live struct {
 	shell    *Shell              // whose line the command is; or nil
 	handle   *handle             // nil outside of walls
 	letGo    func()              // gives the handle back
-	held     *lease.Lock
+	held     *keylock.Lock
 }
 
 func (l *live) name() string { return l.spec.Name }

@@ -18,13 +18,13 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	walls "github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // A walled machine has no engine: its conductor puts up real local walls.
@@ -129,7 +129,7 @@ func (w *walled) kill(sb sandbox.Sandbox) {
 	}
 	must(w.t, syscall.Kill(pid, syscall.SIGKILL))
 	pinger := sb.(interface{ Ping(context.Context) error })
-	poll.Until(w.t, "the wall dies", func() bool { return pinger.Ping(context.Background()) != nil })
+	leak.Until(w.t, "the wall dies", func() bool { return pinger.Ping(context.Background()) != nil })
 }
 
 // said runs a line of a shell.

@@ -23,12 +23,12 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
@@ -166,7 +166,7 @@ type Manager struct {
 	begin        func(context.Context, config.Resolved, Request) error // or nil
 
 	records *registry.Store
-	leases  *lease.Dir
+	leases  *keylock.Dir
 	owners  *workspace.Owners
 	handles *handles
 	freezer *freezer

@@ -7,7 +7,7 @@ import (
 	"path"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // nothing says that no grant helps. It does not say why: that would tell code

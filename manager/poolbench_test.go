@@ -10,7 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	yardstick "github.com/bulkhead-dev/sandbox/internal/bench/plain"
+	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
@@ -34,7 +34,7 @@ func (r *rig) plainStarts(n int) (took []time.Duration) {
 	}
 	rec, err := store.Get(sandbox.KindPool, records[0].Name)
 	must(r.t, err)
-	engine, err := yardstick.Dial()
+	engine, err := measure.Dial()
 	must(r.t, err)
 	defer engine.Close()
 	for i := range n {

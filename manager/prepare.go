@@ -5,7 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // A machine has walls called docker and local, both in memory, and a state

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // The exit statuses of commands whose program did not start, as shells have them.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestWaitOfConnections holds that a command whose connections waited because of
@@ -22,7 +22,7 @@ func TestWaitOfConnections(t *testing.T) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
 				began := time.Now()
-				poll.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
+				leak.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
 			}
 			io.WriteString(w, "ok\n")
 		}))

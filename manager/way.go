@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // ways are the ways out that the commands of one handle have: one for those

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
@@ -103,7 +103,7 @@ func whole(r *http.Request) error {
 	if err != nil {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body cannot be read", Err: err}
 	}
-	if strict.HasHalf(data) {
+	if jsonschema.HasHalf(data) {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the message has an escape that is half a character"}
 	}
 	r.Body = rest{io.MultiReader(bytes.NewReader(data), r.Body), r.Body}

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
@@ -119,7 +119,7 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 			}
 		}()
 	}
-	poll.Until(t, "both run", func() bool { return r.inside("sleep 1000") == 2 })
+	leak.Until(t, "both run", func() bool { return r.inside("sleep 1000") == 2 })
 	select {
 	case res := <-begun:
 		t.Fatalf("control: it ends by itself: %+v", res)
@@ -134,7 +134,7 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the call goes on")
 	}
-	poll.Until(t, "it is the one session", func() bool { return h.Open() == 1 })
+	leak.Until(t, "it is the one session", func() bool { return h.Open() == 1 })
 }
 
 // TestRefusalsSayWhen holds that who gets no session is told when to come again,
@@ -178,7 +178,7 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("%d sessions are open", n)
 	}
 	must(t, c.Close())
-	poll.Until(t, "the session goes", func() bool { return h.Open() == 0 })
+	leak.Until(t, "the session goes", func() bool { return h.Open() == 0 })
 }
 
 // TestSessionsBelongToTheirCallers holds that an id helps nobody else, nor the
@@ -248,7 +248,7 @@ func TestHTTPSessionsAreBounded(t *testing.T) {
 		t.Error("there are more than all sessions")
 	}
 	must(t, h.Close())
-	poll.Until(t, "no session is open after the end", func() bool { return h.Open() == 0 }) // one may still be in its first request
+	leak.Until(t, "no session is open after the end", func() bool { return h.Open() == 0 }) // one may still be in its first request
 	if err := open("bob"); err == nil {
 		t.Error("a session was opened after the end")
 	}
@@ -312,11 +312,11 @@ func TestSessionThatBeginsTooLate(t *testing.T) {
 		}
 		ended <- err
 	}()
-	poll.Until(t, "the session begins", func() bool { return h.Open() == 1 })
+	leak.Until(t, "the session begins", func() bool { return h.Open() == 1 })
 	must(t, h.Close())
 	_, err = io.WriteString(write, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	must(t, err)
 	must(t, write.Close())
 	<-ended // however that ends; goleak holds that nothing of it is left
-	poll.Until(t, "the session goes", func() bool { return h.Open() == 0 })
+	leak.Until(t, "the session goes", func() bool { return h.Open() == 0 })
 }

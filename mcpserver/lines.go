@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // Lines is a transport for one client that writes a message on each line, such as
@@ -238,7 +238,7 @@ func faultOf(message []byte) string {
 	switch {
 	case h == nil:
 		return "a message is an object"
-	case strict.HasHalf(message):
+	case jsonschema.HasHalf(message):
 		return "the message has an escape that is half a character"
 	case string(h["jsonrpc"]) != `"2.0"`:
 		return `the member jsonrpc is not "2.0"`
@@ -262,7 +262,7 @@ func faultOf(message []byte) string {
 func idOf(message []byte) json.RawMessage {
 	id := headOf(message)["id"]
 	var text string
-	if len(id) > 0 && id[0] == '"' && json.Unmarshal(id, &text) == nil && !strict.HasHalf(id) {
+	if len(id) > 0 && id[0] == '"' && json.Unmarshal(id, &text) == nil && !jsonschema.HasHalf(id) {
 		plain, err := json.Marshal(text)
 		if err != nil {
 			return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
@@ -223,7 +223,7 @@ func TestCancelKills(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a call that was cancelled has an answer")
 	}
-	poll.Until(t, "the command ends", func() bool { return r.inside("sleep 1000") == 0 })
+	leak.Until(t, "the command ends", func() bool { return r.inside("sleep 1000") == 0 })
 	if res := call(t, c, "exec", `{"command":"echo again"}`); !strings.Contains(text(res), "again") {
 		t.Errorf("%q", text(res))
 	}

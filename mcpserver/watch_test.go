@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestCallsEndWithTheRightToThem holds that what runs ends when its caller may do
@@ -48,7 +48,7 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 		}
 		answer <- res
 	}()
-	poll.Until(t, "it tells of progress", func() bool { return notes.Load() > 2 })
+	leak.Until(t, "it tells of progress", func() bool { return notes.Load() > 2 })
 	if n := watches.Load(); n != 1 {
 		t.Errorf("it is watched for %d times", n)
 	}
@@ -64,7 +64,7 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	// What was told before the end may be heard a little after it: it is more
 	// than that where it goes on.
 	told := int64(-1)
-	poll.Until(t, "no progress is told of", func() bool {
+	leak.Until(t, "no progress is told of", func() bool {
 		before := told
 		told = notes.Load()
 		if told != before {
@@ -82,5 +82,5 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	if notes.Load() > told+1 { // one may have been under way
 		t.Errorf("progress is told of after the end: %d, then %d", told, notes.Load())
 	}
-	poll.Until(t, "nothing is watched for any more", func() bool { return watches.Load() == 0 })
+	leak.Until(t, "nothing is watched for any more", func() bool { return watches.Load() == 0 })
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"golang.org/x/sync/errgroup"
 )
@@ -45,7 +45,7 @@ type Failure struct {
 // sandbox and then the record. What is being made, is leased, or is recorded
 // differently than when the plan was made, is spared. When the removal fails the record stays, so that the next
 // sweep tries again. The end of ctx fails what has not begun.
-func Apply(ctx context.Context, plan []Removal, rm Remover, leases *lease.Dir, records *registry.Store) Report {
+func Apply(ctx context.Context, plan []Removal, rm Remover, leases *keylock.Dir, records *registry.Store) Report {
 	type outcome struct {
 		spared bool
 		err    error
@@ -74,11 +74,11 @@ func Apply(ctx context.Context, plan []Removal, rm Remover, leases *lease.Dir, r
 	return report
 }
 
-func apply(ctx context.Context, r Removal, rm Remover, leases *lease.Dir, records *registry.Store) (spared bool, err error) {
+func apply(ctx context.Context, r Removal, rm Remover, leases *keylock.Dir, records *registry.Store) (spared bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, sandbox.Errorf(sandbox.CodeTimeout, "prune", "the sweep was ended before %s was reached: %w", r.Name, err)
 	}
-	for _, take := range []func(string) (*lease.Lock, error){leases.TryEnsure, leases.TryExclusive} {
+	for _, take := range []func(string) (*keylock.Lock, error){leases.TryEnsure, leases.TryExclusive} {
 		held, err := take(r.Name)
 		if sandbox.CodeOf(err) == sandbox.CodeBusy {
 			return true, nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"golang.org/x/sys/unix"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/lease"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -163,7 +163,7 @@ func TestPlanOfSeveral(t *testing.T) {
 // world is a registry, a lock folder and a fake provider.
 type world struct {
 	records *registry.Store
-	leases  *lease.Dir
+	leases  *keylock.Dir
 
 	mu      sync.Mutex
 	removed []string
@@ -176,7 +176,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{records: s, leases: lease.Open(t.TempDir())}
+	return &world{records: s, leases: keylock.Open(t.TempDir())}
 }
 
 func (w *world) Remove(_ context.Context, r Removal) error {
@@ -312,7 +312,7 @@ func TestApplyUnreadableRecordIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{records: s, leases: lease.Open(t.TempDir())}
+	w := &world{records: s, leases: keylock.Open(t.TempDir())}
 	r := w.planned(t, record("sbx-a", time.Hour, time.Hour))
 	if err := os.WriteFile(filepath.Join(dir, "containers", "sbx-a.json"), []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestThousandDeadRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Whoever made the sandbox left its lock files.
-		for _, take := range []func(string) (*lease.Lock, error){w.leases.TryEnsure, w.leases.TryExclusive} {
+		for _, take := range []func(string) (*keylock.Lock, error){w.leases.TryEnsure, w.leases.TryExclusive} {
 			l, err := take(in.Records[i].Name)
 			if err != nil {
 				t.Fatal(err)

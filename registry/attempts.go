@@ -14,8 +14,8 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/pool"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 const (

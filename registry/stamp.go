@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // A Stamp tells cheaply whether records have changed: two that are the [Stamp.Same]

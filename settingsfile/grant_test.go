@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
@@ -118,7 +118,7 @@ func TestAllowPermanentAtOnce(t *testing.T) {
 				return settingsfile.AllowPermanent(file, "main", grant(sandbox.OpRead, fmt.Sprint("/data/", i)))
 			}
 			err := allow()
-			for end := time.Now().Add(poll.Patience); sandbox.CodeOf(err) == sandbox.CodeBusy && time.Now().Before(end); {
+			for end := time.Now().Add(leak.Patience); sandbox.CodeOf(err) == sandbox.CodeBusy && time.Now().Before(end); {
 				err = allow() // each of the others may have waited for the disk
 			}
 			if err != nil {

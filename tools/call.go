@@ -10,10 +10,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A call is one call of a tool.
@@ -110,7 +110,7 @@ func (c *call) changing(ctx context.Context, fn func(*fsbridge.Bridge) error) er
 	return c.inTurn(ctx, &c.tools.turns, fn)
 }
 
-func (c *call) inTurn(ctx context.Context, of *turns.Turns, fn func(*fsbridge.Bridge) error) error {
+func (c *call) inTurn(ctx context.Context, of *keylock.Turns, fn func(*fsbridge.Bridge) error) error {
 	return c.tools.o.Manager.Files(ctx, c.request(), func(s manager.Share) error {
 		give, err := of.Enter(ctx, s.Name)
 		if err != nil {

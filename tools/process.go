@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 	"github.com/bulkhead-dev/sandbox/tools/show"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/picture"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 	"github.com/bulkhead-dev/sandbox/tools/show"

@@ -19,10 +19,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/pages"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Conductor is what tools need of a [manager.Manager].
@@ -51,8 +51,8 @@ type Options struct {
 // have to be closed.
 type Tools struct {
 	o     Options
-	turns turns.Turns // by sandbox: of two edits of one file neither loses what the other one did
-	looks turns.Turns // by sandbox: what is in folders is held while it is told
+	turns keylock.Turns // by sandbox: of two edits of one file neither loses what the other one did
+	looks keylock.Turns // by sandbox: what is in folders is held while it is told
 	pages *pages.Pages
 }
 
@@ -70,7 +70,7 @@ func New(o Options) *Tools {
 		silent.SetLevel(logrus.PanicLevel)
 		o.Log = silent
 	}
-	return &Tools{o: o, looks: turns.Turns{Most: maxLooks}, pages: pages.New(o.Browser)}
+	return &Tools{o: o, looks: keylock.Turns{Most: maxLooks}, pages: pages.New(o.Browser)}
 }
 
 // Look is for who looks through folders of the sandbox name beside the tools: it

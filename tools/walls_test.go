@@ -18,14 +18,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/tools"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/change"
 	"github.com/bulkhead-dev/sandbox/tools/edit"
 	"github.com/bulkhead-dev/sandbox/tools/patch"

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // The element that tells of violations in the error output of a command.

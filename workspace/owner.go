@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"golang.org/x/sys/unix"
 )
 

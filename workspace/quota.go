@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/lease"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // MinQuota is the smallest workspaceQuota in bytes; a file system needs some
@@ -63,7 +63,7 @@ func (s *Store) ensureQuota(ctx context.Context, name string, o Owner, quota int
 	}
 	// Two processes that mounted one image twice would destroy it, so this
 	// does not rely on the caller's lock alone.
-	lock, err := lease.Open(dir).Ensure(ctx, name)
+	lock, err := keylock.Open(dir).Ensure(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Store) removeQuota(ctx context.Context, name string) error {
 		return nil
 	}
 	path, image := filepath.Join(s.path, name), s.imagePath(name)
-	lock, err := lease.Open(filepath.Join(s.path, quotaDir)).Ensure(ctx, name)
+	lock, err := keylock.Open(filepath.Join(s.path, quotaDir)).Ensure(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"golang.org/x/sys/unix"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // An Entry is one scratch workspace.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func seed(t *testing.T, s *Store, agent string) SeedReport {
@@ -256,9 +256,9 @@ func TestSeedRacesWithTheSandbox(t *testing.T) {
 			}
 		}
 	}()
-	poll.Until(t, "it is swapped", func() bool { return swaps.Load() > 0 })
+	leak.Until(t, "it is swapped", func() bool { return swaps.Load() > 0 })
 	began, during := time.Now(), int64(0) // swaps while it is seeded
-	for round := 0; (round < 30 || during < 100) && time.Since(began) < poll.Patience; round++ {
+	for round := 0; (round < 30 || during < 100) && time.Since(began) < leak.Patience; round++ {
 		write(t, filepath.Join(agent, "skills/d/0"), fmt.Sprint("seed ", round))
 		before := swaps.Load()
 		if _, err := s.Seed(t.Context(), "sbx-a", agent, someone()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func syncSkills(t *testing.T, s *Store, agent string) (SeedReport, string) {
@@ -35,7 +35,7 @@ func stampNow(t *testing.T, agent, ws string) string {
 func settled(t *testing.T, s *Store, agent, ws string) string {
 	t.Helper()
 	var stamp string
-	poll.Until(t, "the clock goes on", func() bool {
+	leak.Until(t, "the clock goes on", func() bool {
 		_, stamp = syncSkills(t, s, agent)
 		return stamp != ""
 	})

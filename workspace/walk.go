@@ -9,7 +9,7 @@ import (
 	"path"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )

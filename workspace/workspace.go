@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )

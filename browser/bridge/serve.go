@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/door"
 	"github.com/bulkhead-dev/sandbox/browser/front"
 	"github.com/bulkhead-dev/sandbox/browser/relay"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // inside is whom the browser takes itself for. It answers to no names but

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/footprint"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // inside finds the processes of a container, as the host sees them.
@@ -23,7 +23,7 @@ func inside(t testing.TB, name string) (belongs func(pid int) bool) {
 	t.Helper()
 	out, err := exec.Command("docker", "inspect", "--format", "{{.Id}}", name).Output()
 	must(t, err)
-	return footprint.Container(strings.TrimSpace(string(out)))
+	return leak.Container(strings.TrimSpace(string(out)))
 }
 
 // processes are those of a container whose command line has the text, oldest

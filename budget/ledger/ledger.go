@@ -36,8 +36,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // The bounds of a ledger.
@@ -74,7 +73,7 @@ type Ledger struct {
 	sync     bool
 	perShard int
 	now      func() time.Time
-	passed   *past.Clock
+	passed   *statedir.Clock
 	seed     maphash.Seed
 	turns    [stripes]chan struct{} // one goroutine at a time tries for a lock
 }
@@ -96,7 +95,7 @@ func Open(dir string, o Options) (*Ledger, error) {
 		return nil, err
 	}
 	l := &Ledger{dir: path, sync: o.Sync, perShard: o.MaxAccounts / shards, now: o.Now, seed: maphash.MakeSeed()}
-	l.passed = past.In(path)
+	l.passed = statedir.In(path)
 	for i := range l.turns {
 		l.turns[i] = make(chan struct{}, 1)
 	}

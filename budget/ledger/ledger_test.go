@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestDrawTakesFromAllOrNone(t *testing.T) {
@@ -108,7 +108,7 @@ func TestWhoShares(t *testing.T) {
 }
 
 func TestAccountRefuses(t *testing.T) {
-	c := clocks.New(time.Now())
+	c := testenv.New(time.Now())
 	l := openAt(t, t.TempDir(), c, Options{})
 	account(t, l, calls("grant:g", 1), calls("session:s", 1), calls("tenant:t", 1))
 	var deep []Limit

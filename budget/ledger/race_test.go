@@ -15,7 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestManyCallers lets 64 goroutines draw all that there is, each through an
@@ -124,7 +124,7 @@ func TestKilled(t *testing.T) {
 	for range rounds {
 		cmd, out := startHelper(t, dir, "kill", budget.Unlimited, goroutines, 1)
 		// With pauses: who looks holds the lock that the process waits for.
-		poll.Until(t, "the process draws", func() bool { return used(t, tenant) >= before+100 })
+		leak.Until(t, "the process draws", func() bool { return used(t, tenant) >= before+100 })
 		cmd.Process.Kill()
 		cmd.Wait()
 		done := int64(strings.Count(out.String(), "u"))

@@ -14,9 +14,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // helperEnv makes the test binary a process that draws; see helper.
@@ -46,12 +46,12 @@ func open(t testing.TB, dir string, o Options) *Ledger {
 }
 
 // openAt is open on a machine whose clock has gone evenly for long.
-func openAt(t testing.TB, dir string, m *clocks.Machine, o Options) *Ledger {
+func openAt(t testing.TB, dir string, m *testenv.Machine, o Options) *Ledger {
 	t.Helper()
 	o.Now = m.Now
 	l := open(t, dir, o)
-	l.passed = &past.Clock{Path: l.passed.Path, Source: m.Source()}
-	if err := m.Seen(l.passed, past.AfterStep); err != nil {
+	l.passed = &statedir.Clock{Path: l.passed.Path, Source: m.Source()}
+	if err := m.Seen(l.passed, statedir.AfterStep); err != nil {
 		t.Fatal(err)
 	}
 	return l

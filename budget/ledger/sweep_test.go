@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func expiring(id string, at time.Time) Limit {
@@ -27,7 +27,7 @@ func files(t *testing.T, a *Account) int {
 }
 
 func TestExpiry(t *testing.T) {
-	c := clocks.New(time.Now())
+	c := testenv.New(time.Now())
 	l := openAt(t, t.TempDir(), c, Options{})
 	a := account(t, l, expiring("grant:g", c.Now().Add(time.Minute)), calls("tenant:t", 100))
 	r := reserve(t, a, 10)
@@ -46,7 +46,7 @@ func TestExpiry(t *testing.T) {
 
 // TestSweep removes what has expired for long and nothing else.
 func TestSweep(t *testing.T) {
-	c := clocks.New(time.Now())
+	c := testenv.New(time.Now())
 	l := openAt(t, t.TempDir(), c, Options{})
 	soon, later := c.Now().Add(time.Minute), c.Now().Add(time.Hour)
 	tenant := calls("tenant:t", 100)
@@ -88,7 +88,7 @@ func sweep(t *testing.T, l *Ledger, removed, kept, damaged int) {
 // TestOpeningProlongs holds that a later opening keeps an account for longer,
 // and an earlier expiry does not take it back.
 func TestOpeningProlongs(t *testing.T) {
-	c := clocks.New(time.Now())
+	c := testenv.New(time.Now())
 	l := openAt(t, t.TempDir(), c, Options{})
 	tenant := calls("tenant:t", 100)
 	start := c.Now()
@@ -107,7 +107,7 @@ func TestOpeningProlongs(t *testing.T) {
 // TestNewAccountsMakeRoom holds that a ledger stays small without a sweep.
 func TestNewAccountsMakeRoom(t *testing.T) {
 	const atOnce, rounds = 200, 10
-	c := clocks.New(time.Now())
+	c := testenv.New(time.Now())
 	l := openAt(t, t.TempDir(), c, Options{MaxAccounts: 8 * shards})
 	tenant := calls("tenant:t", budget.Unlimited)
 	var a *Account
@@ -166,7 +166,7 @@ func TestRemove(t *testing.T) {
 // wrong for a while, and that what was forgotten is not opened anew.
 func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	c := clocks.New(time.Now())
+	c := testenv.New(time.Now())
 	l := openAt(t, t.TempDir(), c, Options{MaxAccounts: shards}) // a new account looks at all of its shard
 	tenant := calls("tenant:t", 1000)
 	mine := []Limit{expiring("session:s", c.Now().Add(48*time.Hour)), tenant}

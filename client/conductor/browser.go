@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/client"
 	answer "github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // Browsers are those of sessions behind a daemon.

@@ -26,7 +26,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -295,7 +294,7 @@ func TestLentToOne(t *testing.T) {
 		t.Errorf("whom it is lent to: %v", err)
 	}
 	talk.End(true)
-	poll.Until(t, "given back it answers no more", func() bool { return stat("acme-s1", "s1") != nil })
+	leak.Until(t, "given back it answers no more", func() bool { return stat("acme-s1", "s1") != nil })
 	r.code("given back", stat("acme-s1", "s1"), sandbox.CodeUnavailable)
 }
 

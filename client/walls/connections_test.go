@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // A room is an open sandbox in which can be dialled and listened.
@@ -54,7 +54,7 @@ func TestListenersAreBounded(t *testing.T) {
 	y.code("one more", err, sandbox.CodeBudgetExceeded)
 	y.room(y.remote, "b").listen() // another sandbox has its own
 	must(t, all[0].Close())
-	poll.Success(t, func() error { // until the place of one that has ended is given back
+	leak.Success(t, func() error { // until the place of one that has ended is given back
 		l, err := one.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			y.code("when one has ended", err, sandbox.CodeBudgetExceeded)

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -66,7 +66,7 @@ func TestDrainKeepsTheWayOut(t *testing.T) {
 	defer over()
 	drained := make(chan error, 1)
 	go func() { drained <- d.Drain(drain, 10*time.Minute) }()
-	poll.Until(t, "nothing new is taken", func() bool { return p.Probe(t.Context()) != nil })
+	leak.Until(t, "nothing new is taken", func() bool { return p.Probe(t.Context()) != nil })
 	program, err := inner.Open(t.Context(), s)
 	must(t, err)
 	defer program.Close()

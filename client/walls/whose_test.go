@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/client/walls"
 	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -157,7 +157,7 @@ func TestHandlesEnd(t *testing.T) {
 			t.Errorf("%s goes on", what)
 		}
 	}
-	poll.Until(t, "a start through a handle that has ended is refused", func() bool {
+	leak.Until(t, "a start through a handle that has ended is refused", func() bool {
 		_, err := sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}})
 		return sandbox.CodeOf(err) == sandbox.CodeUnavailable
 	})

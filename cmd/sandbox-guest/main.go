@@ -15,10 +15,10 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/bulkhead-dev/sandbox/doctor/attack/probe"
 	"github.com/bulkhead-dev/sandbox/guest/server"
 	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/attack/probe"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }

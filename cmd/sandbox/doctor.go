@@ -13,18 +13,18 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/doctor"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
 	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/internal/doctor"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/prune"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // Doctor implements cli.Backend. What cannot be opened is a finding of a

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // Guest implements cli.Backend.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/doctor/attack"
 	"github.com/bulkhead-dev/sandbox/house"
+	"github.com/bulkhead-dev/sandbox/internal/attack"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 )

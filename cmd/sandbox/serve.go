@@ -14,10 +14,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/service"
 	"github.com/bulkhead-dev/sandbox/daemon/socket"
-	"github.com/bulkhead-dev/sandbox/hostpath"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // socketName is the daemon's socket in the state folder.

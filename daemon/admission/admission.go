@@ -22,8 +22,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/tenant/fair"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )

@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
@@ -259,7 +259,7 @@ func TestTimeEndsACommand(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 10_000 })) // it counts from before the program starts
 	p.Want(200, secret, "POST", p.box+"/tools/exec", `{"command":"sleep 600","background":true}`)
-	poll.Until(t, "it ends", func() bool {
+	leak.Until(t, "it ends", func() bool {
 		return strings.Contains(p.Ask("acme", "POST", p.box+"/tools/process", `{"action":"list"}`).Body, `"state":"failed"`)
 	})
 	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.wallMs")

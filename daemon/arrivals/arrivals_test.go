@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/arrivals"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestBothWays(t *testing.T) {
@@ -167,7 +167,7 @@ func TestLinger(t *testing.T) {
 
 func (r *rig) until(what string, so func() bool) {
 	r.Helper()
-	poll.Until(r, what, so)
+	leak.Until(r, what, so)
 }
 
 // TestBounds holds that there are no more connections than there may be, and

@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -251,7 +250,7 @@ func TestAllWaysOrNone(t *testing.T) {
 			}
 		}
 	}
-	poll.Until(t, "there is room for the fourth way", func() bool {
+	leak.Until(t, "there is room for the fourth way", func() bool {
 		return r.Ask("acme", "POST", base, `{"cdp":true}`).Status == 200
 	})
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Conductor brings sandboxes up and keeps account of them;
@@ -46,14 +46,14 @@ type Resource struct {
 	o stream.Options
 
 	mux   *http.ServeMux // of lent files
-	looks turns.Turns    // by sandbox: what is in folders is held while it is told
+	looks keylock.Turns  // by sandbox: what is in folders is held while it is told
 	mu    sync.Mutex
 	lent  map[string]*lent
 }
 
 // New returns the resource. [Resource.Lent] is to be mounted beside its routes.
 func New(m Conductor, o stream.Options) *Resource {
-	s := &Resource{m: m, o: o, lent: map[string]*lent{}, looks: turns.Turns{Most: maxLooks}}
+	s := &Resource{m: m, o: o, lent: map[string]*lent{}, looks: keylock.Turns{Most: maxLooks}}
 	s.mux = s.lentMux()
 	return s
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/fsbridge/tarstream"
 	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // ContentTar is the kind of content of an archive.

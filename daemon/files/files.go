@@ -35,8 +35,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
-	"github.com/bulkhead-dev/sandbox/termsafe"
-	"github.com/bulkhead-dev/sandbox/turns"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // A Tree is the files of one sandbox, by paths inside alone; a Bridge is one
@@ -71,14 +71,14 @@ func (l Limits) orDefaults() Limits {
 // serves all sandboxes of a process.
 type Server struct {
 	limits Limits
-	turns  turns.Turns // by file: of requests that change it, with the same condition, one wins
-	looks  turns.Turns // by sandbox: what is in folders is held while it is told
-	trees  turns.Turns // by sandbox: archives, of which the same is true for as long as a client takes
+	turns  keylock.Turns // by file: of requests that change it, with the same condition, one wins
+	looks  keylock.Turns // by sandbox: what is in folders is held while it is told
+	trees  keylock.Turns // by sandbox: archives, of which the same is true for as long as a client takes
 }
 
 // New returns a server.
 func New(l Limits) *Server {
-	return &Server{limits: l.orDefaults(), looks: turns.Turns{Most: maxLooks}, trees: turns.Turns{Most: maxTrees}}
+	return &Server{limits: l.orDefaults(), looks: keylock.Turns{Most: maxLooks}, trees: keylock.Turns{Most: maxTrees}}
 }
 
 // So many requests look through folders of one sandbox, and move its archives,

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Lender lends the files of sandboxes; a [manager.Manager] is one.
@@ -128,7 +128,7 @@ const changeTime = 10 * time.Minute
 
 // with lends the files of the call's sandbox to fn, when it is its turn among
 // those of the sandbox in room; nil is no such turn.
-func (x *Resource) with(c *route.Call, room *turns.Turns, fn func(t Tree, scope string) error) error {
+func (x *Resource) with(c *route.Call, room *keylock.Turns, fn func(t Tree, scope string) error) error {
 	box, err := named.InWall(c, x.lender)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func toolOf(c *route.Call) string {
 }
 
 // within is with for answers that are JSON.
-func within[T any](x *Resource, c *route.Call, room *turns.Turns, fn func(t Tree, scope string) (T, error)) (any, error) {
+func within[T any](x *Resource, c *route.Call, room *keylock.Turns, fn func(t Tree, scope string) (T, error)) (any, error) {
 	var out T
 	err := x.with(c, room, func(t Tree, scope string) (err error) {
 		out, err = fn(t, scope)

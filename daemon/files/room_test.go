@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -89,7 +89,7 @@ func TestRoom(t *testing.T) {
 				wg.Go(func() { r.Want(200, "acme", tt.method, base+tt.path, tt.body) })
 			}
 			for left := all; left > 0; left-- { // who waits at the door comes in when somebody leaves
-				poll.Success(t, func() error {
+				leak.Success(t, func() error {
 					if come, held, _ := l.count(); come < all || held < min(left, tt.most) {
 						return fmt.Errorf("%d have come, %d are held, %d are left", come, held, left)
 					}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/schema"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // Version is that of the interface, by SemVer.
@@ -24,7 +24,7 @@ type doc = map[string]any
 // Document returns the document of routes as JSON, the same one each time.
 func Document(routes []route.Route) ([]byte, error) {
 	b := builder{schemas: schemas{all: map[string]any{}, names: map[component]string{}}, responses: doc{}, tags: map[string]bool{}}
-	b.schemas.of(api.Problem{}, schema.Output)
+	b.schemas.of(api.Problem{}, jsonschema.Output)
 	paths := doc{}
 	for _, r := range routes {
 		at := pathOf(r.Path)
@@ -89,7 +89,7 @@ func (b *builder) operation(r route.Route) doc {
 	}
 	switch {
 	case r.Request != nil:
-		op["requestBody"] = doc{"content": doc{api.ContentJSON: doc{"schema": b.schemas.of(r.Request, schema.Input)}}}
+		op["requestBody"] = doc{"content": doc{api.ContentJSON: doc{"schema": b.schemas.of(r.Request, jsonschema.Input)}}}
 	case r.RequestContent != "":
 		op["requestBody"] = doc{"required": true, "content": doc{r.RequestContent: binary()}}
 	}
@@ -99,7 +99,7 @@ func (b *builder) operation(r route.Route) doc {
 	if len(r.Events) > 0 {
 		events := doc{}
 		for _, e := range r.Events {
-			events[e.Name] = doc{"description": e.Doc, "data": b.schemas.of(e.Data, schema.Output)}
+			events[e.Name] = doc{"description": e.Doc, "data": b.schemas.of(e.Data, jsonschema.Output)}
 		}
 		op["x-events"] = events
 	}
@@ -184,7 +184,7 @@ func (b *builder) answers(r route.Route) doc {
 	out := doc{}
 	content := doc{}
 	if r.Response != nil {
-		content[api.ContentJSON] = doc{"schema": b.schemas.of(r.Response, schema.Output)}
+		content[api.ContentJSON] = doc{"schema": b.schemas.of(r.Response, jsonschema.Output)}
 	}
 	for _, c := range r.ResponseContent {
 		content[c] = binary()
@@ -242,7 +242,7 @@ func Problems(r route.Route) []int {
 // problem is the name of the response of that status.
 func (b *builder) problem(status int) string {
 	name := "Problem" + strconv.Itoa(status)
-	answer := doc{"description": http.StatusText(status), "content": doc{api.ContentProblem: doc{"schema": b.schemas.of(api.Problem{}, schema.Output)}}}
+	answer := doc{"description": http.StatusText(status), "content": doc{api.ContentProblem: doc{"schema": b.schemas.of(api.Problem{}, jsonschema.Output)}}}
 	headers := doc{api.HeaderRequestID: doc{"description": "Of this request", "schema": doc{"type": "string"}}}
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/schema"
-	"github.com/bulkhead-dev/sandbox/schema/published"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema/published"
 )
 
 // schemas makes the components of types: each struct with a name once for each
@@ -21,17 +21,17 @@ type schemas struct {
 
 type component struct {
 	t reflect.Type
-	d schema.Direction
+	d jsonschema.Direction
 }
 
 // of is the schema of values of the type of v: mostly a reference.
-func (s *schemas) of(v any, d schema.Direction) map[string]any {
+func (s *schemas) of(v any, d jsonschema.Direction) map[string]any {
 	return s.generator(d, nil).Of(reflect.TypeOf(v))
 }
 
 // ref is a reference to the component of the struct t, which is made when it
 // is needed first.
-func (s *schemas) ref(t reflect.Type, d schema.Direction) string {
+func (s *schemas) ref(t reflect.Type, d jsonschema.Direction) string {
 	c := component{t, d}
 	name, ok := s.names[c]
 	if !ok {
@@ -46,7 +46,7 @@ func (s *schemas) ref(t reflect.Type, d schema.Direction) string {
 // nameFor is a name that no other component has.
 func (s *schemas) nameFor(c component) string {
 	direction := "Output"
-	if c.d == schema.Input {
+	if c.d == jsonschema.Input {
 		direction = "Input"
 	}
 	p := path.Base(c.t.PkgPath())
@@ -61,8 +61,8 @@ func (s *schemas) nameFor(c component) string {
 
 // generator makes schemas in one direction. The type root is made itself;
 // other structs become references.
-func (s *schemas) generator(d schema.Direction, root reflect.Type) schema.Generator {
-	g := schema.Generator{Describe: describe, Words: words, Open: d == schema.Output}
+func (s *schemas) generator(d jsonschema.Direction, root reflect.Type) jsonschema.Generator {
+	g := jsonschema.Generator{Describe: describe, Words: words, Open: d == jsonschema.Output}
 	g.Special = func(to map[string]any, t reflect.Type, f reflect.StructField) bool {
 		switch {
 		case t == reflect.TypeFor[time.Time]() || t == root && f.Type == nil:
@@ -81,15 +81,15 @@ func (s *schemas) generator(d schema.Direction, root reflect.Type) schema.Genera
 		case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
 			to["type"] = nullable("integer", f)
 			words(to, t, f)
-		case f.Type != nil && f.Type.Kind() == reflect.Pointer && schema.Always(f):
+		case f.Type != nil && f.Type.Kind() == reflect.Pointer && jsonschema.Always(f):
 			to["type"] = nullable(map[reflect.Kind]string{reflect.Bool: "boolean", reflect.String: "string", reflect.Float64: "number"}[t.Kind()], f)
 		default:
 			return false
 		}
 		return true
 	}
-	g.Required = func(_ reflect.Type, f reflect.StructField) bool { return schema.Always(f) }
-	if d == schema.Input {
+	g.Required = func(_ reflect.Type, f reflect.StructField) bool { return jsonschema.Always(f) }
+	if d == jsonschema.Input {
 		g.Required = func(_ reflect.Type, f reflect.StructField) bool { return f.Tag.Get("required") != "" }
 	}
 	return g
@@ -97,7 +97,7 @@ func (s *schemas) generator(d schema.Direction, root reflect.Type) schema.Genera
 
 // nullable is the type of a field that is null where there is nothing to say.
 func nullable(name string, f reflect.StructField) any {
-	if f.Type != nil && f.Type.Kind() == reflect.Pointer && schema.Always(f) {
+	if f.Type != nil && f.Type.Kind() == reflect.Pointer && jsonschema.Always(f) {
 		return []string{name, "null"}
 	}
 	return name

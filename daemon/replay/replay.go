@@ -26,7 +26,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 const (

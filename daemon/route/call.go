@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -131,7 +131,7 @@ func Body[T any](c *Call) (T, error) {
 	if err != nil {
 		return to, err
 	}
-	if err := strict.Decode(data, &to); err != nil {
+	if err := jsonschema.Decode(data, &to); err != nil {
 		var none T
 		return none, err
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 

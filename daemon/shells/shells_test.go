@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/shells"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
@@ -275,7 +274,7 @@ func typeIn(t *testing.T, w io.Writer, keys string) {
 // gone waits until nothing inside sleeps for so long.
 func (r rig) gone(seconds string) {
 	r.T.Helper()
-	poll.Success(r.T, func() error {
+	leak.Success(r.T, func() error {
 		out := r.Run("acme", "s1", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true")
 		if strings.Contains(out, "sleep "+seconds) {
 			return fmt.Errorf("it still runs: %q", out)

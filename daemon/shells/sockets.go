@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools/running"
@@ -76,7 +76,7 @@ func asked(c *route.Call, at named.Sandbox, q stream.Request, cmd sandbox.Comman
 	case q.Bare:
 		return req, route.Invalid("bare", "the variables of the settings are always there")
 	case len(q.Extra) > 0:
-		if err := strict.Decode(q.Extra, &more); err != nil {
+		if err := jsonschema.Decode(q.Extra, &more); err != nil {
 			return req, err
 		}
 	}

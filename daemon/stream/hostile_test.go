@@ -16,7 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // lines is a buffer that can be watched.
@@ -39,7 +39,7 @@ func (l *lines) String() string {
 
 func (l *lines) await(t *testing.T, text string) {
 	t.Helper()
-	poll.Success(t, func() error {
+	leak.Success(t, func() error {
 		if so := l.String(); !strings.Contains(so, text) {
 			return fmt.Errorf("%q did not come; so far %.200q", text, so)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // The channels of binary frames, their first byte.
@@ -199,7 +199,7 @@ func (r Request) check() error {
 
 // decode reads exactly one JSON value whose members v knows.
 func decode(b []byte, v any) error {
-	if strict.HasHalf(b) {
+	if jsonschema.HasHalf(b) {
 		return invalid("", "a frame has an escape that is half a character")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -145,7 +144,7 @@ func (r *rig) awaitServed() error {
 // awaitRunning watches until exactly n processes run inside.
 func (r *rig) awaitRunning(n int) {
 	r.Helper()
-	poll.Success(r, func() error {
+	leak.Success(r, func() error {
 		if got := len(r.engine.Processes(r.name)); got != n {
 			return fmt.Errorf("%d processes run, want %d", got, n)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // Start starts what r asks for, and returns as soon as it runs: what it writes
@@ -98,7 +98,7 @@ func (s *served) request(ctx context.Context) (Request, error) {
 	if kind != websocket.MessageText {
 		return r, invalid("", "the first frame must be a text frame with the request")
 	}
-	if err := strict.Decode(b, &r); err != nil { // it says what is run: never another thing than was meant
+	if err := jsonschema.Decode(b, &r); err != nil { // it says what is run: never another thing than was meant
 		return r, err
 	}
 	s.buf = nil // it may be large

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestStreamsAndExit(t *testing.T) {
@@ -201,7 +201,7 @@ func TestReaderThatWaits(t *testing.T) {
 func still(t *testing.T, n *atomic.Int64) {
 	t.Helper()
 	last, same := n.Load(), 0
-	poll.Until(t, "it comes to rest", func() bool {
+	leak.Until(t, "it comes to rest", func() bool {
 		if now := n.Load(); now != last || now == 0 {
 			last, same = now, 0
 		} else {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // A Talk is JSON in both directions over a WebSocket that may be silent for
@@ -35,7 +35,7 @@ func (t *Talk) Receive(ctx context.Context, v any) error {
 	if kind != websocket.MessageText {
 		return invalid("", "a message is no text")
 	}
-	if err := json.Unmarshal(b, v); err != nil || strict.HasHalf(b) {
+	if err := json.Unmarshal(b, v); err != nil || jsonschema.HasHalf(b) {
 		return invalid("", "a message is no JSON that is understood here")
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Store keeps tokens; *token.Store is one.
@@ -31,7 +31,7 @@ type Store interface {
 type Resource struct {
 	store Store
 	now   func() time.Time
-	lists turns.Turns // by tenant: each looks at the tokens of all
+	lists keylock.Turns // by tenant: each looks at the tokens of all
 }
 
 // New returns the resource.

@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -169,7 +168,7 @@ func TestNotGoodAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll.Until(t, "it has expired", func() bool {
+	leak.Until(t, "it has expired", func() bool {
 		_, err := r.Tokens.Get(id)
 		return err != nil
 	})

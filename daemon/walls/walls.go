@@ -61,8 +61,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
 	"github.com/bulkhead-dev/sandbox/daemon/filing"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -176,7 +176,7 @@ func body(r *http.Request, v any) error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body is too large", Err: large}
 	}
-	if err == nil && strict.HasHalf(data) {
+	if err == nil && jsonschema.HasHalf(data) {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body has an escape that is half a character"}
 	}
 	d := json.NewDecoder(bytes.NewReader(data))

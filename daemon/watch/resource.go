@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/files"
 	"github.com/bulkhead-dev/sandbox/daemon/named"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // most is how many watches there are of one sandbox at a time.
@@ -21,7 +21,7 @@ type Resource struct {
 	lender files.Lender
 	o      Options
 	seats  *Seats
-	looks  turns.Turns // by sandbox
+	looks  keylock.Turns // by sandbox
 }
 
 // NewResource returns the resource.

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // drip sends text over and over, a byte at a time, until the other side ends
@@ -130,7 +130,7 @@ func (r *rig) drained() {
 	r.mu.Lock()
 	dialed := r.dialed
 	r.mu.Unlock()
-	poll.Success(r.t, func() error {
+	leak.Success(r.t, func() error {
 		if c := r.plane.Counters(); c.Connections+c.TurnedAway < dialed || c.Open > 0 {
 			return fmt.Errorf("%d connections were dialed, and the proxy counts %+v", dialed, c)
 		}

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/policy/network"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // An Authority issues certificates for hosts. It is safe for concurrent use.

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // The folder that sandboxes are shown at [sandbox.TrustDir], and its files.

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"golang.org/x/sys/unix"
 )
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // helperEnv names the folder in which the test binary decides as another
@@ -39,7 +38,7 @@ func decideForever(dir string) error {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r, err := New(Options{Evidence: kept, Log: log, Require: true, Within: poll.Patience})
+	r, err := New(Options{Evidence: kept, Log: log, Require: true, Within: leak.Patience})
 	if err != nil {
 		return err
 	}

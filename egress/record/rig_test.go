@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
@@ -48,10 +48,10 @@ func newRig(t testing.TB, o Options, eo evidence.Options) *rig {
 		o.Violations = g.violations
 	}
 	if o.Wait == 0 {
-		o.Wait = poll.Patience // nothing is lost because the machine is busy
+		o.Wait = leak.Patience // nothing is lost because the machine is busy
 	}
 	if o.Within == 0 {
-		o.Within = poll.Patience
+		o.Within = leak.Patience
 	}
 	if o.Log == nil {
 		o.Log = g.log.logger()

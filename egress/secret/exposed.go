@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // beyondReach refuses a path of the host that code in a sandbox could have put

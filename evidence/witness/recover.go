@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/journal"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // abortedDetail is what the end of an operation says that nobody lived to tell.

@@ -19,7 +19,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +49,7 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 		t.Fatal(err)
 	}
 	if o.Wait == 0 {
-		o.Wait = poll.Patience // what is written is there when the call returns, however busy the machine
+		o.Wait = leak.Patience // what is written is there when the call returns, however busy the machine
 	}
 	o.Sinks = append([]Sink{g.file, g.memory}, more...)
 	o.Writers, o.Log = filepath.Join(dir, "writers"), g.log.logger()

@@ -5,14 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestLongWait holds that who waits long where evidence is not required waits
 // no less where it is.
 func TestLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const stands = 2 * poll.Patience
+		const stands = 2 * leak.Patience
 		g := newRig(t, t.TempDir(), Options{Wait: stands + time.Second})
 		gate := make(chan struct{})
 		g.file.set(nil, gate)

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // New returns the error for operation op on path that failed with errno.

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // maxListing bounds what one listing may send, in bytes: about half a

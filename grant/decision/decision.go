@@ -17,8 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // Unknown is the call that has used a key whose entry cannot be read. No call
@@ -46,7 +45,7 @@ type Keys struct {
 	dir string
 	now func() time.Time
 
-	passed *past.Clock // what it says has expired may be forgotten, and is refused
+	passed *statedir.Clock // what it says has expired may be forgotten, and is refused
 
 	mu    sync.Mutex
 	known map[string]entry     // what calls of this process have used, by name
@@ -62,7 +61,7 @@ func Open(dir string) (*Keys, error) {
 		return nil, err
 	}
 	return &Keys{
-		dir: path, now: time.Now, passed: past.In(path),
+		dir: path, now: time.Now, passed: statedir.In(path),
 		known: map[string]entry{}, swept: map[string]time.Time{},
 	}, nil
 }

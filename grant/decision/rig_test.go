@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // helperEnv makes the test binary a process that uses keys; see helper.
@@ -112,18 +112,18 @@ func open(t testing.TB, dir string) *Keys {
 }
 
 // openAt is open on a machine.
-func openAt(t testing.TB, dir string, m *clocks.Machine) *Keys {
+func openAt(t testing.TB, dir string, m *testenv.Machine) *Keys {
 	t.Helper()
 	k := open(t, dir)
-	k.now, k.passed = m.Now, &past.Clock{Path: k.passed.Path, Source: m.Source()}
+	k.now, k.passed = m.Now, &statedir.Clock{Path: k.passed.Path, Source: m.Source()}
 	return k
 }
 
 // machine is one whose clock has gone evenly for long, by what is kept in dir.
-func machine(t testing.TB, dir string) *clocks.Machine {
+func machine(t testing.TB, dir string) *testenv.Machine {
 	t.Helper()
-	m := clocks.New(time.Now())
-	if err := m.Seen(&past.Clock{Path: filepath.Join(dir, past.FileName), Source: m.Source()}, past.AfterStep); err != nil {
+	m := testenv.New(time.Now())
+	if err := m.Seen(&statedir.Clock{Path: filepath.Join(dir, statedir.FileName), Source: m.Source()}, statedir.AfterStep); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -157,7 +157,7 @@ func fileOf(dir, key string) string {
 func files(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != past.FileName {
+		if err == nil && !d.IsDir() && d.Name() != statedir.FileName {
 			all = append(all, path)
 		}
 		return err

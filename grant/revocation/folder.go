@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 const (
@@ -44,7 +43,7 @@ type Folder struct {
 	hub  hub
 	mine Memory // what this process has revoked, even where the disk failed
 
-	passed *past.Clock
+	passed *statedir.Clock
 
 	mu      sync.Mutex
 	swept   time.Time
@@ -145,7 +144,7 @@ func Open(dir string) (*Folder, error) {
 	if _, err := statedir.MakePrivate(filepath.Join(path, linksDir)); err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: path, passed: past.In(path)}
+	f := &Folder{dir: path, passed: statedir.In(path)}
 	f.hub.begin = f.poll
 	return f, nil
 }
@@ -347,7 +346,7 @@ func (f *Folder) Sweep() (Swept, error) {
 }
 
 // isNoNote reports whether e is neither a note nor what may become one.
-func isNoNote(e fs.DirEntry) bool { return e.IsDir() || e.Name() == past.FileName }
+func isNoNote(e fs.DirEntry) bool { return e.IsDir() || e.Name() == statedir.FileName }
 
 // leftover is about a temporary file, which goes an hour after its last change.
 func leftover(e fs.DirEntry) (note, error) {

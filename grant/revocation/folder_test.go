@@ -13,9 +13,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // TestOtherProcesses holds that what one process revokes ends in another within
@@ -243,8 +242,8 @@ func BenchmarkContext(b *testing.B) {
 func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	dir := t.TempDir()
-	machines := map[string]*clocks.Machine{"folder": machine(t, dir), "memory": clocks.New(time.Now())}
-	memory := Memory{passed: past.Clock{Source: machines["memory"].Source()}}
+	machines := map[string]*testenv.Machine{"folder": machine(t, dir), "memory": testenv.New(time.Now())}
+	memory := Memory{passed: statedir.Clock{Source: machines["memory"].Source()}}
 	others := 0
 	type sweeper struct {
 		store

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // [Watcher].
 type Memory struct {
 	hub    hub
-	passed past.Clock
+	passed statedir.Clock
 
 	mu      sync.Mutex
 	revoked map[string]time.Time // until when it has to be kept; zero is for ever

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestFamily holds that a revocation takes along all that were derived, whoever
@@ -101,7 +101,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		c := s.Watch(ctx, "g")
 		cancel()
 		h := hubOf(s)
-		poll.Until(t, "it waits no more", func() bool { return len(h.waiting()) == 0 })
+		leak.Until(t, "it waits no more", func() bool { return len(h.waiting()) == 0 })
 		must(t, s.Revoke("g", time.Time{}))
 		wantNoSignal(t, "g", c)
 	})

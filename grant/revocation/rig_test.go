@@ -13,9 +13,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // helperEnv makes the test binary a process that revokes; see helper.
@@ -87,18 +87,18 @@ func open(t testing.TB, dir string) *Folder {
 }
 
 // openAt is open on a machine.
-func openAt(t testing.TB, dir string, m *clocks.Machine) *Folder {
+func openAt(t testing.TB, dir string, m *testenv.Machine) *Folder {
 	t.Helper()
 	f := open(t, dir)
-	f.passed = &past.Clock{Path: f.passed.Path, Source: m.Source()}
+	f.passed = &statedir.Clock{Path: f.passed.Path, Source: m.Source()}
 	return f
 }
 
 // machine is one whose clock has gone evenly for long, by what is kept in dir.
-func machine(t testing.TB, dir string) *clocks.Machine {
+func machine(t testing.TB, dir string) *testenv.Machine {
 	t.Helper()
-	m := clocks.New(time.Now())
-	must(t, m.Seen(&past.Clock{Path: filepath.Join(dir, past.FileName), Source: m.Source()}, past.AfterStep))
+	m := testenv.New(time.Now())
+	must(t, m.Seen(&statedir.Clock{Path: filepath.Join(dir, statedir.FileName), Source: m.Source()}, statedir.AfterStep))
 	return m
 }
 

@@ -10,7 +10,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // A fileCall is one file operation, from the request to the last answer.

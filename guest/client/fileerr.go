@@ -9,7 +9,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // errEnded ends the channels of an operation that is over.

@@ -11,7 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/footprint"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestFailuresMakeWay has more commands fail to start than may start at once.
@@ -91,6 +91,6 @@ func TestClientGoesWithACrowd(t *testing.T) {
 	done.Wait()
 	other := g.client(client.Options{})
 	must(t, execOnce(other))
-	g.settled(footprint.Footprint{Descriptors: 100, Resident: 16 << 20})
+	g.settled(leak.Footprint{Descriptors: 100, Resident: 16 << 20})
 	must(t, execOnce(other))
 }

@@ -13,17 +13,16 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/footprint"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
 // footprint adds up the processes of the guest's namespace.
-func (g *guest) footprint() footprint.Footprint {
+func (g *guest) footprint() leak.Footprint {
 	g.t.Helper()
-	inside, err := footprint.Namespace(g.pid())
+	inside, err := leak.Namespace(g.pid())
 	must(g.t, err)
-	f, err := footprint.Of(inside)
+	f, err := leak.Of(inside)
 	must(g.t, err)
 	return f
 }
@@ -35,10 +34,10 @@ const threads = 100
 
 // settled waits until only the guest and one stage are left, and what they
 // take has gone down to most.
-func (g *guest) settled(most footprint.Footprint) {
+func (g *guest) settled(most leak.Footprint) {
 	g.t.Helper()
 	most.Processes, most.Threads = 2, threads
-	var now footprint.Footprint
+	var now leak.Footprint
 	defer func() { g.t.Logf("at rest: %v", now) }()
 	eventually(g.t, 30*time.Second, "the guest comes to rest", func() bool {
 		now = g.footprint()
@@ -75,7 +74,7 @@ func TestTenThousand(t *testing.T) {
 		must(t, execOnce(c))
 	}
 	own := descriptors(t, os.Getpid())
-	g.settled(footprint.Footprint{Descriptors: 100, Resident: 8 << 20})
+	g.settled(leak.Footprint{Descriptors: 100, Resident: 8 << 20})
 	before := g.footprint()
 	begin := time.Now()
 	for i := range commands {
@@ -100,7 +99,7 @@ func TestThousandAtOnce(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	g.crowd(c, 1000)
-	g.settled(footprint.Footprint{Descriptors: 100, Resident: 12 << 20})
+	g.settled(leak.Footprint{Descriptors: 100, Resident: 12 << 20})
 	before := g.footprint()
 	g.crowd(c, 1000)
 	before.Resident += 1 << 20
@@ -234,5 +233,5 @@ func TestIdleMemory(t *testing.T) {
 	for range 500 {
 		must(t, execOnce(c))
 	}
-	g.settled(footprint.Footprint{Descriptors: 100, Resident: idleBound})
+	g.settled(leak.Footprint{Descriptors: 100, Resident: idleBound})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // asked are limits of every kind, as a client sends them.
@@ -128,9 +128,9 @@ func TestAuditorRests(t *testing.T) {
 		t.Fatal("a command with bounds is not looked at")
 	}
 	close(m.gone)
-	poll.Until(t, "a command that is gone is looked at no more", func() bool { return !running() })
+	leak.Until(t, "a command that is gone is looked at no more", func() bool { return !running() })
 	m.gone = make(chan struct{})
 	o.watch(m, a, false)
 	o.release(m)
-	poll.Until(t, "a command that was let go of is looked at no more", func() bool { return !running() })
+	leak.Until(t, "a command that was let go of is looked at no more", func() bool { return !running() })
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestHeldFramesGoOut holds that frames which are held back arrive though
@@ -32,7 +32,7 @@ func TestHeldFramesGoOut(t *testing.T) {
 			}
 		}
 		if i%10 == 0 {
-			poll.Until(t, "it rests", func() bool { return !h.armed.Load() })
+			leak.Until(t, "it rests", func() bool { return !h.armed.Load() })
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/docker/go-units"
 	"golang.org/x/term"
 
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // Phase says what kind of work is going on.

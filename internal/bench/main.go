@@ -20,8 +20,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // within bounds a whole run, whatever hangs.
@@ -106,7 +105,7 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep rep
 	if err := os.Setenv("SANDBOX_GUEST", o.guest); err != nil {
 		return rep, err
 	}
-	r, err := rig.New(ctx, rig.Options{Image: o.image, Guest: o.guest, Dir: o.in, Log: say})
+	r, err := measure.New(ctx, measure.Options{Image: o.image, Guest: o.guest, Dir: o.in, Log: say})
 	if err != nil {
 		return rep, err
 	}

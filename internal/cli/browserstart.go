@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 func (a *app) browserStartCommand() *ucli.Command {

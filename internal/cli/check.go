@@ -9,9 +9,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // Exit statuses of check beside 0.

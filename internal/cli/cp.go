@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 func (a *app) cpCommand() *ucli.Command {

@@ -6,7 +6,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // A Diagnosis is what doctor found out.

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/evidence/replay"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // withOperations has, the newest first: one that goes on, a decision, one that

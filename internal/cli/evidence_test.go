@@ -12,8 +12,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/journal"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // fakeEvidence returns what a test sets and notes what it is asked.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/journal"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 func (a *app) evidenceVerifyCommand() *ucli.Command {

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // inside serves a folder of the host as the workspace of a sandbox.

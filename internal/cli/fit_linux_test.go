@@ -11,8 +11,8 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // on80 carries a call out on a terminal of 80 columns and returns what it

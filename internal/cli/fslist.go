@@ -14,8 +14,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // An entry is what is shown of one file. JSON holds text only, so a path that

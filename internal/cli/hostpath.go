@@ -8,8 +8,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
-	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // onHost opens the folder that the operand names, or the one that holds what

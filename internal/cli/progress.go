@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
 	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // drawEvery is the time between two pictures of a progress bar.

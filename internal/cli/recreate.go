@@ -10,8 +10,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 func (a *app) recreateCommand() *ucli.Command {

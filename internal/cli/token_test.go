@@ -11,9 +11,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // fakeTokens returns what a test sets and notes what it is asked.

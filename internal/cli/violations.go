@@ -12,8 +12,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 

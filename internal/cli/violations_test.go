@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // A wrapper passes text on in lines of at most width cells. A longer line is

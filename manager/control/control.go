@@ -15,9 +15,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/decision"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/operation"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // Options say what a Control is made of. State and Sinks are needed.

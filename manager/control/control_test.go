@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/metrics"
 )
 
 // TestDocument holds that the Go code of the document is that of the examples,

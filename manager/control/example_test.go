@@ -12,10 +12,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	"github.com/bulkhead-dev/sandbox/manager/control/outside"
-	"github.com/bulkhead-dev/sandbox/metrics"
 )
 
 // The worked example of docs/CONTROL.md, word for word: a tool fetches a report

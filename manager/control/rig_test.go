@@ -33,13 +33,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	"github.com/bulkhead-dev/sandbox/manager/control/outside"
 	"github.com/bulkhead-dev/sandbox/operation"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // page is the document that explains operations under grants.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/operation/space"
 )
 
@@ -179,5 +179,5 @@ func (c *counting) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, err
 func (c *counting) wait(t *testing.T, n int64) {
 	t.Helper()
 	want := c.n.Load() + n
-	poll.Until(t, "somebody looks", func() bool { return c.n.Load() >= want })
+	leak.Until(t, "somebody looks", func() bool { return c.n.Load() >= want })
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/within"
-	"github.com/bulkhead-dev/sandbox/termsafe"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // Engine is what the provider needs of a Docker engine; *container.Engine is one.
@@ -96,7 +96,7 @@ type Provider struct {
 	engine Engine
 	opts   Options
 
-	turns turns.Turns // by sandbox name: one Create or Open brings up at a time
+	turns keylock.Turns // by sandbox name: one Create or Open brings up at a time
 
 	stubs     func() (*stub.Dir, error)
 	protected sync.Mutex

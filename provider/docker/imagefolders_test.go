@@ -22,7 +22,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
@@ -102,7 +102,7 @@ func TestImageFolders(t *testing.T) {
 		must(t, sb.Close())
 		if start == "first" {
 			must(t, r.Engine.Kill(t.Context(), s.Name))
-			poll.Until(t, "the container has ended", func() bool {
+			leak.Until(t, "the container has ended", func() bool {
 				info, err := r.Engine.Inspect(t.Context(), s.Name)
 				return err == nil && info.Status == sandbox.StatusStopped
 			})

@@ -16,10 +16,10 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // What a mount closes has to be there, so what is missing is made for as long as

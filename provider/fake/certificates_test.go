@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -15,7 +15,7 @@ import (
 // certificates as other walls do: commands read it, nobody writes it, and file
 // operations do not know it.
 func TestCertificatesAreShown(t *testing.T) {
-	p := fake.New(fake.Options{Deadline: poll.Patience})
+	p := fake.New(fake.Options{Deadline: leak.Patience})
 	s := faked.Spec("trust")
 	s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/host/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
 	host := p.Engine().Folder("/host/egress/trust", 0)

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -98,7 +97,7 @@ func TestHealOnlyOne(t *testing.T) {
 func box(t *testing.T, o fake.Options) (*fake.Provider, sandbox.Sandbox) {
 	t.Helper()
 	if o.Deadline == 0 {
-		o.Deadline = poll.Patience
+		o.Deadline = leak.Patience
 	}
 	p := fake.New(o)
 	s := faked.Spec(t.Name())

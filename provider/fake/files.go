@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // files are the file operations of a handle. They know links as well.

@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/host"
 )
 
@@ -93,14 +92,14 @@ func TestTreesEnd(t *testing.T) {
 			} else {
 				sb.Close()
 			}
-			poll.Until(t, "the escapee ends", func() bool { return unix.Kill(pid, 0) != nil })
+			leak.Until(t, "the escapee ends", func() bool { return unix.Kill(pid, 0) != nil })
 		})
 	}
 }
 
 func waitForPID(t *testing.T, file string) (pid int) {
 	t.Helper()
-	poll.Success(t, func() error {
+	leak.Success(t, func() error {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return err

@@ -3,8 +3,8 @@ package local
 import (
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/calm"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -136,7 +136,7 @@ func (p *planner) watchable(now seen) bool {
 	}
 	for path, kind := range w.Kinds {
 		var st unix.Stat_t
-		if kind == plan.Missing && !nolink.Gone(unix.Lstat(path, &st)) {
+		if kind == plan.Missing && !hostpath.Gone(unix.Lstat(path, &st)) {
 			return false // somebody's stub, or out of our reach
 		}
 	}

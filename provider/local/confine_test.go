@@ -17,7 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestLimitsOfTheSpec(t *testing.T) {
@@ -122,7 +122,7 @@ func TestFilesFollowTheWall(t *testing.T) {
 	if _, err := f.Stat(context.Background(), "/workspace/a"); err != nil {
 		t.Error(err)
 	}
-	poll.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	leak.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestRefusedSettings(t *testing.T) {

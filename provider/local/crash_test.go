@@ -16,9 +16,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
@@ -106,7 +105,7 @@ func killedOrchestrator(t *testing.T, sweep bool) {
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	poll.Until(t, "the wall ends", func() bool { return !alive(t, first) })
+	leak.Until(t, "the wall ends", func() bool { return !alive(t, first) })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // noBwrap says that there is no bubblewrap at path, and how to get it.

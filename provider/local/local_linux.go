@@ -12,11 +12,11 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // format is the version of the definitions.
@@ -26,7 +26,7 @@ const format = "1"
 // walls belong to it: Close ends them.
 type Provider struct {
 	o     Options
-	turns turns.Turns // by sandbox name: one call brings up or takes away at a time
+	turns keylock.Turns // by sandbox name: one call brings up or takes away at a time
 	swept sync.Once
 
 	release func() string // of the kernel

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
@@ -25,7 +26,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // A planned wall is what rules and host ask for at one moment. Walls of one

@@ -7,8 +7,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/within"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // OpenShell implements [sandbox.Sandbox].

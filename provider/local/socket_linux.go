@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/server/observe"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
@@ -186,13 +186,13 @@ var errNoSocket = errors.New("it is no socket")
 
 // openSocket returns a descriptor of the socket at p that only names it.
 func openSocket(p string) (int, error) {
-	dir, err := nolink.Folder(path.Dir(p), nolink.PathOnly)
+	dir, err := hostpath.Folder(path.Dir(p), hostpath.PathOnly)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(dir)
 	fd := -1
-	err = nolink.Retry(func() (err error) {
+	err = hostpath.Retry(func() (err error) {
 		fd, err = unix.Openat(dir, path.Base(p), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})

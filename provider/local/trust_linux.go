@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 

@@ -8,12 +8,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 	"github.com/bulkhead-dev/sandbox/provider/within"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // guestInside is the guest's binary as the wall shows it.

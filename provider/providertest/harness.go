@@ -23,7 +23,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // A Harness tells the suite about one provider. New and Spec are required.
@@ -140,7 +139,7 @@ func (c Check) Run(t testing.TB, h Harness) {
 		if t.Failed() {
 			return // a check that gave up leaves what it waited for
 		}
-		if err := leak.Find(poll.Patience, before); err != nil {
+		if err := leak.Find(leak.Patience, before); err != nil {
 			t.Errorf("goroutines are left: %v", err)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 // A Machine is what a guest was started in: a container, a virtual machine, a
@@ -65,7 +65,7 @@ type Options struct {
 // find them again in List, and is no Provider. It is safe for concurrent use.
 type Provider struct {
 	o     Options
-	turns turns.Turns // by sandbox name
+	turns keylock.Turns // by sandbox name
 
 	mu    sync.Mutex
 	boxes map[string]*box // by sandbox name

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -226,7 +225,7 @@ func (s *Store) Sweep() (Swept, error) {
 	if err != nil {
 		return out, statedir.Unavailable(op, s.dir, err)
 	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == past.FileName })
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == statedir.FileName })
 	count := map[account]int64{}
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())

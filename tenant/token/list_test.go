@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/clocks"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestDamaged holds that a file that is not whole costs its token and those
@@ -148,10 +148,10 @@ func TestList(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	s := open(t, t.TempDir())
-	m := clocks.New(time.Now())
+	m := testenv.New(time.Now())
 	now := m.Now()
-	s.passed = &past.Clock{Path: s.passed.Path, Source: m.Source()}
-	must(t, m.Seen(s.passed, past.AfterStep))
+	s.passed = &statedir.Clock{Path: s.passed.Path, Source: m.Source()}
+	must(t, m.Seen(s.passed, statedir.AfterStep))
 	s.now = m.Now
 	_, stays := make1(t, s, acme())
 	_, lasting := make1(t, s, Claims{Role: Admin, Expires: now.Add(48 * time.Hour)})
@@ -196,9 +196,9 @@ func TestSweep(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	s := open(t, t.TempDir())
-	m := clocks.New(time.Now())
-	s.passed = &past.Clock{Path: s.passed.Path, Source: m.Source()}
-	must(t, m.Seen(s.passed, past.AfterStep))
+	m := testenv.New(time.Now())
+	s.passed = &statedir.Clock{Path: s.passed.Path, Source: m.Source()}
+	must(t, m.Seen(s.passed, statedir.AfterStep))
 	s.now = m.Now
 	sweep := func() {
 		t.Helper()

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
 )
 
 // TestMain, as the process that revokeElsewhere starts, revokes and ends.
@@ -99,7 +99,7 @@ func files(t testing.TB, s *Store) []string {
 	must(t, err)
 	var out []string
 	for _, e := range entries {
-		if e.Name() != past.FileName {
+		if e.Name() != statedir.FileName {
 			out = append(out, e.Name())
 		}
 	}

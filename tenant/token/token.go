@@ -24,8 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/statedir/past"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/tenant/quota"
 )
 
@@ -81,7 +80,7 @@ type Store struct {
 	now  func() time.Time
 	read func(path string) (record, stamp, error) // what lies there
 
-	passed *past.Clock // what it says has expired is over, however the clock is set
+	passed *statedir.Clock // what it says has expired is over, however the clock is set
 
 	most func(tenant string) int64 // children that are good; negative is no bound
 
@@ -118,7 +117,7 @@ func Open(dir string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: path, now: time.Now, read: read, passed: past.In(path), most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
+	s := &Store{dir: path, now: time.Now, read: read, passed: statedir.In(path), most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
 	for _, o := range options {
 		o(s)
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // A Content is a file at one moment.

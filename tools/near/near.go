@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // A Kind names in what the nearest place differs.

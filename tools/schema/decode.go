@@ -14,10 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
-	jsonschema "github.com/bulkhead-dev/sandbox/schema"
-	"github.com/bulkhead-dev/sandbox/termsafe"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
 // MaxInput is the most, in bytes, that a tool is called with.
@@ -70,7 +69,7 @@ func decode(data []byte, to reflect.Value) error {
 	if b := bytes.TrimSpace(data); len(b) == 0 || string(b) == "null" {
 		data = []byte("{}")
 	}
-	d := decoder{json.NewDecoder(bytes.NewReader(data)), strict.HasHalf(data)}
+	d := decoder{json.NewDecoder(bytes.NewReader(data)), jsonschema.HasHalf(data)}
 	d.UseNumber()
 	if err := d.value(to, reflect.StructField{}, ""); err != nil {
 		return err

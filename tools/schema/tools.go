@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	jsonschema "github.com/bulkhead-dev/sandbox/schema"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
 // A Tool is one that agents can call.

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
-	"github.com/bulkhead-dev/sandbox/daemon/strict"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/pool"
 )
@@ -197,7 +197,7 @@ func ReadExplain(b []byte) (Explain, error) {
 	var q Explain
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil || strict.HasHalf(b) {
+	if err := d.Decode(&q); err != nil || jsonschema.HasHalf(b) {
 		return q, &sandbox.Error{Code: sandbox.CodeValidation, Op: "explain", Message: "the request is no JSON that is understood here"}
 	}
 	return q, nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestParse(t *testing.T) {
@@ -131,7 +131,7 @@ func TestReadHeadless(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	var s stat
-	poll.Until(t, "the first thread has ended, and the other one has all it wants", func() bool {
+	leak.Until(t, "the first thread has ended, and the other one has all it wants", func() bool {
 		var tab Table
 		if err := tab.Read(); err != nil {
 			t.Fatal(err)

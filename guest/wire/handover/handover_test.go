@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"golang.org/x/sys/unix"
 )
 
@@ -75,7 +75,7 @@ func open(t testing.TB) int {
 
 func settled(t testing.TB, want int) {
 	t.Helper()
-	poll.Success(t, func() error {
+	leak.Success(t, func() error {
 		if n := open(t); n > want {
 			return fmt.Errorf("%d descriptors are open, there were %d", n, want)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // page is what is looked at.
@@ -26,7 +25,7 @@ const page = `<!doctype html><title>Report</title><style>td { border: 1px solid 
 
 // withBrowsers makes an operation of browsers, which nobody can do without
 // their image. The ways are those of it.
-func (s *Session) withBrowsers(make func(context.Context, *rig.Browsers) (operation, error), ways ...string) func(context.Context) (operation, error) {
+func (s *Session) withBrowsers(make func(context.Context, *rigBrowsers) (operation, error), ways ...string) func(context.Context) (operation, error) {
 	return func(ctx context.Context) (operation, error) {
 		b, err := s.Rig.OpenBrowsers(ctx)
 		why, err := unsupported(err)
@@ -47,8 +46,8 @@ func (s *Session) withBrowsers(make func(context.Context, *rig.Browsers) (operat
 // browserStart makes the container of a browser and waits until it answers,
 // beside the engine and Chromium alone. Both are removed after the clock has
 // stopped.
-func (s *Session) browserStart(_ context.Context, b *rig.Browsers) (operation, error) {
-	req := rig.BrowserOf("start")
+func (s *Session) browserStart(_ context.Context, b *rigBrowsers) (operation, error) {
+	req := browserOf("start")
 	name := s.Rig.Spec.Name + "-browser"
 	ours := func(ctx context.Context) error {
 		started, err := b.Start(ctx, req)
@@ -78,9 +77,9 @@ func (s *Session) browserStart(_ context.Context, b *rig.Browsers) (operation, e
 
 // browserShot opens a page of the workspace in a session that is there, and
 // takes its picture, or takes one of the page that is open.
-func (s *Session) browserShot(open bool) func(context.Context, *rig.Browsers) (operation, error) {
-	return func(ctx context.Context, b *rig.Browsers) (operation, error) {
-		req := rig.BrowserOf("shot")
+func (s *Session) browserShot(open bool) func(context.Context, *rigBrowsers) (operation, error) {
+	return func(ctx context.Context, b *rigBrowsers) (operation, error) {
+		req := browserOf("shot")
 		stop := func(ctx context.Context) error {
 			_, _, err := b.Stop(ctx, req, true)
 			return err
@@ -120,8 +119,8 @@ func (s *Session) browserShot(open bool) func(context.Context, *rig.Browsers) (o
 
 // browserTrip is one command of the DevTools protocol and its answer, through
 // a bridge and its guest, beside one at a port of the host.
-func (s *Session) browserTrip(ctx context.Context, b *rig.Browsers) (operation, error) {
-	req, name := rig.BrowserOf("trip"), s.Rig.Spec.Name+"-browser"
+func (s *Session) browserTrip(ctx context.Context, b *rigBrowsers) (operation, error) {
+	req, name := browserOf("trip"), s.Rig.Spec.Name+"-browser"
 	var conns []*websocket.Conn
 	done := func() error {
 		for _, c := range conns {

@@ -12,9 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/bench/plain"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -40,7 +38,7 @@ func echo() []string { return []string{"/bin/echo", word} }
 
 // pool opens the pool, with enough sandboxes for all who claim one: nothing is
 // filled again while it is measured.
-func (s *Session) pool(ctx context.Context) (*rig.Pool, error) {
+func (s *Session) pool(ctx context.Context) (*rigPool, error) {
 	return s.Rig.OpenPool(ctx, s.Effort.rounds(claimRounds)+1+s.Effort.Burst)
 }
 
@@ -163,7 +161,7 @@ func (s *Session) execFirst(ctx context.Context) ([]time.Duration, error) {
 
 func (s *Session) execOutput(ctx context.Context, id string) (time.Time, error) {
 	var out, errOut first
-	code, err := s.Rig.Plain.Exec(ctx, id, plain.Command{Args: echo(), Stdout: &out, Stderr: &errOut})
+	code, err := s.Rig.Plain.Exec(ctx, id, plainCommand{Args: echo(), Stdout: &out, Stderr: &errOut})
 	if err == nil && (code != 0 || out.at.IsZero() || !errOut.at.IsZero()) {
 		err = wrong("exit status %d", code)
 	}

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/plain"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // truePath is the program whose run costs nothing but fork and exec.
@@ -46,7 +44,7 @@ func (s *Session) exec(context.Context) (operation, error) {
 		{name: report.WayRelay, turn: 15, take: timed(start(s.Rig.Relay, truePath), nil)},
 		{name: report.WayHost, turn: 15, take: timed(hostExec(truePath), nil)},
 	}}
-	return s.locally(op, 15, func(l *rig.Local) sample { return timed(start(l.Sandbox, truePath), nil) }), nil
+	return s.locally(op, 15, func(l *rigLocal) sample { return timed(start(l.Sandbox, truePath), nil) }), nil
 }
 
 // rested is exec by a caller that does something else between its commands,
@@ -64,7 +62,7 @@ func (s *Session) rested(ctx context.Context) (operation, error) {
 func (s *Session) plainExec(args ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		var out, errOut bytes.Buffer
-		code, err := s.Rig.Plain.Exec(ctx, s.Rig.Info.ID, plain.Command{Args: args, Stdout: &out, Stderr: &errOut})
+		code, err := s.Rig.Plain.Exec(ctx, s.Rig.Info.ID, plainCommand{Args: args, Stdout: &out, Stderr: &errOut})
 		return silent(code, &out, &errOut, err)
 	}
 }

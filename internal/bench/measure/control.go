@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -28,7 +27,7 @@ func terms(m grant.Manifest) (*grant.Terms, error) {
 
 // profile builds the profile of a call, as each call has it built once.
 func (s *Session) profile(context.Context) (operation, error) {
-	work := rig.Work(0)
+	work := workRig(0)
 	t, err := terms(work.Manifest)
 	if err != nil {
 		return operation{}, err
@@ -47,7 +46,7 @@ func (s *Session) profile(context.Context) (operation, error) {
 
 // guard holds operations against a profile, one after the other.
 func (s *Session) guard(context.Context) (operation, error) {
-	work := rig.Work(0)
+	work := workRig(0)
 	t, err := terms(work.Manifest)
 	if err != nil {
 		return operation{}, err

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/plain"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
@@ -103,7 +102,7 @@ func (s *Session) read(size int) func(context.Context) (operation, error) {
 // word on standard error.
 func (s *Session) plainOutput(ctx context.Context, out io.Writer, args ...string) error {
 	var errOut bytes.Buffer
-	code, err := s.Rig.Plain.Exec(ctx, s.Rig.Info.ID, plain.Command{Args: args, Stdout: out, Stderr: &errOut})
+	code, err := s.Rig.Plain.Exec(ctx, s.Rig.Info.ID, plainCommand{Args: args, Stdout: out, Stderr: &errOut})
 	return silent(code, &bytes.Buffer{}, &errOut, err)
 }
 
@@ -117,7 +116,7 @@ func (s *Session) write(size int) func(context.Context) (operation, error) {
 		check := func(context.Context) error { return p.stored(name, size) }
 		engine := timed(func(ctx context.Context) error {
 			var out, errOut bytes.Buffer
-			code, err := s.Rig.Plain.Exec(ctx, s.Rig.Info.ID, plain.Command{
+			code, err := s.Rig.Plain.Exec(ctx, s.Rig.Info.ID, plainCommand{
 				Args: []string{"sh", "-c", `cat > "$1"`, "sh", inside(name)}, Stdin: p.next(size), Stdout: &out, Stderr: &errOut,
 			})
 			return silent(code, &out, &errOut, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // makers is how many clients ask for sandboxes at a time: more than there are
@@ -59,7 +58,7 @@ func (s *Session) idle(ctx context.Context) (*report.Idle, error) {
 }
 
 // rest lets the daemon be for a while.
-func (s *Session) rest(ctx context.Context, d *rig.Daemon, out *report.Idle) error {
+func (s *Session) rest(ctx context.Context, d *rigDaemon, out *report.Idle) error {
 	if err := d.Unix.Close(); err != nil { // as before
 		return err
 	}
@@ -94,7 +93,7 @@ func (s *Session) rest(ctx context.Context, d *rig.Daemon, out *report.Idle) err
 
 // fill makes sandboxes until there are as many as wanted or the time is over,
 // and returns how many there are.
-func (s *Session) fill(ctx context.Context, d *rig.Daemon) (int, error) {
+func (s *Session) fill(ctx context.Context, d *rigDaemon) (int, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	until := time.Now().Add(s.Effort.Making)
@@ -120,7 +119,7 @@ func (s *Session) fill(ctx context.Context, d *rig.Daemon) (int, error) {
 }
 
 // one makes the sandbox of a session and runs a command in it.
-func one(ctx context.Context, d *rig.Daemon, session string) error {
+func one(ctx context.Context, d *rigDaemon, session string) error {
 	c := d.Unix.For("", config.DefaultAgent, session)
 	box, err := c.CreateSandbox(ctx, api.CreateSandbox{})
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // locally adds the sandbox behind the local wall to the ways of op, or why
 // there is none.
-func (s *Session) locally(op operation, turn int, take func(l *rig.Local) sample) operation {
+func (s *Session) locally(op operation, turn int, take func(l *rigLocal) sample) operation {
 	w := way{name: report.WayLocal, turn: turn, lacks: s.noLocal}
 	if s.local != nil {
 		w.take = take(s.local)
@@ -62,7 +61,7 @@ func (s *Session) wallStart(context.Context) (operation, error) {
 		defer sb.Close()
 		return start(sb, truePath)(ctx)
 	}
-	return s.locally(op, 1, func(*rig.Local) sample { return timed(begin, remove) }), nil
+	return s.locally(op, 1, func(*rigLocal) sample { return timed(begin, remove) }), nil
 }
 
 // oneShot is what a person or a job pays for one command: sandbox(1) behind

@@ -16,7 +16,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 const (
@@ -64,7 +63,7 @@ type operation struct {
 
 // A Session is one run on one sandbox.
 type Session struct {
-	Rig    *rig.Rig
+	Rig    *rig
 	Effort Effort
 	Only   func(op string) bool // nil: every operation
 	// Program is the path of sandbox(1); empty leaves its start out.
@@ -73,8 +72,8 @@ type Session struct {
 	Log     func(format string, args ...any)
 
 	payload *payloads
-	local   *rig.Local // nil where no local wall stands
-	noLocal string     // why
+	local   *rigLocal // nil where no local wall stands
+	noLocal string    // why
 
 	held []report.Memory // of operations that measure memory too
 }

@@ -9,8 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // The folders and files of the workspace that are worked on.
@@ -31,7 +29,7 @@ type payloads struct {
 }
 
 // newPayloads fills the workspace from the host. No file is larger than biggest.
-func newPayloads(r *rig.Rig, biggest int) (*payloads, error) {
+func newPayloads(r *rig, biggest int) (*payloads, error) {
 	p := &payloads{root: r.Workspace, content: make([]byte, biggest), in: make([]byte, biggest+1)}
 	if _, err := io.ReadFull(rand.NewChaCha8([32]byte{1}), p.content); err != nil {
 		return nil, err

@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -29,7 +28,7 @@ func speaker() config.Who {
 }
 
 // servedBox starts the daemon if it does not run, and brings its sandbox up.
-func (s *Session) servedBox(ctx context.Context) (*rig.Daemon, string, error) {
+func (s *Session) servedBox(ctx context.Context) (*rigDaemon, string, error) {
 	d, err := s.Rig.OpenDaemon(ctx, s.Program, s.Guest)
 	if err != nil {
 		return nil, "", err

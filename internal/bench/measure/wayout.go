@@ -11,7 +11,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
-	"github.com/bulkhead-dev/sandbox/internal/bench/rig"
 )
 
 // perWall is how many connections each of many sandboxes has.
@@ -62,7 +61,7 @@ func (s *Session) wayOut(work string, n, rounds int) func(context.Context) (oper
 }
 
 // prepareLoad starts the outside and puts the program into the workspaces.
-func (s *Session) prepareLoad(ctx context.Context) (*rig.Outside, error) {
+func (s *Session) prepareLoad(ctx context.Context) (*rigOutside, error) {
 	if err := s.Rig.BuildLoad(ctx); err != nil {
 		return nil, err
 	}
@@ -88,7 +87,7 @@ func (s *Session) everyGuest() []guestWay {
 }
 
 // once is a sample of what the program does.
-func once(l *rig.Load) sample {
+func once(l *rigLoad) sample {
 	return func(ctx context.Context) ([]time.Duration, error) {
 		type answer struct {
 			times []time.Duration
@@ -132,7 +131,7 @@ func (s *Session) hold(ctx context.Context) (operation, error) {
 	var open []func() error
 	op.done = func() error { return closeAll(open) }
 	args := []string{"-at", out.Meet, "-n", strconv.Itoa(perWall), "hold"}
-	var direct, through []*rig.Load
+	var direct, through []*rigLoad
 	p := s.Rig.LocalProvider()
 	for i := range s.Effort.Walls {
 		l, err := s.Rig.StartLoad(ctx, nil, args...)
@@ -156,7 +155,7 @@ func (s *Session) hold(ctx context.Context) (operation, error) {
 }
 
 // holdInside makes the sandbox i with a way out, and the program in it.
-func (s *Session) holdInside(ctx context.Context, p sandbox.Provider, out *rig.Outside, i int, args []string, open *[]func() error) (*rig.Load, error) {
+func (s *Session) holdInside(ctx context.Context, p sandbox.Provider, out *rigOutside, i int, args []string, open *[]func() error) (*rigLoad, error) {
 	spec, err := s.Rig.LocalSpec("hold-" + strconv.Itoa(i))
 	if err != nil {
 		return nil, err
@@ -186,11 +185,11 @@ func (s *Session) holdInside(ctx context.Context, p sandbox.Provider, out *rig.O
 }
 
 // meet is a sample in which all programs hold their connections together.
-func (s *Session) meet(out *rig.Outside, all []*rig.Load) sample {
+func (s *Session) meet(out *rigOutside, all []*rigLoad) sample {
 	return func(ctx context.Context) ([]time.Duration, error) { return s.allMeet(ctx, out, all, nil) }
 }
 
-func (s *Session) allMeet(ctx context.Context, out *rig.Outside, all []*rig.Load, then func()) ([]time.Duration, error) {
+func (s *Session) allMeet(ctx context.Context, out *rigOutside, all []*rigLoad, then func()) ([]time.Duration, error) {
 	out.Expect(len(all)*perWall, then)
 	errs := make([]error, len(all))
 	begun := time.Now()
@@ -205,19 +204,19 @@ func (s *Session) allMeet(ctx context.Context, out *rig.Outside, all []*rig.Load
 // holding measures by how much this program, which has the proxy and the
 // server in it, is larger while all connections are open. What the server
 // alone takes is known from the direct ones and left out.
-func (s *Session) holding(ctx context.Context, out *rig.Outside, direct, through []*rig.Load) error {
+func (s *Session) holding(ctx context.Context, out *rigOutside, direct, through []*rigLoad) error {
 	var grown [2]report.Memory
-	for i, all := range [][]*rig.Load{direct, through} {
+	for i, all := range [][]*rigLoad{direct, through} {
 		if _, err := s.allMeet(ctx, out, all, nil); err != nil { // what is made once is there then
 			return err
 		}
-		before, err := rig.OwnMemory("")
+		before, err := ownMemory("")
 		if err != nil {
 			return err
 		}
 		var during report.Memory
 		var duringErr error
-		if _, err := s.allMeet(ctx, out, all, func() { during, duringErr = rig.OwnMemory("") }); err != nil || duringErr != nil {
+		if _, err := s.allMeet(ctx, out, all, func() { during, duringErr = ownMemory("") }); err != nil || duringErr != nil {
 			return errors.Join(err, duringErr)
 		}
 		grown[i] = report.Memory{RSS: during.RSS - before.RSS, PSS: during.PSS - before.PSS}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 // Main runs the tests of a package and ends its process, with status 1 when
@@ -21,7 +19,7 @@ import (
 func Main(m *testing.M, o ...goleak.Option) {
 	status := m.Run()
 	if status == 0 {
-		if err := Find(poll.Patience, o...); err != nil {
+		if err := Find(Patience, o...); err != nil {
 			fmt.Fprintln(os.Stderr, "the tests have passed, and goroutines stay behind:", err)
 			status = 1
 		}
@@ -32,7 +30,7 @@ func Main(m *testing.M, o ...goleak.Option) {
 // None marks the test as failed when goroutines stay behind.
 func None(t testing.TB, o ...goleak.Option) {
 	t.Helper()
-	if err := Find(poll.Patience, o...); err != nil {
+	if err := Find(Patience, o...); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,10 +24,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/openapi"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
-	"github.com/bulkhead-dev/sandbox/statedir"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 

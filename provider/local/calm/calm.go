@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 const (
@@ -101,7 +101,7 @@ func (w *Watch) Path(p string) (fresh bool, err error) {
 		return false, err
 	}
 	wd, added, err := w.add(dir)
-	if nolink.Gone(err) {
+	if hostpath.Gone(err) {
 		return fresh, nil // and the name that makes it so is watched
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *Watch) add(p string) (wd int, fresh bool, err error) {
 	if len(w.paths) == maxFolders {
 		return 0, false, ErrCannot
 	}
-	fd, err := nolink.Folder(p, nolink.PathOnly)
+	fd, err := hostpath.Folder(p, hostpath.PathOnly)
 	if err != nil {
 		return 0, false, err
 	}
@@ -135,7 +135,7 @@ func (w *Watch) add(p string) (wd int, fresh bool, err error) {
 	if !tells(fd) {
 		return 0, false, ErrCannot
 	}
-	wd, err = unix.InotifyAddWatch(w.events, nolink.Self(fd), changes|unix.IN_ONLYDIR)
+	wd, err = unix.InotifyAddWatch(w.events, hostpath.Self(fd), changes|unix.IN_ONLYDIR)
 	if err != nil {
 		return 0, false, errors.Join(ErrCannot, err)
 	}
@@ -160,7 +160,7 @@ const (
 // changes but this kernel, by its own calls.
 func tells(fd int) bool {
 	var st unix.Statfs_t
-	if err := nolink.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
+	if err := hostpath.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return false
 	}
 	switch uint32(st.Type) {

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
 )
 
@@ -30,7 +29,7 @@ func guarded(t *testing.T, w *mountwatch.Watch, dir string, look func() bool) *m
 // looks once by itself, and its files have been news to the poller.
 func settled(t *testing.T, looks <-chan struct{}) (n int) {
 	t.Helper()
-	for wait := poll.Patience; ; wait = 50 * time.Millisecond {
+	for wait := leak.Patience; ; wait = 50 * time.Millisecond {
 		select {
 		case <-looks:
 			n++
@@ -168,7 +167,7 @@ func TestGuardOfTheEnded(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	poll.Until(t, "the process ends", func() bool {
+	leak.Until(t, "the process ends", func() bool {
 		_, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 		return err != nil
 	})

@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,9 +21,9 @@ func (l *look) fail(err error) {
 // file reads a small file. An error other than that it is missing, odd or
 // closed to us ends the look.
 func (l *look) file(p string, limit int64) ([]byte, error) {
-	data, err := nolink.File(p, limit)
+	data, err := hostpath.File(p, limit)
 	switch {
-	case err == nil, nolink.Gone(err), odd(err), errors.Is(err, unix.ENAMETOOLONG):
+	case err == nil, hostpath.Gone(err), odd(err), errors.Is(err, unix.ENAMETOOLONG):
 	case errors.Is(err, unix.EACCES) && (!l.ours(p) || l.kind(p) != unix.S_IFREG): // a stub is a socket, which only root is not kept from
 	default:
 		l.fail(unread(p, err))
@@ -33,7 +32,7 @@ func (l *look) file(p string, limit int64) ([]byte, error) {
 }
 
 // odd reports whether err says that a file is no file, or too long.
-func odd(err error) bool { return errors.Is(err, nolink.ErrOdd) }
+func odd(err error) bool { return errors.Is(err, hostpath.ErrOdd) }
 
 func unread(p string, err error) error {
 	e := &sandbox.Error{
@@ -51,7 +50,7 @@ func unread(p string, err error) error {
 func (l *look) ours(p string) bool {
 	for ; ; p = path.Dir(p) {
 		var st unix.Stat_t
-		err := nolink.Retry(func() error { return unix.Stat(p, &st) })
+		err := hostpath.Retry(func() error { return unix.Stat(p, &st) })
 		switch {
 		case errors.Is(err, unix.EACCES) && p != "/":
 		default:
@@ -64,7 +63,7 @@ func (l *look) ours(p string) bool {
 // and 0 where there is nothing that we, or git, could reach.
 func (l *look) kind(p string) uint32 {
 	var st unix.Stat_t
-	err := nolink.Retry(func() error { return unix.Lstat(p, &st) })
+	err := hostpath.Retry(func() error { return unix.Lstat(p, &st) })
 	if err == nil {
 		return uint32(st.Mode) & unix.S_IFMT
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -332,9 +332,9 @@ func parts() []string {
 // list returns the names in the folder at p, none when it is missing. It
 // reports false when there are too many, or they cannot be told.
 func list(p string) ([]string, bool) {
-	fd, err := nolink.Folder(p, unix.O_RDONLY)
+	fd, err := hostpath.Folder(p, unix.O_RDONLY)
 	if err != nil {
-		return nil, nolink.Gone(err)
+		return nil, hostpath.Gone(err)
 	}
 	f := os.NewFile(uintptr(fd), p)
 	defer f.Close()

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -186,7 +186,7 @@ func (h *holder) settings(dir, name string) {
 		return
 	}
 	data, err := h.file(file, maxConfig)
-	if nolink.Gone(err) && h.kind(file) != unix.S_IFLNK {
+	if hostpath.Gone(err) && h.kind(file) != unix.S_IFLNK {
 		return
 	}
 	var good []setting
@@ -236,7 +236,7 @@ const tries = 8
 // put renames what is called name in the folder dir, and puts a file with data
 // in its place unless that is nil. It returns where the old one lies.
 func (h *holder) put(dir, name string, data []byte) (held string) {
-	fd, err := nolink.Folder(dir, unix.O_RDONLY)
+	fd, err := hostpath.Folder(dir, unix.O_RDONLY)
 	if err != nil {
 		h.errs = append(h.errs, unheld(path.Join(dir, name), err))
 		return ""
@@ -244,7 +244,7 @@ func (h *holder) put(dir, name string, data []byte) (held string) {
 	defer unix.Close(fd)
 	for range tries {
 		aside := name + ".held-by-sandbox-" + strings.ToLower(rand.Text()[:8])
-		err = nolink.Retry(func() error { return unix.Renameat(fd, name, fd, aside) })
+		err = hostpath.Retry(func() error { return unix.Renameat(fd, name, fd, aside) })
 		if err == nil {
 			held = path.Join(dir, aside)
 		} else if !errors.Is(err, unix.ENOENT) {
@@ -268,7 +268,7 @@ func (h *holder) put(dir, name string, data []byte) (held string) {
 // create makes the file name in the folder fd, for the folder's owner.
 func create(fd int, name string, data []byte) error {
 	file := -1
-	err := nolink.Retry(func() (err error) {
+	err := hostpath.Retry(func() (err error) {
 		file, err = unix.Openat(fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 		return err
 	})

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -119,9 +119,9 @@ func (l *look) isGit(dir string) bool {
 	switch l.kind(dir + "/HEAD") {
 	case unix.S_IFLNK:
 	case unix.S_IFREG:
-		data, err := nolink.File(dir+"/HEAD", maxPointer)
+		data, err := hostpath.File(dir+"/HEAD", maxPointer)
 		switch {
-		case err == nil && !validHead(string(data)), nolink.Gone(err):
+		case err == nil && !validHead(string(data)), hostpath.Gone(err):
 			return false
 		case err == nil, odd(err): // of a long one git reads the beginning
 		case errors.Is(err, unix.EACCES): // it may be opened
@@ -157,7 +157,7 @@ func (l *look) isBare(dir string) bool {
 	if l.kind(file) != unix.S_IFREG {
 		return false
 	}
-	data, err := nolink.File(file, maxConfig)
+	data, err := hostpath.File(file, maxConfig)
 	if errors.Is(err, unix.EAGAIN) {
 		l.fail(unread(file, err))
 	}

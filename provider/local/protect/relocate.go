@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +40,7 @@ func (h *holder) relocate(git string) {
 		if err == nil {
 			err = replace(w, "gitdir", []byte(pointer+"\n"))
 		}
-		if err != nil && !nolink.Gone(err) {
+		if err != nil && !hostpath.Gone(err) {
 			h.errs = append(h.errs, unheld(w, err))
 		}
 	}
@@ -64,7 +64,7 @@ func (h *holder) onHost(dir, name, prefix string) (p string, ok bool) {
 // replace puts a new file with data in the place of the file called name in the
 // folder dir, for the folder's owner.
 func replace(dir, name string, data []byte) error {
-	fd, err := nolink.Folder(dir, unix.O_RDONLY)
+	fd, err := hostpath.Folder(dir, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func replace(dir, name string, data []byte) error {
 	if err := create(fd, temp, data); err != nil {
 		return err
 	}
-	if err := nolink.Retry(func() error { return unix.Renameat(fd, temp, fd, name) }); err != nil {
+	if err := hostpath.Retry(func() error { return unix.Renameat(fd, temp, fd, name) }); err != nil {
 		_ = unix.Unlinkat(fd, temp, 0) // the error counts that comes first
 		return err
 	}

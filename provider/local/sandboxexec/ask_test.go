@@ -14,10 +14,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/statedir"
 )
 
 // A person answers what the manager asks.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // A handle is an open sandbox.

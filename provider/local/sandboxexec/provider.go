@@ -16,13 +16,13 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/provider/local/protect"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
-	"github.com/bulkhead-dev/sandbox/statedir"
-	"github.com/bulkhead-dev/sandbox/turns"
 )
 
 const format = "1"
@@ -47,7 +47,7 @@ type Options struct {
 // A Provider is the provider "local" of macOS. It is safe for concurrent use.
 type Provider struct {
 	o     Options
-	turns turns.Turns
+	turns keylock.Turns
 	defs  func() (*record.Dir, error)
 	watch *watch
 }

@@ -15,9 +15,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/hardening"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/poll"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -194,7 +193,7 @@ func alive(pid int) bool {
 
 func (r *rig) pidIn(file string) (pid int) {
 	r.Helper()
-	poll.Success(r, func() error {
+	leak.Success(r, func() error {
 		b, err := os.ReadFile(file)
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(b)))

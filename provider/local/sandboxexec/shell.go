@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // A shell runs each line in a process of its own, under a profile of its own,

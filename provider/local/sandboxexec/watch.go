@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 )
 
 // Bounds of following the log.

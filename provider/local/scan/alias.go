@@ -7,7 +7,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -67,10 +67,10 @@ func (w *walk) count(fd int, p string, n *node) error {
 	n.linked = nil
 	for _, name := range n.files {
 		var st unix.Stat_t
-		switch err := nolink.Stat(fd, name, &st); {
+		switch err := hostpath.Stat(fd, name, &st); {
 		case err == nil && st.Nlink > 1:
 			n.linked = append(n.linked, linked{name, st})
-		case err != nil && !nolink.Gone(err) && !closedTo(err):
+		case err != nil && !hostpath.Gone(err) && !closedTo(err):
 			return w.lost(join(p, name), err)
 		}
 	}
@@ -93,9 +93,9 @@ func (w *walk) recount() error {
 		return nil
 	}
 	for _, r := range w.relied {
-		fd, err := nolink.Folder(r.path, nolink.PathOnly)
+		fd, err := hostpath.Folder(r.path, hostpath.PathOnly)
 		if err != nil {
-			if nolink.Gone(err) {
+			if hostpath.Gone(err) {
 				continue
 			}
 			return w.lost(r.path, err)
@@ -201,9 +201,9 @@ func holds(list []uint64, inos map[uint64]bool) bool {
 // name reads the folder at p again for the names behind the inodes. All says
 // that the folder does not tell inodes, so that every file is asked.
 func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
-	fd, err := nolink.Folder(p, unix.O_RDONLY)
+	fd, err := hostpath.Folder(p, unix.O_RDONLY)
 	if err != nil {
-		if nolink.Gone(err) {
+		if hostpath.Gone(err) {
 			return nil
 		}
 		return w.lost(p, err)
@@ -214,10 +214,10 @@ func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
 			return nil
 		}
 		var st unix.Stat_t
-		switch err := nolink.Stat(fd, string(name), &st); {
+		switch err := hostpath.Stat(fd, string(name), &st); {
 		case err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG:
 			return w.alias(join(p, string(name)), &st)
-		case err != nil && !nolink.Gone(err):
+		case err != nil && !hostpath.Gone(err):
 			return w.lost(join(p, string(name)), err)
 		}
 		return nil
@@ -254,7 +254,7 @@ func (w *walk) explain(p string, err error) error {
 	switch {
 	case err == nil || errors.As(err, &ours):
 		return err
-	case nolink.Gone(err):
+	case hostpath.Gone(err):
 		return nil
 	}
 	return w.lost(p, err)

@@ -1,7 +1,7 @@
 package scan
 
 import (
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,7 +34,7 @@ const casefolded = 0x40000000
 // known is not relied on for anything.
 func deviceOf(fd int) (device, error) {
 	var st unix.Statfs_t
-	if err := nolink.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
+	if err := hostpath.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return device{}, err
 	}
 	switch uint32(st.Type) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 
 	"github.com/bmatcuk/doublestar/v4"

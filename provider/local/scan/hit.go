@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -16,8 +15,8 @@ import (
 func (w *walk) hit(fd int, p string, m match) error {
 	at := join(p, m.name)
 	var st unix.Stat_t
-	if err := nolink.Stat(fd, m.name, &st); err != nil {
-		if nolink.Gone(err) {
+	if err := hostpath.Stat(fd, m.name, &st); err != nil {
+		if hostpath.Gone(err) {
 			return nil
 		}
 		if !closedTo(err) { // a folder whose names can be read and nothing more

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,7 +19,7 @@ const bufSize = 32 << 10
 func list(fd int, buf []byte, fn func(name []byte, kind uint8, ino uint64) error) error {
 	for {
 		var n int
-		err := nolink.Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
+		err := hostpath.Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
 		if err != nil || n <= 0 {
 			return err
 		}

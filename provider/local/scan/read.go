@@ -3,7 +3,7 @@ package scan
 import (
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,9 +19,9 @@ func (w *walk) read(fd int, st *unix.Stat_t, p string, n *node, o *origin) (stop
 		w.out.Skipped = append(w.out.Skipped, p)
 		return true, nil
 	}
-	open, err := nolink.At(fd, ".", unix.O_RDONLY)
+	open, err := hostpath.At(fd, ".", unix.O_RDONLY)
 	if err != nil {
-		if nolink.Gone(err) { // removed, and still held by fd
+		if hostpath.Gone(err) { // removed, and still held by fd
 			n.forget()
 			return true, nil
 		}
@@ -70,8 +70,8 @@ func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 	}
 	if kind == unix.DT_UNKNOWN {
 		var st unix.Stat_t
-		if err := nolink.Stat(r.fd, string(name), &st); err != nil {
-			if nolink.Gone(err) {
+		if err := hostpath.Stat(r.fd, string(name), &st); err != nil {
+			if hostpath.Gone(err) {
 				return nil
 			}
 			return r.w.lost(join(r.dir, string(name)), err)

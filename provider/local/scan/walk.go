@@ -10,9 +10,9 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/termsafe"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +54,7 @@ func (w *walk) folder(p string) (fd int, err error) {
 		return w.open.fd, nil
 	}
 	w.close()
-	if fd, err = nolink.Folder(p, nolink.PathOnly); err == nil {
+	if fd, err = hostpath.Folder(p, hostpath.PathOnly); err == nil {
 		w.open = folder{p, fd}
 	}
 	return fd, err
@@ -146,8 +146,8 @@ func (w *walk) above(root string) (o *origin, err error) {
 		if glob < 0 {
 			continue
 		}
-		fd, err := nolink.Folder(path.Dir(p), nolink.PathOnly)
-		if nolink.Gone(err) {
+		fd, err := hostpath.Folder(path.Dir(p), hostpath.PathOnly)
+		if hostpath.Gone(err) {
 			continue
 		}
 		if err != nil {
@@ -177,14 +177,14 @@ func (w *walk) tree(p string, o *origin) error {
 	}
 	fd, err := w.folder(dir)
 	if err != nil {
-		if nolink.Gone(err) || o.shut() == sealed && closedTo(err) {
+		if hostpath.Gone(err) || o.shut() == sealed && closedTo(err) {
 			return nil
 		}
 		return w.lost(p, err)
 	}
 	if o != nil {
 		var st unix.Stat_t
-		if err := nolink.Stat(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
+		if err := hostpath.Stat(fd, name, &st); err != nil || kindOf(uint32(st.Mode)) == unix.DT_REG {
 			if err == nil {
 				w.want(&st, origin{path: p, rule: o.rule, read: o.read})
 			}
@@ -211,14 +211,14 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	}
 	if n.trusted && n.shut == free && o == nil && len(n.subs) == 0 && len(n.hits) == 0 {
 		var st unix.Stat_t
-		if err := nolink.Stat(parent, name, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_DIR && identify(&st) == n.id {
+		if err := hostpath.Stat(parent, name, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_DIR && identify(&st) == n.id {
 			return w.take(-1, p, n, o, depth)
 		}
 	}
-	fd, err := nolink.At(parent, name, nolink.PathOnly)
+	fd, err := hostpath.At(parent, name, hostpath.PathOnly)
 	switch {
 	case err == nil:
-	case nolink.Gone(err):
+	case hostpath.Gone(err):
 		n.forget()
 		return nil
 	case closedTo(err):
@@ -228,7 +228,7 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := nolink.Retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if err := hostpath.Retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return w.lost(p, err)
 	}
 	if !n.trusted || n.shut != o.shut() || identify(&st) != n.id {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +77,7 @@ func (d *Dir) ensure(s plan.Stub, k string) (record, error) {
 		}
 	}
 	var st unix.Stat_t
-	switch err := nolink.Stat(dir, name, &st); {
+	switch err := hostpath.Stat(dir, name, &st); {
 	case err == nil:
 		return record{}, appeared(s.Path)
 	case !errors.Is(err, unix.ENOENT):
@@ -111,7 +111,7 @@ func (d *Dir) make(dir int, name string, r record) (record, error) {
 	}
 	d.step()
 	var st unix.Stat_t
-	if err := nolink.Stat(dir, r.Temp, &st); err != nil {
+	if err := hostpath.Stat(dir, r.Temp, &st); err != nil {
 		return r, err
 	}
 	r.Dev, r.Ino, r.Mtime = uint64(st.Dev), st.Ino, st.Mtim.Nano()
@@ -135,7 +135,7 @@ func handOver(dir int, name string) error {
 	if err := unix.Fstat(dir, &st); err != nil {
 		return err
 	}
-	return nolink.Retry(func() error {
+	return hostpath.Retry(func() error {
 		return unix.Fchownat(dir, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
@@ -143,24 +143,24 @@ func handOver(dir int, name string) error {
 // create makes the thing under its random name.
 func (r record) create(dir int) error {
 	if r.Dir {
-		if err := nolink.Retry(func() error { return unix.Mkdirat(dir, r.Temp, dirMode) }); err != nil {
+		if err := hostpath.Retry(func() error { return unix.Mkdirat(dir, r.Temp, dirMode) }); err != nil {
 			return err
 		}
 		var st unix.Stat_t
-		if nolink.Stat(dir, r.Temp, &st) == nil && st.Mode == unix.S_IFDIR|dirMode {
+		if hostpath.Stat(dir, r.Temp, &st) == nil && st.Mode == unix.S_IFDIR|dirMode {
 			return nil // the umask takes nothing
 		}
-		fd, err := nolink.At(dir, r.Temp, unix.O_RDONLY)
+		fd, err := hostpath.At(dir, r.Temp, unix.O_RDONLY)
 		if err != nil {
 			return err
 		}
 		return widen(os.NewFile(uintptr(fd), r.Temp)) // whatever the umask
 	}
 	if r.Sock { // closed to all, whatever the umask
-		return nolink.Retry(func() error { return makeSocket(dir, r.Temp) })
+		return hostpath.Retry(func() error { return makeSocket(dir, r.Temp) })
 	}
 	fd := -1
-	err := nolink.Retry(func() (err error) {
+	err := hostpath.Retry(func() (err error) {
 		fd, err = unix.Openat(dir, r.Temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, fileMode)
 		return err
 	})
@@ -222,7 +222,7 @@ func (d *Dir) clear(k string) (string, error) {
 // remove removes the stub of r if it is in its place and untouched.
 func (d *Dir) remove(r record) (removed bool, err error) {
 	dir, name, err := parent(r.Path)
-	if nolink.Gone(err) {
+	if hostpath.Gone(err) {
 		return false, nil // with its folder
 	}
 	if err != nil {
@@ -242,7 +242,7 @@ func (d *Dir) remove(r record) (removed bool, err error) {
 		return false, err
 	}
 	var st unix.Stat_t
-	return nolink.Stat(dir, name, &st) != nil, nil
+	return hostpath.Stat(dir, name, &st) != nil, nil
 }
 
 // tidy empties the random name of r: of the stub, which is removed when it is
@@ -250,7 +250,7 @@ func (d *Dir) remove(r record) (removed bool, err error) {
 // removed, which gets its name back.
 func (d *Dir) tidy(dir int, r record) error {
 	var st unix.Stat_t
-	if err := nolink.Stat(dir, r.Temp, &st); err != nil {
+	if err := hostpath.Stat(dir, r.Temp, &st); err != nil {
 		return ignoreGone(err)
 	}
 	if r.Ino == 0 || r.isAt(dir, r.Temp) {
@@ -258,7 +258,7 @@ func (d *Dir) tidy(dir int, r record) error {
 		if r.Dir {
 			flags = unix.AT_REMOVEDIR
 		}
-		err := nolink.Retry(func() error { return unix.Unlinkat(dir, r.Temp, flags) })
+		err := hostpath.Retry(func() error { return unix.Unlinkat(dir, r.Temp, flags) })
 		d.step()
 		full := errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST)
 		if full && r.Ino == 0 {

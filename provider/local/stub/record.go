@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 
 	"github.com/gofrs/flock"
@@ -61,7 +61,7 @@ func (d *Dir) read(key string) (record, error) {
 	if st.Size == 0 {
 		return r, nil // its lock was taken, and nothing was made
 	}
-	data, err := nolink.File(name, maxRecord)
+	data, err := hostpath.File(name, maxRecord)
 	if err != nil {
 		return r, err
 	}
@@ -133,7 +133,7 @@ func (r record) valid(k string) bool {
 // made.
 func (r record) isAt(dir int, name string) bool {
 	var st unix.Stat_t
-	if r.Ino == 0 || nolink.Stat(dir, name, &st) != nil || uint64(st.Dev) != r.Dev || st.Ino != r.Ino {
+	if r.Ino == 0 || hostpath.Stat(dir, name, &st) != nil || uint64(st.Dev) != r.Dev || st.Ino != r.Ino {
 		return false
 	}
 	if r.Dir {

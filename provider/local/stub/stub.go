@@ -29,9 +29,9 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/statedir"
 
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
@@ -253,7 +253,7 @@ func parent(path string) (dir int, name string, err error) {
 	if i < 0 || path[i+1:] == "" || path[i+1:] == ".." || path[i+1:] == "." {
 		return -1, "", sandbox.Errorf(sandbox.CodeValidation, op, "the path %q is not absolute and clean", path)
 	}
-	dir, err = nolink.Folder(path[:i]+"/", nolink.PathOnly)
+	dir, err = hostpath.Folder(path[:i]+"/", hostpath.PathOnly)
 	return dir, path[i+1:], err
 }
 

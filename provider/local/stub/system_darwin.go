@@ -1,20 +1,20 @@
 package stub
 
 import (
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
 // rename gives the thing called from in the folder dir the name to, and
 // replaces nothing: the error is EEXIST then.
 func rename(dir int, from, to string) error {
-	return nolink.Retry(func() error { return unix.RenameatxNp(dir, from, dir, to, unix.RENAME_EXCL) })
+	return hostpath.Retry(func() error { return unix.RenameatxNp(dir, from, dir, to, unix.RENAME_EXCL) })
 }
 
 // birth returns when name in the folder dir was made, in nanoseconds, or 0.
 func birth(dir int, name string) int64 {
 	var st unix.Stat_t
-	if nolink.Stat(dir, name, &st) != nil {
+	if hostpath.Stat(dir, name, &st) != nil {
 		return 0
 	}
 	return st.Btim.Nano()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -12,23 +12,23 @@ import (
 // replaces nothing: the error is EEXIST then. A file system that cannot do
 // that in one step does it in two.
 func rename(dir int, from, to string) error {
-	err := nolink.Retry(func() error { return unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE) })
+	err := hostpath.Retry(func() error { return unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE) })
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
 	var st unix.Stat_t
-	if err := nolink.Stat(dir, to, &st); err == nil {
+	if err := hostpath.Stat(dir, to, &st); err == nil {
 		return os.ErrExist
 	} else if !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	return nolink.Retry(func() error { return unix.Renameat(dir, from, dir, to) })
+	return hostpath.Retry(func() error { return unix.Renameat(dir, from, dir, to) })
 }
 
 // birth returns when name in the folder dir was made, in nanoseconds, or 0.
 func birth(dir int, name string) int64 {
 	var st unix.Statx_t
-	err := nolink.Retry(func() error {
+	err := hostpath.Retry(func() error {
 		return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
 	})
 	if err != nil || st.Mask&unix.STATX_BTIME == 0 {

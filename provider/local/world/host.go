@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
-	"github.com/bulkhead-dev/sandbox/provider/local/nolink"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
@@ -62,7 +61,7 @@ type Disk struct {
 // Kind implements [plan.Host].
 func (d Disk) Kind(path string) (plan.Kind, error) {
 	var st unix.Stat_t // the plain call: a plan asks for some hundred paths
-	err := nolink.Retry(func() error { return unix.Lstat(path, &st) })
+	err := hostpath.Retry(func() error { return unix.Lstat(path, &st) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return plan.Missing, nil

@@ -2,7 +2,7 @@ package world
 
 import (
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 

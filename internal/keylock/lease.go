@@ -1,0 +1,210 @@
+// Package lease tells "somebody is running something here now" across the
+// processes of one host.
+//
+// Everyone who runs a command, keeps a shell open or moves files in a
+// sandbox holds its lease shared; who removes or replaces the sandbox needs
+// it exclusively. A second lock per name, the ensure lock, lets one process
+// at a time find out whether a sandbox has to be made.
+//
+// The locks are flock(2) locks on files that are never unlinked. The kernel
+// drops them with the process that holds them, however it ends, so nothing
+// has to be cleaned up after a kill -9. A file that could be unlinked could
+// be locked by two processes at once, one of them holding a name that no
+// longer leads there; so one empty file per name stays.
+package keylock
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/gofrs/flock"
+)
+
+const (
+	leaseSuffix  = ".lease"
+	ensureSuffix = ".ensure"
+
+	// retryDelay is how often a waiting call looks again. flock(2) itself
+	// can block only without regard to a context.
+	retryDelay = 5 * time.Millisecond
+
+	// probes and probeDelay make a look at a lock immune against another
+	// process that looks at the same moment: a look has to take the lock
+	// for some microseconds.
+	probes     = 4
+	probeDelay = time.Millisecond
+)
+
+// A Dir is a folder of locks. It is safe for concurrent use; every
+// acquisition opens the file anew, so goroutines of one process exclude each
+// other exactly as processes do.
+type Dir struct {
+	path string
+
+	// look serialises the attempts of this process that do not wait, so
+	// that they do not mistake one another for a holder.
+	look sync.Mutex
+}
+
+// Open returns the locks in the folder path, which must exist.
+func Open(path string) *Dir { return &Dir{path: path} }
+
+// A Lock is a lock that is held. It is safe for concurrent use.
+type Lock struct {
+	once sync.Once
+	f    *flock.Flock
+	err  error
+}
+
+// Release gives the lock up. Further calls return what the first returned.
+func (l *Lock) Release() error {
+	l.once.Do(func() { l.err = l.f.Unlock() })
+	return l.err
+}
+
+// Shared takes the lease of the sandbox name together with any number of
+// others, waiting for an exclusive holder until ctx ends. The error then has
+// [sandbox.CodeBusy] and wraps that of ctx.
+func (d *Dir) Shared(ctx context.Context, name string) (*Lock, error) {
+	return d.wait(ctx, name, leaseSuffix, (*flock.Flock).TryRLock)
+}
+
+// Exclusive takes the lease of the sandbox name alone, waiting for all
+// holders until ctx ends. It promises no order: a steady stream of shared
+// holders can keep it waiting, so ctx should have a deadline.
+func (d *Dir) Exclusive(ctx context.Context, name string) (*Lock, error) {
+	return d.wait(ctx, name, leaseSuffix, (*flock.Flock).TryLock)
+}
+
+// TryExclusive takes the lease of the sandbox name alone, or returns an error
+// with [sandbox.CodeBusy] when somebody holds it.
+func (d *Dir) TryExclusive(name string) (*Lock, error) {
+	d.look.Lock()
+	defer d.look.Unlock()
+	return d.try(name, leaseSuffix)
+}
+
+// TryEnsure takes the ensure lock of the sandbox name, or returns an error
+// with [sandbox.CodeBusy] when somebody holds it.
+func (d *Dir) TryEnsure(name string) (*Lock, error) {
+	d.look.Lock()
+	defer d.look.Unlock()
+	return d.try(name, ensureSuffix)
+}
+
+// Ensure takes the lock under which the sandbox name is looked up, made and
+// recorded, waiting until ctx ends. Who wants to run something in the sandbox
+// takes the lease before giving the ensure lock up, so that no sweep comes
+// between. The order is always the ensure lock first.
+func (d *Dir) Ensure(ctx context.Context, name string) (*Lock, error) {
+	return d.wait(ctx, name, ensureSuffix, (*flock.Flock).TryLock)
+}
+
+// Held reports whether anybody holds the lease of the sandbox name, be it
+// this process. The answer may be out of date at once: decide under
+// [Dir.TryExclusive]. It is true, too, when the lock cannot be read, since a
+// lease that may exist must protect its sandbox; the error says why.
+func (d *Dir) Held(name string) (bool, error) {
+	if never, err := d.neverTaken(name); never || err != nil {
+		return err != nil, err
+	}
+	d.look.Lock()
+	defer d.look.Unlock()
+	l, err := d.try(name, leaseSuffix)
+	switch {
+	case err == nil:
+		return false, l.Release()
+	case sandbox.CodeOf(err) == sandbox.CodeBusy:
+		return true, nil
+	}
+	return true, err
+}
+
+// neverTaken reports whether there is no lease file for name, so that looking
+// at many names leaves no files behind.
+func (d *Dir) neverTaken(name string) (bool, error) {
+	f, err := d.file(name, leaseSuffix)
+	if err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(f.Path()); !errors.Is(err, fs.ErrNotExist) {
+		return false, statedir.Unavailable("look at lease", f.Path(), err)
+	}
+	_, err = os.Stat(d.path)
+	return err == nil, statedir.Unavailable("look at lease", d.path, err)
+}
+
+// file returns the unlocked lock file of name.
+func (d *Dir) file(name, suffix string) (*flock.Flock, error) {
+	if err := statedir.CheckName(name); err != nil {
+		return nil, err
+	}
+	return flock.New(filepath.Join(d.path, name+suffix)), nil
+}
+
+// try is called with d.look held.
+func (d *Dir) try(name, suffix string) (*Lock, error) {
+	f, err := d.file(name, suffix)
+	if err != nil {
+		return nil, err
+	}
+	for i := range probes {
+		if i > 0 {
+			time.Sleep(probeDelay)
+		}
+		ok, err := f.TryLock()
+		if err != nil {
+			return nil, statedir.Unavailable("take lease", f.Path(), err)
+		}
+		if ok {
+			return &Lock{f: f}, nil
+		}
+	}
+	return nil, busy(name, nil)
+}
+
+// wait takes the lock with take until it succeeds or ctx ends.
+func (d *Dir) wait(ctx context.Context, name, suffix string, take func(*flock.Flock) (bool, error)) (*Lock, error) {
+	f, err := d.file(name, suffix)
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if ctx.Err() != nil {
+			return nil, busy(name, ctx.Err())
+		}
+		ok, err := take(f)
+		if err != nil {
+			return nil, statedir.Unavailable("take lease", f.Path(), err)
+		}
+		if ok {
+			return &Lock{f: f}, nil
+		}
+		timer.Reset(retryDelay)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+}
+
+func busy(name string, cause error) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeBusy, Op: "take lease", Resource: name, Err: cause, Retryable: true,
+		Message: "sandbox " + name + " is in use",
+		Hint:    "try again when what runs in it has ended",
+	}
+	if errors.Is(cause, context.Canceled) {
+		e.Hint = ""
+	}
+	return e
+}
