@@ -130,8 +130,19 @@ func (s *site) killedAfter(d time.Duration, args ...string) (said string) {
 // moments of their lives. Whatever they leave is found again: the next use
 // works, and after a stop there is nothing.
 func TestKilledProgramLeavesABrowserThatIsFound(t *testing.T) {
-	t.Run("none", func(t *testing.T) { killedBrowser(t, browserSite(t, ""), 0.15, 0.45, 0.75, 3) })
-	t.Run("own", func(t *testing.T) { killedBrowser(t, browserSite(t, `, "network": "own"`), 0.5) })
+	t.Parallel()
+	moments := []float64{0.45, 3}
+	if testenv.All() {
+		moments = []float64{0.15, 0.45, 0.75, 3}
+	}
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		killedBrowser(t, browserSite(t, ""), moments...)
+	})
+	t.Run("own", func(t *testing.T) {
+		t.Parallel()
+		killedBrowser(t, browserSite(t, `, "network": "own"`), 0.5)
+	})
 }
 
 // killedBrowser kills at these moments, in parts of the time that a picture

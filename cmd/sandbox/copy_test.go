@@ -56,6 +56,7 @@ func halfArchive(t *testing.T) []byte {
 // TestCopyInThatEndsEarlyLeavesNothing cuts a copy into a sandbox in the
 // middle of a file, in every way.
 func TestCopyInThatEndsEarlyLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	if out, err := s.command("fs", "write", "other").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -102,6 +103,7 @@ func TestCopyInThatEndsEarlyLeavesNothing(t *testing.T) {
 
 // TestCopyOutThatEndsEarlyLeavesNothing interrupts a copy to the host.
 func TestCopyOutThatEndsEarlyLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	if out, err := s.command("run", "--", "truncate", "-s", "3G", "big").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -133,6 +135,7 @@ func TestCopyOutThatEndsEarlyLeavesNothing(t *testing.T) {
 // TestCopyToAStreamThatNobodyReads holds that a stuck reader is no reason to
 // miss a signal.
 func TestCopyToAStreamThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	if out, err := s.command("run", "--", "truncate", "-s", "100M", "big").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -131,8 +131,15 @@ func opaque(line string) []string {
 // written by no way into a sandbox in a person's folder, nor secrets be read, and that
 // each way writes and reads other files; whichever transport the files go over.
 func TestEveryWayIn(t *testing.T) {
+	t.Parallel()
 	for _, transport := range []string{"auto", "script"} {
-		t.Run(transport, func(t *testing.T) { everyWayIn(t, transport) })
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			if transport != "auto" {
+				testenv.Exhaustive(t, "every way in again, over another transport of files")
+			}
+			everyWayIn(t, transport)
+		})
 	}
 }
 

@@ -54,6 +54,7 @@ func (r *frontRig) run(t *testing.T, env []string, args ...string) (string, int)
 // TestFrontIsLean holds that nothing brings an engine's client into the front,
 // or a web server, or Prometheus.
 func TestFrontIsLean(t *testing.T) {
+	t.Parallel()
 	for _, pkg := range links(t, "sandbox_front", "/provider/local") {
 		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || pkg == "net/http" {
 			t.Errorf("the front links %s", pkg)
@@ -64,6 +65,7 @@ func TestFrontIsLean(t *testing.T) {
 // TestEngineIsLean holds that nothing brings what serves into the program
 // that runs commands in containers.
 func TestEngineIsLean(t *testing.T) {
+	t.Parallel()
 	for _, pkg := range links(t, "sandbox_engine", "/provider/docker") {
 		_, ours, _ := strings.Cut(pkg, "/bulkhead-dev/sandbox/")
 		switch { // clients of a daemon link the words of its protocol
@@ -87,6 +89,7 @@ func links(t *testing.T, tag, has string) []string {
 // what serves to the program that has it, with the words as they were, and
 // that the engine's part leaves it nothing else.
 func TestServingIsHandedOver(t *testing.T) {
+	t.Parallel()
 	const daemon = "sandbox-daemon"
 	serving := map[string][]string{"serve": {"serve", "--listen", "127.0.0.1:0"}, "mcp": {"mcp", "--session", "a b"}}
 	for _, tag := range []string{"sandbox_front", "sandbox_engine"} {
@@ -126,6 +129,7 @@ func TestServingIsHandedOver(t *testing.T) {
 // TestFrontHandsOn holds that the front does nothing by halves: what may come
 // to an engine is all the whole program's, with the words as they were.
 func TestFrontHandsOn(t *testing.T) {
+	t.Parallel()
 	r := newFront(t)
 	local := []string{"--provider", "local", "run", "--", "echo", "behind a wall"}
 	r.swept(t, time.Now())
@@ -182,6 +186,7 @@ const wholeForTests = "sandbox-engine"
 // TestFrontRunsLocally holds that what happens behind a local wall needs no
 // other program, and that a wrong copy does not execute itself for ever.
 func TestFrontRunsLocally(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	r := newFront(t)
 	r.swept(t, time.Now())

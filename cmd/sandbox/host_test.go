@@ -19,20 +19,35 @@ import (
 // daemon carries their commands out, up to where they are about the machine
 // itself; and one about daemons.
 var throughDaemon = []string{
-	"testdata/host/host.txtar", "testdata/host/media.txtar",
+	"testdata/host/host.txtar", "testdata/host/media.txtar", "testdata/docker/run.txtar", "testdata/docker/terminal.txtar",
+}
+
+// throughDaemonToo are more scripts of that kind, which "make test" runs without a
+// daemon alone: what the daemon does for them has tests in its own packages.
+var throughDaemonToo = []string{
 	"testdata/docker/account.txtar", "testdata/docker/cp.txtar", "testdata/docker/files.txtar", "testdata/docker/reach.txtar",
-	"testdata/docker/run.txtar", "testdata/docker/shell.txtar", "testdata/docker/terminal.txtar",
+	"testdata/docker/shell.txtar",
 }
 
 // TestHostScripts runs scripts with SANDBOX_HOST set to a daemon that serves
 // their state folder.
 func TestHostScripts(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	testscript.Run(t, hostParams(t, throughDaemon...))
 }
 
+// TestMoreHostScripts runs more scripts in that way.
+func TestMoreHostScripts(t *testing.T) {
+	t.Parallel()
+	testenv.Exhaustive(t, "scripts of the command line again, through a daemon")
+	testenv.Require(t, "docker")
+	testscript.Run(t, hostParams(t, throughDaemonToo...))
+}
+
 // TestHostBrowserScript has a daemon keep a real browser.
 func TestHostBrowserScript(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "browser")
 	testscript.Run(t, hostParams(t, "testdata/host/browser.txtar"))
 }

@@ -38,6 +38,7 @@ func (s *site) inspected(args ...string) (out, complaints string, err error) {
 // state of a shell ends with each call, which starts a program of its own; the
 // files of the sandbox stay.
 func TestInspector(t *testing.T) {
+	t.Parallel()
 	walls(t, func(t *testing.T, wall string, s *site) {
 		program := []string{"--", "mcp", "--provider", wall}
 		out, complaints, err := s.inspected(append([]string{"--strict", "--method", "tools/list"}, program...)...)

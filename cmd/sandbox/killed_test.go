@@ -52,6 +52,7 @@ func openNearby() (n *nearby, end func(), err error) {
 // that reaches a host, and looks from inside: its port is dead, and the next
 // program has a way of its own, with the rules that hold then.
 func TestKilledProgramLeavesNoWayOut(t *testing.T) {
+	t.Parallel()
 	t.Run("docker", func(t *testing.T) { killedProgram(t, newSite(t), "docker") })
 	t.Run("local", func(t *testing.T) {
 		testenv.Require(t, "local")

@@ -109,6 +109,7 @@ func toolInputs() [][2]string {
 // TestAgentUsesTools holds that an agent which has started the program works in
 // its sandbox, and that what it leaves behind ends with it.
 func TestAgentUsesTools(t *testing.T) {
+	t.Parallel()
 	walls(t, func(t *testing.T, wall string, s *site) {
 		a := s.agent(nil, "--provider", wall)
 		l, err := a.ListTools(t.Context(), nil)
@@ -180,6 +181,7 @@ func onHost(t *testing.T, line string) int {
 // TestAgentCancels holds that a call which the agent cancels leaves nothing
 // running inside.
 func TestAgentCancels(t *testing.T) {
+	t.Parallel()
 	walls(t, func(t *testing.T, wall string, s *site) {
 		marker := fmt.Sprintf("sleep 4712.%d", os.Getpid())
 		began := make(chan struct{}, 1)
@@ -237,6 +239,7 @@ func noteOutside(t *testing.T) string {
 // TestAgentIsAsked holds that a host path which no rule opens is opened by the
 // person at the client.
 func TestAgentIsAsked(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	s := newSite(t)
 	outside := noteOutside(t)
@@ -259,6 +262,7 @@ func TestAgentIsAsked(t *testing.T) {
 // TestAgentIsEnded holds that the program ends at SIGTERM, in time, with what
 // runs.
 func TestAgentIsEnded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	a := s.agent(nil, "--provider", "docker")
 	a.call("exec", `{"command":"sleep 4713","background":true}`)
@@ -277,6 +281,7 @@ func TestAgentIsEnded(t *testing.T) {
 
 // TestAgentOutside holds that a session which is not sandboxed has no tools.
 func TestAgentOutside(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	file := filepath.Join(t.TempDir(), "settings.json")
 	if err := os.WriteFile(file, []byte(`{"agents": {"defaults": {"sandbox": {"mode": "off"}}}}`), 0o600); err != nil {

@@ -59,6 +59,7 @@ func (s *site) daemon(args ...string) *http.Client {
 // program of its own: questions, progress for longer than a request may last,
 // and cancellation.
 func TestAgentOverDaemon(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	s := newSite(t)
 	outside := noteOutside(t)

@@ -21,6 +21,7 @@ const openapiFile = "../../docs/openapi.json"
 // TestOpenAPIIsFresh holds that the document in docs is the one that the
 // daemon of this program serves.
 func TestOpenAPIIsFresh(t *testing.T) {
+	t.Parallel()
 	log := logrus.New()
 	log.SetOutput(os.Stderr)
 	d, err := newDaemon(cli.Options{StateDir: t.TempDir() + "/state", Log: log}, "test")
@@ -48,6 +49,7 @@ func TestOpenAPIIsFresh(t *testing.T) {
 
 // TestOpenAPIIsLinted holds that the linter finds nothing.
 func TestOpenAPIIsLinted(t *testing.T) {
+	t.Parallel()
 	out, err := testenv.Redocly(t.Context(), t, "lint", openapiFile, "--config", "../../docs/redocly.yaml").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -18,6 +18,7 @@ import (
 // TestSettingsAreReadAgain holds that a program which lives on goes by the
 // settings file as it is when it is asked.
 func TestSettingsAreReadAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sandbox.json")
 	write := func(more string) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"io"
 	"log"
 	"net"
@@ -30,7 +31,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
+// atOnce is how many tests run at a time, unless -parallel says another number.
+// It is more than there are processors: tests wait for engines, for browsers and
+// for times to pass.
+const atOnce = "6"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
 	if filepath.Base(os.Args[0]) != "sandbox" {
 		testenv.HearSignals()
 	}
@@ -39,29 +48,34 @@ func TestMain(m *testing.M) {
 
 // TestScripts needs no engine.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, params(t, "testdata/script"))
 }
 
 // TestDockerScripts runs commands in real containers.
 func TestDockerScripts(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	testscript.Run(t, params(t, "testdata/docker"))
 }
 
 // TestBrowserScripts uses real browsers in real containers.
 func TestBrowserScripts(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "browser")
 	testscript.Run(t, params(t, "testdata/browser"))
 }
 
 // TestLocalScripts runs commands behind the local wall, without an engine.
 func TestLocalScripts(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	testscript.Run(t, params(t, "testdata/local"))
 }
 
 // TestBothProvidersScripts uses one session with both providers of this machine.
 func TestBothProvidersScripts(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "local")
 	testscript.Run(t, params(t, "testdata/both"))

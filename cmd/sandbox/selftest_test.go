@@ -12,6 +12,7 @@ import (
 // TestAttackIsAlone holds that the self-test hits no sandbox and no folder
 // in use, whatever the settings say.
 func TestAttackIsAlone(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, file string }{
 		{"defaults", `{}`},
 		{"off", `{"enabled": false, "mode": "off"}`},

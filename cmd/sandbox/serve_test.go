@@ -143,6 +143,7 @@ func (d *server) ended() error {
 // The daemon serves, lets what runs come to its end when it is asked to go, and
 // is the only one of its folder.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	walls(t, func(t *testing.T, wall string, s *site) {
 		s.env = append(s.env, "SANDBOX_CONFIG="+settingsFile(t, wall))
 		socket := filepath.Join(t.TempDir(), "d.sock")
@@ -186,6 +187,7 @@ func TestServe(t *testing.T) {
 // TestServeTakesBoundsOver holds that what bounds requests and commands follows
 // the settings file while the daemon runs, and that a broken file changes nothing.
 func TestServeTakesBoundsOver(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	s := newSite(t)
 	file := settingsFile(t, "local")
@@ -251,6 +253,7 @@ func settingsFile(t *testing.T, wall string) string {
 // A daemon that is killed under load leaves sandboxes that the next one takes
 // over, and no command that it has told to be a success.
 func TestServeKilled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	socket := filepath.Join(t.TempDir(), "d.sock")
 	d := s.server(socket)
@@ -296,6 +299,7 @@ func TestServeKilled(t *testing.T) {
 
 // A daemon that systemd starts takes its socket over and tells how it is.
 func TestServeUnderSystemd(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "d.sock")
@@ -365,6 +369,7 @@ func (d *server) get(path string) *http.Response {
 // TestServeListensOutsideOfSandboxes holds that no sandbox gets the folder in which
 // the daemon listens, and that the daemon does not listen in a folder of a sandbox.
 func TestServeListensOutsideOfSandboxes(t *testing.T) {
+	t.Parallel()
 	walls(t, func(t *testing.T, wall string, s *site) {
 		s.env = append(s.env, "SANDBOX_CONFIG="+settingsFile(t, wall))
 		dir := openDir(t)

@@ -76,6 +76,7 @@ func (c *crowded) letGo() {
 // A daemon that is asked to end lets what runs come to its end, takes nothing
 // new, says so, and loses nothing.
 func TestServeDrainsUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := newCrowded(t, "2m", 6)
 	var wg sync.WaitGroup
 	wrong := make(chan error, 64)
@@ -152,7 +153,8 @@ func (c *crowded) allThere(told []int) {
 // A daemon that ends says so to everybody who asks, lets uploads come to their
 // end too, and cuts off what is left when the time for that is over.
 func TestServeDrainingAnswers(t *testing.T) {
-	c := newCrowded(t, "40s", 1) // in which all is asked, also on a busy machine
+	t.Parallel()
+	c := newCrowded(t, "15s", 1) // in which all is asked, also on a busy machine
 	pr, pw := io.Pipe()
 	late := make(chan error, 1)
 	go func() {
@@ -228,6 +230,7 @@ func refusals(t *testing.T, p *party, requests ...string) map[string]*refusal {
 // A second signal ends a daemon at once that waits for what runs. What it had
 // begun is on record as aborted by the next one.
 func TestServeEndedTwice(t *testing.T) {
+	t.Parallel()
 	c := newCrowded(t, "5m", 2)
 	for range 2 {
 		if err := c.d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -269,6 +272,7 @@ func TestServeEndedTwice(t *testing.T) {
 // Settings that change hold for the next request. Those that cannot be taken in
 // leave the last good ones in force, and the daemon says so.
 func TestServeReloads(t *testing.T) {
+	t.Parallel()
 	c := newCrowded(t, "1m", 0)
 	run := func(line string) *refusal {
 		t.Helper()

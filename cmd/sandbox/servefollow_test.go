@@ -16,6 +16,7 @@ import (
 // A daemon that is asked to end does not wait for those that only listen: who
 // watches files, and agents that are connected and call nothing.
 func TestServeDrainsFollowers(t *testing.T) {
+	t.Parallel()
 	c := newCrowded(t, "10m", 0)
 	watch, err := c.out.ask("GET", c.path()+"/watch?path=/workspace", nil, "Accept", api.ContentEvents)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A killing is a daemon under load that is killed again and again. Sandboxes a
@@ -51,15 +52,22 @@ type round struct {
 	uploading *io.PipeWriter
 }
 
-// Moments at which a daemon is killed, of those that begin after the load has.
-const (
-	killRounds = 10
-	killWithin = 1200 * time.Millisecond
-)
+// killWithin bounds the moment at which a daemon is killed, from when the load
+// begins.
+const killWithin = 1200 * time.Millisecond
+
+// killRounds is how often a daemon is killed.
+func killRounds() int {
+	if testenv.All() {
+		return 10
+	}
+	return 3
+}
 
 // A daemon that is killed in the middle of everything leaves nothing that the
 // next one does not take over, and nobody was told of a success that is none.
 func TestServeKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.settings(`, "evidence": {"commands": true}, "pool": {"size": 1}`, `, "tenants": {"list": [{"id": "acme", "sandboxes": 4}]}`)
 	k := &killing{site: s, t: t, socket: filepath.Join(t.TempDir(), "d.sock"), secret: s.token("acme"), seed: rand.Uint64(), before: map[string]api.Sandbox{}, told: map[string]bool{}}
@@ -73,7 +81,7 @@ func TestServeKilledInTheMiddle(t *testing.T) {
 	if err := in.run(k.name("c"), "c", "echo kept > kept", false); err != nil {
 		t.Fatal(err)
 	}
-	for n := range killRounds {
+	for n := range killRounds() {
 		r := &round{killing: k, n: n, began: time.Now(), d: d, in: in, out: out}
 		r.play()
 		d = s.server(k.socket, tcp)

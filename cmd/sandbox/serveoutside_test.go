@@ -31,6 +31,7 @@ func docker(t *testing.T, args ...string) {
 // request, or that says what is wrong; commands that were running are told to
 // have ended by no success; and nothing hangs.
 func TestServeOutside(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.settings(`, "evidence": {"commands": true}`, "")
 	d := s.server(filepath.Join(t.TempDir(), "d.sock"))

@@ -13,6 +13,7 @@ import (
 // TestLocalWallForAnOrdinaryUser runs the program as somebody without rights,
 // on a machine without an engine, in a home of his own.
 func TestLocalWallForAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	testenv.Require(t, "user")
 	u := newUser(t)
