@@ -147,3 +147,17 @@ func Exhaustive(t testing.TB, what string) {
 		t.Skipf("%s: only with %s=1 (make test-all)", what, allTests)
 	}
 }
+
+// Rounds returns how often a test repeats what it tries: short with the flag
+// -short, all where SANDBOX_TEST_ALL is set, else usual. It is for soaks, whose
+// usual rounds show a leak or a race of the kind that every round can have; all
+// rounds look for rarer ones.
+func Rounds(short, usual, all int) int {
+	switch {
+	case testing.Short():
+		return short
+	case All():
+		return all
+	}
+	return usual
+}
