@@ -14,33 +14,39 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
 // A scripted sandbox hides that it serves files itself.
 type scripted struct{ sandbox.Sandbox }
 
-// TestDocker runs the suite in a real container, on every transport.
+// TestDocker runs the suite in a real container, on every transport. Each
+// script is an exec of the engine, which takes tens of milliseconds.
 func TestDocker(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
+		rounds int    // of races; zero is the suite's own choice
 		want   string // the transport
 		by     sandbox.FSTransport
 		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
 	}{
-		{"scripts", fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"scripts", testenv.Rounds(20, 60, 2000), fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
-		{"socket", fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"socket", 0, fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return sb
 		}},
-		{"relay", fsbridge.TransportGuest, sandbox.FSAuto, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+		{"relay", 0, fsbridge.TransportGuest, sandbox.FSAuto, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
 			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 			return w.Reopen(s)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fstests.Run(t, fstests.Harness{New: func(t testing.TB) fstests.Rig {
+			if tt.name == "relay" {
+				testenv.Exhaustive(t, "another connection to the guest of the test before")
+			}
+			fstests.Run(t, fstests.Harness{Rounds: tt.rounds, New: func(t testing.TB) fstests.Rig {
 				w := wall.New(t)
 				s := spec(t, w)
 				sb := tt.reopen(w, w.Create(s), s)

@@ -9,13 +9,14 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
 // TestLocalScripts runs the suite with scripts that are commands of a sandbox of
 // the local provider, which has no engine to start them with.
 func TestLocalScripts(t *testing.T) {
-	fstests.Run(t, fstests.Harness{Rounds: 100, New: func(t testing.TB) fstests.Rig {
+	fstests.Run(t, fstests.Harness{Rounds: testenv.Rounds(20, 60, 400), New: func(t testing.TB) fstests.Rig {
 		w := wall.NewLocal(t)
 		s := w.Spec("files")
 		ro := t.TempDir()

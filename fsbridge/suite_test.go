@@ -12,14 +12,15 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestScriptTransport runs the suite over each shell that is installed.
 func TestScriptTransport(t *testing.T) {
 	for _, shell := range []string{"dash", "busybox", "bash"} {
 		t.Run(shell, func(t *testing.T) {
-			if testing.Short() && shell == "bash" {
-				t.Skip("short")
+			if shell != "dash" {
+				testenv.Exhaustive(t, "the scripts with a further shell")
 			}
 			h := fstests.Harness{New: func(t testing.TB) fstests.Rig { return localRig(t, toolbox(t, shell)) }}
 			if os.Geteuid() != 0 {

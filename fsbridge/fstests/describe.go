@@ -5,8 +5,9 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"testing"
 	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func describeChecks() []Check {
@@ -70,10 +71,7 @@ func describeListing(r *rig) {
 }
 
 func describeMany(r *rig) {
-	count := 10_000
-	if testing.Short() {
-		count = 2_000
-	}
+	count := testenv.Rounds(1_000, 10_000, 10_000)
 	r.sh(`cd "$1"; for i in $(seq "$2"); do : >"entry-$i"; done`, r.dir, fmt.Sprint(count))
 	got := map[string]bool{}
 	for _, name := range r.names(r.dir) {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
@@ -26,8 +27,8 @@ type Harness struct {
 	// removed is registered with t.Cleanup. It is called once a Run.
 	New func(t testing.TB) Rig
 
-	// Rounds is how often a race is tried; zero is 2,000, or 100 with
-	// the flag -short.
+	// Rounds is how often a race is tried; zero is 2,000 with "make
+	// test-all", 100 with the flag -short, else 400.
 	Rounds int
 
 	// Settle lets go of what a transport keeps for its next use, such as idle
@@ -80,10 +81,7 @@ func Run(t *testing.T, h Harness) {
 		}
 	}
 	if h.Rounds == 0 {
-		h.Rounds = 2000
-		if testing.Short() {
-			h.Rounds = 100
-		}
+		h.Rounds = testenv.Rounds(100, 400, 2000)
 	}
 	base := h.New(t)
 	for i, c := range Checks() {
