@@ -41,9 +41,12 @@ func without(off sandbox.Features, claim func(*sandbox.Features)) func(*provider
 	}
 }
 
-func mutants() []mutant {
-	return slices.Concat(providerMutants(), commandMutants(), useMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), wayOutMutants(), limitMutants())
+// mutantGroups returns the mutants, those of one subject together.
+func mutantGroups() [][]mutant {
+	return [][]mutant{providerMutants(), commandMutants(), useMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), wayOutMutants(), limitMutants()}
 }
+
+func mutants() []mutant { return slices.Concat(mutantGroups()...) }
 
 func providerMutants() []mutant {
 	notFound := &sandbox.Error{Code: sandbox.CodeNotFound}
