@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -108,14 +109,18 @@ func TestFilesSuite(t *testing.T) {
 		options []guestOption
 		relay   bool
 		ruled   bool
+		again   string // what it repeats, of the file code of the others
 	}{
 		{name: "openat2"},
-		{name: "walk", options: []guestOption{withoutOpenat2()}},
+		{name: "walk", options: []guestOption{withoutOpenat2()}, again: "the steps of a walk, and files without a name"},
 		{name: "walk with named files", options: []guestOption{likeGVisor()}},
-		{name: "relay", relay: true},
-		{name: "ruled", ruled: true},
+		{name: "relay", relay: true, again: "a second connection to the same code"},
+		{name: "ruled", ruled: true, again: "a rule that changes nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.again != "" {
+				testenv.Exhaustive(t, tt.again)
+			}
 			fstests.Run(t, fstests.Harness{New: func(t testing.TB) fstests.Rig {
 				p := newPlaces(t)
 				g := startGuest(t, tt.options...)

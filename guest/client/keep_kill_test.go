@@ -11,6 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
@@ -21,10 +22,7 @@ import (
 // that after the last line that we were told the end of or, where it says
 // that it is stale, the one before.
 func TestShellGuestKilledAnywhere(t *testing.T) {
-	guests := 50
-	if testing.Short() {
-		guests = 15
-	}
+	guests := testenv.Rounds(3, 8, 50)
 	heir := startWall(t, client.Options{})
 	stale := 0
 	for i := range guests {
@@ -97,7 +95,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 	known := goleak.IgnoreCurrent()
 	move()
 	open := descriptors(t, syscall.Getpid())
-	for range 10 {
+	for range testenv.Rounds(1, 3, 10) {
 		move()
 	}
 	eventually(t, 10*time.Second, "descriptors are closed", func() bool { return descriptors(t, syscall.Getpid()) <= open })
@@ -107,10 +105,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 // TestShellKeptThousand opens shells from states, and ends them in several
 // ways, in one guest, and looks for what stays open there and here.
 func TestShellKeptThousand(t *testing.T) {
-	shells := 300
-	if testing.Short() {
-		shells = 60
-	}
+	shells := testenv.Rounds(20, 80, 300)
 	w := startWall(t, client.Options{})
 	first := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	line(t, first, "x="+strings.Repeat("x", 1000))

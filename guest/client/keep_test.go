@@ -15,6 +15,7 @@ import (
 func TestShellOutlivesItsGuest(t *testing.T) {
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
+			k.skip(t)
 			o := client.Options{Env: map[string]string{"PATH": k.path}, Dir: "/tmp"}
 			first := startWall(t, o)
 			shells, env := map[string]client.StateKeeper{}, sandbox.ShellOptions{Env: map[string]string{"FROM_ENV": "x"}}
@@ -111,6 +112,7 @@ func TestShellStateDuringLine(t *testing.T) {
 func TestShellStateSizes(t *testing.T) {
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
+			k.skip(t)
 			o := client.Options{Env: map[string]string{"PATH": k.path}}
 			w := startWall(t, o)
 			s := keptShell(t, w, sandbox.ShellOptions{}, nil)

@@ -12,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
@@ -94,7 +95,7 @@ func TestManyCommands(t *testing.T) {
 	own, theirs := descriptors(t, os.Getpid()), descriptors(t, g.pid())
 
 	t.Run("one after the other", func(t *testing.T) {
-		for i := range 2000 {
+		for i := range testenv.Rounds(100, 400, 2000) {
 			if got := run(t, c, sandbox.Command{Args: []string{"sh", "-c", "echo $0", fmt.Sprint(i)}}); got.stdout != fmt.Sprintln(i) {
 				t.Fatalf("%d: got %+v", i, got)
 			}

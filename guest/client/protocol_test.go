@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -88,21 +89,23 @@ func TestHostileGuest(t *testing.T) {
 		"answer of a request": func(s func(wire.Frame)) { s(wire.Frame{Type: wire.TypeDone, Stream: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := connectTo(t, say)
-			block := make(chan struct{})
-			defer close(block)
-			p, err := c.Start(context.Background(), sandbox.Command{Args: []string{"x"}, Stdout: writerFunc(func(b []byte) (int, error) {
-				<-block // so that the window stays shut
-				return len(b), nil
-			})})
-			if err == nil {
-				_, err = p.Wait()
-			}
-			codeIs(t, err, sandbox.CodeUnavailable)
-			if s := err.Error(); !strings.Contains(s, "protocol") || strings.Contains(s, "\x1b") {
-				t.Errorf("got %q", s)
-			}
-			codeIs(t, c.Ping(context.Background()), sandbox.CodeUnavailable)
+			synctest.Test(t, func(t *testing.T) {
+				c := connectTo(t, say)
+				block := make(chan struct{})
+				defer close(block)
+				p, err := c.Start(context.Background(), sandbox.Command{Args: []string{"x"}, Stdout: writerFunc(func(b []byte) (int, error) {
+					<-block // so that the window stays shut
+					return len(b), nil
+				})})
+				if err == nil {
+					_, err = p.Wait()
+				}
+				codeIs(t, err, sandbox.CodeUnavailable)
+				if s := err.Error(); !strings.Contains(s, "protocol") || strings.Contains(s, "\x1b") {
+					t.Errorf("got %q", s)
+				}
+				codeIs(t, c.Ping(context.Background()), sandbox.CodeUnavailable)
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -87,12 +88,14 @@ func TestShellHostileGuest(t *testing.T) {
 		})
 	}
 	t.Run("silent about the end", func(t *testing.T) {
-		s, err := shellGuest(t, []wire.Frame{opened}, nil).OpenShell(context.Background(), sandbox.ShellOptions{}, sandbox.Limits{})
-		must(t, err)
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-		defer cancel()
-		_, err = s.Run(ctx, "true", sandbox.Command{})
-		codeIs(t, err, sandbox.CodeTimeout)
+		synctest.Test(t, func(t *testing.T) {
+			s, err := shellGuest(t, []wire.Frame{opened}, nil).OpenShell(context.Background(), sandbox.ShellOptions{}, sandbox.Limits{})
+			must(t, err)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
+			_, err = s.Run(ctx, "true", sandbox.Command{})
+			codeIs(t, err, sandbox.CodeTimeout)
+		})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // openShell opens a shell.
@@ -94,10 +95,27 @@ func shellKinds(t testing.TB) []kind {
 	return kinds
 }
 
-// eachShell runs a test with every shell, each with a guest of its own.
+// skip skips all shells but bash and dash, for which there are different drivers,
+// and with the flag -short all but bash. busybox is driven as dash is, and comes
+// with "make test-all".
+func (k kind) skip(t *testing.T) {
+	t.Helper()
+	switch k.name {
+	case "busybox":
+		testenv.Exhaustive(t, "a second shell of its kind")
+	case "dash":
+		if testing.Short() {
+			t.Skip("one shell")
+		}
+	}
+}
+
+// eachShell runs a test with the shells that [kind.skip] leaves, each with a
+// guest of its own.
 func eachShell(t *testing.T, test func(t *testing.T, g *guest, c *client.Client, k kind)) {
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
+			k.skip(t)
 			g := startGuest(t)
 			test(t, g, g.client(client.Options{Env: map[string]string{"PATH": k.path}, Dir: "/tmp"}), k)
 		})

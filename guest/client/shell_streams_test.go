@@ -12,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestShellStreams(t *testing.T) {
@@ -103,7 +104,8 @@ func TestShellBackground(t *testing.T) {
 		if !strings.Contains(got.stdout, "flood\n") {
 			t.Errorf("got %d bytes, %+v", len(got.stdout), got.exit)
 		}
-		for i := range 50 {
+		children := testenv.Rounds(10, 20, 50)
+		for i := range children {
 			if got := line(t, s, fmt.Sprint("sleep 0.01; sleep 1000 & echo ", i)); got.stdout != fmt.Sprintln(i) || got.stderr != "" {
 				t.Fatalf("got %.200q, %.200q", got.stdout, got.stderr)
 			}
@@ -115,7 +117,7 @@ func TestShellBackground(t *testing.T) {
 		})
 		// The last one may not have become what it is yet.
 		eventually(t, 10*time.Second, "all children live", func() bool {
-			return strings.Count(strings.Join(g.inside(), "\n"), "sleep 1000") == 50
+			return strings.Count(strings.Join(g.inside(), "\n"), "sleep 1000") == children
 		})
 		must(t, s.Close())
 		g.empty(5 * time.Second)
@@ -131,13 +133,14 @@ func TestShellNeverTwice(t *testing.T) {
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))
 		must(t, os.Chmod(dir, 0o777))
 		s := openShell(t, c, sandbox.ShellOptions{Dir: dir})
-		for i := range 100 {
+		lines := testenv.Rounds(10, 30, 100)
+		for i := range lines {
 			if got := line(t, s, "echo >>ran; exit 9"); got.exit.Code != 9 || !got.exit.Restarted {
 				t.Fatalf("%d: got %+v", i, got)
 			}
 		}
 		b, err := os.ReadFile(filepath.Join(dir, "ran"))
-		if err != nil || len(b) != 100 {
+		if err != nil || len(b) != lines {
 			t.Errorf("it ran %d times, %v", len(b), err)
 		}
 	})

@@ -10,16 +10,14 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestShellTenThousandLines runs that many lines of every kind in one shell,
 // and looks for what they could leave behind in the guest, the holder and the
 // shell.
 func TestShellTenThousandLines(t *testing.T) {
-	lines := 10_000
-	if testing.Short() {
-		lines = 1000
-	}
+	lines := testenv.Rounds(200, 1_500, 10_000)
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
 	long := ": " + strings.Repeat("long ", 200)
@@ -80,10 +78,7 @@ func kib(b [3]int64) (k [3]int64) {
 // TestShellThousand opens and closes that many shells, some with a line, some
 // that have ended, some in the middle of one.
 func TestShellThousand(t *testing.T) {
-	shells := 1000
-	if testing.Short() {
-		shells = 100
-	}
+	shells := testenv.Rounds(40, 150, 1000)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	run := func(i int) {

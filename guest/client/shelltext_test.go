@@ -7,6 +7,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // pieces are what could end what the driver writes around a line, or leave it
@@ -24,11 +25,7 @@ var pieces = []string{
 func TestShellAnyText(t *testing.T) {
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		r := rand.New(rand.NewSource(1))
-		texts := 300
-		if testing.Short() {
-			texts = 50
-		}
-		for range texts {
+		for range testenv.Rounds(20, 100, 300) {
 			var b strings.Builder
 			for range 1 + r.Intn(7) {
 				b.WriteString(pieces[r.Intn(len(pieces))])
