@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -40,50 +41,97 @@ func content(path string) string {
 	return ""
 }
 
-// take makes the stub s unless it is there, and holds it. The caller has
-// locked the folder of records.
-func (d *Dir) take(s plan.Stub) (use, error) {
-	if len(s.Path) < 2 || s.Path[0] != '/' || filepath.Clean(s.Path) != s.Path || strings.IndexByte(s.Path, 0) >= 0 {
-		return use{}, sandbox.Errorf(sandbox.CodeValidation, op, "the path %q is not absolute and clean", s.Path)
-	}
-	k := key(s.Path)
-	u := use{path: s.Path, lock: d.lockOf(k)}
-	if ok, err := u.lock.TryRLock(); err != nil || !ok {
-		return use{}, failed(s.Path, errors.Join(errors.New("its lock cannot be taken"), err))
-	}
-	var err error
-	u.record, err = d.ensure(s, k)
-	if err != nil {
-		u.lock.Unlock()
-		_, cleared := d.clear(k)
-		return use{}, errors.Join(failed(s.Path, err), cleared)
-	}
-	return u, nil
+// A group is some of the stubs in one folder.
+type group struct {
+	folder string
+	stubs  []plan.Stub
 }
 
-// ensure has the stub be there, and returns what is on record of it. What is on
-// record and not in its place is gone: somebody removed or replaced it.
-func (d *Dir) ensure(s plan.Stub, k string) (record, error) {
-	dir, name, err := parent(s.Path)
+// groups puts together the stubs that lie in one folder. A stub that is a folder
+// stays ahead of the stubs in it.
+func groups(stubs []plan.Stub) ([]group, error) {
+	var all []group
+	for _, s := range stubs {
+		if len(s.Path) < 2 || s.Path[0] != '/' || filepath.Clean(s.Path) != s.Path || strings.IndexByte(s.Path, 0) >= 0 {
+			return nil, sandbox.Errorf(sandbox.CodeValidation, op, "the path %q is not absolute and clean", s.Path)
+		}
+		folder := folderOf(s.Path)
+		i := slices.IndexFunc(all, func(g group) bool { return g.folder == folder })
+		if i < 0 {
+			i = len(all)
+			all = append(all, group{folder: folder})
+		}
+		all[i].stubs = append(all[i].stubs, s)
+	}
+	return all, nil
+}
+
+// take makes the stubs of g that are not there, and has h hold them all. After
+// an error h holds those that it got to. The caller has locked the folder of
+// records.
+func (h *Held) take(g group) error {
+	dir, err := openFolder(g.folder)
 	if err != nil {
-		return record{}, err
+		return failed(g.stubs[0].Path, err)
 	}
 	defer unix.Close(dir)
-	if r, err := d.read(k); err == nil && r.valid(k) && r.Ino != 0 && r.Dir == s.Dir && r.isAt(dir, name) {
-		return r, nil
-	} else if err == nil && r.valid(k) {
-		if err := d.tidy(dir, r); err != nil {
-			return record{}, err
+	l, err := h.d.list(key(g.folder))
+	if err != nil {
+		return failed(g.stubs[0].Path, err)
+	}
+	var missing []record
+	var uses []int // of h, by missing
+	for _, s := range g.stubs {
+		if err := hold(h.locks, s.Path); err != nil {
+			return failed(s.Path, errors.Join(errors.New("its lock cannot be taken"), err))
 		}
+		h.uses = append(h.uses, use{path: s.Path})
+		u := &h.uses[len(h.uses)-1]
+		if i := slices.IndexFunc(missing, func(r record) bool { return r.Path == s.Path }); i >= 0 {
+			if r := missing[i]; r.Dir != s.Dir {
+				return failed(s.Path, appeared(s.Path))
+			}
+			h.uses = h.uses[:len(h.uses)-1] // it is named twice
+			continue
+		}
+		name := filepath.Base(s.Path)
+		old, err := h.d.takeOld(u, s, dir, name)
+		if err != nil {
+			return failed(s.Path, err)
+		}
+		if old {
+			continue
+		}
+		// What is on record and not in its place is gone: somebody removed or
+		// replaced it.
+		if r, ok := l.find(s.Path); ok {
+			if r.Dir == s.Dir && r.isAt(dir, name) {
+				u.record = r
+				continue
+			}
+			if _, err := h.d.tidy(dir, r); err != nil {
+				return failed(s.Path, err)
+			}
+		}
+		var st unix.Stat_t
+		switch err := hostpath.Stat(dir, name, &st); {
+		case err == nil:
+			return appeared(s.Path)
+		case !errors.Is(err, unix.ENOENT):
+			return failed(s.Path, err)
+		}
+		missing, uses = append(missing, newRecord(s)), append(uses, len(h.uses)-1)
 	}
-	var st unix.Stat_t
-	switch err := hostpath.Stat(dir, name, &st); {
-	case err == nil:
-		return record{}, appeared(s.Path)
-	case !errors.Is(err, unix.ENOENT):
-		return record{}, err
+	if len(missing) == 0 {
+		return nil
 	}
-	return d.make(dir, name, newRecord(s))
+	if path, err := h.d.make(dir, &l, missing); err != nil {
+		return failed(path, err)
+	}
+	for i, r := range missing {
+		h.uses[uses[i]].record = r
+	}
+	return nil
 }
 
 func appeared(path string) error {
@@ -92,41 +140,55 @@ func appeared(path string) error {
 	return e
 }
 
-// make goes through the steps in the package comment, and returns r with what
-// was made.
-func (d *Dir) make(dir int, name string, r record) (record, error) {
-	f, err := d.begin(r)
-	if err != nil {
-		return r, err
-	}
-	defer f.Close()
-	d.step()
-	if err := r.create(dir); err != nil {
-		return r, err
-	}
-	if d.Owned && os.Geteuid() == 0 {
-		if err := handOver(dir, r.Temp); err != nil {
-			return r, err
+// make goes through the steps in the package comment for stubs in the folder
+// dir, each step for all of them, and completes their records. An error comes
+// with the path that it is about.
+func (d *Dir) make(dir int, l *list, records []record) (path string, err error) {
+	path = records[0].Path
+	if l.lines > 2*len(l.records)+100 { // most lines count no more
+		if err := d.save(l); err != nil {
+			return path, err
 		}
 	}
-	d.step()
-	var st unix.Stat_t
-	if err := hostpath.Stat(dir, r.Temp, &st); err != nil {
-		return r, err
+	fd, err := l.open()
+	if err != nil {
+		return path, err
 	}
-	r.Dev, r.Ino, r.Mtime = uint64(st.Dev), st.Ino, st.Mtim.Nano()
-	r.Birth = birth(dir, r.Temp)
-	if err := r.appendTo(f); err != nil {
-		return r, err
+	defer unix.Close(fd)
+	if err := l.append(fd, records); err != nil {
+		return path, err
 	}
 	d.step()
-	if err := rename(dir, r.Temp, name); errors.Is(err, fs.ErrExist) {
-		return r, appeared(r.Path)
-	} else if err != nil {
-		return r, err
+	for i := range records {
+		r := &records[i]
+		if err := r.create(dir); err != nil {
+			return r.Path, err
+		}
+		if d.Owned && os.Geteuid() == 0 {
+			if err := handOver(dir, r.Temp); err != nil {
+				return r.Path, err
+			}
+		}
+		st, err := look(dir, r.Temp)
+		if err != nil {
+			return r.Path, err
+		}
+		r.Dev, r.Ino, r.Mtime, r.Birth = st.dev, st.ino, st.mtime, st.birth
+		d.step()
+	}
+	if err := l.append(fd, records); err != nil {
+		return path, err
 	}
 	d.step()
-	return r, nil
+	for _, r := range records {
+		if err := rename(dir, r.Temp, filepath.Base(r.Path)); errors.Is(err, fs.ErrExist) {
+			return r.Path, appeared(r.Path)
+		} else if err != nil {
+			return r.Path, err
+		}
+		d.step()
+	}
+	return "", nil
 }
 
 // handOver gives what is called name in the folder dir to the folder's owner.
@@ -173,6 +235,10 @@ func (r record) create(dir int) error {
 			return errors.Join(errors.New("it cannot be written"), err)
 		}
 	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode == unix.S_IFREG|fileMode {
+		return nil // the umask takes nothing
+	}
 	return unix.Fchmod(fd, fileMode)
 }
 
@@ -191,46 +257,77 @@ func widen(dir *os.File) error {
 	return unix.Fchmod(int(dir.Fd()), dirMode)
 }
 
-// clear removes the stub of the record k unless somebody holds it, and
-// returns its path if it did. The caller has locked the folder of records.
-func (d *Dir) clear(k string) (string, error) {
-	l := d.lockOf(k)
-	if ok, err := l.TryLock(); err != nil || !ok {
-		return "", err // somebody holds it
-	}
-	defer l.Unlock()
-	r, err := d.read(k)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !r.valid(k) {
-		return "", d.forget(k) // never made, or no record of ours
-	}
+// clear removes the stubs of the list k that want names, or all of them when it
+// is nil, except those that another than locks holds, and returns the paths of
+// those that it removed. The caller has locked the folder of records.
+func (d *Dir) clear(locks int, k string, want []string) (removed []string, err error) {
+	l, err := d.list(k)
 	if err != nil {
-		return "", errors.Join(failed(d.file(k), err), d.forget(k))
+		err = failed(l.name, err)
+		if errors.Is(err, hostpath.ErrOdd) { // no list of ours
+			err = errors.Join(err, os.Remove(l.name))
+		}
+		return nil, err
 	}
-	removed, err := d.remove(r)
-	if err != nil {
-		return "", failed(r.Path, err)
+	if len(l.records) == 0 {
+		if !l.there {
+			return nil, nil
+		}
+		return nil, d.save(&l)
 	}
-	if err := d.forget(k); err != nil {
-		return "", failed(r.Path, err)
+	dir, err := openFolder(folderOf(l.records[0].Path))
+	gone := hostpath.Gone(err) // with all that was in it
+	if err != nil && !gone {
+		return nil, failed(l.records[0].Path, err)
 	}
-	if !removed {
-		return "", nil
+	if !gone {
+		defer unix.Close(dir)
 	}
-	return r.Path, nil
+	var errs []error
+	var left []record
+	for _, r := range slices.Backward(l.records) {
+		if want != nil && !slices.Contains(want, r.Path) {
+			left = append(left, r)
+			continue
+		}
+		if held, err := isHeld(locks, r.Path); err != nil || held {
+			if err != nil {
+				errs = append(errs, failed(r.Path, err))
+			}
+			left = append(left, r)
+			continue
+		}
+		if gone {
+			continue
+		}
+		ok, err := d.remove(dir, r)
+		if err != nil {
+			errs = append(errs, failed(r.Path, err))
+			left = append(left, r)
+		}
+		if ok {
+			removed = append(removed, r.Path)
+		}
+	}
+	if len(left) < len(l.records) {
+		slices.Reverse(left)
+		l.records = left
+		if err := d.save(&l); err != nil {
+			errs = append(errs, failed(l.name, err))
+		}
+	}
+	return removed, errors.Join(errs...)
 }
 
-// remove removes the stub of r if it is in its place and untouched.
-func (d *Dir) remove(r record) (removed bool, err error) {
-	dir, name, err := parent(r.Path)
-	if hostpath.Gone(err) {
-		return false, nil // with its folder
-	}
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(dir)
-	if err := d.tidy(dir, r); err != nil || !r.isAt(dir, name) {
-		return false, err
+// remove removes the stub of r from the folder dir if it is in its place and
+// untouched.
+func (d *Dir) remove(dir int, r record) (removed bool, err error) {
+	name := filepath.Base(r.Path)
+	if !r.isAt(dir, name) {
+		_, err := d.tidy(dir, r)
+		if err != nil || !r.isAt(dir, name) {
+			return false, err
+		}
 	}
 	// Under a name that nobody else knows, it can be looked at once more
 	// before it goes: whoever replaces it now does so under the old name.
@@ -238,22 +335,18 @@ func (d *Dir) remove(r record) (removed bool, err error) {
 		return false, ignoreGone(err)
 	}
 	d.step()
-	if err := d.tidy(dir, r); err != nil {
-		return false, err
-	}
-	var st unix.Stat_t
-	return hostpath.Stat(dir, name, &st) != nil, nil
+	return d.tidy(dir, r)
 }
 
 // tidy empties the random name of r: of the stub, which is removed when it is
 // untouched, or of what somebody had put in its place just when it was to be
 // removed, which gets its name back.
-func (d *Dir) tidy(dir int, r record) error {
-	var st unix.Stat_t
-	if err := hostpath.Stat(dir, r.Temp, &st); err != nil {
-		return ignoreGone(err)
+func (d *Dir) tidy(dir int, r record) (removed bool, err error) {
+	st, err := look(dir, r.Temp)
+	if err != nil {
+		return false, ignoreGone(err)
 	}
-	if r.Ino == 0 || r.isAt(dir, r.Temp) {
+	if r.Ino == 0 || r.is(st) {
 		flags := 0
 		if r.Dir {
 			flags = unix.AT_REMOVEDIR
@@ -262,13 +355,13 @@ func (d *Dir) tidy(dir int, r record) error {
 		d.step()
 		full := errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST)
 		if full && r.Ino == 0 {
-			return nil // not ours to remove, and nothing that ever had the other name
+			return false, nil // not ours to remove, and nothing that ever had the other name
 		}
 		if !full {
-			return ignoreGone(err)
+			return err == nil, ignoreGone(err)
 		}
 	}
-	return ignoreGone(rename(dir, r.Temp, filepath.Base(r.Path)))
+	return false, ignoreGone(rename(dir, r.Temp, filepath.Base(r.Path)))
 }
 
 func ignoreGone(err error) error {

@@ -13,6 +13,11 @@
 //	rename it, replacing nothing · (use) · rename it back · remove it ·
 //	remove the record
 //
+// The stubs in one folder go through these steps together, and one file holds
+// their records: to make and remove a file costs more than all else here. Each
+// stub has a lock of its own all the same, at a place of one file that its path
+// decides.
+//
 // Records are not flushed to the disk: that costs more than the start of a
 // wall. A stub may be left over when the power fails right after it was made.
 package stub
@@ -20,7 +25,6 @@ package stub
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +73,7 @@ func Open(path string) (*Dir, error) {
 // A Held is the use of some stubs. It is safe for concurrent use.
 type Held struct {
 	d     *Dir
+	locks int // the open file that the locks are on, -1 when nothing is held
 	once  sync.Once
 	uses  []use
 	error error
@@ -77,8 +82,8 @@ type Held struct {
 // A use is the use of one stub.
 type use struct {
 	path   string
-	lock   *flock.Flock // shared
 	record record
+	old    *flock.Flock // shared, of a stub that an earlier version has on record; mostly nil
 }
 
 // Make makes the stubs that are missing, in the order given, and holds them
@@ -89,21 +94,26 @@ type use struct {
 // [sandbox.CodeBusy]: the plan that asked for it is out of date. After an error
 // nothing is held.
 func (d *Dir) Make(ctx context.Context, stubs []plan.Stub) (*Held, error) {
-	h := &Held{d: d}
+	h := &Held{d: d, locks: -1}
 	if len(stubs) == 0 {
 		return h, nil
+	}
+	all, err := groups(stubs)
+	if err != nil {
+		return nil, err
 	}
 	unlock, err := d.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	for _, s := range stubs {
-		u, err := d.take(s)
-		if err != nil {
-			return nil, errors.Join(err, d.drop(h.uses))
+	if h.locks, err = d.openLocks(); err != nil {
+		return nil, err
+	}
+	for _, g := range all {
+		if err := h.take(g); err != nil {
+			return nil, errors.Join(err, h.drop())
 		}
-		h.uses = append(h.uses, u)
 	}
 	return h, nil
 }
@@ -112,21 +122,18 @@ func (d *Dir) Make(ctx context.Context, stubs []plan.Stub) (*Held, error) {
 // Further calls return what the first returned.
 func (h *Held) Release() error {
 	h.once.Do(func() {
-		if len(h.uses) == 0 {
+		if h.locks < 0 {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		unlock, err := h.d.lock(ctx)
-		if err != nil {
-			for _, u := range h.uses { // a sweep removes the stubs then
-				err = errors.Join(err, u.lock.Unlock())
-			}
-			h.error = err
+		if err != nil { // a sweep removes the stubs then
+			h.error = errors.Join(err, h.unlock())
 			return
 		}
 		defer unlock()
-		h.error = h.d.drop(h.uses)
+		h.error = h.drop()
 	})
 	return h.error
 }
@@ -135,8 +142,8 @@ func (h *Held) Release() error {
 // that outlives this process. Whoever knows of its end calls [Dir.Drop].
 func (h *Held) Leave() error {
 	h.once.Do(func() {
-		for _, u := range h.uses {
-			h.error = errors.Join(h.error, u.lock.Unlock())
+		if h.locks >= 0 {
+			h.error = h.unlock()
 		}
 	})
 	return h.error
@@ -152,10 +159,37 @@ func (d *Dir) Drop(ctx context.Context, paths []string) error {
 		return err
 	}
 	defer unlock()
+	locks, err := d.openLocks()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(locks)
+	return d.dropAll(locks, paths, true)
+}
+
+// dropAll removes the stubs at paths that another than locks does not hold, the
+// last folder first: stubs lie in stubs. With old, some may be on record as
+// earlier versions had it.
+func (d *Dir) dropAll(locks int, paths []string, old bool) error {
+	var folders []string
+	in := map[string][]string{}
+	for _, p := range paths {
+		f := folderOf(p)
+		if in[f] == nil {
+			folders = append(folders, f)
+		}
+		in[f] = append(in[f], p)
+	}
 	var errs []error
-	for _, p := range slices.Backward(paths) {
-		_, err := d.clear(key(p))
+	for _, f := range slices.Backward(folders) {
+		_, err := d.clear(locks, key(f), in[f])
 		errs = append(errs, err)
+		for _, p := range in[f] {
+			if old {
+				_, err := d.clearOld(key(p))
+				errs = append(errs, err)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -175,11 +209,15 @@ func (h *Held) Intact() bool {
 // Is reports whether there is a stub of ours at path, untouched. It costs a
 // few microseconds where there is none.
 func (d *Dir) Is(path string) bool {
-	r, err := d.read(key(path))
-	if err != nil || r.Path != path || r.Ino == 0 {
+	if path == "" || path[0] != '/' {
 		return false
 	}
-	return r.there()
+	l, err := d.list(key(folderOf(path)))
+	r, ok := l.find(path)
+	if err != nil || !ok {
+		r, err = d.readOld(key(path))
+	}
+	return err == nil && r.Path == path && r.Ino != 0 && r.there()
 }
 
 // there reports whether the stub is in its place, untouched.
@@ -204,23 +242,50 @@ func (d *Dir) Sweep(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, statedir.Unavailable("sweep stubs", d.path, err)
 	}
-	paths := map[string]string{} // by record
+	type item struct {
+		folder, key string
+		old         bool
+	}
+	var items []item
+	var errs []error
 	for _, e := range entries {
-		if k, ours := strings.CutSuffix(e.Name(), recordSuffix); ours {
-			r, _ := d.read(k)
-			paths[k] = r.Path
+		if k, ours := strings.CutSuffix(e.Name(), listSuffix); ours {
+			i := item{key: k}
+			if l, _ := d.list(k); len(l.records) > 0 {
+				i.folder = folderOf(l.records[0].Path)
+			}
+			items = append(items, i)
+		} else if k, ours := strings.CutSuffix(e.Name(), oldSuffix); ours {
+			i := item{key: k, old: true}
+			if r, _ := d.readOld(k); r.Path != "" {
+				i.folder = folderOf(r.Path)
+			}
+			items = append(items, i)
+		} else if strings.HasSuffix(e.Name(), newSuffix) { // never came to replace its list
+			errs = append(errs, os.Remove(filepath.Join(d.path, e.Name())))
 		}
 	}
-	keys := slices.Collect(maps.Keys(paths))
-	slices.SortFunc(keys, func(a, b string) int { return strings.Compare(paths[b], paths[a]) }) // stubs lie in stubs
+	if len(items) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	locks, err := d.openLocks()
+	if err != nil {
+		return nil, errors.Join(append(errs, err)...)
+	}
+	defer unix.Close(locks)
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(b.folder, a.folder) }) // stubs lie in stubs
 	var removed []string
-	var errs []error
-	for _, k := range keys {
-		path, err := d.clear(k)
-		if path != "" {
-			removed = append(removed, path)
+	for _, i := range items {
+		if i.old {
+			path, err := d.clearOld(i.key)
+			if path != "" {
+				removed = append(removed, path)
+			}
+			errs = append(errs, err)
+			continue
 		}
-		errs = append(errs, err)
+		paths, err := d.clear(locks, i.key, nil)
+		removed, errs = append(removed, paths...), append(errs, err)
 	}
 	return removed, errors.Join(errs...)
 }
@@ -236,16 +301,39 @@ func (d *Dir) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { l.Unlock() }, nil
 }
 
-// drop gives uses up, the last first: stubs lie in stubs.
-func (d *Dir) drop(uses []use) error {
+// drop gives the stubs up and removes those that nobody else holds. The caller
+// has locked the folder of records.
+func (h *Held) drop() error {
+	paths := make([]string, len(h.uses))
+	old := false
 	var errs []error
-	for i := len(uses) - 1; i >= 0; i-- {
-		errs = append(errs, uses[i].lock.Unlock())
-		_, err := d.clear(key(uses[i].path))
-		errs = append(errs, err)
+	for i, u := range h.uses {
+		paths[i] = u.path
+		if u.old != nil {
+			old = true
+			errs = append(errs, u.old.Unlock())
+		}
 	}
+	errs = append(errs, h.d.dropAll(h.locks, paths, old), h.unlock())
 	return errors.Join(errs...)
 }
+
+// unlock gives up every lock of h. It does so before it closes the file, of
+// which a program that is being started may have a copy for a moment.
+func (h *Held) unlock() error {
+	var errs []error
+	for _, u := range h.uses {
+		if u.old != nil { // unlocked twice does no harm
+			errs = append(errs, u.old.Unlock())
+		}
+	}
+	errs = append(errs, letGo(h.locks), unix.Close(h.locks))
+	h.locks = -1
+	return errors.Join(errs...)
+}
+
+// openFolder opens the folder at path, to look at and change names in it.
+func openFolder(path string) (int, error) { return hostpath.Folder(path, hostpath.PathOnly) }
 
 // parent opens the folder that path lies in.
 func parent(path string) (dir int, name string, err error) {
