@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read lists the folder fd, which st describes, into n. Stop says that there
-// is nothing to report of it.
-func (w *walk) read(fd int, st *unix.Stat_t, p string, n *node, o *origin) (stop bool, err error) {
+// read lists the folder fd, which st describes, into n. Readable says that fd is
+// open for that already. Stop says that there is nothing to report of it.
+func (w *walk) read(fd int, readable bool, st *unix.Stat_t, p string, n *node, o *origin) (stop bool, err error) {
 	dev, err := w.device(fd, uint64(st.Dev))
 	if err != nil {
 		return true, w.lost(p, err)
@@ -19,18 +19,21 @@ func (w *walk) read(fd int, st *unix.Stat_t, p string, n *node, o *origin) (stop
 		w.out.Skipped = append(w.out.Skipped, p)
 		return true, nil
 	}
-	open, err := hostpath.At(fd, ".", unix.O_RDONLY)
-	if err != nil {
-		if hostpath.Gone(err) { // removed, and still held by fd
-			n.forget()
-			return true, nil
+	open := fd
+	if !readable {
+		open, err = hostpath.At(fd, ".", unix.O_RDONLY)
+		if err != nil {
+			if hostpath.Gone(err) { // removed, and still held by fd
+				n.forget()
+				return true, nil
+			}
+			if closedTo(err) {
+				return true, w.unreadable(p, n, o)
+			}
+			return true, w.lost(p, err)
 		}
-		if closedTo(err) {
-			return true, w.unreadable(p, n, o)
-		}
-		return true, w.lost(p, err)
+		defer unix.Close(open)
 	}
-	defer unix.Close(open)
 	now := time.Now()
 	w.out.Listed++
 	next := node{id: identify(st), shut: o.shut(), inodes: dev.inodes, fold: dev.fold || dev.folds && foldsHere(open)}

@@ -215,7 +215,17 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 			return w.take(-1, p, n, o, depth)
 		}
 	}
-	fd, err := hostpath.At(parent, name, hostpath.PathOnly)
+	// A folder that is to be listed is opened for that at once. One that may not
+	// be, or whose listing may still count, is opened to look at it first.
+	how, readable := hostpath.PathOnly, false
+	if !n.trusted || n.shut != o.shut() {
+		how, readable = unix.O_RDONLY, true
+	}
+	fd, err := hostpath.At(parent, name, how)
+	if readable && err != nil && closedTo(err) {
+		readable = false
+		fd, err = hostpath.At(parent, name, hostpath.PathOnly)
+	}
 	switch {
 	case err == nil:
 	case hostpath.Gone(err):
@@ -228,11 +238,20 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := hostpath.Retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if readable {
+		// By the name ".", which takes the permission to look at names in the
+		// folder: one that only lists its names is not read.
+		err = hostpath.Stat(fd, ".", &st)
+		readable = err == nil
+	}
+	if !readable {
+		err = hostpath.Retry(func() error { return unix.Fstat(fd, &st) })
+	}
+	if err != nil {
 		return w.lost(p, err)
 	}
 	if !n.trusted || n.shut != o.shut() || identify(&st) != n.id {
-		if stop, err := w.read(fd, &st, p, n, o); stop || err != nil {
+		if stop, err := w.read(fd, readable, &st, p, n, o); stop || err != nil {
 			return err
 		}
 	}
