@@ -20,6 +20,7 @@ import (
 // TestConformanceOfDocker runs the suite of all walls through a daemon on a
 // real socket, with the real engine behind it.
 func TestConformanceOfDocker(t *testing.T) {
+	testenv.Exhaustive(t, "the suite of all walls again, over HTTP and with another provider")
 	r := wall.New(t)
 	id, err := exec.Command("docker", "image", "inspect", "-f", "{{.Id}}", wall.Image).Output()
 	must(t, err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"io"
 	"log"
 	"net"
@@ -31,15 +30,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
-// atOnce is how many tests run at a time, unless -parallel says another number.
-// It is more than there are processors: tests wait for engines, for browsers and
-// for times to pass.
-const atOnce = "6"
-
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
+	testenv.AtOnce(6)
 	if filepath.Base(os.Args[0]) != "sandbox" {
 		testenv.HearSignals()
 	}

@@ -13,6 +13,7 @@ import (
 // TestAnswers has questions answered by those who may not, by two at one time,
 // and when what was asked about is there no more.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	h := start(t, alone, filepath.Join(t.TempDir(), "state"))
 	of := func(by string, in api.CreateToken) string { return h.mint(by, in).Secret }

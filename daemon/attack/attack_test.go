@@ -108,6 +108,7 @@ func table() []attempt {
 }
 
 func TestTenantsAreApart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	all := table()
 	refused := w.tries(t, all)

@@ -143,6 +143,7 @@ func onBrowsers() []attempt {
 }
 
 func TestBrowsersAreApart(t *testing.T) {
+	t.Parallel()
 	w := newBrowserWorld(t)
 	w.ids["http of b"] = "http://" + w.ids["at b"] + "/" + w.ids["key of b"]
 	all := onBrowsers()

@@ -13,6 +13,7 @@ import (
 // paths. It has locked its own sandbox then; it is told of what and where, not
 // where that is on the host, and gets out of it by itself.
 func TestDeepFolders(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	state := filepath.Join(t.TempDir(), "state")
 	h := start(t, strings.Replace(alone, `{"provider": "local"}`, `{"provider": "local", "filesystem": {"denyRead": ["**/.env"]}}`, 1), state)

@@ -90,6 +90,7 @@ func (w wire) rest(t *testing.T) string {
 // commands and terminals of a sandbox. What breaks the protocol ends its own
 // connection and starts nothing, and no more is held afterwards than before.
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	h := start(t, alone, filepath.Join(t.TempDir(), "state"))
 	h.mine = h.mint("", api.CreateToken{Role: "tenant", Tenant: hostile}).Secret

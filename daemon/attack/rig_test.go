@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -58,6 +60,15 @@ type house struct {
 	tcp   *http.Client
 }
 
+func TestMain(m *testing.M) {
+	testenv.AtOnce(4)
+	status := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(status)
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -65,15 +76,31 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func build(t *testing.T, dir string) string {
+// built is the program, which the first test that needs it builds for all.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// build returns the path of the program, as "make build" makes it.
+func build(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(dir, "sandbox")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-o", program, "github.com/bulkhead-dev/sandbox/cmd/sandbox")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "daemon-attack-"); built.err != nil {
+			return
+		}
+		if built.err = os.Chmod(built.dir, 0o755); built.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs", "-o", filepath.Join(built.dir, "sandbox"), "github.com/bulkhead-dev/sandbox/cmd/sandbox")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	must(t, built.err)
+	return filepath.Join(built.dir, "sandbox")
 }
 
 // open starts the daemon with those settings, in front of docker. What it has
@@ -92,7 +119,7 @@ func start(t *testing.T, settings, state string, before ...string) *house {
 	h := &house{t: t, state: state}
 	file := filepath.Join(dir, "settings.json")
 	must(t, os.WriteFile(file, []byte(settings), 0o600))
-	program, socket := build(t, dir), filepath.Join(dir, "d.sock")
+	program, socket := build(t), filepath.Join(dir, "d.sock")
 	env := append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+h.state, "SANDBOX_CONFIG="+file)
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(program, args...)

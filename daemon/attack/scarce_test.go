@@ -66,6 +66,7 @@ func (h *house) well(t *testing.T, box string) {
 // nothing, or half of a request, or ask what everybody may, more often than there are
 // descriptors: who has a token or the socket is served all the same.
 func TestHalfOpenConnections(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	h := start(t, alone, filepath.Join(t.TempDir(), "state"), "sh", "-c", `ulimit -Sn 48; ulimit -Hn 96; exec "$0" "$@"`)
 	box := is[api.Sandbox](t, h.send("", "POST", "/v1/sandboxes", `{"session":"first"}`), 201).Name
@@ -96,6 +97,7 @@ func TestHalfOpenConnections(t *testing.T) {
 // TestFewDescriptors has clients that say nothing more take the daemon's descriptors
 // until few are left, each time one more.
 func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	const most = 64
 	h := start(t, alone, filepath.Join(t.TempDir(), "state"), "sh", "-c", `ulimit -n 64; exec "$0" "$@"`)
@@ -128,6 +130,7 @@ func TestFewDescriptors(t *testing.T) {
 
 // TestFullDisk fills the disk of the state folder, and makes room again.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "local")
 	disk := testenv.Disk(t, "16m")
 	h := start(t, alone, filepath.Join(disk, "state"))

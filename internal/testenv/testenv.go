@@ -6,10 +6,12 @@ package testenv
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -160,4 +162,14 @@ func Rounds(short, usual, all int) int {
 		return all
 	}
 	return usual
+}
+
+// AtOnce lets n of a package's tests that call t.Parallel run at a time, unless
+// the flag -parallel says another number. TestMain calls it before it runs the
+// tests. It is for tests that wait for engines, browsers and times to pass, of
+// which more than there are processors run in the same time.
+func AtOnce(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err) // TestMain calls it, so the flag is there
+	}
 }
