@@ -10,6 +10,7 @@ import (
 
 // TestImageEndsWithEveryPart holds that no part goes on without another.
 func TestImageEndsWithEveryPart(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct{ part, find string }{
 		"browser":   {"Chromium", "chromium --user-data-dir"},
 		"display":   {"Xvfb", "^Xvfb "},
@@ -29,6 +30,7 @@ func TestImageEndsWithEveryPart(t *testing.T) {
 }
 
 func TestImageEndsWhenTold(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []string{"TERM", "INT"} {
 		t.Run(signal, func(t *testing.T) {
 			b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
@@ -47,6 +49,7 @@ func TestImageEndsWhenTold(t *testing.T) {
 // instance that was told to end, and that the next one starts, also after one
 // that was killed.
 func TestImageLeavesNothing(t *testing.T) {
+	t.Parallel()
 	b := idle(t)
 	const start = `exec 2>/dev/null
 coproc supervisor { exec sandbox-browser; }
@@ -90,6 +93,7 @@ echo "$((${EPOCHREALTIME/./} - begun))" >/run/took
 // are waited for by the clock, and not by a number of pauses, each of which
 // takes long on a busy machine: with few of them when each takes half a second.
 func TestImageEndsInTime(t *testing.T) {
+	t.Parallel()
 	b := idle(t)
 	// The script's shell takes up functions that are exported.
 	out := b.sh(`exec 2>/dev/null
@@ -115,6 +119,7 @@ kill -TERM "$pid"; wait "$pid"; echo "$? $((${EPOCHREALTIME/./} - begun)) $(wc -
 // TestImageBoundsItsLog holds that the end of what parts write is kept, and
 // not more than 256 KiB of it.
 func TestImageBoundsItsLog(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, nil)
 	out := b.sh(`seq 60000 >/proc/$(pgrep -o -f -- 'chromium --user-data-dir')/fd/2
 for i in $(seq 400); do
@@ -137,6 +142,7 @@ ls /run/sandbox-browser | paste -sd' '`)
 // TestImageGivesUpInTime holds that a browser which does not answer in time is
 // ended.
 func TestImageGivesUpInTime(t *testing.T) {
+	t.Parallel()
 	b := idle(t)
 	out, status := b.try(`python3 -c '
 import socket, time

@@ -8,6 +8,7 @@ import (
 // TestImageRefusesAddresses holds that what may not be opened is opened for
 // nobody who drives the browser, whichever way it is asked for.
 func TestImageRefusesAddresses(t *testing.T) {
+	t.Parallel()
 	c := browserBox(t, nil).drive()
 	for _, address := range []string{
 		"file:///etc/passwd", "file:///run/sandbox-browser/log", "file:///",
@@ -35,6 +36,7 @@ func TestImageRefusesAddresses(t *testing.T) {
 // TestImageOpensWhatItMay is the control of the test above: the same ways
 // reach what is not refused. Nobody listens where the way out would be.
 func TestImageOpensWhatItMay(t *testing.T) {
+	t.Parallel()
 	c := browserBox(t, map[string]string{"SCHEMES": "http,https,data"}).drive()
 	for address, want := range map[string]string{
 		"http://a.invalid/":        "net::ERR_PROXY_CONNECTION_FAILED",
@@ -61,6 +63,7 @@ func TestImageOpensWhatItMay(t *testing.T) {
 // TestImagePolicyIsClosedForWriting holds that no download can add to the
 // rules.
 func TestImagePolicyIsClosedForWriting(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, map[string]string{"DOWNLOADS": "1"})
 	if out, status := b.try("echo {} >/etc/chromium/policies/managed/more.json"); status == 0 || !strings.Contains(out, "Permission denied") {
 		t.Errorf("status %d, %q", status, out)
@@ -74,6 +77,7 @@ func TestImagePolicyIsClosedForWriting(t *testing.T) {
 // it. The protocol has a call that makes the browser forget this, see
 // TestImageKeepsDownloadsInside.
 func TestImageDownloads(t *testing.T) {
+	t.Parallel()
 	for setting, want := range map[string]string{"0": "canceled", "1": "completed"} {
 		t.Run("DOWNLOADS="+setting, func(t *testing.T) {
 			b := browserBox(t, map[string]string{"DOWNLOADS": setting, "SCHEMES": "http,data"})
@@ -89,6 +93,7 @@ func TestImageDownloads(t *testing.T) {
 // past the rule of the browser. The bridge has to refuse that call. What it
 // could write without is in the memory of this container, and no rule.
 func TestImageKeepsDownloadsInside(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, map[string]string{"SCHEMES": "http,data"})
 	const rules = "/run/sandbox-browser/policies"
 	if got := b.drive().download("allow", rules); got == "completed" {
@@ -116,6 +121,7 @@ func (c *cdp) download(behavior, folder string) string {
 
 // TestImageLoadsNoExtension holds that a driver cannot bring one in.
 func TestImageLoadsNoExtension(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, nil)
 	b.sh(`mkdir /tmp/ext && echo '{"name":"x","version":"1","manifest_version":3}' >/tmp/ext/manifest.json`)
 	if err := b.drive().call("", "Extensions.loadUnpacked", map[string]any{"path": "/tmp/ext"}, nil); err == nil {

@@ -12,6 +12,7 @@ import (
 // TestImageSettings holds that every setting is looked at before anything
 // else, and that there is one instance.
 func TestImageSettings(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, nil)
 	for name, tc := range map[string]struct {
 		setting string // without its prefix; several with blanks between
@@ -81,6 +82,7 @@ func environment() []string {
 }
 
 func TestImageListensOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		settings map[string]string
 		ports    string // in the kernel's hexadecimal digits, in order
@@ -107,6 +109,7 @@ func TestImageListensOnLoopbackOnly(t *testing.T) {
 // TestImageDisplayWantsItsCookie holds that nobody looks at the display whom
 // the supervisor has not given the cookie.
 func TestImageDisplayWantsItsCookie(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, map[string]string{"HEADLESS": "0"})
 	// A client that names no cookie: byte order, version 11.0, no names.
 	out := b.sh(`socket=$(ls /tmp/.X11-unix/X* | head -n 1)
@@ -138,6 +141,7 @@ echo "$(filters 1) $(filters $page)"`
 }
 
 func TestImageKeepsChromiumsSandbox(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, nil)
 	// A page closes its filter after it has begun.
 	filtered := `[ "$(filters $page)" -gt "$(filters 1)" ]`
@@ -152,6 +156,7 @@ func TestImageKeepsChromiumsSandbox(t *testing.T) {
 }
 
 func TestImageRefusesToGoWithoutSandbox(t *testing.T) {
+	t.Parallel()
 	b := open(t, seccomp.Profile(), nil)
 	status, out := b.end()
 	if status != 1 || out != "" {
@@ -165,6 +170,7 @@ func TestImageRefusesToGoWithoutSandbox(t *testing.T) {
 }
 
 func TestImageGoesWithoutSandboxWhenTold(t *testing.T) {
+	t.Parallel()
 	b := open(t, seccomp.Profile(), map[string]string{"NO_SANDBOX": "1"})
 	b.ready()
 	if got := b.sh(namespaces("true")); !strings.Contains(got, "same user") {

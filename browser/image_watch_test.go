@@ -16,6 +16,7 @@ import (
 // TestImageIsWatchedWithPasswordOnly holds that the VNC server lets in who has
 // a password of the file, and nobody while there is none.
 func TestImageIsWatchedWithPasswordOnly(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
 	for _, password := range []string{"", "password", "12345678"} {
 		if b.watch(password) {
@@ -106,6 +107,7 @@ func (b *box) watch(password string) bool {
 }
 
 func TestImageServesThePageToWatch(t *testing.T) {
+	t.Parallel()
 	b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
 	for path, want := range map[string]int{"/vnc.html": 200, "/core/rfb.js": 200, "/../../../etc/passwd": 404, "/%2e%2e/%2e%2e/%2e%2e/etc/passwd": 404} {
 		conn, err := b.dial(6080)

@@ -18,6 +18,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/seccomp"
 )
 
+func TestMain(m *testing.M) {
+	testenv.AtOnce(3)
+	os.Exit(m.Run())
+}
+
 // patience bounds every wait for something that comes in a moment on a
 // machine with nothing else to do.
 const patience = 2 * time.Minute
