@@ -23,7 +23,6 @@ package mountwatch
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -66,14 +65,46 @@ func Open(pid int) (*Watch, error) {
 func (w *Watch) Text() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
-		return "", err
+	return read(int(w.f.Fd()))
+}
+
+// Mounts returns what is mounted where this process is, as in mountinfo of
+// proc(5).
+func Mounts() (string, error) {
+	const path = "/proc/self/mountinfo"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	data, err := io.ReadAll(io.LimitReader(w.f, maxText+1))
-	if err == nil && len(data) > maxText {
-		err = errors.New("there are too many mounts")
+	defer unix.Close(fd)
+	return read(fd)
+}
+
+// firstText is about what the kernel says of one namespace.
+const firstText = 16 << 10
+
+// read reads the open mountinfo fd from its beginning, with as much room for
+// each call as the kernel can fill: it looks for where it was at every call.
+func read(fd int) (string, error) {
+	text := make([]byte, 0, firstText)
+	for {
+		if cap(text)-len(text) < firstText/4 {
+			if len(text) > maxText {
+				return "", errors.New("there are too many mounts")
+			}
+			text = append(make([]byte, 0, 2*cap(text)), text...)
+		}
+		n, err := unix.Pread(fd, text[len(text):cap(text)], int64(len(text)))
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return "", os.NewSyscallError("pread", err)
+		case n == 0:
+			return string(text), nil
+		}
+		text = text[:len(text)+n]
 	}
-	return string(data), err
 }
 
 // Changed reports whether anything was mounted, unmounted or changed since
