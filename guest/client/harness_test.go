@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -44,6 +45,12 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(probeEnv); name != "" {
 		runProbe(name, os.Args[1:])
 		os.Exit(0)
+	}
+	// The tests that run at the same time wait for bounds of ten seconds and
+	// more, and do not compute.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	binary.clean()

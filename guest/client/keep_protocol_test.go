@@ -81,13 +81,22 @@ func restore(ticket byte) string {
 	return "BKFD\x02\x01\x00\x00" + string([]byte{ticket}) + "\x00\x00\x00"
 }
 
+// kept asks for a shell from the state with that ticket.
+func kept(ticket uint32) []byte { return wire.KeptShell{Ticket: ticket, From: "bash"}.Encode() }
+
+// TestKeptShellOfNothing holds that a request for a state that nobody hands over
+// fails.
+func TestKeptShellOfNothing(t *testing.T) {
+	t.Parallel() // it waits for most of its time
+	startRawWall(t).wants("nothing was handed over", wire.TypeKeptShell, kept(1), wire.TypeFailed, wire.KindInvalid)
+}
+
 // TestKeptShellRequests holds what the guest makes of requests for shells
 // without what they need, and that it lives on.
 func TestKeptShellRequests(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	w := startRawWall(t)
-	from := func(ticket uint32) []byte { return wire.KeptShell{Ticket: ticket, From: "bash"}.Encode() }
-	w.wants("nothing was handed over", wire.TypeKeptShell, from(1), wire.TypeFailed, wire.KindInvalid)
+	from := kept
 	var pipe [2]int
 	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	w.hands(restore(2), pipe[0])

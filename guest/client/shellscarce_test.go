@@ -12,6 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestShellManyWriters leaves more writers running than the shell may have
@@ -63,6 +64,7 @@ func TestShellCloseWhileWaiting(t *testing.T) {
 func TestShellStuckScript(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
+		t.Parallel()
 		dir := t.TempDir()
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))
 		s := openShell(t, c, sandbox.ShellOptions{Dir: dir})
@@ -108,7 +110,7 @@ func readFile(path string) string {
 // line ends with the shell, or there is no shell any more.
 func TestShellCloseAtOnce(t *testing.T) {
 	c := startGuest(t).client(client.Options{})
-	for i := range 300 {
+	for i := range testenv.Rounds(30, 80, 300) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()

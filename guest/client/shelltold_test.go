@@ -10,6 +10,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestShellToldBeforeItsEnd ends a shell with the line that follows at once:
@@ -37,7 +38,7 @@ func TestShellToldBeforeItsEnd(t *testing.T) {
 	}
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		for name, end := range ends {
-			for size, rounds := range map[int]int{0: 60, 300_000: 15} {
+			for size, rounds := range map[int]int{0: testenv.Rounds(5, 20, 60), 300_000: testenv.Rounds(2, 5, 15)} {
 				t.Run(fmt.Sprint(name, " ", size), func(t *testing.T) {
 					s := openShell(t, c, sandbox.ShellOptions{})
 					line(t, s, "big="+strings.Repeat("b", size))

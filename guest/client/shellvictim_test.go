@@ -16,6 +16,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
@@ -73,7 +74,8 @@ func TestShellDiesAtRest(t *testing.T) {
 		must(t, os.Chmod(dir, 0o777))
 		s := openShell(t, c, sandbox.ShellOptions{Dir: dir})
 		victims := 0
-		for i := range 150 { // with each shell
+		lines := testenv.Rounds(10, 40, 150)
+		for i := range lines { // with each shell
 			line(t, s, "(kill -9 $$) &")
 			ran := fmt.Sprint("ran", i)
 			got := line(t, s, "echo >>"+ran)
@@ -85,7 +87,7 @@ func TestShellDiesAtRest(t *testing.T) {
 				victims++
 			}
 		}
-		t.Logf("%d of 150 lines were met before they had done anything", victims)
+		t.Logf("%d of %d lines were met before they had done anything", victims, lines)
 	})
 }
 

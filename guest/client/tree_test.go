@@ -16,6 +16,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // lineWriter tells when a line has come.
@@ -145,7 +146,7 @@ func TestExitEndsTree(t *testing.T) {
 func TestKillSparesSuccessor(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
-	for i := range 300 {
+	for i := range testenv.Rounds(20, 60, 300) {
 		run(t, c, sh("for i in 1 2 3; do setsid sleep 1000 & done; exit 0"))
 		if got := run(t, c, sh("sleep 0.001; echo works")); got.stdout != "works\n" {
 			t.Fatalf("round %d: got %+v", i, got)
