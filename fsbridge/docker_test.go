@@ -31,7 +31,7 @@ func TestDocker(t *testing.T) {
 		by     sandbox.FSTransport
 		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
 	}{
-		{"scripts", testenv.Rounds(20, 60, 2000), fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"scripts", testenv.Rounds(20, 40, 2000), fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
 		{"socket", 0, fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {

@@ -16,7 +16,8 @@ import (
 // TestLocalScripts runs the suite with scripts that are commands of a sandbox of
 // the local provider, which has no engine to start them with.
 func TestLocalScripts(t *testing.T) {
-	fstests.Run(t, fstests.Harness{Rounds: testenv.Rounds(20, 60, 400), New: func(t testing.TB) fstests.Rig {
+	testenv.Exhaustive(t, "the scripts in the sandbox of a further provider")
+	fstests.Run(t, fstests.Harness{Rounds: 100, New: func(t testing.TB) fstests.Rig {
 		w := wall.NewLocal(t)
 		s := w.Spec("files")
 		ro := t.TempDir()

@@ -14,7 +14,7 @@ func describeChecks() []Check {
 	return []Check{
 		{"stat describes files, folders and the mount itself", describeStat},
 		{"a listing is sorted and complete, with kinds", describeListing},
-		{"ten thousand entries are listed", describeMany},
+		{"thousands of entries are listed", describeMany},
 	}
 }
 
@@ -72,6 +72,9 @@ func describeListing(r *rig) {
 
 func describeMany(r *rig) {
 	count := testenv.Rounds(1_000, 10_000, 10_000)
+	if r.rounds < slowRounds {
+		count = 1_000
+	}
 	r.sh(`cd "$1"; for i in $(seq "$2"); do : >"entry-$i"; done`, r.dir, fmt.Sprint(count))
 	got := map[string]bool{}
 	for _, name := range r.names(r.dir) {

@@ -22,7 +22,7 @@ func strangeNames() []string {
 
 // slowRounds is the number of rounds below which a transport counts as slow: each
 // of its operations takes tens of milliseconds. With one of them, namesAll renames
-// and replaces one name of four.
+// and replaces one name of four, and describeMany lists a thousand entries.
 const slowRounds = 100
 
 func namesAll(r *rig) {
