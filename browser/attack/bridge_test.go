@@ -63,6 +63,7 @@ const handshake = "Upgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Versio
 
 // TestKnocks holds what the bridge of a real browser refuses.
 func TestKnocks(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	s, err := r.Serve(patient(t), r.of("a"))
 	must(t, err)
@@ -126,6 +127,7 @@ func say(t testing.TB, address, request string) (status int, body string) {
 // TestTokenOfAnother holds that the bridge of one scope takes not the token of
 // another's, and that a token ends with its bridge.
 func TestTokenOfAnother(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	one, err := r.Serve(patient(t), r.of("a"))
 	must(t, err)

@@ -113,6 +113,7 @@ func (e *eye) touch(t testing.TB) {
 
 // TestDisplay holds who sees and touches a display.
 func TestDisplay(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
 	r.net.Handle(evil, http.HandlerFunc(html(`evil<script>window.clicks = window.keys = 0; addEventListener('mousedown', () => clicks++); addEventListener('keydown', () => keys++)</script>`)))
 	req := r.of("a", evil)
@@ -231,6 +232,7 @@ func links(t *testing.T, r *rig, link string) {
 // its watch to the end of it, however short that is. The VNC server looks at
 // seconds.
 func TestDisplayForgetsAtOnce(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
 	req := r.of("a")
 	_, err := r.Start(patient(t), req)

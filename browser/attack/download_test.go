@@ -70,6 +70,7 @@ func offering() http.Handler {
 // allow it, whoever asks for it. That they can be had is the control of
 // [TestDownloadsAllowed].
 func TestDownloadsRefused(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	r.net.Handle(evil, offering())
 	req := r.of("a", evil)
@@ -148,6 +149,7 @@ func TestDownloadsRefused(t *testing.T) {
 // TestDownloadsAllowed holds that downloads get names of ours, of files that
 // were not there, in folders of the workspace.
 func TestDownloadsAllowed(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"allowDownloads":true,"limits":{"transferBytes":"1m","navigation":"1m"}`, "")
 	r.net.Handle(evil, offering())
 	req := r.of("a", evil)

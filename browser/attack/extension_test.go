@@ -11,6 +11,7 @@ import (
 // is that the manifest is one which Chromium reads: it is refused by rule, and
 // not for what it says.
 func TestExtensions(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	r.net.Handle(evil, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if strings.HasSuffix(q.URL.Path, ".crx") {

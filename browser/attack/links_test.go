@@ -16,6 +16,7 @@ import (
 // TestLinksOutOfTheWorkspace holds that files of the workspace are files of the
 // workspace, for pages that are opened, pictures taken and uploads made.
 func TestLinksOutOfTheWorkspace(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"limits":{"pageBytes":"1m","transferBytes":"1m","navigations":1000000}`, "")
 	r.net.Handle(evil, http.HandlerFunc(html(`<title>evil</title>evil <input type=file id=f><p id=out></p>`)))
 	req, other := r.of("a", evil), r.of("b", evil)

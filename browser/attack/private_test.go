@@ -47,6 +47,7 @@ var somewhere = netip.MustParseAddr("93.184.215.14")
 // TestPrivateAddresses holds that no page gets to a private address, spelled
 // out or by a name, whether all public hosts are allowed or only some.
 func TestPrivateAddresses(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	arrived := &arrivals{}
 	r.net.Handle(evil, attacker())

@@ -99,6 +99,7 @@ func bridgePort(t testing.TB, s desk.Served) int {
 // TestPagesReachLoopback holds that nothing which a page of the web asks for
 // arrives at a port inside, at the host's, or at the bridge.
 func TestPagesReachLoopback(t *testing.T) {
+	t.Parallel()
 	r, c, k, arrived, ports := reaching(t)
 	few := addressesOf([]string{"127.0.0.1", "localhost", "[::1]", "loop.test"}, ports...)
 	for name, body := range techniques {
@@ -123,6 +124,7 @@ func TestPagesReachLoopback(t *testing.T) {
 // TestPagesSpellLoopback holds the same for all spellings, names that mean
 // loopback and one that changes its mind.
 func TestPagesSpellLoopback(t *testing.T) {
+	t.Parallel()
 	r, c, k, arrived, ports := reaching(t)
 	_, s := c.page(r.net.URL("http", evil, "/"))
 	c.shows(s, "evil")
@@ -167,6 +169,7 @@ var datagrams = map[string]string{
 // TestPagesSendDatagrams holds that WebRTC and WebTransport reach no port
 // inside either. The control is a datagram of a program inside, which arrives.
 func TestPagesSendDatagrams(t *testing.T) {
+	t.Parallel()
 	r, c, k, _, _ := reaching(t)
 	_, s := c.page(r.net.URL("http", evil, "/"))
 	c.shows(s, "evil")

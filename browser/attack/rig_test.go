@@ -41,7 +41,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.AtOnce(3)
+	leak.Main(m)
+}
 
 // patience bounds every wait.
 const patience = time.Minute

@@ -75,6 +75,7 @@ func harmless(address string) bool {
 // TestSchemesOfClients holds that policies of the browser keep whoever has the
 // token from addresses that are not of the web.
 func TestSchemesOfClients(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	arrived := &arrivals{}
 	r.net.Handle(evil, attacker())
@@ -131,6 +132,7 @@ func leaves(address string) bool {
 // TestPageEndsTheBrowser holds that a page which ends the browser, as it can,
 // shows nothing by it, and that the browser is there again for the next use.
 func TestPageEndsTheBrowser(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	r.net.Handle(evil, attacker())
 	req := r.of("a", evil, allowed)
@@ -151,6 +153,7 @@ func TestPageEndsTheBrowser(t *testing.T) {
 // TestSchemesOfPages holds that a page gets to no such address, by no way that
 // a document can go: each tries all of them in frames of one page.
 func TestSchemesOfPages(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	arrived := &arrivals{}
 	r.net.Handle(evil, attacker())
@@ -189,6 +192,7 @@ func TestSchemesOfPages(t *testing.T) {
 // TestSchemesOfSessions holds that a session says itself what it does not open,
 // and why, before the browser is asked.
 func TestSchemesOfSessions(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	r.net.Handle(evil, http.HandlerFunc(html("<title>evil</title>evil")))
 	s := r.session(t, r.of("a", evil, allowed), false)

@@ -32,6 +32,7 @@ const looking = `(async () => {
 // TestScopesAndSessionsApart holds that what a page keeps is seen by nobody but
 // the session in which it was kept.
 func TestScopesAndSessionsApart(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	var mu sync.Mutex
 	cached := 0

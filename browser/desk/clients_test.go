@@ -64,6 +64,7 @@ func checkPicture(t *testing.T, data []byte, width, height int) {
 // of the browser hold for it too, and that a browser which it closes is back
 // with the next use.
 func TestPlaywright(t *testing.T) {
+	t.Parallel()
 	modules := testenv.Playwright(t)
 	r := on(t, "", "")
 	ctx := patient(t)
@@ -132,6 +133,7 @@ func checkDriven(t *testing.T, out []byte) {
 
 // TestChromedp holds the same for the client of Go, as its users have it.
 func TestChromedp(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	req, address := r.shopping("a")

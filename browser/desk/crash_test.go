@@ -108,6 +108,7 @@ const (
 // TestPartsThatDie kills each part of a browser: all others end with it, and
 // the next use, by whichever way, has a browser again in the same container.
 func TestPartsThatDie(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
 	ctx := patient(t)
 	r.workspacePage(of("a"), "page.html", "<title>Here</title>")
@@ -171,6 +172,7 @@ func TestPartsThatDie(t *testing.T) {
 // error that can be tried again, and goes on with the next page, and that the
 // page of another session does not notice.
 func TestTabThatCrashes(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	r.workspacePage(of("a"), "page.html", "<title>Here</title>")

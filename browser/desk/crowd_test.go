@@ -20,6 +20,7 @@ const crowdState = "SANDBOX_DESK_TEST_CROWD"
 // callers and programs start the browser of a scope at once, and that all of
 // them have it.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	var crowd sync.WaitGroup
@@ -74,6 +75,7 @@ func TestCrowd(t *testing.T) {
 // TestCrowdMember is another program for TestCrowd, which starts it and holds
 // what it says; started by nobody it is nothing.
 func TestCrowdMember(t *testing.T) {
+	t.Parallel()
 	state := os.Getenv(crowdState)
 	if state == "" {
 		return
@@ -87,6 +89,7 @@ func TestCrowdMember(t *testing.T) {
 // TestScopesAtOnce holds that browsers of several scopes come up beside each
 // other, and that each session is in its own.
 func TestScopesAtOnce(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	var all sync.WaitGroup

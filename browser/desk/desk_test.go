@@ -18,6 +18,7 @@ import (
 // TestStartAndStop holds what is said of a browser that was brought up, and
 // that it is gone after the stop.
 func TestStartAndStop(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	first, err := r.Start(ctx, of("a"))
@@ -49,6 +50,7 @@ func TestStartAndStop(t *testing.T) {
 // TestServe holds that a bridge serves the browser, is one for all who ask, and
 // ends with the last of them or with the browser.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	one, err := r.Serve(ctx, of("a"))
@@ -96,6 +98,7 @@ func TestServe(t *testing.T) {
 // TestBridgeEndsWithTheBrowser holds that a bridge notices the removal of its
 // browser by somebody else.
 func TestBridgeEndsWithTheBrowser(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	s, err := r.Serve(ctx, of("a"))
@@ -116,6 +119,7 @@ func TestBridgeEndsWithTheBrowser(t *testing.T) {
 // TestSessionReachesWhatRulesLet holds that a session opens what the rules
 // name, through the way out, and nothing else.
 func TestSessionReachesWhatRulesLet(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	req := of("a")
@@ -157,6 +161,7 @@ func TestSessionReachesWhatRulesLet(t *testing.T) {
 // TestStartThatFails holds that a browser which does not come up leaves no
 // container, and that the error has its last words.
 func TestStartThatFails(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"image":"sandbox:bookworm-slim"`, "")
 	ctx := patient(t)
 	_, err := r.Start(ctx, of("a"))
@@ -170,6 +175,7 @@ func TestStartThatFails(t *testing.T) {
 
 // TestNotStartedByUse holds that without autoStart only start makes a browser.
 func TestNotStartedByUse(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"autoStart":false`, "")
 	ctx := patient(t)
 	if _, err := r.Serve(ctx, of("a")); !sandbox.IsNotFound(err) {
@@ -187,6 +193,7 @@ func TestNotStartedByUse(t *testing.T) {
 
 // TestWatchWantsADisplay holds that only a display can be watched.
 func TestWatchWantsADisplay(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	if _, err := r.Watch(patient(t), of("a"), false); sandbox.CodeOf(err) != sandbox.CodeValidation {
 		t.Errorf("a headless browser: %v", err)

@@ -147,6 +147,7 @@ const refused = `self.refused='';addEventListener('securitypolicyviolation',func
 // with control and none without, whatever noVNC was told; and that nothing is
 // seen after the end.
 func TestDisplay(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true,"allowDataUrls":true`, "")
 	ctx := patient(t)
 	served, err := r.Serve(ctx, of("a"))

@@ -16,6 +16,7 @@ import (
 // that those of the second still reach what rules let when the first, which had
 // the browser's way out, has ended.
 func TestWayIsHandedOn(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	req, address := r.shopping("a")

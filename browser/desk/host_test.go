@@ -56,6 +56,7 @@ func pretend(t *testing.T) string {
 // so in so many words, that it is never taken for isolated, and that nothing
 // is made for it.
 func TestHostBrowser(t *testing.T) {
+	t.Parallel()
 	address := pretend(t)
 	r := on(t, `"allowHostControl":true,"hostCdpUrl":"`+address+`"`, "")
 	ctx := patient(t)
@@ -87,6 +88,7 @@ func TestHostBrowser(t *testing.T) {
 // TestHostBrowserThatIsNotThere holds that nothing else is used in the place of
 // a browser of the host that does not answer.
 func TestHostBrowserThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	address := "http://" + l.Addr().String()

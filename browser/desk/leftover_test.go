@@ -62,6 +62,7 @@ func (r *rig) checkNothing(name string) {
 // uses it, and leaves nothing: no container, no network of its own, no record,
 // nobody who listens.
 func TestForceTakesAll(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"none", "own"} {
 		t.Run(network, func(t *testing.T) {
 			r := on(t, `"headless":false,"enableNoVnc":true,"network":"`+network+`"`, "")
@@ -103,6 +104,7 @@ func TestForceTakesAll(t *testing.T) {
 // removes the container with the engine's own tools, that list tells of it, and
 // that the next use makes another one.
 func TestRemovedBehindOurBack(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	served, err := r.Serve(ctx, of("a"))
@@ -132,7 +134,7 @@ func TestRemovedBehindOurBack(t *testing.T) {
 
 // TestNoRoomForASupervisor holds that a container which has no room for one more
 // process is not taken for one of another image.
-func TestNoRoomForASupervisor(t *testing.T) {
+func TestNoRoomForASupervisor(t *testing.T) { // alone: the guest has few threads then, so that it has room
 	r := on(t, "", `"docker":{"pidsLimit":24}`)
 	_, err := r.Start(patient(t), of("a"))
 	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "limits") || strings.Contains(err.Error(), "image") {
@@ -144,6 +146,7 @@ func TestNoRoomForASupervisor(t *testing.T) {
 // and a browser that never answers, are told with the last lines of its log and
 // in time, and leave no container.
 func TestBrowserThatCannotStart(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, docker string
 		timeout      time.Duration

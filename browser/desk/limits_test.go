@@ -129,6 +129,7 @@ func (r *rig) neighbour(session string) (stop func() int) {
 // not more, that its browser is there again for the next use, and that the
 // browser of another scope does not notice.
 func TestLimitsHold(t *testing.T) {
+	t.Parallel()
 	const memory, pids = 1 << 30, 200
 	r := on(t, "", fmt.Sprintf(`"docker":{"memory":"%dm","memorySwap":"%dm","pidsLimit":%d}`, memory>>20, memory>>20, pids))
 	ctx := patient(t)

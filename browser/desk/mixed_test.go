@@ -19,6 +19,7 @@ import (
 // TestHostBrowsersAreNotMixedUp holds that whose settings name one browser of
 // the host is not let into another, which somebody else's settings name.
 func TestHostBrowsersAreNotMixedUp(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	ask := func(session string) string {
@@ -49,6 +50,7 @@ func TestHostBrowsersAreNotMixedUp(t *testing.T) {
 // TestClientsShareTheirRules holds that nobody is let in to the way out of
 // somebody whose rules are others.
 func TestClientsShareTheirRules(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	wide := of("a")
@@ -70,6 +72,7 @@ func TestClientsShareTheirRules(t *testing.T) {
 // TestDisplayShowsTheImagesPages holds that a person gets noVNC as the image
 // has it.
 func TestDisplayShowsTheImagesPages(t *testing.T) {
+	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
 	w, err := r.Watch(patient(t), of("a"), false)
 	must(t, err)
@@ -100,6 +103,7 @@ func TestDisplayShowsTheImagesPages(t *testing.T) {
 // TestWhatIsOpenOutlivesItsCall holds that the context of the call that opened
 // a session or a bridge bounds the opening alone.
 func TestWhatIsOpenOutlivesItsCall(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	req := of("a")
 	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(internet.Files)}}

@@ -25,6 +25,7 @@ const orphanState = "SANDBOX_DESK_TEST_ORPHAN"
 // and page end, nobody listens in the container who did not before, no file of
 // it is left there, and the browser runs on.
 func TestOrphanedSession(t *testing.T) {
+	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
 	r.workspacePage(of("a"), "page.html", "<title>Here</title><script>document.cookie = 'a=b'; localStorage.x = 1</script>")
@@ -67,6 +68,7 @@ func TestOrphanedSession(t *testing.T) {
 // TestOrphanedSessionMember is the other program of TestOrphanedSession, which
 // starts it and holds what it says; started by nobody it is nothing.
 func TestOrphanedSessionMember(t *testing.T) {
+	t.Parallel()
 	state := os.Getenv(orphanState)
 	if state == "" {
 		return

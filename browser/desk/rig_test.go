@@ -35,6 +35,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testenv.AtOnce(3)
 	leak.Main(m)
 }
 

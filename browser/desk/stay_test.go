@@ -75,6 +75,7 @@ func newAnswering(t *testing.T) (*answering, logrus.FieldLogger) {
 // TestStuckWayHoldsNobodyUp holds that a client is let go, and the container
 // after it, when the way out never opens.
 func TestStuckWayHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	r, log := newAnswering(t)
 	r.stuck = true
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,6 +95,7 @@ func TestStuckWayHoldsNobodyUp(t *testing.T) {
 // TestWhoGoesTakesNothingAlong holds that a client which goes while it is let
 // in does not take the browser and its way out from the others.
 func TestWhoGoesTakesNothingAlong(t *testing.T) {
+	t.Parallel()
 	r, log := newAnswering(t)
 	open := func(context.Context) (Opened, error) { return r, nil }
 	var all stays
@@ -140,6 +142,7 @@ func (k *keeper) Remove(context.Context, Request, bool) (string, bool, error) {
 // asked whether it is there does not have it removed, unless it was made for
 // that caller.
 func TestWhoGoesRemovesNothing(t *testing.T) {
+	t.Parallel()
 	for _, created := range []bool{false, true} {
 		r, log := newAnswering(t)
 		k := &keeper{room: r}
