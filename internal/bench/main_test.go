@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	testenv.AtOnce(4)
 	os.Exit(m.Run())
 }
 
@@ -51,6 +52,7 @@ func needs(t *testing.T) *container.Engine {
 // has worked, that what the sandbox can do was measured, and that nothing is
 // left behind.
 func TestSmallRun(t *testing.T) {
+	t.Parallel()
 	e := needs(t)
 	o := options{
 		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: passable(t), program: program(t),
@@ -236,6 +238,7 @@ func homesBelow(t *testing.T, dir string) (found []string) {
 // TestFailureLeavesNothing has a row fail after sandboxes of a pool have been
 // claimed and a session of another manager has its home.
 func TestFailureLeavesNothing(t *testing.T) {
+	t.Parallel()
 	e := needs(t)
 	dir := passable(t)
 	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: report.OpClaim,
@@ -268,9 +271,11 @@ func TestFailureLeavesNothing(t *testing.T) {
 
 // TestSignalLeavesNothing ends the program in the middle of its work.
 func TestSignalLeavesNothing(t *testing.T) {
+	t.Parallel()
 	e := needs(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			c := exec.Command(os.Args[0], "--only", "exec", "--dir", dir, "--guest", testenv.Guest(t))
 			c.Env = append(os.Environ(), asProgram+"=1")
