@@ -24,7 +24,8 @@ type gate struct {
 }
 
 // Enter waits until there is room among those who have entered with name, or
-// ctx ends, which is [sandbox.CodeTimeout]. Who has entered calls release, once.
+// ctx ends, which is [sandbox.CodeTimeout]. Where there is room, Enter does not
+// look at ctx. The caller that has entered calls release, once.
 func (t *Turns) Enter(ctx context.Context, name string) (release func(), err error) {
 	t.mu.Lock()
 	if t.busy == nil {
@@ -44,9 +45,17 @@ func (t *Turns) Enter(ctx context.Context, name string) (release func(), err err
 			delete(t.busy, name)
 		}
 	}
+	release = func() { <-g.ch; leave() }
+	// Of two cases that are ready select takes any: where there is room, a caller
+	// whose context has ended would sometimes blame others.
 	select {
 	case g.ch <- struct{}{}:
-		return func() { <-g.ch; leave() }, nil
+		return release, nil
+	default:
+	}
+	select {
+	case g.ch <- struct{}{}:
+		return release, nil
 	case <-ctx.Done():
 		leave()
 		return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for "+name, "others are at it: %w", ctx.Err())

@@ -68,3 +68,21 @@ func TestEnterGivesUp(t *testing.T) {
 		release()
 	}
 }
+
+// TestRoomUnderAnEndedContext holds that only others make a caller wait: where
+// there is room, one whose context has ended enters, each time.
+func TestRoomUnderAnEndedContext(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var turns keylock.Turns
+	for range 100 {
+		release, err := turns.Enter(ended, "a")
+		if err != nil {
+			t.Fatalf("with room: %v", err)
+		}
+		if _, err := turns.Enter(ended, "a"); sandbox.CodeOf(err) != sandbox.CodeTimeout {
+			t.Fatalf("without room: %v", err)
+		}
+		release()
+	}
+}
