@@ -232,6 +232,7 @@ func TestFilesLeakNothing(t *testing.T) {
 // TestUnreadFiles opens many files that nobody reads: they hold up neither
 // each other nor anything else, and no memory to speak of.
 func TestUnreadFiles(t *testing.T) {
+	long(t)
 	p := newPlaces(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})

@@ -118,8 +118,11 @@ func TestFilesSuite(t *testing.T) {
 		{name: "ruled", ruled: true, again: "a rule that changes nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.again != "" {
+			switch {
+			case tt.again != "":
 				testenv.Exhaustive(t, tt.again)
+			case tt.options != nil:
+				long(t)
 			}
 			fstests.Run(t, fstests.Harness{New: func(t testing.TB) fstests.Rig {
 				p := newPlaces(t)

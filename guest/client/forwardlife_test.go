@@ -132,6 +132,7 @@ func TestForwardListenerIsBounded(t *testing.T) {
 // TestForwardSlowConsumer: one that never reads stalls its own stream only,
 // and costs a window.
 func TestForwardSlowConsumer(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	before := ownMemory()

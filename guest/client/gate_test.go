@@ -73,6 +73,7 @@ func TestCancelInTheCrowd(t *testing.T) {
 // TestClientGoesWithACrowd has a client go whose commands wait for their
 // turn: none of them is left, and none starts later.
 func TestClientGoesWithACrowd(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c, err := client.New(context.Background(), g.connect(), client.Options{})
 	must(t, err)

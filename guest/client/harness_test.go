@@ -316,6 +316,14 @@ func openDir(t testing.TB) string {
 	return dir
 }
 
+// long skips a test that takes more than about a second if the flag -short is set.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long")
+	}
+}
+
 // patience is how long what takes milliseconds may take on a machine on which
 // the tests of many packages run at the same time.
 const patience = time.Minute

@@ -165,6 +165,7 @@ var bombs = map[string]string{
 // TestForkBomb fills the process limit: the guest answers, cannot start
 // more, ends the bomb, and works on.
 func TestForkBomb(t *testing.T) {
+	long(t)
 	for name, script := range bombs {
 		t.Run(name, func(t *testing.T) {
 			const limit = 512

@@ -140,6 +140,7 @@ func TestTraitorHandsOver(t *testing.T) {
 
 // TestTraitorHandsNothing holds that nobody waits for ever.
 func TestTraitorHandsNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	c := betrayed(t, func(traitor) {})
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

@@ -22,6 +22,7 @@ import (
 // that after the last line that we were told the end of or, where it says
 // that it is stale, the one before.
 func TestShellGuestKilledAnywhere(t *testing.T) {
+	long(t)
 	guests := testenv.Rounds(3, 8, 50)
 	heir := startWall(t, client.Options{})
 	stale := 0
@@ -72,6 +73,7 @@ func linesUntilEnd(t *testing.T, s sandbox.Shell) (told int) {
 // TestShellWallsLeaveNothing has shells move from guest to guest, and looks
 // for descriptors, memory and goroutines that stay in the client.
 func TestShellWallsLeaveNothing(t *testing.T) {
+	long(t)
 	move := func() {
 		w := startWall(t, client.Options{})
 		a, b := keptShell(t, w, sandbox.ShellOptions{}, nil), keptShell(t, w, sandbox.ShellOptions{}, nil)
@@ -105,6 +107,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 // TestShellKeptThousand opens shells from states, and ends them in several
 // ways, in one guest, and looks for what stays open there and here.
 func TestShellKeptThousand(t *testing.T) {
+	long(t)
 	shells := testenv.Rounds(20, 80, 300)
 	w := startWall(t, client.Options{})
 	first := keptShell(t, w, sandbox.ShellOptions{}, nil)

@@ -87,6 +87,7 @@ func kept(ticket uint32) []byte { return wire.KeptShell{Ticket: ticket, From: "b
 // TestKeptShellOfNothing holds that a request for a state that nobody hands over
 // fails.
 func TestKeptShellOfNothing(t *testing.T) {
+	long(t)
 	t.Parallel() // it waits for most of its time
 	startRawWall(t).wants("nothing was handed over", wire.TypeKeptShell, kept(1), wire.TypeFailed, wire.KindInvalid)
 }
@@ -94,6 +95,7 @@ func TestKeptShellOfNothing(t *testing.T) {
 // TestKeptShellRequests holds what the guest makes of requests for shells
 // without what they need, and that it lives on.
 func TestKeptShellRequests(t *testing.T) {
+	long(t)
 	t.Parallel() // it waits for most of its time
 	w := startRawWall(t)
 	from := kept

@@ -13,6 +13,7 @@ import (
 // TestShellOutlivesItsGuest is TestShellState over the death of the guest:
 // what a line has set is there in a shell of the next guest.
 func TestShellOutlivesItsGuest(t *testing.T) {
+	long(t)
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
 			k.skip(t)
@@ -110,6 +111,7 @@ func TestShellStateDuringLine(t *testing.T) {
 // TestShellStateSizes moves a state of 10 MB, and keeps none of more than 16
 // MiB.
 func TestShellStateSizes(t *testing.T) {
+	long(t)
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
 			k.skip(t)

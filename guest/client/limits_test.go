@@ -43,6 +43,7 @@ func headless(text string) string {
 
 // TestLimitsAreNotDodged has commands try to use more than they may.
 func TestLimitsAreNotDodged(t *testing.T) {
+	long(t)
 	const hog = `my $x = "a" x (160 << 20); sleep 1000;`
 	memory, cpu, processes := sandbox.Limits{Memory: 80 << 20}, sandbox.Limits{CPUSeconds: 1}, sandbox.Limits{Processes: 16}
 	const burn = `my $end = (times)[0] + 0.3; while ((times)[0] < $end) {}`
@@ -96,6 +97,7 @@ func TestLimitsAreNotDodged(t *testing.T) {
 
 // TestLimitsCountOnce holds what does not count against a limit.
 func TestLimitsCountOnce(t *testing.T) {
+	long(t)
 	c := startGuest(t).client(client.Options{})
 	for _, tt := range []struct {
 		name, text string
@@ -149,6 +151,7 @@ func TestDetachedLimits(t *testing.T) {
 // and that it does not look without limits. The bounds are what a crowded
 // machine needs; alone it is a third of that.
 func TestLimitsCostLittle(t *testing.T) {
+	long(t)
 	for _, tt := range []struct {
 		name   string
 		bounds sandbox.Limits
@@ -292,6 +295,7 @@ func endingGuest(t *testing.T, features []string, exit wire.Exit) *client.Client
 // short they live and by whatever call they are made, that threads do not count,
 // and that a line of a shell is bound like a command.
 func TestProcessesOfAMoment(t *testing.T) {
+	long(t)
 	c := startGuest(t).client(client.Options{})
 	// All children are there before one of them ends.
 	const burst = `pipe(R, W); for (1..%) { my $p = fork; defined $p or exit 7; if (!$p) { close W; <R>; exit } } close W; 1 while wait > 0;`

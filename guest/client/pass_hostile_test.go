@@ -158,6 +158,7 @@ func netFile(t testing.TB) int {
 // TestTraitorSellsNothing holds that nobody waits for ever: for a guest that
 // answers and hands nothing over, or hands something over and does not answer.
 func TestTraitorSellsNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	fd, at := theirListener(t)
 	c := seller(t, listeningAt(at), func(traitor) {})

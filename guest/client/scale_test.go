@@ -62,6 +62,7 @@ func execOnce(c *client.Client) error {
 // what they could leave behind on both sides. That is enough to tell a leak of
 // fifty bytes a command from what a heap breathes.
 func TestTenThousand(t *testing.T) {
+	long(t)
 	commands := testenv.Rounds(500, 2_000, 10_000)
 	g := startGuest(t)
 	g.connect().Close()
@@ -101,6 +102,7 @@ func TestTenThousand(t *testing.T) {
 // runs by more than a leak would show. [TestTenThousand] looks for leaks of
 // memory.
 func TestThousandAtOnce(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	most := leak.Footprint{Descriptors: 100, Resident: 16 << 20}
@@ -165,6 +167,7 @@ func (g *gate) Read(b []byte) (int, error) {
 // logged, and BenchmarkExecTrue64 measures it. A machine that is busy with
 // other things has some more tries.
 func Test64Callers(t *testing.T) {
+	long(t)
 	c := startGuest(t).client(client.Options{})
 	single := latencies(t, c, 1, 300)
 	var median, p99 time.Duration
@@ -232,6 +235,7 @@ const idleBound = 6 << 20
 // memory of all its processes added up, in which what they share counts
 // several times.
 func TestIdleMemory(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	t.Logf("new: %v", g.footprint())

@@ -131,6 +131,7 @@ func TestShellDirectoryDeleted(t *testing.T) {
 // TestShellLargeState keeps what is large, and says nothing false of what
 // is too large.
 func TestShellLargeState(t *testing.T) {
+	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		line(t, s, "export BIG=$(head -c 3000000 /dev/zero | tr '\\0' x)")

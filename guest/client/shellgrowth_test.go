@@ -17,6 +17,7 @@ import (
 // and looks for what they could leave behind in the guest, the holder and the
 // shell.
 func TestShellTenThousandLines(t *testing.T) {
+	long(t)
 	lines := testenv.Rounds(200, 1_500, 10_000)
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
@@ -78,6 +79,7 @@ func kib(b [3]int64) (k [3]int64) {
 // TestShellThousand opens and closes that many shells, some with a line, some
 // that have ended, some in the middle of one.
 func TestShellThousand(t *testing.T) {
+	long(t)
 	shells := testenv.Rounds(40, 150, 1000)
 	g := startGuest(t)
 	c := g.client(client.Options{})

@@ -13,6 +13,7 @@ import (
 // and leaves the shell that follows as it was before; and that lines which stay
 // within them are let be, however many they are.
 func TestShellLineLimits(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	for _, tt := range []struct {

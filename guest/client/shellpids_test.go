@@ -60,6 +60,7 @@ func TestShellAtProcessLimit(t *testing.T) {
 // all that a shell and its holder need to start. Whatever it is that fails,
 // the state is not lost by it, and nobody waits long.
 func TestShellFewProcesses(t *testing.T) {
+	long(t)
 	group := pidsCgroup(t, 512)
 	dir := group.dirs[0]
 	g := startGuest(t, inCgroup(group))

@@ -62,6 +62,7 @@ func TestShellCloseWhileWaiting(t *testing.T) {
 // stops the shell. The next line waits until it is given up, and the one
 // after it finds a new shell.
 func TestShellStuckScript(t *testing.T) {
+	long(t)
 	t.Parallel() // it waits for most of its time
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		t.Parallel()
@@ -109,6 +110,7 @@ func readFile(path string) string {
 // TestShellCloseAtOnce closes a shell while a line is on its way to it: the
 // line ends with the shell, or there is no shell any more.
 func TestShellCloseAtOnce(t *testing.T) {
+	long(t)
 	c := startGuest(t).client(client.Options{})
 	for i := range testenv.Rounds(30, 80, 300) {
 		s := openShell(t, c, sandbox.ShellOptions{})

@@ -24,6 +24,7 @@ import (
 // damaged by the line before it runs all the same: bash 5.2 ends some time
 // after a command substitution that was not closed.
 func TestShellInnocentLine(t *testing.T) {
+	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		for _, bad := range []string{
 			"echo $(", "x=$(", "cat <(", "echo $(case a in", "echo $(<<E", "f() { echo $(", "alias q='echo $('\nq", "echo \"$(", "eval 'echo $('", "(echo $(",
@@ -68,6 +69,7 @@ func TestShellDamagedBeforeInput(t *testing.T) {
 // once, or, when the end met it in the middle, at most once; never twice, and
 // never not at all when it is said to have run.
 func TestShellDiesAtRest(t *testing.T) {
+	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		dir := t.TempDir()
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))

@@ -52,6 +52,7 @@ func TestLargeRequestsNeedNoThreads(t *testing.T) {
 }
 
 func TestCalledOffWritesNeedNoThreads(t *testing.T) {
+	long(t)
 	p := newPlaces(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})

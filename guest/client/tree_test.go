@@ -144,6 +144,7 @@ func TestExitEndsTree(t *testing.T) {
 // TestKillSparesSuccessor: the killer of what a command left behind must not
 // meet the next command of the same stage.
 func TestKillSparesSuccessor(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	for i := range testenv.Rounds(20, 60, 300) {
@@ -279,6 +280,7 @@ func (g *guest) killInside(t testing.TB, s string) {
 }
 
 func TestBackPressure(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	before := ownMemory()
@@ -314,6 +316,7 @@ func TestBackPressure(t *testing.T) {
 }
 
 func TestLargeOutput(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	before := ownMemory()

@@ -41,6 +41,7 @@ func cpuOf(u sandbox.Rusage) time.Duration { return u.User + u.System }
 // then rest. What is told then is what the exit says, which is exact, and what
 // another command of the same stage has used before does not count.
 func TestUsedKnowsAll(t *testing.T) {
+	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	run(t, c, perl(t, burning+`if (!fork) { burn(0.3); exit } wait; burn(0.3)`))
@@ -105,6 +106,7 @@ func TestUsedNeverGoesDown(t *testing.T) {
 // the next look. Who waits for them pays what they have used; who ignores them
 // pays too, if not for all of them.
 func TestUsedOfShortChildren(t *testing.T) {
+	long(t)
 	c := startGuest(t).client(client.Options{})
 	follow := func(cmd sandbox.Command) (seen, exit time.Duration) {
 		p, err := c.Start(context.Background(), cmd)
@@ -140,6 +142,7 @@ func TestUsedOfShortChildren(t *testing.T) {
 // TestUsedIsApart holds that commands do not pay for each other, however many
 // ask at once.
 func TestUsedIsApart(t *testing.T) {
+	long(t)
 	c := startGuest(t).client(client.Options{})
 	busy, _ := start(t, context.Background(), c, sh("echo ready; while :; do :; done"))
 	var idle []sandbox.Process

@@ -53,6 +53,7 @@ func TestProcessesAreCountedByWall(t *testing.T) {
 // TestFullWallLives has commands use up all processes while others make calls
 // that are observed. The guest is counted too, and must not need another thread.
 func TestFullWallLives(t *testing.T) {
+	long(t)
 	p := observing()
 	p.config.Processes = 100
 	w := p.start(t)
