@@ -22,6 +22,9 @@ import (
 
 // TestConformance runs the suite of all walls.
 func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	r := newRig(t)
 	providertest.Run(t, providertest.Harness{
 		New:  func(t testing.TB) sandbox.Provider { return r.provider(t) },

@@ -22,6 +22,9 @@ const alike = `^TestConformance$/(shell|line|file|read|writ|output|stream|termin
 // sandboxes are built without root's way down; with "make test-all" those that
 // are [alike] too.
 func TestAsAnOrdinaryUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	testenv.Require(t, "root") // else all tests run as an ordinary user already
 	testenv.Require(t, "user")
 	dir, err := os.MkdirTemp("", "local-user-")

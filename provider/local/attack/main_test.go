@@ -78,6 +78,9 @@ const ordinary = `^(TestAttacks|TestClose|TestStubGone)$/^(processes|wide|grants
 // TestAsOrdinaryUser runs the attacks that concern him without any privilege,
 // and with "make test-all" the whole suite.
 func TestAsOrdinaryUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
