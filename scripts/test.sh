@@ -3,9 +3,8 @@
 #
 #   scripts/test.sh [--quick] [PACKAGE…]
 #
-# With --quick it leaves out the packages that use the Docker engine and those
-# that start sandboxes by the hundred, and the others run with -short and
-# without the race detector.
+# With --quick it leaves out the packages that use the Docker engine, and the
+# others run with -short and without the race detector.
 #
 # Packages whose tests use the Docker engine run one after the other, because
 # they share that engine; the others run beside them, as many at once as there
@@ -38,10 +37,9 @@ trap 'rm -rf "$work"' EXIT
 # start containers.
 uses_engine='testenv\.Require\([a-z]+, ("docker"|"browser"|wall)\)|sandbox/internal/testenv/(wall|chromium)"'
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "${@:-./...}" >"$work/packages"
-many_sandboxes='/(guest/client|provider/local|provider/local/attack)$'
 engine=() rest=()
 while read -r package dir; do
-    if [ -n "$quick" ] && { [[ $package =~ $many_sandboxes ]] || grep -qE "$uses_engine" "$dir"/*_test.go; }; then
+    if [ -n "$quick" ] && grep -qE "$uses_engine" "$dir"/*_test.go; then
         continue
     elif grep -qE "$uses_engine" "$dir"/*_test.go; then
         engine+=("$package")
