@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -74,7 +75,20 @@ func homeError(err error) error {
 // removeHome removes the home on the disk of the sandbox at the berth of that
 // name, if it has one. The sandbox is gone.
 func (m *Manager) removeHome(ctx context.Context, berth string) error {
-	stores, err := m.homeStores()
+	return homeStores(m.homeStores).remove(ctx, berth)
+}
+
+// homeStores returns the stores of homes that there are.
+type homeStores func() ([]*workspace.Store, error)
+
+// homeStoresOnce returns the stores as they are at its first call, for a sweep:
+// the settings say where they lie, not the record, and a sandbox that a sweep
+// removes had its home before. It is safe for concurrent use.
+func (m *Manager) homeStoresOnce() homeStores { return sync.OnceValues(m.homeStores) }
+
+// remove removes the home at the berth of that name from the store that has it.
+func (h homeStores) remove(ctx context.Context, berth string) error {
+	stores, err := h()
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ type broom struct {
 	o     PruneOptions
 	grace time.Duration
 	rules map[string]prune.Rules // by agent
+	homes homeStores
 	out   Pruned
 
 	both   map[string]bool // names that sandboxes of several providers have
@@ -72,7 +73,7 @@ type broom struct {
 }
 
 func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
-	b := &broom{m: m, o: o, grace: grace, rules: map[string]prune.Rules{}, out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
+	b := &broom{m: m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: m.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
 	records, problems, err := m.records.List("")
 	if err != nil {
 		return b.out, err
@@ -234,7 +235,7 @@ func (b *broom) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.R
 		return
 	}
 	report := prune.Apply(ctx, plan, prune.RemoverFunc(func(ctx context.Context, r prune.Removal) error {
-		return b.m.sweepOne(ctx, p, r, b.o.Workspaces)
+		return b.sweepOne(ctx, p, r)
 	}), b.m.leases, b.m.records.Of(p.Name()))
 	for _, r := range report.Removed {
 		b.out.Removed = append(b.out.Removed, b.removed(p, r))
@@ -256,14 +257,20 @@ func (b *broom) removed(p sandbox.Provider, r prune.Removal) Removed {
 func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detail }
 
 // sweepOne removes one sandbox with what belongs to it on the host.
-func (m *Manager) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal, workspaces bool) error {
+func (b *broom) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
+	m := b.m
 	if r.Kind == sandbox.KindPool {
 		return m.removeSlot(ctx, p, r.Name)
 	}
 	m.handles.drop(r.Name)
-	berth, err := home(m.records, r.Name)
+	// The caller holds the exclusive lease: the claim does not change.
+	claim, claimed, err := m.records.ClaimOf(r.Name)
 	if err != nil {
 		return err
+	}
+	berth := r.Name
+	if claimed {
+		berth = claim.Slot
 	}
 	if r.Reason != prune.Missing {
 		if err := p.Remove(ctx, r.Name); err != nil {
@@ -271,7 +278,7 @@ func (m *Manager) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 		}
 	}
 	if p.Features().Images { // other providers have homes in memory
-		if err := m.removeHome(ctx, berth); err != nil {
+		if err := b.homes.remove(ctx, berth); err != nil {
 			return err
 		}
 	}
@@ -281,10 +288,13 @@ func (m *Manager) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	if err := m.state.RemoveSocketDir(berth); err != nil {
 		return err
 	}
-	if workspaces && r.Record != nil {
+	if b.o.Workspaces && r.Record != nil {
 		if err := m.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace); err != nil {
 			return err
 		}
+	}
+	if !claimed {
+		return nil
 	}
 	return m.leaveBerth(r.Name)
 }

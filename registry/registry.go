@@ -230,11 +230,16 @@ func (s *Store) Look(kind sandbox.Kind, name string) (Record, error) {
 
 // read returns the record as it lies on disk.
 func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
-	path, err := s.path(kind, name)
+	path, data, err := s.locate(kind, name)
 	if err != nil {
 		return file{}, err
 	}
-	f, err := readFile(path, name, kind)
+	var f file
+	if data != nil {
+		f, err = decode(data, name, kind)
+	} else {
+		f, err = readFile(path, name, kind)
+	}
 	if err != nil {
 		return file{}, s.problem(path, name, kind, err).Err
 	}
@@ -343,39 +348,51 @@ func (s *Store) Delete(kind sandbox.Kind, name string) error {
 
 // path returns where the record lies.
 func (s *Store) path(kind sandbox.Kind, name string) (string, error) {
+	path, _, err := s.locate(kind, name)
+	return path, err
+}
+
+// locate is path, and returns what the file holds where finding it meant to
+// read it; else data is nil.
+func (s *Store) locate(kind sandbox.Kind, name string) (path string, data []byte, err error) {
 	if err := statedir.CheckName(name); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	sub, err := kindDir(kind)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return s.among(filepath.Join(s.root, sub), name), nil
+	path, data = s.among(filepath.Join(s.root, sub), name)
+	return path, data, nil
 }
 
-// among returns the place of the record of a name in dir.
-func (s *Store) among(dir, name string) string {
+// among returns the place of the record of a name in dir, and what it holds
+// where that was read.
+func (s *Store) among(dir, name string) (path string, data []byte) {
 	first := filepath.Join(dir, name+".json")
 	if s.provider == "" {
 		if _, err := os.Lstat(first); errors.Is(err, fs.ErrNotExist) {
 			if others, err := filepath.Glob(filepath.Join(dir, name+"@*.json")); err == nil && len(others) > 0 { // in order of names
-				return others[0]
+				return others[0], nil
 			}
 		}
-		return first
+		return first, nil
 	}
 	own := filepath.Join(dir, name+"@"+s.provider+".json")
 	if _, err := os.Lstat(own); err == nil {
-		return own
+		return own, nil
 	}
 	data, err := readBounded(first, maxRecord)
 	var there struct {
 		Provider string `json:"provider"`
 	}
 	if err == nil && json.Unmarshal(data, &there) == nil && there.Provider != "" && there.Provider != s.provider {
-		return own
+		return own, nil
 	}
-	return first
+	if err != nil {
+		return first, nil // reading the file again returns the error
+	}
+	return first, data
 }
 
 // stem is the name of the file of a record without what tells its kind.
