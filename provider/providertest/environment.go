@@ -14,7 +14,7 @@ const hostVariable = "PROVIDERTEST_OF_THE_HOST"
 func environmentChecks() []Check {
 	return []Check{
 		{Name: "environment of the spec and over it the command's", run: environmentLayers},
-		{Name: "nothing of the host's environment leaks in", run: environmentLeak},
+		{Name: "nothing of the host's environment leaks in", run: environmentLeak, alone: true},
 		{Name: "a bare command has its own environment and nothing else", run: environmentBare},
 		{Name: "commands start in workdir or their own dir", run: directories},
 		{Name: "a missing dir is an error", run: missingDir},

@@ -71,6 +71,12 @@ type Harness struct {
 	// two minutes. Only failing checks wait that long.
 	Patience time.Duration
 
+	// Together lets checks run at the same time, as many as -parallel says,
+	// where that is possible: one that sets what the whole process has, or
+	// measures it, runs before them and alone. Goroutines that stay behind are
+	// looked for when all have ended, and are not of a check that is named.
+	Together bool
+
 	// Without names checks that this provider cannot pass and the reason.
 	// They are reported as skipped. A name that is no check is an error.
 	Without map[string]string
@@ -93,10 +99,12 @@ type Check struct {
 	Name  string
 	needs func(Harness) string // what the harness lacks, or empty
 	run   func(*rig)
+	alone bool // it sets or measures what the whole process has
 }
 
-// Run runs every check as a subtest. The checks of one Run are not parallel,
-// because each looks for goroutines that were left behind.
+// Run runs every check as a subtest. The checks of one Run are not parallel
+// unless [Harness.Together] is set, because each looks for goroutines that were
+// left behind.
 func Run(t *testing.T, h Harness) {
 	checks := Checks()
 	known := make(map[string]bool, len(checks))
@@ -109,13 +117,46 @@ func Run(t *testing.T, h Harness) {
 		}
 	}
 	for _, c := range checks {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, h) })
+		if c.alone || !h.Together {
+			t.Run(c.Name, func(t *testing.T) { c.Run(t, h) })
+		}
 	}
+	if !h.Together {
+		return
+	}
+	leavesNothing(t) // a test's clean-ups run when its parallel subtests have ended
+	for _, c := range checks {
+		if !c.alone {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.check(t, h, false)
+			})
+		}
+	}
+}
+
+// leavesNothing looks for new goroutines when t has ended.
+func leavesNothing(t testing.TB) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // a check that gave up leaves what it waited for
+		}
+		if err := leak.Find(leak.Patience, before); err != nil {
+			t.Errorf("goroutines are left: %v", err)
+		}
+	})
 }
 
 // Run runs one check. It takes a testing.TB so that a test can hand in a
 // recorder and see a check fail.
 func (c Check) Run(t testing.TB, h Harness) {
+	t.Helper()
+	c.check(t, h, true)
+}
+
+// check is Run, which looks for goroutines if leaks is set.
+func (c Check) check(t testing.TB, h Harness, leaks bool) {
 	t.Helper()
 	if reason := h.Without[c.Name]; reason != "" {
 		t.Skip(reason)
@@ -134,15 +175,9 @@ func (c Check) Run(t testing.TB, h Harness) {
 	}
 	// Clean-ups run in reverse: sandboxes go first, then the provider's
 	// own, then we look for what is left.
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		if t.Failed() {
-			return // a check that gave up leaves what it waited for
-		}
-		if err := leak.Find(leak.Patience, before); err != nil {
-			t.Errorf("goroutines are left: %v", err)
-		}
-	})
+	if leaks {
+		leavesNothing(t)
+	}
 	if h.Leaks != nil {
 		t.Cleanup(func() { h.Leaks(t) })
 	}

@@ -11,7 +11,7 @@ import (
 // pressureChecks hold that output is never buffered without bound.
 func pressureChecks() []Check {
 	return []Check{
-		{Name: "100 MB of output need little memory", run: largeOutput},
+		{Name: "100 MB of output need little memory", run: largeOutput, alone: true},
 		{Name: "a reader that waits does not stop other commands", run: slowReader},
 		{Name: "what nobody reads can be cancelled", run: cancelUnread},
 		{Name: "endless output can be cancelled", run: cancelEndless},

@@ -12,7 +12,7 @@ func shellOpenChecks() []Check {
 	return []Check{
 		{Name: "a shell has its id and names its program", run: shellIdentity},
 		{Name: "a shell starts in its dir or the workdir", run: shellDir},
-		{Name: "a shell has the sandbox's environment and over it its own", run: shellEnvironment},
+		{Name: "a shell has the sandbox's environment and over it its own", run: shellEnvironment, alone: true},
 		{Name: "a shell is bound by the limits of its handle", run: shellLimits},
 		{Name: "a shell in a missing dir is an error", run: shellMissingDir},
 		{Name: "a shell under an ended context is not opened", run: shellEndedContext},
