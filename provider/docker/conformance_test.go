@@ -17,11 +17,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// TestConformance runs the suite of all walls on the real engine, over both
-// ways to the guest.
+// TestConformance runs the suite of all walls on the real engine, with
+// "make test-all" over both ways to the guest. TestRelay and others use the
+// relay in every run.
 func TestConformance(t *testing.T) {
 	t.Run("socket", func(t *testing.T) { conformance(t, func(s sandbox.Spec) sandbox.Spec { return s }) })
-	t.Run("relay", func(t *testing.T) { conformance(t, withoutSocket) })
+	t.Run("relay", func(t *testing.T) {
+		testenv.Exhaustive(t, "the suite over another way to the guest")
+		conformance(t, withoutSocket)
+	})
 }
 
 func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
@@ -51,7 +55,8 @@ func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
 		return connectWith(t, container.Deadlines{Query: time.Second, Create: time.Second, Change: time.Second, Start: time.Second})
 	}
 	providertest.Run(t, providertest.Harness{
-		New: connect,
+		Together: true,
+		New:      connect,
 		Spec: func(_ testing.TB, key string) sandbox.Spec {
 			s := way(r.Spec(key))
 			s.ImageID = strings.TrimSpace(string(id))

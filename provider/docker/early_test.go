@@ -56,6 +56,7 @@ func (e relaying) Exec(ctx context.Context, name string, argv []string) (*contai
 // TestLateGuest holds that a guest which listens only after a relay has given it
 // up is waited for, over both ways; and that this has an end.
 func TestLateGuest(t *testing.T) {
+	t.Parallel()
 	for name, way := range map[string]func(sandbox.Spec) sandbox.Spec{
 		"socket": func(s sandbox.Spec) sandbox.Spec { return s },
 		"relay":  withoutSocket,
@@ -98,6 +99,7 @@ func TestLateGuest(t *testing.T) {
 // TestRefusedRelay holds that a relay which fails in another way is not tried
 // again.
 func TestRefusedRelay(t *testing.T) {
+	t.Parallel()
 	w := wall.New(t)
 	s, dir := lateSpec(t, w, "refused")
 	s = withoutSocket(s)

@@ -17,6 +17,7 @@ import (
 // TestExec holds what an exec of the engine promises: the identity and the streams
 // of docker exec, and an end of the whole process group.
 func TestExec(t *testing.T) {
+	t.Parallel()
 	w := wall.New(t)
 	s := w.Spec("exec")
 	sb := w.Create(s)

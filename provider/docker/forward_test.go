@@ -104,6 +104,7 @@ func portOf(l net.Listener) string { return fmt.Sprint(l.Addr().(*net.TCPAddr).P
 
 // TestForwardToServerInside reaches a web server of the sandbox.
 func TestForwardToServerInside(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "web", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		want := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
@@ -141,6 +142,7 @@ s.serve_forever()`)
 // TestForwardToServerOutside has programs of the sandbox reach a web server
 // of the host, which nobody else can reach there.
 func TestForwardToServerOutside(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "out", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		// Held until it is asked for, so that nobody else opens the address on
@@ -289,6 +291,7 @@ func (zeroes) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestForwardFailures holds the errors of a real wall.
 func TestForwardFailures(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "fail", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		ctx := context.Background()

@@ -17,6 +17,7 @@ import (
 
 // TestForwardHalfClose ends one direction, then the other.
 func TestForwardHalfClose(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "half", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		l := listenIn(t, sb, "127.0.0.1:0")
@@ -66,6 +67,7 @@ while True:
 // TestForwardUnread has consumers on both sides that never read: each stalls
 // its own stream, and memory stays where it is, outside and in the guest.
 func TestForwardUnread(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "unread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		background(t, sb, "python3", "-c", flooder)
@@ -102,6 +104,7 @@ func TestForwardUnread(t *testing.T) {
 // TestForwardWallFalls ends the wall, the session and the program in the
 // middle of a stream. Both ends hear of it in bounded time.
 func TestForwardWallFalls(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(w *wall.Wall, s sandbox.Spec, sb sandbox.Sandbox, p sandbox.Process) error{
 		"removed": func(w *wall.Wall, s sandbox.Spec, _ sandbox.Sandbox, _ sandbox.Process) error {
 			return w.Engine.Remove(context.Background(), s.Name)

@@ -65,6 +65,7 @@ func imageOf(t *testing.T, lines ...string) (api *client.Client, id string) {
 // TestImageFolders holds that what an image has below /run and in its volumes is
 // there at each start, belongs to the sandbox, and leaves nothing at the engine.
 func TestImageFolders(t *testing.T) {
+	t.Parallel()
 	api, id := imageOf(t,
 		"RUN mkdir -p /run/postgresql /data/in && chmod 1777 /run/postgresql && ln -s /run/postgresql /run/pg",
 		"RUN echo content >/data/in/f && ln /data/in/f /data/hard && ln -s in/f /data/soft && mkfifo /data/pipe && chmod 600 /data/in/f && chmod 555 /data/in && chown -R 999:999 /data && chmod 2750 /data",
@@ -129,6 +130,7 @@ func TestImageFolders(t *testing.T) {
 // TestImageFolderTooLarge holds that content which does not fit is an error that
 // names the folder and the setting, and that no sandbox is left.
 func TestImageFolderTooLarge(t *testing.T) {
+	t.Parallel()
 	_, id := imageOf(t, "RUN mkdir /run/big && head -c 3000000 /dev/zero >/run/big/file")
 	r := wall.New(t)
 	s := r.Spec("large")

@@ -66,6 +66,7 @@ test $tried -ge 3 && echo tried`
 // it can neither read nor forge their output, nor signal them, nor reach the
 // stages and relays that carry them.
 func TestTwoSessionsApart(t *testing.T) {
+	t.Parallel()
 	twoSessions(t, "apart", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
 		out := &watched{seen: make(chan struct{})}
 		victim, err := a.Start(context.Background(), sandbox.Command{
@@ -175,6 +176,7 @@ func timesOut(t testing.TB, sb sandbox.Sandbox, way string, mark int, within tim
 // timeout: all of its escapees die, and none of the other session's, which
 // escaped in the same way; then those die with theirs.
 func TestTwoSessionsTimeouts(t *testing.T) {
+	t.Parallel()
 	twoSessions(t, "timeouts", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
 		const first, second = 86420, 86430
 		for name, way := range ways {
@@ -228,6 +230,7 @@ func TestTwoSessionsTimeouts(t *testing.T) {
 // TestTwoSessionsClose closes one session: it takes what it started with it,
 // and nothing of the other one.
 func TestTwoSessionsClose(t *testing.T) {
+	t.Parallel()
 	twoSessions(t, "close", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
 		mine, _ := background(t, a, "sh", "-c", fmt.Sprintf(ways["double fork"], 86420))
 		theirs, _ := background(t, b, "sh", "-c", fmt.Sprintf(ways["double fork"], 86430))

@@ -31,6 +31,7 @@ func (e lateEngine) Inspect(ctx context.Context, name string) (sandbox.Info, err
 // TestFallNoticedLate opens a sandbox that has fallen while the engine, which
 // is busy, still calls it running.
 func TestFallNoticedLate(t *testing.T) {
+	t.Parallel()
 	for what, fall := range map[string]func(ctx context.Context, w *wall.Wall, name string) error{
 		"killed": func(ctx context.Context, w *wall.Wall, name string) error { return w.Engine.Kill(ctx, name) },
 		"restarted": func(ctx context.Context, w *wall.Wall, name string) error {
@@ -67,6 +68,7 @@ func TestFallNoticedLate(t *testing.T) {
 // goes on calling it running for longer than one that is only slow to answer is
 // given.
 func TestFallNoticedVeryLate(t *testing.T) {
+	t.Parallel()
 	w := wall.New(t)
 	sb, s := w.Open("verylate")
 	must(t, sb.Close())
@@ -87,6 +89,7 @@ func TestFallNoticedVeryLate(t *testing.T) {
 // TestFallNoticedNever holds that an engine that keeps to it is an error in
 // bounded time.
 func TestFallNoticedNever(t *testing.T) {
+	t.Parallel()
 	w := wall.New(t)
 	sb, s := w.Open("never")
 	must(t, sb.Close())

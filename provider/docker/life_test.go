@@ -19,6 +19,7 @@ import (
 
 // TestBehindOurBack does to a container what others do to containers.
 func TestBehindOurBack(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(ctx context.Context, r *wall.Wall, name string) error{
 		"paused": func(ctx context.Context, r *wall.Wall, name string) error { return r.Engine.Pause(ctx, name) },
 		"killed": func(ctx context.Context, r *wall.Wall, name string) error { return r.Engine.Kill(ctx, name) },
@@ -64,6 +65,7 @@ func TestBehindOurBack(t *testing.T) {
 }
 
 func TestRemovedBehindOurBack(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	sb, s := r.Open("gone")
 	ctx := context.Background()
@@ -81,6 +83,7 @@ func TestRemovedBehindOurBack(t *testing.T) {
 
 // TestCreateLeavesNothing makes each step of create fail.
 func TestCreateLeavesNothing(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		spoil func(*sandbox.Spec)
 		wrap  func(docker.Engine) docker.Engine
@@ -162,6 +165,7 @@ func (w withoutIPv6) Start(ctx context.Context, name string) error {
 // TestKernelWithoutIPv6 holds that a sandbox is made all the same, and that the
 // operator hears what it lacks.
 func TestKernelWithoutIPv6(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("noipv6")
 	var warned []string
@@ -180,6 +184,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 
 // TestCancelledCreate ends the caller's context at different moments.
 func TestCancelledCreate(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	for _, after := range []time.Duration{0, 3, 10, 30, 80, 150, 300} {
 		s := r.Spec("cancel")
@@ -196,6 +201,7 @@ func TestCancelledCreate(t *testing.T) {
 }
 
 func TestCreateOnce(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("once")
 	var wg sync.WaitGroup
@@ -220,6 +226,7 @@ func TestCreateOnce(t *testing.T) {
 }
 
 func TestForeignContainer(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("foreign")
 	out, err := exec.Command("docker", "create", "--label", "dev.bulkhead.test="+r.State.Instance(), "--name", s.Name, wall.Image, "true").CombinedOutput()
@@ -241,6 +248,7 @@ func TestForeignContainer(t *testing.T) {
 }
 
 func TestSomebodyElses(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	_, s := r.Open("mine")
 	s.Owner.Tenant = "intruder"
@@ -251,6 +259,7 @@ func TestSomebodyElses(t *testing.T) {
 
 // TestRefusedAtCreate holds that the provider itself refuses, whoever calls.
 func TestRefusedAtCreate(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	link := t.TempDir() + "/innocent"
 	must(t, os.Symlink("/etc", link))

@@ -22,6 +22,7 @@ func (d describing) Posture(context.Context) (container.Posture, error) { return
 // TestPlanOfSampledLimits holds that the plan of a sandbox says when its bound of
 // processes is held by looking from time to time.
 func TestPlanOfSampledLimits(t *testing.T) {
+	t.Parallel()
 	bounded := sandbox.Limits{Processes: 30}
 	for _, tt := range []struct {
 		limits          sandbox.Limits

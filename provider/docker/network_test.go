@@ -69,6 +69,7 @@ func foreignNetwork(t testing.TB, r *wall.Wall, name string, args ...string) str
 
 // TestOwnNetwork follows a network from its making to its end.
 func TestOwnNetwork(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	s := ownSpec(r, "own")
 	sb := r.Create(s)
@@ -101,6 +102,7 @@ func TestOwnNetwork(t *testing.T) {
 // TestOwnNetworkReaches holds what the documentation says of such a network:
 // the host's services are in reach at the gateway.
 func TestOwnNetworkReaches(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := ownSpec(r, "reaches")
 	sb := r.Create(s)
@@ -117,6 +119,7 @@ func TestOwnNetworkReaches(t *testing.T) {
 // TestOwnNetworkPeer holds that a container somebody attaches to the network
 // does not reach the sandbox over it, and that the host does.
 func TestOwnNetworkPeer(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := ownSpec(r, "peer")
 	sb := r.Create(s)

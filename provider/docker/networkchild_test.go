@@ -117,6 +117,7 @@ func killAt(t testing.TB, r *wall.Wall, s sandbox.Spec, step string) {
 // TestOwnNetworkKilled kills a process between the steps. What it leaves is
 // found by list, is used by the next create, and goes with remove.
 func TestOwnNetworkKilled(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		step   string
 		status sandbox.Status // of what is left
@@ -164,6 +165,7 @@ func TestOwnNetworkKilled(t *testing.T) {
 // TestOwnNetworkLeftAlone removes what a killed process has left, without a
 // create before.
 func TestOwnNetworkLeftAlone(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	s := ownSpec(r, "left")
 	killAt(t, r, s, "after network")
@@ -174,6 +176,7 @@ func TestOwnNetworkLeftAlone(t *testing.T) {
 // TestOwnNetworkTwoProcesses lets processes create one sandbox at once,
 // without the lease that the manager would take: one makes it, and it works.
 func TestOwnNetworkTwoProcesses(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	s := ownSpec(r, "two")
 	type end struct {

@@ -27,6 +27,7 @@ func (l losing) CreateNetwork(ctx context.Context, p container.NetworkPlan) (str
 
 // TestOwnNetworkFailedCreate makes each step of create fail.
 func TestOwnNetworkFailedCreate(t *testing.T) {
+	t.Parallel()
 	noRange := func() ([]netip.Prefix, error) {
 		return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12")}, nil
 	}
@@ -96,6 +97,7 @@ func (s slowToShow) Create(ctx context.Context, p container.Plan) (string, []str
 // TestOwnNetworkOfTheWinner lets a create lose the name to one that the engine
 // takes long for: the loser leaves the network to it.
 func TestOwnNetworkOfTheWinner(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	s := ownSpec(r, "winner")
 	took, on := make(chan struct{}), make(chan struct{})
@@ -144,6 +146,7 @@ func (g givenUp) Create(ctx context.Context, p container.Plan) (string, []string
 // TestOwnNetworkGivenUp takes the network away between container and start, as
 // a process does that has made it and meets another one of that name.
 func TestOwnNetworkGivenUp(t *testing.T) {
+	t.Parallel()
 	for times, want := range map[int]sandbox.Code{1: "", 2: "", 3: sandbox.CodeUnavailable} {
 		r, ctx := wall.New(t), context.Background()
 		s := ownSpec(r, "given-up")
@@ -175,6 +178,7 @@ func (r refusing) Create(context.Context, container.Plan) (string, []string, err
 
 // TestOwnNetworkCancelledCreate ends the caller's context at different moments.
 func TestOwnNetworkCancelledCreate(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	for _, after := range []time.Duration{0, 3, 10, 30, 60, 90, 150, 250, 400} {
 		s := ownSpec(r, "cancel")
@@ -196,6 +200,7 @@ func TestOwnNetworkCancelledCreate(t *testing.T) {
 // TestForeignNetwork holds that a network which is not ours is neither used
 // nor removed, whatever it is called.
 func TestForeignNetwork(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	s := ownSpec(r, "foreign")
 	ours := []string{"--opt", "com.docker.network.bridge.enable_icc=false", "--subnet", "10.213.255.0/29"}
@@ -223,6 +228,7 @@ func TestForeignNetwork(t *testing.T) {
 // TestSomebodyElsesNetwork holds that no sandbox joins the network that was
 // made for another one.
 func TestSomebodyElsesNetwork(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := ownSpec(r, "mine")
 	r.Create(s)
@@ -236,6 +242,7 @@ func TestSomebodyElsesNetwork(t *testing.T) {
 // TestNetworkInUse holds that a network with somebody else's container on it
 // is not used, and that this is told.
 func TestNetworkInUse(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	s := ownSpec(r, "in-use")
 	killAt(t, r, s, "after network")
@@ -256,6 +263,7 @@ func TestNetworkInUse(t *testing.T) {
 // TestNetworkRemovedBehindOurBack takes the network of a stopped sandbox away,
 // and puts another one of the same name in its place.
 func TestNetworkRemovedBehindOurBack(t *testing.T) {
+	t.Parallel()
 	for what, before := range map[string]func(*testing.T, *wall.Wall, sandbox.Spec){
 		"started before": func(t *testing.T, r *wall.Wall, s sandbox.Spec) {
 			r.Create(s)
@@ -288,6 +296,7 @@ func TestNetworkRemovedBehindOurBack(t *testing.T) {
 // TestNamedNetworkMissing holds that a network which is not there is not taken
 // for a sandbox which is not there.
 func TestNamedNetworkMissing(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("named")
 	s.Network = "no-such-network"

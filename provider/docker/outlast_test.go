@@ -105,6 +105,7 @@ func waited(t testing.TB, p sandbox.Process, within time.Duration, code sandbox.
 // ends with an error in bounded time, its processes are gone, and the next
 // call works where there still is a wall.
 func TestOutlastFall(t *testing.T) {
+	t.Parallel()
 	cli := func(args ...string) func(*wall.Wall, sandbox.Sandbox) error {
 		return func(_ *wall.Wall, sb sandbox.Sandbox) error {
 			return exec.Command("docker", append(args, sb.Info().Name)...).Run()
@@ -161,6 +162,7 @@ func TestOutlastFall(t *testing.T) {
 // end: the caller is not frozen with it, and after the thaw nothing of the
 // command is left.
 func TestOutlastPause(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "pause", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -185,6 +187,7 @@ func TestOutlastPause(t *testing.T) {
 
 // TestOutlastShortPause freezes the container for a moment: nothing is lost.
 func TestOutlastShortPause(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "nap", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		out := &watched{seen: make(chan struct{})}

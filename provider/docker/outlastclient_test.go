@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(runCreate(spec, os.Getenv(childState), os.Getenv(childStop)))
 		return
 	}
+	testenv.AtOnce(4)
 	os.Exit(m.Run())
 }
 
@@ -70,6 +71,7 @@ func runChild(spec, state string) error {
 // TestOutlastClient kills the client's process, with everything that it has
 // running inside: what it started goes with it, and nothing else does.
 func TestOutlastClient(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "client", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		other := w.Reopen(s)
 		kept, _ := background(t, other, "sh", "-c", "echo ready; exec sleep 86500")
@@ -109,6 +111,7 @@ func TestOutlastClient(t *testing.T) {
 
 // TestOutlastUnread has a command write 1 GB to somebody who never reads.
 func TestOutlastUnread(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "unread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		pid := sb.Info().PID
@@ -154,6 +157,7 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 // TestOutlastMuchOutput takes in thirty times what it may cost in memory.
 // A gigabyte goes through the same client and guest without a container.
 func TestOutlastMuchOutput(t *testing.T) {
+	t.Parallel()
 	overBoth(t, "giga", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		pid := sb.Info().PID

@@ -47,6 +47,7 @@ func half(f wire.Frame) []byte {
 // command of that connection runs. The guest ends the connection and what it
 // started, in bounded time, and serves the others.
 func TestOutlastClientFrames(t *testing.T) {
+	t.Parallel()
 	garbage := bytes.Repeat([]byte{0xde, 0xad, 0xbe, 0xef}, 4096)
 	data := wire.Frame{Type: wire.TypeData, Stream: 1, Payload: make([]byte, 100)}
 	for name, bad := range map[string][]byte{
@@ -130,6 +131,7 @@ func (f *faulty) Close() error {
 // guest says. The command ends with an error in bounded time, nothing of it
 // is left inside, and the next session works.
 func TestOutlastGuestFrames(t *testing.T) {
+	t.Parallel()
 	garbage := bytes.Repeat([]byte{0xde, 0xad, 0xbe, 0xef}, 4096)
 	data := wire.Frame{Type: wire.TypeData, Flags: wire.Stdout, Stream: 1, Payload: make([]byte, 100)}
 	for name, tt := range map[string]struct {

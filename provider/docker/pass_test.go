@@ -20,6 +20,7 @@ import (
 // TestListenerIsASocket holds that a listener inside is a socket of this
 // process where the guest's socket can be reached, and frames elsewhere.
 func TestListenerIsASocket(t *testing.T) {
+	t.Parallel()
 	w := wall.New(t)
 	s := w.Spec("pass")
 	_, err := w.P.Create(context.Background(), s)
@@ -67,6 +68,7 @@ func opened(t testing.TB, w *wall.Wall, s sandbox.Spec) sandbox.Sandbox {
 // TestListenerFallsWithContainer ends a container with a listener and a
 // connection: both are heard of, and nothing of them stays open.
 func TestListenerFallsWithContainer(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(w *wall.Wall, s sandbox.Spec) error{
 		"removed": func(w *wall.Wall, s sandbox.Spec) error { return w.Engine.Remove(context.Background(), s.Name) },
 		"killed":  func(w *wall.Wall, s sandbox.Spec) error { return w.Engine.Kill(context.Background(), s.Name) },

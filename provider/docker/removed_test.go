@@ -24,6 +24,7 @@ func (c conflicting) Start(context.Context, string) error {
 // removes between its making and its start, in the engine's own words: that it
 // has none, and not that there is one.
 func TestRemovedBeforeItsStart(t *testing.T) {
+	t.Parallel()
 	r, ctx := wall.New(t), context.Background()
 	opts := docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World}
 	for text, want := range map[string]sandbox.Code{

@@ -33,6 +33,7 @@ func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
 // TestRunsc holds that the wall works on gVisor, over the relay, with the
 // posture that fits it: a kernel of its own instead of our filter.
 func TestRunsc(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := gvisor(r, r.Spec("runsc"))
 	s.OnStart = []string{"echo started > /workspace/started"}
@@ -92,6 +93,7 @@ func TestRunsc(t *testing.T) {
 
 // TestRelay holds that the relay alone carries a session on any runtime.
 func TestRelay(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("relay")
 	s.Mounts = slices.DeleteFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })

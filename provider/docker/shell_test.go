@@ -39,6 +39,7 @@ func withoutSocket(s sandbox.Spec) sandbox.Spec {
 // TestShell runs persistent shells in a real container over both
 // transports, bash and the image's sh.
 func TestShell(t *testing.T) {
+	t.Parallel()
 	w := wall.New(t)
 	spec := w.Spec("shell")
 	spec.Limits.OpenFiles = 100

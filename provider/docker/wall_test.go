@@ -69,6 +69,7 @@ func TestInside(t *testing.T) {
 
 // TestSyscalls tries the system calls that the profile takes away.
 func TestSyscalls(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	sb, _ := r.Open("syscalls")
 	const try = `
@@ -128,6 +129,7 @@ print("ok" if r >= 0 else ctypes.get_errno())
 // settings and belongs to the sandbox's user where the image has that folder with
 // another mode too, also after the container was stopped and started.
 func TestTmpfsOverFolders(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("tmpfs")
 	s.Tmpfs = append(s.Tmpfs,
@@ -171,6 +173,7 @@ func TestTracing(t *testing.T) {
 
 // TestInspect looks at the wall from the engine's side.
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("inspect")
 	s.Env["API_KEY"] = "s3cret-in-env"
@@ -221,6 +224,7 @@ func TestInspect(t *testing.T) {
 // TestDestroyers runs what fills, floods and kills, and holds that this
 // sandbox, its neighbour and the host's disk are afterwards as they were.
 func TestDestroyers(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	sb, s := r.Open("victim")
 	neighbour, _ := r.Open("neighbour")
@@ -272,6 +276,7 @@ func TestDestroyers(t *testing.T) {
 
 // TestForgedSocket lets code inside try to take the guest's place at the socket.
 func TestForgedSocket(t *testing.T) {
+	t.Parallel()
 	r := wall.New(t)
 	s := r.Spec("forge")
 	sb := r.Create(s)
