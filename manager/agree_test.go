@@ -31,6 +31,7 @@ import (
 // the proxy makes of a request to it: verdict and rule. All names have the same
 // public address, and nobody is dialled.
 func TestExplainAgreesWithTheProxy(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ rules, ask string }{
 		{`"allowedDomains":["a.example"]`, "https://a.example http://a.example http://a.example:8080/x https://A.Example.:443 https://b.example http://a.example:25/ " +
 			"tcp://a.example:443 tcp://a.example:22 https://www.a.example https://a.example.evil.test"},

@@ -49,6 +49,7 @@ func behind(t *testing.T, set *provider.Set) *provider.Set {
 // TestReachBehindDaemon holds that the proxy of a conductor is the only way out
 // of sandboxes that are behind a daemon, as it is of those beside it.
 func TestReachBehindDaemon(t *testing.T) {
+	t.Parallel()
 	o := &outward{t: t, net: internet.New(t), who: who("s")}
 	r := newRig(t)
 	r.change = func(opts *manager.Options) {

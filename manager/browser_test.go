@@ -46,6 +46,7 @@ func inBrowser(t *testing.T, b *manager.Browser, line string) string {
 // TestBrowserContainer holds that a browser's container is one of its own: made
 // and found again like a sandbox's, and with nothing of the host in it.
 func TestBrowserContainer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(withBrowser)
 	b := openBrowser(t, m, "web")
@@ -92,6 +93,7 @@ func TestBrowserContainer(t *testing.T) {
 // TestBrowserIsLeased holds that nobody removes a browser which somebody uses,
 // and that nothing of it is left when it is removed.
 func TestBrowserIsLeased(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(withBrowser)
 	b := openBrowser(t, m, "web")
@@ -123,6 +125,7 @@ func TestBrowserIsLeased(t *testing.T) {
 
 // TestBrowserRemovedByForce holds that force takes a browser from its users.
 func TestBrowserRemovedByForce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(withBrowser)
 	b := openBrowser(t, m, "web")
@@ -143,6 +146,7 @@ func TestBrowserRemovedByForce(t *testing.T) {
 // TestBrowserOutlivesItsOpener holds that a browser runs on when the program
 // that started it has gone, and that the next one finds it.
 func TestBrowserOutlivesItsOpener(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -161,6 +165,7 @@ func TestBrowserOutlivesItsOpener(t *testing.T) {
 
 // TestBrowserIsRefused holds who gets no browser, and why.
 func TestBrowserIsRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -193,6 +198,7 @@ func TestBrowserIsRefused(t *testing.T) {
 // TestBrowserPortOfTheWay holds that settings leave the port free at which
 // browsers look for their way out.
 func TestBrowserPortOfTheWay(t *testing.T) {
+	t.Parallel()
 	text := strings.Replace(withBrowser, `"enabled"`, fmt.Sprintf(`"cdpPort":%d,"enabled"`, browser.ProxyPort), 1)
 	if _, err := config.Parse("test", []byte(text)); sandbox.CodeOf(err) != sandbox.CodeValidation || !strings.Contains(err.Error(), "the way out") {
 		t.Errorf("got %v", err)
@@ -202,6 +208,7 @@ func TestBrowserPortOfTheWay(t *testing.T) {
 // TestBrowserIsPruned holds that an idle browser is swept away like a sandbox,
 // and one in use is not.
 func TestBrowserIsPruned(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(withBrowser)
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
@@ -228,6 +235,7 @@ func TestBrowserIsPruned(t *testing.T) {
 // TestBrowserIsRecreated holds that recreate with --browser takes browsers
 // alone, and that other settings make another browser.
 func TestBrowserIsRecreated(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(withBrowser)
 	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -265,6 +273,7 @@ func TestBrowserIsRecreated(t *testing.T) {
 // TestExplainFindsTheBrowser holds that explain compares the browser that is
 // there with the one that would be made, and changes nothing.
 func TestExplainFindsTheBrowser(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "browser")
 	r := newRig(t)
 	m := r.manager(withBrowser)

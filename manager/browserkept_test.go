@@ -21,6 +21,7 @@ import (
 // settings changed is spoken to, described and started again as it was made,
 // and that sessions in it may do only what both settings let.
 func TestKeptBrowserIsWhatItWasMade(t *testing.T) {
+	t.Parallel()
 	const settings = `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"30s",`
 	r := newRig(t)
 	made := openBrowser(t, r.manager(settings+`"cdpPort":9333,"dangerouslyNoSandbox":true,"allowDataUrls":true}}}}}`), "web")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.AllowOnce, sandbox.Deny)
 	m := g.manager(`{"agents": {"defaults": {"sandbox": {"provider": "local", "limits": {"maxOutputBytes": 10}}}}}`)
 	capture := func(ask bool, args ...string) sandbox.Result {
@@ -44,6 +45,7 @@ func TestCapture(t *testing.T) {
 // TestInteractiveShellsAreNotBlocked holds that how a person leaves a shell
 // says nothing about rules.
 func TestInteractiveShellsAreNotBlocked(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	m := g.manager(guardedSettings)
 	line := "reach HOST/x; exit 1"

@@ -15,6 +15,7 @@ import (
 // temporary space in the sandbox alone: when settings have put the session onto
 // the host meanwhile, what has the same name there is not touched.
 func TestNothingIsClearedOnTheHost(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, "")
 	op := c.operation(grant.Operation{Kind: grant.OpTmpAlloc, Bytes: 64 << 10})
 	done, err := c.operate(op)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
@@ -88,6 +89,9 @@ func TestClosedWithTheWall(t *testing.T) {
 	t.Run("paused", func(t *testing.T) {
 		for _, kind := range []string{"docker", "relay"} {
 			t.Run(kind, func(t *testing.T) {
+				if kind == "relay" {
+					testenv.Exhaustive(t, "another way to the guest of a container")
+				}
 				f := newFort(t, kind)
 				before := f.load()
 				p := f.poll()

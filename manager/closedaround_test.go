@@ -33,6 +33,7 @@ import (
 // TestResolverFails takes the resolver away in the ways that happen, and gives
 // it back.
 func TestResolverFails(t *testing.T) {
+	t.Parallel()
 	for what, tt := range map[string]struct {
 		reply  internet.Reply
 		status string
@@ -118,6 +119,7 @@ func (p *relayProxy) end() {
 // TestUpstreamProxyDies holds that nothing goes past a proxy that the
 // orchestrator has to use, also when it is gone.
 func TestUpstreamProxyDies(t *testing.T) {
+	t.Parallel()
 	var behind *relayProxy
 	var past atomic.Int64
 	f := newFort(t, "local", func(f *fort, _ *statedir.Dir) {
@@ -159,6 +161,7 @@ func TestUpstreamProxyDies(t *testing.T) {
 // stand-in once the secret cannot be read any more, and that nothing runs then
 // which would need it.
 func TestSecretIsTakenAway(t *testing.T) {
+	t.Parallel()
 	onForts(t, func(f *fort) {
 		host := &heard{}
 		file := filepath.Join(f.t.TempDir(), "token")
@@ -203,6 +206,7 @@ func (f *fort) bind(file string) {
 // when others can read its key, or when the key is lost but its certificate is
 // still trusted.
 func TestAuthorityIsNotOursAlone(t *testing.T) {
+	t.Parallel()
 	for what, spoil := range map[string]func(dir string) error{
 		"the key is readable":    func(dir string) error { return os.Chmod(filepath.Join(dir, "authority.pem"), 0o644) },
 		"the folder is writable": func(dir string) error { return os.Chmod(dir, 0o777) },
@@ -232,6 +236,7 @@ func TestAuthorityIsNotOursAlone(t *testing.T) {
 // TestEvidenceOnAFullDisk holds that nothing passes that cannot be put on
 // record where that is required, and that it is told elsewhere.
 func TestEvidenceOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, required := range []bool{true, false} {
 		t.Run(strconv.FormatBool(required), func(t *testing.T) {
 			for _, kind := range []string{"docker", "relay", "local"} {

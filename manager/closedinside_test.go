@@ -46,6 +46,7 @@ true`
 // interface but lo, no route, no resolver and no datagram that leaves. The name
 // of a host with a rule has an address of the loopback interface.
 func TestNoOtherWayOut(t *testing.T) {
+	t.Parallel()
 	onForts(t, func(f *fort) {
 		out := f.script(strings.ReplaceAll(noOtherWay, "URL", f.net.URL("http", internet.Files, "/greeting.txt")))
 		if strings.TrimSpace(out) != "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -43,12 +44,24 @@ type fort struct {
 	came   int // the latest try of a poller that a server has seen
 }
 
-// onForts runs a test on both kinds of walls, and on containers that are
-// reached through a relay.
+// onForts runs a test on both kinds of walls, and with "make test-all" on
+// containers that are reached through a relay. TestClosedFromOutside and
+// TestNobodyElseUsesTheWayOut reach them so in every run.
 func onForts(t *testing.T, test func(*fort), prepare ...func(*fort, *statedir.Dir)) {
 	for _, kind := range []string{"docker", "relay", "local"} {
-		t.Run(kind, func(t *testing.T) { test(newFort(t, kind, prepare...)) })
+		t.Run(kind, func(t *testing.T) {
+			if kind == "relay" && !slices.Contains([]string{"TestClosedFromOutside", "TestNobodyElseUsesTheWayOut"}, testOf(t)) {
+				testenv.Exhaustive(t, "another way to the guest of a container")
+			}
+			test(newFort(t, kind, prepare...))
+		})
 	}
+}
+
+// testOf returns the name of the test that t is a subtest of.
+func testOf(t *testing.T) string {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	return name
 }
 
 func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *fort {

@@ -53,6 +53,7 @@ func times(n int, op manager.Operation) (ops []manager.Operation) {
 
 // TestBudgetsAreShared lets 64 callers meet at every budget of the hierarchy.
 func TestBudgetsAreShared(t *testing.T) {
+	t.Parallel()
 	onControlled(t, `, "budgets": {"tenant": {"calls": 70}, "agent": {"calls": 60}, "session": {"calls": 50}}`, func(c *controlled) {
 		c.passed("one call", c.atOnce(times(64, c.looks(10))...), 10, 64)
 
@@ -100,6 +101,7 @@ func TestBudgetsAreShared(t *testing.T) {
 // TestBudgetsAreApart holds that tenants, sessions and agents of the same name
 // have nothing in common with those of others.
 func TestBudgetsAreApart(t *testing.T) {
+	t.Parallel()
 	c, _ := newControlledFake(t, nil, "")
 	for i, who := range []config.Who{{Tenant: "a", Agent: "main", Session: "b"}, {Tenant: "a", Agent: "b", Session: "main"}, {Tenant: "b", Agent: "a", Session: "main"}, {Tenant: "ab", Agent: "main", Session: "main"}} {
 		op := c.looks(3)
@@ -120,6 +122,7 @@ func TestBudgetsAreApart(t *testing.T) {
 // TestFreeRefusalsEnd holds that writes which are refused because a file is there
 // are free 256 times in one call, and cost a call from then on: each is on record.
 func TestFreeRefusalsEnd(t *testing.T) {
+	t.Parallel()
 	c, _ := newControlledFake(t, nil, "")
 	op := c.operation(grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/once", Data: []byte("x")})
 	if done, err := c.operate(op); !done.OK {

@@ -66,6 +66,7 @@ func (c *controlled) kept(text string) []string {
 // TestCommandsAreOnRecord runs commands without a grant in every way that there
 // is, and finds begin and end of each, with digests and nobody's contents.
 func TestCommandsAreOnRecord(t *testing.T) {
+	t.Parallel()
 	for name, extra := range map[string]string{
 		"required": `, "requireEvidence": true, "commands": {"block": ["touch:*"]}`, "wanted": `, "evidence": {"commands": true}, "commands": {"block": ["touch:*"]}`,
 	} {
@@ -145,6 +146,7 @@ func TestCommandsAreOnRecord(t *testing.T) {
 // TestContentsAreNotOnRecord seeds every place that has contents, in operations
 // that pass and that are refused, and looks for them in the state folder.
 func TestContentsAreNotOnRecord(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		const secret = "0perate-c4n4ry"
 		get := c.net.URL("http", internet.Files, "/greeting.txt")

@@ -20,6 +20,7 @@ import (
 // TestFullDisk has no room for what is on record: nothing runs while there is
 // none, what has begun before has its end later, and the chain verifies.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := t.TempDir()
 	onControlled(t, `, "requireEvidence": true`, func(c *controlled) {
 		op := c.operation(grant.Operation{Kind: grant.OpFsList, Path: "/workspace"})

@@ -73,6 +73,7 @@ func (c *controlled) ended() map[string][]proof.Status {
 // its operations. No budget is filled by that, and the next start of a program
 // tells once what the last one did not live to tell.
 func TestKilledBetweenBeginAndEnd(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		if c.again == nil {
 			return

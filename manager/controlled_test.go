@@ -185,6 +185,7 @@ func (c *controlled) each() []grant.Operation {
 // grant, manifest and policy, over budget, revoked, expired and without
 // consent. Each has its begin and its end on record, and the chain verifies.
 func TestOperations(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		for _, do := range c.each() {
 			for _, tt := range []struct {
@@ -266,6 +267,7 @@ func (c *controlled) verified() {
 
 // TestBrowserOperations goes through what a call does in one session.
 func TestBrowserOperations(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "browser")
 	onControlled(t, "", func(c *controlled) {
 		if c.wall != "docker" {
@@ -308,6 +310,7 @@ func TestBrowserOperations(t *testing.T) {
 // TestTemporarySpace holds that a call may use what it was allotted without a
 // capability for the folder, within its bound, and that it is gone with the call.
 func TestTemporarySpace(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		op := c.operation(grant.Operation{Kind: grant.OpTmpAlloc, Bytes: 64 << 10})
 		op.Grant.Capabilities = []grant.Capability{{Kind: grant.Temp, Bytes: 1 << 20}}

@@ -16,6 +16,7 @@ import (
 // carried out, whether settings, grant or manifest say them, each with its rule on
 // record.
 func TestProfileSettings(t *testing.T) {
+	t.Parallel()
 	get := func(c *controlled) grant.Operation {
 		return grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")}
 	}
@@ -80,6 +81,7 @@ func profiled(t *testing.T, members string) *controlled {
 // TestProfileFilesAndConcurrency holds the two limits that count over a call: the
 // files that it writes, and how much of it runs at a time.
 func TestProfileFilesAndConcurrency(t *testing.T) {
+	t.Parallel()
 	started := make(chan struct{})
 	c, _ := newControlledFake(t, map[string]fake.Program{"yes": func(p *fake.Proc) int {
 		close(started)

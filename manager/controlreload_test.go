@@ -22,6 +22,7 @@ import (
 // TestSettingsReachTheNextOperation takes a host, a path, a tool, a program and
 // a budget away in the settings file, and gives them back.
 func TestSettingsReachTheNextOperation(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "sandbox.json")
 	onControlled(t, "", func(c *controlled) {
 		all := c.settingsFor("")

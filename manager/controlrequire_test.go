@@ -49,6 +49,7 @@ func failable(f *failingSink) func(*controlled, *manager.Options, *statedir.Dir)
 // TestNothingRunsThatIsNotOnRecord lets the record fail where it is required:
 // no operation and no command is carried out, and everyone is told why.
 func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
+	t.Parallel()
 	f := &failingSink{}
 	onControlled(t, `, "requireEvidence": true`, func(c *controlled) {
 		write := grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a", Data: []byte("a")}
@@ -90,6 +91,7 @@ func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
 // TestLossesAreTold lets the record fail where it is not required: operations
 // go on, the log tells, and so does the record as soon as it can.
 func TestLossesAreTold(t *testing.T) {
+	t.Parallel()
 	f := &failingSink{}
 	onControlled(t, "", func(c *controlled) {
 		op := c.operation(grant.Operation{Kind: grant.OpFsList, Path: "/workspace"})

@@ -61,6 +61,7 @@ const operationsOfSoak = 5_000
 // settings changed. What is refused is refused in the words of the table, and
 // everything is on record.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	const workers = 16
 	total := operationsOfSoak
 	if n, err := strconv.Atoi(os.Getenv("SANDBOX_TEST_SOAK")); err == nil {

@@ -66,6 +66,7 @@ func (c *controlled) allotBriefly() (folder string) {
 // TestTemporarySpaceGoesWithItsCall uses temporary space by files and programs, up to its
 // bound, and sees it go with its call and with nobody else's.
 func TestTemporarySpaceGoesWithItsCall(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		op, other := c.shell("true"), c.shell("true")
 		folder, kept := c.allot(op), c.allot(other)

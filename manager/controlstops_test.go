@@ -160,6 +160,7 @@ func (c *controlled) tell(name string, took []time.Duration, within time.Duratio
 
 // TestProgramsAreStopped stops trees of processes, whoever stops them.
 func TestProgramsAreStopped(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		_, err := c.operate(c.shell("true")) // makes the sandbox
 		must(c.t, err)
@@ -231,6 +232,7 @@ func (c *controlled) hang() (asked func(path string) bool) {
 
 // TestRequestsAreStopped stops a request and a page whose host hangs.
 func TestRequestsAreStopped(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		if c.wall == "docker" { // makes the browser
 			_, err := c.operate(c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")}))
@@ -268,6 +270,7 @@ func TestRequestsAreStopped(t *testing.T) {
 // TestStoppedWhileItIsMade stops operations whose sandbox, or browser, is not
 // there yet: nothing has run, and nobody waits for what takes seconds.
 func TestStoppedWhileItIsMade(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		for i, do := range []grant.Operation{
 			{Kind: grant.OpFsList, Path: "/workspace"}, {Kind: grant.OpProcExec, Tool: "sh", Args: []string{"-c", "sleep 1000"}},
@@ -297,6 +300,7 @@ func TestStoppedWhileItIsMade(t *testing.T) {
 // TestCallerGaveUp holds that who asks with a context that has ended is told so,
 // and not that something was busy or full.
 func TestCallerGaveUp(t *testing.T) {
+	t.Parallel()
 	for _, extra := range []string{"", `, "requireEvidence": true`} {
 		c, _ := newControlledFake(t, nil, "", func(o *manager.Options, c *controlled) {
 			parsed, err := config.Parse("test", []byte(c.settingsFor(extra)))
@@ -327,6 +331,7 @@ func TestCallerGaveUp(t *testing.T) {
 // its own or that of the profile, has a code that says so: in the answer, in the
 // evidence and in the metrics.
 func TestTimedOutOperations(t *testing.T) {
+	t.Parallel()
 	var seen observed
 	c, _ := newControlledFake(t, nil, "")
 	c.ctl.Observe = &seen

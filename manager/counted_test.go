@@ -32,6 +32,7 @@ func (o *observed) Ended(e operation.Ended) {
 // TestCallsWithoutGrantsAreCounted holds that commands, lines and uses of files
 // are counted for metrics, and refusals and errors with their code.
 func TestCallsWithoutGrantsAreCounted(t *testing.T) {
+	t.Parallel()
 	var seen observed
 	onControlled(t, `, "commands": {"block": ["touch:*"]}`, func(c *controlled) {
 		ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
+	testenv.AtOnce(4)
 	os.Exit(m.Run())
 }
 
@@ -146,6 +147,7 @@ func killAt(t *testing.T, r *rig, step string, extra ...string) {
 // is left is listed, never counts as ready, is finished by the next run, and
 // is cleared by prune.
 func TestKilledDuringCreate(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"before create", "after create", "before start", "after start", "before guest"} {
 		for _, then := range []string{"run", "prune"} {
 			t.Run(step+", "+then, func(t *testing.T) {
@@ -183,6 +185,7 @@ func TestKilledDuringCreate(t *testing.T) {
 // TestKilledDuringStartCommand kills the orchestrator while a start command
 // runs: the sandbox must not count as ready.
 func TestKilledDuringStartCommand(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	set := settings(`"docker":{"onStart":["echo begun >> /workspace/log; test -e /workspace/go || sleep 60; echo done >> /workspace/log"]}`)
 	cmd := childCmd(r, childSet+"="+set)
@@ -208,6 +211,7 @@ func TestKilledDuringStartCommand(t *testing.T) {
 
 // TestTwoProcesses lets processes ensure one scope at the same moment.
 func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const n = 6
 	outs := make(chan string, n)

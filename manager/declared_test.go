@@ -21,6 +21,7 @@ import (
 // TestBrowserIsDeclared holds that the use of a browser without a grant is on
 // record where nothing may be done that is not, and nowhere else.
 func TestBrowserIsDeclared(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "browser")
 	for extra, want := range map[string]int{`, "requireEvidence": true`: 1, ``: 0} {
 		onControlled(t, extra, func(c *controlled) {
@@ -57,6 +58,7 @@ func TestBrowserIsDeclared(t *testing.T) {
 // TestForgetting holds that what is about expired grants is forgotten now and
 // then, and that nobody is left at it after the end.
 func TestForgetting(t *testing.T) {
+	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		var times atomic.Int32
 		forget := c.ctl.Control.Sweep

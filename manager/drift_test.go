@@ -21,6 +21,7 @@ func settings(body string) string {
 }
 
 func TestFirstRun(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	out, o := mustRun(t, m, "first", "echo hello > f; cat f; test $(id -u) -gt 1000 && pwd")
@@ -39,6 +40,7 @@ func TestFirstRun(t *testing.T) {
 
 // TestDrift changes a setting of a hot and of a cold sandbox.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	changed := map[string]struct {
 		setting  string
 		field    string
@@ -86,6 +88,7 @@ func TestDrift(t *testing.T) {
 }
 
 func TestDriftFromFlag(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	mustRun(t, m, "s", "true")
@@ -100,6 +103,7 @@ func TestDriftFromFlag(t *testing.T) {
 // TestAFileIsNoFolder names a file as the workspace: to make a folder of that
 // name, as where there is nothing, cannot help.
 func TestAFileIsNoFolder(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	file := filepath.Join(t.TempDir(), "file")
@@ -114,6 +118,7 @@ func TestAFileIsNoFolder(t *testing.T) {
 }
 
 func TestEnvOrderIsNoDrift(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	mustRun(t, r.manager(settings(`"docker":{"env":{"A":"1","B":"2"}}`)), "s", "true")
 	if out, _ := mustRun(t, r.manager(settings(`"docker":{"env":{"B":"2","A":"1"}}`)), "s", "echo $A$B"); out != "12" {
@@ -126,6 +131,7 @@ func TestEnvOrderIsNoDrift(t *testing.T) {
 
 // TestRebuiltImage moves a tag to another image.
 func TestRebuiltImage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	tag := "sandbox-test-" + r.state.Instance() + ":x"
 	commit(t, tag, "one")
@@ -154,6 +160,7 @@ func commit(t *testing.T, tag, mark string) {
 }
 
 func TestSetupAndOnStart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(settings(`"docker":{"setup":["cat /proc/sys/kernel/random/uuid > /opt/layer"],"onStart":["echo started >> /workspace/starts"]}`))
 	made, _ := mustRun(t, m, "s", "cat /opt/layer")
@@ -172,6 +179,7 @@ func TestSetupAndOnStart(t *testing.T) {
 }
 
 func TestNotSandboxedNeverRuns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	mark := t.TempDir() + "/ran"
 	for name, s := range map[string]string{

@@ -69,6 +69,7 @@ func pass(c net.Conn) {
 // TestEngineTrouble holds that engine trouble is an error of its own: never
 // the command's exit code, never "no such sandbox", never for ever.
 func TestEngineTrouble(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		mode   int32
 		within time.Duration // the engine is to answer
@@ -119,6 +120,7 @@ func TestEngineTrouble(t *testing.T) {
 
 // TestEngineRestart stops and starts an engine of its own in the middle.
 func TestEngineRestart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	d := newEngine(t)
 	r.host = "unix://" + d.socket

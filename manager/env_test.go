@@ -12,6 +12,7 @@ import (
 // TestVariablesThatThereCannotBe holds that a command or a shell with such a
 // variable is refused before anything is made for it.
 func TestVariablesThatThereCannotBe(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	m := c.manager(local, "")
 	ctx := context.Background()

@@ -12,6 +12,7 @@ import (
 // TestExplainTellsTheBrowser holds that explain names every wall of the
 // browser that settings take away, and what its pages reach.
 func TestExplainTellsTheBrowser(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		settings string // of the sandbox

@@ -20,6 +20,7 @@ const reaching = `{"agents":{"defaults":{"sandbox":{"provider":"local","network"
 	"secrets":{"TOKEN":{"hosts":["api.example"]},"KEY":{"hosts":["db.example:5432"],"from":{"command":["pass","hunter2"]}}}}}}}}`
 
 func TestExplainTellsTheNetwork(t *testing.T) {
+	t.Parallel()
 	e, err := newMachine(t).manager(reaching, "").Explain(t.Context(), config.Who{Agent: "main", Session: "s"}, nil, manager.Questions{})
 	must(t, err)
 	n := e.Network
@@ -55,6 +56,7 @@ func hasSetting(list []manager.Setting, path, value string) bool {
 }
 
 func TestExplainTellsOfHosts(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t).manager(reaching, "")
 	tests := []struct {
 		host, method string
@@ -97,6 +99,7 @@ func TestExplainTellsOfHosts(t *testing.T) {
 // let pass, names the rule that is missing, looks no other name up, and says so where
 // it could not.
 func TestExplainLooksUp(t *testing.T) {
+	t.Parallel()
 	settings := `{"agents": {"defaults": {"sandbox": {"provider": "local", "network": {"allowedDomains": ["*.example", "192.0.2.0/24"]}}}}}`
 	var asked []string
 	c := newMachine(t)

@@ -18,6 +18,7 @@ import (
 // sandbox thaws. A machine that stands still for a while may make it late now and
 // then; who waits for the guest is late every time.
 func TestFrozenIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	const soon = 4 * time.Second // the least that a guest is waited for is 5
 	for _, rules := range []string{"", `"network":{"allowedDomains":["example.com"]}`} {
 		t.Run(map[bool]string{true: "no network", false: "way out"}[rules == ""], func(t *testing.T) {

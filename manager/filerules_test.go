@@ -22,6 +22,7 @@ import (
 // the policy for paths denies, whatever name the file is given, and that names
 // and everything else stay as they are.
 func TestFilesObeyPaths(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(`{"agents": {"defaults": {"sandbox": {"filesystem": {"denyRead": ["private"], "denyWrite": ["frozen"]}}}}}`)
 	must(t, withFiles(t, m, "s", func(ctx context.Context, f manager.Share) error {

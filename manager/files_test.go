@@ -26,6 +26,7 @@ func withFiles(t *testing.T, m *manager.Manager, session string, fn func(ctx con
 // TestFilesUseTheSessionsSandbox holds that files and commands meet in one
 // sandbox, which either makes.
 func TestFilesUseTheSessionsSandbox(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	must(t, withFiles(t, m, "a", func(ctx context.Context, s manager.Share) error {
@@ -51,6 +52,7 @@ func TestFilesUseTheSessionsSandbox(t *testing.T) {
 // TestFilesHoldTheLeaseAndNoteTheUse holds that a sandbox whose files are in
 // use is neither removed nor counts as idle afterwards.
 func TestFilesHoldTheLeaseAndNoteTheUse(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	mustRun(t, m, "a", "true")
@@ -74,6 +76,7 @@ func TestFilesHoldTheLeaseAndNoteTheUse(t *testing.T) {
 }
 
 func TestFilesTellWhatIsExposed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	root := tempDir(t, 0o755)
 	m := r.manager(`{"agents":{"list":[{"id":"other","sandbox":{"workspaceRoot":"` + root + `"}}]}}`)
@@ -88,6 +91,7 @@ func TestFilesTellWhatIsExposed(t *testing.T) {
 }
 
 func TestShellPicksAProgramAndALimit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	shell := func(change func(*manager.Request)) (string, manager.Outcome) {
@@ -135,6 +139,7 @@ func TestShellPicksAProgramAndALimit(t *testing.T) {
 // TestExplainTellsTheFileTransport holds that asking neither makes nor starts
 // nor thaws anything.
 func TestExplainTellsTheFileTransport(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	explain := func() manager.Explanation {

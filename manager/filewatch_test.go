@@ -45,6 +45,7 @@ func (v *violations) taken() []store.Record {
 // kind, its path, and digests of its own, and that a refused one leaves a
 // violation as well.
 func TestFilesAreOnRecord(t *testing.T) {
+	t.Parallel()
 	var stopped violations
 	onControlled(t, `, "evidence": {"commands": true}`, func(c *controlled) {
 		ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -160,6 +161,7 @@ func TestFilesAreOnRecord(t *testing.T) {
 // TestEndsByLimitsAreAborted holds that the end of a command by its time limit or
 // its caller is on record as what it is, with its code.
 func TestEndsByLimitsAreAborted(t *testing.T) {
+	t.Parallel()
 	onControlled(t, `, "evidence": {"commands": true}`, func(c *controlled) {
 		ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer done()

@@ -24,6 +24,7 @@ func (noKeys) Use(_, _, call string, _ time.Time) (string, error) { return call,
 // TestFloodOfGrants holds that grants without number do not fill the memory, and
 // that a call which was forgotten goes on with what it had.
 func TestFloodOfGrants(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, "")
 	c.ctl.Control.Witness, c.ctl.Control.Keys = silent{}, noKeys{}
 	const most = 64
@@ -62,6 +63,7 @@ func TestFloodOfGrants(t *testing.T) {
 // TestSpentCall holds that a call whose budget is used up puts nothing on record
 // one by one, however often it asks, and goes on when there is more.
 func TestSpentCall(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, `, "budgets": {"tenant": {"calls": 1}}`)
 	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
 	w := &counting{Witness: c.ctl.Control.Witness}

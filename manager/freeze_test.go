@@ -33,6 +33,7 @@ func row(t testing.TB, m *manager.Manager, session string) manager.Row {
 // TestPause holds that a frozen sandbox thaws with its next use, in the
 // program that froze it and in others, and by Resume.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	m := r.manager("")
@@ -85,6 +86,7 @@ func TestPause(t *testing.T) {
 // TestPauseRefuses holds what cannot be frozen, and that nothing is changed
 // then.
 func TestPauseRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	m := r.manager("")
@@ -120,6 +122,7 @@ const idleMinutes = `{"agents":{"defaults":{"sandbox":{"idle":{"pauseAfter":"10m
 // TestFreezeIdle holds that what is idle is frozen by the settings of its
 // agent, once, and that what is in use is not.
 func TestFreezeIdle(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	m := r.manager(idleMinutes)
@@ -168,6 +171,7 @@ func TestFreezeIdle(t *testing.T) {
 // TestFreezeRaces lets commands and freezes of the same sandboxes race, in two
 // programs: no command fails, and none hangs.
 func TestFreezeRaces(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	rounds := int64(1000)
 	if testing.Short() || raceEnabled {

@@ -27,6 +27,7 @@ func (h holding) Holds() []provider.Setting { return h.held }
 // the provider does not hold, and that explain names the defaults that it does
 // not hold.
 func TestWhatAProviderHolds(t *testing.T) {
+	t.Parallel()
 	network := []provider.Setting{provider.HoldsNetwork}
 	folder := t.TempDir()
 	if os.Geteuid() == 0 {
@@ -108,6 +109,7 @@ func TestWhatAProviderHolds(t *testing.T) {
 // TestNoHolderIsAsked holds that nothing changes for a provider that refuses by
 // itself what it cannot do.
 func TestNoHolderIsAsked(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	m := c.manager(`{"agents": {"defaults": {"sandbox": {"provider": "local", "docker": {"memory": "64m"}}}}}`, "")
 	c.run(m, "s", nil)

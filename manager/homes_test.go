@@ -66,6 +66,7 @@ func onDisk(size string) string {
 }
 
 func TestHomeOnDisk(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	r := homeRig(t)
 	ctx := context.Background()
@@ -141,6 +142,7 @@ func TestHomeOnDisk(t *testing.T) {
 // TestHomeOfPoolSlot holds that a sandbox from the pool has the home of its
 // slot, and that this goes with it.
 func TestHomeOfPoolSlot(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	r := homeRig(t)
 	ctx := context.Background()
@@ -159,6 +161,7 @@ func TestHomeOfPoolSlot(t *testing.T) {
 }
 
 func TestWhereTheHomeLies(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	cannot := errors.New("no loop devices today")
 	for _, tt := range []struct {

@@ -79,6 +79,7 @@ func write(name string) grant.Operation {
 // and that nothing is written down of it: a note that one grant was derived
 // from another would let whoever has the other one revoke both.
 func TestForgedLines(t *testing.T) {
+	t.Parallel()
 	c, state := onLocal(t, "")
 	parent := c.operation(write("a")).Grant
 	parent.Budget.GPUMs = 5
@@ -129,6 +130,7 @@ func TestForgedLines(t *testing.T) {
 
 // TestParentIsOne holds that a grant is the same in every line that it is in.
 func TestParentIsOne(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, "")
 	op := c.operation(write("a"))
 	op.Do.Path = "/workspace" // which is a folder: the call is known, and nothing done
@@ -147,6 +149,7 @@ func TestParentIsOne(t *testing.T) {
 
 // TestRevokedDecision holds that a grant that was revoked uses no decision up.
 func TestRevokedDecision(t *testing.T) {
+	t.Parallel()
 	c, state := onLocal(t, "")
 	op := c.operation(write("a"))
 	must(t, c.ctl.Revoke(op.Grant))
@@ -160,6 +163,7 @@ func TestRevokedDecision(t *testing.T) {
 // operations which are refused afterwards leave nothing, and that nothing
 // begins after the end of the conductor.
 func TestEndedCall(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, "")
 	op := c.operation(grant.Operation{Kind: grant.OpProcExec, Tool: "echo", Args: []string{"a"}})
 	if _, err := c.operate(op); err != nil {
@@ -196,6 +200,7 @@ func TestEndedCall(t *testing.T) {
 // TestPanickingOperation holds that an operation that panics does not stay
 // among those that run.
 func TestPanickingOperation(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, "")
 	c.ctl.Control.Witness = panicking{}
 	op := c.operation(write("a"))
@@ -215,6 +220,7 @@ func TestPanickingOperation(t *testing.T) {
 // TestBudgetsOfNow holds that bounds of the settings that change hold for the
 // next operation of a call.
 func TestBudgetsOfNow(t *testing.T) {
+	t.Parallel()
 	c, _ := onLocal(t, "")
 	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
 	if _, err := c.operate(op); err != nil {
@@ -231,6 +237,7 @@ func TestBudgetsOfNow(t *testing.T) {
 // TestBudgetsOfNobody holds that a grant that names no agent and no session draws
 // from the budgets of those that it is used as.
 func TestBudgetsOfNobody(t *testing.T) {
+	t.Parallel()
 	for _, bound := range []string{"agent", "session"} {
 		c, _ := onLocal(t, `, "budgets": {"`+bound+`": {"calls": 0}}`)
 		op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
@@ -242,6 +249,7 @@ func TestBudgetsOfNobody(t *testing.T) {
 // TestInputsDiffer holds that what was asked has digests of its own, also where
 // JSON cannot tell it apart.
 func TestInputsDiffer(t *testing.T) {
+	t.Parallel()
 	seen := map[string]string{}
 	for _, op := range []grant.Operation{
 		{Kind: grant.OpNetHTTP, Header: map[string]string{"A": "\xff"}}, {Kind: grant.OpNetHTTP, Header: map[string]string{"A": "\xfe"}},

@@ -62,6 +62,7 @@ func mustParse(t testing.TB, settings string) *config.Settings {
 // in front of the options for the proxy, unless the settings
 // or the call set others; and that the proxy's own variables replace the image's.
 func TestJavaOptionsOfTheImage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	tag := r.imageWith("ENV JAVA_TOOL_OPTIONS=-Xmx1g NO_PROXY=.corp.test HTTP_PROXY=http://proxy.corp.test")
 	o := &outward{t: t, net: internet.New(t), who: who("s")}

@@ -29,6 +29,7 @@ func settingsWith(more string) string {
 // TestRefusedCommandMakesNothing holds that a command which the policy denies
 // leaves no trace but the refusal, whichever way it comes.
 func TestRefusedCommandMakesNothing(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.AllowOnce)
 	m := g.manager(settingsWith(`"commands": {"block": ["reach forbidden:*"], "subagentBlock": ["reach:*"]}, "tools": {"deny": ["process"]}`))
 	with := func(set func(*manager.Request)) []func(*manager.Request) { return []func(*manager.Request){set} }
@@ -70,6 +71,7 @@ func TestRefusedCommandMakesNothing(t *testing.T) {
 
 // TestShellLinesAreJudged holds that the line of a shell passes the same gate.
 func TestShellLinesAreJudged(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	m := g.manager(guardedSettings)
 	for _, args := range [][]string{{"-c", "rm -rf /"}, {"-e", "-c", "rm -rf /"}, {"-c", "rm -rf \"$1\"", "sh", "/"}} {
@@ -87,6 +89,7 @@ func TestShellLinesAreJudged(t *testing.T) {
 // TestQuestionsAboutCommands holds who answers for a command that is to be
 // asked about.
 func TestQuestionsAboutCommands(t *testing.T) {
+	t.Parallel()
 	const asks = `"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}`
 	ask := func(r *manager.Request) { r.Ask = true }
 	for answer, want := range map[sandbox.Permission]struct{ first, second, elsewhere bool }{
@@ -124,6 +127,7 @@ func TestQuestionsAboutCommands(t *testing.T) {
 // TestInsideAWallNobodyIsAsked holds the default: what a wall holds back
 // anyway needs no question, and what has no wall does.
 func TestInsideAWallNobodyIsAsked(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.Deny)
 	line := []string{"sh", "-c", "reach $(reach)"}
 	if err := g.judged(g.manager(guardedSettings), line, func(r *manager.Request) { r.Ask = true }); sandbox.CodeOf(err) == sandbox.CodeDenyTool || len(g.asked) != 0 {
@@ -134,6 +138,7 @@ func TestInsideAWallNobodyIsAsked(t *testing.T) {
 // TestQuestionsTellOfTheCall holds that who is asked hears what else the call
 // brings along.
 func TestQuestionsTellOfTheCall(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.Deny)
 	m := g.manager(settingsWith(`"commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}`))
 	g.judged(m, []string{"reach"}, func(r *manager.Request) {

@@ -17,6 +17,7 @@ import (
 // TestLimitsBite holds that every limit of the settings has an effect on both
 // kinds of walls, and that the result names it.
 func TestLimitsBite(t *testing.T) {
+	t.Parallel()
 	t.Run("docker", func(t *testing.T) {
 		r := newRig(t)
 		limitsBite(t, r.manager(""), who("s"))

@@ -16,6 +16,7 @@ import (
 // daemon of the state folder listens, by whatever setting and whatever way leads
 // there, and that the folder is given again when nothing listens there any more.
 func TestSocketOfTheDaemonIsInNoMount(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	top, err := hostpath.Canonical(t.TempDir())
 	must(t, err)

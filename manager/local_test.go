@@ -18,6 +18,7 @@ import (
 // TestParallelAgentsHaveCopiesOfTheirOwn holds that agents and sessions of one
 // conductor share neither wall nor files, shells or permissions.
 func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	w := newWalled(t)
 	all := []config.Who{{Agent: "one", Session: "s"}, {Agent: "two", Session: "s2"}, {Agent: "one", Session: "other"}}
 	var wg sync.WaitGroup
@@ -71,6 +72,7 @@ func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
 }
 
 func TestWallThatDiedIsBuiltAnew(t *testing.T) {
+	t.Parallel()
 	w := newWalled(t)
 	who := config.Who{Agent: "main", Session: "s"}
 	w.answer = sandbox.AllowSession
@@ -133,6 +135,7 @@ func (s *signal) Write(p []byte) (int, error) {
 // TestEvidenceOfARealWall holds all tiers end to end: from the wall to the
 // result that an agent gets, and what is shown to people.
 func TestEvidenceOfARealWall(t *testing.T) {
+	t.Parallel()
 	w := newWalled(t)
 	who := config.Who{Agent: "main", Session: "s"}
 	for _, c := range []struct {

@@ -19,6 +19,7 @@ import (
 // and by raw bytes without knowing of a proxy; that the rules still judge each
 // request; that a range leaves NO_PROXY; and that Java's options are kept.
 func TestLoopbackRules(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "at "+r.URL.Path) }))
 		defer web.Close()

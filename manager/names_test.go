@@ -20,6 +20,7 @@ import (
 // takes the name with it; that names of other rules are reached through TLS and
 // HTTP alike; and that what no rule names does not resolve.
 func TestNamesInside(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		serve := func(text string) (port string) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")

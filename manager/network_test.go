@@ -11,6 +11,7 @@ import (
 // TestKilledWithNetwork holds that a network which a killed process has left
 // is listed, and goes with the next sweep.
 func TestKilledWithNetwork(t *testing.T) {
+	t.Parallel()
 	r, ctx := newRig(t), context.Background()
 	own := settings(`"docker":{"network":"own"}`)
 	killAt(t, r, "after network", childSet+"="+own)

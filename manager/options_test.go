@@ -27,6 +27,7 @@ func observeOption(options map[string]any) error {
 // is made, that one without options refuses all of them, and that options which
 // are for another provider reach none.
 func TestProviderOptions(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, settings string // of agents.defaults
 		flag           string // --provider

@@ -51,6 +51,7 @@ func (lacking) CheckOptions(map[string]any) error { return nil }
 // TestRunsOutside holds where commands run in the world of the gate, and that
 // every run on the host is told of.
 func TestRunsOutside(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, settings string
 		broken, noHost bool

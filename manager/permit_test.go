@@ -16,6 +16,7 @@ import (
 
 // TestAnswersAreCarriedOut holds what each answer opens, and for how long.
 func TestAnswersAreCarriedOut(t *testing.T) {
+	t.Parallel()
 	other := config.Who{Agent: "main", Session: "other"}
 	tests := []struct {
 		answer              sandbox.Permission
@@ -51,6 +52,7 @@ func TestAnswersAreCarriedOut(t *testing.T) {
 
 // TestRequestSaysWhatIsAsked holds every part of a request.
 func TestRequestSaysWhatIsAsked(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.Deny)
 	_, o := g.try(g.manager(guardedSettings), config.Who{Tenant: "acme", Agent: "a", Session: "s"}, []string{"seen:HOST/x"})
 	r := g.asked[0]
@@ -71,6 +73,7 @@ func TestRequestSaysWhatIsAsked(t *testing.T) {
 
 // TestNobodyIsAskedInVain holds when there is no question.
 func TestNobodyIsAskedInVain(t *testing.T) {
+	t.Parallel()
 	endless, w, err := os.Pipe()
 	must(t, err)
 	defer w.Close()
@@ -109,6 +112,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // TestTroubleIsADenial holds that no error of the approver opens anything.
 func TestTroubleIsADenial(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.AllowSession)
 	g.fails = errors.New("the terminal burned down")
 	_, o := g.try(g.manager(guardedSettings), someone, []string{"HOST/x"})
@@ -124,6 +128,7 @@ func TestTroubleIsADenial(t *testing.T) {
 
 // TestInputIsGivenAgain holds that every run gets the whole input.
 func TestInputIsGivenAgain(t *testing.T) {
+	t.Parallel()
 	file, err := os.Create(t.TempDir() + "/in")
 	must(t, err)
 	defer file.Close()

@@ -19,6 +19,7 @@ import (
 // TestRoundsAreBounded holds that one command asks eight questions at most,
 // and never the same one twice.
 func TestRoundsAreBounded(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.AllowOnce)
 	_, o := g.try(g.manager(guardedSettings), someone, strings.Fields("HOST/1 HOST/2 HOST/3 HOST/4 HOST/5 HOST/6 HOST/7 HOST/8 HOST/9 HOST/10"))
 	if len(g.asked) != 8 || g.runs != 9 || !o.Blocked || o.BlockedResource != g.host+"/9" || !strings.Contains(o.BlockedReason, "8 questions") {
@@ -37,6 +38,7 @@ func TestRoundsAreBounded(t *testing.T) {
 // TestPermissionsOutlastWalls holds that a session's permissions are there
 // after its sandbox was made anew, and end with the program.
 func TestPermissionsOutlastWalls(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.AllowSession)
 	m := g.manager(guardedSettings)
 	g.try(m, someone, []string{"HOST/x"})
@@ -57,6 +59,7 @@ func TestPermissionsOutlastWalls(t *testing.T) {
 // TestPermittedPathsAreExposed holds that what code was permitted to write
 // counts as writable for all sessions, also after the permission has ended.
 func TestPermittedPathsAreExposed(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []sandbox.Permission{sandbox.AllowOnce, sandbox.AllowSession, sandbox.AllowPermanent, sandbox.Deny} {
 		t.Run(string(answer), func(t *testing.T) {
 			g := newGuarded(t, answer)
@@ -76,6 +79,7 @@ func TestPermittedPathsAreExposed(t *testing.T) {
 // TestPermanentPermissions holds what is written where, and that a tenant's
 // permission opens nothing for others.
 func TestPermanentPermissions(t *testing.T) {
+	t.Parallel()
 	mute := func(r *manager.Request) { r.Ask = false }
 	for _, tt := range []struct {
 		name, tenant string
@@ -112,6 +116,7 @@ func TestPermanentPermissions(t *testing.T) {
 // TestNewRulesNeedNoNewSandbox holds that settings which only open single
 // paths take effect in a sandbox that is in use, whatever the drift policy.
 func TestNewRulesNeedNoNewSandbox(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, sandbox.Deny)
 	const refuse = `{"agents": {"defaults": {"sandbox": {"provider": "local", "driftPolicy": "refuse"%s}}}}`
 	before := strings.Replace(refuse, "%s", "", 1)
@@ -142,6 +147,7 @@ func TestNewRulesNeedNoNewSandbox(t *testing.T) {
 // TestWhatIsPermitted holds what stands in the request when a path is not
 // there yet, or is reached by a link.
 func TestWhatIsPermitted(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, path string
 		want       string // below the folder of the host, or empty for no question
@@ -176,6 +182,7 @@ func TestWhatIsPermitted(t *testing.T) {
 // TestHiddenFiles holds that a command which finds no file where the host has
 // one is asked about, and one that just names what is missing is not.
 func TestHiddenFiles(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		path   string
 		answer sandbox.Permission

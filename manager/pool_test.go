@@ -64,6 +64,7 @@ func slotsOf(t testing.TB, m *manager.Manager) (n int) {
 // session's own, used, also by other programs, made anew with its workspace,
 // and removed.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	text := pooled(2, `"docker":{"env":{"MINE":"late"}}`, `"limits":{"fileSize":1048576}`)
@@ -140,6 +141,7 @@ func TestClaim(t *testing.T) {
 
 // TestClaimCold holds what cannot bind late, and that the answer says so.
 func TestClaimCold(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(pooled(1))
 	fillPool(t, m)
@@ -172,6 +174,7 @@ func TestClaimCold(t *testing.T) {
 // keeps, and that the keeper notices; and that a keeper that begins finds what
 // there is.
 func TestClaimByOthers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(pooled(2))
 	fillPool(t, m)
@@ -198,6 +201,7 @@ func TestClaimByOthers(t *testing.T) {
 
 // TestBurst claims a whole pool at once: everybody gets a sandbox of his own.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const size = 8
 	m := r.manager(pooled(size, `"docker":{"memory":"64m"}`))
@@ -224,6 +228,7 @@ func TestBurst(t *testing.T) {
 // TestRefillRests holds that nobody reads all records again and again for a
 // pool that is not wanted, and that somebody does when that may have changed.
 func TestRefillRests(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(settings(""))
 	long := time.Now().Add(-time.Hour)
@@ -254,6 +259,7 @@ func TestRefillRests(t *testing.T) {
 // TestDamagedClaimStopsNoPool holds that a claim which cannot be read is set aside and
 // reported, that its slot becomes nobody else's, and that pools are filled on.
 func TestDamagedClaimStopsNoPool(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{"garbage": "{", "another kind of value": `{"slot": 7}`, "another's": `{"format": 1, "slot": "sbx-x", "name": "sbx-y"}`} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

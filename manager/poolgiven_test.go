@@ -32,6 +32,7 @@ func (*stingy) Begin(context.Context, string) (func(), error) { return func() {}
 // that it would have had to the next one, in the program that keeps the pool
 // and in others.
 func TestRefusedClaim(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	account := &stingy{}
 	r.change = func(o *manager.Options) { o.Accounting = account }
@@ -57,6 +58,7 @@ func TestRefusedClaim(t *testing.T) {
 // TestClaimGivenUp holds that a caller who goes while a slot is asked whether it
 // answers takes no slot away: neither that one nor the others.
 func TestClaimGivenUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(pooled(2))
 	fillPool(t, m)
@@ -88,6 +90,7 @@ func TestClaimGivenUp(t *testing.T) {
 // uses it, neither by the keeper of the pool nor by others; and that it takes
 // those that are too old, broken, or more than settings want.
 func TestPruneSparesFreeSlots(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	keeper := r.manager(pooled(3))
@@ -130,6 +133,7 @@ func TestPruneSparesFreeSlots(t *testing.T) {
 // is nobody's sandbox: the next one is taken, and where none is left the
 // sandbox is made anew. The keeper makes up for those that are gone.
 func TestClaimSkipsDeadSlots(t *testing.T) {
+	t.Parallel()
 	for _, keeps := range []bool{true, false} {
 		t.Run(map[bool]string{true: "keeper", false: "other"}[keeps], func(t *testing.T) {
 			r := newRig(t)

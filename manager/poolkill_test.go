@@ -42,6 +42,7 @@ func (r *rig) holds(when string, containers, workspaces, records, claims int) {
 // slot. The next one has exactly as many as are wanted, and nothing is left of
 // the one that was not finished.
 func TestKilledDuringRefill(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"slot record", "slot workspace", "slot create", "before create", "after create", "after start", "slot open"} {
 		t.Run(step, func(t *testing.T) {
 			r := newRig(t)
@@ -60,6 +61,7 @@ func TestKilledDuringRefill(t *testing.T) {
 // nobody else's from then on, the session has what it was promised or starts
 // afresh, and nothing is left when all has been removed.
 func TestKilledDuringClaim(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"claim", "half", "claimed", "settle", "kept", "recorded"} {
 		t.Run(step, func(t *testing.T) {
 			r := newRig(t)
@@ -104,6 +106,7 @@ func TestKilledDuringClaim(t *testing.T) {
 // slot is its session's still, with its workspace, and that slots which nobody
 // had are made anew: code that nobody knows of may have run in them.
 func TestClaimAfterRestart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	d := newEngine(t)
 	r.host = "unix://" + d.socket

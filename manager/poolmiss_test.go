@@ -60,6 +60,7 @@ func (o otherImage) Current(ctx context.Context, ref string, setup []string) (st
 // says why in a word, with the settings that differ, and how long that took: in
 // the outcome, the log, the metrics and on record.
 func TestMissSaysWhy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	counts, ref := &poolCounts{}, &atomic.Pointer[string]{}
 	r.change = func(o *manager.Options) { o.Observer, o.Images = counts, otherImage{o.Images, ref} }
@@ -141,6 +142,7 @@ func TestMissSaysWhy(t *testing.T) {
 
 // TestMissOfSlotsInUse holds what a miss says of slots that other calls have.
 func TestMissOfSlotsInUse(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(pooled(1))
 	reason := func(session string, want pool.Reason) {

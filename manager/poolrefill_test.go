@@ -54,6 +54,7 @@ func keepFull(t *testing.T, m *manager.Manager) {
 // no time passes for its keeper: by the keeper itself, by another program, and by
 // a sandbox that found the pool empty.
 func TestRefillIsDueAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	keeper, other := r.manager(pooled(1)), r.manager(pooled(1))
 	fillPool(t, keeper)
@@ -96,6 +97,7 @@ func (f failing) Create(ctx context.Context, p container.Plan) (string, []string
 // each time, however often the pool is looked at and claimed from, that a miss
 // says so, and that it is made when that is possible again.
 func TestRefillBacksOff(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	on, tries := &atomic.Bool{}, &atomic.Int32{}
 	r.wrap = func(e docker.Engine) docker.Engine { return failing{e, on, tries} }
@@ -105,6 +107,7 @@ func TestRefillBacksOff(t *testing.T) {
 	// look refills at once as many times as a busy pool would.
 	look := func() (last time.Duration) {
 		t.Helper()
+		defer r.clock.stop()() // twenty looks may take longer than the rest that is measured
 		for range 20 {
 			_, next, err := m.Refill(ctx)
 			if err != nil && !strings.Contains(err.Error(), "no space left") {
@@ -146,6 +149,7 @@ func TestRefillBacksOff(t *testing.T) {
 // pool.max, that sandboxes no slot could be do not, and that the number falls when
 // the claims are old.
 func TestDemandRaisesThePool(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(settings(`"pool":{"max":3,"window":"5m"},"docker":{"memory":"64m"}`))
 	if n := fillPool(t, m); n != 0 {
@@ -180,6 +184,7 @@ func TestDemandRaisesThePool(t *testing.T) {
 // the next one, at each step. The next program has a full pool, and no
 // container, folder or record is left beside.
 func TestKilledBetweenClaimAndRefill(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"claimed", "kept", "slot record", "slot workspace", "slot create", "before create", "after create", "after start", "slot open"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()

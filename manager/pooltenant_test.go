@@ -35,6 +35,7 @@ func mine(t *testing.T, m *manager.Manager, tenant string) manager.Row {
 // the sandbox is the tenant's own from then on: for lists, quotas and prune, for
 // other programs and when it is made anew.
 func TestNewTenantIsWarm(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	text := pooled(2, `"docker":{"env":{"SHARED":"by settings"}}`)
@@ -115,6 +116,7 @@ func TestNewTenantIsWarm(t *testing.T) {
 // TestTenantsRaceForSlots holds that of several tenants that claim at one time
 // from two programs each has a sandbox of its own.
 func TestTenantsRaceForSlots(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	keeper := r.manager(pooled(3))
 	fillPool(t, keeper)
@@ -144,6 +146,7 @@ func TestTenantsRaceForSlots(t *testing.T) {
 // TestProcessesRaceForOneSlot holds that of processes that claim one slot for
 // tenants of their own one gets it, and that the others make theirs.
 func TestProcessesRaceForOneSlot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	fillPool(t, r.manager(pooled(1)))
 	const n = 4

@@ -188,6 +188,7 @@ func (p precedence) hold(t *testing.T, m *manager.Manager, places []string) {
 // TestPrecedenceInLocalWalls holds real local walls, and everything that judges
 // for them, to the table.
 func TestPrecedenceInLocalWalls(t *testing.T) {
+	t.Parallel()
 	for i, p := range precedences() {
 		t.Run(p.name, func(t *testing.T) {
 			for j, s := range spellings() {
@@ -213,6 +214,7 @@ func TestPrecedenceInLocalWalls(t *testing.T) {
 // TestPrecedenceInContainers holds real containers, and everything that judges for
 // them, to the table.
 func TestPrecedenceInContainers(t *testing.T) {
+	t.Parallel()
 	for i, p := range precedences() {
 		t.Run(p.name, func(t *testing.T) {
 			s := spellings()[i%len(spellings())]
@@ -227,6 +229,7 @@ func TestPrecedenceInContainers(t *testing.T) {
 // TestPrecedenceAsOrdinaryUser holds the walls of an ordinary user to the same
 // table, which root's way of building one does not concern.
 func TestPrecedenceAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "root") // else the other test runs as such a user already
 	testenv.Require(t, "user")
 	dir, err := os.MkdirTemp("/srv", "manager-user-")
@@ -260,6 +263,7 @@ func TestPrecedenceAsOrdinaryUser(t *testing.T) {
 // link opens nothing there, that explain says so, and that a file which another
 // name of it is closed by stays closed in what is opened.
 func TestLinksOpenNothing(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(outsideFolder(t), "own")
 	p := precedence{want: map[string]string{"a/secret/f": "-", "a/b/f": "r", "a/b/hard": "-", "a/hard": "-", ".env": "-", "out/link/f": "-"}}
 	must(t, os.MkdirAll(dir, 0o755))

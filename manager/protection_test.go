@@ -65,6 +65,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // that code inside makes; that git works in it all the same; and that nothing is
 // left in the folder.
 func TestDockerProtectsFolders(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	dir, settings := folderOfPerson(t)
 	m := r.manager(settings)

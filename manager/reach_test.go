@@ -23,7 +23,10 @@ func decoded(t *testing.T, data json.RawMessage) (e egress.Event) {
 
 // TestReach holds that a sandbox without a network reaches the hosts that its
 // settings name, and no others, and that both are on record.
-func TestReach(t *testing.T) { onWalls(t, reaches) }
+func TestReach(t *testing.T) {
+	t.Parallel()
+	onWalls(t, reaches)
+}
 
 // reaches holds it of one wall.
 func reaches(o *outward) {
@@ -53,6 +56,7 @@ func reaches(o *outward) {
 // TestBlockedByTheWayOut holds that a command which fails because of a refusal
 // is blocked, with the host and the rule, and one that succeeds is not.
 func TestBlockedByTheWayOut(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		r, err := o.try(o.allowing(internet.Files), o.get(internet.Other, "/"))
 		must(o.t, err)
@@ -71,6 +75,7 @@ func TestBlockedByTheWayOut(t *testing.T) {
 // next command in the same sandbox, also while a command with other rules runs,
 // and that each command has its own rules alone.
 func TestRulesAreLive(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		r, err := o.try(nil, `test -z "$HTTP_PROXY" && echo kept >/tmp/kept`)
 		must(o.t, err)
@@ -115,6 +120,7 @@ func TestRulesAreLive(t *testing.T) {
 
 // TestNoWayOutByDefault holds that nothing is opened where nothing is allowed.
 func TestNoWayOutByDefault(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		r, err := o.try(nil, "env; cat /proc/net/tcp")
 		must(o.t, err)
@@ -130,6 +136,7 @@ func TestNoWayOutByDefault(t *testing.T) {
 // TestAsking holds that a host which no rule names is asked about once, that
 // the answer lasts as long as it was given for, and that nobody means no.
 func TestAsking(t *testing.T) {
+	t.Parallel()
 	asking := func(r *manager.Request) { r.Ask = true }
 	ask := func(o *outward) *config.SandboxSettings {
 		s := o.allowing()

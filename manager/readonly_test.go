@@ -25,6 +25,7 @@ import (
 // and that reading, and what commands write into the session's own workspace,
 // stay as they are.
 func TestReadOnlyAccess(t *testing.T) {
+	t.Parallel()
 	settings := func(wall string) string {
 		agent := t.TempDir()
 		must(t, os.Chmod(agent, 0o755))
@@ -139,6 +140,7 @@ func testReadOnlyAccess(t *testing.T, m *manager.Manager) {
 // TestReadOnlyAccessOfBrowsers holds that downloads come into no workspace where
 // workspaceAccess is ro.
 func TestReadOnlyAccessOfBrowsers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for access, want := range map[string]sandbox.Code{"none": "", "ro": sandbox.CodeDenyTool, "rw": ""} {
 		agent := t.TempDir()

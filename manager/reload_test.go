@@ -44,6 +44,7 @@ func (r *reloading) write(settings string) {
 // TestTightenedFileRefusesTheNextRequest closes and opens a rule in the
 // settings file, and every request after goes by it.
 func TestTightenedFileRefusesTheNextRequest(t *testing.T) {
+	t.Parallel()
 	open, closed := settingsWith(`"tools": {"deny": ["browser"]}`), settingsWith(`"tools": {"deny": ["process"]}, "commands": {"block": ["reach:*"]}`)
 	r := newReloading(t, open)
 	must(t, r.judged(r.m, []string{"reach"})) // makes the sandbox
@@ -73,6 +74,7 @@ func TestTightenedFileRefusesTheNextRequest(t *testing.T) {
 // TestExplainFollowsTheFile holds that what looks at settings without running
 // anything sees the same ones.
 func TestExplainFollowsTheFile(t *testing.T) {
+	t.Parallel()
 	r := newReloading(t, settingsWith(`"limits": {"timeout": "5s"}`))
 	r.write(settingsWith(`"limits": {"timeout": "6s"}, "browser": {"enabled": true}`))
 	e, err := r.m.Explain(t.Context(), someone, nil, manager.Questions{})
@@ -96,6 +98,7 @@ func TestExplainFollowsTheFile(t *testing.T) {
 // TestBrokenFileChangesNothing holds that the last good rules go on, and that
 // the log hears of it once.
 func TestBrokenFileChangesNothing(t *testing.T) {
+	t.Parallel()
 	r := newReloading(t, settingsWith(`"commands": {"block": ["reach:*"]}`))
 	told := func() int { return strings.Count(r.log.String(), "cannot be read again") }
 	for i, text := range []string{`{"agents": `, `{"agents": {"lits": []}}`} {
@@ -132,6 +135,7 @@ func TestBrokenFileChangesNothing(t *testing.T) {
 // TestSourceThatFailsWhole holds that a source which has nothing at all leaves
 // the settings in force, rather than the defaults.
 func TestSourceThatFailsWhole(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	g.reload = func() (*config.Settings, error) { return nil, errors.New("no such source") }
 	m := g.manager(settingsWith(`"commands": {"block": ["reach:*"]}`))
@@ -144,6 +148,7 @@ func TestSourceThatFailsWhole(t *testing.T) {
 // in force whichever of file and memory is looked at first, and goes when the
 // file no longer says it.
 func TestPermanentGrantsMeetTheFile(t *testing.T) {
+	t.Parallel()
 	r := newReloading(t, guardedSettings)
 	ask := func(q *manager.Request) { q.Ask = true }
 	for range 2 { // of the second nobody is asked
@@ -169,6 +174,7 @@ func TestPermanentGrantsMeetTheFile(t *testing.T) {
 // TestManyRequestsDuringChanges holds that requests and changes do not disturb
 // each other, and that each goes by settings at least as new as itself.
 func TestManyRequestsDuringChanges(t *testing.T) {
+	t.Parallel()
 	r := newReloading(t, settingsWith(`"limits": {"timeout": "1h"}`))
 	timeout := func(n int) string { return settingsWith(fmt.Sprintf(`"limits": {"timeout": "%ds"}`, n)) }
 	var mu sync.Mutex

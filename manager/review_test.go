@@ -21,6 +21,7 @@ import (
 
 // A caller that finds the sandbox frozen must not end the commands of others.
 func TestSlowAnswerSparesOthers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	_, o := mustRun(t, m, "s", "true")
@@ -45,6 +46,7 @@ func TestSlowAnswerSparesOthers(t *testing.T) {
 
 // Each sandbox is swept by the rules of its own agent and for its own tenant.
 func TestPruneRulesAreTheAgents(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(`{"agents":{"list":[{"id":"eager","sandbox":{"prune":{"idle":"1s"}}}]}}`)
 	ctx := context.Background()
@@ -65,6 +67,7 @@ func TestPruneRulesAreTheAgents(t *testing.T) {
 
 // A record that was damaged is rebuilt, and its sandbox is not swept for it.
 func TestDamagedRecordIsRebuilt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	_, o := mustRun(t, m, "s", "true")
@@ -83,6 +86,7 @@ func TestDamagedRecordIsRebuilt(t *testing.T) {
 // Sessions of one name of two agents are two sessions, also where the settings of
 // both are alike, and each is found by its agent.
 func TestSessionsOfAgentsAreTwoSandboxes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	of := func(agent string) manager.Outcome {
@@ -127,6 +131,7 @@ func TestSessionsOfAgentsAreTwoSandboxes(t *testing.T) {
 }
 
 func TestExecOfAStoppedSandboxWithOtherSettings(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	_, o := mustRun(t, r.manager(""), "s", "true")
 	must(t, r.engine.Kill(context.Background(), o.Name))
@@ -158,6 +163,7 @@ func tree(t *testing.T, dir string) string {
 // A paused sandbox that is kept keeps its workspace, whatever user the
 // changed settings ask for.
 func TestKeptSandboxKeepsItsWorkspace(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	_, o := mustRun(t, r.manager(""), "s", "echo mine > f")
 	must(t, r.engine.Pause(context.Background(), o.Name))
@@ -168,6 +174,7 @@ func TestKeptSandboxKeepsItsWorkspace(t *testing.T) {
 
 // Sweeping workspaces leaves folders alone that are not scratch ones.
 func TestSweepSparesOtherFolders(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	dir := tempDir(t, 0o755)
@@ -223,6 +230,7 @@ func (r *rig) sweepsWhole() {
 // one, and no matter of the command that it was done beside. That none comes to
 // its end is worth a warning, each time that one is due.
 func TestSweepIsPutOff(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.sweepsWhole()
 	mustRun(t, r.manager(""), "s", "true")
@@ -269,6 +277,7 @@ func (d deserter) List(ctx context.Context, _ sandbox.Filter) ([]sandbox.Info, e
 // A caller who goes while it is swept says nothing of the engine: nothing is
 // logged, and the next use sweeps.
 func TestSweepOfOneWhoGoes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.sweepsWhole()
 	mustRun(t, r.manager(""), "s", "true")
@@ -289,6 +298,7 @@ func TestSweepOfOneWhoGoes(t *testing.T) {
 
 // A sandbox that somebody is just removing is waited for.
 func TestRunWhileBeingRemoved(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	for i := range 5 {
@@ -316,6 +326,7 @@ func TestRunWhileBeingRemoved(t *testing.T) {
 // A bind whose source lies in a writable workspace is refused: code inside
 // could swap it for a link before the next start.
 func TestBindBelowAWritableWorkspace(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	dir := tempDir(t, 0o755)
 	must(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
@@ -332,6 +343,7 @@ func TestBindBelowAWritableWorkspace(t *testing.T) {
 
 // A folder is not made through a link that somebody else could have put there.
 func TestAgentFolderBehindALink(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	dir := tempDir(t, 0o755)
 	must(t, os.Symlink("/etc", filepath.Join(dir, "sub")))
@@ -347,6 +359,7 @@ func TestAgentFolderBehindALink(t *testing.T) {
 
 // A workspace that no record names any more is swept with the workspaces.
 func TestForgottenWorkspace(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	_, o := mustRun(t, m, "s", "touch x")

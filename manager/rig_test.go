@@ -163,16 +163,31 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A clock can be set ahead.
+// A clock can be set ahead, and stopped so that nothing but that moves it.
 type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
+	mu      sync.Mutex
+	ahead   time.Duration
+	stopped time.Time // what it shows without ahead; zero is the time of day
 }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.stopped.IsZero() {
+		return c.stopped.Add(c.ahead)
+	}
 	return time.Now().Add(c.ahead)
+}
+
+// stop stops the clock until the function that it returns is called.
+func (c *clock) stop() (resume func()) {
+	set := func(at time.Time) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stopped = at
+	}
+	set(time.Now())
+	return func() { set(time.Time{}) }
 }
 
 func (c *clock) advance(d time.Duration) {

@@ -13,13 +13,17 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 // TestScriptTransport runs the suite for files over the files that a session gets
 // when its settings choose scripts: in a container, with docker exec, behind the
-// rules of the session.
+// rules of the session. Without "make test-all" fsbridge.TestDocker runs the suite
+// over the same scripts in a container, and TestTransportSetting uses them in a
+// session.
 func TestScriptTransport(t *testing.T) {
+	testenv.Exhaustive(t, "the suite for files over docker exec")
 	r := newRig(t)
 	execs := r.counted()
 	ro := t.TempDir()

@@ -46,6 +46,7 @@ func (h *heard) last() string {
 // TestSecrets holds that a host gets the secret that is bound to it, that
 // nobody else does, and that it is nowhere else.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		bound, other := &heard{}, &heard{}
 		o.net.Handle("api.test", http.HandlerFunc(bound.serve))
@@ -102,6 +103,7 @@ func TestSecrets(t *testing.T) {
 // TestSecretsThatCannotBeHad holds that nothing runs without a secret that the
 // settings bind.
 func TestSecretsThatCannotBeHad(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		flags := o.allowing("api.test")
 		flags.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{"api.test:1234"}, From: config.SecretSource{Env: "NO_SUCH_VARIABLE_HERE"}}}
@@ -115,6 +117,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 // TestCallCannotReplaceASecret holds that a call which sets the variable of a
 // secret does not run.
 func TestCallCannotReplaceASecret(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		flags := o.allowing("api.test")
 		flags.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{"api.test:1234"}, From: config.SecretSource{Env: "OUTER_TOKEN"}}}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(`{"agents": {"list": [{"id": "out", "sandbox": {"mode": "off"}}]}}`)
 	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -65,6 +66,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	ctx := context.Background()
@@ -96,6 +98,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestExtend(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(`{"agents": {"defaults": {"sandbox": {"prune": {"idle": "1h", "maxAge": "24h"}}}}}`)
 	ctx := context.Background()

@@ -48,6 +48,7 @@ func expect(t testing.TB, s *manager.Shell, line, want string, restarted bool) {
 }
 
 func TestShellStays(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	s := openShell(t, m, who("kept"))
@@ -119,6 +120,7 @@ func TestShellStays(t *testing.T) {
 // TestKeptShellIsJudged holds that no line comes around the gate, whose
 // settings may change from line to line.
 func TestKeptShellIsJudged(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	settings, err := config.Parse("test", []byte("{}"))
 	must(t, err)
@@ -147,6 +149,7 @@ func TestKeptShellIsJudged(t *testing.T) {
 }
 
 func TestShellOfATool(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager(`{"agents": {"defaults": {"sandbox": {"tools": {"deny": ["exec"]}}}}}`)
 	_, err := m.OpenShell(context.Background(), manager.Request{Who: who("s"), Tool: "exec"}, sandbox.ShellOptions{})
@@ -166,6 +169,7 @@ func TestShellOfATool(t *testing.T) {
 
 // TestShellTakesTurns holds that lines of many callers do not mix.
 func TestShellTakesTurns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := openShell(t, r.manager(""), who("turns"))
 	typed(t, s, "n=0")

@@ -49,6 +49,7 @@ func (b *tardyBox) Ping(ctx context.Context) error {
 // on a busy machine, takes no shell away: neither what it holds nor what runs in
 // it. Where the guest has gone, or other things are wanted, a new one is opened.
 func TestShellOutlastsASilence(t *testing.T) {
+	t.Parallel()
 	parsed := func(text string) *config.Settings {
 		s, err := config.Parse("test", []byte(text))
 		must(t, err)

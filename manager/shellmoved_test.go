@@ -15,6 +15,7 @@ import (
 // TestShellMoves holds that a shell goes on, with its state, in the wall that a
 // permission has built, and afterwards in the one without it.
 func TestShellMoves(t *testing.T) {
+	t.Parallel()
 	w := newWalled(t)
 	s := openShell(t, w.Manager, who("moved"))
 	expect(t, s, "cd /tmp; x=1", "", false)

@@ -99,6 +99,7 @@ const (
 // each call that names none, whatever the settings say and also when they
 // change, and of no other.
 func TestProviderOfTheProgram(t *testing.T) {
+	t.Parallel()
 	for what, text := range map[string]string{"no settings": "{}", "settings say docker": `{"agents": {"list": [{"id": "main", "sandbox": {"provider": "docker"}}]}}`} {
 		t.Run(what, func(t *testing.T) {
 			c := newMachine(t)
@@ -132,6 +133,7 @@ func TestProviderOfTheProgram(t *testing.T) {
 // lists, measures and sweeps without a failure when nobody asks for Docker,
 // and with one when somebody does or has.
 func TestSilenceOfAnEngineThatNobodyWants(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, settings, chosen string
 		recorded               bool // a sandbox of docker
@@ -193,6 +195,7 @@ func (c *machine) record(name string) {
 // TestForgottenWorkspacesGoWithoutAnEngine holds that the silence of an
 // engine nobody wants keeps no leftovers alive, and that of a wanted one does.
 func TestForgottenWorkspacesGoWithoutAnEngine(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		settings string
 		gone     int
@@ -215,6 +218,7 @@ func TestForgottenWorkspacesGoWithoutAnEngine(t *testing.T) {
 // TestListingTellsOfAWallWithoutImages holds that settings are compared
 // though there is no image to compare, and none is asked for.
 func TestListingTellsOfAWallWithoutImages(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	m := c.manager(local, "")
 	c.run(m, "mine", nil)
@@ -229,6 +233,7 @@ func TestListingTellsOfAWallWithoutImages(t *testing.T) {
 // TestSessionThatChangedItsWall holds that the older sandbox of a session is
 // an orphan and not taken for the newer one.
 func TestSessionThatChangedItsWall(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	c.docker = fake.New(fake.Options{Name: "docker"})
 	m, ctx := c.manager(local, ""), context.Background()
@@ -254,6 +259,7 @@ func TestSessionThatChangedItsWall(t *testing.T) {
 // refused and never left out in silence, and one of the settings, which are
 // for every provider, is no part of the sandbox.
 func TestImageOfAWallWithoutImages(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	m := c.manager(`{"agents": {"defaults": {"sandbox": {"provider": "local", "docker": {"image": "debian:12"}}}}}`, "")
 	c.run(m, "mine", nil)

@@ -21,6 +21,7 @@ import (
 // the agent's folder has now: commands, lines of a shell that stays, files, and all
 // of another program.
 func TestSkillsAtEachUse(t *testing.T) {
+	t.Parallel()
 	for _, access := range []string{"none", "ro"} {
 		settings := func(t *testing.T, wall string) (agent, text string) {
 			agent = t.TempDir()

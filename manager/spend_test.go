@@ -48,6 +48,7 @@ func (s *treasury) used(t *testing.T) budget.Amount {
 // TestOperationsArePaidForTwice holds that an operation draws from its grant and
 // from who asks for it: where one of them has nothing the other is not charged.
 func TestOperationsArePaidForTwice(t *testing.T) {
+	t.Parallel()
 	bound := budget.NoBound()
 	bound.Calls = 12
 	s := newTreasury(t, bound)
@@ -73,6 +74,7 @@ func TestOperationsArePaidForTwice(t *testing.T) {
 // TestSpendRefusesWhatNobodyCounts holds that a bound on what cannot be counted
 // beside sandboxes lets nothing be done there, nor one of nothing.
 func TestSpendRefusesWhatNobodyCounts(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change       func(*budget.Amount)
 		spend, serve sandbox.Code

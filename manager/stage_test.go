@@ -83,6 +83,7 @@ func staged(t *testing.T, workspace string) []string {
 }
 
 func TestStageBringsUpTheWorkspaceAlone(t *testing.T) {
+	t.Parallel()
 	m := newMailbox(t, "", "")
 	got, err := m.stage("a", "a/note.txt")
 	must(t, err)
@@ -120,6 +121,7 @@ func TestStageBringsUpTheWorkspaceAlone(t *testing.T) {
 }
 
 func TestStageTakesOnlyFromFoldersOfTheTenant(t *testing.T) {
+	t.Parallel()
 	m := newMailbox(t, "", "")
 	must(t, os.Symlink(m.in+"/b/note.txt", m.in+"/a/link"))
 	must(t, os.Link(m.receive("b/other", "b's"), m.in+"/a/second-name"))
@@ -165,6 +167,7 @@ func TestStageTakesOnlyFromFoldersOfTheTenant(t *testing.T) {
 }
 
 func TestStageFromFoldersThatSandboxesWrite(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	m := newMailbox(t, "", fmt.Sprintf(`{"defaults": {"sandbox": {"provider": "local"}},
 		"list": [{"id": "other", "workspace": %q, "sandbox": {"workspaceAccess": "rw"}}]}`, home))
@@ -193,6 +196,7 @@ func TestStageFromFoldersThatSandboxesWrite(t *testing.T) {
 }
 
 func TestStageBounds(t *testing.T) {
+	t.Parallel()
 	m := newMailbox(t, `, "maxFile": 8, "maxTotal": 12, "maxFiles": 3`, "")
 	m.receive("a/large", "123456789")
 	m.receive("a/eight", "12345678")
@@ -210,6 +214,7 @@ func TestStageBounds(t *testing.T) {
 }
 
 func TestStageOutsideOfWalls(t *testing.T) {
+	t.Parallel()
 	m := newMailbox(t, "", `{"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}`)
 	if got, err := m.stage("a", "a/note.txt"); err == nil || got != nil {
 		t.Errorf("got %+v and %v for a session that nothing may run in", got, err)
@@ -227,6 +232,7 @@ func TestStageOutsideOfWalls(t *testing.T) {
 
 // A machine that does not answer is another matter than one that is not known.
 func TestStageFromAMachineThatIsDown(t *testing.T) {
+	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
 	must(t, os.WriteFile(key, nil, 0o600))
 	m := newMailbox(t, fmt.Sprintf(`, "remote": [{"host": "node", "address": "127.0.0.1", "port": 1, "user": "media", "keyFile": %q, "knownHosts": %q, "folders": ["/srv/{tenant}"]}]`, key, key), "")
@@ -244,6 +250,7 @@ func TestStageFromAMachineThatIsDown(t *testing.T) {
 }
 
 func TestSweepMedia(t *testing.T) {
+	t.Parallel()
 	m := newMailbox(t, "", "")
 	_, err := m.stage("a", "a/note.txt")
 	must(t, err)
@@ -264,6 +271,7 @@ func TestSweepMedia(t *testing.T) {
 }
 
 func TestExplainShowsWhatTheTenantMayHaveAndStage(t *testing.T) {
+	t.Parallel()
 	m := newMailbox(t, `, "maxFile": "1m"`, "")
 	s, err := config.Parse("test", []byte(`{"tenants": {"closed": true, "defaults": {"sandboxes": 3}}, "media": {"folders": ["/srv/{tenant}"],
 		"remote": [{"host": "node", "user": "u", "keyFile": "/k", "knownHosts": "/h", "folders": ["/m/{tenant}"]}]}}`))

@@ -14,6 +14,7 @@ import (
 // was staged before it was made and while it runs, with each access to the
 // agent's folder.
 func TestStagedFilesAreTheSandboxes(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "docker")
 	for access, in := range map[string]string{"none": "", "ro": "", "rw": "agent"} {
 		t.Run(access, func(t *testing.T) {

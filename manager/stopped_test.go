@@ -17,6 +17,7 @@ import (
 // TestWhatWasStoppedIsRecorded holds that each refusal, each denial of a wall
 // and each limit that was reached leaves a record of whom it concerns.
 func TestWhatWasStoppedIsRecorded(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	n := &notebook{}
 	g.recorder = n

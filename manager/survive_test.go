@@ -18,6 +18,7 @@ import (
 
 // TestBehindOurBack does to the sandbox and its record what others do.
 func TestBehindOurBack(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	recordFile := func(r *rig, name string) string { return filepath.Join(r.state.Registry(), "containers", name+".json") }
 	tests := map[string]struct {
@@ -62,6 +63,7 @@ func TestBehindOurBack(t *testing.T) {
 }
 
 func TestFiftyScopes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	var wg sync.WaitGroup
@@ -90,6 +92,7 @@ func TestFiftyScopes(t *testing.T) {
 
 // TestStateFolderTrouble takes the state folder away in ways that happen.
 func TestStateFolderTrouble(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(t *testing.T, dir string){
 		"read-only": func(t *testing.T, dir string) {
 			must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
@@ -130,6 +133,7 @@ func TestStateFolderTrouble(t *testing.T) {
 // TestTimeLimit proves from inside that nothing runs on after a timeout, a
 // cancelled call, and a client that is killed.
 func TestTimeLimit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	const escape = `trap '' TERM; setsid sh -c 'sleep 7531 & sleep 7532' & (sleep 7533 &) ; exec sleep 7534`
@@ -180,6 +184,7 @@ func TestTimeLimit(t *testing.T) {
 }
 
 func TestRemoveAfterwards(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	_, o, err := run(m, "s", "touch x", func(q *manager.Request) { q.Remove = true })
@@ -195,6 +200,7 @@ func TestRemoveAfterwards(t *testing.T) {
 
 // TestLeased holds that nothing in use is removed.
 func TestLeased(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
 	started := make(chan struct{})

@@ -27,6 +27,7 @@ func (l littering) Sweep(context.Context) error {
 // TestPruneClearsTheHost holds that what killed programs have left goes with
 // a sweep by command, and stays in one that only tells.
 func TestPruneClearsTheHost(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	wall := littering{fake.New(fake.Options{Name: "local"}), new(int), errors.New("it cannot be removed")}
 	set, err := provider.New(wall)

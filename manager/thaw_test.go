@@ -12,6 +12,7 @@ import (
 // TestEveryUseThaws holds that not only commands thaw a sandbox: its shell and
 // its files do too, in the program that froze it and in others.
 func TestEveryUseThaws(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
 	m := r.manager("")

@@ -36,6 +36,7 @@ func (n *notebook) Append(ctx context.Context, rs ...store.Record) error {
 // TestRefusalsAreToldOnce holds that each refusal is recorded, with what was
 // to be run and once, whoever refused; and that what ran is not.
 func TestRefusalsAreToldOnce(t *testing.T) {
+	t.Parallel()
 	const asks = `"commands": {"autoAllowIfSandboxed": false, "strictness": "strict", "allow": ["true"]}`
 	tests := []struct {
 		name    string
@@ -87,6 +88,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 // TestRecorderThatFails holds that a refusal stays one, and a command is not
 // held up for good, when nobody can write down what was stopped.
 func TestRecorderThatFails(t *testing.T) {
+	t.Parallel()
 	for name, notes := range map[string]*notebook{"fails": {fails: errors.New("the disk is full")}, "hangs": {hangs: true}} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t)

@@ -88,6 +88,7 @@ func put(m *manager.Manager, session, path, text string) (fsbridge.Transport, er
 // TestTransportIsChosen holds that the setting decides for the next use of a sandbox
 // that is there, that the sandbox is kept, and that explain says what is used.
 func TestTransportIsChosen(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	execs := r.counted()
 	explain := func(m *manager.Manager) manager.Explanation {
@@ -143,6 +144,7 @@ func TestTransportIsChosen(t *testing.T) {
 // TestGuestWithoutFiles holds that a guest which serves no files is refused where the
 // settings want it, is told of where they leave the choice, and that the rest works.
 func TestGuestWithoutFiles(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.withoutFiles()
 	m := r.manager(fsTransport("guest"))
@@ -173,6 +175,7 @@ func TestGuestWithoutFiles(t *testing.T) {
 // TestScriptsObeyPolicy holds that files over scripts are judged as those of the
 // guest: names, where links lead, trees, mounts, budgets of paths.
 func TestScriptsObeyPolicy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ro := t.TempDir()
 	must(t, os.Chmod(ro, 0o755))

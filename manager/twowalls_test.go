@@ -35,6 +35,7 @@ func (oneImage) Ensure(context.Context, string, []string) (string, error)  { ret
 // has two sandboxes: each is listed, swept and recreated as its own, and what one
 // of them leaves stays with the other.
 func TestSessionOfTwoProviders(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	c.docker, c.images = imaged{fake.New(fake.Options{Name: "docker"})}, oneImage{}
 	m, ctx := c.manager(local, ""), context.Background()
@@ -125,6 +126,7 @@ func TestSessionOfTwoProviders(t *testing.T) {
 // the provider that the settings name, or of the one that the caller names, and an
 // error where neither says which.
 func TestNameOfTwoProviders(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	c.docker, c.images = imaged{fake.New(fake.Options{Name: "docker"})}, oneImage{}
 	c.more = append(c.more, fake.New(fake.Options{}))

@@ -14,6 +14,7 @@ import (
 // rules, beside rules for others, and where a program does not ask the proxy for
 // a host that they allow. Other failures are told nothing.
 func TestUnreachedIsTold(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		plain := "env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy -u HTTP_PROXY -u http_proxy "
 		other := &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"other.test", "*.wide.test"}}}
@@ -49,6 +50,7 @@ func TestUnreachedIsTold(t *testing.T) {
 // TestAddressIsTold holds that a host which the rules allow, and whose address
 // they do not, is told with the address and with what would have to name it.
 func TestAddressIsTold(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(o *outward) {
 		at := o.net.At("http", "127.0.0.1")
 		r, err := o.try(&config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"web.test:1-65535"}}}, "curl -sSf "+o.net.URL("http", "web.test", "/"))

@@ -33,6 +33,7 @@ func explain(t *testing.T, c *machine, q manager.Questions) manager.Explanation 
 // TestExplainTellsThePlan holds that layers, steps and notes of a provider
 // come through, and that paths are judged by it.
 func TestExplainTellsThePlan(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	c.local = planner{Provider: c.local, plan: provider.Plan{
 		Layers: []provider.Layer{{Name: "landlock", On: false, Detail: "switched off"}},
@@ -78,6 +79,7 @@ func TestExplainTellsThePlan(t *testing.T) {
 // TestExplainWithoutAPlan holds that the policy answers alone when the provider
 // cannot tell, and says that it is not all.
 func TestExplainWithoutAPlan(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	walls := []sandbox.Provider{c.local, planner{Provider: c.local, err: errors.New("the workspace is gone")}}
 	for i, w := range walls {
@@ -92,6 +94,7 @@ func TestExplainWithoutAPlan(t *testing.T) {
 // TestExplainNamesClosedAllows holds that explain lists an allow which a deny
 // closes among the settings without effect, with the rule that closes it.
 func TestExplainNamesClosedAllows(t *testing.T) {
+	t.Parallel()
 	c := newMachine(t)
 	settings := `{"agents": {"defaults": {"sandbox": {"provider": "local", "filesystem": {"denyRead": ["/srv/a"], "allowRead": ["/srv/a", "/srv/a/b", "/srv/c"]}}}}}`
 	e, err := c.manager(settings, "").Explain(t.Context(), config.Who{Agent: "main", Session: "s"}, nil, manager.Questions{})

@@ -12,6 +12,7 @@ import (
 // TestWarnings holds that what the gate warns about in a line comes with its
 // result, by every way of running it, and that an everyday line has no warning.
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	m := g.manager(guardedSettings)
 	const want = `"$(" puts in what a command prints`
@@ -41,6 +42,7 @@ func TestWarnings(t *testing.T) {
 // TestExplainWarns holds that explain shows each warning about a command, also
 // where the line is simply allowed.
 func TestExplainWarns(t *testing.T) {
+	t.Parallel()
 	e := explain(t, newMachine(t), manager.Questions{Command: "ls | wc"})
 	for _, v := range e.Verdicts {
 		if v.Operation == "warning" && v.Verdict == "warn" && strings.HasPrefix(v.Reason, `"|" pipes one command into another, which strictness strict refuses; instead: `) {

@@ -14,6 +14,7 @@ import (
 // where another process has changed the settings: open connections to them end, those
 // to others go on, and where nothing is allowed any more all end.
 func TestRulesTakenAwayMeanwhile(t *testing.T) {
+	t.Parallel()
 	for what, tt := range map[string]struct {
 		reload func(*fort)
 		status string // of the tries to the usual host
