@@ -21,6 +21,8 @@ func TestWaitOfConnections(t *testing.T) {
 	onWalls(t, func(o *outward) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
+				io.WriteString(w, "begun ")
+				w.(http.Flusher).Flush()
 				began := time.Now()
 				leak.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
 			}
@@ -30,7 +32,7 @@ func TestWaitOfConnections(t *testing.T) {
 		one := int64(1) // at a time
 		flags := &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"GET " + web.URL + "/"}, Limits: &config.NetworkLimitSettings{Connections: &one}}}
 		get := "curl -sS --max-time 60 " + web.URL
-		r, err := o.try(flags, get+"/slow & sleep 0.5; "+get+"/b; wait")
+		r, err := o.try(flags, get+"/slow -N >/tmp/slow & until test -s /tmp/slow; do sleep 0.01; done; "+get+"/b; wait; cat /tmp/slow")
 		must(o.t, err)
 		if r.ExitCode != 0 || strings.Count(string(r.Stdout), "ok") != 2 || !r.Waited.Long() || r.Waited.Connections < 1 || len(r.Violations) != 0 {
 			o.t.Errorf("%+v: %s%s", r.Waited, r.Stdout, r.Stderr)
