@@ -129,10 +129,7 @@ func TestThousandConcurrent(t *testing.T) {
 // a tenth, which is many times what the bounds allow to stay. More of them run
 // against the same guest without a container.
 func TestTwentyThousandInContainer(t *testing.T) {
-	commands := 2_000
-	if testenv.All() {
-		commands = 20_000
-	}
+	commands := testenv.Rounds(2_000, 2_000, 20_000)
 	s := newScene(t, "many", nil)
 	for range 1000 { // after which everything has its size
 		must(t, s.true())
