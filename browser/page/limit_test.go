@@ -17,7 +17,7 @@ func TestPageBytes(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	p := newPlace(t, map[string]http.HandlerFunc{
 		"large.test": func(w http.ResponseWriter, r *http.Request) {
-			for range 64 {
+			for range 16 {
 				if _, err := w.Write([]byte(large)); err != nil {
 					return
 				}
@@ -26,14 +26,15 @@ func TestPageBytes(t *testing.T) {
 		"bomb.test": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
-			for range 64 {
+			for range 16 {
 				_, _ = z.Write([]byte(large))
 			}
 			z.Close()
 		},
-		"later.test": html(`<p>fine<script>(async () => { for (;;) await (await fetch('http://later.test/more')).text() })()</script>`),
+		"later.test": html(`<p>fine<script>(async () => { for (;;) await (await fetch('http://later.test/more')).text() })()</script><!--` + large[:4<<10] + `-->`),
 		"ok.test":    html("fine"),
 	})
+	p.settings.Limits.PageBytes = 4 << 20
 	s := p.open(t)
 	for _, host := range []string{"large.test", "bomb.test"} {
 		_, err := s.Navigate(t.Context(), "http://"+host+"/")
